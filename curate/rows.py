@@ -1,0 +1,164 @@
+"""The columns of every table, in one place.
+
+Every step reads and writes rows of one schema, ``ROW``. A row's ``kind`` says what it is:
+
+=========  ==================================================================================
+``file``   one file of a source; its content is in ``text``
+``module`` one ``nn.Module`` class found in a file; after ``closure``, ``text`` stands alone
+``task``   a PyTorch problem in KernelBench's form, in ``reference``
+``pair``   a task and the Triton program that answers it, in ``reference`` and ``triton``
+=========  ==================================================================================
+
+A column that a kind does not use is null. In Python a row is a plain ``dict`` that survives JSON.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+import pyarrow as pa
+
+Row = dict[str, Any]
+
+_strings = pa.list_(pa.string())
+
+GENERATOR = pa.struct([("name", pa.string()), ("tools", _strings)])
+
+ORIGIN = pa.struct(
+    [
+        ("source", pa.string()),  # pypi | git | local | torch_ops
+        ("purl", pa.string()),  # pkg:pypi/timm@1.0.31
+        ("repo", pa.string()),
+        ("version", pa.string()),
+        ("commit", pa.string()),  # null when unknown, never invented
+        ("artifact_sha256", pa.string()),
+        ("path", pa.string()),  # inside the artifact, with forward slashes
+        ("start_line", pa.int32()),  # 1-based, inclusive
+        ("end_line", pa.int32()),
+        ("symbol", pa.string()),
+        ("generator", GENERATOR),  # what wrote the row's code, when no person did
+        ("derived_from", _strings),  # files, purls or urls that the code says it comes from
+    ]
+)
+
+LICENSE = pa.struct(
+    [
+        ("expression", pa.string()),  # SPDX, as found
+        ("choice", pa.string()),  # the branch of an OR under which the row is used
+        ("method", pa.string()),  # spdx_tag | header | license_file | override | generated
+        ("confidence", pa.float64()),
+        ("path", pa.string()),  # where in the artifact the decisive text stands
+        ("text_sha256", _strings),  # license texts to ship with the row
+        ("notice_sha256", _strings),  # NOTICE files to ship with the row
+        ("copyright", _strings),
+        ("conflict", pa.bool_()),  # tag, file and metadata disagree; the most restrictive won
+    ]
+)
+
+GENERATED = pa.struct(
+    [
+        ("target", pa.string()),  # cuda:90, hip:gfx942 …
+        ("code", pa.string()),  # the compiler's own output, before `standalone`
+        ("spec", pa.string()),  # JSON: how graph inputs and outputs map to the module's
+    ]
+)
+
+STATIC = pa.struct(
+    [
+        ("kernels", pa.int32()),
+        ("lines", pa.int32()),
+        ("ops", _strings),  # ATen operators of the reference's graph
+        ("pure_triton", pa.bool_()),  # no extern call computes anything
+        ("extern_calls", _strings),
+        ("dynamic_dims", pa.int32()),  # sizes that are kernel arguments
+    ]
+)
+
+COMPILE = pa.struct(
+    [
+        ("target", pa.string()),
+        ("ok", pa.bool_()),
+        ("kernels", pa.int32()),  # kernels compiled for this target
+        ("registers", pa.int32()),  # largest of any kernel, per thread
+        ("spills", pa.int32()),  # bytes, largest of any kernel
+        ("shared", pa.int32()),  # bytes a block, largest of any kernel
+        ("error", pa.string()),  # error class
+        ("message", pa.string()),  # first line of the compiler's message
+        ("signature", pa.string()),  # JSON: kernel -> the argument types and constants used
+    ]
+)
+
+VERDICT = pa.struct(
+    [
+        ("status", pa.string()),  # correct | incorrect | runtime_error | unsupported | …
+        ("reason", pa.string()),
+        ("backend", pa.string()),  # interpreter | cuda | hip
+        ("device", pa.string()),
+        ("torch", pa.string()),
+        ("triton", pa.string()),
+        ("trials", pa.int32()),
+        ("max_abs_error", pa.float64()),
+        ("tolerance", pa.float64()),  # worst error over what was allowed; at most 1 passes
+    ]
+)
+
+ROW = pa.schema(
+    [
+        ("id", pa.string()),
+        ("parent_ids", _strings),
+        ("kind", pa.string()),
+        ("origin", ORIGIN),
+        ("license", LICENSE),
+        ("text", pa.string()),
+        ("entry_point", pa.string()),  # the class's name in its source
+        ("reference", pa.string()),  # PyTorch: Model, get_inputs, get_init_inputs
+        ("triton", pa.string()),  # ModelNew
+        ("generated", GENERATED),
+        ("static", STATIC),
+        ("compile", pa.list_(COMPILE)),
+        ("verdict", VERDICT),
+        ("cluster", pa.string()),
+        ("split", pa.string()),
+    ]
+)
+
+_EMPTY_ORIGIN: Row = {field.name: None for field in ORIGIN}
+
+
+def make_origin(source: str, **known: Any) -> Row:
+    """Return an origin with every field present; unknown ones are null.
+
+    Raises:
+        KeyError: ``known`` names a field that the schema lacks.
+    """
+    extra = known.keys() - _EMPTY_ORIGIN.keys()
+    if extra:
+        raise KeyError(f"origin has no field {sorted(extra)}")
+    return {**_EMPTY_ORIGIN, "source": source, "derived_from": [], **known}
+
+
+def make_row(kind: str, content: str, origin: Row, **columns: Any) -> Row:
+    """Return a row of ``kind`` whose id is made from its content and its place of origin.
+
+    Two copies of one text from two places are two rows with two ids: `dedupe` decides between
+    them later and names the one it kept.
+
+    Raises:
+        KeyError: ``columns`` names a column that the schema lacks.
+    """
+    extra = columns.keys() - set(ROW.names)
+    if extra:
+        raise KeyError(f"rows have no column {sorted(extra)}")
+    row: Row = dict.fromkeys(ROW.names)
+    place = [origin[f] for f in ("artifact_sha256", "path", "symbol", "start_line")]
+    row.update(columns, kind=kind, origin=origin, id=row_id(kind, content, place))
+    row["parent_ids"] = columns.get("parent_ids", [])
+    return row
+
+
+def row_id(kind: str, content: str, place: list[Any]) -> str:
+    """Return 20 hex digits (80 bits) that name a row of this kind, content and place."""
+    key = json.dumps([kind, content, place], ensure_ascii=True)
+    return hashlib.sha256(key.encode()).hexdigest()[:20]

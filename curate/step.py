@@ -1,0 +1,172 @@
+"""What a step is.
+
+A step is a typed value whose fields are its options. It turns rows into rows and never loses one
+silently: each row that it sees is kept, dropped with a reason and evidence, or failed with an
+error. Code that a step needs at run time only (torch, triton) is imported in `setup` or below, so
+that loading a recipe stays fast.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from curate.rows import Row
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a step may know of its run.
+
+    Attributes:
+        seed: the recipe's seed.
+        cache: folder of downloads and unpacked artifacts; None inside the sandbox.
+    """
+
+    seed: int = 0
+    cache: Path | None = None
+
+
+@dataclass(frozen=True)
+class Keep:
+    """The rows that a row became: one for most steps, several where a step finds parts."""
+
+    rows: tuple[Row, ...]
+
+
+@dataclass(frozen=True)
+class Drop:
+    """A row that goes no further.
+
+    Attributes:
+        reason: a short code in snake_case, the same for every row lost this way.
+        evidence: what shows it: the twin's id, the license's path, the compiler's message.
+    """
+
+    reason: str
+    evidence: dict[str, Any] = field(default_factory=dict)
+
+
+Outcome = Keep | Drop
+
+
+class Step(BaseModel):
+    """The part that all steps share."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    version: ClassVar[int] = 1
+    """Raised when the code changes what the step gives; part of the fingerprint."""
+    tools: ClassVar[tuple[str, ...]] = ()
+    """Distributions whose versions decide the result; part of the fingerprint."""
+
+    max_error_rate: Annotated[
+        float, Field(ge=0, le=1, description="Share of rows that may fail before the run stops.")
+    ] = 0.02
+
+    @property
+    def name(self) -> str:
+        """The word that selects this step in a recipe."""
+        raise NotImplementedError
+
+    def options(self) -> dict[str, Any]:
+        """Return the options that decide the step's result, as JSON values."""
+        return self.model_dump(mode="json", exclude={"max_error_rate"})
+
+
+@dataclass(frozen=True)
+class Unit:
+    """One independent part of a source: a package, a repository, a range of operators.
+
+    Attributes:
+        label: shown to the user.
+        key: what pins the unit's content (a hash, a commit); part of the fingerprint.
+        spec: whatever `SourceStep.read` needs to know, as JSON values.
+    """
+
+    label: str
+    key: str
+    spec: dict[str, Any]
+
+
+class SourceStep(Step):
+    """A step that makes rows out of nothing but its options."""
+
+    source: str
+
+    @property
+    def name(self) -> str:
+        return self.source
+
+    def units(self, context: Context) -> list[Unit]:
+        """Return the source's parts in a fixed order, cheaply and without the network."""
+        raise NotImplementedError
+
+    def read(self, unit: Unit, context: Context) -> Iterator[Row]:
+        """Yield the unit's rows in a fixed order.
+
+        Raises:
+            SourceError: the unit cannot be had as the recipe pins it.
+        """
+        raise NotImplementedError
+
+
+class SourceError(Exception):
+    """A source cannot be had as pinned; the message says what is wrong and what to do."""
+
+
+class RowStep(Step):
+    """A step that looks at one row at a time, in a forked child that may be killed."""
+
+    kinds: ClassVar[frozenset[str]]
+    """Kinds of row that the step looks at; others pass by untouched."""
+    sandboxed: ClassVar[bool] = False
+    """Whether rows are handled in the sandbox: yes wherever a row's code is run."""
+    batch: ClassVar[int] = 1
+    """Rows handled by one forked child; 1 where a row's code is run."""
+
+    step: str
+
+    @property
+    def name(self) -> str:
+        return self.step
+
+    timeout_s: Annotated[float, Field(gt=0, description="Seconds that one row may take.")] = 60.0
+    memory_mb: Annotated[int, Field(gt=0, description="Memory that one row may take, MiB.")] = 8192
+
+    def setup(self, context: Context) -> None:
+        """Import and warm what rows need: called once in a worker, before it forks."""
+
+    def apply(self, row: Row, context: Context) -> Outcome:
+        """Decide on one row. An exception files the row as failed."""
+        raise NotImplementedError
+
+
+class TableStep(Step):
+    """A step that needs the whole table, and returns verdicts on ids, never rewritten rows."""
+
+    kinds: ClassVar[frozenset[str]]
+    columns: ClassVar[tuple[str, ...]]
+    """Columns that `judge` reads, besides ``id``."""
+
+    step: str
+
+    @property
+    def name(self) -> str:
+        return self.step
+
+    def judge(self, table: pl.DataFrame, context: Context) -> pl.DataFrame:
+        """Return one verdict a row.
+
+        Returns:
+            A frame with ``id``, ``reason`` (null keeps the row), ``evidence`` (JSON or null) and
+            any of the columns ``cluster`` and ``split``, which are then set in the kept rows.
+        """
+        raise NotImplementedError
