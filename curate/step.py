@@ -66,6 +66,8 @@ class Step(BaseModel):
     """Raised when the code changes what the step gives; part of the fingerprint."""
     tools: ClassVar[tuple[str, ...]] = ()
     """Distributions whose versions decide the result; part of the fingerprint."""
+    seeded: ClassVar[bool] = False
+    """Whether the recipe's seed decides the result; if so, it is part of the fingerprint."""
 
     max_error_rate: Annotated[
         float, Field(ge=0, le=1, description="Share of rows that may fail before the run stops.")
@@ -75,6 +77,9 @@ class Step(BaseModel):
     def name(self) -> str:
         """The word that selects this step in a recipe."""
         raise NotImplementedError
+
+    def setup(self, context: Context) -> None:
+        """Import and warm what the work needs: called once in a worker, before it forks."""
 
     def options(self) -> dict[str, Any]:
         """Return the options that decide the step's result, as JSON values."""
@@ -109,8 +114,8 @@ class SourceStep(Step):
         """Return the source's parts in a fixed order, cheaply and without the network."""
         raise NotImplementedError
 
-    def read(self, unit: Unit, context: Context) -> Iterator[Row]:
-        """Yield the unit's rows in a fixed order.
+    def read(self, unit: Unit, context: Context) -> Iterator[Row | tuple[Row, Drop]]:
+        """Yield the unit's rows in a fixed order; a row left out is given with its reason.
 
         Raises:
             SourceError: the unit cannot be had as the recipe pins it.
@@ -140,9 +145,6 @@ class RowStep(Step):
 
     timeout_s: Annotated[float, Field(gt=0, description="Seconds that one row may take.")] = 60.0
     memory_mb: Annotated[int, Field(gt=0, description="Memory that one row may take, MiB.")] = 8192
-
-    def setup(self, context: Context) -> None:
-        """Import and warm what rows need: called once in a worker, before it forks."""
 
     def apply(self, row: Row, context: Context) -> Outcome:
         """Decide on one row. An exception files the row as failed."""

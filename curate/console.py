@@ -1,0 +1,170 @@
+"""What a person sees in the terminal: progress, the ledger, a row side by side."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from rich import box
+from rich.console import Console, Group, RenderableType
+from rich.markup import escape
+from rich.panel import Panel
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bars
+from rich.syntax import Syntax
+from rich.table import Table
+
+from curate.history import Event
+from curate.plan import PlanLine
+from curate.rows import Row
+from curate.run import Progress, Stage
+
+console = Console(highlight=False)
+errors = Console(stderr=True, highlight=False)
+
+
+class Live(Progress):
+    """Progress bars on a terminal; one line a finished step elsewhere."""
+
+    def __init__(self) -> None:
+        self.bars = Bars(
+            TextColumn("{task.description:<12}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[rate]:>12}"),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[lost]}"),
+            console=errors,
+            disable=not errors.is_terminal,
+        )
+        self.seconds: dict[str, float] = {}
+
+    def begin(self, label: str, total: int | None, cached: int) -> None:
+        self.started, self.cached, self.gone = time.monotonic(), cached, 0
+        self.task = self.bars.add_task(label, total=total, completed=cached, rate="", lost="")
+
+    def advance(self, rows: int, lost: int) -> None:
+        self.gone += lost
+        done = self.bars.tasks[self.task].completed + rows - self.cached
+        rate = done / max(time.monotonic() - self.started, 1e-3)
+        self.bars.update(
+            self.task,
+            advance=rows,
+            rate=f"{rate:.1f} rows/s",
+            lost=f"{self.gone} lost" if self.gone else "",
+        )
+
+    def end(self, stage: Stage) -> None:
+        self.seconds[stage.label] = time.monotonic() - self.started
+        if not errors.is_terminal:
+            seen, kept = stage.total("seen"), stage.total("kept")
+            took = self.seconds[stage.label]
+            errors.print(f"{stage.label}: saw {seen} rows, kept {kept} ({took:.1f} s)")
+
+    def warn(self, message: str) -> None:
+        errors.print(f"[yellow]warning:[/] {escape(message)}")
+
+
+def ledger_table(stages: list[Stage], seconds: dict[str, float]) -> Table:
+    """Return the table of what each step kept, dropped and failed, and why."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("step")
+    for name in ("seen", "kept", "dropped", "failed", "out"):
+        table.add_column(name, justify="right")
+    table.add_column("seconds", justify="right")
+    table.add_column("why rows were lost", overflow="fold")
+    for stage in stages:
+        dropped, failed = stage.reasons("dropped"), stage.reasons("failed")
+        counts = [
+            stage.total("seen") - stage.total("untouched"),
+            stage.total("kept") - stage.total("untouched"),
+            sum(dropped.values()),
+            sum(failed.values()),
+            stage.total("emitted") - stage.total("untouched"),
+        ]
+        why = ", ".join(f"{reason} {n}" for reason, n in [*dropped.items(), *failed.items()])
+        took = f"{seconds[stage.label]:.1f}" if stage.label in seconds else ""
+        table.add_row(stage.label, *map(str, counts), took, why)
+    return table
+
+
+def plan_table(lines: list[PlanLine]) -> Table:
+    """Return the table of what is cached, what will run, and why."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in ("step", "shards done", "to run", "why"):
+        table.add_column(name, justify="right" if name in ("shards done", "to run") else "left")
+    for line in lines:
+        todo = "?" if line.todo is None else str(line.todo)
+        table.add_row(line.label, str(line.done), todo, line.why)
+    return table
+
+
+def history_table(events: list[Event], row_id: str) -> Table:
+    """Return the table of what every step made of a row and its relatives."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in ("step", "row", "kind", "what happened", "evidence"):
+        table.add_column(name, overflow="fold")
+    for event in events:
+        style = {"dropped": "yellow", "failed": "red"}.get(event.fate, "")
+        what = f"{event.fate}: {event.reason}" if event.reason else event.fate
+        row = f"[bold]{event.row_id}[/]" if event.row_id == row_id else event.row_id
+        evidence = facts(event.evidence) if event.evidence else ""
+        table.add_row(event.step, row, event.kind, what, escape(evidence), style=style)
+    return table
+
+
+def facts(evidence: dict[str, Any]) -> str:
+    """Return evidence as lines ``name: value``."""
+    return "\n".join(f"{name}: {str(value)[:500]}" for name, value in evidence.items())
+
+
+def lost_table(rows: list[Row]) -> Table:
+    """Return a table of lost rows with their reasons and evidence."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in ("row", "from", "reason", "evidence"):
+        table.add_column(name, overflow="fold")
+    for row in rows:
+        table.add_row(row["id"], place(row), row["reason"], escape(row["evidence"][:600]))
+    return table
+
+
+def place(row: Row) -> str:
+    """Return where a row comes from, in one line."""
+    origin = row["origin"]
+    where = origin["purl"] or origin["repo"] or origin["source"]
+    path = f" {origin['path']}" if origin["path"] else ""
+    line = f":{origin['start_line']}" if origin["start_line"] else ""
+    symbol = f" {origin['symbol']}" if origin["symbol"] else ""
+    return f"{where}{path}{line}{symbol}"
+
+
+def side_by_side(row: Row) -> RenderableType:
+    """Return a pair's two programs side by side, with its proof below."""
+    table = Table(box=box.SIMPLE_HEAD, expand=True, pad_edge=False)
+    table.add_column("PyTorch", ratio=1)
+    table.add_column("Triton", ratio=1)
+    table.add_row(_code(row["reference"]), _code(row["triton"]))
+    return Panel(Group(table, _proof(row)), title=f"{row['id']}  {place(row)}", title_align="left")
+
+
+def _code(text: str | None) -> Syntax:
+    return Syntax(text or "", "python", theme="ansi_dark", word_wrap=True)
+
+
+def _proof(row: Row) -> str:
+    verdict, static = row["verdict"] or {}, row["static"] or {}
+    compiled = [
+        f"{c['target']} {c['registers']} registers, {c['shared']} B shared"
+        for c in row["compile"] or []
+    ]
+    status = verdict.get("status") or "not judged"
+    reason = f" ({verdict['reason']})" if verdict.get("reason") else ""
+    backend = f" in {verdict['backend']}" if verdict.get("backend") else ""
+    lines = [
+        f"license   {row['license']['choice'] or row['license']['expression']}",
+        f"verdict   {status}{reason}{backend}",
+        f"compiled  {'; '.join(compiled) or 'not yet'}",
+        f"kernels   {static.get('kernels')}, extern calls {static.get('extern_calls') or 'none'}",
+        f"split     {row['split'] or '-'}",
+    ]
+    return escape("\n".join(lines))

@@ -1,0 +1,1 @@
+"""Where steps run: workers, the sandbox around them, and what they promise."""

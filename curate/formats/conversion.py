@@ -1,0 +1,46 @@
+"""The ``conversion`` format: a prompt that holds a PyTorch module, a completion that holds Triton.
+
+Columns ``prompt`` and ``completion`` are what TRL's `SFTTrainer` calls the prompt-completion form:
+the loss is taken on the completion only.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+import pyarrow as pa
+from pydantic import Field
+
+from curate.formats.format import PROOF, Format, proof
+from curate.rows import Row
+
+INSTRUCTION = """\
+Rewrite this PyTorch module with custom Triton kernels. Name the new module `ModelNew`; keep its \
+constructor, its parameters and what `forward` returns.
+"""
+
+
+class Conversion(Format):
+    """PyTorch in, Triton out, as prompt and completion."""
+
+    kinds: ClassVar[frozenset[str]] = frozenset({"pair"})
+
+    format: Literal["conversion"]
+    instruction: Annotated[
+        str, Field(description="What stands above the PyTorch code in the prompt.")
+    ] = INSTRUCTION
+
+    def columns(self) -> pa.Schema:
+        return pa.schema([("prompt", pa.string()), ("completion", pa.string()), *PROOF])
+
+    def render(self, row: Row) -> Row:
+        prompt = f"{self.instruction}\n{fence(row['reference'])}"
+        return {"prompt": prompt, "completion": fence(row["triton"]), **proof(row)}
+
+
+def fence(code: str) -> str:
+    """Return code in a Markdown fence that no line of the code can close."""
+    mark = "```"
+    while mark in code:
+        mark += "`"
+    return f"{mark}python\n{code.rstrip()}\n{mark}\n"

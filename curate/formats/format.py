@@ -1,0 +1,64 @@
+"""What a format is: a view of finished rows that a trainer reads."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar
+
+import pyarrow as pa
+from pydantic import BaseModel, ConfigDict, Field
+
+from curate.rows import Row
+
+
+class Format(BaseModel):
+    """The part that all formats share: each writes one config of the data set."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    version: ClassVar[int] = 1
+    kinds: ClassVar[frozenset[str]]
+    """Kinds of row that the format shows."""
+
+    format: str
+    config: Annotated[
+        str | None,
+        Field(description="Name of the data set's config; the format's own name by default."),
+    ] = None
+
+    def columns(self) -> pa.Schema:
+        """Return the columns that `render` fills."""
+        raise NotImplementedError
+
+    def render(self, row: Row) -> Row:
+        """Return one row of the view."""
+        raise NotImplementedError
+
+
+PROOF = [
+    ("id", pa.string()),
+    ("license", pa.string()),
+    ("source", pa.string()),
+    ("path", pa.string()),
+    ("symbol", pa.string()),
+    ("pure_triton", pa.bool_()),
+    ("targets", pa.list_(pa.string())),
+    ("verdict", pa.string()),
+    ("verdict_reason", pa.string()),
+]
+"""Columns that every view ends with: enough to trust a row, or to look it up."""
+
+
+def proof(row: Row) -> Row:
+    """Return the `PROOF` columns of a row."""
+    origin, verdict, static = row["origin"], row["verdict"] or {}, row["static"] or {}
+    return {
+        "id": row["id"],
+        "license": row["license"]["choice"] or row["license"]["expression"],
+        "source": origin["purl"] or origin["repo"] or origin["source"],
+        "path": origin["path"],
+        "symbol": origin["symbol"],
+        "pure_triton": static.get("pure_triton"),
+        "targets": [c["target"] for c in row["compile"] or [] if c["ok"]],
+        "verdict": verdict.get("status"),
+        "verdict_reason": verdict.get("reason"),
+    }

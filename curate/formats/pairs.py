@@ -1,0 +1,29 @@
+"""The ``pairs`` format: rows as they are, with all their evidence."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+import pyarrow as pa
+
+from curate.formats.format import Format
+from curate.rows import ROW, Row
+
+COLUMNS = (
+    *("id", "entry_point", "reference", "triton", "origin", "license", "static", "compile"),
+    *("verdict", "parent_ids", "cluster"),
+)
+
+
+class Pairs(Format):
+    """Every column of a finished pair."""
+
+    kinds: ClassVar[frozenset[str]] = frozenset({"pair"})
+
+    format: Literal["pairs"]
+
+    def columns(self) -> pa.Schema:
+        return pa.schema([ROW.field(name) for name in COLUMNS])
+
+    def render(self, row: Row) -> Row:
+        return {name: row[name] for name in COLUMNS}

@@ -1,0 +1,112 @@
+"""A row's whole history: every step that saw it or its parents, and what became of it there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from curate.rows import Row
+from curate.run import Record
+from curate.store import Store
+
+
+@dataclass(frozen=True)
+class Event:
+    """What one step made of one row.
+
+    Attributes:
+        fate: ``read`` (by a source), ``kept``, ``made`` (from its parent), ``dropped``, ``failed``.
+    """
+
+    step: str
+    row_id: str
+    kind: str
+    fate: str
+    reason: str | None = None
+    evidence: dict[str, Any] | None = None
+
+
+def find_ids(store: Store, stages: list[Record], prefix: str) -> list[str]:
+    """Return the ids that start with ``prefix``, of rows kept or lost anywhere."""
+    found: set[str] = set()
+    for _, table, _ in _tables(store, stages, ["id"]):
+        mask = pc.starts_with(table["id"], prefix)
+        found.update(table["id"].filter(mask).to_pylist())
+    return sorted(found)
+
+
+def history(store: Store, stages: list[Record], row_id: str) -> list[Event]:
+    """Return what happened to a row, to the rows it came from and to those made of it, in order."""
+    family = _family(store, stages, row_id)
+    events = []
+    born: set[str] = set()
+    for stage, table, lost in _tables(store, stages, None):
+        mask = pc.is_in(table["id"], value_set=pa.array(sorted(family)))
+        for row in table.filter(mask).to_pylist():
+            events.append(_event(stage, row, lost, row["id"] in born))
+            born.add(row["id"])
+    return events
+
+
+def _event(stage: Record, row: Row, lost: bool, known: bool) -> Event:
+    if lost:
+        evidence = json.loads(row["evidence"])
+        return Event(stage.label, row["id"], row["kind"], row["fate"], row["reason"], evidence)
+    first = "read" if stage.source else "made"
+    return Event(stage.label, row["id"], row["kind"], "kept" if known else first)
+
+
+def _family(store: Store, stages: list[Record], row_id: str) -> set[str]:
+    parents: dict[str, list[str]] = {}
+    for _, table, _ in _tables(store, stages, ["id", "parent_ids"]):
+        for row in table.to_pylist():
+            parents[row["id"]] = row["parent_ids"] or []
+    family, todo = {row_id}, [row_id]
+    while todo:
+        for parent in parents.get(todo.pop(), []):
+            if parent not in family:
+                family.add(parent)
+                todo.append(parent)
+    children = [row_id]
+    while children:
+        current = children.pop()
+        for row, its in parents.items():
+            if current in its and row not in family:
+                family.add(row)
+                children.append(row)
+    return family
+
+
+def _tables(
+    store: Store, stages: list[Record], columns: list[str] | None
+) -> Iterator[tuple[Record, pa.Table, bool]]:
+    """Yield every table of every stage, kept and lost, in the order of the recipe."""
+    for stage in stages:
+        for key in stage.shards:
+            manifest = store.manifest(stage.step, key)
+            if manifest is None:
+                continue  # the run stopped before it made this shard
+            yield stage, store.rows(stage.step, key, columns), False
+            if manifest.dropped or manifest.failed:
+                lost = store.lost(stage.step, key)
+                yield stage, lost.select(columns) if columns else lost, True
+
+
+def lost_rows(store: Store, stage: Record, reason: str | None) -> Iterator[Row]:
+    """Yield the rows that a stage dropped or failed on, with ``fate``, ``reason``, ``evidence``."""
+    for _, table, lost in _tables(store, [stage], None):
+        if lost:
+            yield from (row for row in table.to_pylist() if reason in (None, row["reason"]))
+
+
+def last_rows(store: Store, stages: list[Record], kind: str) -> Iterator[Row]:
+    """Yield the rows of a kind that came out of the last stage that has run."""
+    done = [s for s in stages if any(store.manifest(s.step, key) for key in s.shards)]
+    for _, table, lost in _tables(store, done[-1:], None):
+        if not lost:
+            yield from (row for row in table.to_pylist() if row["kind"] == kind)

@@ -1,0 +1,252 @@
+"""Recipes: what a data set is made of, written in YAML.
+
+A recipe holds options only. Every mistake in one is reported with its file, line and field, what
+is wrong, and what is allowed.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic_core import ErrorDetails
+
+from curate.registry import AnyFormat, AnySource, AnyStep
+
+Location = tuple[str | int, ...]
+
+
+class Recipe(BaseModel):
+    """What a data set is made of."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: Annotated[
+        str,
+        Field(pattern=r"^[a-z0-9][a-z0-9_-]*$", description="Names the output folder."),
+    ]
+    description: Annotated[str, Field(description="One or two sentences for the data card.")] = ""
+    seed: Annotated[int, Field(ge=0, description="Decides everything that is drawn.")] = 0
+    sources: Annotated[list[AnySource], Field(min_length=1, description="Where rows come from.")]
+    steps: Annotated[list[AnyStep], Field(description="What is done to rows, in this order.")]
+    formats: Annotated[
+        list[AnyFormat], Field(description="Views of the finished rows; one config each.")
+    ] = []
+
+
+class RecipeError(Exception):
+    """A recipe is wrong; the message has one line a mistake."""
+
+
+def load_recipe(path: Path, changes: tuple[str, ...] = ()) -> Recipe:
+    """Read a recipe.
+
+    Args:
+        path: a YAML file.
+        changes: ``path=value`` settings that replace values of the file, such as
+            ``steps.inductor.target=cuda:80`` or ``seed=1``; the value is YAML.
+
+    Raises:
+        RecipeError: the file cannot be read or is no valid recipe.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise RecipeError(f"{path}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise RecipeError(f"{path}: is not UTF-8 text ({error.reason})") from None
+    try:
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
+        data = yaml.safe_load(text)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        line = f":{mark.line + 1}" if mark else ""
+        raise RecipeError(f"{path}{line}: is not valid YAML: {error.problem}") from None
+    except yaml.YAMLError as error:
+        raise RecipeError(f"{path}: is not valid YAML: {error}") from None
+    if not isinstance(data, dict):
+        raise RecipeError(f"{path}: a recipe is a mapping with name, sources, steps and formats")
+    assert root is not None
+    twice = list(_repeated_keys(root, path))
+    if twice:
+        raise RecipeError("\n".join(twice))
+    for change in changes:
+        apply_change(data, change)
+    try:
+        recipe = Recipe.model_validate(data)
+    except ValidationError as error:
+        raise RecipeError(_explain(error, root, path, data)) from None
+    _check_names(recipe, path)
+    return recipe
+
+
+def _check_names(recipe: Recipe, path: Path) -> None:
+    configs = [f.config or f.format for f in recipe.formats]
+    for name in configs:
+        if configs.count(name) > 1:
+            raise RecipeError(
+                f"{path}: formats: two formats write the config '{name}'; give one a `config:`"
+            )
+
+
+# --- changes from the command line ----------------------------------------------------------
+
+
+def apply_change(data: dict[str, Any], change: str) -> None:
+    """Set one value of a recipe's data; list items are named by their step, source or position."""
+    where, equals, value = change.partition("=")
+    if not equals or not where:
+        raise RecipeError(f"--set {change}: write path=value, such as steps.inductor.dynamic=false")
+    *parents, last = where.split(".")
+    place: Any = data
+    for part in parents:
+        place = _descend(place, part, change)
+    try:
+        new = yaml.safe_load(value)
+    except yaml.YAMLError:
+        raise RecipeError(f"--set {change}: the value is not valid YAML") from None
+    if isinstance(place, dict):
+        place[last] = new
+    elif isinstance(place, list) and last.isdigit() and int(last) < len(place):
+        place[int(last)] = new
+    else:
+        raise RecipeError(f"--set {change}: '{last}' cannot be set there")
+
+
+def _descend(place: Any, part: str, change: str) -> Any:
+    if isinstance(place, dict) and part in place:
+        return place[part]
+    if isinstance(place, list):
+        if part.isdigit() and int(part) < len(place):
+            return place[int(part)]
+        named = [x for x in place if isinstance(x, dict) and part in _words(x)]
+        if len(named) == 1:
+            return named[0]
+        if named:
+            raise RecipeError(
+                f"--set {change}: {len(named)} items are called '{part}'; use the position, from 0"
+            )
+    known = list(place) if isinstance(place, dict) else []
+    if isinstance(place, list):
+        known = [word for x in place if isinstance(x, dict) for word in _words(x)]
+    raise RecipeError(f"--set {change}: there is no '{part}'; there is {', '.join(known) or '-'}")
+
+
+def _words(item: dict[str, Any]) -> list[str]:
+    return [str(item[key]) for key in ("source", "step", "format") if key in item]
+
+
+# --- errors with file, line and field -------------------------------------------------------
+
+
+def _repeated_keys(node: yaml.Node, path: Path) -> Iterator[str]:
+    if isinstance(node, yaml.MappingNode):
+        seen: set[str] = set()
+        for key, value in node.value:
+            if key.value in seen:
+                yield f"{path}:{key.start_mark.line + 1}: '{key.value}' is given twice"
+            seen.add(key.value)
+            yield from _repeated_keys(value, path)
+    elif isinstance(node, yaml.SequenceNode):
+        for item in node.value:
+            yield from _repeated_keys(item, path)
+
+
+def _explain(error: ValidationError, root: yaml.Node, path: Path, data: Any) -> str:
+    return "\n".join(_explain_one(e, root, path, data) for e in error.errors())
+
+
+def _explain_one(error: ErrorDetails, root: yaml.Node, path: Path, data: Any) -> str:
+    location = _without_tags(error["loc"], data)
+    line = _line_of(root, location)
+    field = ".".join(str(part) for part in location) or "the recipe"
+    kind, context = error["type"], error.get("ctx", {})
+    if kind == "extra_forbidden":
+        known = _known_fields(location[:-1], data)
+        close = difflib.get_close_matches(str(location[-1]), known, n=1)
+        hint = f"; did you mean '{close[0]}'?" if close else ""
+        message = f"unknown field{hint} Allowed here: {', '.join(known)}"
+    elif kind == "union_tag_invalid":
+        tag = context["discriminator"].strip("'")
+        message = f"unknown {tag} '{context['tag']}'. Allowed: {context['expected_tags']}"
+    elif kind == "union_tag_not_found":
+        message = f"needs the field {context['discriminator']} that says what it is"
+    else:
+        message = f"{error['msg']} (given: {_short(error['input'])})"
+    return f"{path}:{line}: {field}: {message}"
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value, default=str)
+    return text if len(text) < 60 else text[:57] + "..."
+
+
+def _without_tags(location: tuple[str | int, ...], data: Any) -> Location:
+    """Leave out the parts of pydantic's location that name a member of a union."""
+    kept: list[str | int] = []
+    place = data
+    for i, part in enumerate(location):
+        if isinstance(place, dict) and part not in place:
+            tagged = i < len(location) - 1 and part in _words(place)
+            if tagged:
+                continue
+        kept.append(part)
+        try:
+            place = place[part]
+        except (KeyError, IndexError, TypeError):
+            place = None
+    return tuple(kept)
+
+
+def _line_of(node: yaml.Node, location: Location) -> int:
+    """Return the 1-based line of the deepest part of a location that the file has."""
+    line = int(node.start_mark.line)
+    for part in location:
+        if isinstance(node, yaml.MappingNode):
+            found = next(((k, v) for k, v in node.value if k.value == part), None)
+            if found is None:
+                break
+            line, node = int(found[0].start_mark.line), found[1]
+        elif isinstance(node, yaml.SequenceNode) and isinstance(part, int):
+            if part >= len(node.value):
+                break
+            node = node.value[part]
+            line = int(node.start_mark.line)
+        else:
+            break
+    return line + 1
+
+
+def _known_fields(location: Location, data: Any) -> list[str]:
+    """Return the fields allowed at a location, from the JSON Schema."""
+    schema = json_schema()
+    definitions = schema["$defs"]
+    node, place = schema, data
+    for part in location:
+        place = place[part]
+        node = node["items"] if isinstance(part, int) else node["properties"][part]
+        node = _resolve(node, place, definitions)
+    return list(node.get("properties", {}))
+
+
+def _resolve(node: dict[str, Any], place: Any, definitions: dict[str, Any]) -> dict[str, Any]:
+    if "discriminator" in node:
+        mapping = node["discriminator"]["mapping"]
+        tag = place.get(node["discriminator"]["propertyName"])
+        node = {"$ref": mapping[tag]}
+    if "$ref" in node:
+        resolved = definitions[node["$ref"].rsplit("/", 1)[1]]
+        assert isinstance(resolved, dict)
+        return resolved
+    return node
+
+
+def json_schema() -> dict[str, Any]:
+    """Return the JSON Schema of recipes, for editors and for ``schemas/recipe.schema.json``."""
+    schema = TypeAdapter(Recipe).json_schema()
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}

@@ -1,0 +1,137 @@
+"""Steps that behave badly on purpose, for tests of what runs them."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import ClassVar, Literal
+
+from curate.rows import Row, make_origin, make_row
+from curate.step import Context, Drop, Keep, Outcome, RowStep, SourceStep, Unit
+
+LICENSE = {
+    "expression": "MIT",
+    "choice": "MIT",
+    "method": "header",
+    "confidence": 1.0,
+    "path": None,
+    "text_sha256": [],
+    "notice_sha256": [],
+    "copyright": [],
+    "conflict": False,
+}
+
+
+class Numbers(SourceStep):
+    """Rows whose text is what `words` says, by turns, in units of ten."""
+
+    source: Literal["numbers"] = "numbers"
+    count: int = 50
+    words: dict[int, str] = {}
+
+    def units(self, context: Context) -> list[Unit]:
+        starts = range(0, self.count, 10)
+        return [
+            Unit(f"{i}", f"{i}", {"start": i, "words": self.model_dump()["words"]}) for i in starts
+        ]
+
+    def read(self, unit: Unit, context: Context) -> Iterator[Row]:
+        for i in range(unit.spec["start"], min(unit.spec["start"] + 10, self.count)):
+            text = self.words.get(i, f"number {i}")
+            origin = make_origin("numbers", path=f"{i}.py", artifact_sha256="0" * 64)
+            yield make_row("file", text, origin, text=text, license=LICENSE)
+
+
+def act(text: str) -> None:
+    """Do what the text says."""
+    if text == "segfault":
+        ctypes.string_at(0)
+    elif text == "hang":
+        time.sleep(600)
+    elif text == "eat memory":
+        held = []
+        while True:
+            held.append(bytearray(64 * 2**20))
+    elif text == "die quietly":
+        os._exit(0)
+    elif text == "raise":
+        raise ValueError("as asked")
+    elif text == "fork bomb":
+        while True:
+            os.fork()
+    elif text == "open socket":
+        socket.create_connection(("1.1.1.1", 80), timeout=2)
+    elif text == "write outside":
+        Path("/usr/planted").write_text("x")
+    elif text == "read home":
+        Path("/root/.bashrc").read_text()
+    elif text == "fill disk":
+        with Path("/tmp/big").open("wb") as file:
+            while True:
+                file.write(b"\0" * 2**24)
+    elif text == "leave process":
+        if os.fork() == 0:
+            os.setsid()
+            time.sleep(600)
+    elif text == "leave file":
+        Path("/tmp/left").write_text("x")
+    elif text == "find file":
+        assert not Path("/tmp/left").exists(), "a file of another row is still there"
+
+
+class Act(RowStep):
+    """Does what each row's text says."""
+
+    kinds: ClassVar[frozenset[str]] = frozenset({"file"})
+    batch: ClassVar[int] = 8
+
+    step: Literal["act"] = "act"
+    timeout_s: float = 2.0
+    memory_mb: int = 512
+
+    def apply(self, row: Row, context: Context) -> Outcome:
+        if row["text"] == "drop":
+            return Drop("asked_to", {"text": row["text"]})
+        act(row["text"])
+        return Keep((row,))
+
+
+class ActInSandbox(Act):
+    """The same, one row a child, inside the sandbox."""
+
+    sandboxed: ClassVar[bool] = True
+    batch: ClassVar[int] = 1
+
+    step: Literal["act_in_sandbox"] = "act_in_sandbox"  # type: ignore[assignment]
+
+
+class Forge(RowStep):
+    """Changes a row's license inside the sandbox."""
+
+    kinds: ClassVar[frozenset[str]] = frozenset({"file"})
+    sandboxed: ClassVar[bool] = True
+    step: Literal["forge"] = "forge"
+
+    def apply(self, row: Row, context: Context) -> Outcome:
+        return Keep(({**row, "license": {**row["license"], "choice": "CC0-1.0"}},))
+
+
+class Double(RowStep):
+    """Makes two rows of one."""
+
+    kinds: ClassVar[frozenset[str]] = frozenset({"file"})
+    batch: ClassVar[int] = 4
+    step: Literal["double"] = "double"
+    word: str = "twin"
+
+    def apply(self, row: Row, context: Context) -> Outcome:
+        text = f"{row['text']} {self.word}"
+        origin = {**row["origin"], "symbol": self.word}
+        twin = make_row(
+            "file", text, origin, text=text, license=row["license"], parent_ids=[row["id"]]
+        )
+        return Keep((row, twin))
