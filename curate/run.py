@@ -16,13 +16,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from curate.execute.protocol import Executor, Job, Lost, Result
-from curate.recipe import Recipe
 from curate.rows import Row
 from curate.step import Context, RowStep, SourceError, SourceStep, Step, TableStep, Unit
 from curate.store import LedgerError, Manifest, Store, digest, is_row, write_atomically
+
+if TYPE_CHECKING:
+    from curate.recipe import Recipe
 
 SHARD_ROWS = 128  # rows of a source that make one shard
 SAME_FROM_SANDBOX = ("source", "purl", "repo", "version", "commit", "artifact_sha256", "path")
@@ -288,27 +290,24 @@ class Walk:
         made = [Shard(step.name, self.shard_key(step, shard)) for shard in shards]
         inputs = [self._input(shard) for shard in shards]
         sizes = [sum(m.kinds.get(kind, 0) for kind in step.kinds) for m in inputs]
-        cached = [self._done(step, shard.key) is not None for shard in made]
-        todo = [
-            pair
-            for pair, done in zip(zip(shards, made, strict=True), cached, strict=True)
-            if not done
-        ]
+        cached = [self._done(step, shard.key) for shard in made]
+        todo = [(a, b) for a, b, done in zip(shards, made, cached, strict=True) if not done]
+        budget = Budget(stage.label, step.max_error_rate, sum(sizes))
+        for manifest in filter(None, cached):
+            budget.spend(manifest.failed)
+        work = _Work(self, step, budget)
         already = sum(size for size, done in zip(sizes, cached, strict=True) if done)
         self.progress.begin(stage.label, sum(sizes), already)
         for job, index, result in self.executor.run(step, self.context, work.jobs(todo), None):
             work.take(job, index, result)
             self.progress.advance(1, len(result.lost))
-        for shard in made:
-            manifest = self.store.manifest(step.name, shard.key)
-            assert manifest, f"{step.name}: shard {shard.key} was not written"
-            stage.manifests.append(manifest)
+        stage.manifests = [self._input(shard) for shard in made]
         self.progress.end(stage)
         return made
 
     def _input(self, shard: Shard) -> Manifest:
         manifest = self.store.manifest(shard.step, shard.key)
-        assert manifest
+        assert manifest, f"{shard.step}: shard {shard.key} was not written"
         return manifest
 
     # --- table steps ------------------------------------------------------------------------

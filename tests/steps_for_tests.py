@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import ClassVar, Literal
 
+from pydantic import Field
+
 from curate.rows import Row, make_origin, make_row
 from curate.step import Context, Drop, Keep, Outcome, RowStep, SourceStep, Unit
 
@@ -31,7 +33,7 @@ class Numbers(SourceStep):
 
     source: Literal["numbers"] = "numbers"
     count: int = 50
-    words: dict[int, str] = {}
+    words: dict[int, str] = Field(default={})
 
     def units(self, context: Context) -> list[Unit]:
         starts = range(0, self.count, 10)
@@ -106,7 +108,7 @@ class ActInSandbox(Act):
     sandboxed: ClassVar[bool] = True
     batch: ClassVar[int] = 1
 
-    step: Literal["act_in_sandbox"] = "act_in_sandbox"  # type: ignore[assignment]
+    step: Literal["act_in_sandbox"] = "act_in_sandbox"
 
 
 class Forge(RowStep):

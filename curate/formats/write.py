@@ -15,7 +15,7 @@ import shutil
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -23,10 +23,13 @@ import yaml
 
 from curate.formats.format import Format
 from curate.licenses.texts import load_text
-from curate.recipe import Recipe
 from curate.rows import Row
 from curate.run import Shard, Stage, Walk, identity
+from curate.step import SourceStep
 from curate.store import LOST, digest, write_atomically
+
+if TYPE_CHECKING:
+    from curate.recipe import Recipe
 
 SPLITS = ("train", "validation", "test")
 GROUP_ROWS = 1024  # rows that are gathered before they are written
@@ -75,8 +78,6 @@ def write_dataset(walk: Walk, stages: list[Stage]) -> dict[str, Any]:
 
 def final_shards(stages: list[Stage]) -> list[Shard]:
     """Return the shards of a walk's last stage, or of all its sources where there is no step."""
-    from curate.step import SourceStep
-
     if isinstance(stages[-1].step, SourceStep):
         return [Shard(s.step.name, m.key) for s in stages for m in s.manifests]
     return [Shard(stages[-1].step.name, m.key) for m in stages[-1].manifests]

@@ -1,0 +1,48 @@
+"""Run a small recipe of the test steps: ``python run_for_tests.py OUTPUT WORKERS``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from steps_for_tests import Act, Double, Numbers
+
+from curate.execute.local import LocalExecutor
+from curate.formats.pairs import Pairs
+from curate.formats.write import data_sha256, write_dataset
+from curate.run import Stage, Walk
+
+
+class Small:
+    """What `Walk` needs of a recipe, with steps that no registry knows."""
+
+    def __init__(self, sources: list[Any], steps: list[Any], formats: list[Any] = ()) -> None:
+        self.name, self.seed, self.description = "small", 0, "Made in a test."
+        self.sources, self.steps, self.formats = sources, steps, list(formats)
+
+    def model_dump(self, mode: str) -> dict[str, Any]:
+        return {"name": self.name}
+
+
+class AllFiles(Pairs):
+    """Shows files, which the test steps make, as if they were pairs."""
+
+    kinds = frozenset({"file"})
+
+
+def walk(output: Path, workers: int = 2, **options: Any) -> Walk:
+    recipe = Small([Numbers(count=40)], [Act(), Double()], [AllFiles(format="pairs")])
+    for name, value in options.items():
+        setattr(recipe, name, value)
+    return Walk(recipe, output, LocalExecutor(workers))  # type: ignore[arg-type]
+
+
+def counts(stages: list[Stage]) -> list[tuple[int, ...]]:
+    names = ("seen", "kept", "emitted", "untouched")
+    return [tuple(stage.total(name) for name in names) for stage in stages]
+
+
+if __name__ == "__main__":
+    small = walk(Path(sys.argv[1]), int(sys.argv[2]), sources=[Numbers(count=200)])
+    print(data_sha256(write_dataset(small, small.run())))

@@ -1,0 +1,166 @@
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import polars as pl
+import pytest
+from run_for_tests import counts, walk
+from steps_for_tests import Act, Double, Forge, Numbers
+
+from curate.formats.write import data_sha256, write_dataset
+from curate.history import history
+from curate.plan import plan
+from curate.run import RunError, read_journal
+from curate.step import Context, TableStep
+from curate.store import LedgerError
+
+SCRIPT = Path(__file__).parent / "run_for_tests.py"
+
+
+def manifests(output: Path) -> dict[str, float]:
+    return {p.name: p.stat().st_mtime_ns for p in (output / "cache/steps").rglob("*.json")}
+
+
+def test_every_row_is_accounted_for(tmp_path: Path) -> None:
+    words = {3: "drop", 9: "raise", 17: "drop"}
+    stages = walk(tmp_path, sources=[Numbers(count=40, words=words)]).run()
+    assert counts(stages) == [(40, 40, 40, 0), (40, 37, 37, 0), (37, 37, 74, 0)]
+    assert stages[1].reasons("dropped") == {"asked_to": 2}
+    assert stages[1].reasons("failed") == {"exception": 1}
+
+
+def test_a_second_run_makes_nothing(tmp_path: Path) -> None:
+    first = walk(tmp_path)
+    data = write_dataset(first, first.run())
+    before = manifests(tmp_path)
+    second = walk(tmp_path)
+    assert write_dataset(second, second.run()) == data
+    assert manifests(tmp_path) == before
+
+
+def test_an_option_reruns_its_step_and_what_follows(tmp_path: Path) -> None:
+    walk(tmp_path).run()
+    before = manifests(tmp_path)
+    walk(tmp_path, steps=[Act(), Double(word="other")]).run()
+    new = manifests(tmp_path).keys() - before.keys()
+    assert len(new) == 4, "one shard a unit, of the changed step only"
+    lines = {line.label: line for line in plan(walk(tmp_path, steps=[Act(), Double(word="new")]))}
+    assert (lines["act"].todo, lines["double"].todo) == (0, 4)
+    assert lines["double"].why == "option word: other → new"
+    walk(tmp_path, steps=[Act(max_error_rate=0.5), Double()]).run()
+    assert manifests(tmp_path).keys() - before.keys() == new, "a budget is no part of a shard"
+
+
+def test_more_rows_of_a_source_rerun_no_old_ones(tmp_path: Path) -> None:
+    walk(tmp_path).run()
+    before = manifests(tmp_path)
+    walk(tmp_path, sources=[Numbers(count=60)]).run()
+    after = manifests(tmp_path)
+    assert {name: after[name] for name in before} == before
+    assert len(after) - len(before) == 2 * 4, "two units: unit, source, act, double"
+
+
+def test_processes_change_nothing(tmp_path: Path) -> None:
+    digests = []
+    for workers in (1, 4):
+        one = walk(tmp_path / str(workers), workers)
+        digests.append(data_sha256(write_dataset(one, one.run())))
+    assert digests[0] == digests[1]
+
+
+def test_killed_at_random_moments_it_ends_with_the_same_data(tmp_path: Path) -> None:
+    def start(output: str) -> subprocess.Popen:
+        command = [sys.executable, str(SCRIPT), str(tmp_path / output), "2"]
+        return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
+
+    started = time.monotonic()
+    whole, _ = start("whole").communicate()
+    took = time.monotonic() - started
+    draw = random.Random(0)
+    for _ in range(10):
+        process = start("cut")
+        time.sleep(draw.uniform(0.2, 1.0) * took)
+        os.kill(process.pid, signal.SIGKILL)
+        process.communicate()
+    again, _ = start("cut").communicate()
+    assert whole.strip() and again == whole
+    runs = [
+        json.loads((tmp_path / name / "small/run.json").read_bytes()) for name in ("whole", "cut")
+    ]
+    assert runs[0] == runs[1]
+
+
+def test_too_many_failures_stop_the_run(tmp_path: Path) -> None:
+    words = dict.fromkeys(range(5), "raise")
+    with pytest.raises(RunError, match=r"step act failed on 2 of 40 rows \(allowed: 2.0%\)"):
+        walk(tmp_path, sources=[Numbers(count=40, words=words)]).run()
+    forgiving = Act(max_error_rate=0.2)
+    stages = walk(tmp_path, sources=[Numbers(count=40, words=words)], steps=[forgiving]).run()
+    assert stages[-1].reasons("failed") == {"exception": 5}
+
+
+def test_a_limit_holds_for_every_unit(tmp_path: Path) -> None:
+    limited = walk(tmp_path)
+    limited.limit = 3
+    assert counts(limited.run())[0][2] == 4 * 3
+
+
+def test_only_needs_what_comes_before(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="step numbers before it is not done"):
+        walk(tmp_path).run(only="double")
+    assert [s.label for s in walk(tmp_path).run(until="act")] == ["numbers", "act"]
+    walk(tmp_path).run(only="double")
+    with pytest.raises(
+        RunError, match="no single step is called 'nonsense'; the recipe has numbers"
+    ):
+        walk(tmp_path).run(until="nonsense")
+
+
+def test_the_sandbox_cannot_change_a_license(tmp_path: Path) -> None:
+    forge = Forge(step="forge", max_error_rate=1.0)
+    stages = walk(tmp_path, sources=[Numbers(count=3)], steps=[forge]).run()
+    assert stages[-1].reasons("failed") == {"bad_row": 3}
+
+
+class Odd(TableStep):
+    kinds = frozenset({"file"})
+    columns = ("text",)
+    step: str = "odd"
+    forget: bool = False
+
+    def judge(self, table: pl.DataFrame, context: Context) -> pl.DataFrame:
+        number = pl.col("text").str.extract(r"(\d+)").cast(int)
+        odd = pl.when(number % 2 == 1)
+        frame = table.select(
+            "id",
+            odd.then(pl.lit("is_odd")).alias("reason"),
+            odd.then(pl.lit('{"of": 2}')).alias("evidence"),
+            pl.lit("all").alias("cluster"),
+        )
+        return frame.head(3) if self.forget else frame
+
+
+def test_a_table_step_judges_ids(tmp_path: Path) -> None:
+    one = walk(tmp_path, steps=[Odd()])
+    stages = one.run()
+    assert counts(stages)[1] == (40, 20, 20, 0)
+    record = read_journal(tmp_path, "small")[-1]
+    row = one.store.lost("odd", record.shards[0]).to_pylist()[0]
+    assert (row["reason"], row["evidence"]) == ("is_odd", '{"of": 2}')
+    assert one.store.rows("odd", record.shards[0]).to_pylist()[0]["cluster"] == "all"
+    with pytest.raises(LedgerError, match="judged other rows"):
+        walk(tmp_path, steps=[Odd(forget=True)]).run()
+
+
+def test_history_follows_a_row_to_its_children(tmp_path: Path) -> None:
+    one = walk(tmp_path)
+    one.run()
+    records = read_journal(tmp_path, "small")
+    first = one.store.rows("numbers", records[0].shards[0]).to_pylist()[0]["id"]
+    events = [(e.step, e.fate) for e in history(one.store, records, first)]
+    assert events == [("numbers", "read"), ("act", "kept"), ("double", "kept"), ("double", "made")]
