@@ -1,0 +1,241 @@
+"""Artifacts: unpacked source trees, kept in the cache under the hash of what they came from.
+
+An artifact lies at ``<cache>/artifacts/<sha256>/``: its files under ``files/``, and ``index.json``
+with the list of files, what was left out, and where the artifact came from. The folder is made
+under a temporary name and renamed, so that one that exists is complete.
+"""
+
+from __future__ import annotations
+
+import email.parser
+import json
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from functools import cached_property, lru_cache
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from curate.sources.unpack import File
+from curate.step import SourceError
+
+SUFFIXES = frozenset({".py", ".pyi", ".cu", ".cuh", ".h", ".hpp", ".cpp"})
+_METADATA_FILES = frozenset({"PKG-INFO", "METADATA", "pyproject.toml"})
+_LEGAL_PREFIXES = ("license", "licence", "copying", "notice", "copyright", "unlicense")
+_METADATA_FIELDS = (
+    "Name",
+    "Version",
+    "License",
+    "License-Expression",
+    "License-File",
+    "Classifier",
+)
+
+
+def wanted(path: str) -> bool:
+    """Return whether artifacts keep this file: code, package metadata and legal texts."""
+    parts = PurePosixPath(path)
+    return (
+        parts.suffix.lower() in SUFFIXES
+        or parts.name in _METADATA_FILES
+        or parts.name.lower().startswith(_LEGAL_PREFIXES)
+        or any(folder.lower() in ("licenses", "licences") for folder in parts.parts[:-1])
+    )
+
+
+@dataclass(frozen=True)
+class Info:
+    """Where an artifact came from; what is unknown is None, never invented.
+
+    Attributes:
+        source: pypi, git or local.
+        purl: such as ``pkg:pypi/timm@1.0.31``.
+        repo: the repository's address, without credentials.
+        version: the package's version.
+        commit: 40 hex digits.
+        url: where the bytes were fetched, without credentials.
+        retrieved_at: UTC, ISO 8601. It stands here and not in rows, which must be the same bytes
+            in every run.
+    """
+
+    source: str
+    purl: str | None = None
+    repo: str | None = None
+    version: str | None = None
+    commit: str | None = None
+    url: str | None = None
+    retrieved_at: str | None = None
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """An unpacked source tree, named by the sha256 of what it came from.
+
+    Attributes:
+        root: the folder with the files.
+        sha256: of the archive (pypi), of the commit's listing (git) or of the snapshot (local).
+    """
+
+    root: Path
+    sha256: str
+
+    def paths(self) -> tuple[str, ...]:
+        """Return every file's path, relative and with forward slashes, sorted."""
+        return self._paths
+
+    def read(self, path: str) -> str:
+        """Return a file's text as it stands, line ends included.
+
+        Raises:
+            FileNotFoundError: the artifact has no such file.
+            UnicodeDecodeError: the file is not UTF-8.
+        """
+        return self.read_bytes(path).decode("utf-8")
+
+    def read_bytes(self, path: str) -> bytes:
+        """Return a file's bytes.
+
+        Raises:
+            FileNotFoundError: the artifact has no such file.
+        """
+        if path not in self._path_set:
+            raise FileNotFoundError(f"artifact {self.sha256[:12]} has no file {path!r}")
+        return (self.root / path).read_bytes()
+
+    @property
+    def info(self) -> Info:
+        """Where the artifact came from, and when."""
+        return Info(**self._index["info"])
+
+    @property
+    def skipped(self) -> dict[str, int]:
+        """How many files were left out, links among them, by suffix ('' for none)."""
+        return dict(self._index["skipped"])
+
+    @cached_property
+    def metadata(self) -> dict[str, list[str]]:
+        """The package's core metadata, field name to values; {} for git and local.
+
+        Only Name, Version, License, License-Expression, License-File and Classifier are kept.
+        https://packaging.python.org/en/latest/specifications/core-metadata/
+        """
+        path = self._metadata_path()
+        if path is None:
+            return {}
+        text = self.read_bytes(path).decode("utf-8", "replace")
+        message = email.parser.Parser().parsestr(text, headersonly=True)
+        fields = {name: message.get_all(name) for name in _METADATA_FIELDS}
+        return {name: list(map(str, values)) for name, values in fields.items() if values}
+
+    def _metadata_path(self) -> str | None:
+        if self.info.purl is None:
+            return None
+        for path in self.paths():
+            folder, _, name = path.rpartition("/")
+            in_wheel = name == "METADATA" and folder.endswith(".dist-info") and "/" not in folder
+            if in_wheel or path == "PKG-INFO":
+                return path
+        return None
+
+    @cached_property
+    def _index(self) -> dict[str, Any]:
+        index: dict[str, Any] = json.loads((self.root.parent / "index.json").read_text("utf-8"))
+        return index
+
+    @cached_property
+    def _paths(self) -> tuple[str, ...]:
+        return tuple(self._index["files"])
+
+    @cached_property
+    def _path_set(self) -> frozenset[str]:
+        return frozenset(self._paths)
+
+
+@lru_cache(maxsize=256)
+def open_artifact(cache: Path, sha256: str) -> Artifact:
+    """Return an artifact that the cache holds.
+
+    Raises:
+        SourceError: the cache does not hold it, or only in part.
+    """
+    artifact = Artifact(_folder(cache, sha256) / "files", sha256)
+    if not is_stored(cache, sha256):
+        raise SourceError(
+            f"artifact {sha256} is not in the cache {cache}: run the recipe's sources again"
+        )
+    return artifact
+
+
+def is_stored(cache: Path, sha256: str) -> bool:
+    """Return whether the cache holds the artifact, complete."""
+    return (_folder(cache, sha256) / "index.json").is_file()
+
+
+def store(
+    cache: Path, sha256: str, info: Info, files: Iterable[File], *, strip_top: bool = False
+) -> Artifact:
+    """Write files into the cache as one artifact, whole or not at all, and return it.
+
+    Args:
+        cache: the cache folder.
+        sha256: the artifact's name.
+        info: where it came from; the time is added here.
+        files: paths that `Names` has checked, and contents; None counts a file that is left out.
+        strip_top: take away the one folder that holds everything, as in source archives.
+
+    Raises:
+        ArchiveError: from ``files``; nothing is kept then.
+    """
+    parent = cache / "artifacts"
+    parent.mkdir(parents=True, exist_ok=True)
+    work = Path(tempfile.mkdtemp(prefix=f".{sha256[:12]}-", dir=parent))
+    try:
+        top, sizes, skipped = _write(work / "files", files)
+        if strip_top and top:
+            (work / "files").rename(work / "packed")
+            (work / "packed" / top).rename(work / "files")
+            sizes = {path.removeprefix(f"{top}/"): size for path, size in sizes.items()}
+        stamped = {**asdict(info), "retrieved_at": datetime.now(UTC).isoformat(timespec="seconds")}
+        index = {"sha256": sha256, "info": stamped, "files": sizes, "skipped": skipped}
+        (work / "index.json").write_text(json.dumps(index, indent=1), "utf-8")
+        _publish(work, _folder(cache, sha256))
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+    return open_artifact(cache, sha256)
+
+
+def _write(root: Path, files: Iterable[File]) -> tuple[str | None, dict[str, int], dict[str, int]]:
+    """Write files; return the only top folder, if so, sizes by path, and what was left out."""
+    root.mkdir()
+    tops: set[str] = set()
+    sizes: dict[str, int] = {}
+    skipped: Counter[str] = Counter()
+    for path, content in files:
+        head, slash, _ = path.partition("/")
+        tops.add(head if slash else "")
+        if content is None:
+            skipped[PurePosixPath(path).suffix.lower()] += 1
+            continue
+        target = root / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(content)
+        sizes[path] = len(content)
+    top = tops.pop() if len(tops) == 1 else ""
+    strips = sizes and top and not top.endswith(".dist-info")
+    return top if strips else None, dict(sorted(sizes.items())), dict(sorted(skipped.items()))
+
+
+def _publish(work: Path, final: Path) -> None:
+    try:
+        work.rename(final)
+    except OSError:
+        # Another process may have stored the same artifact first; its bytes are the same.
+        if not (final / "index.json").is_file():
+            raise SourceError(f"{final} stands in the way and is no artifact: delete it") from None
+
+
+def _folder(cache: Path, sha256: str) -> Path:
+    return cache / "artifacts" / sha256

@@ -1,0 +1,266 @@
+"""The `git` source: repositories, each at one commit.
+
+Files are read from git's object store as they were committed: no checkout, so no hook, filter,
+attribute, submodule or large-file server of the repository ever comes into play.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Annotated, Literal
+from urllib.parse import urlsplit, urlunsplit
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from curate.rows import Row
+from curate.sources.artifact import Artifact, Info, is_stored, open_artifact, store, wanted
+from curate.sources.files import FileSource, cache_of, distinct
+from curate.sources.unpack import ArchiveError, File, Limits, Names
+from curate.step import Context, Drop, SourceError, Unit
+
+_ATTEMPTS = 3
+_CONFIG = {
+    "core.hooksPath": "/dev/null",
+    "core.fsmonitor": "false",
+    "gc.auto": "0",
+    "maintenance.auto": "false",
+    "submodule.recurse": "false",
+    "http.lowSpeedLimit": "1000",  # bytes a second; with the line below, a stalled fetch ends
+    "http.lowSpeedTime": "60",
+}
+
+
+def _check_url(url: str) -> str:
+    remote = re.match(r"(https|ssh|file)://[^/]*/|[\w.-]+@[\w.-]+:", url)
+    if not remote and (":" in url or url.startswith("-")):
+        raise ValueError("must be an https, ssh or file address, user@host:path or a local folder")
+    return url
+
+
+def _check_commit(commit: str) -> str:
+    if not re.fullmatch(r"[0-9a-f]{40}", commit):
+        raise ValueError(
+            "must be a full commit of 40 lower-case hex digits, since branches and tags move; "
+            "`git rev-parse NAME` prints it"
+        )
+    return commit
+
+
+class Repository(BaseModel):
+    """A repository at one commit."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    url: Annotated[
+        str,
+        AfterValidator(_check_url),
+        Field(description="https, ssh or file address, or a local folder."),
+    ]
+    commit: Annotated[
+        str,
+        AfterValidator(_check_commit),
+        Field(description="The full commit: 40 hex digits, never a branch or tag."),
+    ]
+
+
+def _check_twins(pins: tuple[Repository, ...]) -> tuple[Repository, ...]:
+    return distinct(pins, lambda pin: pin.commit)
+
+
+class Git(FileSource):
+    """Files of git repositories, each at one commit. Links and submodules are left out."""
+
+    source: Literal["git"]
+    repositories: Annotated[
+        tuple[Repository, ...],
+        AfterValidator(_check_twins),
+        Field(min_length=1, description="The repositories, each with a full commit."),
+    ]
+
+    def units(self, context: Context) -> list[Unit]:
+        return [
+            Unit(f"{_name(pin.url)}@{pin.commit[:12]}", self._key(pin.commit), pin.model_dump())
+            for pin in self.repositories
+        ]
+
+    def read(self, unit: Unit, context: Context) -> Iterator[Row | tuple[Row, Drop]]:
+        pin = Repository(**unit.spec)
+        artifact = fetch(pin, cache_of(context))
+        yield from self._rows(unit.label, artifact, repo=public_url(pin.url), commit=pin.commit)
+
+
+def fetch(pin: Repository, cache: Path) -> Artifact:
+    """Return the commit's files as an artifact, from the cache where it is there.
+
+    The artifact is named by the sha256 of the commit's listing, as printed by
+    ``git ls-tree -r -z --full-tree COMMIT``: modes, blob hashes and paths.
+
+    Raises:
+        SourceError: the repository or the commit cannot be had, or its tree is unsafe.
+    """
+    bare = _bare_clone(pin, cache)
+    listing = _git("ls-tree", "-r", "-z", "--full-tree", pin.commit, folder=bare)
+    sha256 = hashlib.sha256(listing).hexdigest()
+    if not is_stored(cache, sha256):
+        url = public_url(pin.url)
+        info = Info(source="git", repo=url, commit=pin.commit, url=url)
+        store(cache, sha256, info, _files(_name(pin.url), bare, listing))
+    return open_artifact(cache, sha256)
+
+
+def public_url(url: str) -> str:
+    """Return an address without user and password, or a local folder's name without its path.
+
+    Rows carry it, and must be the same bytes on every machine.
+    """
+    parts = urlsplit(url)
+    if parts.scheme in ("https", "ssh"):
+        return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+    if re.match(r"[\w.-]+@[\w.-]+:", url):
+        return url
+    return Path(parts.path).name
+
+
+def _name(url: str) -> str:
+    """Return a short name: the last two parts of a remote address, one of a local one."""
+    path = public_url(url).removesuffix("/").removesuffix(".git")
+    return "/".join(re.split(r"[/:]", path)[-2:])
+
+
+def _bare_clone(pin: Repository, cache: Path) -> Path:
+    """Return a bare repository that has the commit; it is complete when it exists."""
+    key = hashlib.sha256(f"{pin.url} {pin.commit}".encode()).hexdigest()[:32]
+    final = cache / "git" / f"{key}.git"
+    if final.is_dir():
+        return final
+    final.parent.mkdir(parents=True, exist_ok=True)
+    work = Path(tempfile.mkdtemp(prefix=f".{key[:12]}-", dir=final.parent))
+    try:
+        _git("init", "--bare", "--quiet", folder=work)
+        _fetch_commit(pin, work)
+        try:
+            work.rename(final)
+        except OSError:
+            if not final.is_dir():  # else another process fetched it first
+                raise
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+    return final
+
+
+def _fetch_commit(pin: Repository, bare: Path) -> None:
+    """Fetch the commit alone, or, from servers that do not give single commits, everything."""
+    local = "://" not in pin.url and "@" not in pin.url
+    url = str(Path(pin.url).resolve()) if local else pin.url
+    fetch = ("fetch", "--no-tags", "--quiet")
+    one = (*fetch, "--depth=1", url, f"{pin.commit}:refs/curate/pin")
+    everything = (*fetch, url, "+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*")
+    problem: SourceError | None = None
+    for attempt in range(1 if local else _ATTEMPTS):
+        if attempt:
+            time.sleep(2.0**attempt)
+        try:
+            _git(*one, folder=bare)
+            return
+        except SourceError as error:
+            problem = error
+        if "not our ref" in str(problem):  # the server knows the commit for sure, and lacks it
+            break
+        try:
+            _git(*everything, folder=bare)
+            _git("cat-file", "-e", f"{pin.commit}^{{commit}}", folder=bare)
+            return
+        except SourceError as error:
+            problem = error
+    raise SourceError(
+        f"{_name(pin.url)}: commit {pin.commit} cannot be had: {problem}. Check the address, and "
+        "that a branch or tag leads to the commit"
+    )
+
+
+def _files(name: str, bare: Path, listing: bytes) -> Iterator[File]:
+    """Yield the files of a listing; links and submodules count as left out."""
+    names, limits, total = Names(name), Limits(), 0
+    with _process("cat-file", "--batch", folder=bare) as process:
+        assert process.stdin and process.stdout
+        for line in listing.split(b"\0")[:-1]:
+            head, _, raw_path = line.partition(b"\t")
+            mode, _, blob = head.split(b" ")
+            path = names.file(raw_path.decode("utf-8", "surrogateescape"))
+            if mode not in (b"100644", b"100755") or not wanted(path):
+                yield path, None
+                continue
+            process.stdin.write(blob + b"\n")
+            process.stdin.flush()
+            content = _blob(process.stdout, name, path, limits)
+            total += len(content)
+            if total > limits.total_bytes:
+                raise ArchiveError(name, path, f"more than {limits.total_bytes >> 20} MiB in all")
+            yield path, content
+        process.stdin.close()
+
+
+def _blob(stream: IO[bytes], name: str, path: str, limits: Limits) -> bytes:
+    """Read one answer of ``git cat-file --batch``: ``<hash> blob <size>``, content, newline."""
+    header = stream.readline().split()
+    if len(header) != 3:
+        raise ArchiveError(name, path, "is missing from the repository")
+    size = int(header[2])
+    if size > limits.file_bytes:
+        raise ArchiveError(name, path, f"is larger than {limits.file_bytes >> 20} MiB")
+    content = stream.read(size)
+    stream.read(1)
+    return content
+
+
+def _git(*arguments: str, folder: Path) -> bytes:
+    """Run git and return its output.
+
+    Raises:
+        SourceError: git fails, or is not installed.
+    """
+    with _process(*arguments, folder=folder) as process:
+        output, errors = process.communicate()
+    if process.returncode:
+        message = errors.decode("utf-8", "replace").strip().splitlines() or ["no message"]
+        raise SourceError(f"git {arguments[0]}: {_without_credentials(message[-1])}")
+    return output
+
+
+def _process(*arguments: str, folder: Path) -> subprocess.Popen[bytes]:
+    settings = [part for key, value in _CONFIG.items() for part in ("-c", f"{key}={value}")]
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")}
+    safe = {
+        "GIT_ALLOW_PROTOCOL": "https:ssh:file",
+        "GIT_CONFIG_GLOBAL": os.devnull,
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "GIT_TERMINAL_PROMPT": "0",
+        "GIT_SSH_COMMAND": "ssh -o BatchMode=yes -o ConnectTimeout=30 -o ServerAliveInterval=15",
+        "GIT_NO_REPLACE_OBJECTS": "1",
+        "LC_ALL": "C",
+    }
+    if "GIT_SSL_CAINFO" in os.environ:
+        safe["GIT_SSL_CAINFO"] = os.environ["GIT_SSL_CAINFO"]
+    try:
+        return subprocess.Popen(
+            ["git", f"--git-dir={folder.resolve()}", *settings, *arguments],
+            cwd=folder,
+            env=inherited | safe,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+    except FileNotFoundError:
+        raise SourceError("git is not installed: the `git` source needs it") from None
+
+
+def _without_credentials(message: str) -> str:
+    return re.sub(r"//[^/@\s]*@", "//***@", message)

@@ -1,0 +1,313 @@
+"""Fetch one pinned file from the package index that pip is configured for.
+
+unearth reads the index (https://packaging.python.org/en/latest/specifications/simple-repository-api)
+and finds credentials; pip itself is only asked for its configuration.
+"""
+
+from __future__ import annotations
+
+import ast
+import fcntl
+import hashlib
+import logging
+import os
+import re
+import ssl
+import subprocess
+import sys
+import time
+from bisect import bisect_left
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import cast
+from urllib.parse import quote
+
+import httpx2
+from packaging.version import Version
+from unearth import Link, Package, PackageFinder
+from unearth.auth import MultiDomainBasicAuth
+from unearth.evaluator import validate_hashes
+from unearth.fetchers import Fetcher, PyPIClient
+
+from curate.sources.artifact import Artifact, Info, store, wanted
+from curate.sources.unpack import unpack
+from curate.step import SourceError
+
+_ATTEMPTS = 5
+_PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})  # HTTP statuses worth another attempt
+
+
+def fetch(name: str, version: str, sha256: str, cache: Path) -> Artifact:
+    """Download the file with this hash, unless the cache has it, and unpack it.
+
+    Raises:
+        SourceError: the index has no such version or no file of it with this hash, cannot be
+            reached, or the archive is unsafe.
+    """
+    archive, url = _download(name, version, sha256, cache / "downloads")
+    purl = package_url(name, version)
+    info = Info(source="pypi", purl=purl, version=version, url=url)
+    files = unpack(archive, f"{name} {version}", wanted)
+    return store(cache, sha256, info, files, strip_top=True)
+
+
+def package_url(name: str, version: str) -> str:
+    """Return the package URL (https://github.com/package-url/purl-spec)."""
+    return f"pkg:pypi/{name}@{quote(version, safe='')}"
+
+
+def _download(name: str, version: str, sha256: str, folder: Path) -> tuple[Path, str | None]:
+    """Return the verified archive, and where it was fetched; None if it was there already."""
+    folder.mkdir(parents=True, exist_ok=True)
+    final = folder / sha256
+    with _locked(folder / f"{sha256}.lock"):
+        if final.is_file():
+            return final, None
+        settings = pip_settings()
+        with _client(settings) as client:
+            link = _find(name, version, sha256, settings, client)
+            _retrieve(client, link, sha256, final)
+    return final, link.redacted
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Hold a file lock: two runs that share a cache must not write one partial file."""
+    with path.open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+# What pip is configured for
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The part of pip's configuration that says where packages are and how to get them."""
+
+    indexes: tuple[str, ...] = ("https://pypi.org/simple/",)
+    find_links: tuple[str, ...] = ()
+    trusted_hosts: tuple[str, ...] = ()
+    cert: str | None = None
+    timeout_s: float = 15.0
+
+
+def pip_settings() -> Settings:
+    """Read pip's configuration files (through ``pip config list``) and ``PIP_*`` variables.
+
+    Without pip in this environment only the variables count.
+    """
+    values: dict[str, str] = {}
+    command = [sys.executable, "-P", "-m", "pip", "config", "list"]
+    listed = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    lines = [line.partition("=") for line in listed.splitlines()]
+    for section in ("global", "download"):  # pip's order: the later overrides
+        for key, _, value in lines:
+            if key.startswith(f"{section}."):
+                values[key.removeprefix(f"{section}.")] = str(ast.literal_eval(value))
+    for key, value in os.environ.items():
+        if key.startswith("PIP_") and value:
+            values[key.removeprefix("PIP_").lower().replace("_", "-")] = value
+
+    first = values.get("index-url", values.get("pypi-url", Settings.indexes[0]))
+    indexes = (first, *values.get("extra-index-url", "").split())
+    no_index = values.get("no-index", "").lower() in ("1", "true", "yes", "on")
+    return Settings(
+        indexes=() if no_index else indexes,
+        find_links=tuple(values.get("find-links", "").split()),
+        trusted_hosts=tuple(values.get("trusted-host", "").split()),
+        cert=values.get("cert"),
+        timeout_s=float(values.get("timeout", values.get("default-timeout", Settings.timeout_s))),
+    )
+
+
+def _client(settings: Settings) -> PyPIClient:
+    verify = ssl.create_default_context(cafile=settings.cert) if settings.cert else True
+    client = PyPIClient(
+        trusted_hosts=settings.trusted_hosts,
+        verify=verify,
+        timeout=settings.timeout_s,
+        follow_redirects=True,
+    )
+    client.auth = MultiDomainBasicAuth(prompting=False, index_urls=settings.indexes)
+    return client
+
+
+# Finding the file
+
+
+@dataclass
+class _Seen:
+    """What the search met, to explain its failure."""
+
+    versions: dict[Version, list[Link]] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+
+
+def _find(name: str, version: str, sha256: str, settings: Settings, client: PyPIClient) -> Link:
+    """Return the link of the version's file that has this hash, from the first place with it."""
+    seen = _Seen()
+    places = [(place, False) for place in settings.find_links]
+    places += [(place, True) for place in settings.indexes]
+    places.sort(key=lambda place: place[0].startswith(("http:", "https:")))  # local ones first
+    for place, is_index in places:
+        for package in _look(name, place, is_index, client, seen.problems):
+            known = Version(package.version or "0")
+            seen.versions.setdefault(known, []).append(package.link)
+            if known == Version(version) and _has_hash(package, sha256, client, seen.problems):
+                return package.link
+    raise SourceError(_why_not_found(name, Version(version), sha256, seen))
+
+
+def _look(
+    name: str, place: str, is_index: bool, client: PyPIClient, problems: list[str]
+) -> list[Package]:
+    """Return the files that a place offers of a package, newest first; note what went wrong."""
+    finder = PackageFinder(
+        session=cast(Fetcher, client),
+        index_urls=[place] if is_index else [],
+        find_links=[] if is_index else [place],
+        ignore_compatibility=True,  # files are read, not installed
+    )
+    for attempt in range(_ATTEMPTS):
+        try:
+            with _warnings_of_unearth(problems):
+                return list(finder.find_all_packages(name, allow_yanked=True))
+        except httpx2.TransportError as error:
+            if attempt + 1 == _ATTEMPTS:
+                problems.append(f"{_public(place)} cannot be reached ({_describe(error)})")
+            else:
+                _wait(attempt)
+        except (httpx2.HTTPError, httpx2.InvalidURL, ValueError) as error:
+            problems.append(f"{_public(place)} cannot be read ({_describe(error)})")
+            break
+    return []
+
+
+@contextmanager
+def _warnings_of_unearth(problems: list[str]) -> Iterator[None]:
+    """Collect unearth's warnings: a refused or failing index is only told there."""
+
+    class Collect(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            message = record.getMessage()
+            if "Client Error(404)" not in message:  # the usual answer of an index without it
+                problems.append(_public(message))
+
+    logger, handler = logging.getLogger("unearth"), Collect(logging.WARNING)
+    propagates, logger.propagate = logger.propagate, False
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.propagate = propagates
+
+
+def _has_hash(package: Package, sha256: str, client: PyPIClient, problems: list[str]) -> bool:
+    """Compare hashes; where the index tells none, unearth reads the file to make it."""
+    try:
+        return validate_hashes(package, {"sha256": [sha256]}, cast(Fetcher, client))
+    except httpx2.HTTPError as error:
+        problems.append(f"{package.link.redacted} cannot be read ({_describe(error)})")
+        return False
+
+
+def _why_not_found(name: str, version: Version, sha256: str, seen: _Seen) -> str:
+    problems = f". Problems on the way: {'; '.join(seen.problems)}" if seen.problems else ""
+    links = seen.versions.get(version)
+    if links:
+        hashes = {link.filename: (link.hash_option or {}).get("sha256", ["?"])[0] for link in links}
+        listed = "".join(f"\n  {file}  sha256:{digest}" for file, digest in sorted(hashes.items()))
+        return (
+            f"{name} {version}: no file on the index has the pinned sha256:{sha256}. Check where "
+            f"the pin came from; the index has{listed}{problems}"
+        )
+    if seen.versions:
+        nearest = ", ".join(map(str, _nearest(version, sorted(seen.versions))))
+        return f"{name} {version}: no such version. The nearest ones: {nearest}{problems}"
+    if seen.problems:
+        return f"{name} {version}: not found{problems}. Check the network and `pip config list`"
+    return f"{name}: no such package on the index that pip is configured for (`pip config list`)"
+
+
+def _nearest(version: Version, known: list[Version], count: int = 8) -> list[Version]:
+    """Return the versions next to one that is missing, nearest first, newer before older."""
+    place = bisect_left(known, version)
+    ranks = {v: i - place if i >= place else place - 1 - i for i, v in enumerate(known)}
+    return sorted(known, key=lambda v: (ranks[v], v < version))[:count]
+
+
+# Getting the file
+
+
+def _retrieve(client: PyPIClient, link: Link, sha256: str, final: Path) -> None:
+    """Download to ``final``, going on where an earlier attempt was cut, and check the hash."""
+    part = final.with_name(f"{final.name}.part")
+    resumed = part.exists()
+    for attempt in range(_ATTEMPTS):
+        try:
+            _transfer(client, link, part)
+        except httpx2.HTTPError as error:
+            if attempt + 1 == _ATTEMPTS or not _passing(error):
+                raise SourceError(
+                    f"{link.redacted}: cannot be downloaded ({_describe(error)}). Run again to "
+                    "go on where it stopped"
+                ) from None
+            _wait(attempt)
+            continue
+        found = _sha256(part)
+        if found == sha256:
+            part.rename(final)
+            return
+        part.unlink()
+        if not resumed:
+            break
+        resumed = False  # the old part may have been another file's: once more from the start
+    raise SourceError(
+        f"{link.redacted}: hash mismatch: pinned sha256:{sha256}, downloaded sha256:{found}. The "
+        "index tells one hash and sends another file: do not trust it"
+    )
+
+
+def _transfer(client: PyPIClient, link: Link, part: Path) -> None:
+    """Append what is missing to ``part``; where the server does not resume, start over."""
+    have = part.stat().st_size if part.exists() else 0
+    # An encoding added on the way would change the bytes that are hashed.
+    headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={have}-"} if have else {})
+    with client.stream("GET", link.url_without_fragment, headers=headers) as response:
+        if response.status_code == 416:  # all is there already, or the part is not of this file
+            return
+        response.raise_for_status()
+        goes_on = response.headers.get("Content-Range", "").startswith(f"bytes {have}-")
+        with part.open("ab" if response.status_code == 206 and goes_on else "wb") as file:
+            for chunk in response.iter_raw():  # as they come: a cut must not lose a buffer
+                file.write(chunk)
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _passing(error: httpx2.HTTPError) -> bool:
+    if isinstance(error, httpx2.HTTPStatusError):
+        return error.response.status_code in _PASSING
+    return isinstance(error, httpx2.TransportError)
+
+
+def _wait(attempt: int) -> None:
+    time.sleep(0.5 * 2.0**attempt)
+
+
+def _describe(error: Exception) -> str:
+    if isinstance(error, httpx2.HTTPStatusError):  # its own message shows the whole address
+        return f"HTTP status {error.response.status_code}"
+    return _public(str(error)) or type(error).__name__
+
+
+def _public(text: str) -> str:
+    """Hide user names, passwords and tokens in addresses."""
+    return re.sub(r"//[^/@\s]*@", "//***@", text)

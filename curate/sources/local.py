@@ -1,0 +1,99 @@
+"""The `local` source: a folder on this machine, as it is when the run starts."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from curate.rows import Row
+from curate.sources.artifact import Info, is_stored, open_artifact, store, wanted
+from curate.sources.files import FileSource, cache_of
+from curate.sources.unpack import File, Limits, Names
+from curate.step import Context, Drop, SourceError, Unit
+
+
+class Local(FileSource):
+    """Files of a folder. Links are never followed, and `.git` is passed over."""
+
+    source: Literal["local"]
+    path: Annotated[
+        str,
+        Field(
+            min_length=1,
+            description="The folder, relative to where the command is run. Its code and license "
+            "files are copied into the cache first, so that all steps read the same bytes; "
+            "editing one of them makes the next run read the folder anew.",
+        ),
+    ]
+
+    def units(self, context: Context) -> list[Unit]:
+        files = _snapshot(Path(self.path))
+        return [Unit(self.path, self._key(_digest(files)), {"sha256": _digest(files)})]
+
+    def read(self, unit: Unit, context: Context) -> Iterator[Row | tuple[Row, Drop]]:
+        cache, sha256 = cache_of(context), unit.spec["sha256"]
+        if not is_stored(cache, sha256):
+            files = _snapshot(Path(self.path))
+            if _digest(files) != sha256:
+                raise SourceError(f"{self.path}: changed while the run was reading it; run again")
+            store(cache, sha256, Info(source=self.source), files)
+        yield from self._rows(unit.label, open_artifact(cache, sha256))
+
+
+def _digest(files: list[File]) -> str:
+    """Return the sha256 of the sorted list of (path, sha256 of content)."""
+    listing = [
+        (path, hashlib.sha256(content).hexdigest())
+        for path, content in files
+        if content is not None
+    ]
+    return hashlib.sha256(json.dumps(sorted(listing)).encode()).hexdigest()
+
+
+def _snapshot(root: Path) -> list[File]:
+    """Read the folder's files that artifacts keep; others and links have None as content.
+
+    Raises:
+        SourceError: there is no such folder, or it holds what no artifact may.
+    """
+    if not root.is_dir():
+        raise SourceError(f"{root}: no such folder (looked from {Path.cwd()})")
+    names, limits, total = Names(str(root)), Limits(), 0
+    files: list[File] = []
+    for folder, folders, entries in os.walk(root, followlinks=False):
+        folders[:] = sorted(name for name in folders if name != ".git")
+        for name in sorted(entries):
+            file = Path(folder, name)
+            path = names.file(file.relative_to(root).as_posix())
+            content = _read(file, limits.file_bytes) if wanted(path) else None
+            total += len(content or b"")
+            if total > limits.total_bytes:
+                raise SourceError(f"{root}: holds more than {limits.total_bytes >> 20} MiB of code")
+            files.append((path, content))
+    return files
+
+
+def _read(file: Path, limit: int) -> bytes | None:
+    """Return a plain file's bytes; None for a link or a special file."""
+    try:
+        # O_NONBLOCK: opening a named pipe must not wait for a writer.
+        handle = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENXIO):  # a link; a socket
+            return None
+        raise SourceError(f"{file}: cannot be read ({error.strerror})") from error
+    with os.fdopen(handle, "rb") as stream:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            return None
+        content = stream.read(limit + 1)
+    if len(content) > limit:
+        raise SourceError(f"{file}: is larger than {limit >> 20} MiB; exclude it by moving it")
+    return content

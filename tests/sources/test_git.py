@@ -1,0 +1,178 @@
+"""Repositories made here, some of them hostile, are read at one commit and never run."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from curate.rows import Row
+from curate.sources import git as git_source
+from curate.sources.artifact import open_artifact
+from curate.sources.git import Git, public_url
+from curate.step import Context, SourceError
+
+
+def git(folder: Path, *arguments: str) -> str:
+    author = ["-c", "user.name=t", "-c", "user.email=t@example.org"]
+    command = ["git", *author, *arguments]
+    return subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True).stdout
+
+
+def commit(folder: Path) -> str:
+    git(folder, "add", "-A")
+    git(folder, "commit", "-q", "-m", "m")
+    return git(folder, "rev-parse", "HEAD").strip()
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    folder = tmp_path / "kernels"
+    folder.mkdir()
+    git(folder, "init", "-q", "-b", "main")
+    (folder / "LICENSE").write_text("MIT License")
+    (folder / "a.py").write_bytes(b"a = 1\r\n")
+    return folder
+
+
+def step(url: str | Path, sha: str) -> Git:
+    pins = [{"url": str(url), "commit": sha}]
+    return Git.model_validate({"source": "git", "repositories": pins})
+
+
+def rows_of(source: Git, cache: Path) -> list[Row]:
+    context = Context(cache=cache)
+    (unit,) = source.units(context)
+    return [row for row in source.read(unit, context) if isinstance(row, dict)]
+
+
+@pytest.mark.parametrize("form", ["folder", "file"])
+def test_reads_one_commit_and_then_needs_no_repository(
+    repository: Path, tmp_path: Path, form: str
+) -> None:
+    old = commit(repository)
+    (repository / "a.py").write_text("a = 2\n")
+    commit(repository)
+    url = repository.as_uri() if form == "file" else str(repository)
+    (row,) = rows_of(step(url, old), tmp_path / "cache")
+    assert row["text"] == "a = 1\r\n"
+    assert row["origin"]["commit"] == old
+    assert row["origin"]["repo"] == "kernels"
+    assert str(tmp_path) not in repr(row)
+    artifact = open_artifact(tmp_path / "cache", row["origin"]["artifact_sha256"])
+    assert artifact.paths() == ("LICENSE", "a.py")
+    assert (artifact.info.commit, artifact.metadata) == (old, {})
+    repository.rename(tmp_path / "gone")
+    assert rows_of(step(url, old), tmp_path / "cache") == [row]
+
+
+def test_artifact_is_named_as_documented(repository: Path, tmp_path: Path) -> None:
+    sha = commit(repository)
+    (row,) = rows_of(step(repository, sha), tmp_path / "cache")
+    pipe = f"git ls-tree -r -z --full-tree {sha} | sha256sum"
+    listed = subprocess.run(pipe, shell=True, cwd=repository, capture_output=True, text=True)
+    assert row["origin"]["artifact_sha256"] == listed.stdout.split()[0]
+
+
+def test_filters_attributes_links_and_submodules_do_nothing(
+    repository: Path, tmp_path: Path
+) -> None:
+    (repository / ".gitattributes").write_text(
+        "*.py filter=evil\na.py export-ignore\nb.py export-subst\n"
+    )
+    (repository / "b.py").write_text("b = '$Format:%H$'\n")
+    (repository / "link.py").symlink_to("/etc/passwd")
+    sha = commit(repository)
+    git(repository, "update-index", "--add", "--cacheinfo", f"160000,{sha},module")
+    git(repository, "commit", "-q", "-m", "submodule")
+    sha = git(repository, "rev-parse", "HEAD").strip()
+    marker = tmp_path / "ran"
+    git(repository, "config", "filter.evil.smudge", f"touch {marker}; cat")
+    for name in ("post-checkout", "reference-transaction", "post-upload-pack"):
+        hook = repository / ".git/hooks" / name
+        hook.write_text(f"#!/bin/sh\ntouch {marker}\n")
+        hook.chmod(0o755)
+    rows = rows_of(step(repository, sha), tmp_path / "cache")
+    assert [(row["origin"]["path"], row["text"]) for row in rows] == [
+        ("a.py", "a = 1\r\n"),
+        ("b.py", "b = '$Format:%H$'\n"),
+    ]
+    assert not marker.exists()
+
+
+def test_tree_with_unsafe_path_is_refused(repository: Path, tmp_path: Path) -> None:
+    commit(repository)
+    blob = git(repository, "hash-object", "-w", "a.py").strip()
+    raw = b"100644 ..\\evil.py\0" + bytes.fromhex(blob)
+    made = subprocess.run(
+        ["git", "hash-object", "-w", "-t", "tree", "--literally", "--stdin"],
+        cwd=repository,
+        input=raw,
+        capture_output=True,
+        check=True,
+    )
+    sha = git(repository, "commit-tree", made.stdout.decode().strip(), "-m", "evil").strip()
+    git(repository, "update-ref", "refs/heads/evil", sha)
+    with pytest.raises(SourceError, match="backslash"):
+        rows_of(step(repository, sha), tmp_path / "cache")
+    assert not list((tmp_path / "cache/artifacts").iterdir())
+
+
+def test_missing_commit(repository: Path, tmp_path: Path) -> None:
+    commit(repository)
+    with pytest.raises(SourceError, match=f"kernels: commit {'0' * 40} cannot be had: .*not our"):
+        rows_of(step(repository, "0" * 40), tmp_path / "cache")
+    assert not list((tmp_path / "cache/git").iterdir())
+
+
+def test_server_that_gives_no_single_commits(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(git_source._CONFIG, "protocol.version", "0")
+    old = commit(repository)
+    (repository / "a.py").write_text("a = 2\n")
+    commit(repository)
+    (row,) = rows_of(step(repository, old), tmp_path / "cache")
+    assert row["text"] == "a = 1\r\n"
+    with pytest.raises(SourceError, match="Check the address"):
+        rows_of(step(repository, "0" * 40), tmp_path / "cache")
+
+
+def test_missing_repository(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match="gone: commit"):
+        rows_of(step(tmp_path / "gone", "a" * 40), tmp_path / "cache")
+
+
+@pytest.mark.parametrize(
+    ("url", "sha", "message"),
+    [
+        ("https://example.org/x", "main", "40 lower-case hex digits"),
+        ("https://example.org/x", "a" * 12, "40 lower-case hex digits"),
+        ("ext::sh -c touch% /tmp/pwned", "a" * 40, "must be an https"),
+        ("--upload-pack=touch /tmp/pwned", "a" * 40, "must be an https"),
+        ("http://example.org/x", "a" * 40, "must be an https"),
+    ],
+)
+def test_bad_options(url: str, sha: str, message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        step(url, sha)
+
+
+def test_one_commit_twice_is_a_mistake() -> None:
+    pin = {"url": "https://example.org/x", "commit": "a" * 40}
+    with pytest.raises(ValidationError, match="is pinned twice"):
+        Git.model_validate({"source": "git", "repositories": [pin, pin]})
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("https://user:token@example.org/a/b.git?x=1", "https://example.org/a/b.git"),
+        ("ssh://git@example.org/a/b.git", "ssh://example.org/a/b.git"),
+        ("git@example.org:a/b.git", "git@example.org:a/b.git"),
+        ("/home/me/work", "work"),
+        ("file:///home/me/work", "work"),
+    ],
+)
+def test_public_url(url: str, shown: str) -> None:
+    assert public_url(url) == shown

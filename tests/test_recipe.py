@@ -1,0 +1,114 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from curate.recipe import RecipeError, json_schema, load_recipe
+
+ROOT = Path(__file__).parent.parent
+
+GOOD = """\
+name: small
+sources:
+  - source: torch_ops
+    compositions: 4
+steps:
+  - step: inductor
+    target: cuda:90
+  - step: standalone
+formats:
+  - format: messages
+"""
+
+
+def write(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "recipe.yaml"
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.parametrize("recipe", sorted((ROOT / "recipes").glob("*.yaml")), ids=lambda p: p.stem)
+def test_shipped_recipes_are_good(recipe: Path) -> None:
+    assert load_recipe(recipe).name == recipe.stem
+
+
+def test_the_schema_in_the_repository_is_the_current_one() -> None:
+    stored = json.loads((ROOT / "schemas/recipe.schema.json").read_text())
+    assert stored == json_schema(), "run: curate schema > schemas/recipe.schema.json"
+
+
+def test_every_option_is_described() -> None:
+    for name, part in json_schema()["$defs"].items():
+        for option, facts in part.get("properties", {}).items():
+            is_tag = option in ("step", "source", "format")
+            assert is_tag or facts.get("description"), f"{name}.{option} has no description"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ((": small", ": Small Data"), r":1: name: .*pattern"),
+        (
+            ("compositions", "composition"),
+            r":4: sources\.0\.composition: unknown field; did you mean",
+        ),
+        (("compositions: 4", "compositions: many"), r":4: sources\.0\.compositions: .*integer"),
+        (
+            ("step: standalone", "step: standalon"),
+            r":8: steps\.1: unknown step 'standalon'\. Allowed",
+        ),
+        (("target: cuda:90", "target: cuda:91"), r":7: steps\.0\.target: .*cuda:90"),
+        (("- step: standalone", "- stepp: standalone"), r":8: steps\.1: needs the field 'step'"),
+        (("name: small", "name: small\nname: other"), r":2: 'name' is given twice"),
+        (("steps:", "steps: ["), r"is not valid YAML"),
+        (
+            ("sources:\n  - source: torch_ops\n    compositions: 4\n", ""),
+            r"sources: Field required",
+        ),
+        (("seed", "seed"), None),
+    ],
+)
+def test_a_mistake_is_told_with_line_and_field(
+    tmp_path: Path, change: tuple[str, str], message: str | None
+) -> None:
+    path = write(tmp_path, GOOD.replace(*change))
+    if message is None:
+        assert load_recipe(path).steps[0].name == "inductor"
+        return
+    with pytest.raises(RecipeError, match=message):
+        load_recipe(path)
+
+
+def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
+    path = write(tmp_path, GOOD.replace("compositions: 4", "compositions: -1\n    colour: red"))
+    with pytest.raises(RecipeError) as error:
+        load_recipe(path)
+    assert len(str(error.value).splitlines()) == 2
+
+
+def test_settings_replace_values(tmp_path: Path) -> None:
+    path = write(tmp_path, GOOD)
+    recipe = load_recipe(
+        path, ("steps.inductor.target=cuda:80", "sources.0.compositions=9", "seed=3")
+    )
+    assert recipe.steps[0].options()["target"] == "cuda:80"
+    assert recipe.sources[0].options()["compositions"] == 9
+    assert recipe.seed == 3
+    for wrong, message in [
+        ("steps.inducter.target=x", "there is no 'inducter'; there is inductor, standalone"),
+        ("seed", "write path=value"),
+        ("steps.inductor.colour=1", "unknown field"),
+    ]:
+        with pytest.raises(RecipeError, match=message):
+            load_recipe(path, (wrong,))
+
+
+def test_two_formats_may_not_write_one_config(tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match="two formats write the config 'messages'"):
+        load_recipe(write(tmp_path, GOOD + "  - format: messages\n"))
+
+
+@pytest.mark.parametrize("text", ["", "- a\n- b\n", "just words"])
+def test_what_is_no_mapping_is_refused(tmp_path: Path, text: str) -> None:
+    with pytest.raises(RecipeError, match="is a mapping"):
+        load_recipe(write(tmp_path, text))
