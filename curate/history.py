@@ -48,7 +48,9 @@ def history(store: Store, stages: list[Record], row_id: str) -> list[Event]:
     for stage, table, lost in _tables(store, stages, None):
         mask = pc.is_in(table["id"], value_set=pa.array(sorted(family)))
         for row in table.filter(mask).to_pylist():
-            events.append(_event(stage, row, lost, row["id"] in born))
+            known = row["id"] in born
+            if lost or not known or row["kind"] in stage.kinds:
+                events.append(_event(stage, row, lost, known))
             born.add(row["id"])
     return events
 
@@ -57,7 +59,7 @@ def _event(stage: Record, row: Row, lost: bool, known: bool) -> Event:
     if lost:
         evidence = json.loads(row["evidence"])
         return Event(stage.label, row["id"], row["kind"], row["fate"], row["reason"], evidence)
-    first = "read" if stage.source else "made"
+    first = "made" if stage.kinds else "read"
     return Event(stage.label, row["id"], row["kind"], "kept" if known else first)
 
 

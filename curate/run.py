@@ -12,7 +12,7 @@ import importlib.metadata
 import inspect
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -74,7 +74,7 @@ class Record:
 
     label: str
     step: str
-    source: bool
+    kinds: list[str]  # that the step looks at; empty for a source
     identity: dict[str, Any]
     shards: list[str]
 
@@ -208,8 +208,8 @@ class Walk:
             keys = [m.key for m in stage.manifests]
         else:
             keys = [s.key for s in self.known_shards(stage, shards)]
-        source = isinstance(step, SourceStep)
-        return Record(stage.label, step.name, source, identity(step, self.recipe.seed), keys)
+        kinds = [] if isinstance(step, SourceStep) else sorted(step.kinds)  # type: ignore[attr-defined]
+        return Record(stage.label, step.name, kinds, identity(step, self.recipe.seed), keys)
 
     def run_stage(self, stage: Stage, shards: list[Shard]) -> list[Shard]:
         """Run one stage over the shards before it; return the shards after it."""
@@ -220,9 +220,15 @@ class Walk:
         assert isinstance(stage.step, TableStep)
         return self._run_table_step(stage, stage.step, shards)
 
-    def _facts(self, step: Step, seconds: float = 0.0) -> dict[str, Any]:
-        tools = {name: tool_version(name) for name in step.tools}
-        return {"seconds": round(seconds, 3), "tools": tools, "code": code_digest(type(step))}
+    def facts(self, step: Step, results: Iterable[Result] = ()) -> dict[str, Any]:
+        """Return what a manifest tells of how its shard was made."""
+        results = list(results)
+        return {
+            "tools": {name: tool_version(name) for name in step.tools},
+            "code": code_digest(type(step)),
+            "cpu_s": round(sum(r.cpu_s for r in results), 3),
+            "peak_mb": max((r.peak_mb for r in results), default=0),
+        }
 
     def _done(self, step: Step, key: str) -> Manifest | None:
         manifest = self.store.manifest(step.name, key)
@@ -276,7 +282,8 @@ class Walk:
             gone = lost[:] if start == 0 else []
             key = digest(job.shard, start)
             seen = len(part) + len(gone)
-            self.store.commit(step.name, key, None, part, gone, seen=seen, **self._facts(step))
+            facts = self.facts(step, [result] if start == 0 else [])
+            self.store.commit(step.name, key, None, part, gone, seen=seen, **facts)
             keys.append(key)
         self.store.commit_unit(step.name, job.shard, keys)
 
@@ -288,7 +295,7 @@ class Walk:
 
     def _run_row_step(self, stage: Stage, step: RowStep, shards: list[Shard]) -> list[Shard]:
         made = [Shard(step.name, self.shard_key(step, shard)) for shard in shards]
-        inputs = [self._input(shard) for shard in shards]
+        inputs = [self.input_manifest(shard) for shard in shards]
         sizes = [sum(m.kinds.get(kind, 0) for kind in step.kinds) for m in inputs]
         cached = [self._done(step, shard.key) for shard in made]
         todo = [(a, b) for a, b, done in zip(shards, made, cached, strict=True) if not done]
@@ -301,11 +308,12 @@ class Walk:
         for job, index, result in self.executor.run(step, self.context, work.jobs(todo), None):
             work.take(job, index, result)
             self.progress.advance(1, len(result.lost))
-        stage.manifests = [self._input(shard) for shard in made]
+        stage.manifests = [self.input_manifest(shard) for shard in made]
         self.progress.end(stage)
         return made
 
-    def _input(self, shard: Shard) -> Manifest:
+    def input_manifest(self, shard: Shard) -> Manifest:
+        """Return the manifest of a shard that is done."""
         manifest = self.store.manifest(shard.step, shard.key)
         assert manifest, f"{shard.step}: shard {shard.key} was not written"
         return manifest
@@ -319,7 +327,7 @@ class Walk:
 
     def _run_table_step(self, stage: Stage, step: TableStep, shards: list[Shard]) -> list[Shard]:
         made = [Shard(step.name, key) for key in self.table_keys(step, shards)]
-        total = sum(self._input(shard).emitted for shard in shards)
+        total = sum(self.input_manifest(shard).emitted for shard in shards)
         missing = [self._done(step, shard.key) is None for shard in made]
         self.progress.begin(stage.label, total, 0 if any(missing) else total)
         if any(missing):
@@ -327,7 +335,7 @@ class Walk:
             for shard, target in zip(shards, made, strict=True):
                 manifest = self._apply_verdicts(step, shard, target, verdicts)
                 self.progress.advance(manifest.seen, manifest.seen - manifest.kept)
-        stage.manifests = [self._input(shard) for shard in made]
+        stage.manifests = [self.input_manifest(shard) for shard in made]
         self.progress.end(stage)
         return made
 
@@ -366,12 +374,12 @@ class Walk:
         return self.store.commit(
             step.name,
             target.key,
-            shard.key,
+            self.input_manifest(shard),
             kept,
             lost,
             seen=len(kept) + len(lost),
             untouched=untouched,
-            **self._facts(step),
+            **self.facts(step),
         )
 
     # --- planning ---------------------------------------------------------------------------
@@ -455,12 +463,12 @@ class _Work:
         self.walk.store.commit(
             self.step.name,
             pending.target.key,
-            pending.source.key,
+            self.walk.input_manifest(pending.source),
             kept,
             lost,
             seen=len(pending.rows),
             untouched=len(pending.rows) - len(pending.touched),
-            **self.walk._facts(self.step),
+            **self.walk.facts(self.step, filter(None, pending.results)),
         )
         del self.pending[pending.target.key]
 

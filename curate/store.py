@@ -40,11 +40,15 @@ class Manifest:
         untouched: those of ``kept`` that are of a kind that the step does not look at.
         dropped, failed: counts by reason. ``kept`` + ``dropped`` + ``failed`` is ``seen``.
         kinds: emitted rows by kind.
+        cpu_s: processor seconds of the rows' jobs.
+        peak_mb: memory that one job took at most, MiB.
+        code: digest of the step's source file, to tell of a change without a new version.
     """
 
     step: str
     key: str
     input: str | None
+    input_sha256: str | None
     seen: int
     kept: int
     emitted: int
@@ -54,7 +58,8 @@ class Manifest:
     kinds: dict[str, int]
     output_sha256: str
     lost_sha256: str
-    seconds: float = 0.0
+    cpu_s: float = 0.0
+    peak_mb: int = 0
     tools: dict[str, str] = field(default_factory=dict)
     code: str = ""
 
@@ -134,7 +139,7 @@ class Store:
         self,
         step: str,
         key: str,
-        input_key: str | None,
+        source: Manifest | None,
         kept: list[Row],
         lost: list[Lost],
         *,
@@ -142,13 +147,14 @@ class Store:
         untouched: int = 0,
         **facts: Any,
     ) -> Manifest:
-        """Write a shard and, last, its manifest."""
+        """Write what a step made of the shard ``source`` and, last, the manifest."""
         rows = parquet_bytes(pa.Table.from_pylist(kept, schema=ROW))
         gone = parquet_bytes(pa.Table.from_pylist([_lost_row(x) for x in lost], schema=LOST))
         manifest = Manifest(
             step=step,
             key=key,
-            input=input_key,
+            input=source.key if source else None,
+            input_sha256=source.output_sha256 if source else None,
             seen=seen,
             kept=seen - len(lost),
             emitted=len(kept),

@@ -30,12 +30,26 @@ GRACE = 30.0  # seconds beyond a row's own limit after which a silent worker is 
 
 @dataclass
 class _Task:
-    """A job under way: its results so far, and the item that it is at."""
+    """A job under way: results not given out yet, and the item that it is at."""
 
     job: Job
     attempts: int = 0
     done: int = 0
     result: Result = field(default_factory=Result)
+    ready: list[tuple[Job, int, Result]] = field(default_factory=list)
+
+    def end_item(self, failure: tuple[str, dict[str, Any]] | None) -> None:
+        """Take the item's result as it is, or its failure, and go on to the next item."""
+        result = self.result
+        if failure:
+            result = Result([], [Lost(self.job.items[self.done], "failed", *failure)])
+        self.ready.append((self.job, self.done, result))
+        self.done, self.attempts, self.result = self.done + 1, 0, Result()
+
+    def take_ready(self) -> list[tuple[Job, int, Result]]:
+        """Return the results that are there, once."""
+        ready, self.ready = self.ready, []
+        return ready
 
 
 class _Worker:
@@ -186,13 +200,13 @@ class _Pool:
         for line in lines:
             message = json.loads(line[1:]) if line[:1] == b"W" else None
             if message is None:
-                yield from self._child_said(worker, line[1:])
+                self._child_said(worker, line[1:])
             elif "ready" in message:
                 worker.ready = True
             else:
-                yield from self._job_over(worker, message["died"])
+                yield from self._job_over(worker, message)
 
-    def _child_said(self, worker: _Worker, line: bytes) -> Iterator[tuple[Job, int, Result]]:
+    def _child_said(self, worker: _Worker, line: bytes) -> None:
         task = worker.task
         if task is None or task.done == len(task.job.items):
             return  # a child that talks on after its last row
@@ -212,31 +226,24 @@ class _Pool:
             why = (str(message["reason"]), dict(message["evidence"])) if failed else None
         except (ValueError, KeyError, TypeError) as error:
             why = ("bad_message", {"error": str(error)})
-        yield self._end_item(task, why)
-
-    def _end_item(
-        self, task: _Task, failure: tuple[str, dict[str, Any]] | None
-    ) -> tuple[Job, int, Result]:
-        index, result = task.done, task.result
-        if failure:
-            item = task.job.items[index]
-            result = Result([], [Lost(item, "failed", *failure)])
-        task.done, task.attempts, task.result = index + 1, 0, Result()
-        return task.job, index, result
+        task.end_item(why)
 
     def _job_over(
-        self, worker: _Worker, death: dict[str, Any] | None
+        self, worker: _Worker, message: dict[str, Any]
     ) -> Iterator[tuple[Job, int, Result]]:
         task, worker.task = worker.task, None
         assert task
-        if task.done == len(task.job.items):
-            return
-        death = death or {"reason": "crash", "evidence": {"message": "stopped half-way"}}
-        task.result = Result()
-        task.attempts += 1
-        if task.attempts >= ATTEMPTS:
-            evidence = {**death["evidence"], "attempts": task.attempts}
-            yield self._end_item(task, (death["reason"], evidence))
+        if task.done < len(task.job.items):
+            task.result = Result()
+            task.attempts += 1
+            if task.attempts >= ATTEMPTS:
+                died = message["died"] or {"reason": "crash", "evidence": {"message": "cut short"}}
+                task.end_item((died["reason"], {**died["evidence"], "attempts": ATTEMPTS}))
+        ready = task.take_ready()
+        if ready:
+            last = ready[-1][2]
+            last.cpu_s, last.peak_mb = message["cpu_s"], message["peak_mb"]
+        yield from ready
         if task.done < len(task.job.items):
             self.again.append(task)
 
@@ -249,4 +256,5 @@ class _Pool:
         if not worker.ready:
             raise WorkerError(f"step {self.step.name}: a worker could not start\n{words}")
         if worker.task:
-            yield from self._job_over(worker, {"reason": reason, "evidence": {"stderr": words}})
+            died = {"reason": reason, "evidence": {"printed": words}}
+            yield from self._job_over(worker, {"died": died, "cpu_s": 0.0, "peak_mb": 0})

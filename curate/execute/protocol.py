@@ -26,10 +26,17 @@ class Lost:
 
 @dataclass
 class Result:
-    """What became of one item: the rows it gave, and those lost on the way."""
+    """What became of one item: the rows it gave, and those lost on the way.
+
+    Attributes:
+        cpu_s: processor seconds of the item's job, on the last item of the job.
+        peak_mb: memory that the job took at most, MiB, on the last item of the job.
+    """
 
     kept: list[Row] = field(default_factory=list)
     lost: list[Lost] = field(default_factory=list)
+    cpu_s: float = 0.0
+    peak_mb: int = 0
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ import select
 import shutil
 import signal
 import sys
+import tempfile
 import time
 import traceback
 from collections.abc import Iterator
@@ -123,9 +124,18 @@ def _limit_child(step: RowStep | SourceStep, sandboxed: bool) -> None:
 
 
 def fork_child(
-    step: RowStep | SourceStep, job: Message, context: Context, sandboxed: bool, own: list[int]
+    step: RowStep | SourceStep,
+    job: Message,
+    context: Context,
+    sandboxed: bool,
+    own: list[int],
+    printed: int,
 ) -> tuple[int, int]:
-    """Fork a child for a job; return its pid and the end of the pipe to read."""
+    """Fork a child for a job, which prints to the file ``printed`` and loses the files ``own``.
+
+    Returns:
+        The child's pid and the end of the pipe to read.
+    """
     read_end, write_end = os.pipe()
     pid = os.fork()
     if pid:
@@ -133,6 +143,8 @@ def fork_child(
         return pid, read_end
     try:
         os.setsid()
+        os.dup2(printed, 1)
+        os.dup2(printed, 2)
         for fd in [read_end, *own]:
             os.close(fd)
         _limit_child(step, sandboxed)
@@ -149,12 +161,15 @@ def fork_child(
 class Watch:
     """Follows one child: reads its messages, and kills it when it takes too much."""
 
-    def __init__(self, pid: int, fd: int, step: RowStep | SourceStep, sandboxed: bool) -> None:
-        self.pid, self.fd, self.sandboxed = pid, fd, sandboxed
+    def __init__(
+        self, pid: int, fd: int, printed: IO[bytes], step: RowStep | SourceStep, sandboxed: bool
+    ) -> None:
+        self.pid, self.fd, self.printed, self.sandboxed = pid, fd, printed, sandboxed
         self.seconds = step.timeout_s if isinstance(step, RowStep) else float("inf")
         self.memory = step.memory_mb * 2**20 if isinstance(step, RowStep) else float("inf")
         self.base = _resident(os.getpid())
         self.peak = 0
+        self.cpu_s = 0.0
         self.parent = os.getppid()
         self.killed: str | None = None
         self._buffer = b""
@@ -201,18 +216,24 @@ class Watch:
         os.close(self.fd)
         if self.killed:
             kill_group(self.pid)
-        _, status = os.waitpid(self.pid, 0)
+        _, status, usage = os.wait4(self.pid, 0)
+        self.cpu_s = usage.ru_utime + usage.ru_stime
         kill_group(self.pid)
         if self.sandboxed:
             sweep_sandbox()
-        if self.killed:
-            return {"reason": self.killed, "evidence": {"peak_mb": self.peak >> 20}}
-        if os.WIFSIGNALED(status):
-            name = signal.Signals(os.WTERMSIG(status)).name
-            return {"reason": "crash", "evidence": {"signal": name, "peak_mb": self.peak >> 20}}
-        if code := os.WEXITSTATUS(status):
-            return {"reason": "crash", "evidence": {"exit_code": code}}
-        return None
+        if status == 0 and not self.killed:
+            return None
+        evidence: Message = {"peak_mb": self.peak >> 20, "printed": self._last_words()}
+        if os.WIFSIGNALED(status) and not self.killed:
+            evidence["signal"] = signal.Signals(os.WTERMSIG(status)).name
+        elif not self.killed:
+            evidence["exit_code"] = os.WEXITSTATUS(status)
+        return {"reason": self.killed or "crash", "evidence": evidence}
+
+    def _last_words(self) -> str:
+        size = self.printed.seek(0, os.SEEK_END)
+        self.printed.seek(max(0, size - 1000))
+        return self.printed.read(1000).decode(errors="replace").strip()
 
 
 def kill_group(pid: int) -> None:
@@ -253,12 +274,14 @@ def serve_job(
 ) -> None:
     """Run one job in a fresh child and relay what it says."""
     own = [out.fileno(), sys.stdin.fileno()]
-    pid, fd = fork_child(step, job, context, sandboxed, own)
-    watch = Watch(pid, fd, step, sandboxed)
-    for line in watch.messages():
-        out.write(b"C" + line + b"\n")
-        out.flush()
-    tell(out, {"idle": watch.peak, "died": watch.finish()})
+    with tempfile.TemporaryFile() as printed:
+        pid, fd = fork_child(step, job, context, sandboxed, own, printed.fileno())
+        watch = Watch(pid, fd, printed, step, sandboxed)
+        for line in watch.messages():
+            out.write(b"C" + line + b"\n")
+            out.flush()
+        died = watch.finish()
+    tell(out, {"died": died, "cpu_s": watch.cpu_s, "peak_mb": watch.peak >> 20})
 
 
 def tell(out: IO[bytes], message: Message) -> None:
