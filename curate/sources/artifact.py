@@ -24,7 +24,7 @@ from curate.step import SourceError
 
 SUFFIXES = frozenset({".py", ".pyi", ".cu", ".cuh", ".h", ".hpp", ".cpp"})
 _METADATA_FILES = frozenset({"PKG-INFO", "METADATA", "pyproject.toml"})
-_LEGAL_PREFIXES = ("license", "licence", "copying", "notice", "copyright", "unlicense")
+_LEGAL_WORDS = ("license", "licence", "copying", "notice", "copyright")
 _METADATA_FIELDS = (
     "Name",
     "Version",
@@ -41,7 +41,7 @@ def wanted(path: str) -> bool:
     return (
         parts.suffix.lower() in SUFFIXES
         or parts.name in _METADATA_FILES
-        or parts.name.lower().startswith(_LEGAL_PREFIXES)
+        or any(word in parts.name.lower() for word in _LEGAL_WORDS)
         or any(folder.lower() in ("licenses", "licences") for folder in parts.parts[:-1])
     )
 

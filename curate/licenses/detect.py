@@ -1,0 +1,260 @@
+"""What a text says about licenses: SPDX tags, notices in a file's header, whole license texts.
+
+Licenses are recognised by `licenseclassifier`'s templates and by nothing else. Text that a template
+does not cover can take a grant away (an added restriction, a second notice) but never give one:
+license texts that quote BSD-3-Clause and then forbid commercial use exist, and so do tools that
+call them BSD-3-Clause. Whatever is left over and is not plainly harmless makes the text unknown.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import PurePosixPath
+
+from licenseclassifier import identify_license
+
+from curate.licenses.policy import UnknownLicense, conjoin, normalize
+
+TAG_WINDOW = 8192
+"""Characters at the start of a file in which an SPDX tag counts."""
+MIN_COVERAGE = 0.75
+"""Share of a text's words that templates must cover before the text counts as a license at all."""
+
+_WORD = re.compile(r"[^\W_]+")
+_TAG = re.compile(
+    r"^[ \t#/*;%<!-]*SPDX-License-Identifier:[ \t]*(.*?)[ \t]*(?:\*/|-->)?[ \t]*$", re.M
+)
+_SPDX_LINE = re.compile(r"^[^\w\n]*SPDX-\w+(?:-\w+)*:.*$", re.M)
+_DOCSTRING = re.compile(r"[rRuUbB]{0,2}(\"\"\"|''')(.*?)\1", re.S)
+_BLOCK_COMMENT = re.compile(r"/\*(.*?)\*/", re.S)
+_DIRECTIVE = re.compile(
+    r"^[^\w\n]*(?:-\*-.*-\*-|!\s*/.*|(?:ruff|flake8|mypy|pylint|isort|fmt|yapf)\s*:.*|type:\s*ignore.*|noqa\b.*)$",
+    re.M,
+)
+_C_SUFFIXES = frozenset({".c", ".cc", ".cpp", ".cu", ".cuh", ".cxx", ".h", ".hpp"})
+
+_COPYRIGHT = re.compile(
+    r"^\W*(?:SPDX-FileCopyrightText:\s*\S|(?:Portions\s+)?Copyright\b\s*:?\s*(?:\([cC]\)|©|\d{4}|by\b|[A-Z])"
+    r"|\([cC]\)\s*\d{4}|©)",
+)
+_COPYRIGHT_PROSE = re.compile(
+    r"(?i)copyright\s+(?:license|licence|notice|notices|holder|holders|owner|law)\b|\[yyyy\]"
+)
+_ALL_RIGHTS = re.compile(r"(?i)^\W*all rights reserved\W*$")
+# Words with which a copyright line, or what looks like one, would be more than that.
+_TERMS = re.compile(
+    r"(?i)\b(?:licen[cs]\w*|commercial\w*|noncommercial\w*|academic\w*|personal|educational"
+    r"|purposes?|only|not?|must|may|shall|use|used|permi\w+|prohibit\w*|restrict\w*|proprietary"
+    r"|confidential|under|provided|subject|except\w*)\b"
+)
+# A paragraph with one of these in a file's header speaks of terms; no template means unknown.
+_SPEAKS_OF_TERMS = re.compile(
+    r"(?i)licen[cs]|\bproprietary\b|\bconfidential\b|non-?commercial|copyleft|\b[al]?gpl"
+)
+# Words that head a license text. A line of nothing else names a license and adds no terms.
+_HEADING_WORD = re.compile(
+    r"(?i)[0-3]|v2|0bsd|apache2?|boost|bsd[23]?|cc0|clauses?|consortium|expat|internet|isc|licen[cs]e"
+    r"|mit|modified|new|original|revised|simplified|software|systems|the|universal|unlicense|version"
+    r"|zero|zlib"
+)
+_FOR_SOFTWARE = re.compile(r"For [\w.-]+ software")
+_LEAD = 1000  # characters in which 50 words and a title end
+_COPYRIGHT_MARK = re.compile(r"(?i)copyright|©|\(c\)")
+
+# Scanning a whole file costs milliseconds. Of 844 templates 12 hold none of these words, none of
+# them a license of this field.
+_HINTS_AT_LICENSE = re.compile(r"(?i)licen[cs]|permi|warrant|redistribut|freely|copyright")
+
+_CITED = re.compile(
+    r"(?i)\b(?:adapted|adopted|borrowed|copied|derived|forked|incorporat(?:es|ed|ing)|lifted|modified|ported|simplified|taken"
+    r"|based)\s+(?:\w+\s+){0,2}?(?:from|on)\b"
+)
+_URL = re.compile(r"https?://[^\s<>()\[\]{}'\"`]+")
+
+
+@dataclass(frozen=True)
+class Placed:
+    """What the templates say of a text.
+
+    Attributes:
+        expression: AND of the licenses found; None when there are none.
+        coverage: share of the words that templates cover, 0 to 1.
+        leftovers: paragraphs that no template covers, whitespace collapsed; copyright lines and
+            headings are left aside.
+        by_url: every license found was found by its address, not by its words.
+        found: text of the matched regions.
+    """
+
+    expression: str | None
+    coverage: float
+    leftovers: tuple[str, ...]
+    by_url: bool
+    found: str
+
+    @property
+    def whole(self) -> bool:
+        """Whether the text is the licenses of `expression` and nothing else."""
+        return self.expression is not None and not self.leftovers
+
+
+@dataclass(frozen=True)
+class Header:
+    """The comments and docstring with which a file begins.
+
+    Attributes:
+        text: without comment marks.
+        end: characters of the file that the header takes.
+    """
+
+    text: str
+    end: int
+
+
+def spdx_tags(text: str) -> list[str]:
+    """Return what the SPDX-License-Identifier lines near a file's start say, as written."""
+    return _TAG.findall(text[:TAG_WINDOW])
+
+
+def split_header(text: str, path: str) -> Header:
+    """Return a file's leading comments and docstring, comment marks taken off.
+
+    The marks follow the suffix: ``//`` and ``/* */`` for C and CUDA, ``#`` and triple quotes for
+    everything else.
+    """
+    is_c = PurePosixPath(path).suffix.lower() in _C_SUFFIXES
+    block, mark = (_BLOCK_COMMENT, "//") if is_c else (_DOCSTRING, "#")
+    parts: list[str] = []
+    position = len(text) - len(text.lstrip("\ufeff"))
+    while position < len(text):
+        end = text.find("\n", position) + 1 or len(text)
+        line = text[position:end].strip()
+        found = block.match(
+            text, position + len(text[position:end]) - len(text[position:end].lstrip())
+        )
+        if found and line:
+            # Blank lines keep a docstring from joining the comment above it into one paragraph.
+            body = found[1] if is_c else found[2]
+            parts.append("\n" + "\n".join(part.lstrip(" \t*") for part in body.split("\n")) + "\n")
+            position = found.end()
+        elif not line or line.startswith(mark):
+            parts.append(line.lstrip(mark).strip())
+            position = end
+        else:
+            break
+    return Header("\n".join(parts), position)
+
+
+@lru_cache(maxsize=4096)
+def place(text: str) -> Placed:
+    """Return the licenses whose templates ``text`` holds, and everything that it holds besides."""
+    text = _DIRECTIVE.sub("", _SPDX_LINE.sub("", text))
+    ids: list[str] = []
+    regions: list[str] = []
+    rest: list[str] = []
+    position = 0
+    for match in identify_license(text, 0):
+        start = match.start + _lead(text[match.start : match.end], match.id)
+        ids.append(match.id)
+        regions.append(text[start : match.end])
+        rest.append(text[position:start])
+        position = match.end
+    rest.append(text[position:])
+    leftovers = tuple(notice for part in rest for notice in _paragraphs(part))
+    words = len(_WORD.findall(text))
+    left = sum(len(_WORD.findall(notice)) for notice in leftovers)
+    return Placed(
+        expression=conjoin(*map(_spdx_id, ids)) if ids else None,
+        coverage=1 - left / words if words else 0.0,
+        leftovers=leftovers,
+        by_url=all(region.strip().lower().startswith("http") for region in regions),
+        found="\n".join(regions),
+    )
+
+
+def terms(notices: tuple[str, ...]) -> list[str]:
+    """Return the notices that speak of license terms: in a header, they make the file unknown."""
+    return [notice for notice in notices if _SPEAKS_OF_TERMS.search(notice)]
+
+
+def notices_after(text: str, start: int) -> list[str]:
+    """Return the licenses, as SPDX, of the whole notices that stand in ``text`` after ``start``."""
+    if not _HINTS_AT_LICENSE.search(text, start):
+        return []
+    matches = [m for m in identify_license(text, 0) if m.end > start]
+    spelled = [m for m in matches if not text[m.start : m.end].lstrip(" \t#/*").startswith("http")]
+    return sorted({_spdx_id(match.id) for match in spelled})
+
+
+def copyright_lines(text: str) -> list[str]:
+    """Return the lines that say who holds the copyright, in order, each once."""
+    lines = (
+        line.strip(" \t#*/").removeprefix("SPDX-FileCopyrightText:").strip()
+        for line in text.splitlines()
+        if _is_copyright(line) and not _ALL_RIGHTS.match(line)
+    )
+    return list(dict.fromkeys(line for line in lines if line))
+
+
+def cites_origin(text: str) -> bool:
+    """Return whether ``text`` says that code was adapted, copied, taken … from somewhere."""
+    return _CITED.search(text) is not None
+
+
+def cited_urls(text: str) -> list[str]:
+    """Return the addresses that follow "adapted from", "based on" and the like, each once.
+
+    This is provenance and may name too much: an address counts when it stands within two lines.
+    """
+    urls: list[str] = []
+    for found in _CITED.finditer(text):
+        near = "\n".join(text[found.end() : found.end() + 400].split("\n")[:2])
+        urls.extend(url.rstrip(".,;:") for url in _URL.findall(near))
+    return list(dict.fromkeys(urls))
+
+
+def _lead(region: str, license_id: str) -> int:
+    """Return how many characters of a matched region stand before the license's own words.
+
+    The classifier extends a match back to the word "copyright", up to 50 words before the license,
+    and some templates allow 20 words of any kind after it: room enough to hide a restriction.
+    """
+    start = 0
+    for mark in _COPYRIGHT_MARK.finditer(region, 0, _LEAD):
+        # Without the word there is nothing to extend to. A template that needs it matches no more.
+        region = region[: mark.start()] + "x" * len(mark[0]) + region[mark.end() :]
+        same = [m for m in identify_license(region, 0) if m.id == license_id]
+        if not same or same[-1].end < len(region) or same[-1].start > _LEAD:
+            break
+        start = same[-1].start
+    return start
+
+
+def _paragraphs(text: str) -> list[str]:
+    """Return the paragraphs of ``text`` that are neither copyright lines nor mere headings."""
+    lines = ("" if _is_copyright(line) else line for line in text.splitlines())
+    parts = re.split(r"\n[^\w\n]*\n", "\n".join(lines))
+    paragraphs = (" ".join(part.split()) for part in parts)
+    return [paragraph for paragraph in paragraphs if not _is_heading(paragraph)]
+
+
+def _is_heading(paragraph: str) -> bool:
+    if _FOR_SOFTWARE.fullmatch(paragraph):
+        return True
+    return all(map(_HEADING_WORD.fullmatch, _WORD.findall(paragraph)))
+
+
+def _is_copyright(line: str) -> bool:
+    if _ALL_RIGHTS.match(line):
+        return True
+    stated = _COPYRIGHT.match(line) and not _COPYRIGHT_PROSE.search(line)
+    return bool(stated) and not _TERMS.search(line)
+
+
+def _spdx_id(license_id: str) -> str:
+    """Return the classifier's id as SPDX; ids of its own become references, which are denied."""
+    try:
+        return normalize(license_id)
+    except UnknownLicense:
+        return f"LicenseRef-{license_id}"

@@ -1,0 +1,203 @@
+"""The step `licenses`: keeps the files that may be used, each with its license and its texts."""
+
+from __future__ import annotations
+
+import hashlib
+import tomllib
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+
+from pydantic import Field, PrivateAttr, field_validator
+
+from curate.rows import Row
+from curate.step import Context, Drop, Keep, Outcome, RowStep
+
+if TYPE_CHECKING:
+    from curate.licenses.optout import OptOut
+    from curate.licenses.policy import Decision, Policy
+    from curate.licenses.resolve import Finding, Resolver
+
+_ALLOW_FILE = Path(__file__).with_name("allow.toml")
+
+
+class Licenses(RowStep):
+    """Finds the license of every file and keeps what the allow list lets through.
+
+    Drop reasons: ``license_denied`` (the license is known and not on the list),
+    ``license_unknown`` (no text, or one that could not be read: fails closed) and ``opted_out``.
+    """
+
+    step: Literal["licenses"]
+    kinds: ClassVar[frozenset[str]] = frozenset({"file"})
+    batch: ClassVar[int] = 64
+    version: ClassVar[int] = 1
+    tools: ClassVar[tuple[str, ...]] = ("license-expression", "licenseclassifier")
+
+    allow: Annotated[
+        list[str] | None,
+        Field(
+            description="SPDX ids of licenses and exceptions to keep, in place of the shipped list "
+            "(MIT, Apache-2.0, BSD, ISC, Zlib, BSL-1.0, Unlicense, CC0 and the LLVM exception)."
+        ),
+    ] = None
+    overrides: Annotated[
+        str | None,
+        Field(
+            description="TOML file, relative to the current folder, that says what a text means "
+            "which no template covers, keyed by the text's sha256 from the drop's evidence."
+        ),
+    ] = None
+    optout: Annotated[
+        str | None,
+        Field(
+            description="YAML list, relative to the current folder, of owners, repos, purls, path "
+            "globs and content hashes whose authors asked not to be used."
+        ),
+    ] = None
+    scancode: Annotated[
+        bool,
+        Field(
+            description="Ask ScanCode about texts that the templates cannot place. Needs "
+            "`pip install 'kernel-curate[scancode]'` (700 MB); about a second per new text."
+        ),
+    ] = False
+
+    _state: _State | None = PrivateAttr(default=None)
+
+    @field_validator("allow")
+    @classmethod
+    def _known_ids(cls, allow: list[str] | None) -> list[str] | None:
+        if allow is not None:
+            from curate.licenses.policy import make_policy
+
+            make_policy(allow)
+        return allow
+
+    def options(self) -> dict[str, Any]:
+        """Return the options with the content of the files that they name."""
+        files = {"overrides": self.overrides, "optout": self.optout}
+        hashes = {f"{name}_sha256": _file_sha256(path) for name, path in files.items() if path}
+        options = {**super().options(), **hashes, "policy": self._policy_version()}
+        if self.scancode:
+            options["scancode_version"] = _installed_version("scancode-toolkit-mini")
+        return options
+
+    def setup(self, context: Context) -> None:
+        from curate.licenses.detect import place
+
+        self._ready()
+        place("MIT License")  # loads the templates, which forked workers then share
+
+    def apply(self, row: Row, context: Context) -> Outcome:
+        state = self._ready()
+        for entry in state.optouts:
+            if entry.matches(row):
+                return Drop("opted_out", entry.model_dump(exclude_none=True))
+        if context.cache is None:
+            raise ValueError("licenses: the run has no cache, and license texts are kept there")
+        origin = row["origin"]
+        resolver = state.resolver(context.cache, origin["artifact_sha256"])
+        finding = resolver.resolve(origin["path"], row["text"])
+        return _decide(row, finding, state.policy, context.cache)
+
+    def _policy_version(self) -> str:
+        if self.allow is not None:
+            return "custom"
+        return str(tomllib.loads(_ALLOW_FILE.read_text("utf-8"))["version"])
+
+    def _ready(self) -> _State:
+        if self._state is None:
+            self._state = _State(self)
+        return self._state
+
+
+class _State:
+    """What rows need, loaded once: the policy, the two files, resolvers of recent artifacts."""
+
+    def __init__(self, step: Licenses) -> None:
+        from curate.licenses.optout import load_optouts
+        from curate.licenses.overrides import load_overrides
+        from curate.licenses.policy import default_policy, make_policy
+
+        self.policy: Policy = make_policy(step.allow) if step.allow else default_policy()
+        self.optouts: tuple[OptOut, ...] = load_optouts(Path(step.optout)) if step.optout else ()
+        self._overrides = load_overrides(Path(step.overrides) if step.overrides else None)
+        self._scancode = step.scancode
+        self._resolvers: dict[str, Resolver] = {}
+
+    def resolver(self, cache: Path, sha256: str) -> Resolver:
+        from curate.licenses.resolve import Resolver
+        from curate.sources.artifact import open_artifact
+
+        if sha256 not in self._resolvers:
+            artifact = open_artifact(cache, sha256)
+            self._resolvers[sha256] = Resolver(
+                artifact, self.policy, self._overrides, self._scancode
+            )
+        return self._resolvers[sha256]
+
+
+def _decide(row: Row, finding: Finding, policy: Policy, cache: Path) -> Outcome:
+    from curate.licenses.policy import evaluate
+
+    statement = finding.statement
+    decision = evaluate(statement.expression, policy) if statement.expression else None
+    if decision is not None and not decision.allowed:
+        evidence = {
+            "expression": statement.expression,
+            "why": decision.reason,
+            "path": statement.path,
+            "method": statement.method,
+            "conflict": statement.conflict,
+        }
+        return Drop("license_denied", evidence)
+    if decision is None or finding.why:
+        return Drop("license_unknown", _unknown_evidence(finding, cache))
+    return Keep((_licensed(row, finding, decision, cache),))
+
+
+def _unknown_evidence(finding: Finding, cache: Path) -> dict[str, Any]:
+    """Return why the license is unknown and where the text can be read: it is saved for that."""
+    from curate.licenses.texts import save_text
+
+    evidence: dict[str, Any] = {"why": finding.why, "path": finding.statement.path}
+    if finding.statement.unplaced:
+        text = finding.statement.unplaced[0]
+        evidence |= {"path": text.path, "text_sha256": save_text(cache, text.text)}
+        evidence |= {"recognised": text.hint} if text.hint else {}
+    return evidence
+
+
+def _licensed(row: Row, finding: Finding, decision: Decision, cache: Path) -> Row:
+    from curate.licenses.texts import save_text
+
+    statement = finding.statement
+    derived_from = dict.fromkeys((*(row["origin"]["derived_from"] or ()), *finding.derived_from))
+    record = {
+        "expression": statement.expression,
+        "choice": decision.choice,
+        "method": statement.method,
+        "confidence": round(statement.confidence, 4),
+        "path": statement.path,
+        "text_sha256": [save_text(cache, text) for text in finding.texts],
+        "notice_sha256": [save_text(cache, text) for text in finding.notices],
+        "copyright": list(finding.copyright),
+        "conflict": statement.conflict,
+    }
+    origin = {**row["origin"], "derived_from": list(derived_from)}
+    return {**row, "license": record, "origin": origin}
+
+
+def _installed_version(distribution: str) -> str | None:
+    """Return a distribution's version; None where it is absent, which the first text reports."""
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _file_sha256(path: str) -> str | None:
+    """Return the hash of a file's content; None where there is none, which `setup` reports."""
+    file = Path(path)
+    return hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else None

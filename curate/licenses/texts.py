@@ -1,0 +1,41 @@
+"""License and NOTICE texts, kept under the hash of their content so that publishing can ship them.
+
+Thousands of rows share a few texts: a row names them by sha256 and the folder holds each once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+
+
+def text_sha256(text: str) -> str:
+    """Return the hex sha256 of ``text`` in UTF-8."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def save_text(cache: Path, text: str) -> str:
+    """Write ``text`` to ``<cache>/texts/<sha256>.txt`` unless it is there; return its sha256."""
+    sha256 = text_sha256(text)
+    path = _path(cache, sha256)
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # Several workers may save one text at once: each writes its own file, any rename wins.
+        temporary = path.with_name(f"{sha256}.{os.getpid()}.tmp")
+        temporary.write_bytes(text.encode())
+        temporary.replace(path)
+    return sha256
+
+
+def load_text(cache: Path, sha256: str) -> str:
+    """Return a saved text.
+
+    Raises:
+        FileNotFoundError: no text with this hash was saved in ``cache``.
+    """
+    return _path(cache, sha256).read_bytes().decode()
+
+
+def _path(cache: Path, sha256: str) -> Path:
+    return cache / "texts" / f"{sha256}.txt"

@@ -1,0 +1,31 @@
+"""License texts for the tests: from installed packages, and notices written here."""
+
+from __future__ import annotations
+
+from importlib import metadata
+
+APACHE_NOTICE = "Licensed under the Apache License, Version 2.0"
+AGPL_NOTICE = (
+    "This program is free software: you can redistribute it and/or modify it under the terms of "
+    "the GNU Affero General Public License as published by the Free Software Foundation, either "
+    "version 3 of the License, or (at your option) any later version."
+)
+LESS = [
+    "Redistribution and use for any commercial purpose is forbidden.",
+    "Not for commercial use.",
+    "Only members of the Acme Research Club may run this code.",
+]
+
+
+def installed_text(package: str) -> str:
+    """Return the license text of an installed package."""
+    files = metadata.files(package) or []
+    names = ("LICENSE", "LICENSE.txt", "LICENSE.md", "LICENCE")
+    # Only the package's own text, not those of code that it bundles.
+    own = [f for f in files if f.name in names and len(f.parts) <= 3 and "dist-info" in f.parts[0]]
+    return own[0].read_text(encoding="utf-8")
+
+
+def bsd_text() -> str:
+    """Return BSD-3-Clause with its copyright line, as `licenseclassifier` is under it."""
+    return installed_text("licenseclassifier")
