@@ -82,7 +82,17 @@ def load_recipe(path: Path, changes: tuple[str, ...] = ()) -> Recipe:
     except ValidationError as error:
         raise RecipeError(_explain(error, root, path, data)) from None
     _check_names(recipe, path)
+    _check_order(recipe, path)
     return recipe
+
+
+def _check_order(recipe: Recipe, path: Path) -> None:
+    names = [step.name for step in recipe.steps]
+    if "closure" in names and "licenses" not in names[names.index("closure") :]:
+        raise RecipeError(
+            f"{path}: steps: `closure` takes code from other files of a package, whose licenses "
+            "must be joined: put `- step: licenses` after it"
+        )
 
 
 def _check_names(recipe: Recipe, path: Path) -> None:

@@ -108,6 +108,11 @@ def test_two_formats_may_not_write_one_config(tmp_path: Path) -> None:
         load_recipe(write(tmp_path, GOOD + "  - format: messages\n"))
 
 
+def test_licenses_follow_closure(tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match="put `- step: licenses` after it"):
+        load_recipe(write(tmp_path, GOOD.replace("step: standalone", "step: closure")))
+
+
 @pytest.mark.parametrize("text", ["", "- a\n- b\n", "just words"])
 def test_what_is_no_mapping_is_refused(tmp_path: Path, text: str) -> None:
     with pytest.raises(RecipeError, match="is a mapping"):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from pydantic import Field, PrivateAttr, field_validator
 
 from curate.rows import Row
+from curate.sources.artifact import open_artifact
 from curate.step import Context, Drop, Keep, Outcome, RowStep
 
 if TYPE_CHECKING:
@@ -24,12 +25,15 @@ _ALLOW_FILE = Path(__file__).with_name("allow.toml")
 class Licenses(RowStep):
     """Finds the license of every file and keeps what the allow list lets through.
 
+    A module that `closure` built from several files is looked at once more: the licenses of the
+    other files are joined to its own, and it goes if one of them may not be used.
+
     Drop reasons: ``license_denied`` (the license is known and not on the list),
     ``license_unknown`` (no text, or one that could not be read: fails closed) and ``opted_out``.
     """
 
     step: Literal["licenses"]
-    kinds: ClassVar[frozenset[str]] = frozenset({"file"})
+    kinds: ClassVar[frozenset[str]] = frozenset({"file", "module"})
     batch: ClassVar[int] = 64
     version: ClassVar[int] = 1
     tools: ClassVar[tuple[str, ...]] = ("license-expression", "licenseclassifier")
@@ -98,8 +102,17 @@ class Licenses(RowStep):
             raise ValueError("licenses: the run has no cache, and license texts are kept there")
         origin = row["origin"]
         resolver = state.resolver(context.cache, origin["artifact_sha256"])
-        finding = resolver.resolve(origin["path"], row["text"])
-        return _decide(row, finding, state.policy, context.cache)
+        if row["kind"] == "file":
+            finding = resolver.resolve(origin["path"], row["text"])
+            return _decide(row, finding, state.policy, context.cache)
+        artifact = open_artifact(context.cache, origin["artifact_sha256"])
+        for path in _other_files(origin, artifact.paths()):
+            finding = resolver.resolve(path, artifact.read(path))
+            outcome = _decide(row, finding, state.policy, context.cache)
+            if isinstance(outcome, Drop):
+                return Drop(outcome.reason, {"file": path, **outcome.evidence})
+            row = {**row, "license": _joined(row["license"], outcome.rows[0]["license"])}
+        return Keep((row,))
 
     def _policy_version(self) -> str:
         if self.allow is not None:
@@ -128,7 +141,6 @@ class _State:
 
     def resolver(self, cache: Path, sha256: str) -> Resolver:
         from curate.licenses.resolve import Resolver
-        from curate.sources.artifact import open_artifact
 
         if sha256 not in self._resolvers:
             artifact = open_artifact(cache, sha256)
@@ -155,6 +167,29 @@ def _decide(row: Row, finding: Finding, policy: Policy, cache: Path) -> Outcome:
     if decision is None or finding.why:
         return Drop("license_unknown", _unknown_evidence(finding, cache))
     return Keep((_licensed(row, finding, decision, cache),))
+
+
+def _other_files(origin: Row, paths: tuple[str, ...]) -> list[str]:
+    """Return the files of the same artifact that ``derived_from`` names as ``path:first-last``."""
+    named = {entry.rpartition(":")[0] for entry in origin["derived_from"]}
+    return sorted(named & set(paths))
+
+
+def _joined(one: Row, other: Row) -> Row:
+    """Return the license of a text that holds parts under both."""
+    from curate.licenses.policy import conjoin
+
+    if one == other:
+        return one
+    lists = ("text_sha256", "notice_sha256", "copyright")
+    return {
+        **one,
+        **{name: list(dict.fromkeys([*one[name], *other[name]])) for name in lists},
+        "expression": conjoin(one["expression"], other["expression"]),
+        "choice": conjoin(one["choice"], other["choice"]),
+        "confidence": min(one["confidence"], other["confidence"]),
+        "conflict": one["conflict"] or other["conflict"],
+    }
 
 
 def _unknown_evidence(finding: Finding, cache: Path) -> dict[str, Any]:

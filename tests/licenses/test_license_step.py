@@ -314,3 +314,33 @@ def test_texts_are_saved_once(tmp_path: Path) -> None:
     assert save_text(tmp_path, "one\r\ntwo\n") == sha256
     assert path.stat().st_mtime_ns == written
     assert load_text(tmp_path, sha256) == "one\r\ntwo\n"
+
+
+@pytest.mark.parametrize(
+    ("header", "expected"),
+    [
+        ("", "MIT"),
+        ("# SPDX-License-Identifier: BSD-3-Clause\n", "BSD-3-Clause AND MIT"),
+        ("# SPDX-License-Identifier: AGPL-3.0-only\n", "license_denied"),
+        ("# SPDX-License-Identifier: Whatever\n", "license_unknown"),
+    ],
+)
+def test_a_module_carries_the_licenses_of_the_files_it_was_pulled_from(
+    tmp_path: Path, header: str, expected: str
+) -> None:
+    files = {"LICENSE": MIT, "pkg/a.py": CODE, "pkg/b.py": header + CODE}
+    sha256 = hashlib.sha256(json.dumps(files).encode()).hexdigest()
+    context = Context(cache=tmp_path)
+    store(tmp_path, sha256, Info("git"), [(name, text.encode()) for name, text in files.items()])
+    origin = make_origin("git", artifact_sha256=sha256, path="pkg/a.py")
+    step = Licenses(step="licenses")
+    kept = step.apply(make_row("file", CODE, origin, text=CODE), context)
+    assert isinstance(kept, Keep)
+    papers = kept.rows[0]["license"]
+    pulled = {**origin, "derived_from": ["https://example.org/b.py", "pkg/b.py:1-3"]}
+    module = make_row("module", CODE, pulled, text=CODE, license=papers)
+    outcome = step.apply(module, context)
+    if isinstance(outcome, Drop):
+        assert (outcome.reason, outcome.evidence["file"]) == (expected, "pkg/b.py")
+    else:
+        assert outcome.rows[0]["license"]["expression"] == expected
