@@ -1,0 +1,1 @@
+"""Steps that put code in order: normalise, parse, remove duplicates."""

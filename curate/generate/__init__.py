@@ -1,0 +1,1 @@
+"""Steps that write Triton programs for PyTorch problems."""

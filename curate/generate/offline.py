@@ -1,0 +1,735 @@
+"""Inductor without a GPU: the Triton code that ``torch.compile`` would write for a named device.
+
+Inductor looks at a handful of device properties and never at the device itself until it runs a
+kernel. `target_gpu` answers those questions for a device that is not there; `generate` exports one
+module with fake tensors, lets Inductor write its code for that device and stops before anything
+is compiled. Follows ``torch._inductor.compile_fx`` of torch 2.11 to 2.13; the pages to compare are
+https://docs.pytorch.org/docs/stable/export.html and ``compile_fx.py`` itself.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import importlib.util
+import logging
+import os
+import re
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+from unittest import mock
+
+import sympy  # type: ignore[import-untyped]
+import torch
+import torch._dynamo.device_interface as device_interface
+import torch._inductor.compile_fx as compile_fx
+import torch.utils._pytree as pytree
+import torch.utils._triton
+import triton
+from torch._dynamo.exc import SkipFrame
+from torch._guards import TracingContext, tracing
+from torch._inductor import config, utils
+from torch._inductor.codecache import CacheBase, PyCodeCache
+from torch._inductor.decomposition import select_decomp_table
+from torch._inductor.exc import InductorError
+from torch._inductor.graph import GraphLowering
+from torch._inductor.runtime import triton_helpers
+from torch._inductor.runtime.hints import DeviceProperties
+from torch._subclasses import FakeTensor, FakeTensorMode, fake_tensor
+from torch.export import Dim, ExportedProgram
+from torch.export.exported_program import _decompose_exported_program
+from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from triton.backends.compiler import GPUTarget
+
+_CUDA = torch.device("cuda", 0)
+
+_SMALL_CONSTANT = 1024
+"""Elements up to which a constant's values are written into the spec."""
+
+# Plain, self-contained code: no caches, no assertions, no wrapper tricks, one launch per kernel.
+_CONFIG: dict[str, Any] = {
+    "compile_threads": 1,
+    "force_disable_caches": True,
+    "assume_aligned_inputs": True,
+    "size_asserts": False,
+    "alignment_asserts": False,
+    "scalar_asserts": False,
+    "assert_indirect_indexing": False,
+    "comprehensive_padding": False,
+    "shape_padding": False,
+    "layout_optimization": False,
+    "allow_buffer_reuse": False,
+    "benchmark_harness": False,
+    "graph_partition": False,
+    "triton.cudagraphs": False,
+    "triton.autotune_at_compile_time": False,
+    "triton.cooperative_reductions": False,
+    "triton.mix_order_reduction": False,
+}
+
+
+@dataclass(frozen=True)
+class Device:
+    """What Inductor asks about a GPU.
+
+    Attributes:
+        arch: compute capability times ten (90), or the name of the AMD architecture (gfx942).
+        processors: streaming multiprocessors or compute units.
+        threads: most resident threads of one of them.
+        shared: bytes of shared memory that one block may opt in to.
+        memory: bytes of device memory.
+    """
+
+    arch: int | str
+    processors: int
+    threads: int
+    shared: int
+    memory: int
+
+    @property
+    def hip(self) -> bool:
+        """Whether this is an AMD device."""
+        return isinstance(self.arch, str)
+
+    @property
+    def capability(self) -> tuple[int, int]:
+        """Major and minor compute capability, as torch reports them."""
+        return divmod(self.arch, 10) if isinstance(self.arch, int) else _HIP_CAPABILITY[self.arch]
+
+    @property
+    def bfloat16(self) -> bool:
+        """Whether the device computes with bfloat16."""
+        return self.capability >= (8, 0)
+
+    @property
+    def triton(self) -> GPUTarget:
+        """The device in Triton's words."""
+        return GPUTarget("hip" if self.hip else "cuda", self.arch, 64 if self.hip else 32)
+
+    def properties(self) -> SimpleNamespace:
+        """Return what ``torch.cuda.get_device_properties`` would."""
+        major, minor = self.capability
+        return SimpleNamespace(
+            name=str(self.arch),
+            major=major,
+            minor=minor,
+            gcnArchName=self.arch if self.hip else "",
+            multi_processor_count=self.processors,
+            max_threads_per_multi_processor=self.threads,
+            max_threads_per_block=1024,
+            regs_per_multiprocessor=65536,
+            warp_size=self.triton.warp_size,
+            shared_memory_per_block=min(self.shared, 64 * 1024 if self.hip else 48 * 1024),
+            shared_memory_per_block_optin=self.shared,
+            shared_memory_per_multiprocessor=self.shared + (0 if self.hip else 1024),
+            total_memory=self.memory,
+        )
+
+
+_HIP_CAPABILITY = {"gfx90a": (9, 0), "gfx942": (9, 4), "gfx950": (9, 5)}
+
+_GIB = 1 << 30
+
+# One common card for each architecture: T4, A100, A10, L4, H100, B200, RTX 5090; MI250X (one die),
+# MI300X, MI355X.
+DEVICES: dict[str, Device] = {
+    "cuda:75": Device(75, 40, 1024, 64 * 1024, 16 * _GIB),
+    "cuda:80": Device(80, 108, 2048, 163 * 1024, 80 * _GIB),
+    "cuda:86": Device(86, 72, 1536, 99 * 1024, 24 * _GIB),
+    "cuda:89": Device(89, 58, 1536, 99 * 1024, 24 * _GIB),
+    "cuda:90": Device(90, 132, 2048, 227 * 1024, 80 * _GIB),
+    "cuda:100": Device(100, 148, 2048, 227 * 1024, 180 * _GIB),
+    "cuda:120": Device(120, 170, 1536, 99 * 1024, 32 * _GIB),
+    "hip:gfx90a": Device("gfx90a", 104, 2048, 64 * 1024, 64 * _GIB),
+    "hip:gfx942": Device("gfx942", 304, 2048, 64 * 1024, 192 * _GIB),
+    "hip:gfx950": Device("gfx950", 256, 2048, 160 * 1024, 288 * _GIB),
+}
+"""The targets that code can be written for."""
+
+
+class ExportFailed(Exception):
+    """The module cannot be built or exported; the cause is the last error met."""
+
+
+class Unsupported(Exception):
+    """The module exports, but its inputs or outputs have a form that a spec cannot say."""
+
+
+@dataclass(frozen=True)
+class Generated:
+    """What Inductor wrote.
+
+    Attributes:
+        code: the Python file, Triton kernels and the ``call`` function that launches them.
+        spec: how ``call``'s arguments and results map to the module's; JSON values.
+        extern_calls: library calls in ``call``, sorted and distinct.
+    """
+
+    code: str
+    spec: dict[str, Any]
+    extern_calls: tuple[str, ...]
+
+
+_DEVICE_CACHES: tuple[Any, ...] = (
+    DeviceProperties.create,
+    CacheBase.get_system,
+    utils.get_device_tflops,
+    utils.get_gpu_dram_gbps,
+    utils.get_gpu_type,
+    utils.get_max_num_sms,
+    utils.is_big_gpu,
+    *(f for f in vars(torch.utils._triton).values() if hasattr(f, "cache_clear")),
+)
+
+
+# --- a GPU that is not there ---------------------------------------------------------------------
+
+
+class _Driver:
+    """An active Triton driver that can only say what the target is."""
+
+    def __init__(self, target: GPUTarget) -> None:
+        self.target = target
+
+    def get_current_target(self) -> GPUTarget:
+        return self.target
+
+
+def _interface(device: Device) -> type[Any]:
+    """Return Dynamo's description of ``device``, answering from its properties alone."""
+    properties = device.properties()
+    base = device_interface.CudaInterface
+    answers: dict[str, Any] = {
+        "current_device": 0,
+        "device_count": 1,
+        "is_available": True,
+        "is_bf16_supported": device.bfloat16,
+        "get_device_properties": properties,
+        "get_compute_capability": device.arch,
+    }
+    methods = {name: staticmethod(_always(value)) for name, value in answers.items()}
+    worker = type("Worker", (base.Worker,), methods)
+    return type("OfflineInterface", (base,), {**methods, "Worker": worker})
+
+
+def _invert(tensor: torch.Tensor) -> torch.Tensor:
+    return torch.bitwise_not(tensor)
+
+
+def _always(value: Any) -> Callable[..., Any]:
+    return lambda *args, **kwargs: value
+
+
+@contextlib.contextmanager
+def target_gpu(target: str) -> Iterator[None]:
+    """Make Inductor and Triton believe that ``target`` is the current and only GPU.
+
+    Fake tensors on ``cuda:0`` can be made inside; real ones cannot. Nothing is written but below
+    the temporary folder. Everything is as before on exit.
+
+    Raises:
+        KeyError: ``target`` is not in `DEVICES`.
+    """
+    device = DEVICES[target]
+    answers: dict[str, Any] = {
+        "is_available": True,
+        "device_count": 1,
+        "current_device": 0,
+        "get_device_properties": device.properties(),
+        "get_device_capability": device.capability,
+        "is_bf16_supported": device.bfloat16,
+        "_exchange_device": 0,
+        "_maybe_exchange_device": 0,
+        # There is no generator to save around tracing, and nothing random runs.
+        "get_rng_state": torch.empty(0, dtype=torch.uint8),
+        "set_rng_state": None,
+    }
+    registry = device_interface.device_interfaces
+    device_interface.get_interface_for_device("cuda")  # fills the registry
+    driver = triton.runtime.driver
+    folder = Path(tempfile.gettempdir(), f"curate-inductor-{os.getuid()}")
+    folders = {"TORCHINDUCTOR_CACHE_DIR": folder, "TRITON_CACHE_DIR": folder / "triton"}
+    with contextlib.ExitStack() as stack:
+        patch = stack.enter_context
+        patch(mock.patch.dict(os.environ, {name: str(path) for name, path in folders.items()}))
+        patch(mock.patch.dict(registry, {"cuda": _interface(device), "cuda:0": _interface(device)}))
+        for name, value in answers.items():
+            patch(mock.patch.object(torch.cuda, name, _always(value)))
+        patch(mock.patch.object(torch.version, "hip", "6.4.0" if device.hip else None))
+        patch(mock.patch.object(triton_helpers, "set_driver_to_gpu", _always(None)))
+        # It puts a first real tensor on the device.
+        patch(mock.patch.object(fake_tensor, "init_gpu_context", _always(None)))
+        # Python's `~` asks for a CUDA device guard, which a CPU build does not have.
+        patch(mock.patch.object(torch.Tensor, "__invert__", _invert))
+        patch(mock.patch.object(driver, "_active", _Driver(device.triton)))
+        patch(_forgotten())
+        torch._C._ensureCUDADeviceGuardSet()
+        yield
+
+
+@contextlib.contextmanager
+def _forgotten() -> Iterator[None]:
+    """Forget what torch remembers of the device, before and after."""
+    for cached in _DEVICE_CACHES:
+        cached.cache_clear()
+    try:
+        yield
+    finally:
+        for cached in _DEVICE_CACHES:
+            cached.cache_clear()
+
+
+# --- from a reference to a graph -----------------------------------------------------------------
+
+
+def load(reference: str) -> ModuleType:
+    """Run the Python file ``reference`` and return it as a module.
+
+    The file is written out, since some modules read their own source.
+    """
+    with tempfile.TemporaryDirectory(prefix="curate-") as folder:
+        path = Path(folder, "reference.py")
+        path.write_text(reference, encoding="utf-8")
+        found = importlib.util.spec_from_file_location("reference", path)
+        assert found is not None and found.loader is not None
+        module = importlib.util.module_from_spec(found)
+        sys.modules["reference"] = module
+        found.loader.exec_module(module)
+    return module
+
+
+@dataclass(frozen=True)
+class Exported:
+    """A module's graph, before decompositions.
+
+    Attributes:
+        program: what ``torch.export`` returned.
+        model: the module in eval mode; its tensors may be fake.
+        paths: for each flat input, the way to it through ``forward``'s positional arguments.
+        static_because: why some sizes are constants although all were to be variable, or None.
+    """
+
+    program: ExportedProgram
+    model: torch.nn.Module
+    paths: tuple[list[int | str], ...]
+    static_because: str | None
+
+
+def export(task: ModuleType, dynamic: bool) -> Exported:
+    """Export ``task.Model`` on ``task.get_inputs()``, in eval mode and without gradients.
+
+    Fake tensors come first: they cost no memory, whatever the sizes. A module that reads values
+    while it is built (``.item()``) or holds constants is built with real ones. With ``dynamic``,
+    every size of an input is a variable if that can be exported and stays simple, else the first
+    of each input, else none.
+
+    Raises:
+        ExportFailed: nothing worked; the message is the error of the last attempt.
+    """
+    error: Exception | None = None
+    for fake in (True, False):
+        try:
+            with _tensors(fake):
+                model = task.Model(*task.get_init_inputs()).eval()
+        except Exception as caught:  # the user's code: it may raise anything
+            error = caught
+            continue
+        static_because = None
+        for dims in (sys.maxsize, 1, 0) if dynamic else (0,):
+            try:
+                with _tensors(fake):  # anew each time: export marks the sizes of its inputs
+                    inputs = tuple(task.get_inputs())
+                program = _export_once(model, inputs, dims)
+            except Exception as caught:
+                error = caught
+                static_because = static_because or first_line(caught)
+                continue
+            if _size_operations(program) > _MOST_SIZE_OPERATIONS:
+                static_because = "sizes of intermediate results are long expressions"
+                continue
+            if fake and any(isinstance(v, FakeTensor) for v in program.constants.values()):
+                break  # their values are needed
+            paths = tuple(_steps(path) for path, _ in pytree.tree_flatten_with_path(inputs)[0])
+            return Exported(program, model, paths, static_because)
+    raise ExportFailed(first_line(error)) from error
+
+
+@contextlib.contextmanager
+def _tensors(fake: bool) -> Iterator[None]:
+    """Seed the generator, and make tensors that have no memory if ``fake``."""
+    torch.manual_seed(0)
+    with FakeTensorMode(allow_non_fake_inputs=True) if fake else contextlib.nullcontext():
+        yield
+
+
+def _export_once(model: torch.nn.Module, inputs: tuple[Any, ...], dims: int) -> ExportedProgram:
+    """Export with the first ``dims`` sizes of each input variable."""
+
+    def sizes(leaf: Any) -> dict[int, Any] | None:
+        if not isinstance(leaf, torch.Tensor):
+            return None
+        return dict.fromkeys(range(min(dims, leaf.dim())), Dim.AUTO)
+
+    shapes = pytree.tree_map(sizes, inputs) if dims else None
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return torch.export.export(model, inputs, dynamic_shapes=shapes, strict=False)
+
+
+_MOST_SIZE_OPERATIONS = 6
+"""Above, Inductor's symbolic algebra takes many seconds and its index arithmetic hides the rest."""
+
+
+def _size_operations(program: ExportedProgram) -> int:
+    """Return the most arithmetic operations in any tensor's number of elements."""
+    most = 0
+    for node in program.graph.nodes:
+        value = node.meta.get("val")
+        if isinstance(value, torch.Tensor):
+            sizes = [s.node.expr for s in value.shape if isinstance(s, torch.SymInt)]
+            most = max(most, sympy.count_ops(sympy.Mul(*sizes)))
+    return most
+
+
+def _steps(path: Sequence[Any]) -> list[int | str]:
+    return [step.idx if isinstance(step, pytree.SequenceKey) else step.key for step in path]
+
+
+def first_line(error: BaseException | None) -> str:
+    """Return ``error``'s class and the first line of its message, without file paths."""
+    lines = str(error).strip().splitlines()
+    text = f"{type(error).__name__}: {lines[0] if lines else ''}"
+    return re.sub(r"(/[\w.+-]+){2,}", "<path>", text)[:300]
+
+
+def operators(program: ExportedProgram) -> list[str]:
+    """Return the sorted names of the distinct ATen operators in ``program``'s graph."""
+    return sorted(
+        {
+            str(node.target)
+            for node in program.graph.nodes
+            if isinstance(node.target, torch._ops.OpOverload) and node.target.namespace == "aten"
+        }
+    )
+
+
+# --- from a graph to Triton ----------------------------------------------------------------------
+
+
+class _Written(BaseException):
+    """Carries Inductor's code out of the compiler, past its handlers of errors."""
+
+    def __init__(self, code: str) -> None:
+        super().__init__("code written")
+        self.code = code
+
+
+def _stop_with_code(graph: GraphLowering) -> None:
+    code, _ = graph.codegen()
+    raise _Written(code.value)
+
+
+def generate(exported: Exported, target: str, native_matmul: bool) -> Generated:
+    """Return the code that Inductor writes for ``exported`` on ``target``.
+
+    Raises:
+        Unsupported: a spec cannot say what the module takes or returns.
+        Exception: whatever Inductor raised.
+    """
+    options = {"triton.native_matmul": native_matmul, "conv_1x1_as_mm": native_matmul}
+    with warnings.catch_warnings(), torch.no_grad(), config.patch({**_CONFIG, **options}):
+        warnings.simplefilter("ignore")
+        program = _decompose(exported.program)
+        _inline_scalars(program)
+        _prune(program)
+        spec = _interface_spec(exported, program)
+        with target_gpu(target):
+            code, shapes = _lower(program)
+            sources = _kernel_sources(code)
+            spec["kernels"] = {name: _launches(name, text) for name, text in sources.items()}
+    spec.update(_size_spec(spec["inputs"], program, shapes))
+    spec.update(torch=torch.__version__, triton=triton.__version__)
+    spec["ops"] = operators(exported.program)
+    spec["static_because"] = exported.static_because
+    return Generated(code, spec, _extern_calls(code))
+
+
+def _decompose(program: ExportedProgram) -> ExportedProgram:
+    """Break composite operators down as ``torch.compile`` does.
+
+    The public ``run_decompositions`` first redefines some 500 composite operators, which takes
+    longer than all the rest; with none redefined they decompose by themselves. Attention becomes
+    matrix products and a softmax, which Inductor fuses; its other forms are library calls.
+    """
+    with sdpa_kernel(SDPBackend.MATH):
+        return _decompose_exported_program(
+            program,
+            cia_to_decomp={},
+            python_decomp_table=select_decomp_table(),
+            joint_loss_index=None,
+            decompose_custom_triton_ops=False,
+        )
+
+
+def _inline_scalars(program: ExportedProgram) -> None:
+    """Turn constants of one element into fills, which Inductor writes as literals."""
+    graph = program.graph_module.graph
+    names = program.graph_signature.inputs_to_lifted_tensor_constants
+    for node in graph.find_nodes(op="placeholder"):
+        value = program.constants.get(names.get(node.name))
+        if not isinstance(value, torch.Tensor) or value.numel() != 1 or value.is_complex():
+            continue
+        with graph.inserting_after(graph.find_nodes(op="placeholder")[-1]):
+            fill = graph.call_function(
+                torch.ops.aten.full.default,
+                (list(value.shape), value.item()),
+                {"dtype": value.dtype, "device": value.device, "pin_memory": False},
+            )
+        fill.meta.update(node.meta)
+        node.replace_all_uses_with(fill)
+
+
+def _prune(program: ExportedProgram) -> None:
+    """Remove run-time checks of sizes and dtypes, and inputs that nothing reads."""
+    graph = program.graph_module.graph
+    for node in reversed(graph.nodes):
+        if node.op == "call_function" and node.target in _CHECKS:
+            graph.erase_node(node)
+    graph.eliminate_dead_code()
+    for node in graph.find_nodes(op="placeholder"):
+        if not node.users:
+            graph.erase_node(node)
+    program.graph_module.recompile()
+
+
+_CHECKS = {
+    torch.ops.aten._assert_scalar.default,
+    torch.ops.aten._assert_tensor_metadata.default,
+    torch.ops.aten.sym_constrain_range.default,
+    torch.ops.aten.sym_constrain_range_for_size.default,
+}
+
+
+def _lower(program: ExportedProgram) -> tuple[str, list[tuple[Any, ...]]]:
+    """Return Inductor's code for the graph and the shapes of its inputs, symbols included."""
+    module = program.graph_module
+    _move_to_gpu(module.graph)
+    placeholders = module.graph.find_nodes(op="placeholder")
+    fakes = [node.meta["val"] for node in placeholders]
+    mode = next((f.fake_mode for f in fakes if isinstance(f, FakeTensor)), FakeTensorMode())
+    with mode:
+        inputs = [
+            torch.empty_strided(fake.size(), fake.stride(), dtype=fake.dtype, device=_CUDA)
+            for fake in fakes
+        ]
+    output = module.graph.output_node()
+    # As for a compiled module: results have the strides that eager would give them.
+    output.meta["user_visible_output_idxs"] = [
+        i for i, value in enumerate(output.args[0]) if isinstance(value, torch.fx.Node)
+    ]
+    stop = mock.patch.object(GraphLowering, "compile_to_module", _stop_with_code)
+    with tracing(TracingContext(mode)), stop:
+        try:
+            compile_fx.compile_fx_inner(module, inputs, is_inference=True)
+        except _Written as written:
+            return _without_paths(written.code), [tuple(f.shape) for f in fakes]
+        except InductorError as error:
+            if isinstance(error.inner_exception, SkipFrame):  # bfloat16 on a device without it
+                raise Unsupported(str(error.inner_exception)) from error
+            raise
+    raise RuntimeError("Inductor wrote no code")
+
+
+def _move_to_gpu(graph: torch.fx.Graph) -> None:
+    """Point every operator that names a device to the GPU."""
+    for node in graph.nodes:
+        where = (node.args, node.kwargs)
+        node.args, node.kwargs = pytree.tree_map_only(torch.device, lambda _: _CUDA, where)
+
+
+def _without_paths(code: str) -> str:
+    """Return ``code`` without the comments that name files of this machine."""
+    return re.sub(r"^# kernel path: .*\n", "", code, flags=re.MULTILINE)
+
+
+def _kernel_sources(code: str) -> dict[str, str]:
+    """Return the source of each Triton kernel in ``code`` by name."""
+    return {
+        ast.literal_eval(call.args[0]): ast.literal_eval(call.args[1])
+        for call in ast.walk(ast.parse(code))
+        if isinstance(call, ast.Call) and ast.unparse(call.func) == "async_compile.triton"
+    }
+
+
+def _launches(name: str, source: str) -> list[dict[str, Any]]:
+    """Return the launch configurations that Inductor's heuristics offer, its own choice first."""
+    kernel = getattr(PyCodeCache.load(source), name)
+    return [
+        {"kwargs": dict(c.kwargs), "num_warps": c.num_warps, "num_stages": c.num_stages}
+        for c in kernel.configs
+    ]
+
+
+def _extern_calls(code: str) -> tuple[str, ...]:
+    """Return the library functions that ``code`` calls, sorted and distinct."""
+    names = {ast.unparse(c.func) for c in ast.walk(ast.parse(code)) if isinstance(c, ast.Call)}
+    return tuple(sorted(n for n in names if n.startswith(("extern_kernels.", "torch.ops."))))
+
+
+# --- the spec ------------------------------------------------------------------------------------
+
+
+def _interface_spec(exported: Exported, program: ExportedProgram) -> dict[str, Any]:
+    """Return how ``call``'s arguments and results map to the module's."""
+    signature = program.graph_signature
+    users = [s for s in signature.input_specs if s.kind is InputKind.USER_INPUT]
+    paths = {s.arg.name: path for s, path in zip(users, exported.paths, strict=True)}
+    kept = {node.name for node in program.graph.find_nodes(op="placeholder")}
+    inputs, constants = [], {}
+    for given in signature.input_specs:
+        name = given.arg.name
+        if name not in kept:
+            continue
+        if given.kind not in _INPUT_KINDS:
+            raise Unsupported(f"input of kind {given.kind.name}")
+        kind, where = _INPUT_KINDS[given.kind], given.target
+        if kind == "input":
+            where = _position(paths[name])
+        elif kind == "constant":
+            constants[name] = _constant(program.constants[given.target])
+            where = given.target if _has_attribute(exported.model, given.target) else None
+        inputs.append({"name": name, "kind": kind, "target": where})
+    outputs, tree = _outputs(program, paths)
+    scalars = [
+        {"target": _position(paths[s.arg.name]), "value": s.arg.value}
+        for s in users
+        if isinstance(s.arg, ConstantArgument)
+    ]
+    return {
+        "inputs": inputs,
+        "scalars": scalars,
+        "outputs": outputs,
+        "out_tree": tree,
+        "constants": constants,
+    }
+
+
+_INPUT_KINDS = {
+    InputKind.PARAMETER: "parameter",
+    InputKind.BUFFER: "buffer",
+    InputKind.CONSTANT_TENSOR: "constant",
+    InputKind.USER_INPUT: "input",
+}
+
+
+def _position(path: list[int | str]) -> int | list[int | str]:
+    """Return the index of a positional argument, or the way into a nested one."""
+    return path[0] if len(path) == 1 and isinstance(path[0], int) else path
+
+
+def _constant(value: torch.Tensor) -> dict[str, Any]:
+    small = value.numel() <= _SMALL_CONSTANT and not value.is_complex()
+    return {
+        "shape": list(value.shape),
+        "dtype": str(value.dtype).removeprefix("torch."),
+        "values": value.tolist() if small else None,
+    }
+
+
+def _has_attribute(model: torch.nn.Module, path: str) -> bool:
+    found: Any = model
+    for name in path.split("."):
+        found = getattr(found, name, None)
+    return isinstance(found, torch.Tensor)
+
+
+def _outputs(
+    program: ExportedProgram, paths: dict[str, list[int | str]]
+) -> tuple[list[dict[str, Any]], Any]:
+    """Return what each of ``call``'s results is, and the form of the module's result."""
+    outputs: list[dict[str, Any]] = []
+    fixed: dict[int, Any] = {}
+    users = 0
+    for given in program.graph_signature.output_specs:
+        if given.kind is OutputKind.BUFFER_MUTATION:
+            outputs.append({"kind": "mutated_buffer", "target": given.target})
+        elif given.kind is OutputKind.USER_INPUT_MUTATION:
+            outputs.append({"kind": "mutated_input", "target": _position(paths[given.target])})
+        elif given.kind is OutputKind.USER_OUTPUT:
+            outputs.append({"kind": "user", "target": users})
+            if isinstance(given.arg, ConstantArgument):
+                value = given.arg.value
+                fixed[users] = {"none": True} if value is None else {"const": value}
+            users += 1
+        else:
+            raise Unsupported(f"output of kind {given.kind.name}")
+    form = pytree.tree_unflatten(range(users), program.call_spec.out_spec)
+    return outputs, _tree(form, fixed)
+
+
+def _tree(form: Any, fixed: dict[int, Any]) -> Any:
+    """Return ``form``, whose leaves are indexes of user outputs, as JSON."""
+    if isinstance(form, int):
+        return fixed.get(form, form)
+    if isinstance(form, dict) and all(isinstance(key, str) for key in form):
+        return {"dict": {key: _tree(value, fixed) for key, value in form.items()}}
+    if isinstance(form, (tuple, list)):
+        kind = "list" if isinstance(form, list) else "tuple"
+        return {kind: [_tree(value, fixed) for value in form]}
+    raise Unsupported(f"result of type {type(form).__name__}")
+
+
+def _size_spec(
+    inputs: list[dict[str, Any]], program: ExportedProgram, shapes: list[tuple[Any, ...]]
+) -> dict[str, Any]:
+    """Return which sizes are kernel arguments, and what must hold of them.
+
+    ``sizes`` gives for each symbol an input, a dimension of it and the size there at export;
+    ``guards`` the conditions under which the code is valid, in the symbols' names.
+    """
+    sizes: dict[str, Any] = {}
+    symbols: set[Any] = set()
+    env = None
+    for given, shape in zip(inputs, shapes, strict=True):
+        for dim, size in enumerate(shape):
+            if not isinstance(size, torch.SymInt):
+                continue
+            env = size.node.shape_env
+            if size.node.expr.is_Symbol:
+                place = {"input": given["target"], "dim": dim, "hint": size.node.hint}
+                sizes.setdefault(str(size.node.expr), place)
+                symbols.add(size.node.expr)
+    known = [guard.expr for guard in env.guards] if env is not None else []
+    guards = dict.fromkeys(str(expr) for expr in known if expr.free_symbols <= symbols)
+    return {"dynamic": bool(sizes), "sizes": sizes, "guards": list(guards)}
+
+
+# --- warm start ----------------------------------------------------------------------------------
+
+_TRIVIAL = """
+import torch
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return torch.softmax(x, -1)
+
+def get_inputs():
+    return [torch.randn(8, 64)]
+
+def get_init_inputs():
+    return []
+"""
+
+
+def warm(target: str, native_matmul: bool) -> None:
+    """Compile a small module, so that children forked from here find everything imported."""
+    torch.set_num_threads(1)
+    torch._logging.set_logs(all=logging.ERROR)
+    generate(export(load(_TRIVIAL), dynamic=True), target, native_matmul)

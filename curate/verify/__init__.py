@@ -1,0 +1,1 @@
+"""The judge: does a Triton program compile, and does it compute what its reference computes."""

@@ -1,0 +1,362 @@
+"""Compile a program's kernels for devices that this machine does not have.
+
+Which kernels ``ModelNew`` launches, and with which arguments, is found by running ``forward`` on
+fake tensors with the launches intercepted; each kernel is then compiled with `triton.compile` for
+a named target. Nothing here needs a GPU.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import triton
+from torch._subclasses.fake_tensor import FakeTensorMode
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource, make_backend
+from triton.runtime.autotuner import Autotuner
+from triton.runtime.jit import JITFunction, create_function_from_signature
+
+from curate.verify.problem import Problem, describe
+from curate.verify.targets import MAX_THREADS, SHARED_MEMORY, Target, parse_target
+
+if os.environ.get("TRITON_INTERPRET", "0") not in ("", "0"):
+    raise ImportError("TRITON_INTERPRET is set, and interpreted kernels cannot be compiled")
+
+
+class LaunchError(Exception):
+    """``forward`` could not be run, so that its launches are unknown."""
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One kernel and what Triton specialises it on.
+
+    Attributes:
+        kernel: the function under ``@triton.jit``.
+        types: argument name to Triton's type name (``*fp32``, ``i32``, ``constexpr``).
+        constants: path in the arguments to the value of a ``tl.constexpr`` or of a size 1.
+        attributes: path to what is known of a value, such as divisibility by 16.
+        options: the compiler's options, such as ``num_warps``.
+    """
+
+    kernel: Any
+    types: dict[str, Any]
+    constants: dict[tuple[int, ...], Any]
+    attributes: dict[tuple[int, ...], Any]
+    options: dict[str, Any]
+
+    def key(self) -> str:
+        """Return a text that is equal for launches that compile to the same code."""
+        return repr((self.kernel.cache_key, self.describe(), self.attributes))
+
+    def describe(self) -> dict[str, Any]:
+        """Return the signature as JSON values."""
+        names = list(self.types)
+        return {
+            "types": {name: str(kind) for name, kind in self.types.items()},
+            "constants": {
+                ".".join([names[path[0]], *map(str, path[1:])]): _plain(value)
+                for path, value in self.constants.items()
+            },
+            "divisible_by_16": [
+                names[path[0]]
+                for path, known in self.attributes.items()
+                if ["tt.divisibility", 16] in known
+            ],
+            "num_warps": self.options["num_warps"],
+            "num_stages": self.options["num_stages"],
+        }
+
+
+class KernelError(Exception):
+    """A kernel that does not compile for a target.
+
+    Attributes:
+        kernel: the kernel's name.
+        error: the error's class, such as ``CompilationError`` or ``shared_memory``.
+        message: its first line.
+    """
+
+    def __init__(self, kernel: str, error: str, message: str) -> None:
+        super().__init__(f"{kernel}: {error}: {message}")
+        self.kernel, self.error, self.message = kernel, error, message
+
+
+def compile_program(reference: str, candidate: str, targets: list[str]) -> list[dict[str, Any]]:
+    """Compile every kernel that a candidate launches, for every target.
+
+    Args:
+        reference: text of the file with ``get_inputs`` and ``get_init_inputs``.
+        candidate: text of the file with ``ModelNew``.
+        targets: names such as ``cuda:90`` and ``hip:gfx942``.
+
+    Returns:
+        One dict a target with the fields of `curate.rows.COMPILE`, and ``kernel``, the name of
+        the kernel that failed, or None. ``kernels`` is 0 where ``forward`` launches none.
+
+    Raises:
+        ProgramError: a file cannot be loaded or a model cannot be built.
+        LaunchError: ``forward`` raised.
+        ValueError: an unknown target.
+    """
+    parsed = [parse_target(name) for name in targets]
+    found = find_launches(reference, candidate, parsed)
+    return [_compile_target(target, found[target.name]) for target in parsed]
+
+
+def find_launches(reference: str, candidate: str, targets: list[Target]) -> dict[str, list[Launch]]:
+    """Return, for each target, the distinct launches that ``forward`` makes on it, in order.
+
+    Fake tensors cost no memory and no arithmetic. A program that looks at values cannot run on
+    them and is run again on real tensors.
+
+    Raises:
+        ProgramError: a file cannot be loaded or a model cannot be built.
+        LaunchError: ``forward`` raised.
+    """
+    with contextlib.suppress(Exception):
+        return _run_forward(reference, candidate, targets, FakeTensorMode())
+    return _run_forward(reference, candidate, targets, contextlib.nullcontext())
+
+
+def _run_forward(
+    reference: str,
+    candidate: str,
+    targets: list[Target],
+    mode: contextlib.AbstractContextManager[Any],
+) -> dict[str, list[Launch]]:
+    found: dict[str, list[Launch]] = {}
+    with mode, torch.no_grad():
+        problem = Problem(reference, candidate)
+        _, model = problem.build(seed=0)
+        for target in targets:
+            with record_launches(target) as launches:
+                try:
+                    model(*problem.inputs())
+                except Exception as error:
+                    raise LaunchError(describe(error)) from error
+            found[target.name] = list({launch.key(): launch for launch in launches}.values())
+    return found
+
+
+@contextmanager
+def record_launches(target: Target) -> Iterator[list[Launch]]:
+    """Collect kernel launches in the yielded list instead of making them.
+
+    Autotuned kernels take their first configuration: which one is fastest is the device's to say.
+    """
+    launches: list[Launch] = []
+
+    def run(kernel: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> None:
+        launches.append(_bind(kernel, target, args, kwargs))
+
+    def no_time(tuner: Any, *args: Any, config: Any, **meta: Any) -> float:
+        return 0.0
+
+    saved = JITFunction.run, Autotuner._bench
+    JITFunction.run, Autotuner._bench = run, no_time
+    try:
+        with _stub_driver(target):
+            yield launches
+    finally:
+        JITFunction.run, Autotuner._bench = saved
+
+
+def _bind(kernel: Any, target: Target, args: Any, kwargs: dict[str, Any]) -> Launch:
+    """Do what `JITFunction.run` does before it compiles."""
+    backend = make_backend(_gpu_target(target))
+    binder = create_function_from_signature(kernel.signature, kernel.params, backend)
+    kwargs = {name: _stand_in(value) for name, value in kwargs.items()}
+    kwargs |= {"debug": False, "instrumentation_mode": ""}
+    bound, specialization, _ = binder(*map(_stand_in, args), **kwargs)
+    options, types, constants, attributes = kernel._pack_args(
+        backend, kwargs, bound, specialization, None
+    )
+    return Launch(kernel, types, constants, attributes, options.__dict__)
+
+
+class _Pointer:
+    """What the compiler may know of a tensor: its type, alignment and extent in bytes."""
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self.dtype = tensor.dtype
+        # Device allocations are aligned, so that only a view's offset can break alignment.
+        self._offset: int = tensor.storage_offset() * tensor.element_size()
+        self._extent: int = tensor.untyped_storage().size()
+
+    def data_ptr(self) -> int:
+        return self._offset
+
+    def ptr_range(self) -> int:
+        return self._extent
+
+
+def _stand_in(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return _Pointer(value)
+    if type(value) is tuple:
+        return tuple(map(_stand_in, value))
+    return value
+
+
+class _StubDriver:
+    """Answers what the compiler and kernels' wrappers ask about the device."""
+
+    def __init__(self, target: Target) -> None:
+        self.target = _gpu_target(target)
+
+    def get_current_target(self) -> GPUTarget:
+        return self.target
+
+    def get_current_device(self) -> int:
+        return 0
+
+    def get_current_stream(self, device: int) -> int:
+        return 0
+
+    def get_active_torch_device(self) -> torch.device:
+        return torch.device("cpu")
+
+
+@contextmanager
+def _stub_driver(target: Target) -> Iterator[None]:
+    config = triton.runtime.driver
+    saved = config._active
+    config.set_active(_StubDriver(target))
+    try:
+        yield
+    finally:
+        config._active = saved
+
+
+def _gpu_target(target: Target) -> GPUTarget:
+    return GPUTarget(target.backend, target.arch, target.warp_size)
+
+
+# --- compiling ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What one compiled kernel takes: registers a thread, spilled bytes a thread, shared bytes."""
+
+    registers: int
+    spills: int
+    shared: int
+
+
+def compile_launch(launch: Launch, target: Target) -> Usage:
+    """Compile one kernel for one target and return what it takes.
+
+    Raises:
+        KernelError: it does not compile, or it takes more than the target has.
+    """
+    name = launch.kernel.__name__
+    source = ASTSource(launch.kernel, launch.types, launch.constants, launch.attributes)
+    log = io.StringIO()
+    try:
+        with _stub_driver(target), _ptxas_log(), contextlib.redirect_stdout(log):
+            compiled = triton.compile(source, target=_gpu_target(target), options=launch.options)
+    except Exception as error:
+        raise KernelError(name, type(error).__name__, _first_line(error)) from error
+    usage = _usage(compiled, target, log.getvalue())
+    limit = SHARED_MEMORY[target.name]
+    if usage.shared > limit:
+        message = f"{usage.shared} bytes of shared memory, {target.name} has {limit}"
+        raise KernelError(name, "shared_memory", message)
+    threads = launch.options["num_warps"] * target.warp_size
+    if threads > MAX_THREADS:
+        message = f"{threads} threads a block, {target.name} has {MAX_THREADS}"
+        raise KernelError(name, "threads", message)
+    return usage
+
+
+@contextmanager
+def _ptxas_log() -> Iterator[None]:
+    """Make Triton print ptxas's report, and compile even what its cache holds."""
+    nvidia, compilation = triton.knobs.nvidia, triton.knobs.compilation
+    with nvidia.scope(), compilation.scope():
+        nvidia.dump_ptxas_log = True
+        compilation.always_compile = True
+        yield
+
+
+def _usage(compiled: Any, target: Target, log: str) -> Usage:
+    shared = int(compiled.metadata.shared)
+    if target.backend == "cuda":
+        # "Used 22 registers", "0 bytes stack frame, 8 bytes spill stores, 8 bytes spill loads"
+        return Usage(
+            _largest(r"Used (\d+) registers", log),
+            _largest(r"(\d+) bytes spill stores", log),
+            shared,
+        )
+    # The metadata that the AMDGPU ABI puts at the end of the assembly; a register has 4 bytes.
+    text = compiled.asm["amdgcn"]
+    spilled = _largest(r"\.vgpr_spill_count:\s*(\d+)", text)
+    shared = max(shared, _largest(r"\.group_segment_fixed_size:\s*(\d+)", text))
+    return Usage(_largest(r"\.vgpr_count:\s*(\d+)", text), 4 * spilled, shared)
+
+
+def _largest(pattern: str, text: str) -> int:
+    return max(map(int, re.findall(pattern, text)), default=0)
+
+
+def _first_line(error: BaseException) -> str:
+    """Return the first line that says what is wrong.
+
+    Triton wraps an error once for every call between the kernel and the fault.
+    """
+    while error.__cause__ is not None:
+        error = error.__cause__
+    text = getattr(error, "error_message", None) or str(error)
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[0][:500] if lines else type(error).__name__
+
+
+def _compile_target(target: Target, launches: list[Launch]) -> dict[str, Any]:
+    result: dict[str, Any] = {
+        "target": target.name,
+        "ok": True,
+        "kernels": len(launches),
+        "registers": None,
+        "spills": None,
+        "shared": None,
+        "error": None,
+        "message": None,
+        "signature": json.dumps(_signatures(launches), sort_keys=True),
+        "kernel": None,
+    }
+    try:
+        used = [compile_launch(launch, target) for launch in launches]
+    except KernelError as error:
+        failed = {"kernel": error.kernel, "error": error.error, "message": error.message}
+        return result | {"ok": False} | failed
+    for name in ("registers", "spills", "shared"):
+        result[name] = max((getattr(usage, name) for usage in used), default=0)
+    return result
+
+
+def _signatures(launches: list[Launch]) -> dict[str, list[dict[str, Any]]]:
+    """Return each kernel's signatures, by its name."""
+    named: dict[str, list[dict[str, Any]]] = {}
+    for launch in launches:
+        named.setdefault(launch.kernel.__name__, []).append(launch.describe())
+    return named
+
+
+def _plain(value: Any) -> Any:
+    """Return a constant as a JSON value."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, tuple | list):
+        return [_plain(item) for item in value]
+    return getattr(value, "__name__", None) or str(value)

@@ -1,0 +1,203 @@
+"""Is an output as right as it can be expected to be?
+
+The allowed error is not a constant. The reference is run in its own precision and in float64; a
+candidate may be as far from the float64 result as the reference itself is, times a small factor,
+plus a floor of a few units in the last place.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import torch
+
+FACTOR = 8.0
+"""How many times the reference's own error a candidate may have: it may add in another order."""
+
+FLOOR_ULP = 8.0
+"""Units in the last place that are always allowed, of the value and of a typical value."""
+
+TYPICAL = 0.95
+"""The reference's own error is taken as at least this quantile of its errors in the tensor: one
+element may be exact by luck, and the largest error may belong to an outlier."""
+
+SAMPLE = 100_000
+"""Elements from which a quantile is taken, evenly spaced."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Agreement:
+    """Two outputs agree.
+
+    Attributes:
+        max_abs_error: largest distance from the float64 result.
+        tolerance: largest ratio of an error to what was allowed; at most 1.
+    """
+
+    max_abs_error: float = 0.0
+    tolerance: float = 0.0
+
+    def join(self, other: Agreement) -> Agreement:
+        """Return the worse of the two, number by number."""
+        return Agreement(
+            max(self.max_abs_error, other.max_abs_error), max(self.tolerance, other.tolerance)
+        )
+
+
+class Mismatch(Exception):
+    """Two outputs differ.
+
+    Attributes:
+        reason: ``structure``, ``shape``, ``dtype``, ``nonfinite`` or ``value``.
+        evidence: where, what was expected and what was found, as JSON values.
+    """
+
+    def __init__(self, reason: str, **evidence: Any) -> None:
+        super().__init__(f"{reason}: {evidence}")
+        self.reason = reason
+        self.evidence = evidence
+
+
+def flatten(value: Any, path: str = "output") -> dict[str, Any]:
+    """Return an output's leaves (tensors and plain values) by their path.
+
+    Lists and tuples count as the same.
+    """
+    if isinstance(value, list | tuple):
+        parts = [(f"{path}[{i}]", item) for i, item in enumerate(value)]
+    elif isinstance(value, dict):
+        parts = [(f"{path}[{key!r}]", item) for key, item in value.items()]
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        parts = [(f"{path}.{f.name}", getattr(value, f.name)) for f in dataclasses.fields(value)]
+    else:
+        return {path: value}
+    return {name: leaf for part, item in parts for name, leaf in flatten(item, part).items()}
+
+
+def compare(got: Any, own: Any, exact: Any) -> Agreement:
+    """Compare a candidate's output with the reference's.
+
+    Args:
+        got: the candidate's output: tensors and plain values in lists, tuples, dicts.
+        own: the reference's output in its own precision.
+        exact: the reference's output in float64, or ``own`` where there is none.
+
+    Raises:
+        Mismatch: they differ; the evidence names the first leaf that does.
+    """
+    leaves, own_leaves, exact_leaves = flatten(got), flatten(own), flatten(exact)
+    if list(leaves) != list(own_leaves):
+        raise Mismatch("structure", expected=list(own_leaves)[:20], got=list(leaves)[:20])
+    worst = Agreement()
+    for path, leaf in leaves.items():
+        expected = own_leaves[path]
+        if isinstance(expected, torch.Tensor):
+            worst = worst.join(_compare_tensors(path, leaf, expected, exact_leaves[path]))
+        elif isinstance(leaf, torch.Tensor) or not _same_value(leaf, expected):
+            raise Mismatch("value", output=path, expected=repr(expected), got=repr(leaf)[:200])
+    return worst
+
+
+def _same_value(got: Any, expected: Any) -> bool:
+    if isinstance(expected, float) and isinstance(got, int | float):
+        return bool(got == expected or abs(got - expected) <= 1e-5 * abs(expected))
+    return bool(type(got) is type(expected) and got == expected)
+
+
+def _compare_tensors(path: str, got: Any, own: torch.Tensor, exact: torch.Tensor) -> Agreement:
+    if not isinstance(got, torch.Tensor):
+        raise Mismatch("structure", output=path, expected="a tensor", got=type(got).__name__)
+    if got.shape != own.shape:
+        raise Mismatch("shape", output=path, expected=list(own.shape), got=list(got.shape))
+    if got.dtype != own.dtype:
+        raise Mismatch("dtype", output=path, expected=str(own.dtype), got=str(got.dtype))
+    if own.is_complex():
+        parts = [torch.view_as_real(t.resolve_conj()) for t in (got, own, exact)]
+        return _compare_floats(path, *parts)
+    if own.is_floating_point():
+        return _compare_floats(path, got, own, exact)
+    _compare_exactly(path, got, own, exact)
+    return Agreement()
+
+
+def _compare_exactly(path: str, got: torch.Tensor, own: torch.Tensor, exact: torch.Tensor) -> None:
+    """Compare integers; either precision's answer will do where rounding decides."""
+    wrong = (got != own) & (got != exact.to(own.dtype))
+    if wrong.any():
+        raise _mismatch("value", path, wrong, got, own)
+
+
+def _compare_floats(
+    path: str, got: torch.Tensor, own: torch.Tensor, exact: torch.Tensor
+) -> Agreement:
+    finite = own.isfinite()
+    same = (got == own) | (got.isnan() & own.isnan())
+    wrong = torch.where(finite, ~got.isfinite(), ~same)
+    if wrong.any():
+        raise _mismatch("nonfinite", path, wrong, got, own)
+    true = torch.where(exact.isfinite() & finite, exact.double(), own.double())
+    true = torch.where(finite, true, 0.0)
+    error = torch.where(finite, (got.double() - true).abs(), 0.0)
+    allowed = allowed_error(torch.where(finite, own, 0.0), true)
+    wrong = error > allowed
+    if wrong.any():
+        worst = torch.where(wrong, error / allowed, 0.0)
+        raise _mismatch("value", path, worst == worst.max(), got, own, error, allowed)
+    if not error.numel():
+        return Agreement()
+    ratio = torch.where(error > 0, error / allowed, 0.0)
+    return Agreement(float(error.max()), float(ratio.max()))
+
+
+def allowed_error(own: torch.Tensor, exact: torch.Tensor) -> torch.Tensor:
+    """Return, for each element, how far from the float64 result a candidate may be.
+
+    Args:
+        own: the reference's output in its own precision; finite.
+        exact: its output in float64; finite, same shape.
+    """
+    if not own.numel():
+        return exact
+    ulp = torch.finfo(own.dtype).eps
+    own_error = (own.double() - exact).abs()
+    typical_error = _quantile(own_error, TYPICAL)
+    typical_size = float(exact.square().mean().sqrt())
+    floor = FLOOR_ULP * ulp * (exact.abs() + typical_size) + torch.finfo(own.dtype).tiny
+    return FACTOR * own_error.clamp(min=typical_error) + floor
+
+
+def _quantile(values: torch.Tensor, share: float) -> float:
+    flat = values.reshape(-1)
+    flat = flat[:: max(1, flat.numel() // SAMPLE)]
+    return float(flat.kthvalue(max(1, round(share * flat.numel()))).values)
+
+
+def _mismatch(
+    reason: str,
+    path: str,
+    wrong: torch.Tensor,
+    got: torch.Tensor,
+    own: torch.Tensor,
+    error: torch.Tensor | None = None,
+    allowed: torch.Tensor | None = None,
+) -> Mismatch:
+    """Describe the first element at which ``wrong`` is true."""
+    index = tuple(torch.nonzero(wrong)[0].tolist())
+    evidence: dict[str, Any] = {
+        "output": path,
+        "index": list(index),
+        "expected": _plain(own[index].item()),
+        "got": _plain(got[index].item()),
+    }
+    if error is not None and allowed is not None:
+        evidence["error"] = float(error[index])
+        evidence["allowed"] = float(allowed[index])
+        evidence["wrong_share"] = round(float((error > allowed).double().mean()), 6)
+    return Mismatch(reason, **evidence)
+
+
+def _plain(value: Any) -> Any:
+    """Return a number as JSON has it; NaN and infinities become words."""
+    finite = isinstance(value, int) or value - value == 0
+    return value if finite else str(value)

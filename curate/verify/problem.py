@@ -1,0 +1,156 @@
+"""A problem in KernelBench's form, and the program that answers it.
+
+A reference file defines ``Model``, ``get_inputs()`` and ``get_init_inputs()``; a candidate file
+defines ``ModelNew`` with the same constructor and the same ``state_dict``
+(https://github.com/ScalingIntelligence/KernelBench).
+"""
+
+from __future__ import annotations
+
+import linecache
+import sys
+from types import ModuleType
+from typing import Any
+
+import torch
+
+REFERENCE = "reference"
+CANDIDATE = "candidate"
+
+EXAMPLE = (
+    """
+import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        return x + 1
+
+
+def get_inputs():
+    return [torch.rand(100)]
+
+
+def get_init_inputs():
+    return []
+""",
+    """
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def add_one_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < n
+    x = tl.load(x_ptr + offsets, mask=mask)
+    tl.store(out_ptr + offsets, x + 1, mask=mask)
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        out = torch.empty_like(x)
+        add_one_kernel[(triton.cdiv(x.numel(), 64),)](x, out, x.numel(), BLOCK=64)
+        return out
+""",
+)
+"""A reference and a candidate; a worker judges it before it forks, so that its children find
+everything loaded."""
+
+
+class ProgramError(Exception):
+    """A file cannot be loaded, or lacks what KernelBench's form asks for.
+
+    Attributes:
+        which: ``reference`` or ``candidate``.
+    """
+
+    def __init__(self, which: str, message: str) -> None:
+        super().__init__(message)
+        self.which = which
+
+
+def load(which: str, source: str) -> ModuleType:
+    """Run a file's text as the module named ``which`` and return the module.
+
+    The text is registered with `linecache`, where `inspect` and so Triton find it: no file is
+    written.
+
+    Raises:
+        ProgramError: the text does not run.
+    """
+    filename = f"<{which}>"
+    linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
+    module = ModuleType(which)
+    module.__file__ = filename
+    sys.modules[which] = module
+    try:
+        exec(compile(source, filename, "exec"), module.__dict__)
+    except Exception as error:
+        raise ProgramError(which, f"cannot be loaded: {describe(error)}") from error
+    return module
+
+
+class Problem:
+    """A reference file and a candidate file, loaded.
+
+    Raises:
+        ProgramError: one of them cannot be loaded, or a name is missing.
+    """
+
+    def __init__(self, reference: str, candidate: str) -> None:
+        self.reference = load(REFERENCE, reference)
+        self.candidate = load(CANDIDATE, candidate)
+        for name in ("Model", "get_inputs", "get_init_inputs"):
+            if not hasattr(self.reference, name):
+                raise ProgramError(REFERENCE, f"defines no {name}")
+        if not hasattr(self.candidate, "ModelNew"):
+            raise ProgramError(CANDIDATE, "defines no ModelNew")
+
+    def init_inputs(self) -> list[Any]:
+        """Return fresh arguments of the constructors."""
+        return list(self.reference.get_init_inputs())
+
+    def inputs(self) -> list[Any]:
+        """Return fresh arguments of ``forward``."""
+        return list(self.reference.get_inputs())
+
+    def build(self, seed: int) -> tuple[torch.nn.Module, torch.nn.Module]:
+        """Return ``Model`` and ``ModelNew`` built with the same seed, in eval mode.
+
+        Raises:
+            ProgramError: a constructor raised.
+        """
+        built = []
+        for which, kind in (
+            (REFERENCE, self.reference.Model),
+            (CANDIDATE, self.candidate.ModelNew),
+        ):
+            torch.manual_seed(seed)
+            try:
+                built.append(kind(*self.init_inputs()).eval())
+            except Exception as error:
+                message = f"{kind.__name__} cannot be built: {describe(error)}"
+                raise ProgramError(which, message) from error
+        return built[0], built[1]
+
+
+def copy_state(reference: torch.nn.Module, candidate: torch.nn.Module) -> None:
+    """Give the candidate the reference's parameters and buffers.
+
+    Raises:
+        ProgramError: names or shapes differ.
+    """
+    try:
+        candidate.load_state_dict(reference.state_dict(), strict=True)
+    except RuntimeError as error:
+        raise ProgramError(CANDIDATE, f"state_dict differs: {describe(error)}") from error
+
+
+def describe(error: BaseException) -> str:
+    """Return an exception as one short line."""
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text}"[:500]

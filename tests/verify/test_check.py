@@ -1,0 +1,181 @@
+from __future__ import annotations
+
+import pytest
+from verify_programs import HEAD, PAIRS, Judge
+
+FAULTS = [(name, fault) for name, pair in PAIRS.items() for fault in pair.faults]
+
+
+@pytest.fixture(scope="module")
+def honest(judge: Judge) -> dict[str, dict]:
+    pairs = [(pair.reference, pair.honest, 1) for pair in PAIRS.values()]
+    return dict(zip(PAIRS, judge(pairs), strict=True))
+
+
+@pytest.fixture(scope="module")
+def faulty(judge: Judge) -> dict[tuple[str, str], dict]:
+    pairs = [(PAIRS[n].reference, PAIRS[n].faulty(f), 1) for n, f in FAULTS]
+    return dict(zip(FAULTS, judge(pairs), strict=True))
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_honest_program_is_correct(honest: dict[str, dict], name: str) -> None:
+    verdict = honest[name]
+    assert verdict["status"] == "correct", verdict
+    assert verdict["trials"] >= 3
+    assert 0 <= verdict["tolerance"] <= 1
+    assert verdict["backend"] == "interpreter"
+
+
+@pytest.mark.parametrize(("name", "fault"), FAULTS)
+def test_fault_is_caught(faulty: dict[tuple[str, str], dict], name: str, fault: str) -> None:
+    verdict = faulty[name, fault]
+    assert verdict["status"] in ("incorrect", "runtime_error"), verdict
+
+
+def adding(body: str, reference: str = "x + 1", inputs: str = "torch.rand(100)") -> tuple[str, str]:
+    """Return a reference, and a program whose kernel computes ``body`` from a block ``x``."""
+    return (
+        f"""
+import torch
+import torch.nn as nn
+
+class Model(nn.Module):
+    def forward(self, x):
+        return {reference}
+
+def get_inputs():
+    return [{inputs}]
+
+def get_init_inputs():
+    return []
+""",
+        f"""{HEAD}
+from triton.language.extra import libdevice
+
+@triton.jit
+def kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + at, mask=at < n)
+    tl.store(y_ptr + at, {body}, mask=at < n)
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        y = torch.empty_like(x)
+        kernel[(triton.cdiv(x.numel(), 64),)](x, y, x.numel(), BLOCK=64)
+        return y
+""",
+    )
+
+
+HONEST_ODDITIES = {
+    "bfloat16": ("x + 1", "x + 1", "torch.randn(100).bfloat16()"),
+    "bfloat16 product, rounded to nearest even": ("x * x", "x * x", "torch.randn(999).bfloat16()"),
+    "half, computed in float32": (
+        "(x.to(tl.float32) * 3 + 1).to(tl.float16)",
+        "(x.float() * 3 + 1).half()",
+        "torch.randn(100).half()",
+    ),
+    "NaN in the same places": ("tl.log(x)", "torch.log(x)", "torch.randn(100)"),
+    "integers": (
+        "x // 3 + x % 3",
+        "x.div(3, rounding_mode='trunc') + x.fmod(3)",
+        "torch.randint(-50, 50, (100,))",
+    ),
+    "maximum of NaN and a number": (
+        "tl.maximum(tl.sqrt(x), 0.5)",
+        "x.sqrt().fmax(x.new_tensor(0.5))",
+        "torch.randn(100)",
+    ),
+}
+
+
+def test_honest_oddities_are_correct(judge: Judge) -> None:
+    pairs = [(*adding(*case), 0) for case in HONEST_ODDITIES.values()]
+    verdicts = dict(zip(HONEST_ODDITIES, judge(pairs), strict=True))
+    assert {name: v["status"] for name, v in verdicts.items()} == dict.fromkeys(verdicts, "correct")
+
+
+OUTCOMES = {
+    "inline assembly": (
+        (
+            'tl.inline_asm_elementwise("mov.b32 $0, $1;", "=r,r", [x], tl.float32, True, 1)',
+            "x * 1",
+        ),
+        ("unsupported", "inline_asm"),
+    ),
+    "library function without counterpart": (
+        ("libdevice.add_rz(x, x)", "x + x"),
+        ("unsupported", "library_function"),
+    ),
+    "too much work": (
+        ("x + 1", "x + 1", "torch.rand(10_000_000)"),
+        ("unsupported", "interpreter_budget"),
+    ),
+    "random": (("x", "x * torch.rand(100)"), ("unsupported", "random")),
+    "constant output": (("x * 0", "x * 0"), ("degenerate", "constant_output")),
+    "no finite output": (("x / 0", "x / 0"), ("degenerate", "nothing_finite")),
+    "reference raises": (("x", "x.no_such_method()"), ("reference_error", "raises")),
+    "NaN for a number": (("tl.log(x - 0.5)", "torch.log(x)"), ("incorrect", "nonfinite")),
+    "number for NaN": (
+        ("tl.log(tl.abs(x))", "torch.log(x)", "torch.randn(100)"),
+        ("incorrect", "nonfinite"),
+    ),
+    "another type": (("x", "x.double()"), ("incorrect", "dtype")),
+    "right on [0, 1) only": (("x", "torch.relu(x)"), ("incorrect", "value")),
+}
+
+
+@pytest.fixture(scope="module")
+def outcomes(judge: Judge) -> dict[str, dict]:
+    pairs = [(*adding(*case), 0) for case, _ in OUTCOMES.values()]
+    return dict(zip(OUTCOMES, judge(pairs, seconds=1), strict=True))
+
+
+@pytest.mark.parametrize("name", OUTCOMES)
+def test_status_and_reason(outcomes: dict[str, dict], name: str) -> None:
+    outcome = outcomes[name]
+    reason = outcome["reason"] if "reason" in outcome else outcome["evidence"]["reason"]
+    assert (outcome["status"], reason) == OUTCOMES[name][1], outcome
+
+
+EMPTY = ("torch.zeros(outer)", "torch.empty(outer)")
+SPECIAL = {
+    "one element": (*adding("tl.where(at == 70, x + 2, x + 1)"), 0),
+    "uninitialised bias": (
+        PAIRS["linear"].reference.replace(*EMPTY),
+        PAIRS["linear"].honest.replace(*EMPTY),
+        0,
+    ),
+    "fixed size": (PAIRS["softmax"].reference, PAIRS["softmax"].faulty("rows by heart"), 0),
+    "free size": (PAIRS["softmax"].reference, PAIRS["softmax"].faulty("rows by heart"), 1),
+    "attention": (PAIRS["attention"].reference, PAIRS["attention"].honest, 1),
+    "attention again": (PAIRS["attention"].reference, PAIRS["attention"].honest, 1),
+}
+
+
+@pytest.fixture(scope="module")
+def special(judge: Judge) -> dict[str, dict]:
+    return dict(zip(SPECIAL, judge(list(SPECIAL.values())), strict=True))
+
+
+def test_evidence_shows_the_worst_element(special: dict[str, dict]) -> None:
+    evidence = special["one element"]["evidence"]
+    assert evidence["output"] == "output['output']"
+    assert evidence["index"] == [70]
+    assert evidence["error"] == pytest.approx(1.0, abs=1e-6)
+    assert evidence["allowed"] < 1e-5
+    assert evidence["wrong_share"] == 0.01
+
+
+def test_uninitialised_parameters_are_drawn(special: dict[str, dict]) -> None:
+    assert special["uninitialised bias"]["status"] == "correct"
+
+
+def test_sizes_by_heart_are_wrong_only_where_sizes_may_vary(special: dict[str, dict]) -> None:
+    assert special["fixed size"]["status"] == "correct"
+    assert special["free size"]["status"] in ("incorrect", "runtime_error")
+
+
+def test_same_verdict_every_time(special: dict[str, dict], honest: dict[str, dict]) -> None:
+    assert special["attention"] == special["attention again"] == honest["attention"]
