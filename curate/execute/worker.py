@@ -11,6 +11,7 @@ the worker's own carry ``W``, so that a hostile row can speak for itself only.
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 import json
 import os
@@ -168,8 +169,7 @@ class Watch:
         self.seconds = step.timeout_s if isinstance(step, RowStep) else float("inf")
         self.memory = step.memory_mb * 2**20 if isinstance(step, RowStep) else float("inf")
         self.base = _resident(os.getpid())
-        self.peak = 0
-        self.cpu_s = 0.0
+        self.cpu_s, self.peak_mb = 0.0, 0
         self.parent = os.getppid()
         self.killed: str | None = None
         self._buffer = b""
@@ -201,7 +201,6 @@ class Watch:
             os._exit(0)
         pids = _all_processes() if self.sandboxed else [self.pid]
         used = sum(max(0, _resident(pid) - self.base) for pid in pids)
-        self.peak = max(self.peak, used)
         if late:
             self.killed = "timeout"
         elif used > self.memory:
@@ -218,12 +217,13 @@ class Watch:
             kill_group(self.pid)
         _, status, usage = os.wait4(self.pid, 0)
         self.cpu_s = usage.ru_utime + usage.ru_stime
+        self.peak_mb = usage.ru_maxrss >> 10
         kill_group(self.pid)
         if self.sandboxed:
             sweep_sandbox()
         if status == 0 and not self.killed:
             return None
-        evidence: Message = {"peak_mb": self.peak >> 20, "printed": self._last_words()}
+        evidence: Message = {"peak_mb": self.peak_mb, "printed": self._last_words()}
         if os.WIFSIGNALED(status) and not self.killed:
             evidence["signal"] = signal.Signals(os.WTERMSIG(status)).name
         elif not self.killed:
@@ -281,7 +281,7 @@ def serve_job(
             out.write(b"C" + line + b"\n")
             out.flush()
         died = watch.finish()
-    tell(out, {"died": died, "cpu_s": watch.cpu_s, "peak_mb": watch.peak >> 20})
+    tell(out, {"died": died, "cpu_s": watch.cpu_s, "peak_mb": watch.peak_mb})
 
 
 def tell(out: IO[bytes], message: Message) -> None:
@@ -301,6 +301,8 @@ def main() -> None:
     context = Context(seed=hello["seed"], cache=Path(cache) if cache else None)
     sandboxed = hello["sandboxed"]
     step.setup(context)
+    gc.collect()
+    gc.freeze()  # children share what is loaded, and never walk it: 18 % of Inductor's time
     tell(out, {"ready": True})
     for line in sys.stdin.buffer:
         serve_job(step, json.loads(line), context, sandboxed, out)
