@@ -68,11 +68,11 @@ class Inductor(RowStep):
         from curate.generate import offline
 
         try:
-            exported = offline.export(offline.load(row["reference"]), self.dynamic)
+            made = offline.compile_reference(
+                row["reference"], self.target, self.native_matmul, self.dynamic
+            )
         except offline.ExportFailed as failure:
             return Drop("export_failed", {"error": str(failure)})
-        try:
-            made = offline.generate(exported, self.target, self.native_matmul)
         except offline.Unsupported as failure:
             return Drop("unsupported", {"what": str(failure)})
         kernels = made.spec["kernels"]

@@ -425,6 +425,21 @@ def _term_order(node: ast.expr) -> tuple[int, int]:
     return 1, 0
 
 
+def combine_source(function: ast.FunctionDef, name: str) -> str:
+    """Return the text of a combine function; ``arg0_0, arg1_0`` become ``a, b``."""
+    parameters = [argument.arg for argument in function.args.args]
+    single = len(parameters) == 2
+    names = {}
+    for parameter in parameters:
+        side, _, number = parameter.removeprefix("arg").partition("_")
+        names[parameter] = ("b" if side == "1" else "a") + ("" if single else number)
+    draft = Draft(parameters, function.body)
+    chosen = _Namer(draft, names, {}).run()
+    body = [_Rename(chosen).visit(node) for node in copy.deepcopy(function.body)]
+    head = f"def {name}({', '.join(names[parameter] for parameter in parameters)}):"
+    return "\n".join(["@triton.jit", head, *print_body(body, 4)])
+
+
 def kernel_source(
     draft: Draft, name: str, names: dict[str, str], loaded: dict[str, str], docstring: str
 ) -> str:

@@ -25,6 +25,9 @@ def statement(node: ast.stmt, indent: int) -> list[str]:
     if isinstance(node, ast.Expr):
         return _expression(node.value, indent, "", "")
     if isinstance(node, ast.Return) and node.value is not None:
+        line = f"{pad}return {text(node.value)}"
+        if isinstance(node.value, ast.Tuple) and len(node.value.elts) > 1 and len(line) <= WIDTH:
+            return [f"{pad}return {', '.join(map(text, node.value.elts))}"]
         return _expression(node.value, indent, "return ", "")
     if isinstance(node, ast.For):
         head = f"{pad}for {text(node.target)} in {text(node.iter)}:"
@@ -82,20 +85,31 @@ def _call(node: ast.Call, indent: int, prefix: str, suffix: str) -> list[str]:
 def _operators(node: ast.BinOp, indent: int, prefix: str, suffix: str) -> list[str]:
     """Break a chain of operators of one precedence before each operator."""
     pad = " " * indent
-    chain: list[str] = []
-    left: ast.expr = node
     level = _precedence(node.op)
-    innermost = node.op
-    while isinstance(left, ast.BinOp) and _precedence(left.op) == level:
-        probe = ast.BinOp(ast.Name("_", ast.Load()), left.op, left.right)
-        chain.append(text(probe).removeprefix("_ "))
-        innermost = left.op
-        left = left.left
-    symbol = chain[-1].split(" ", 1)[0]
-    probe = ast.BinOp(left, innermost, ast.Name("_", ast.Load()))
-    chain.append(text(probe).removesuffix(f" {symbol} _"))
-    inner = [f"{pad}    {part}" for part in reversed(chain)]
-    return [f"{pad}{prefix}(", *inner, f"{pad}){suffix}"]
+    chain: list[tuple[ast.operator, ast.expr]] = []
+    first: ast.expr = node
+    while isinstance(first, ast.BinOp) and _precedence(first.op) == level:
+        chain.append((first.op, first.right))
+        first = first.left
+    blank = ast.Name("_", ast.Load())
+    symbol = text(ast.BinOp(blank, chain[-1][0], blank)).split()[1]
+    start = text(ast.BinOp(first, chain[-1][0], blank)).removesuffix(f" {symbol} _")
+    lines = _operand(first, start, indent + 4, "")
+    for op, right in reversed(chain):
+        symbol, whole = text(ast.BinOp(blank, op, right)).removeprefix("_ ").split(" ", 1)
+        lines += _operand(right, whole, indent + 4, f"{symbol} ")
+    return [f"{pad}{prefix}(", *lines, f"{pad}){suffix}"]
+
+
+def _operand(node: ast.expr, whole: str, indent: int, prefix: str) -> list[str]:
+    """Return the lines of an operand that reads ``whole`` on one line, brackets included."""
+    line = f"{' ' * indent}{prefix}{whole}"
+    if len(line) <= WIDTH:
+        return [line]
+    if whole == text(node):
+        return _expression(node, indent, prefix, "")
+    bracketed = isinstance(node, ast.BinOp) and not isinstance(node.op, ast.Pow)
+    return _operators(node, indent, prefix, "") if bracketed else [line]  # type: ignore[arg-type]
 
 
 def _precedence(op: ast.operator) -> int:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import dataclasses
 import importlib.util
 import logging
 import os
@@ -223,6 +224,10 @@ def _invert(tensor: torch.Tensor) -> torch.Tensor:
     return torch.bitwise_not(tensor)
 
 
+def _copy(tensor: torch.Tensor, source: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:
+    return torch.ops.aten.copy_.default(tensor, source, non_blocking)
+
+
 def _always(value: Any) -> Callable[..., Any]:
     return lambda *args, **kwargs: value
 
@@ -266,8 +271,9 @@ def target_gpu(target: str) -> Iterator[None]:
         patch(mock.patch.object(triton_helpers, "set_driver_to_gpu", _always(None)))
         # It puts a first real tensor on the device.
         patch(mock.patch.object(fake_tensor, "init_gpu_context", _always(None)))
-        # Python's `~` asks for a CUDA device guard, which a CPU build does not have.
+        # These two bindings ask for a CUDA device guard, which a CPU build does not have.
         patch(mock.patch.object(torch.Tensor, "__invert__", _invert))
+        patch(mock.patch.object(torch.Tensor, "copy_", _copy))
         patch(mock.patch.object(driver, "_active", _Driver(device.triton)))
         patch(_forgotten())
         torch._C._ensureCUDADeviceGuardSet()
@@ -434,6 +440,33 @@ class _Written(BaseException):
 def _stop_with_code(graph: GraphLowering) -> None:
     code, _ = graph.codegen()
     raise _Written(code.value)
+
+
+def compile_reference(
+    reference: str, target: str, native_matmul: bool = False, dynamic: bool = True
+) -> Generated:
+    """Return the code that Inductor writes for a file in KernelBench's form.
+
+    If Inductor fails on variable sizes, constant ones are tried, and the spec says why.
+
+    Raises:
+        ExportFailed: the file cannot be run, or its module not exported.
+        Unsupported: a spec cannot say what the module takes or returns.
+        Exception: whatever Inductor raised.
+    """
+    try:
+        task = load(reference)
+    except Exception as error:  # the user's code: it may raise anything
+        raise ExportFailed(first_line(error)) from error
+    try:
+        return generate(export(task, dynamic), target, native_matmul)
+    except (ExportFailed, Unsupported):
+        raise
+    except Exception as error:
+        if not dynamic:
+            raise
+        constant = dataclasses.replace(export(task, False), static_because=first_line(error))
+        return generate(constant, target, native_matmul)
 
 
 def generate(exported: Exported, target: str, native_matmul: bool) -> Generated:
@@ -713,15 +746,26 @@ def _size_spec(
 
 # --- warm start ----------------------------------------------------------------------------------
 
-_TRIVIAL = """
+# A little of everything common: what torch imports and caches on first use is then in the parent.
+_WARM_UP = """
 import torch
+from torch.nn import functional as F
 
 class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = torch.nn.Conv2d(4, 8, 3)
+        self.norm = torch.nn.BatchNorm2d(8)
+        self.fc = torch.nn.Linear(8, 16)
+
     def forward(self, x):
-        return torch.softmax(x, -1)
+        y = F.max_pool2d(F.gelu(self.norm(self.conv(x))), 2).flatten(2).transpose(1, 2)
+        y = F.layer_norm(F.scaled_dot_product_attention(y, y, y), (8,))
+        y = torch.where(y > 0, y.cumsum(1), y[:, :1])
+        return torch.cat([F.softmax(self.fc(y), -1), y.mean(1, keepdim=True).tile(2)], 1).sum(1)
 
 def get_inputs():
-    return [torch.randn(8, 64)]
+    return [torch.randn(2, 4, 16, 16)]
 
 def get_init_inputs():
     return []
@@ -729,7 +773,8 @@ def get_init_inputs():
 
 
 def warm(target: str, native_matmul: bool) -> None:
-    """Compile a small module, so that children forked from here find everything imported."""
+    """Compile one module, so that children forked from here find everything imported."""
     torch.set_num_threads(1)
     torch._logging.set_logs(all=logging.ERROR)
-    generate(export(load(_TRIVIAL), dynamic=True), target, native_matmul)
+    for dynamic in (False, True):
+        compile_reference(_WARM_UP, target, native_matmul, dynamic)

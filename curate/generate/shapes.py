@@ -123,10 +123,11 @@ def _method(base: ast.expr, name: str, arguments: Sequence[ast.expr]) -> ast.exp
 def _reshaped(base: ast.expr, have: Layout, want: Layout) -> ast.expr | None:
     have_size, have_stride = at_points(have.size), at_points(have.stride)
     size, stride = at_points(want.size), at_points(want.stride)
-    if have_size == size and have_stride == stride:
+    dense = have.is_contiguous and is_dense(want.size, want.stride)
+    if have_size == size and (have_stride == stride or dense):
         return base
     if elements(have.size) == elements(want.size):
-        if have.is_contiguous and is_dense(want.size, want.stride):
+        if dense:
             return _method(base, "view", want.size)
         order = sorted(range(len(size)), key=lambda i: (stride[i][0], size[i][0]), reverse=True)
         inner_size = [want.size[i] for i in order]

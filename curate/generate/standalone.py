@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal
 from curate.generate.container import Container, slice_reference
 from curate.generate.helpers import HELPERS, with_dependencies
 from curate.generate.inductor_source import CannotRewrite, split
-from curate.generate.kernel_text import kernel_source, stored_values
+from curate.generate.kernel_text import combine_source, kernel_source, stored_values
 from curate.generate.layout import body as print_body
 from curate.generate.wrapper import Forward, Launch, Wrapper
 from curate.rows import Row, make_row
@@ -100,9 +100,9 @@ def check(text: str) -> None:
     for node in ast.walk(tree):
         modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
         if isinstance(node, ast.ImportFrom):
-            modules = [node.module or "."]
+            modules = [f"{node.module or ''}.{alias.name}" for alias in node.names]
         for module in modules:
-            if module.split(".")[0] not in _IMPORTABLE:
+            if module.split(".")[0] not in _IMPORTABLE or _LEFTOVERS.search(module):
                 raise CannotRewrite(f"import {module}")
     bound = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and not _is_load(n)}
     bound |= {n.arg for n in ast.walk(tree) if isinstance(n, ast.arg)}
@@ -160,8 +160,9 @@ def _imports(container: Container, forward: Forward, body: str) -> str:
         lines.add("import math")
     if re.search(r"\blibdevice\.", body):
         lines.add("from triton.language.extra import libdevice")
-    if not re.search(r"\bnn\.", body):
-        lines.discard("import torch.nn as nn")
+    for name, line in (("torch", "import torch"), ("nn", "import torch.nn as nn")):
+        if not re.search(rf"(?<![.\w]){name}\.", body):
+            lines.discard(line)
 
     def order(line: str) -> tuple[bool, str, bool]:
         module = line.split()[1]
@@ -193,6 +194,8 @@ def _docstring(launch: Launch) -> str:
         return f"Compute {_listed([_STATISTICS[kind] for kind in kinds])} for {words[-1]}."
     if not words:
         return "Copy with a change of layout."
+    if len(words) > 6:
+        return f"Compute {', '.join(words[:5])} and {len(words) - 5} more operations in one pass."
     return f"Compute {_listed(words)}{' in one pass' if len(words) > 1 else ''}."
 
 
@@ -202,42 +205,19 @@ def _listed(words: list[str]) -> str:
 
 def _combine_functions(forward: Forward) -> tuple[list[str], dict[str, str]]:
     """Return the text of the kernels' own combine functions, each once, and their new names."""
-    by_body: dict[str, str] = {}
+    texts: dict[str, str] = {}
     names: dict[str, str] = {}
     for launch in forward.launches.values():
         for function in launch.draft.combines:
-            _plain_arguments(function)
-            key = "\n".join(ast.unparse(node) for node in function.body)
-            if key not in by_body:
-                word = re.sub(r"^_triton_helper_fn_|\d+$", "", function.name).strip("_")
-                base, number = f"{word or 'combine'}_pairs", 1
-                while base in by_body.values():
-                    base, number = f"{word or 'combine'}_pairs_{number}", number + 1
-                by_body[key] = base
-            names[function.name] = by_body[key]
-    texts = {}
-    for launch in forward.launches.values():
-        for function in launch.draft.combines:
-            name = names[function.name]
-            head = f"@triton.jit\ndef {name}({ast.unparse(function.args)}):"
-            texts[name] = "\n".join([head, *print_body(function.body, 4)])
+            words = re.sub(r"^_triton_helper_fn_|\d+$", "", function.name).split("_")
+            stem = f"{'_'.join(words)}_pairs" if len(words) < 4 else "combine_pairs"
+            name, number = stem, 1
+            while texts.get(name, combine_source(function, name)) != combine_source(function, name):
+                name, number = f"{stem}_{number}", number + 1
+            if names.setdefault(function.name, name) != name:
+                raise CannotRewrite(f"two functions named {function.name}")
+            texts[name] = combine_source(function, name)
     return list(texts.values()), names
-
-
-def _plain_arguments(function: ast.FunctionDef) -> None:
-    """Rename ``arg0_0, arg1_0`` to ``a, b``."""
-    names = {}
-    for argument in function.args.args:
-        found = re.match(r"arg(\d)_(\d+)$", argument.arg)
-        if found:
-            letter = "ab"[int(found[1])]
-            single = not any(a.arg.endswith("_1") for a in function.args.args)
-            names[argument.arg] = letter if single else f"{letter}{found[2]}"
-    for node in ast.walk(function):
-        if isinstance(node, ast.arg):
-            node.arg = names.get(node.arg, node.arg)
-        elif isinstance(node, ast.Name):
-            node.id = names.get(node.id, node.id)
 
 
 def _forward_text(container: Container, forward: Forward) -> str:

@@ -124,7 +124,7 @@ class Wrapper:
     # --- names ---------------------------------------------------------------------------------
 
     def _free(self, base: str) -> str:
-        base = re.sub(r"\W", "_", base).strip("_") or "buffer"
+        base = re.sub(r"\W|^buf\d+$", "_", base).strip("_") or "buffer"
         if base[0].isdigit():
             base = f"t{base}"
         candidate, number = base, 1
@@ -179,10 +179,31 @@ class Wrapper:
             self.planned[returned[0]] = "out"
         for node in reversed(list(self._statements(self.call.body))):
             # a buffer that nothing fills under its first name goes by the next one
-            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Name):
-                target = text(node.targets[0])
-                if target in self.planned and node.value.id not in self.planned:
-                    self.planned[node.value.id] = self.planned.pop(target)
+            if not isinstance(node, ast.Assign):
+                continue
+            target, source = text(node.targets[0]), node.value
+            if isinstance(source, ast.Call) and text(source.func) == _ALLOCATE:
+                continue
+            if self._same_size(source):
+                source = source.args[0]  # type: ignore[attr-defined]
+            if isinstance(source, ast.Name) and source.id not in self.planned:
+                if target in self.planned:
+                    self.planned[source.id] = self.planned.pop(target)
+            elif isinstance(source, ast.Call) and text(source.func) == "reinterpret_tensor":
+                self.planned.setdefault(text(source.args[0]), "workspace")
+
+    def _same_size(self, source: ast.expr) -> bool:
+        """Whether a reinterpretation leaves the sizes of a buffer as they were allocated."""
+        if not (isinstance(source, ast.Call) and text(source.func) == "reinterpret_tensor"):
+            return False
+        allocated = {
+            text(node.targets[0]): text(node.value.args[0])
+            for node in self._statements(self.call.body)
+            if isinstance(node, ast.Assign)
+            and isinstance(node.value, ast.Call)
+            and text(node.value.func) == _ALLOCATE
+        }
+        return allocated.get(text(source.args[0])) == text(source.args[1])
 
     def _returned_users(self) -> list[str]:
         final = self.call.body[-1]
@@ -346,15 +367,12 @@ class Wrapper:
         for parameter, argument in arguments.items():
             if parameter.endswith("numel"):
                 continue
-            pointer = "ptr" in parameter
             parts = _path(argument)
-            for length in range(1, len(parts) + 1):
-                base = "_".join(parts[-length:])
-                name = f"{base}_ptr" if pointer else base
-                if name not in used:
-                    break
-            if not parts or (pointer and not base.isidentifier()):
-                name = parameter
+            suffix = "_ptr" if "ptr" in parameter else ""
+            choices = ["_".join(parts[-n:]) + suffix for n in range(1, len(parts) + 1)]
+            choices = [name for name in choices if name.isidentifier()]
+            fallback = choices[-1] if choices else re.sub(r"^ks(\d+)$", r"size_\1", parameter)
+            name = next((name for name in choices if name not in used), fallback)
             number = 1
             stem = name
             while name in used or keyword.iskeyword(name):
@@ -427,8 +445,11 @@ class Wrapper:
         elif name.endswith("numel") or re.match(r"ps\d+$", name):
             self.names[name] = self._rewrite(value)
         else:
-            new = self._free(self.planned.get(name, name))
-            self.body.append(_assign(new, self._rewrite(value)))
+            rewritten = self._rewrite(value)
+            item = isinstance(rewritten, ast.Subscript) and isinstance(rewritten.value, ast.Name)
+            base = rewritten.value.id if item else name  # type: ignore[attr-defined]
+            new = self._free(self.planned.get(name, base))
+            self.body.append(_assign(new, rewritten))
             self.names[name] = ast.Name(new, ast.Load())
 
     def _bind_inputs(self, names: list[str]) -> None:
@@ -489,11 +510,14 @@ class Wrapper:
 
     def _need_contiguous(self, names: list[str], inputs: list[dict[str, Any]]) -> None:
         """Kernels address inputs by fixed strides, so other layouts are copied first."""
+        calls = [n for n in ast.walk(self.call) if isinstance(n, ast.Call)]
+        reinterpreted = {text(c.args[0]) for c in calls if text(c.func) == "reinterpret_tensor"}
         written = {str(o["target"]) for o in self.spec["outputs"] if o["kind"] == "mutated_input"}
         for name, entry in zip(names, inputs, strict=True):
             layout = self.layouts.get(name)
             copied = entry["kind"] == "input" and str(entry["target"]) not in written
-            if copied and layout and layout.size and layout.is_contiguous:
+            dense = layout.is_contiguous if layout else name in reinterpreted
+            if copied and dense and not (layout and not layout.size):
                 argument = text(self.names[name])
                 self.body.append(_assign(argument, _expression(f"{argument}.contiguous()")))
 

@@ -36,7 +36,7 @@ class _Skip(Exception):
 
 
 def check_program(
-    reference: str, candidate: str, *, trials: int, seconds: float, vary_sizes: bool
+    reference: str, candidate: str, *, trials: int, operations: int, vary_sizes: bool
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Check a candidate against its reference in the interpreter.
 
@@ -44,7 +44,7 @@ def check_program(
         reference: text of a file in KernelBench's form.
         candidate: text of the file with ``ModelNew``.
         trials: draws with the file's own sizes.
-        seconds: work that interpreted kernels may take in all.
+        operations: on blocks, that interpreted kernels may take in all.
         vary_sizes: whether the candidate is meant for other sizes too, so that a wrong result
             for another batch size counts against it.
 
@@ -58,7 +58,7 @@ def check_program(
     try:
         with _deterministic():
             problem = Problem(reference, candidate)
-            with work_budget(seconds):
+            with work_budget(operations):
                 agreement, done = _check(problem, plan(problem, trials, vary_sizes))
     except _Verdict as verdict:
         status, reason, evidence = verdict.status, verdict.reason, verdict.evidence

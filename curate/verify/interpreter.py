@@ -6,7 +6,7 @@ changes it, for the rest of the process, in these ways:
 - calls into libdevice work (`curate.verify.libdevice`);
 - loads, stores and atomics outside the tensors that a kernel was given raise `OutOfBounds`, where
   a GPU, or the plain interpreter, would read or overwrite whatever is there;
-- `work_budget` bounds the time, by estimate before the work is done;
+- `work_budget` bounds the work, by estimate before it is done;
 - reductions and scans with a combine function of their own take log2(n) steps instead of n calls
   an element, in the order that associativity allows a GPU to take;
 - bfloat16 and float8 are computed and rounded as numbers (the plain interpreter adds bfloat16 bit
@@ -19,7 +19,6 @@ changes it, for the rest of the process, in these ways:
 from __future__ import annotations
 
 import inspect
-import time
 import types
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -79,49 +78,63 @@ def root_cause(error: BaseException) -> BaseException:
 
 
 class _Budget:
-    """Wall seconds left, and how far the running launch has come."""
+    """Operations done, how many there may be, and how far the running launch has come."""
 
-    SETTLED = 0.05  # seconds after which a launch's speed is taken as known
+    ELEMENTS = 10_000  # elements whose arithmetic costs as much as an operation's own overhead
 
     def __init__(self) -> None:
-        self.deadline = float("inf")
+        self.limit = float("inf")
+        self.spent = 0.0
         self.programs = self.done = 0
-        self.started = 0.0
+        self.before_launch = 0.0
 
     def begin_launch(self, programs: int) -> None:
-        self.programs, self.done, self.started = programs, 0, time.monotonic()
+        self.programs, self.done, self.before_launch = programs, 0, self.spent
 
     def next_program(self) -> None:
-        now = time.monotonic()
-        spent = now - self.started
-        if self.done and spent > self.SETTLED:
-            needed = spent / self.done * (self.programs - self.done)
-            if now + needed > self.deadline:
+        if self.done:
+            needed = (self.spent - self.before_launch) / self.done * self.programs
+            if self.before_launch + needed > self.limit:
                 raise Unsupported(
                     "interpreter_budget",
-                    f"a launch of {self.programs} programs needs {spent + needed:.0f} s",
+                    f"a launch of {self.programs} programs needs {needed:.0f} operations",
                 )
         self.done += 1
 
-    def check(self) -> None:
-        if time.monotonic() > self.deadline:
-            raise Unsupported("interpreter_budget", "the time for this program is used up")
+    def spend(self, elements: int) -> None:
+        self.spent += 1 + elements / self.ELEMENTS
+        if self.spent > self.limit:
+            raise Unsupported(
+                "interpreter_budget", f"it takes more than {self.limit:.0f} operations"
+            )
 
 
 _budget = _Budget()
 
 
 @contextmanager
-def work_budget(seconds: float) -> Iterator[None]:
-    """Let interpreted kernels take ``seconds`` in all inside the context.
+def work_budget(operations: float) -> Iterator[None]:
+    """Let interpreted kernels take so many operations on blocks inside the context.
 
-    A launch that is seen to need more raises `Unsupported` before it has taken them.
+    A launch that is seen to need more raises `Unsupported` before it has taken them. Operations
+    are counted, not seconds, so that a busy machine gives the same verdict.
     """
-    saved, _budget.deadline = _budget.deadline, time.monotonic() + seconds
+    saved, _budget.limit = _budget.limit, _budget.spent + operations
     try:
         yield
     finally:
-        _budget.deadline = saved
+        _budget.limit = saved
+
+
+def _count_operations() -> None:
+    """Make every block that the interpreter computes count against the budget."""
+    check_size = TensorHandle.__post_init__
+
+    def counted(handle: TensorHandle) -> None:
+        _budget.spend(handle.data.size)
+        check_size(handle)
+
+    TensorHandle.__post_init__ = counted
 
 
 # --- memory ---------------------------------------------------------------------------------
@@ -144,7 +157,6 @@ class _Memory:
 
     def check(self, what: str, pointers: TensorHandle, mask: TensorHandle) -> None:
         """Raise `OutOfBounds` if an active lane points outside every range."""
-        _budget.check()
         if not self.exact:
             return
         addresses = pointers.data[np.broadcast_to(mask.data, pointers.data.shape)]
@@ -390,7 +402,17 @@ class TreeReduce(ReduceOps):  # type: ignore[misc]
 
 
 class DoublingScan(ScanOps):  # type: ignore[misc]
-    """An inclusive scan in log2(n) steps (Hillis and Steele, 1986)."""
+    """An inclusive scan in log2(n) steps (Hillis and Steele, 1986).
+
+    Sums and products too: NumPy adds one element after the other, and over a long block that is
+    less exact than what a GPU does.
+    """
+
+    def cumsum(self, input: Any) -> list[Any]:
+        return self.generic_scan((input,))
+
+    def cumprod(self, input: Any) -> list[Any]:
+        return self.generic_scan((input,))
 
     def generic_scan(self, input: Any) -> list[Any]:
         axis = self.axis % len(input[0].handle.data.shape)
@@ -423,6 +445,7 @@ def install() -> None:
     interpreter.ReduceOps, interpreter.ScanOps = TreeReduce, DoublingScan
     interpreter._convert_float = convert_float
     interpreter._get_np_dtype = numpy_type
+    _count_operations()
     _patch_language()
     for module in (cuda_libdevice, hip_libdevice):
         _bind_externs(module)

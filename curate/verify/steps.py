@@ -96,14 +96,16 @@ class Check(RowStep):
             "agree with its reference.",
         ),
     ] = 3
-    seconds: Annotated[
-        float,
+    operations: Annotated[
+        int,
         Field(
             gt=0,
-            description="Work that the interpreter may take for one program. One that would take "
-            "longer is kept as unsupported, with the reason interpreter_budget.",
+            description="Operations on blocks that the interpreter may take for one program: "
+            "about 40,000 are done in a second. A program that needs more is kept as "
+            "unsupported, with the reason interpreter_budget.",
         ),
-    ] = 20.0
+    ] = 500_000
+    timeout_s: Annotated[float, Field(gt=0, description="Seconds that one row may take.")] = 180.0
 
     def setup(self, context: Context) -> None:
         os.environ["TRITON_INTERPRET"] = "1"  # read by triton when kernels are defined
@@ -115,7 +117,7 @@ class Check(RowStep):
 
         torch.set_num_threads(1)
         install()
-        check_program(*EXAMPLE, trials=1, seconds=60, vary_sizes=False)
+        check_program(*EXAMPLE, trials=1, operations=10_000, vary_sizes=False)
 
     def apply(self, row: Row, context: Context) -> Outcome:
         from curate.verify.check import check_program
@@ -125,7 +127,7 @@ class Check(RowStep):
             row["reference"],
             row["triton"],
             trials=self.trials,
-            seconds=self.seconds,
+            operations=self.operations,
             vary_sizes=dynamic,
         )
         if verdict["status"] not in ("correct", "unsupported"):

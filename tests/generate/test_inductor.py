@@ -55,6 +55,13 @@ def test_a_kept_row_is_the_task_with_its_code():
     json.dumps(kept)
 
 
+def test_a_reference_that_cannot_be_imported_is_dropped():
+    outcome = Inductor(step="inductor").apply({"reference": "import nothing_here"}, Context())
+    assert outcome == Drop(
+        "export_failed", {"error": "ModuleNotFoundError: No module named 'nothing_here'"}
+    )
+
+
 @pytest.mark.parametrize(
     ("body", "reason", "evidence"),
     [

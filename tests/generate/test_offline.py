@@ -44,8 +44,7 @@ def get_init_inputs():
 
 
 def generate(source, target="cuda:90", native_matmul=False, dynamic=False):
-    exported = offline.export(offline.load(source), dynamic)
-    return offline.generate(exported, target, native_matmul)
+    return offline.compile_reference(source, target, native_matmul, dynamic)
 
 
 def test_the_option_and_the_table_of_devices_name_the_same_targets():
@@ -72,6 +71,7 @@ def test_everything_is_as_before_after_a_target():
             dict(os.environ),
             torch.version.hip,
             torch.Tensor.__invert__,
+            torch.Tensor.copy_,
             triton.runtime.driver.__dict__.copy(),
             torch._inductor.config.save_config_portable(),
         )
@@ -217,6 +217,19 @@ def test_boolean_negation_with_variable_sizes():
     assert generate(source, dynamic=True).spec["dynamic"]
 
 
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_assignment_into_a_part(dynamic):
+    source = reference("""
+        def forward(self, x):
+            y = torch.zeros_like(x)
+            y[:, 1:] = x[:, :-1]
+            return y
+    """)
+    made = generate(source, dynamic=dynamic)
+    assert made.spec["dynamic"] == dynamic
+    assert made.spec["static_because"] is None
+
+
 def test_the_code_is_the_same_each_time_and_names_no_file():
     source = reference(SOFTMAX)
     first, second = generate(source, dynamic=True), generate(source, dynamic=True)
@@ -248,7 +261,7 @@ def test_bfloat16_is_refused_where_the_device_lacks_it():
 def test_control_flow_on_values_cannot_be_exported():
     source = reference("def forward(self, x):\n    return x if x.sum() > 0 else -x")
     with pytest.raises(offline.ExportFailed, match="GuardOnDataDependentSymNode"):
-        offline.export(offline.load(source), dynamic=True)
+        generate(source, dynamic=True)
 
 
 @pytest.mark.gpu
