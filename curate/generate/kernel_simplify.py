@@ -186,6 +186,8 @@ class _MapCalls(ast.NodeTransformer):
         library, _, name = ast.unparse(node.func).rpartition(".")
         if library == "tl_math" or (library == "libdevice" and name in _TL_HAS):
             node.func = _expression(f"tl.{name}")
+        elif library == "libdevice" and name == "mul_rn":  # CUDA's only; it forbids fusing to fma
+            return ast.BinOp(node.args[0], ast.Mult(), node.args[1])
         elif library == "libdevice" and name == "isnan":
             return ast.Compare(node.args[0], [ast.NotEq()], [node.args[0]])
         elif library == "libdevice" and name == "isinf":

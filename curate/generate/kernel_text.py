@@ -228,7 +228,7 @@ class _Namer:
             if isinstance(call.args[1], ast.Name)
         }
         self.pointers = set(draft.parameters)
-        self.home: dict[str, tuple[str, int]] = {}
+        self.homes: dict[str, set[int]] = {}  # loops that hold a name of their own called so
         uses = Counter(node.id for node in _name_nodes(draft.body))
         self.reshaped = {  # mean = mean[:, None] keeps its name
             name: value.value.id
@@ -327,14 +327,14 @@ class _Namer:
         if source in self.names and self.names[source].startswith(base):
             self.names[name] = self.names[source]
             return
-        home = self.home.get(base)
         private = name not in self.outside
-        if home and private and home[0] not in self.outside and home[1] != position:
-            self.names[name] = base  # the other holder of the name lives in another loop
+        if private and base in self.homes and position not in self.homes[base]:
+            self.names[name] = base  # the other holders of the name live in other loops
+            self.homes[base].add(position)
         else:
             self.names[name] = self._free(base)
-            if self.names[name] == base:
-                self.home[base] = (name, position)
+            if self.names[name] == base and private:
+                self.homes[base] = {position}
 
     def _free(self, base: str) -> str:
         base = re.sub(r"\W", "_", base) or "value"

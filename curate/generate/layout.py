@@ -54,7 +54,7 @@ def _expression(node: ast.expr, indent: int, prefix: str, suffix: str) -> list[s
         return [line]
     if isinstance(node, ast.Subscript):
         index = text(ast.Subscript(ast.Name("_", ast.Load()), node.slice, ast.Load()))
-        return _expression(node.value, indent, prefix, index.removeprefix("_") + suffix)
+        return _primary(node.value, indent, prefix, index.removeprefix("_") + suffix)
     if isinstance(node, ast.Call):
         return _call(node, indent, prefix, suffix)
     if isinstance(node, ast.Tuple | ast.List) and node.elts:
@@ -66,13 +66,23 @@ def _expression(node: ast.expr, indent: int, prefix: str, suffix: str) -> list[s
     return [line]
 
 
+def _primary(node: ast.expr, indent: int, prefix: str, suffix: str) -> list[str]:
+    """Return ``node suffix`` where the suffix binds to all of ``node``: an index, a method call."""
+    if isinstance(node, ast.BinOp) and not isinstance(node.op, ast.Pow):
+        return _operators(node, indent, prefix, suffix)  # which brackets it
+    if isinstance(node, ast.Call | ast.Subscript):
+        return _expression(node, indent, prefix, suffix)
+    whole = text(ast.Attribute(node, "_", ast.Load())).removesuffix("._")
+    return [f"{' ' * indent}{prefix}{whole}{suffix}"]
+
+
 def _call(node: ast.Call, indent: int, prefix: str, suffix: str) -> list[str]:
     pad = " " * indent
     arguments = [("", item) for item in node.args]
     arguments += [(f"{item.arg}=" if item.arg else "**", item.value) for item in node.keywords]
     short = ", ".join(name + text(value) for name, value in arguments)
     if isinstance(node.func, ast.Attribute) and len(short) < 20 and "(" in text(node.func):
-        return _expression(node.func.value, indent, prefix, f".{node.func.attr}({short}){suffix}")
+        return _primary(node.func.value, indent, prefix, f".{node.func.attr}({short}){suffix}")
     opening = f"{pad}{prefix}{text(node.func)}("
     if len(pad) + 4 + len(short) <= WIDTH:
         return [opening, f"{pad}    {short}", f"{pad}){suffix}"]

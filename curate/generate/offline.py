@@ -37,11 +37,13 @@ from torch._dynamo.exc import SkipFrame
 from torch._guards import TracingContext, tracing
 from torch._inductor import config, utils
 from torch._inductor.codecache import CacheBase, PyCodeCache
+from torch._inductor.codegen.triton import TritonOverrides
 from torch._inductor.decomposition import select_decomp_table
 from torch._inductor.exc import InductorError
 from torch._inductor.graph import GraphLowering
 from torch._inductor.runtime import triton_helpers
 from torch._inductor.runtime.hints import DeviceProperties
+from torch._inductor.virtualized import V
 from torch._subclasses import FakeTensor, FakeTensorMode, fake_tensor
 from torch.export import Dim, ExportedProgram
 from torch.export.exported_program import _decompose_exported_program
@@ -228,6 +230,12 @@ def _copy(tensor: torch.Tensor, source: torch.Tensor, non_blocking: bool = False
     return torch.ops.aten.copy_.default(tensor, source, non_blocking)
 
 
+def _plain_atan(x: Any) -> Any:
+    """Emit the arctangent as a call to libdevice, as Inductor does for other devices."""
+    source = f"libdevice.atan({x})"
+    return V.kernel.cse.generate(V.kernel.compute, source, dtype=torch.float32, shape=x.shape)
+
+
 def _always(value: Any) -> Callable[..., Any]:
     return lambda *args, **kwargs: value
 
@@ -274,6 +282,8 @@ def target_gpu(target: str) -> Iterator[None]:
         # These two bindings ask for a CUDA device guard, which a CPU build does not have.
         patch(mock.patch.object(torch.Tensor, "__invert__", _invert))
         patch(mock.patch.object(torch.Tensor, "copy_", _copy))
+        # From torch 2.12 on: PTX that repeats nvcc's arctangent to the last bit, only for CUDA.
+        patch(mock.patch.object(TritonOverrides, "_cuda_atanf", _plain_atan, create=True))
         patch(mock.patch.object(driver, "_active", _Driver(device.triton)))
         patch(_forgotten())
         torch._C._ensureCUDADeviceGuardSet()

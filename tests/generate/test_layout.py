@@ -13,6 +13,7 @@ SOURCES = [
     " - 1 + sixth_value * seventh - eighth_value * (ninth_value + tenth_value)) * eleventh",
     "y = aaaaaaaaaaaaaaaaaaaa * bbbbbbbbbbbbbbbbbbbbbbbbbbb * (ccccccccccccccccccccccccccccccccccc"
     " + dddddddddddddddddddddddddddddddddddddd + e)",
+    "y = (first_value + second_value * third_value - fourth_value * fifth_value_).to(tl.float32)",
     "some_kernel[grid](" + ", ".join(f"argument_{i}" for i in range(20)) + ", num_warps=4)",
     "y = long_function_name(argument_one, argument_two, argument_three).to(tl.float32) + 1 - b",
     "a, b, c = tl.reduce((mean_accumulator, m2_accumulator, count_acc), 1, welford_combine)",
@@ -28,3 +29,8 @@ def test_lines_are_short_and_mean_the_same(source):
     assert [ast.dump(n) for n in printed] == [ast.dump(n) for n in tree.body]
     assert max(map(len, lines)) <= WIDTH
     assert "'" not in "\n".join(lines)
+
+
+def test_a_line_with_nowhere_to_break_stays_whole():
+    source = f"y = (-({' + '.join(f'value_number_{i}' for i in range(9))})).to(tl.int64)"
+    assert body(ast.parse(source).body, 0) == [source]

@@ -210,6 +210,12 @@ def test_attention_is_written_out():
     assert generate(source).extern_calls == ("extern_kernels.bmm",)
 
 
+def test_arctangent_is_a_library_call_and_no_inline_assembly():
+    made = generate(reference("def forward(self, x):\n    return torch.atan(x)"))
+    assert "libdevice.atan(" in made.code
+    assert "inline_asm" not in made.code
+
+
 def test_boolean_negation_with_variable_sizes():
     source = reference(
         "def forward(self, x):\n    return torch.logical_not(x), ~x", "[torch.rand(4, 8) > 0.5]"
