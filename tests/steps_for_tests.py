@@ -8,12 +8,13 @@ import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
 from curate.rows import Row, make_origin, make_row
 from curate.step import Context, Drop, Keep, Outcome, RowStep, SourceStep, Unit
+from curate.store import digest
 
 LICENSE = {
     "expression": "MIT",
@@ -46,6 +47,19 @@ class Numbers(SourceStep):
             text = self.words.get(i, f"number {i}")
             origin = make_origin("numbers", path=f"{i}.py", artifact_sha256="0" * 64)
             yield make_row("file", text, origin, text=text, license=LICENSE)
+
+
+class Given(SourceStep):
+    """The rows that it is given."""
+
+    source: Literal["given"] = "given"
+    rows: list[dict[str, Any]] = Field(default=[])
+
+    def units(self, context: Context) -> list[Unit]:
+        return [Unit("all", digest(self.rows), {})]
+
+    def read(self, unit: Unit, context: Context) -> Iterator[Row]:
+        yield from self.rows
 
 
 def act(text: str) -> None:

@@ -323,16 +323,18 @@ def load(reference: str) -> ModuleType:
 
 @dataclass(frozen=True)
 class Exported:
-    """A module's graph, before decompositions.
+    """A module's graph.
 
     Attributes:
-        program: what ``torch.export`` returned.
+        program: what ``torch.export`` returned, in the operators that Inductor lowers.
+        operators: sorted names of the distinct ATen operators before that.
         model: the module in eval mode; its tensors may be fake.
         paths: for each flat input, the way to it through ``forward``'s positional arguments.
         static_because: why some sizes are constants although all were to be variable, or None.
     """
 
     program: ExportedProgram
+    operators: list[str]
     model: torch.nn.Module
     paths: tuple[list[int | str], ...]
     static_because: str | None
@@ -363,17 +365,18 @@ def export(task: ModuleType, dynamic: bool) -> Exported:
                 with _tensors(fake):  # anew each time: export marks the sizes of its inputs
                     inputs = tuple(task.get_inputs())
                 program = _export_once(model, inputs, dims)
+                if _size_operations(program) > _MOST_SIZE_OPERATIONS:
+                    static_because = "sizes of intermediate results are long expressions"
+                    continue
+                if fake and any(isinstance(v, FakeTensor) for v in program.constants.values()):
+                    break  # their values are needed
+                decomposed = _decompose(program)
             except Exception as caught:
                 error = caught
                 static_because = static_because or first_line(caught)
                 continue
-            if _size_operations(program) > _MOST_SIZE_OPERATIONS:
-                static_because = "sizes of intermediate results are long expressions"
-                continue
-            if fake and any(isinstance(v, FakeTensor) for v in program.constants.values()):
-                break  # their values are needed
             paths = tuple(_steps(path) for path, _ in pytree.tree_flatten_with_path(inputs)[0])
-            return Exported(program, model, paths, static_because)
+            return Exported(decomposed, operators(program), model, paths, static_because)
     raise ExportFailed(first_line(error)) from error
 
 
@@ -397,6 +400,24 @@ def _export_once(model: torch.nn.Module, inputs: tuple[Any, ...], dims: int) -> 
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return torch.export.export(model, inputs, dynamic_shapes=shapes, strict=False)
+
+
+def _decompose(program: ExportedProgram) -> ExportedProgram:
+    """Break composite operators down as ``torch.compile`` does.
+
+    The public ``run_decompositions`` first redefines some 500 composite operators, which takes
+    longer than all the rest; with none redefined they decompose by themselves. Attention becomes
+    matrix products and a softmax, which Inductor fuses; its other forms are library calls.
+    """
+    with sdpa_kernel(SDPBackend.MATH), torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return _decompose_exported_program(
+            program,
+            cia_to_decomp={},
+            python_decomp_table=select_decomp_table(),
+            joint_loss_index=None,
+            decompose_custom_triton_ops=False,
+        )
 
 
 _MOST_SIZE_OPERATIONS = 6
@@ -482,6 +503,8 @@ def compile_reference(
 def generate(exported: Exported, target: str, native_matmul: bool) -> Generated:
     """Return the code that Inductor writes for ``exported`` on ``target``.
 
+    The graph of ``exported`` is changed on the way: it serves once.
+
     Raises:
         Unsupported: a spec cannot say what the module takes or returns.
         Exception: whatever Inductor raised.
@@ -489,7 +512,7 @@ def generate(exported: Exported, target: str, native_matmul: bool) -> Generated:
     options = {"triton.native_matmul": native_matmul, "conv_1x1_as_mm": native_matmul}
     with warnings.catch_warnings(), torch.no_grad(), config.patch({**_CONFIG, **options}):
         warnings.simplefilter("ignore")
-        program = _decompose(exported.program)
+        program = exported.program
         _inline_scalars(program)
         _prune(program)
         spec = _interface_spec(exported, program)
@@ -499,26 +522,9 @@ def generate(exported: Exported, target: str, native_matmul: bool) -> Generated:
             spec["kernels"] = {name: _launches(name, text) for name, text in sources.items()}
     spec.update(_size_spec(spec["inputs"], program, shapes))
     spec.update(torch=torch.__version__, triton=triton.__version__)
-    spec["ops"] = operators(exported.program)
+    spec["ops"] = exported.operators
     spec["static_because"] = exported.static_because
     return Generated(code, spec, _extern_calls(code))
-
-
-def _decompose(program: ExportedProgram) -> ExportedProgram:
-    """Break composite operators down as ``torch.compile`` does.
-
-    The public ``run_decompositions`` first redefines some 500 composite operators, which takes
-    longer than all the rest; with none redefined they decompose by themselves. Attention becomes
-    matrix products and a softmax, which Inductor fuses; its other forms are library calls.
-    """
-    with sdpa_kernel(SDPBackend.MATH):
-        return _decompose_exported_program(
-            program,
-            cia_to_decomp={},
-            python_decomp_table=select_decomp_table(),
-            joint_loss_index=None,
-            decompose_custom_triton_ops=False,
-        )
 
 
 def _inline_scalars(program: ExportedProgram) -> None:

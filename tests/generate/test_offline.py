@@ -270,6 +270,19 @@ def test_control_flow_on_values_cannot_be_exported():
         generate(source, dynamic=True)
 
 
+def test_a_tensor_kept_between_calls_cannot_be_exported():
+    source = reference(
+        """
+        def forward(self, x):
+            self.hidden.add_(x)
+            return torch.tanh(self.hidden)
+        """,
+        init="self.hidden = torch.zeros(32, 64)",
+    )
+    with pytest.raises(offline.ExportFailed, match="hidden is mutated"):
+        generate(source)
+
+
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("dynamic", [False, True])
