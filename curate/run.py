@@ -272,9 +272,10 @@ class Walk:
 
     def _commit_unit(self, step: SourceStep, job: Job, result: Result) -> None:
         for failure in (x for x in result.lost if x.fate == "failed"):
-            known = failure.evidence.get("error") == "SourceError"
-            said = failure.evidence["message"] if known else f"{failure.reason} {failure.evidence}"
-            raise SourceError(f"{step.name} {job.items[0]['label']}: {said}")
+            if failure.evidence.get("error") == "SourceError":
+                raise SourceError(failure.evidence["message"])
+            label = job.items[0]["label"]
+            raise SourceError(f"{step.name} {label}: {failure.reason} {failure.evidence}")
         keys = []
         rows, lost = result.kept, result.lost
         for start in range(0, max(len(rows), 1), SHARD_ROWS):

@@ -27,7 +27,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
-from curate.step import Context, Drop, RowStep, SourceStep
+from curate.step import Context, Drop, RowStep, SourceError, SourceStep, Unit
 
 MAX_MESSAGE = 64 * 2**20  # bytes that one message of a child may have
 MAX_PROCESSES = 64  # processes that one job may have inside the sandbox
@@ -68,8 +68,6 @@ def handle(step: RowStep | SourceStep, item: Message, context: Context, limit: i
 def _read_unit(
     step: SourceStep, item: Message, context: Context, limit: int | None
 ) -> Iterator[Message]:
-    from curate.step import Unit
-
     given = 0
     for read in step.read(Unit(**item), context):
         if isinstance(read, tuple):
@@ -87,8 +85,9 @@ def describe_error(error: BaseException) -> Message:
     frames = traceback.extract_tb(error.__traceback__)
     where = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else "?"
     reason = "out_of_memory" if isinstance(error, MemoryError) else "exception"
+    known = isinstance(error, SourceError)  # an archive's fault, say: told as it is
     evidence = {
-        "error": type(error).__name__,
+        "error": "SourceError" if known else type(error).__name__,
         "message": str(error)[:2000],
         "where": where,
         "stack": [f"{Path(f.filename).name}:{f.lineno} {f.name}" for f in frames[-6:]],

@@ -1,0 +1,5 @@
+"""``python -m curate`` is the command `curate`."""
+
+from curate.cli import main
+
+main()
