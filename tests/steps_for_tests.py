@@ -68,6 +68,9 @@ def act(text: str) -> None:
         ctypes.string_at(0)
     elif text == "hang":
         time.sleep(600)
+    elif text.startswith("hang at "):
+        Path(text.removeprefix("hang at ")).write_text(str(os.getpid()))
+        time.sleep(600)
     elif text == "eat memory":
         held = []
         while True:

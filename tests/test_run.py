@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import polars as pl
@@ -93,6 +94,31 @@ def test_killed_at_random_moments_it_ends_with_the_same_data(tmp_path: Path) -> 
         json.loads((tmp_path / name / "small/run.json").read_bytes()) for name in ("whole", "cut")
     ]
     assert runs[0] == runs[1]
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_a_stopped_run_leaves_no_process_behind(tmp_path: Path, how: int) -> None:
+    place = tmp_path / "pid"
+    program = (
+        "from run_for_tests import *\n"
+        f"numbers = Numbers(count=1, words={{0: 'hang at {place}'}})\n"
+        f"walk(Path({str(tmp_path)!r}), 1, sources=[numbers], steps=[Act(timeout_s=60)]).run()\n"
+    )
+    run = subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.DEVNULL)
+    wait_until(lambda: place.exists() and place.read_text())
+    child = int(place.read_text())
+    assert Path(f"/proc/{child}").exists()
+    run.send_signal(how)
+    run.wait()
+    wait_until(lambda: not Path(f"/proc/{child}").exists())
+
+
+def wait_until(happened: Callable[[], object]) -> None:
+    for _ in range(200):
+        if happened():
+            return
+        time.sleep(0.05)
+    raise AssertionError("it did not happen within ten seconds")
 
 
 def test_too_many_failures_stop_the_run(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ the worker's own carry ``W``, so that a hostile row can speak for itself only.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import gc
 import importlib
 import json
@@ -110,6 +111,13 @@ def _child(
             pipe.flush()
 
 
+def _die_with_parent() -> None:
+    """Ask the kernel to kill this process when the worker is killed."""
+    if sys.platform == "linux":
+        set_death_signal = 1  # PR_SET_PDEATHSIG in <sys/prctl.h>
+        ctypes.CDLL(None).prctl(set_death_signal, signal.SIGKILL)
+
+
 def _limit_child(step: RowStep | SourceStep, sandboxed: bool) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if isinstance(step, RowStep):
@@ -143,6 +151,7 @@ def fork_child(
         return pid, read_end
     try:
         os.setsid()
+        _die_with_parent()
         os.dup2(printed, 1)
         os.dup2(printed, 2)
         for fd in [read_end, *own]:
