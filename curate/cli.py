@@ -169,7 +169,7 @@ def lost(step: str, output: Path, run_name: str | None, reason: str | None, coun
     from curate import console
 
     rows = api.lost(step, output=output, run=run_name, reason=reason)
-    console.console.print(console.lost_table(rows[:count]))
+    console.console.print(console.lost_list(rows[:count]))
     click.echo(f"{len(rows)} rows in all")
 
 

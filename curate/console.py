@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import time
+from textwrap import indent
 from typing import Any
 
 from rich import box
@@ -13,6 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemaini
 from rich.progress import Progress as Bars
 from rich.syntax import Syntax
 from rich.table import Table
+from rich.text import Text
 
 from curate.history import Event
 from curate.plan import PlanLine
@@ -65,14 +68,13 @@ class Live(Progress):
         errors.print(f"[yellow]warning:[/] {escape(message)}")
 
 
-def ledger_table(stages: list[Stage], seconds: dict[str, float]) -> Table:
-    """Return the table of what each step kept, dropped and failed, and why."""
+def ledger_table(stages: list[Stage], seconds: dict[str, float]) -> RenderableType:
+    """Return the table of what each step kept, dropped and failed, and below it why."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("step")
-    for name in ("seen", "kept", "dropped", "failed", "out"):
+    for name in ("seen", "kept", "dropped", "failed", "out", "seconds"):
         table.add_column(name, justify="right")
-    table.add_column("seconds", justify="right")
-    table.add_column("why rows were lost", overflow="fold")
+    why = Table(box=None, pad_edge=False, show_header=False)
     for stage in stages:
         dropped, failed = stage.reasons("dropped"), stage.reasons("failed")
         counts = [
@@ -82,10 +84,14 @@ def ledger_table(stages: list[Stage], seconds: dict[str, float]) -> Table:
             sum(failed.values()),
             stage.total("emitted") - stage.total("untouched"),
         ]
-        why = ", ".join(f"{reason} {n}" for reason, n in [*dropped.items(), *failed.items()])
         took = f"{seconds[stage.label]:.1f}" if stage.label in seconds else ""
-        table.add_row(stage.label, *map(str, counts), took, why)
-    return table
+        table.add_row(stage.label, *map(str, counts), took)
+        reasons = [*dropped.items(), *failed.items()]
+        if reasons:
+            why.add_row(stage.label, ", ".join(f"{reason} {n}" for reason, n in reasons))
+    if not why.row_count:
+        return table
+    return Group(table, Text("why rows were lost", style="bold"), why)
 
 
 def plan_table(lines: list[PlanLine]) -> Table:
@@ -118,14 +124,13 @@ def facts(evidence: dict[str, Any]) -> str:
     return "\n".join(f"{name}: {str(value)[:500]}" for name, value in evidence.items())
 
 
-def lost_table(rows: list[Row]) -> Table:
-    """Return a table of lost rows with their reasons and evidence."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for name in ("row", "from", "reason", "evidence"):
-        table.add_column(name, overflow="fold")
+def lost_list(rows: list[Row]) -> RenderableType:
+    """Return lost rows one below the other, each with its reason and evidence."""
+    lines = []
     for row in rows:
-        table.add_row(row["id"], place(row), row["reason"], escape(row["evidence"][:600]))
-    return table
+        lines.append(f"[bold]{row['id']}[/]  [yellow]{row['reason']}[/]  {escape(place(row))}")
+        lines.append(escape(indent(facts(json.loads(row["evidence"])), "    ")))
+    return "\n".join(lines)
 
 
 def place(row: Row) -> str:
