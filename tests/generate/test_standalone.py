@@ -78,6 +78,12 @@ MODULES = {
     "layouts": module(
         "x.transpose(1, 2).contiguous() + 1, torch.cat([x, x.flip(2)], 1)", "torch.randn(2, 19, 23)"
     ),
+    "halves": module(  # three loads of x in the second loop, which must not share a name
+        "torch.cat([y[..., :64] * 2 - y[..., 64:], y[..., 64:] * 3 + y[..., :64]], -1)"
+        " if (y := F.normalize(x, dim=-1)) is not None else x",
+        "torch.randn(3, 5, 128)",
+    ),
+    "arctangent": module("torch.atan(x) + torch.addcmul(x, x, x)", "torch.randn(6, 30)"),
     "half": module("F.gelu(x) + 1, x.softmax(-1)", "torch.randn(4, 40).bfloat16()"),
     "integers": module(
         "x // y, x % y, (x & y) == 0",
