@@ -51,15 +51,16 @@ def check_program(
     Returns:
         The verdict, with the fields of `curate.rows.VERDICT`, and the evidence for it. The
         status is ``correct``, ``incorrect``, ``runtime_error``, ``unsupported``, ``degenerate``
-        (the reference's output is constant or not finite) or ``reference_error``.
+        (the reference's output is constant or not finite) or ``reference_error``. A correct
+        program's reason is null, or ``smaller_sizes_only``.
     """
-    agreement, done = Agreement(), 0
-    status, reason, evidence = "correct", None, {}
+    agreement, done, reason = Agreement(), 0, None
+    status, evidence = "correct", {}
     try:
         with _deterministic():
             problem = Problem(reference, candidate)
             with work_budget(operations):
-                agreement, done = _check(problem, plan(problem, trials, vary_sizes))
+                agreement, done, reason = _check(problem, plan(problem, trials, vary_sizes))
     except _Verdict as verdict:
         status, reason, evidence = verdict.status, verdict.reason, verdict.evidence
     except ProgramError as error:
@@ -91,17 +92,28 @@ def _deterministic() -> Iterator[None]:
         torch.use_deterministic_algorithms(saved)
 
 
-def _check(problem: Problem, draws: list[Draw]) -> tuple[Agreement, int]:
-    worst, done, outputs = Agreement(), 0, []
+def _check(problem: Problem, draws: list[Draw]) -> tuple[Agreement, int, str | None]:
+    """Try every draw; return the worst agreement, the draws that count, and a caveat or None.
+
+    Where the file's own sizes are too much work, the other sizes speak for the program, and the
+    caveat says so.
+    """
+    worst, outputs, caveat = Agreement(), [], None
     for draw in draws:
         try:
             agreement, output = _try(problem, draw)
         except _Skip:
             agreement, output = _try(problem, Draw(draw.seed))
-        worst, done = worst.join(agreement), done + 1
+        except _Verdict as verdict:
+            smaller = draw is draws[0] and draws[-1].size is not None
+            if verdict.reason != "interpreter_budget" or not smaller:
+                raise
+            caveat = "smaller_sizes_only"
+            continue
+        worst = worst.join(agreement)
         outputs.append(output)
     _reject_degenerate(outputs)
-    return worst, done
+    return worst, len(outputs), caveat
 
 
 def _try(problem: Problem, draw: Draw) -> tuple[Agreement, Any]:

@@ -82,6 +82,7 @@ class Check(RowStep):
     could not be run. A program that computes something else, or raises, is dropped.
     """
 
+    version: ClassVar[int] = 2
     kinds: ClassVar[frozenset[str]] = frozenset({"pair"})
     sandboxed: ClassVar[bool] = True
     tools: ClassVar[tuple[str, ...]] = ("torch", "triton", "numpy")
@@ -101,8 +102,9 @@ class Check(RowStep):
         Field(
             gt=0,
             description="Operations on blocks that the interpreter may take for one program: "
-            "about 40,000 are done in a second. A program that needs more is kept as "
-            "unsupported, with the reason interpreter_budget.",
+            "about 40,000 are done in a second. A program that needs more is tried on smaller "
+            "sizes alone, where it takes its sizes from its inputs (reason smaller_sizes_only), "
+            "and is otherwise kept as unsupported (reason interpreter_budget).",
         ),
     ] = 500_000
     timeout_s: Annotated[float, Field(gt=0, description="Seconds that one row may take.")] = 180.0

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+
 import pytest
 from verify_programs import HEAD, PAIRS, Judge
 
@@ -175,6 +177,17 @@ def test_uninitialised_parameters_are_drawn(special: dict[str, dict]) -> None:
 def test_sizes_by_heart_are_wrong_only_where_sizes_may_vary(special: dict[str, dict]) -> None:
     assert special["fixed size"]["status"] == "correct"
     assert special["free size"]["status"] in ("incorrect", "runtime_error")
+
+
+def test_too_large_a_program_is_tried_on_smaller_sizes(judge: Judge) -> None:
+    large = PAIRS["softmax"].reference
+    assert "rows = " in large
+    large = re.sub(r"rows = \d+", "rows = 4000", large)
+    cases = [(large, PAIRS["softmax"].honest, vary) for vary in (1, 0)]
+    by_size, by_heart = judge(cases, operations=5_000)
+    assert (by_size["status"], by_size["reason"]) == ("correct", "smaller_sizes_only")
+    assert by_size["trials"] == 2
+    assert (by_heart["status"], by_heart["reason"]) == ("unsupported", "interpreter_budget")
 
 
 def test_same_verdict_every_time(special: dict[str, dict], honest: dict[str, dict]) -> None:
