@@ -153,6 +153,9 @@ INTERPRETER = """
 import copy, json, sys
 import torch
 from torch.utils._pytree import tree_flatten
+from curate.verify.interpreter import install
+
+install()  # calls into libdevice
 
 def load(text, name):
     with open(path := f"{sys.argv[1]}/{name}.py", "w") as file:
