@@ -73,14 +73,15 @@ def compare_on_gpu(row: dict[str, Any]) -> dict[str, Any]:
             model, new = problem.build(draw.seed)
             redraw_parameters(model, draw.seed)
             copy_state(model, new)
-            inputs = there(draw_inputs(problem, draw))
-            model, new = model.cuda(), new.cuda()
-            try:
-                own = here({"output": model(*copy.deepcopy(inputs))})
+            inputs = draw_inputs(problem, draw)
+            try:  # on the CPU first: what it refuses there may end the device's context
+                model(*copy.deepcopy(inputs))
             except Exception as error:
                 if draw.seed:
-                    continue  # the module does not take this size
+                    continue  # the module does not take these signs or this size
                 return {"status": "reference_error", "message": str(error)[:300]}
+            inputs, model, new = there(inputs), model.cuda(), new.cuda()
+            own = here({"output": model(*copy.deepcopy(inputs))})
             got = here({"output": new(*copy.deepcopy(inputs))})
             try:
                 exact = here({"output": model.double()(*double(inputs))})
