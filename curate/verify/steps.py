@@ -82,7 +82,7 @@ class Check(RowStep):
     could not be run. A program that computes something else, or raises, is dropped.
     """
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     kinds: ClassVar[frozenset[str]] = frozenset({"pair"})
     sandboxed: ClassVar[bool] = True
     tools: ClassVar[tuple[str, ...]] = ("torch", "triton", "numpy")
