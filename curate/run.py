@@ -447,7 +447,8 @@ class _Work:
         pending.results[job.start + index] = checked
         if all(done is not None for done in pending.results):
             self._commit(pending)
-        self.budget.spend(Counter(lost.reason for lost in checked.lost if lost.fate == "failed"))
+        for lost in (x for x in checked.lost if x.fate == "failed"):
+            self.budget.spend({lost.reason: 1}, last=lost)
 
     def _commit(self, pending: _Pending) -> None:
         kept: list[Row] = []
@@ -520,8 +521,8 @@ class Budget:
         self.label, self.rate, self.rows = label, rate, rows
         self.failed: Counter[str] = Counter()
 
-    def spend(self, reasons: Mapping[str, int]) -> None:
-        """Count failures.
+    def spend(self, reasons: Mapping[str, int], last: Lost | None = None) -> None:
+        """Count failures; ``last`` is shown as an example.
 
         Raises:
             RunError: there were too many.
@@ -530,10 +531,13 @@ class Budget:
         if self.failed.total() <= max(1, self.rate * self.rows):
             return
         why = ", ".join(f"{reason} {n}" for reason, n in self.failed.most_common())
+        told = ("error", "message", "signal")
+        shown = {k: str(last.evidence[k])[:300] for k in told if last and k in last.evidence}
+        example = f" The last was row {last.row['id']}: {shown}." if last else ""
         raise RunError(
             f"step {self.label} failed on {self.failed.total()} of {self.rows} rows (allowed: "
-            f"{self.rate:.1%}): {why}. `curate why --step {self.label}` shows them; raise "
-            "max_error_rate of this step in the recipe to go on without them"
+            f"{self.rate:.1%}): {why}.{example} Raise max_error_rate of this step in the recipe to "
+            "go on without them"
         )
 
 

@@ -515,6 +515,7 @@ def generate(exported: Exported, target: str, native_matmul: bool) -> Generated:
         program = exported.program
         _inline_scalars(program)
         _prune(program)
+        _refuse_randomness(program)
         spec = _interface_spec(exported, program)
         with target_gpu(target):
             code, shapes = _lower(program)
@@ -556,6 +557,13 @@ def _prune(program: ExportedProgram) -> None:
         if not node.users:
             graph.erase_node(node)
     program.graph_module.recompile()
+
+
+def _refuse_randomness(program: ExportedProgram) -> None:
+    """Raise `Unsupported` for a graph that draws numbers: no two programs draw the same."""
+    for node in program.graph.find_nodes(op="call_function"):
+        if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
+            raise Unsupported(f"random operator {node.target}")
 
 
 _CHECKS = {

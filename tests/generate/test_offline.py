@@ -300,3 +300,21 @@ def test_a_real_device_gets_the_same_kernels(monkeypatch, dynamic, native_matmul
     properties = r"DeviceProperties\([^)]*\)"
     assert re.sub(properties, "", imagined.code) == re.sub(properties, "", real.code)
     assert imagined.spec == real.spec
+
+
+def test_a_module_that_draws_numbers_is_refused() -> None:
+    text = HEAD_OF_RANDOM + "        return x * torch.rand(x.shape[0], 1)\n" + TAIL_OF_RANDOM
+    with pytest.raises(offline.Unsupported, match="random operator aten.rand"):
+        offline.compile_reference(text, "cuda:90", False, False)
+
+
+HEAD_OF_RANDOM = "import torch\n\n\nclass Model(torch.nn.Module):\n    def forward(self, x):\n"
+TAIL_OF_RANDOM = """
+
+def get_inputs():
+    return [torch.rand(8, 4)]
+
+
+def get_init_inputs():
+    return []
+"""
