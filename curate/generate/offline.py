@@ -561,7 +561,7 @@ def _prune(program: ExportedProgram) -> None:
 
 def _refuse_randomness(program: ExportedProgram) -> None:
     """Raise `Unsupported` for a graph that draws numbers: no two programs draw the same."""
-    for node in program.graph.find_nodes(op="call_function"):
+    for node in program.graph.nodes:
         if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
             raise Unsupported(f"random operator {node.target}")
 

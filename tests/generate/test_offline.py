@@ -304,7 +304,7 @@ def test_a_real_device_gets_the_same_kernels(monkeypatch, dynamic, native_matmul
 
 def test_a_module_that_draws_numbers_is_refused() -> None:
     text = HEAD_OF_RANDOM + "        return x * torch.rand(x.shape[0], 1)\n" + TAIL_OF_RANDOM
-    with pytest.raises(offline.Unsupported, match="random operator aten.rand"):
+    with pytest.raises(offline.Unsupported, match="random operator"):
         offline.compile_reference(text, "cuda:90", False, False)
 
 
