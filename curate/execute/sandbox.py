@@ -73,10 +73,10 @@ def sandbox_command(command: list[str]) -> list[str]:
         bubblewrap(),
         *("--unshare-all", "--die-with-parent", "--new-session", "--clearenv"),
         *("--cap-drop", "ALL"),
-        *binds,
         *("--proc", "/proc", "--dev", "/dev"),
         *("--size", str(TMP_BYTES), "--tmpfs", "/tmp"),
         *("--size", str(TMP_BYTES), "--tmpfs", "/dev/shm"),
+        *binds,  # after /tmp: a virtual environment may lie there
         *("--remount-ro", "/dev", "--remount-ro", "/"),
         *("--chdir", "/tmp"),
         *_environment(),

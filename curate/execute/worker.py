@@ -32,6 +32,8 @@ from curate.step import Context, Drop, RowStep, SourceError, SourceStep, Unit
 
 MAX_MESSAGE = 64 * 2**20  # bytes that one message of a child may have
 MAX_PROCESSES = 64  # processes that one job may have inside the sandbox
+TEMPORARY = (Path("/tmp"), Path("/dev/shm"))  # emptied after every row, in the sandbox
+FOUND_THERE: set[Path] = set()  # what was there before any row: where Python itself may lie
 TICK = 0.1  # seconds between two looks at a child's memory and processes
 
 Message = dict[str, Any]
@@ -257,8 +259,8 @@ def sweep_sandbox() -> None:
     with contextlib.suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
-    for place in ("/tmp", "/dev/shm"):
-        for entry in Path(place).iterdir():
+    for place in TEMPORARY:
+        for entry in set(place.iterdir()) - FOUND_THERE:
             if entry.is_dir() and not entry.is_symlink():
                 shutil.rmtree(entry, ignore_errors=True)
             else:
@@ -308,6 +310,8 @@ def main() -> None:
     cache = hello["cache"]
     context = Context(seed=hello["seed"], cache=Path(cache) if cache else None)
     sandboxed = hello["sandboxed"]
+    if sandboxed:
+        FOUND_THERE.update(*(place.iterdir() for place in TEMPORARY))
     step.setup(context)
     gc.collect()
     gc.freeze()  # children share what is loaded, and never walk it: 18 % of Inductor's time
