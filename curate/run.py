@@ -391,11 +391,8 @@ class Walk:
         if isinstance(step, SourceStep):
             keys = [self.unit_key(step, unit) for unit in step.units(self.context)]
             return sum(self.store.unit_shards(step.name, key) is None for key in keys)
-        if isinstance(step, TableStep):
-            keys = self.table_keys(step, shards)
-        else:
-            keys = [self.shard_key(step, shard) for shard in shards]
-        return sum(self.store.manifest(step.name, key) is None for key in keys)
+        made = self.known_shards(stage, shards)
+        return sum(self.store.manifest(shard.step, shard.key) is None for shard in made)
 
     def known_shards(self, stage: Stage, shards: list[Shard]) -> list[Shard]:
         """Return the shards that a finished stage gives, without making any."""
