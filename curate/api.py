@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from curate.candidates import read_candidates
 from curate.execute.protocol import WorkerError
 from curate.execute.sandbox import SandboxUnavailable, bubblewrap
 from curate.recipe import Recipe, RecipeError, json_schema, load_recipe
 from curate.run import Progress, Record, RunError, Stage, Walk, read_journal
 from curate.step import RowStep, SourceError
 from curate.store import Store
+from curate.verify.files import InputError
+from curate.verify.files import shard as take_shard
+from curate.verify.label import Tally, label
+from curate.verify.merge import merge as merge_files
+from curate.verify.merge import write_entries
+from curate.verify.verdict import Options, Verdict
 
 if TYPE_CHECKING:
     from curate.history import Event
@@ -25,7 +32,7 @@ class NotFound(Exception):
     """No run, step or row is called so."""
 
 
-USER_ERRORS = (RecipeError, SourceError, NotFound)
+USER_ERRORS = (RecipeError, SourceError, InputError, NotFound)
 STOPPED = (RunError, WorkerError, SandboxUnavailable)
 
 
@@ -163,6 +170,37 @@ def show(
             else "the last run has no finished pairs"
         )
     return found
+
+
+def verify(
+    paths: Sequence[Path],
+    *,
+    reference: Path | None = None,
+    output: Path | None = None,
+    shard: tuple[int, int] = (1, 1),
+    options: Options | None = None,
+    report: Callable[[Tally], None] = lambda tally: None,
+) -> list[Verdict]:
+    """Judge the candidates that files hold; the arguments are those of `curate verify`.
+
+    To judge candidates that are in memory, take `curate.verify.judge.verify`.
+
+    Raises:
+        InputError: a file is not as it should be.
+    """
+    candidates = take_shard(read_candidates(paths, reference), *shard)
+    return label(candidates, options or Options(), output, report)
+
+
+def merge(path: Path, verdicts: Sequence[Path], *, output: Path) -> list[Verdict]:
+    """Write the verdicts of all shards to one file, if every candidate has one; return them.
+
+    Raises:
+        InputError: a verdict is missing, or two differ.
+    """
+    entries = merge_files(read_candidates([path]), verdicts)
+    write_entries(output, entries)
+    return [entry.verdict for entry in entries]
 
 
 def schema() -> dict[str, Any]:

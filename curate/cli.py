@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
 
 from curate import api
+from curate.verify.files import parse_shard
+from curate.verify.flags import SHARD_HELP, flags, make_options
 
 RECIPE = click.argument("recipe", type=click.Path(path_type=Path))
 OUTPUT = click.option(
@@ -43,6 +46,27 @@ SANDBOX = click.option(
 RUN = click.option(
     "--run", "run_name", metavar="NAME", help="Recipe name; by default the last run."
 )
+
+
+def judge_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of the judge, as ``python -m curate.verify`` has them."""
+    for flag in reversed(list(flags())):
+        form: dict[str, Any] = {"type": type(flag.default), "metavar": flag.metavar}
+        spelling = flag.spelling
+        if isinstance(flag.default, bool):
+            form, spelling = {}, f"{spelling}/--no-{spelling.removeprefix('--')}"
+        elif flag.choices:
+            form = {"type": click.Choice(flag.choices)}
+        add = click.option(
+            spelling,
+            flag.name,
+            default=flag.default,
+            show_default=bool(flag.default),
+            help=flag.help,
+            **form,
+        )
+        command = add(command)
+    return command
 
 
 class Commands(click.Group):
@@ -186,6 +210,73 @@ def show(row_id: str | None, output: Path, run_name: str | None, count: int) -> 
 
     for row in api.show(row_id, output=output, run=run_name, count=count):
         console.console.print(console.side_by_side(row))
+
+
+@main.command()
+@click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option(
+    "--reference",
+    type=click.Path(path_type=Path),
+    metavar="FILE.py",
+    help="The module that PATHS answer, where they are .py files.",
+)
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE.jsonl",
+    help="Verdicts are appended here as they come; those that it holds already are kept.",
+)
+@click.option("--shard", metavar="i/n", default="1/1", show_default=True, help=SHARD_HELP)
+@judge_options
+def verify(
+    paths: tuple[Path, ...],
+    reference: Path | None,
+    output: Path | None,
+    shard: str,
+    **given: Any,
+) -> None:
+    """Judge kernels: does each candidate in PATHS compute what its reference computes?
+
+    PATHS is one .jsonl or .parquet file with id, reference and triton; or one folder that
+    `curate run` wrote with the format pairs; or .py files that define ModelNew.
+    """
+    from curate import console
+
+    programs = all(path.suffix == ".py" for path in paths)
+    if not (output or programs):
+        raise click.UsageError("say where the verdicts go: --output verdicts.jsonl")
+    try:
+        options, part = make_options(given), parse_shard(shard)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+    live = console.LiveTally()
+    with live.bars:
+        verdicts = api.verify(
+            paths, reference=reference, output=output, shard=part, options=options, report=live
+        )
+    show = console.verdict_panels if programs else console.status_table
+    console.console.print(show(verdicts))
+
+
+@main.command()
+@click.argument("path", type=click.Path(path_type=Path))
+@click.argument("verdicts", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE.jsonl",
+    required=True,
+    help="Where the verdicts of all shards go, one a candidate, in the order of PATH.",
+)
+def merge(path: Path, verdicts: tuple[Path, ...], output: Path) -> None:
+    """Put the VERDICTS that `curate verify --shard` wrote together.
+
+    Every candidate of PATH must have one verdict: those that have none are named, and files that
+    disagree are refused.
+    """
+    from curate import console
+
+    console.console.print(console.status_table(api.merge(path, verdicts, output=output)))
 
 
 @main.command()

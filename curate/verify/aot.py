@@ -25,7 +25,7 @@ from triton.compiler import ASTSource, make_backend
 from triton.runtime.autotuner import Autotuner
 from triton.runtime.jit import JITFunction, create_function_from_signature
 
-from curate.verify.problem import Problem, describe
+from curate.verify.problem import Program, Task, describe
 from curate.verify.targets import MAX_THREADS, SHARED_MEMORY, Target, parse_target
 
 if os.environ.get("TRITON_INTERPRET", "0") not in ("", "0"):
@@ -136,12 +136,12 @@ def _run_forward(
 ) -> dict[str, list[Launch]]:
     found: dict[str, list[Launch]] = {}
     with mode, torch.no_grad():
-        problem = Problem(reference, candidate)
-        _, model = problem.build(seed=0)
+        task = Task(reference)
+        model = Program(candidate).build(0, task.init_inputs())
         for target in targets:
             with record_launches(target) as launches:
                 try:
-                    model(*problem.inputs())
+                    model(*task.inputs())
                 except Exception as error:
                     raise LaunchError(describe(error)) from error
             found[target.name] = list({launch.key(): launch for launch in launches}.values())

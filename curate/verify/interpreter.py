@@ -3,31 +3,41 @@
 `triton.runtime.interpreter` runs kernels with NumPy when ``TRITON_INTERPRET=1`` is set. `install`
 changes it, for the rest of the process, in these ways:
 
-- calls into libdevice work (`curate.verify.libdevice`);
+- kernels' Python means what the compiler makes of it (`curate.verify.rewrite`), and calls into
+  libdevice work (`curate.verify.libdevice`);
+- ``tl.dot`` rounds as NVIDIA's tensor cores do: float32 operands are cut to TF32 unless a kernel
+  asks for more, and a float16 accumulator is rounded after every 16 products;
 - loads, stores and atomics outside the tensors that a kernel was given raise `OutOfBounds`, where
   a GPU, or the plain interpreter, would read or overwrite whatever is there;
 - `work_budget` bounds the work, by estimate before it is done;
 - reductions and scans with a combine function of their own take log2(n) steps instead of n calls
   an element, in the order that associativity allows a GPU to take;
 - bfloat16 and float8 are computed and rounded as numbers (the plain interpreter adds bfloat16 bit
-  patterns, and truncates where a GPU rounds to nearest even); max and min ignore NaN as the
-  instructions do, unless a kernel asks otherwise;
+  patterns, and truncates where a GPU rounds to nearest even); float8 saturates, as NVIDIA's
+  conversions do; max, min and clamp ignore NaN as the instructions do, unless a kernel asks
+  otherwise; sums go by halves; a float argument is a float32;
 - the language is patched once, not at every call of a device function, which is 20 times faster;
 - autotuned kernels take their first configuration.
 """
 
 from __future__ import annotations
 
+import functools
 import inspect
+import operator
 import types
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
 import torch
 import triton
 import triton.language as tl
+from triton._C.libtriton import ir
+from triton.backends.amd.compiler import HIPOptions
+from triton.backends.nvidia.compiler import CUDAOptions, min_dot_size
 from triton.language.extra import libdevice as generic_libdevice
 from triton.language.extra.cuda import libdevice as cuda_libdevice
 from triton.language.extra.hip import libdevice as hip_libdevice
@@ -35,6 +45,7 @@ from triton.language.semantic import TritonSemantic
 from triton.runtime import interpreter
 from triton.runtime.autotuner import Autotuner
 from triton.runtime.interpreter import (
+    FunctionRewriter,
     GridExecutor,
     InterpreterBuilder,
     InterpreterOptions,
@@ -44,6 +55,7 @@ from triton.runtime.interpreter import (
 )
 
 from curate.verify import libdevice
+from curate.verify.rewrite import dynamic_range, rewrite
 
 if not triton.knobs.runtime.interpret:
     raise ImportError("set TRITON_INTERPRET=1 before triton is imported")
@@ -164,7 +176,7 @@ class _Memory:
             return
         size = np.uint64(max(1, pointers.get_element_ty().primitive_bitwidth // 8))
         owner = np.searchsorted(self.starts, addresses, side="right") - 1
-        inside = (owner >= 0) & (addresses + size <= self.ends[owner]) if self.ends.size else False
+        inside = (owner >= 0) & (addresses <= self.ends[owner] - size) if self.ends.size else False
         if not np.all(inside):
             # How many elements are outside depends on what the allocator put beside the tensors,
             # so the message, which is kept as evidence, does not count them.
@@ -183,15 +195,55 @@ def _tensors(value: Any) -> list[torch.Tensor]:
     return [base] if isinstance(base, torch.Tensor) else []
 
 
+launch_hook: Callable[[str, tuple[Any, ...]], bool] | None = None
+"""Asked at every launch, with the kernel's name and its arguments (keyword values last).
+
+The launch is skipped when it returns False; what it raises goes to the program.
+"""
+
+
 class CheckedExecutor(GridExecutor):  # type: ignore[misc]
     """Runs a launch's programs one after the other, inside its own tensors."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> None:
-        grid: Any = self.grid
-        self.grid: Any = (lambda meta: tuple(grid(meta))) if callable(grid) else tuple(grid)
+        if launch_hook and not launch_hook(self.fn.__name__, (*args, *kwargs.values())):
+            return
+        for name in kwargs.keys() - {*self.arg_names, *LAUNCH_OPTIONS}:
+            raise KeyError(f"Keyword argument {name} was specified but unrecognised")
+        self.grid: Any = self._sizes(args, kwargs)
         _memory.allow(_tensors((*args, *kwargs.values())))
         with np.errstate(all="ignore"):
             super().__call__(*args, **kwargs)
+
+    def _sizes(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[int, ...]:
+        """Return the grid; a function gets the arguments as they are, as on a GPU."""
+        grid = self.grid
+        if callable(grid):
+            given = {name: value for name, value in kwargs.items() if name in self.arg_names}
+            grid = grid(inspect.getcallargs(self.fn, *args, **given))
+        sizes = tuple(map(operator.index, grid))
+        if any(size > limit for size, limit in zip(sizes, GRID_LIMITS, strict=False)):
+            raise RuntimeError(f"a grid of {sizes} is larger than a GPU takes")
+        return sizes
+
+
+LAUNCH_OPTIONS = frozenset(
+    field.name for kind in (CUDAOptions, HIPOptions) for field in fields(kind)
+)
+
+GRID_LIMITS = (2**31 - 1, 65535, 65535)
+"""Programs along each axis (CUDA C++ Programming Guide, "Technical Specifications")."""
+
+_plain_argument = interpreter._implicit_cvt
+
+
+def _argument(value: Any) -> Any:
+    """Return an argument as a kernel sees it; the plain interpreter leaves floats to Python."""
+    if isinstance(value, bool):
+        return tl.tensor(TensorHandle(np.array([value]), tl.int1), tl.int1)
+    if isinstance(value, float):
+        return tl.tensor(TensorHandle(np.array([value], np.float32), tl.float32), tl.float32)
+    return _plain_argument(value)
 
 
 # --- number types ---------------------------------------------------------------------------
@@ -222,8 +274,14 @@ def numpy_type(kind: Any) -> Any:
     return _numpy_types[scalar.name]
 
 
+SATURATING = {"fp8e4nv": 448.0, "fp8e5": 57344.0}
+"""The largest numbers of types to which NVIDIA converts with ``satfinite`` (PTX ISA, ``cvt``)."""
+
+
 def convert_float(data: Array, source: Any, target: Any, rounding: Any) -> Array:
-    """Return ``data``'s numbers in another type, as bits, rounded to nearest even.
+    """Return ``data``'s numbers in another type, as bits.
+
+    They are rounded to nearest even, or, where ``rounding`` says so, towards zero.
 
     Raises:
         Unsupported: PyTorch lacks one of the types.
@@ -233,11 +291,17 @@ def convert_float(data: Array, source: Any, target: Any, rounding: Any) -> Array
             raise Unsupported("interpreter_type", f"{kind.name} has no counterpart in PyTorch")
     bits = np.ascontiguousarray(data).view(f"u{data.itemsize}").reshape(-1)
     numbers = torch.from_numpy(bits.copy()).view(TORCH_TYPES[source.name])
+    limit = SATURATING.get(target.name)
+    if limit and target != source:
+        numbers = numbers.double().clamp(-limit, limit)
     converted = numbers.to(TORCH_TYPES[target.name])
     size = converted.element_size()
     unsigned = {1: torch.uint8, 2: torch.uint16, 4: torch.uint32, 8: torch.uint64}[size]
-    result: Array = converted.view(unsigned).numpy().reshape(data.shape)
-    return result
+    result: Array = converted.view(unsigned).numpy()
+    if rounding == ir.ROUNDING_MODE.RTZ:
+        # The next number towards zero has the bit pattern before.
+        result = result - (converted.double().abs() > numbers.double().abs()).numpy()
+    return result.astype(f"u{size}").reshape(data.shape)
 
 
 def _stored_as_bits(handle: TensorHandle) -> bool:
@@ -253,13 +317,77 @@ def _widen(handle: TensorHandle) -> TensorHandle:
     return TensorHandle(bits.view(np.float32), tl.float32)
 
 
+# --- matrix products ------------------------------------------------------------------------
+
+
+def _cut_to_tf32(data: Array) -> Array:
+    """Return float32 numbers as a tensor core reads them: the last 13 bits do not count."""
+    return (data.view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32)
+
+
+def _round_to_tf32(data: Array) -> Array:
+    """Return float32 numbers rounded as ``cvt.rna.tf32`` does."""
+    return _cut_to_tf32((data.view(np.uint32) + np.uint32(0x1000)).view(np.float32))
+
+
+def _round_to_bf16(data: Array) -> Array:
+    return torch.from_numpy(data).bfloat16().float().numpy()
+
+
+SPLITS: dict[Any, tuple[int, Callable[[Array], Array]]] = {
+    ir.INPUT_PRECISION.TF32: (1, _cut_to_tf32),
+    ir.INPUT_PRECISION.TF32x3: (2, _round_to_tf32),
+    ir.INPUT_PRECISION.BF16x3: (2, _round_to_bf16),
+    ir.INPUT_PRECISION.BF16x6: (3, _round_to_bf16),
+}
+"""By precision: in how many parts, and how rounded, a float32 operand goes into a product."""
+
+
+def _split(data: Array, parts: int, rounded: Callable[[Array], Array]) -> list[Array]:
+    result, rest = [], np.ascontiguousarray(data)
+    for _ in range(parts):
+        result.append(rounded(rest))
+        rest = np.nan_to_num(rest - result[-1], nan=0.0)  # of infinity, nothing is left
+    return result
+
+
+def multiply_matrices(a: Array, b: Array, precision: Any) -> Array:
+    """Return the product of two matrices, or batches of them.
+
+    Float32 operands are taken with an ``ir.INPUT_PRECISION``; where they are split, the products
+    of the smallest parts are left out, as Triton leaves them out (``F32DotTC.cpp``). Integers
+    are multiplied exactly, float16 and wider as float32 and wider.
+    """
+    if a.dtype.kind in "iu":
+        exact: Array = np.matmul(a.astype(np.float64), b.astype(np.float64)).astype(np.int64)
+        return exact
+    if a.dtype != np.float32 or precision not in SPLITS:
+        wide = np.result_type(a, np.float32)
+        product: Array = np.matmul(a, b, dtype=wide)
+        return product
+    parts, rounded = SPLITS[precision]
+    lefts, rights = _split(a, parts, rounded), _split(b, parts, rounded)
+    pairs = [(i, j) for i in range(parts) for j in range(parts - i)]
+    products = [np.matmul(lefts[i], rights[j]) for i, j in reversed(pairs)]
+    total: Array = functools.reduce(np.add, products)
+    return total
+
+
+ACCUMULATED = 16
+"""Products that a tensor core adds before it rounds to a float16 accumulator (PTX ISA, mma)."""
+
+
 class CheckedBuilder(InterpreterBuilder):  # type: ignore[misc]
     """The interpreter's operations, with the changes that the module's docstring lists."""
 
     def __init__(self) -> None:
         super().__init__()
         # Overflow checks triple the work on integers, and only assert in debug builds.
-        self.options = InterpreterOptions(sanitize_overflow=False)
+        self.options = InterpreterOptions(
+            sanitize_overflow=False,
+            allowed_dot_input_precisions=CUDAOptions.allowed_dot_input_precisions,
+        )
+        self.codegen_fns["min_dot_size"] = min_dot_size(None)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("create_"):
@@ -311,6 +439,8 @@ class CheckedBuilder(InterpreterBuilder):  # type: ignore[misc]
         return super().cast_impl(src, dst_type)
 
     def binary_op(self, lhs: Any, rhs: Any, op: Any) -> TensorHandle:
+        if lhs.data.dtype == np.bool_ and op in (np.add, np.subtract):
+            op = np.logical_xor  # arithmetic modulo 2
         if not _stored_as_bits(lhs):
             return super().binary_op(lhs, rhs, op)
         result = op(_widen(lhs).data, _widen(rhs).data)
@@ -324,11 +454,55 @@ class CheckedBuilder(InterpreterBuilder):  # type: ignore[misc]
     def create_minnumf(self, lhs: Any, rhs: Any) -> TensorHandle:
         return self.binary_op(lhs, rhs, np.fmin)
 
-    def create_fma(self, x: Any, y: Any, z: Any) -> TensorHandle:
-        return self.create_fadd(self.create_fmul(x, y), z)
+    def create_clampf(self, x: Any, low: Any, high: Any, propagate_nan: Any) -> TensorHandle:
+        if propagate_nan == ir.PROPAGATE_NAN.ALL:
+            return self.create_minimumf(self.create_maximumf(x, low), high)
+        return self.create_minnumf(self.create_maxnumf(x, low), high)
 
-    def create_dot(self, a: Any, b: Any, d: Any, *rest: Any) -> TensorHandle:
-        return super().create_dot(_widen(a), _widen(b), d, *rest)
+    def create_fma(self, x: Any, y: Any, z: Any) -> TensorHandle:
+        x, y, z_wide = (_widen(item).data.astype(np.float64) for item in (x, y, z))
+        total = TensorHandle((x * y + z_wide), tl.float64)  # one rounding; of float64, two
+        return self.create_fp_to_fp(total, z.dtype.scalar, None)
+
+    def create_ashr(self, lhs: Any, rhs: Any) -> TensorHandle:
+        return self.binary_op(lhs, rhs, np.right_shift)
+
+    def create_umulhi(self, lhs: Any, rhs: Any) -> TensorHandle:
+        kind = lhs.data.dtype
+        wide = object if kind.itemsize == 8 else np.uint64
+        x, y = (item.data.view(f"u{kind.itemsize}").astype(wide) for item in (lhs, rhs))
+        high = ((x * y) >> (8 * kind.itemsize)).astype(f"u{kind.itemsize}")
+        return TensorHandle(high.view(kind), lhs.dtype.scalar)
+
+    def create_erf(self, arg: Any) -> TensorHandle:
+        return TensorHandle(libdevice.UNARY["erf"](arg.data), arg.dtype.scalar)
+
+    def create_histogram(self, data: Any, bins: int, mask: Any) -> TensorHandle:
+        values = data.data if mask is None else data.data[mask.data]
+        if np.any((values < 0) | (values >= bins)):
+            raise Unsupported("histogram_range", "values outside the bins have no defined count")
+        return TensorHandle(np.bincount(values, minlength=bins).astype(np.int32), tl.int32)
+
+    def create_gather(self, src: Any, indices: Any, axis: int) -> TensorHandle:
+        if np.any((indices.data < 0) | (indices.data >= src.data.shape[axis])):
+            raise OutOfBounds("gather outside its block")
+        return super().create_gather(src, indices, axis)
+
+    def create_print(self, *args: Any) -> None:
+        """Print nothing: what a program prints is not looked at."""
+
+    def create_dot(self, a: Any, b: Any, d: Any, precision: Any, *rest: Any) -> TensorHandle:
+        if _stored_as_bits(a) or _stored_as_bits(b):  # these are exact, in fewer bits than TF32's
+            a, b, precision = _widen(a), _widen(b), ir.INPUT_PRECISION.IEEE
+        total = d.data
+        step = a.data.shape[-1] if total.dtype != np.float16 else ACCUMULATED
+        for k in range(0, a.data.shape[-1], step):
+            left, right = a.data[..., k : k + step], b.data[..., k : k + step, :]
+            total = (total + multiply_matrices(left, right, precision)).astype(d.data.dtype)
+        return TensorHandle(total, d.dtype.scalar)
+
+    def create_dot_scaled(self, *args: Any) -> Any:
+        raise Unsupported("dot_scaled", "products of scaled blocks cannot be interpreted")
 
     # library calls
 
@@ -391,6 +565,18 @@ class TreeReduce(ReduceOps):  # type: ignore[misc]
         rank = input[0].handle.data.ndim
         return _blocks(self, [self._shaped(item, axis, rank) for item in data], kinds)
 
+    def sum(self, input: Any) -> Any:
+        return self.generic_reduce((input,))[0]
+
+    def apply_impl(self, input: Any) -> Any:
+        extremes = (
+            tl.standard._argmax_combine_tie_break_left,
+            tl.standard._argmin_combine_tie_break_left,
+        )
+        if self.combine_fn in extremes:  # the plain interpreter takes any indices for 0, 1, 2 …
+            return self.generic_reduce(input)
+        return super().apply_impl(input)
+
     def _shaped(self, data: Array, axis: int, rank: int) -> Any:
         """Return a result with the reduced axis gone, or kept with size 1."""
         if self.keep_dims:
@@ -443,6 +629,10 @@ def install() -> None:
     interpreter.ReduceOps, interpreter.ScanOps = TreeReduce, DoublingScan
     interpreter._convert_float = convert_float
     interpreter._get_np_dtype = numpy_type
+    interpreter._implicit_cvt = _argument
+    FunctionRewriter.rewrite_ast = lambda self: rewrite(
+        self.fn, functools.partial(_budget.spend, 1)
+    )
     _count_operations()
     _patch_language()
     for module in (cuda_libdevice, hip_libdevice):
@@ -469,6 +659,7 @@ def _patch_language() -> None:
     interpreter._patch_lang = lambda function: _Scope()
     # Triton 3.6 leaves it to NumPy to make a number of an array, which NumPy 2.4 refuses.
     tl.tensor.__index__ = lambda tensor: int(tensor.handle.data.item())
+    tl.range = tl.core.range = dynamic_range
 
 
 def _bind_externs(module: types.ModuleType) -> None:

@@ -94,63 +94,102 @@ def load(which: str, source: str) -> ModuleType:
     return module
 
 
-class Problem:
-    """A reference file and a candidate file, loaded.
+class Task:
+    """A reference file, loaded.
+
+    Attributes:
+        module: the file as a module.
 
     Raises:
-        ProgramError: one of them cannot be loaded, or a name is missing.
+        ProgramError: it cannot be loaded, or a name is missing.
     """
 
-    def __init__(self, reference: str, candidate: str) -> None:
-        self.reference = load(REFERENCE, reference)
-        self.candidate = load(CANDIDATE, candidate)
+    def __init__(self, source: str) -> None:
+        self.module = load(REFERENCE, source)
         for name in ("Model", "get_inputs", "get_init_inputs"):
-            if not hasattr(self.reference, name):
+            if not hasattr(self.module, name):
                 raise ProgramError(REFERENCE, f"defines no {name}")
-        if not hasattr(self.candidate, "ModelNew"):
-            raise ProgramError(CANDIDATE, "defines no ModelNew")
 
     def init_inputs(self) -> list[Any]:
         """Return fresh arguments of the constructors."""
-        return list(self.reference.get_init_inputs())
+        return list(self.module.get_init_inputs())
 
     def inputs(self) -> list[Any]:
         """Return fresh arguments of ``forward``."""
-        return list(self.reference.get_inputs())
+        return list(self.module.get_inputs())
 
-    def build(self, seed: int) -> tuple[torch.nn.Module, torch.nn.Module]:
-        """Return ``Model`` and ``ModelNew`` built with the same seed, in eval mode.
+    def build(self, seed: int, init_inputs: list[Any]) -> torch.nn.Module:
+        """Return ``Model`` built with a seed, in eval mode.
 
         Raises:
-            ProgramError: a constructor raised.
+            ProgramError: the constructor raised.
         """
-        built = []
-        for which, kind in (
-            (REFERENCE, self.reference.Model),
-            (CANDIDATE, self.candidate.ModelNew),
-        ):
-            torch.manual_seed(seed)
-            try:
-                built.append(kind(*self.init_inputs()).eval())
-            except Exception as error:
-                message = f"{kind.__name__} cannot be built: {describe(error)}"
-                raise ProgramError(which, message) from error
-        return built[0], built[1]
+        return _build(REFERENCE, self.module.Model, seed, init_inputs)
 
 
-def copy_state(reference: torch.nn.Module, candidate: torch.nn.Module) -> None:
-    """Give the candidate the reference's parameters and buffers.
+class Program:
+    """A candidate file, loaded.
 
     Raises:
-        ProgramError: names or shapes differ.
+        ProgramError: it cannot be loaded, or defines no ``ModelNew``.
     """
+
+    def __init__(self, source: str) -> None:
+        self.module = load(CANDIDATE, source)
+        if not hasattr(self.module, "ModelNew"):
+            raise ProgramError(CANDIDATE, "defines no ModelNew")
+
+    def build(self, seed: int, init_inputs: list[Any]) -> torch.nn.Module:
+        """Return ``ModelNew`` built with a seed, in eval mode.
+
+        Raises:
+            ProgramError: the constructor raised.
+        """
+        return _build(CANDIDATE, self.module.ModelNew, seed, init_inputs)
+
+
+def _build(which: str, kind: Any, seed: int, init_inputs: list[Any]) -> torch.nn.Module:
+    torch.manual_seed(seed)
     try:
-        candidate.load_state_dict(reference.state_dict(), strict=True)
-    except RuntimeError as error:
-        raise ProgramError(CANDIDATE, f"state_dict differs: {describe(error)}") from error
+        model: torch.nn.Module = kind(*init_inputs).eval()
+    except Exception as error:
+        message = f"{kind.__name__} cannot be built: {describe(error)}"
+        raise ProgramError(which, message) from error
+    return model
 
 
 def describe(error: BaseException) -> str:
     """Return an exception as one short line."""
     text = " ".join(str(error).split())
     return f"{type(error).__name__}: {text}"[:500]
+
+
+# TEMPORARY until judge.py replaces check.py
+class Problem:
+    """Both files."""
+
+    def __init__(self, reference: str, candidate: str) -> None:
+        self.task, self.program = Task(reference), Program(candidate)
+        self.reference, self.candidate = self.task.module, self.program.module
+
+    def init_inputs(self) -> list[Any]:
+        """Return."""
+        return self.task.init_inputs()
+
+    def inputs(self) -> list[Any]:
+        """Return."""
+        return self.task.inputs()
+
+    def build(self, seed: int) -> tuple[torch.nn.Module, torch.nn.Module]:
+        """Return."""
+        return self.task.build(seed, self.init_inputs()), self.program.build(
+            seed, self.init_inputs()
+        )
+
+
+def copy_state(reference: torch.nn.Module, candidate: torch.nn.Module) -> None:
+    """Copy."""
+    try:
+        candidate.load_state_dict(reference.state_dict(), strict=True)
+    except RuntimeError as error:
+        raise ProgramError(CANDIDATE, f"state_dict differs: {describe(error)}") from error

@@ -1,0 +1,63 @@
+"""Candidates for the judge, from whatever holds them: JSON lines, Parquet, a data set, programs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from curate.verify.files import InputError, make_candidates, read_jsonl, read_programs
+from curate.verify.verdict import Candidate
+
+COLUMNS = ("id", "reference", "triton")
+
+
+def read_candidates(paths: Sequence[Path], reference: Path | None = None) -> list[Candidate]:
+    """Return the candidates that ``paths`` hold.
+
+    Args:
+        paths: one ``.jsonl`` file, one ``.parquet`` file with the columns ``id``, ``reference``
+            and ``triton``, one folder that `curate run` wrote, or ``.py`` files.
+        reference: the ``.py`` file with the module that the ``.py`` files answer.
+
+    Raises:
+        InputError: something else is there, or a candidate is not as it should be.
+    """
+    if all(path.suffix == ".py" for path in paths):
+        if reference is None:
+            raise InputError(f"{paths[0]}: needs --reference FILE.py, the module that it answers")
+        return read_programs(reference, paths)
+    if reference is not None:
+        raise InputError("--reference is for .py files; other files hold their references")
+    if len(paths) > 1:
+        raise InputError(f"{len(paths)} paths: more than one is for .py files only")
+    (path,) = paths
+    if path.suffix == ".jsonl":
+        return read_jsonl(path)
+    if path.suffix == ".parquet":
+        return make_candidates(_parquet_rows([path]))
+    if path.is_dir():
+        files = sorted(path.glob("pairs/*.parquet"))
+        if not files:
+            raise InputError(
+                f"{path}: holds no pairs/*.parquet; add '- format: pairs' to its recipe"
+            )
+        return make_candidates(_parquet_rows(files))
+    raise InputError(f"{path}: must be .jsonl, .parquet, .py, or a folder that `curate run` wrote")
+
+
+def _parquet_rows(paths: list[Path]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield each row, and before it the place that errors name."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    for path in paths:
+        try:
+            file = pq.ParquetFile(path)
+        except (OSError, pa.ArrowInvalid) as error:
+            raise InputError(f"{path}: cannot be read: {error}") from error
+        missing = [name for name in COLUMNS if name not in file.schema_arrow.names]
+        if missing:
+            raise InputError(f"{path}: has no column '{missing[0]}'; needed: {', '.join(COLUMNS)}")
+        for number, row in enumerate(file.read(list(COLUMNS)).to_pylist(), 1):
+            yield f"{path} row {number}", row

@@ -1,0 +1,190 @@
+"""A child that may crash, hang or be killed at the cost of its own work only.
+
+A warm process forks it, so that it starts with everything imported. In the sandbox nothing that
+it starts or writes survives it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import resource
+import shutil
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+MAX_PROCESSES = 64  # processes that one child may have inside the sandbox
+TEMPORARY = (Path("/tmp"), Path("/dev/shm"))  # emptied after every child, in the sandbox
+FOUND_THERE: set[Path] = set()  # what was there before any child: where Python itself may lie
+TICK = 0.1  # seconds between two looks at a child's memory and processes
+
+Message = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a child may take.
+
+    Attributes:
+        memory_mb: memory of the child and all that it starts, MiB; None for no limit.
+        sandboxed: whether we are alone in the sandbox with the child.
+        address_space: whether to limit addresses too, which ends a large allocation with a
+            MemoryError; CUDA reserves more addresses than a machine has memory.
+    """
+
+    memory_mb: int | None
+    sandboxed: bool
+    address_space: bool = True
+
+
+# --- in the child ---------------------------------------------------------------------------
+
+
+def fork_child(work: Callable[[], None], limits: Limits, close: list[int], printed: int) -> int:
+    """Fork a child that does ``work``, prints to the file ``printed``, and loses files.
+
+    Args:
+        work: what the child does.
+        limits: what it may take.
+        close: file descriptors that it must not have.
+        printed: file descriptor that its standard output and error go to.
+
+    Returns:
+        Its pid.
+    """
+    pid = os.fork()
+    if pid:
+        return pid
+    try:
+        os.setsid()
+        _die_with_parent()
+        os.dup2(printed, 1)
+        os.dup2(printed, 2)
+        for fd in close:
+            os.close(fd)
+        _apply(limits)
+        work()
+    except BaseException:
+        traceback.print_exc()
+        os._exit(70)
+    os._exit(0)
+
+
+def _die_with_parent() -> None:
+    """Ask the kernel to kill this process when its parent is killed."""
+    if sys.platform == "linux":
+        set_death_signal = 1  # PR_SET_PDEATHSIG in <sys/prctl.h>
+        ctypes.CDLL(None).prctl(set_death_signal, signal.SIGKILL)
+
+
+def _apply(limits: Limits) -> None:
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if limits.memory_mb is not None and limits.address_space:
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+        room = pages * resource.getpagesize() + limits.memory_mb * 2**20
+        resource.setrlimit(resource.RLIMIT_AS, (room, room))
+    if limits.sandboxed:
+        # Counted per user namespace since Linux 5.14; root outside it is exempt, so that the
+        # parent counts processes as well.
+        resource.setrlimit(resource.RLIMIT_NPROC, (MAX_PROCESSES, MAX_PROCESSES))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (2**30, 2**30))
+
+
+# --- in its parent --------------------------------------------------------------------------
+
+
+class Child:
+    """A forked child, seen from its parent."""
+
+    def __init__(self, pid: int, printed: IO[bytes], limits: Limits) -> None:
+        self.pid, self.printed, self.limits = pid, printed, limits
+        self.base = _resident(os.getpid())
+        self.cpu_s, self.peak_mb = 0.0, 0
+        self.killed: str | None = None
+        self._checked = 0.0
+        self._parent = os.getppid()
+
+    def check(self) -> None:
+        """Set ``killed`` if the child takes too much; looks at most once a tick."""
+        now = time.monotonic()
+        if now - self._checked < TICK:
+            return
+        self._checked = now
+        if os.getppid() != self._parent:  # the run was killed: leave nothing behind
+            kill_group(self.pid)
+            os._exit(0)
+        pids = _all_processes() if self.limits.sandboxed else [self.pid]
+        used = sum(max(0, _resident(pid) - self.base) for pid in pids)
+        if self.limits.memory_mb is not None and used > self.limits.memory_mb * 2**20:
+            self.killed = "out_of_memory"
+        elif len(pids) > MAX_PROCESSES:
+            self.killed = "too_many_processes"
+
+    def bury(self) -> Message | None:
+        """End the child and all that it started; return why it died, or None if it went well."""
+        if self.killed:
+            kill_group(self.pid)
+        _, status, usage = os.wait4(self.pid, 0)
+        self.cpu_s = usage.ru_utime + usage.ru_stime
+        self.peak_mb = usage.ru_maxrss >> 10
+        kill_group(self.pid)
+        if self.limits.sandboxed:
+            sweep_sandbox()
+        if status == 0 and not self.killed:
+            return None
+        evidence: Message = {"peak_mb": self.peak_mb, "printed": self._last_words()}
+        if os.WIFSIGNALED(status) and not self.killed:
+            evidence["signal"] = signal.Signals(os.WTERMSIG(status)).name
+        elif not self.killed:
+            evidence["exit_code"] = os.WEXITSTATUS(status)
+        return {"reason": self.killed or "crash", "evidence": evidence}
+
+    def _last_words(self) -> str:
+        size = self.printed.seek(0, os.SEEK_END)
+        self.printed.seek(max(0, size - 1000))
+        return self.printed.read(1000).decode(errors="replace").strip()
+
+
+def remember_temporary() -> None:
+    """Note what lies in the sandbox's temporary folders now: that much is never swept."""
+    FOUND_THERE.update(*(place.iterdir() for place in TEMPORARY))
+
+
+def kill_group(pid: int) -> None:
+    """Kill a child's process group, where it still has one."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)
+
+
+def sweep_sandbox() -> None:
+    """Kill every other process of the sandbox and empty its /tmp: nothing survives a row."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(-1, signal.SIGKILL)  # all but ourselves and the sandbox's init
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    for place in TEMPORARY:
+        for entry in set(place.iterdir()) - FOUND_THERE:
+            if entry.is_dir() and not entry.is_symlink():
+                shutil.rmtree(entry, ignore_errors=True)
+            else:
+                entry.unlink(missing_ok=True)
+
+
+def _resident(pid: int) -> int:
+    """Return bytes that a process holds in memory; 0 when it is gone."""
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * resource.getpagesize()
+    except (OSError, IndexError, ValueError):
+        return 0
+
+
+def _all_processes() -> list[int]:
+    return [int(p.name) for p in Path("/proc").iterdir() if p.name.isdigit() and int(p.name) > 2]

@@ -1,0 +1,36 @@
+"""The process that compiles a candidate's kernels for devices that are not here.
+
+It serves ``compile {reference, candidate, targets}``. The program's own code runs in it, to find
+out what it launches, so that it is a process of its own, in the sandbox.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import tempfile
+from typing import Any
+
+from curate.verify.aot import LaunchError, compile_program
+from curate.verify.problem import EXAMPLE
+from curate.verify.role import Answer, Refusal, Tensors, serve_requests
+from curate.verify.wire import Channel
+
+
+def warm() -> None:
+    """Compile an example, so that children find everything loaded."""
+    os.environ["TRITON_CACHE_DIR"] = f"{tempfile.gettempdir()}/triton"
+    compile_program(*EXAMPLE, ["cuda:90"])
+
+
+def _compile(request: dict[str, Any], tensors: Tensors) -> Answer:
+    try:
+        results = compile_program(request["reference"], request["candidate"], request["targets"])
+    except LaunchError as error:
+        raise Refusal("runtime_error", "launch_error", str(error)) from error
+    return {"results": results}, []
+
+
+def serve(sock: socket.socket) -> None:
+    """Serve the judge on a channel, in a child of its own."""
+    serve_requests(Channel(sock), {"compile": _compile})

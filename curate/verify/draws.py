@@ -1,0 +1,199 @@
+"""Inputs, parameters and sizes to try a program on.
+
+A program that is right on one draw may still skip a bias that starts as zero, swap two inputs of
+one shape, lose small differences beside a large mean, or know its sizes by heart. Every trial
+draws anew, from another family.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from curate.verify.problem import Task
+
+SIZES = (1, 3, 5)
+"""What the varying size is set to: one, which compilers treat apart, and odd numbers."""
+
+OWN = "own"
+FAMILIES = (OWN, "signed", "steps", "shifted", "large", "small", "outlier")
+"""How floating inputs are redrawn, once the file's own functions have given their shapes:
+
+- ``own``: as the file draws them;
+- ``signed``: normal around zero, with the file's spread: on [0, 1) ReLU is an identity;
+- ``steps``: multiples of one half in [-4, 4], where comparisons with constants tip;
+- ``shifted``: normal with a mean of 64 spreads, where E[x²] - E[x]² loses its digits;
+- ``large``: normal with a spread of 100, where exp overflows;
+- ``small``: normal with a spread of 0.001, where an absolute tolerance hides everything;
+- ``outlier``: signed, with a few elements 1,000 times as large.
+"""
+
+SETS = 3
+"""Draws that share one set of parameters, and so one instance of the candidate."""
+
+
+@dataclass(frozen=True)
+class Draw:
+    """One way to draw a problem's parameters and inputs.
+
+    Attributes:
+        seed: of the inputs, and of ``forward``.
+        parameters: seed of the parameters.
+        family: one of `FAMILIES`.
+        size: None for the file's own sizes; otherwise the number that the first size which only
+            the inputs depend on is set to.
+        mode: ``eval`` or ``train``.
+    """
+
+    seed: int
+    parameters: int = 0
+    family: str = OWN
+    size: int | None = None
+    mode: str = "eval"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the draw as JSON values."""
+        return dataclasses.asdict(self)
+
+
+def plan(trials: int, vary_sizes: bool, thrifty: bool) -> list[Draw]:
+    """Return the draws of a check, the file's own first.
+
+    Args:
+        trials: how many.
+        vary_sizes: whether there is a size to vary.
+        thrifty: whether all draws but the first take other sizes, which are small, where sizes
+            may vary; otherwise every second does.
+    """
+    draws = []
+    for i in range(trials):
+        resized = vary_sizes and i > 0 and (thrifty or i % 2 == 1)
+        size = SIZES[(i if thrifty else i // 2) % len(SIZES)] if resized else None
+        draws.append(Draw(i, i // SETS, FAMILIES[i % len(FAMILIES)], size))
+    return draws
+
+
+# --- sizes ----------------------------------------------------------------------------------
+
+
+def free_sizes(task: Task) -> list[str]:
+    """Return the names of sizes that only the inputs depend on, such as ``batch_size``.
+
+    They are the module's integers that ``get_inputs`` reads and nothing else does.
+    """
+    module = task.module
+    elsewhere = set(module.get_init_inputs.__code__.co_names)
+    elsewhere |= {name for f in vars(module.Model).values() for name in _names(f)}
+    read = [name for name in module.get_inputs.__code__.co_names if name not in elsewhere]
+    return [name for name in read if type(getattr(module, name, None)) is int]
+
+
+def _names(function: Any) -> tuple[str, ...]:
+    code = getattr(function, "__code__", None)
+    return code.co_names if code else ()
+
+
+@contextmanager
+def resized(task: Task, size: int | None) -> Iterator[None]:
+    """Give the first of the task's free sizes another value inside the context."""
+    names = free_sizes(task)[:1] if size is not None else []
+    saved = {name: getattr(task.module, name) for name in names}
+    try:
+        for name in names:
+            setattr(task.module, name, size)
+        yield
+    finally:
+        for name, value in saved.items():
+            setattr(task.module, name, value)
+
+
+# --- inputs ---------------------------------------------------------------------------------
+
+
+def draw_inputs(task: Task, draw: Draw) -> list[Any]:
+    """Return the arguments of ``forward`` for one draw."""
+    torch.manual_seed(draw.seed)
+    with resized(task, draw.size):
+        inputs = task.inputs()
+    if draw.family == OWN:
+        return inputs
+    return [redraw(value, draw.family) for value in inputs]
+
+
+def redraw(value: Any, family: str) -> Any:
+    """Return inputs of the same shapes, types and strides, from a family; integers stay.
+
+    A tensor that is constant stays too: it may be a mask, or a scalar with a meaning.
+    """
+    if isinstance(value, list | tuple):
+        return type(value)(redraw(item, family) for item in value)
+    if not isinstance(value, torch.Tensor) or not value.is_floating_point() or value.numel() < 2:
+        return value
+    spread = float(value.double().std())
+    if not 0 < spread < float("inf"):
+        return value
+    drawn = _family(family, tuple(value.shape), spread).clamp(
+        min=float(torch.finfo(value.dtype).min), max=float(torch.finfo(value.dtype).max)
+    )
+    like = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=value.device)
+    return like.copy_(drawn)
+
+
+def _family(family: str, shape: tuple[int, ...], spread: float) -> torch.Tensor:
+    normal = torch.randn(shape, dtype=torch.float64)
+    if family == "steps":
+        return (2 * normal).round().clamp(-8, 8) / 2
+    if family == "shifted":
+        return spread * (normal + 64)
+    if family == "large":
+        return 100 * normal
+    if family == "small":
+        return 0.001 * normal
+    if family == "outlier":
+        return spread * torch.where(torch.rand(shape) < 0.02, 1000 * normal, normal)
+    return spread * normal
+
+
+# --- parameters -----------------------------------------------------------------------------
+
+
+def redraw_parameters(model: nn.Module, seed: int) -> None:
+    """Move every parameter, and every constant floating buffer, away from its default.
+
+    A parameter moves by up to half its spread, or half its value where it is constant (half of
+    one for zero); one that was never initialised is drawn from [-0.5, 0.5). So signs of scales
+    and variances stay, and no stage is an identity.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    for name, tensor in model.state_dict().items():
+        if not tensor.is_floating_point() or not tensor.numel():
+            continue
+        shift = torch.rand(tensor.shape, generator=generator, dtype=torch.float64) - 0.5
+        is_parameter = _is_parameter(model, name)
+        if tensor.isnan().any():
+            if is_parameter:
+                tensor.copy_(shift)
+            continue
+        low, high = float(tensor.min()), float(tensor.max())
+        if low == high:
+            scale = abs(low) if low else 1.0
+        elif is_parameter:
+            scale = float(tensor.double().std())
+        else:
+            continue
+        if scale < float("inf"):
+            tensor.add_((scale * shift).to(tensor.dtype))
+
+
+def _is_parameter(model: nn.Module, name: str) -> bool:
+    try:
+        model.get_parameter(name)
+    except AttributeError:
+        return False
+    return True

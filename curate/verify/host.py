@@ -1,0 +1,144 @@
+"""A warm process in the sandbox that forks a child for every problem and every candidate.
+
+``python -m curate.verify.host`` speaks over a socket that it inherits as standard input. Messages
+are JSON, one a packet:
+
+- ``{"backend", "memory_mb", "sandboxed"}`` comes first and is answered by ``{"ready": versions}``;
+- ``{"start": role, "job": n}`` comes with a file descriptor, the child's own channel to the judge
+  (`curate.verify.wire`). The host forks a child that serves the role on it, and never reads it;
+- ``{"kill": reason}`` ends the child that is running;
+- when a child ends, the host clears the sandbox and sends ``{"ended": n, "died": why or null}``.
+
+Everything that every child needs is imported before the first fork.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import select
+import socket
+import tempfile
+from collections.abc import Callable
+from typing import Any
+
+from curate.execute.child import TICK, Child, Limits, fork_child, remember_temporary
+
+PACKET = 1 << 16
+SOCKET_TYPE = socket.SOCK_SEQPACKET
+
+
+def warm(backend: str) -> dict[str, Callable[[socket.socket], None]]:
+    """Import what children need and return the roles that they can play.
+
+    Args:
+        backend: ``interpreter``, ``cuda``, ``hip`` or ``compile``. Only the interpreter is used
+            before the fork: a device's context does not survive one.
+    """
+    import torch
+
+    torch.set_num_threads(1)
+    if backend == "compile":
+        from curate.verify import compiler
+
+        compiler.warm()
+        return {"compiler": compiler.serve}
+    from curate.verify import candidate, reference
+
+    interpreted = backend == "interpreter"
+    if interpreted:
+        from curate.verify.interpreter import install
+
+        install()
+    candidate.warm(interpreted)
+    return {
+        "reference": reference.serve,
+        "candidate": lambda sock: candidate.serve(sock, interpreted),
+    }
+
+
+def versions() -> dict[str, str]:
+    """Return the versions that labels carry."""
+    import torch
+    import triton
+
+    return {"torch": torch.__version__, "triton": triton.__version__}
+
+
+class Host:
+    """Serves the judge until it goes away."""
+
+    def __init__(self, control: socket.socket) -> None:
+        self.control = control
+        hello = self._next()
+        self.limits = Limits(
+            hello["memory_mb"], hello["sandboxed"], address_space=hello["backend"] == "interpreter"
+        )
+        if self.limits.sandboxed:
+            remember_temporary()
+        self.roles = warm(hello["backend"])
+        gc.collect()
+        gc.freeze()  # children share what is loaded, and never walk it
+        self._say({"ready": versions()})
+
+    def _next(self) -> dict[str, Any]:
+        data = self.control.recv(PACKET)
+        if not data:
+            os._exit(0)  # the judge is gone
+        message = json.loads(data)
+        assert isinstance(message, dict)
+        return message
+
+    def _say(self, message: dict[str, Any]) -> None:
+        self.control.send(json.dumps(message).encode()[:PACKET])
+
+    def run(self) -> None:
+        """Fork children as the judge asks, one at a time."""
+        while True:
+            data, fds, _, _ = socket.recv_fds(self.control, PACKET, 1)
+            if not data:
+                return
+            order = json.loads(data)
+            if "start" in order:
+                self._serve(order["start"], order["job"], fds[0])
+
+    def _serve(self, role: str, job: int, fd: int) -> None:
+        def work() -> None:
+            self.roles[role](socket.socket(fileno=fd))
+
+        with tempfile.TemporaryFile() as printed:
+            pid = fork_child(work, self.limits, [self.control.fileno()], printed.fileno())
+            os.close(fd)
+            child = Child(pid, printed, self.limits)
+            self._watch(child)
+            died = child.bury()
+        ended = {"died": died, "cpu_s": child.cpu_s, "peak_mb": child.peak_mb}
+        self._say({"ended": job, **ended})
+
+    def _watch(self, child: Child) -> None:
+        """Return when the child has ended, or takes too much, or the judge wants it gone."""
+        ended = os.pidfd_open(child.pid)
+        try:
+            while not child.killed:
+                ready, _, _ = select.select([ended, self.control.fileno()], [], [], TICK)
+                if ended in ready:
+                    return
+                if self.control.fileno() in ready:
+                    child.killed = self._next()["kill"]
+                child.check()
+        finally:
+            os.close(ended)
+
+
+def main() -> None:
+    """Serve the judge at the other end of standard input."""
+    control = socket.socket(fileno=os.dup(0))
+    os.dup2(2, 1)  # whatever is printed here goes to the log
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    Host(control).run()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,251 @@
+"""The judge: is a program what it claims to be?
+
+Reference, candidate and judge are three processes, the first two each in a sandbox of its own.
+The judge asks the reference's process for inputs, parameters and right results, gives inputs and
+parameters to the candidate's, and compares what comes back in its own memory. So right values are
+the only thing that helps a candidate.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import queue
+import threading
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import torch
+import triton
+
+from curate.verify.checking import Check, Found, Outcome
+from curate.verify.device import DeviceInfo, Gate, describe_device, resolve_backend
+from curate.verify.oracle import NoOracle, Oracle
+from curate.verify.problem import describe
+from curate.verify.screen import screen
+from curate.verify.session import Ended, Host, Refused
+from curate.verify.verdict import Candidate, Options, Verdict
+from curate.verify.wire import WireError
+
+GROUP = 8
+"""Candidates of one reference that one slot judges in a row, so that the reference runs once."""
+
+
+def verify(candidates: Iterable[Candidate], options: Options | None = None) -> Iterator[Verdict]:
+    """Judge candidates; verdicts come as they are found, in any order, one for each.
+
+    Args:
+        candidates: programs and the modules that they claim to equal; read as workers get free.
+        options: how to judge.
+
+    Raises:
+        SandboxUnavailable: other people's code would run and there is no sandbox.
+        HostError: the processes that run it cannot start.
+        ValueError: the backend asked for has no device here.
+    """
+    judge = Judge(options or Options())
+    try:
+        yield from judge.run(candidates)
+    finally:
+        judge.close()
+
+
+class Judge:
+    """A number of slots, each with hosts of its own, that share a device."""
+
+    def __init__(self, options: Options) -> None:
+        backend = resolve_backend(options.backend)
+        self.options = dataclasses.replace(options, backend=backend)
+        self.device = describe_device(backend)
+        self.gate = Gate()
+        self.slots = [Slot(self.options, self.device, self.gate) for _ in range(options.workers)]
+
+    def run(self, candidates: Iterable[Candidate]) -> Iterator[Verdict]:
+        """Yield a verdict for every candidate; see `verify`."""
+        groups = _Shared(_groups(candidates))
+        results: queue.Queue[Verdict | BaseException | None] = queue.Queue()
+
+        def work(slot: Slot) -> None:
+            try:
+                while group := groups.take():
+                    for candidate in group:
+                        results.put(slot.judge(candidate))
+            except BaseException as error:
+                results.put(error)
+            finally:
+                results.put(None)
+
+        threads = [threading.Thread(target=work, args=(slot,), daemon=True) for slot in self.slots]
+        for thread in threads:
+            thread.start()
+        try:
+            for _ in threads:
+                while (result := results.get()) is not None:
+                    if isinstance(result, BaseException):
+                        raise result
+                    yield result
+        finally:
+            groups.stop()
+
+    def close(self) -> None:
+        """End every process."""
+        for slot in self.slots:
+            slot.close()
+
+
+class _Shared:
+    """An iterator that several threads take from."""
+
+    def __init__(self, items: Iterator[list[Candidate]]) -> None:
+        self.items, self.lock, self.stopped = items, threading.Lock(), False
+
+    def take(self) -> list[Candidate] | None:
+        with self.lock:
+            return None if self.stopped else next(self.items, None)
+
+    def stop(self) -> None:
+        self.stopped = True
+
+
+def _groups(candidates: Iterable[Candidate]) -> Iterator[list[Candidate]]:
+    for _, same in itertools.groupby(candidates, key=lambda candidate: candidate.reference):
+        while group := list(itertools.islice(same, GROUP)):
+            yield group
+
+
+class Slot:
+    """Judges one candidate at a time with hosts of its own."""
+
+    def __init__(self, options: Options, device: DeviceInfo, gate: Gate) -> None:
+        self.options, self.device, self.gate = options, device, gate
+        self.hosts: dict[str, Host] = {}
+        self.oracle: Oracle | None = None
+
+    def host(self, name: str, backend: str) -> Host:
+        """Return the slot's own host for a purpose; it is started when first used."""
+        if name not in self.hosts:
+            self.hosts[name] = Host(backend, self.options.memory_mb, self.options.sandbox)
+        return self.hosts[name]
+
+    def judge(self, candidate: Candidate) -> Verdict:
+        """Return the verdict on one candidate, whatever it does."""
+        verdict = Verdict(
+            candidate.id,
+            status="unsupported",
+            reason="not_run",
+            backend=self.options.backend,
+            device=self.device.name,
+            driver=self.device.driver,
+            torch=torch.__version__,
+            triton=triton.__version__,
+            findings=tuple(dataclasses.asdict(found) for found in screen(candidate.candidate)),
+        )
+        if self.options.targets:
+            verdict = dataclasses.replace(verdict, **self._compile(candidate))
+        if self.options.backend == "compile":
+            return verdict
+        with self.gate.shared():
+            checked = self._check(candidate, verdict)
+        if checked.status == "oom" and self.device.is_gpu:
+            with self.gate.alone():  # a neighbour may have held the device's memory
+                checked = self._check(candidate, verdict)
+        return checked
+
+    def _compile(self, candidate: Candidate) -> dict[str, Any]:
+        """Return what compiling for the targets says, as fields of a verdict."""
+        session = self.host("compiler", "compile").open("compiler", self.options.timeout_s)
+        try:
+            reply, _ = session.ask(
+                "compile",
+                reference=candidate.reference,
+                candidate=candidate.candidate,
+                targets=list(self.options.targets),
+            )
+        except (Refused, Ended) as error:
+            return _fields(error)
+        finally:
+            session.close()
+        results = [dict(result) for result in reply["results"]]
+        failed = next((result for result in results if not result["ok"]), None)
+        if failed and self.options.backend == "compile":
+            evidence = {name: failed[name] for name in ("target", "kernel", "error", "message")}
+            return {
+                "status": "compile_error",
+                "reason": failed["error"],
+                "evidence": evidence,
+                "compile": results,
+            }
+        return {"compile": results}
+
+    def _check(self, candidate: Candidate, verdict: Verdict) -> Verdict:
+        """Return the verdict of running a candidate beside its reference."""
+        oracle = self._oracle(candidate.reference)
+        checked = self._check_mode(candidate, verdict, oracle, "eval")
+        # KernelBench's own harness leaves modules in training mode.
+        if checked.status == "incorrect" and oracle.facts("eval")["mode_dependent"]:
+            trained = self._check_mode(candidate, verdict, oracle, "train")
+            if trained.status == "correct":
+                caveats = (*trained.caveats, "train_mode_only")
+                return dataclasses.replace(trained, caveats=caveats)
+        return checked
+
+    def _oracle(self, reference: str) -> Oracle:
+        if self.oracle is None or self.oracle.reference != reference:
+            if self.oracle:
+                self.oracle.close()
+            host = self.host("reference", self.options.backend)
+            device = self.device.torch_device
+            self.oracle = Oracle(host, reference, device, self.options.timeout_s)
+        return self.oracle
+
+    def _check_mode(
+        self, candidate: Candidate, verdict: Verdict, oracle: Oracle, mode: str
+    ) -> Verdict:
+        host = self.host("candidate", self.options.backend)
+        options = self.options
+        try:
+            oracle.load()
+        except NoOracle as error:
+            return dataclasses.replace(verdict, **_fields(error))
+        session = host.open("candidate", options.timeout_s)
+        check = Check(oracle, session, mode, options.backend == "interpreter")
+        fields: dict[str, Any] = {"status": "correct", "reason": None}
+        try:
+            check.run(candidate.candidate, options.trials, options.operations, options.vary_sizes)
+        except (Found, Refused, Ended, NoOracle) as error:
+            fields = _fields(error)
+        except (WireError, KeyError, TypeError, ValueError, AttributeError) as error:
+            fields = _fields(Ended("cheat", "forged_message", {"message": describe(error)}))
+        finally:
+            session.close()
+        return dataclasses.replace(verdict, **_result(fields, check.outcome, session.events))
+
+    def close(self) -> None:
+        """End the slot's processes."""
+        for host in self.hosts.values():
+            host.stop()
+
+
+def _fields(error: Found | Refused | Ended | NoOracle) -> dict[str, Any]:
+    """Return the fields of a verdict that a failure decides."""
+    evidence = {"message": error.message} if isinstance(error, Refused) else error.evidence
+    return {"status": error.status, "reason": error.reason, "evidence": evidence}
+
+
+def _result(
+    fields: dict[str, Any], outcome: Outcome, events: list[dict[str, Any]]
+) -> dict[str, Any]:
+    """Return the fields of a verdict after a check."""
+    evidence = {**outcome.evidence, **fields.get("evidence", {})}
+    if events and fields["status"] != "unsupported":
+        fields = {**fields, "status": "cheat", "reason": events[0]["rule"]}
+        evidence["events"] = events[:20]
+    right = fields["status"] == "correct"
+    return {
+        **fields,
+        "caveats": tuple(outcome.caveats),
+        "evidence": evidence,
+        "trials": outcome.trials,
+        "max_abs_error": outcome.agreement.max_abs_error if right else None,
+        "tolerance": outcome.agreement.tolerance if right else None,
+    }

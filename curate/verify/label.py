@@ -1,0 +1,80 @@
+"""Judge many candidates into a verdict file, and go on where an earlier run stopped."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+
+from curate.verify.files import VerdictFile
+from curate.verify.verdict import STATUSES, Candidate, Options, Verdict
+
+
+class Tally:
+    """How far a labelling is.
+
+    Attributes:
+        total: candidates in all.
+        known: verdicts that an earlier run left.
+        statuses: verdicts by status, the known ones among them.
+    """
+
+    def __init__(self, total: int) -> None:
+        self.total, self.known = total, 0
+        self.statuses: Counter[str] = Counter()
+        self._began = time.monotonic()
+
+    @property
+    def done(self) -> int:
+        """Verdicts that there are."""
+        return self.statuses.total()
+
+    def counts(self) -> list[tuple[str, int]]:
+        """Return the statuses that occur, in the order of `STATUSES`, and how often."""
+        return [(s, self.statuses[s]) for s in STATUSES if self.statuses[s]]
+
+    def line(self) -> str:
+        """Return all of it as one line."""
+        rate = (self.done - self.known) / max(time.monotonic() - self._began, 1e-3)
+        counts = ", ".join(f"{status} {n}" for status, n in self.counts())
+        return f"{self.done}/{self.total}  {rate:.1f}/s  {counts}"
+
+
+def label(
+    candidates: list[Candidate],
+    options: Options,
+    output: Path | None = None,
+    report: Callable[[Tally], None] = lambda tally: None,
+) -> list[Verdict]:
+    """Judge candidates; return their verdicts in the candidates' order.
+
+    Args:
+        candidates: each with an id of its own.
+        options: how to judge.
+        output: a verdict file, to which every verdict is appended as it comes. What it holds
+            already, of the same text and options and from the same judge, is not judged again.
+        report: told of the tally at the start and after every verdict.
+
+    Raises:
+        InputError: the output is no verdict file, or another process is writing it.
+    """
+    with VerdictFile(output, options) if output else nullcontext() as file:
+        found = {c.id: known for c in candidates if file and (known := file.known(c))}
+        tally = Tally(len(candidates))
+        tally.known = len(found)
+        tally.statuses.update(verdict.status for verdict in found.values())
+        report(tally)
+        todo = {c.id: c for c in candidates if c.id not in found}
+        if todo:
+            # Here, so that a finished file costs no second of importing torch.
+            from curate.verify.judge import verify
+
+            for verdict in verify(list(todo.values()), options):
+                if file:
+                    file.append(todo[verdict.id], verdict)
+                found[verdict.id] = verdict
+                tally.statuses[verdict.status] += 1
+                report(tally)
+    return [found[c.id] for c in candidates]

@@ -1,0 +1,143 @@
+"""What the judge knows of a problem: right results, as the reference's process gave them."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+from curate.verify.draws import OWN, Draw
+from curate.verify.reference import SKIP
+from curate.verify.role import Tensors, list_tensors, pack_all, same_tensors, unpack_named
+from curate.verify.session import Ended, Host, Refused, Session
+
+CACHE_BYTES = 2**29  # of draws that are kept for the next candidate of the same reference
+
+
+class NoOracle(Exception):
+    """The reference cannot say what is right.
+
+    Attributes:
+        status: ``unsupported`` or ``degenerate``.
+        reason: a short code.
+        evidence: what it said.
+    """
+
+    def __init__(self, status: str, reason: str, **evidence: Any) -> None:
+        super().__init__(f"{status}: {reason}")
+        self.status, self.reason, self.evidence = status, reason, evidence
+
+
+@dataclass(frozen=True)
+class Expected:
+    """One draw of a problem.
+
+    Attributes:
+        draw: the draw; not the one that was asked for where the reference did not take that.
+        message: the reference's reply: inputs, parameters and results, packed.
+        tensors: the tensors of the message.
+    """
+
+    draw: Draw
+    message: dict[str, Any]
+    tensors: Tensors
+
+    def value(self, name: str) -> Any:
+        """Return one of ``init``, ``inputs``, ``names``, ``state``, ``own`` and ``exact``."""
+        return unpack_named(self.message, self.tensors, name)
+
+    def packed(self, *names: str) -> tuple[dict[str, Any], Tensors]:
+        """Return some of the values as a message with just their own tensors."""
+        return pack_all({name: self.value(name) for name in names})
+
+
+class Oracle:
+    """A session with a reference, and the draws that it gave."""
+
+    def __init__(self, host: Host, reference: str, device: str, seconds: float) -> None:
+        self.host, self.reference, self.device, self.seconds = host, reference, device, seconds
+        self.session: Session | None = None
+        self.precision: dict[str, Any] = {}
+        self.free_sizes: list[str] = []
+        self._drawn: dict[Draw, Expected] = {}
+        self._facts: dict[str, dict[str, Any]] = {}
+        self._bytes = 0
+
+    def load(self) -> None:
+        """Run the reference's file, once.
+
+        Raises:
+            NoOracle: it cannot be run.
+        """
+        if not self.precision:
+            loaded, _ = self._ask("load", source=self.reference, device=self.device)
+            self.precision = dict(loaded["precision"])
+            self.free_sizes = list(loaded["free_sizes"])
+
+    def expect(self, draw: Draw) -> Expected:
+        """Return what a draw gives; where the reference does not take it, the file's own.
+
+        Raises:
+            NoOracle: it does not take the file's own either.
+        """
+        if draw in self._drawn:
+            return self._drawn[draw]
+        try:
+            message, tensors = self._ask("draw", draw=draw.to_json())
+            expected = Expected(draw, message, tensors)
+        except _Skip:
+            expected = self.expect(dataclasses.replace(draw, family=OWN, size=None))
+        self._bytes += sum(t.numel() * t.element_size() for t in expected.tensors)
+        if self._bytes < CACHE_BYTES:
+            self._drawn[draw] = expected
+        return expected
+
+    def facts(self, mode: str) -> dict[str, Any]:
+        """Return what the reference's process says of the problem on its first draw."""
+        if mode not in self._facts:
+            self._facts[mode], _ = self._ask("facts", draw=Draw(0, mode=mode).to_json())
+        return self._facts[mode]
+
+    def initial_state(self, draw: Draw) -> tuple[list[str], Tensors]:
+        """Return the parameters as the constructor makes them."""
+        message, tensors = self._ask("initial_state", draw=draw.to_json())
+        return list(unpack_named(message, tensors, "names")), list(
+            unpack_named(message, tensors, "state")
+        )
+
+    def _ask(self, do: str, **fields: Any) -> tuple[dict[str, Any], Tensors]:
+        if self.session is None or not self.session.is_open:
+            self.session = self.host.open("reference", self.seconds)
+            if do != "load":
+                self._ask("load", source=self.reference, device=self.device)
+        self.session.seconds = self.seconds
+        try:
+            return self.session.ask(do, **fields)
+        except Refused as refused:
+            if refused.status == SKIP:
+                raise _Skip from refused
+            reason = refused.reason if refused.status == "unsupported" else "reference_error"
+            raise NoOracle("unsupported", reason, message=refused.message) from refused
+        except Ended as ended:
+            evidence = {"ended": f"{ended.status}: {ended.reason}", **ended.evidence}
+            raise NoOracle("unsupported", "reference_error", **evidence) from ended
+
+    def close(self) -> None:
+        """End the session; what was drawn stays."""
+        if self.session:
+            self.session.close()
+
+
+class _Skip(Exception):
+    """The reference does not take a draw."""
+
+
+def degenerate(expected: list[Expected]) -> str | None:
+    """Return why agreement on these draws would prove nothing, or None."""
+    outputs = [draw.value("own")["output"] for draw in expected]
+    floats = [t for t in list_tensors(outputs) if t.is_floating_point() and t.numel()]
+    if floats and not any(bool(t.isfinite().any()) for t in floats):
+        return "nothing_finite"
+    if len(outputs) > 1 and all(same_tensors(outputs[0], other) for other in outputs[1:]):
+        return "constant_output"
+    return None

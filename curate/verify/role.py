@@ -1,0 +1,162 @@
+"""What the reference's process and the candidate's have in common: requests in, replies out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import triton
+from triton.compiler.errors import CompilationError
+from triton.runtime.errors import OutOfResources, PTXASError
+
+from curate.verify.problem import ProgramError, describe
+from curate.verify.wire import Channel, Closed, WireError, pack, unpack
+
+Tensors = list[torch.Tensor]
+Answer = tuple[dict[str, Any], Tensors]
+Handlers = dict[str, Callable[[dict[str, Any], Tensors], Answer]]
+
+FATAL = ("illegal memory access", "device-side assert", "launch failure", "misaligned address",
+         "unspecified launch", "invalid program counter", "hardware stack")  # fmt: skip
+"""Errors after which a CUDA or HIP context cannot be used any more."""
+
+
+class Refusal(Exception):
+    """A request that has no answer.
+
+    Attributes:
+        status: one of the judge's statuses.
+        reason: a short code in snake_case, or the error's class.
+    """
+
+    def __init__(self, status: str, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.status, self.reason, self.message = status, reason, message
+
+
+def refusal(error: BaseException) -> Refusal:
+    """Return what an exception says about the program that raised it."""
+    if isinstance(error, Refusal):
+        return error
+    cause: BaseException = error
+    if isinstance(error, ProgramError) and error.__cause__:
+        cause = error.__cause__
+    while isinstance(cause, triton.runtime.errors.InterpreterError) and cause.__cause__:
+        cause = cause.__cause__
+    return Refusal(*_classify(cause), describe(error if isinstance(error, ProgramError) else cause))
+
+
+def _classify(error: BaseException) -> tuple[str, str]:
+    name = type(error).__name__
+    if name in ("Unsupported", "OutOfBounds"):  # of curate.verify.interpreter
+        reason = str(getattr(error, "reason", "out_of_bounds"))
+        return ("unsupported", reason) if name == "Unsupported" else ("runtime_error", reason)
+    if isinstance(error, OutOfResources):
+        return "compile_error", "out_of_resources"
+    if isinstance(error, CompilationError | PTXASError | SyntaxError):
+        return "compile_error", name
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return "oom", name
+    if any(words in str(error) for words in FATAL):
+        return "crash", next(w for w in FATAL if w in str(error)).replace(" ", "_")
+    if isinstance(error, WireError):
+        return "unsupported", "not_data"
+    return "runtime_error", name
+
+
+def serve_requests(channel: Channel, handlers: Handlers) -> None:
+    """Answer requests, each with its own number, until the judge closes the channel."""
+    while True:
+        try:
+            request, tensors = channel.receive()
+        except Closed:
+            return
+        try:
+            answer, sent = handlers[request["do"]](request, tensors)
+            channel.send({"serial": request["serial"], **answer}, sent)
+        except Exception as error:
+            why = refusal(error)
+            refused = {"status": why.status, "reason": why.reason, "message": why.message}
+            channel.send({"serial": request["serial"], "refused": refused})
+
+
+# --- values ---------------------------------------------------------------------------------
+
+
+def to_device(value: Any, device: str) -> Any:
+    """Return a value with its tensors on a device, their strides kept."""
+    return map_tensors(value, lambda tensor: tensor.to(device))
+
+
+def to_double(value: Any) -> Any:
+    """Return a value with its floating tensors in float64."""
+    return map_tensors(value, lambda t: t.double() if t.is_floating_point() else t)
+
+
+def map_tensors(value: Any, function: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+    """Return a value with a function applied to every tensor in it."""
+    if isinstance(value, torch.Tensor):
+        return function(value)
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*(map_tensors(item, function) for item in value))
+    if isinstance(value, list | tuple):
+        return type(value)(map_tensors(item, function) for item in value)
+    if isinstance(value, dict):
+        return {key: map_tensors(item, function) for key, item in value.items()}
+    return value
+
+
+def list_tensors(value: Any) -> Tensors:
+    """Return the tensors in a value, in order."""
+    found: Tensors = []
+    map_tensors(value, lambda tensor: found.append(tensor) or tensor)  # type: ignore[func-returns-value]
+    return found
+
+
+def same(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two tensors hold the same values, NaN where the other has NaN."""
+    if one.shape != other.shape or one.dtype != other.dtype:
+        return False
+    if one.is_floating_point() or one.is_complex():
+        return bool(torch.equal(one.nan_to_num(nan=0.123), other.nan_to_num(nan=0.123)))
+    return bool(torch.equal(one, other))
+
+
+def same_tensors(one: Any, other: Any) -> bool:
+    """Whether all tensors of two values are the `same`."""
+    pairs = list_tensors(one), list_tensors(other)
+    return len(pairs[0]) == len(pairs[1]) and all(map(same, *pairs))
+
+
+def pack_all(values: dict[str, Any]) -> Answer:
+    """Return named values as a message and its tensors."""
+    tensors: Tensors = []
+    return {name: pack(value, tensors) for name, value in values.items()}, tensors
+
+
+def unpack_named(message: dict[str, Any], tensors: Tensors, name: str) -> Any:
+    """Return one of the values that `pack_all` packed."""
+    return unpack(message[name], tensors)
+
+
+def set_precision(device: str, precision: dict[str, Any]) -> None:
+    """Allow TF32 and the like as far as the reference does."""
+    if device == "cpu":
+        return
+    torch.backends.cuda.matmul.allow_tf32 = bool(precision["matmul_tf32"])
+    torch.backends.cudnn.allow_tf32 = bool(precision["cudnn_tf32"])
+
+
+def get_precision() -> dict[str, Any]:
+    """Return what this process allows."""
+    return {
+        "matmul_tf32": bool(torch.backends.cuda.matmul.allow_tf32),
+        "cudnn_tf32": bool(torch.backends.cudnn.allow_tf32),
+    }
+
+
+def poison_memory() -> None:
+    """Fill every uninitialised tensor with NaN, for the rest of the process."""
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    torch.utils.deterministic.fill_uninitialized_memory = True

@@ -1,0 +1,239 @@
+"""The judge's end: a host in its sandbox, and sessions with the children that it forks."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import curate
+from curate.execute.sandbox import sandbox_command, worker_environment
+from curate.verify.host import PACKET, SOCKET_TYPE
+from curate.verify.wire import Channel, Closed, Late, WireError
+
+START_S = 300.0  # seconds that a host may take to import what it needs
+LEAVING_S = 2.0  # seconds that a child may live on after it closed its channel
+GRACE_S = 10.0  # seconds that a child may take to end, and a host to clear its sandbox
+
+
+class HostError(Exception):
+    """A host could not start; the message holds what it printed."""
+
+
+class Ended(Exception):
+    """A session is over before its time.
+
+    Attributes:
+        status: what that says of the program: ``timeout``, ``oom``, ``crash`` or ``cheat``.
+        reason: a short code.
+        evidence: the signal, the exit code, what was printed.
+    """
+
+    def __init__(self, status: str, reason: str, evidence: dict[str, Any] | None = None) -> None:
+        super().__init__(f"{status}: {reason}")
+        self.status, self.reason, self.evidence = status, reason, evidence or {}
+
+
+class Refused(Exception):
+    """A request that the program's process could not answer; see `curate.verify.role.Refusal`."""
+
+    def __init__(self, refused: dict[str, Any]) -> None:
+        self.status, self.reason = str(refused["status"]), str(refused["reason"])
+        self.message = str(refused["message"])
+        super().__init__(self.message)
+
+
+class Host:
+    """A warm process in a sandbox of its own; see `curate.verify.host`."""
+
+    def __init__(self, backend: str, memory_mb: int, sandbox: bool) -> None:
+        self.backend, self.memory_mb, self.sandbox = backend, memory_mb, sandbox
+        self.process: subprocess.Popen[bytes] | None = None
+        self.control: socket.socket
+        self.printed = tempfile.TemporaryFile()  # noqa: SIM115 (closed by stop)
+        self.versions: dict[str, str] = {}
+        self.jobs = 0
+
+    def start(self) -> None:
+        """Start the process and wait until it is warm.
+
+        Raises:
+            HostError: it ended, or was not warm in time.
+        """
+        own, other = socket.socketpair(socket.AF_UNIX, SOCKET_TYPE)
+        command = [sys.executable, "-m", "curate.verify.host"]
+        environment = {"TRITON_INTERPRET": "1"} if self.backend == "interpreter" else {}
+        on_device = self.backend in ("cuda", "hip")
+        if self.sandbox:
+            command = sandbox_command(command, environment, devices=on_device)
+        inherited = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
+        path = os.pathsep.join(
+            filter(None, [str(Path(curate.__file__).parents[1]), os.environ.get("PYTHONPATH")])
+        )
+        self.process = subprocess.Popen(
+            command,
+            stdin=other.fileno(),
+            stdout=self.printed,
+            stderr=self.printed,
+            env={**inherited, **worker_environment(), **environment, "PYTHONPATH": path},
+            start_new_session=True,
+        )
+        other.close()
+        self.control = own
+        hello = {"backend": self.backend, "memory_mb": self.memory_mb, "sandboxed": self.sandbox}
+        self._tell(hello)
+        answer = self._hear(START_S)
+        if answer is None:
+            raise HostError(f"the judge's {self.backend} host did not start\n{self.last_words()}")
+        self.versions = answer["ready"]
+
+    def open(self, role: str, seconds: float) -> Session:
+        """Return a session with a new child that plays a role, for at most so many seconds."""
+        if self.process is None or self.process.poll() is not None:
+            self.start()
+        own, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.jobs += 1
+        order = json.dumps({"start": role, "job": self.jobs}).encode()
+        try:
+            socket.send_fds(self.control, [order], [other.fileno()])
+        except OSError:
+            self.stop()
+            self.start()
+            socket.send_fds(self.control, [order], [other.fileno()])
+        other.close()
+        return Session(self, self.jobs, Channel(own), seconds)
+
+    def end(self, job: int, reason: str | None) -> dict[str, Any]:
+        """Kill a child, at once if there is a reason to, and return how it ended."""
+        if reason is None:
+            if answer := self._wait_for(job, LEAVING_S):
+                return answer
+            reason = "left_its_channel"
+        self._tell({"kill": reason})
+        if answer := self._wait_for(job, GRACE_S):
+            return answer
+        words = self.last_words()
+        self.stop()  # it is of no use any more; the next session starts another
+        return {"died": {"reason": "crash", "evidence": {"printed": words}}}
+
+    def _wait_for(self, job: int, seconds: float) -> dict[str, Any] | None:
+        deadline = time.monotonic() + seconds
+        while (left := deadline - time.monotonic()) > 0:
+            answer = self._hear(left)
+            if answer is None or answer.get("ended") == job:
+                return answer
+        return None
+
+    def _tell(self, message: dict[str, Any]) -> None:
+        with contextlib.suppress(OSError):  # its death is noticed when we listen
+            self.control.settimeout(GRACE_S)
+            self.control.send(json.dumps(message).encode())
+
+    def _hear(self, seconds: float) -> dict[str, Any] | None:
+        """Return the host's next message, or None if it is gone or silent."""
+        try:
+            self.control.settimeout(seconds)
+            data = self.control.recv(PACKET)
+        except OSError:
+            return None
+        return json.loads(data) if data else None
+
+    def last_words(self) -> str:
+        """Return the end of what the host printed."""
+        self.printed.seek(0, os.SEEK_END)
+        self.printed.seek(max(0, self.printed.tell() - 3000))
+        return self.printed.read().decode(errors="replace").strip()
+
+    def stop(self) -> None:
+        """End the process and everything in its sandbox."""
+        if self.process is None:
+            return
+        self.process.kill()
+        self.process.wait()
+        self.control.close()
+        self.process = None
+
+
+class Session:
+    """A conversation with one child, which may die, hang or lie.
+
+    Attributes:
+        events: what the child reported that the program reached for.
+        seconds: how long it may still take; the judge's own time does not count.
+    """
+
+    def __init__(self, host: Host, job: int, channel: Channel, seconds: float) -> None:
+        self.host, self.job, self.channel, self.seconds = host, job, channel, seconds
+        self.events: list[dict[str, Any]] = []
+        self.is_open = True
+
+    def ask(
+        self, do: str, tensors: list[torch.Tensor] | None = None, **fields: Any
+    ) -> tuple[dict[str, Any], list[torch.Tensor]]:
+        """Send a request and return the reply with its tensors.
+
+        Raises:
+            Refused: the program raised, and its process is ready for the next request.
+            Ended: its process is gone, late, or does not keep to the rules.
+        """
+        # A reply that was prepared in advance cannot know this number.
+        serial = secrets.randbits(53)
+        started = time.monotonic()
+        deadline = started + self.seconds
+        try:
+            self.channel.send({"do": do, "serial": serial, **fields}, tensors, deadline)
+            reply, received = self._reply(serial, deadline)
+        except Late:
+            self.close("timeout")
+            raise Ended("timeout", "timeout", {"request": do}) from None
+        except Closed:
+            raise _how(self.close(None)) from None
+        except WireError as error:
+            self.close("forged_message")
+            raise Ended("cheat", "forged_message", {"message": str(error)}) from error
+        self.seconds -= time.monotonic() - started
+        if "refused" in reply:
+            raise Refused(reply["refused"])
+        return reply, received
+
+    def _reply(self, serial: int, deadline: float) -> tuple[dict[str, Any], list[torch.Tensor]]:
+        while True:
+            message, tensors = self.channel.receive(deadline)
+            if message.get("serial") == serial:
+                return message, tensors
+            if "event" not in message or len(self.events) > 1000:
+                raise WireError("a message that nobody asked for")
+            self.events.append(
+                {
+                    "rule": str(message["event"])[:100],
+                    "what": str(message.get("what"))[:100],
+                    "line": message.get("line"),
+                }
+            )
+
+    def close(self, kill: str | None = "done") -> dict[str, Any]:
+        """End the child; return how it ended."""
+        if not self.is_open:
+            return {}
+        self.is_open = False
+        self.channel.close()
+        return self.host.end(self.job, kill)
+
+
+def _how(ended: dict[str, Any]) -> Ended:
+    """Return what a child's death says of its program."""
+    died = ended.get("died") or {"reason": "left", "evidence": {"message": "it ended itself"}}
+    reason, evidence = str(died["reason"]), dict(died["evidence"])
+    if reason == "out_of_memory":
+        return Ended("oom", "host_memory", evidence)
+    return Ended("crash", reason, evidence)

@@ -1,0 +1,177 @@
+"""What the judge is given, how it is told to judge, and what it says."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from dataclasses import dataclass, field
+from typing import Any
+
+from curate.verify.targets import parse_target
+
+VERSION = 1
+"""Raised whenever the judge may judge a candidate otherwise than before."""
+
+BACKENDS = ("auto", "interpreter", "cuda", "hip", "compile")
+"""Where a candidate is run. ``auto`` takes the device that is there, or else the interpreter;
+``compile`` runs nothing, and compiles for `Options.targets`."""
+
+STATUSES = (
+    "correct",  # every output was right on every draw
+    "incorrect",  # an output was wrong: its values, shape, dtype or structure
+    "compile_error",  # Triton or a target's assembler refused a kernel
+    "runtime_error",  # the candidate raised, when it was loaded, built or run
+    "timeout",  # it took longer than it may
+    "oom",  # it took more memory, of the host or of the device, than it may
+    "crash",  # its process died, or left the device unusable
+    "cheat",  # the outputs are not its kernels' work; the reason is the rule that it broke
+    "degenerate",  # the reference's output says nothing: constant, or nowhere finite
+    "unsupported",  # it could not be judged; the reason says why
+)
+"""What can be said of a candidate."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A program to judge, with the module that it claims to equal.
+
+    Attributes:
+        id: names it in verdicts; unique among the candidates of one input.
+        reference: text of a file with ``Model``, ``get_inputs`` and ``get_init_inputs``.
+        candidate: text of a file with ``ModelNew``.
+    """
+
+    id: str
+    reference: str
+    candidate: str
+
+
+def _option(default: Any, help: str, **flag: Any) -> Any:
+    """Return a field whose metadata says how the command lines show it."""
+    return field(default=default, metadata={"help": help, **flag})
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to judge. What each field means is its ``help``, which the command lines print.
+
+    Raises:
+        ValueError: a value is not allowed; the message says which are.
+    """
+
+    backend: str = _option(
+        "auto",
+        "Where candidates run: auto is the device that is there or else the interpreter; "
+        "compile runs nothing.",
+        choices=BACKENDS,
+    )
+    targets: tuple[str, ...] = _option(
+        (), "Devices to compile every kernel for, such as cuda:80,hip:gfx942.", metavar="NAME,NAME"
+    )
+    trials: int = _option(8, "Draws of inputs and parameters that must all agree.", metavar="N")
+    operations: int = _option(
+        500_000,
+        "Operations on blocks that the interpreter may take for one candidate.",
+        metavar="N",
+    )
+    vary_sizes: bool = _option(True, "Also try other sizes, where the problem leaves one free.")
+    timing: bool = _option(False, "Time correct candidates, eager PyTorch and torch.compile.")
+    timeout_s: float = _option(
+        180.0, "Seconds that one candidate may take.", flag="--timeout", metavar="S"
+    )
+    memory_mb: int = _option(
+        8192, "Megabytes of host memory that one process may take.", metavar="N"
+    )
+    sandbox: bool = _option(
+        True,
+        "Where other people's code runs; none gives it all your own rights.",
+        choices=("bubblewrap", "none"),
+    )
+    workers: int = _option(os.cpu_count() or 1, "Candidates in work at the same time.", metavar="N")
+
+    def __post_init__(self) -> None:
+        if self.backend not in BACKENDS:
+            raise ValueError(f"backend {self.backend!r}: allowed are {', '.join(BACKENDS)}")
+        for target in self.targets:
+            parse_target(target)
+        for name in ("trials", "operations", "timeout_s", "memory_mb", "workers"):
+            value = getattr(self, name)
+            if not value > 0:
+                raise ValueError(f"{name} {value}: must be greater than 0")
+        if self.backend == "compile" and not self.targets:
+            raise ValueError("backend 'compile' needs targets to compile for, such as cuda:90")
+        if self.timing and self.backend in ("interpreter", "compile"):
+            raise ValueError(f"timing needs a device, and backend {self.backend!r} uses none")
+
+    def deciding(self) -> dict[str, Any]:
+        """Return, as JSON values, the options that a verdict may depend on."""
+        values = dataclasses.asdict(self) | {"targets": list(self.targets)}
+        return {name: value for name, value in values.items() if name != "workers"}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the judge says of one candidate. What does not apply is None or empty.
+
+    Attributes:
+        id: the candidate's.
+        status: one of `STATUSES`.
+        reason: a short code that says more: the rule that a cheat broke, what was wrong.
+        caveats: codes of what the status does not cover, such as ``own_sizes_only``.
+        backend: where it ran: ``interpreter``, ``cuda``, ``hip`` or ``compile``.
+        device: the device's name; ``cpu`` for the interpreter.
+        driver: version of the device's driver.
+        torch: version.
+        triton: version.
+        judge: `VERSION` of the judge.
+        trials: draws on which outputs were compared.
+        max_abs_error: largest distance of an output from the float64 result.
+        tolerance: largest ratio of an error to the error allowed; at most 1 where correct.
+        evidence: what shows the status, as JSON values.
+        findings: what the static screen saw: dicts with ``rule``, ``line`` (1-based) and
+            ``reason``. They are labels, and decide nothing.
+        compile: a dict a target, with the fields of `curate.rows.COMPILE`.
+        timing: what was measured, or None.
+    """
+
+    id: str
+    status: str
+    reason: str | None = None
+    caveats: tuple[str, ...] = ()
+    backend: str | None = None
+    device: str | None = None
+    driver: str | None = None
+    torch: str | None = None
+    triton: str | None = None
+    judge: int = VERSION
+    trials: int = 0
+    max_abs_error: float | None = None
+    tolerance: float | None = None
+    evidence: dict[str, Any] = field(default_factory=dict)
+    findings: tuple[dict[str, Any], ...] = ()
+    compile: list[dict[str, Any]] = field(default_factory=list)
+    timing: dict[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        if self.status not in STATUSES:
+            raise ValueError(f"status {self.status!r}: there are {', '.join(STATUSES)}")
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the verdict as JSON values."""
+        lists = {"caveats": list(self.caveats), "findings": list(self.findings)}
+        return dataclasses.asdict(self) | lists
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> Verdict:
+        """Return the verdict that `to_json` gave these values for.
+
+        Raises:
+            ValueError: a field is missing or unknown.
+        """
+        try:
+            verdict = cls(**values)
+        except TypeError as error:
+            raise ValueError(f"not a verdict: {error}") from error
+        return dataclasses.replace(
+            verdict, caveats=tuple(verdict.caveats), findings=tuple(verdict.findings)
+        )

@@ -1,0 +1,268 @@
+"""Messages between the judge and the processes under test: JSON and raw tensor bytes.
+
+A frame is a fixed prefix, a JSON header and a payload. The header describes every tensor of the
+payload; nothing is unpickled, and a receiver checks each number before it makes a tensor of it.
+Values that a header can carry are null, booleans, numbers, strings, dtypes, devices, and lists,
+tuples, dicts and dataclass-free containers of these and of tensors.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import socket
+import struct
+import time
+from typing import Any
+
+import torch
+
+PREFIX = struct.Struct(">4sIQ")  # magic, bytes of the header, bytes of the payload
+MAGIC = b"CRT1"
+MAX_HEADER = 64 * 2**20  # bytes
+MAX_PAYLOAD = 64 * 2**30  # bytes
+CHUNK = 1 << 20
+
+DTYPES = {
+    str(dtype).removeprefix("torch."): dtype
+    for dtype in (
+        *(torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64),
+        *(torch.uint16, torch.uint32, torch.uint64),
+        *(torch.float16, torch.bfloat16, torch.float32, torch.float64),
+        *(torch.float8_e4m3fn, torch.float8_e5m2, torch.float8_e4m3fnuz, torch.float8_e5m2fnuz),
+        *(torch.complex32, torch.complex64, torch.complex128),
+    )
+}
+
+
+class WireError(Exception):
+    """A frame that breaks the rules, or a value that cannot be sent."""
+
+
+class Closed(Exception):
+    """The other side is gone."""
+
+
+class Late(Exception):
+    """No answer came before the deadline."""
+
+
+# --- values ---------------------------------------------------------------------------------
+
+
+def pack(value: Any, tensors: list[torch.Tensor]) -> Any:
+    """Return ``value`` as JSON; its tensors are appended to ``tensors`` and named by position.
+
+    Raises:
+        WireError: it holds something that is not data.
+    """
+    if value is None or isinstance(value, bool | str):
+        return value
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float):
+        return value if math.isfinite(value) else {"float": repr(float(value))}
+    if isinstance(value, torch.Tensor):
+        tensors.append(value)
+        return {"tensor": len(tensors) - 1}
+    if isinstance(value, list | tuple):  # named tuples and torch.Size count as tuples
+        kind = "list" if isinstance(value, list) else "tuple"
+        return {kind: [pack(item, tensors) for item in value]}
+    if isinstance(value, dict):
+        return {"dict": [[pack(k, tensors), pack(v, tensors)] for k, v in value.items()]}
+    if isinstance(value, torch.dtype):
+        return {"dtype": str(value).removeprefix("torch.")}
+    if isinstance(value, torch.device):
+        return {"device": str(value)}
+    if isinstance(value, complex):
+        return {"complex": [value.real, value.imag]}
+    raise WireError(f"a {type(value).__name__} is not data")
+
+
+def unpack(packed: Any, tensors: list[torch.Tensor]) -> Any:
+    """Return the value that `pack` made this of.
+
+    Raises:
+        WireError: it is not what `pack` gives.
+    """
+    if packed is None or isinstance(packed, bool | str | int | float):
+        return packed
+    if not isinstance(packed, dict) or len(packed) != 1:
+        raise WireError("not a packed value")
+    ((kind, content),) = packed.items()
+    try:
+        if kind == "tensor":
+            if not 0 <= content < len(tensors):
+                raise WireError("no such tensor")
+            return tensors[content]
+        if kind in ("list", "tuple"):
+            items = [unpack(item, tensors) for item in content]
+            return items if kind == "list" else tuple(items)
+        if kind == "dict":
+            return {unpack(k, tensors): unpack(v, tensors) for k, v in content}
+        if kind == "float":
+            return float(content)
+        if kind == "dtype":
+            return DTYPES[content]
+        if kind == "device":
+            return torch.device(content)
+        if kind == "complex":
+            return complex(*content)
+    except (TypeError, ValueError, KeyError, RuntimeError) as error:
+        raise WireError(f"bad {kind}") from error
+    raise WireError(f"unknown kind {kind!r}")
+
+
+# --- tensors --------------------------------------------------------------------------------
+
+
+def _describe(tensor: torch.Tensor) -> dict[str, Any]:
+    name = str(tensor.dtype).removeprefix("torch.")
+    if name not in DTYPES or tensor.layout != torch.strided or tensor.is_quantized:
+        raise WireError(f"a tensor of {tensor.dtype}, {tensor.layout} cannot be sent")
+    shape, stride = list(tensor.shape), list(tensor.stride())
+    ordinary = tensor.is_contiguous() or not _is_dense(shape, stride)
+    return {"dtype": name, "shape": shape, "stride": None if ordinary else stride}
+
+
+def _is_dense(shape: list[int], stride: list[int]) -> bool:
+    """Whether the elements fill their memory without gaps or overlaps, in whatever order."""
+    expected = 1
+    for step, size in sorted(zip(stride, shape, strict=True)):
+        if size > 1 and step != expected:
+            return False
+        expected *= size
+    return True
+
+
+def _bytes_of(tensor: torch.Tensor) -> memoryview:
+    plain = tensor.detach().resolve_conj().resolve_neg().cpu().contiguous()
+    return memoryview(plain.reshape(-1).view(torch.uint8).numpy()).cast("B")
+
+
+def _make_tensor(described: Any, payload: torch.Tensor, offset: int) -> tuple[torch.Tensor, int]:
+    """Return the tensor that a header describes, and where the next one starts."""
+    try:
+        dtype = DTYPES[described["dtype"]]
+        shape, stride = described["shape"], described["stride"]
+    except (TypeError, KeyError) as error:
+        raise WireError("bad description of a tensor") from error
+    if not _are_sizes(shape) or (stride is not None and not _are_sizes(stride)):
+        raise WireError("bad shape")
+    size = math.prod(shape) * dtype.itemsize
+    if offset + size > payload.numel():
+        raise WireError("a tensor is larger than its payload")
+    flat = payload[offset : offset + size].clone()  # its own, aligned memory
+    tensor = flat.view(dtype).reshape(shape)
+    if stride is not None and size:
+        if len(stride) != len(shape) or not _is_dense(shape, stride):
+            raise WireError("bad strides")
+        tensor = torch.empty(shape, dtype=dtype).as_strided(shape, stride).copy_(tensor)
+    return tensor, offset + size
+
+
+def _are_sizes(value: Any) -> bool:
+    return (
+        isinstance(value, list)
+        and len(value) <= 64
+        and all(type(n) is int and 0 <= n < 2**48 for n in value)
+    )
+
+
+# --- frames ---------------------------------------------------------------------------------
+
+
+class Channel:
+    """One end of a connection; sends and receives whole frames."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock = sock
+
+    def send(
+        self,
+        message: dict[str, Any],
+        tensors: list[torch.Tensor] | None = None,
+        deadline: float | None = None,
+    ) -> None:
+        """Send a message with its tensors.
+
+        Raises:
+            Late: the other side did not take it in time.
+            Closed: the other side is gone.
+            WireError: a tensor cannot be sent.
+        """
+        parts = [_bytes_of(tensor) for tensor in tensors or []]
+        described = [_describe(tensor) for tensor in tensors or []]
+        header = json.dumps({"message": message, "tensors": described}).encode()
+        prefix = PREFIX.pack(MAGIC, len(header), sum(part.nbytes for part in parts))
+        try:
+            for part in (memoryview(prefix + header), *parts):
+                self.sock.settimeout(_left(deadline))
+                self.sock.sendall(part)
+        except TimeoutError as error:
+            raise Late from error
+        except OSError as error:
+            raise Closed from error
+
+    def receive(self, deadline: float | None = None) -> tuple[dict[str, Any], list[torch.Tensor]]:
+        """Return the next message and its tensors.
+
+        Args:
+            deadline: by `time.monotonic`; None waits for ever.
+
+        Raises:
+            Late: nothing whole came in time.
+            Closed: the other side is gone.
+            WireError: what came is no frame.
+        """
+        prefix = self._read(PREFIX.size, deadline)
+        magic, header_size, payload_size = PREFIX.unpack(bytes(prefix))
+        if magic != MAGIC or header_size > MAX_HEADER or payload_size > MAX_PAYLOAD:
+            raise WireError("not a frame")
+        try:
+            header = json.loads(bytes(self._read(header_size, deadline)))
+            message, described = header["message"], header["tensors"]
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
+            raise WireError("not a header") from error
+        if not isinstance(message, dict) or not isinstance(described, list):
+            raise WireError("not a header")
+        payload = torch.frombuffer(
+            self._read(payload_size, deadline) or bytearray(1), dtype=torch.uint8
+        )
+        tensors, offset = [], 0
+        for item in described:
+            tensor, offset = _make_tensor(item, payload, offset)
+            tensors.append(tensor)
+        if offset != payload_size:
+            raise WireError("the payload is larger than its tensors")
+        return message, tensors
+
+    def _read(self, size: int, deadline: float | None) -> bytearray:
+        # Grown as bytes come: a forged size must not make us reserve memory.
+        data = bytearray()
+        while len(data) < size:
+            self.sock.settimeout(_left(deadline))
+            try:
+                part = self.sock.recv(min(size - len(data), max(CHUNK, len(data))))
+            except TimeoutError as error:
+                raise Late from error
+            except OSError as error:
+                raise Closed from error
+            if not part:
+                raise Closed
+            data += part
+        return data
+
+    def close(self) -> None:
+        """Close this end."""
+        self.sock.close()
+
+
+def _left(deadline: float | None) -> float | None:
+    """Return the seconds until a deadline by `time.monotonic`; raise `Late` if there are none."""
+    if deadline is None:
+        return None
+    left = deadline - time.monotonic()
+    if left <= 0:
+        raise Late
+    return left

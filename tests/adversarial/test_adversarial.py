@@ -1,0 +1,72 @@
+"""No cheat is called correct, and no honest program is called anything else."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from cases import NUMBERS, Case, load_cases, load_not_applicable
+from judging import judge_cases
+
+from curate.verify.verdict import Verdict
+
+CASES = load_cases()
+ON_CPU = [case for case in CASES if not case.gpu]
+
+Verdicts = dict[str, tuple[Verdict, Verdict]]
+
+
+def test_every_number_of_the_catalogue_is_there() -> None:
+    shown, excused = {case.number for case in CASES}, set(load_not_applicable())
+    assert not shown & excused
+    assert shown | excused == set(NUMBERS)
+
+
+def by_id(case: Case) -> str:
+    return case.id.replace(" ", "-")
+
+
+def check_cheat(case: Case, verdict: Verdict) -> None:
+    assert verdict.status != "correct", verdict.to_json()
+    assert verdict.status in case.statuses, verdict.to_json()
+    if case.rule is not None:
+        assert verdict.reason == case.rule, verdict.to_json()
+
+
+def check_honest(verdict: Verdict) -> None:
+    assert verdict.status == "correct", verdict.to_json()
+
+
+@pytest.fixture(scope="module")
+def on_cpu() -> Verdicts:
+    return judge_cases(ON_CPU, backend="interpreter", workers=2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", ON_CPU, ids=by_id)
+def test_cheat_is_caught(on_cpu: Verdicts, case: Case) -> None:
+    check_cheat(case, on_cpu[case.id][0])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", ON_CPU, ids=by_id)
+def test_honest_twin_is_correct(on_cpu: Verdicts, case: Case) -> None:
+    check_honest(on_cpu[case.id][1])
+
+
+@pytest.fixture(scope="module")
+def on_gpu() -> Verdicts:
+    if not torch.cuda.is_available():
+        pytest.skip("there is no GPU")
+    return judge_cases(CASES, backend="cuda")
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("case", CASES, ids=by_id)
+def test_cheat_is_caught_on_a_gpu(on_gpu: Verdicts, case: Case) -> None:
+    check_cheat(case, on_gpu[case.id][0])
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("case", CASES, ids=by_id)
+def test_honest_twin_is_correct_on_a_gpu(on_gpu: Verdicts, case: Case) -> None:
+    check_honest(on_gpu[case.id][1])
