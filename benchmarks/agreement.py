@@ -39,13 +39,13 @@ def export(given: argparse.Namespace) -> None:
 
 def label(verdict: dict[str, Any]) -> str:
     """Return a verdict as one short text."""
-    return verdict["status"] + (f" ({verdict['reason']})" if verdict.get("reason") else "")
+    reason = verdict.get("reason")
+    return f"{verdict['status']} ({reason})" if reason else str(verdict["status"])
 
 
 def judge(given: argparse.Namespace) -> None:
     """Judge every pair; print the table, and write it with the pairs that need explaining."""
     from curate.verify.judge import verify
-
     from curate.verify.verdict import Candidate, Options
 
     rows = {

@@ -11,10 +11,12 @@ Only the standard library is needed. The same text and seed give the same mutant
 from __future__ import annotations
 
 import ast
+import itertools
 import random
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 Node = TypeVar("Node", bound=ast.AST)
 
@@ -157,6 +159,8 @@ class Program:
     def __init__(self, text: str) -> None:
         self.text = text
         self.tree = ast.parse(text)
+        lengths = map(len, text.encode().splitlines(keepends=True))
+        self.line_starts = [0, *itertools.accumulate(lengths)]  # in bytes, as ast counts
         self.parents = {
             child: node for node in ast.walk(self.tree) for child in ast.iter_child_nodes(node)
         }
@@ -257,13 +261,10 @@ class Program:
 
     def apply(self, change: Change) -> str:
         """Return the file's text with one node's text replaced."""
-        lines = self.text.encode().splitlines(keepends=True)
-        before = [sum(map(len, lines[:row])) for row in range(len(lines) + 1)]
-        node = change.node
+        node, whole = change.node, self.text.encode()
         assert node.end_lineno is not None and node.end_col_offset is not None
-        start = before[node.lineno - 1] + node.col_offset
-        end = before[node.end_lineno - 1] + node.end_col_offset
-        whole = b"".join(lines)
+        start = self.line_starts[node.lineno - 1] + node.col_offset
+        end = self.line_starts[node.end_lineno - 1] + node.end_col_offset
         return (whole[:start] + change.text.encode() + whole[end:]).decode()
 
 
@@ -314,7 +315,8 @@ def _text(node: ast.expr) -> str:
 def _number(node: ast.AST) -> float | None:
     """Return the value of a numeric literal; None for anything else."""
     if isinstance(node, ast.Constant) and type(node.value) in (int, float):
-        return float(node.value)
+        value: Any = node.value
+        return float(value)
     return None
 
 
@@ -384,15 +386,15 @@ def constant(p: Program) -> Iterator[Change]:
         inside = isinstance(call, ast.Call) and _called(call) in SHAPING
         if value is None or inside or isinstance(call, ast.keyword | ast.Subscript | ast.List):
             continue
-        yield from _other_numbers(node, value)
+        yield from _other_numbers(node)
     for launch in p.launches():
         for argument in launch.args:
-            value = _number(argument)
-            if value is not None and isinstance(argument, ast.Constant):
-                yield from _other_numbers(argument, value)
+            if isinstance(argument, ast.Constant) and _number(argument) is not None:
+                yield from _other_numbers(argument)
 
 
-def _other_numbers(node: ast.Constant, value: float) -> Iterator[Change]:
+def _other_numbers(node: ast.Constant) -> Iterator[Change]:
+    value: Any = node.value
     if value == 0:
         yield Change(node, "1", "0 to 1")
         yield Change(node, "0.001", "0 to 0.001")
@@ -403,7 +405,7 @@ def _other_numbers(node: ast.Constant, value: float) -> Iterator[Change]:
         yield Change(node, repr(value * 10), "times 10")
         yield Change(node, repr(value / 10), "by 10")
     else:
-        yield Change(node, repr(node.value * 2), "doubled")
+        yield Change(node, repr(value * 2), "doubled")
         yield Change(node, repr(value * 1.01), "one percent more")
 
 
@@ -611,7 +613,8 @@ def dropped_stage(p: Program) -> Iterator[Change]:
     for update in p.nodes("value", ast.AugAssign):
         yield Change(update, "pass", "update dropped")
         yield Change(update, f"{ast.unparse(update.target)} = {_text(update.value)}", "overwritten")
-    for launch in p.launches():
+    launches = list(p.launches())
+    for launch in launches if len(launches) > 1 else ():
         if isinstance(statement := p.parents[launch], ast.Expr):
             yield Change(statement, "pass", "launch dropped")
 
@@ -734,9 +737,8 @@ def mutants(text: str, seed: int, limit: int | None = None) -> list[Mutant]:
     seen = {ast.dump(program.tree)}
     queues: list[list[tuple[str, Change]]] = []
     for kind, find in CLASSES.items():
-        changes = list(find(program))
-        random.Random(f"{seed} {kind}").shuffle(changes)
-        queues.append([(kind, change) for change in changes])
+        changes = _in_turn(list(find(program)), random.Random(f"{seed} {kind} {text}"))
+        queues.append([(kind, change) for change in reversed(changes)])
     found: list[Mutant] = []
     while any(queues) and (limit is None or len(found) < limit):
         for queue in queues:
@@ -747,6 +749,17 @@ def mutants(text: str, seed: int, limit: int | None = None) -> list[Mutant]:
                     seen.add(shape)
                     found.append(mutant)
     return found
+
+
+def _in_turn(changes: list[Change], rng: random.Random) -> list[Change]:
+    """Return changes in random order, but of each operator the first before any second one."""
+    rng.shuffle(changes)
+    number: Counter[str] = Counter()
+    keyed = []
+    for change in changes:
+        number[change.operator] += 1
+        keyed.append((number[change.operator], change))
+    return [change for _, change in sorted(keyed, key=lambda pair: pair[0])]
 
 
 def _mutant(program: Program, kind: str, change: Change, in_kernel: bool) -> Mutant:

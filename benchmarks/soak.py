@@ -24,13 +24,19 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from curate.verify.judge import verify
 from soak_programs import Trial, make_trials
 
+from curate.verify.judge import verify
 from curate.verify.verdict import Options, Verdict
 
-GROWTH_MB = 256
-"""Megabytes that a process may grow after it has judged its first tenth of the candidates."""
+SETTLED_S = 30.0
+"""Seconds after which a process has loaded all that it needs."""
+
+GROWTH_MB = 128
+"""Megabytes that a process may grow after that."""
+
+WARM_MB = 64
+"""Megabytes that a process with torch in it has at least."""
 
 LEAVE_S = 10.0
 """Seconds that processes may take to end after the last verdict."""
@@ -69,31 +75,41 @@ class Memory(threading.Thread):
         self.available = min(self.available, available())
         self.own.append((now, resident(os.getpid())))
         for pid in descendants():
-            self.others.setdefault(pid, []).append((now, resident(pid)))
+            if size := resident(pid):  # else it is ending, and its memory is gone
+                self.others.setdefault(pid, []).append((now, size))
 
     def end(self) -> None:
         self._ended.set()
         self.join()
         self.sample()
 
-    def report(self, longest_s: float) -> dict[str, Any]:
-        """Return megabytes; ``longest_s`` is how long the process of one candidate may live."""
-        zygotes = [s for s in self.others.values() if s[-1][0] - s[0][0] > longest_s]
+    def report(self) -> dict[str, Any]:
+        """Return megabytes of the judge and of the warm processes that it forks others from.
+
+        A process of one candidate does not live long enough to be counted as warm.
+        """
+        warm = [
+            samples
+            for samples in self.others.values()
+            if samples[-1][0] - samples[0][0] > SETTLED_S
+            and max(size for _, size in samples) > WARM_MB * MB
+        ]
         return {
             "judge_max": max(size for _, size in self.own) // MB,
             "judge_last": self.own[-1][1] // MB,
             "judge_growth": growth(self.own) // MB,
-            "zygotes": len(zygotes),
-            "zygote_max": max((size for s in zygotes for _, size in s), default=0) // MB,
-            "zygote_last": max((s[-1][1] for s in zygotes), default=0) // MB,
-            "zygote_growth": max(map(growth, zygotes), default=0) // MB,
+            "warm_processes": len(warm),
+            "warm_max": max((size for samples in warm for _, size in samples), default=0) // MB,
+            "warm_last": max((samples[-1][1] for samples in warm), default=0) // MB,
+            "warm_growth": max(map(growth, warm), default=0) // MB,
             "machine_available_min": self.available // MB,
         }
 
 
 def growth(samples: list[tuple[float, int]]) -> int:
-    """Return the bytes from the end of the first tenth of the samples to the last sample."""
-    return samples[-1][1] - samples[len(samples) // 10][1]
+    """Return by how many bytes a process is larger at its end than when it had settled."""
+    settled = [size for at, size in samples if at >= samples[0][0] + SETTLED_S]
+    return samples[-1][1] - settled[0] if settled else 0
 
 
 def resident(pid: int) -> int:
@@ -233,7 +249,7 @@ def main() -> None:
     seconds = time.monotonic() - started
     memory.end()
     left = left_behind()
-    failed, used = failures(trials, verdicts), memory.report(longest_s=2 * given.timeout)
+    failed, used = failures(trials, verdicts), memory.report()
     kinds = {trial.candidate.id: trial.kind for trial in trials}
     counts = collections.Counter(f"{kinds.get(v.id)} -> {v.status}" for v in verdicts)
     report = {
@@ -255,7 +271,7 @@ def main() -> None:
         print(json.dumps(failure, default=str)[:600])
     result = json.dumps({**report, "failures": failed}, indent=1, default=str)
     given.result.write_text(result + "\n")
-    bounded = max(used["judge_growth"], used["zygote_growth"]) <= GROWTH_MB
+    bounded = max(used["judge_growth"], used["warm_growth"]) <= GROWTH_MB
     sys.exit(0 if ended and not failed and bounded and not left else 1)
 
 

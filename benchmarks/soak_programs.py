@@ -1,8 +1,8 @@
 """Candidates whose verdicts are known: right ones, wrong ones, and ones that attack their judge.
 
 Twelve small problems, each with a right and a wrong kernel, are varied by constants; a hostile
-candidate is a right one that does something else as well, when it is imported, on its first call
-or on its third.
+candidate is a right one that does something else as well, when it is imported, from its first call
+on or from its third.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from string import Template
 
 from curate.verify.verdict import Candidate
 
-PER_PROBLEM = 4
+PER_PROBLEM = 8
 """Candidates of one problem, as where a model is sampled more than once."""
 
 WRONG_SHARE = 0.3
@@ -88,7 +88,7 @@ def attack(x):
 def called(x):
     global CALLS
     CALLS += 1
-    if CALLS == $call:
+    if CALLS >= $call:
         attack(x)
 
 
@@ -294,7 +294,7 @@ ATTACKS = {
     "exits": Attack("os._exit(0)", frozenset({"crash"})),
     "segfaults": Attack("faulthandler._sigsegv()", frozenset({"crash"})),
     # To the parent this is what the kernel's out-of-memory killer does.
-    "kills_itself": Attack("os.kill(os.getpid(), 9)", frozenset({"crash", "oom"})),
+    "kills_itself": Attack("os.kill(os.getpid(), 9)", STOPPED | {"oom"}),
     "kills_all": Attack(KILL_ALL, STOPPED),
     "reads_null": Attack("ctypes.string_at(0)", STOPPED),
     "overwrites_heap": Attack(
@@ -303,8 +303,9 @@ ATTACKS = {
     "writes_to_bad_pointer": Attack(
         "ctypes.memset(x.data_ptr() + (1 << 46), 255, 4096)", STOPPED, needs_input=True
     ),
+    # A machine that is slow to give memory ends it by the clock.
     "takes_host_memory": Attack(
-        'hoard = [b"x" * (2**28 + i) for i in range(1000)]', frozenset({"oom"})
+        'hoard = [b"x" * (2**28 + i) for i in range(1000)]', frozenset({"oom", "timeout"})
     ),
     "takes_device_memory": Attack(
         "hoard = [torch.ones(2**28, device=x.device) for _ in range(1000)]",

@@ -34,7 +34,6 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from curate.verify.judge import verify
-
 from curate.verify.verdict import Candidate, Options, Verdict
 
 SAMPLES = 8
@@ -89,6 +88,7 @@ def judged(candidates: list[Candidate], options: Options) -> tuple[dict[str, Any
         "verdicts_per_s": round(len(verdicts) / seconds, 2),
         "verdicts_per_s_after_the_first": round((len(ends) - 1) / max(ends[-1] - ends[0], 1e-9), 2),
         "seconds_per_candidate": round(seconds / len(verdicts), 4),
+        "with_timing": sum(v.timing is not None for v in verdicts),
         "input_sets_of_the_correct": dict(sorted(trials.items())),
         "statuses": count(v.status + (f" ({v.reason})" if v.reason else "") for v in verdicts),
     }, verdicts
@@ -161,15 +161,14 @@ def run_case(candidates: list[Candidate], given: argparse.Namespace) -> dict[str
     report["usual"], statuses = usual(sample, given.backend)
     ours = {v.id: v.status for v in verdicts}
     report["judge -> usual"] = count(f"{ours.get(i)} -> {s}" for i, s in statuses.items())
-    report["times_faster"] = round(
-        report["usual"]["seconds_per_candidate"] / figures["seconds_per_candidate"], 1
+    slow = report["usual"]["seconds_per_candidate"]
+    report["times_faster"] = round(slow * figures["verdicts_per_s"], 1)
+    report["times_faster_after_the_first"] = round(
+        slow * figures["verdicts_per_s_after_the_first"], 1
     )
     if "judge_timed" in report:
-        report["times_faster_timed"] = round(
-            report["usual"]["seconds_per_candidate_timed"]
-            / report["judge_timed"]["seconds_per_candidate"],
-            1,
-        )
+        slow = report["usual"]["seconds_per_candidate_timed"]
+        report["times_faster_timed"] = round(slow * report["judge_timed"]["verdicts_per_s"], 1)
     return report
 
 

@@ -56,8 +56,9 @@ def agree(expected: Any, got: Any) -> bool:
     if not isinstance(expected, torch.Tensor):
         return bool(expected == got)
     tolerance = TOLERANCE.get(expected.dtype, 1e-4)
-    return expected.shape == got.shape and torch.allclose(
-        expected, got, atol=tolerance, rtol=tolerance
+    return bool(
+        expected.shape == got.shape
+        and torch.allclose(expected, got, atol=tolerance, rtol=tolerance)
     )
 
 
@@ -88,7 +89,7 @@ def measure(reference: ModuleType, new: torch.nn.Module) -> float:
     for _ in range(WARMUP):
         new(*inputs)
     synchronize("cuda")
-    times = []
+    times: list[float] = []
     for _ in range(RUNS):
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         flush.zero_()

@@ -199,6 +199,9 @@ class Draw:
 # --- running --------------------------------------------------------------------------------
 
 
+_full = torch.full  # as it is; `_Guarded` replaces it for a while
+
+
 class Invalid(Exception):
     """A mutant that any checker should see."""
 
@@ -212,7 +215,7 @@ class _Guarded:
     def empty(self, shape: Any, strides: Any, dtype: torch.dtype, device: Any) -> torch.Tensor:
         extent = 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
         size = 0 if 0 in shape else extent * dtype.itemsize
-        raw = torch.full((2 * GUARD + size,), 255, dtype=torch.uint8, device=device)
+        raw = _full((2 * GUARD + size,), 255, dtype=torch.uint8, device=device)
         self.buffers.append((raw, size))
         inside = raw[GUARD : GUARD + size].view(dtype)
         return inside.as_strided(tuple(shape), tuple(strides))
@@ -234,8 +237,7 @@ class _Guarded:
         def guarded(name: str) -> Callable[..., torch.Tensor]:
             def allocate(*args: Any, **kwargs: Any) -> torch.Tensor:
                 plain: torch.Tensor = saved[name](*args, **kwargs)
-                with self._plainly(saved):
-                    return self.like(plain) if "empty" in name else self.like(plain).copy_(plain)
+                return self.like(plain) if "empty" in name else self.like(plain).copy_(plain)
 
             return allocate
 
@@ -245,17 +247,6 @@ class _Guarded:
             yield
         finally:
             for name, function in saved.items():
-                setattr(torch, name, function)
-
-    @contextmanager
-    def _plainly(self, saved: dict[str, Any]) -> Iterator[None]:
-        patched = {name: getattr(torch, name) for name in saved}
-        for name, function in saved.items():
-            setattr(torch, name, function)
-        try:
-            yield
-        finally:
-            for name, function in patched.items():
                 setattr(torch, name, function)
 
 
@@ -287,12 +278,16 @@ def _tensors(value: Any) -> list[torch.Tensor]:
     return []
 
 
-def _run_guarded(model: torch.nn.Module, inputs: list[Any]) -> list[torch.Tensor]:
+def _run(model: torch.nn.Module, inputs: list[Any], device: str) -> list[torch.Tensor]:
     """Run a model on copies of the inputs and return its outputs.
+
+    The interpreter looks at every address by itself.
 
     Raises:
         Invalid: it wrote outside its tensors.
     """
+    if device == "cpu":
+        return [t.clone() for t in _tensors(model(*copy.deepcopy(inputs)))]
     memory = _Guarded()
     given = _moved(inputs, lambda t: memory.like(t).copy_(t))
     with memory.allocating():
@@ -301,14 +296,25 @@ def _run_guarded(model: torch.nn.Module, inputs: list[Any]) -> list[torch.Tensor
     return outputs
 
 
+def alive(device: str) -> bool:
+    """Return whether the device can still be used; after a wild access a CUDA context cannot."""
+    try:
+        if device == "cuda":
+            torch.cuda.synchronize()
+    except RuntimeError:
+        return False
+    return True
+
+
 class Trial:
     """A program and its draws.
 
     Attributes:
         draws: those that count; the first has the file's own inputs.
+        kernelbench: parameters, inputs and expected outputs of KernelBench's trials.
 
     Raises:
-        RuntimeError: the original program is not right on its own inputs.
+        RuntimeError: the original program is not right on its own inputs, or to KernelBench.
     """
 
     def __init__(self, reference: str, original: str, device: str) -> None:
@@ -325,6 +331,10 @@ class Trial:
                 kept += sum(t.numel() * t.element_size() for t in every)
             if index == 0 and draw is None:
                 raise RuntimeError("the original is not right on its own inputs")
+        with torch.no_grad():
+            self.kernelbench = [self._kernelbench_trial(seed) for seed in range(TRIALS)]
+            if self._kernelbench(self.original.ModelNew):
+                raise RuntimeError("KernelBench's check rejects the original")
 
     def _free_sizes(self) -> list[str]:
         """Return the module's integers that ``get_inputs`` reads and nothing else does."""
@@ -350,7 +360,8 @@ class Trial:
 
     def _build(self, kind: Any, seed: int) -> torch.nn.Module:
         torch.manual_seed(seed)
-        return kind(*self.module.get_init_inputs()).eval()  # type: ignore[no-any-return]
+        model: torch.nn.Module = kind(*self.module.get_init_inputs())
+        return model.eval()
 
     def _draw(self, index: int, name: str, family: Family | None) -> Draw | None:
         """Return a draw with its results; None where the module or the original is at a loss."""
@@ -362,10 +373,10 @@ class Trial:
                     _redraw_state(model, index)
                 inputs = _redrawn(self._inputs(1000 + index, size), family)
                 state = {key: value.clone() for key, value in model.state_dict().items()}
+                # On the CPU first: what it refuses there may end a device's context.
+                model(*copy.deepcopy(inputs))
                 leaves = self._results(model, inputs)
         except (RuntimeError, ValueError, TypeError, IndexError, AssertionError, Invalid):
-            if self.device == "cuda":
-                torch.cuda.synchronize()  # a broken context must not look like a draw left out
             return None
         if leaves is None:
             return None
@@ -385,7 +396,7 @@ class Trial:
             exact = _tensors(copy.deepcopy(model).double()(*_moved(copy.deepcopy(here), _double)))
         except RuntimeError:  # the module names a type in its code
             exact = own
-        original = _run_guarded(kernel, here)
+        original = _run(kernel, here, self.device)
         if not own or [t.shape for t in own] != [t.shape for t in original]:
             return None
         leaves = []
@@ -403,16 +414,14 @@ class Trial:
 
         ``kernelbench`` is whether its check would reject the mutant.
         """
-        with torch.no_grad():
-            try:
+        caught = True
+        try:
+            with torch.no_grad():
                 kind = load("mutant", text).ModelNew
                 caught = self._kernelbench(kind)
                 outcome, why = self._search(kind)
-            except Invalid as error:
-                return {"outcome": "invalid", "why": str(error), "kernelbench": True}
-            except Exception as error:  # a mutant may raise anything
-                why = f"{type(error).__name__}: {error}"[:300]
-                return {"outcome": "invalid", "why": why, "kernelbench": True}
+        except Exception as error:  # a mutant may raise anything
+            outcome, why = "invalid", f"{type(error).__name__}: {error}"[:300]
         return {"outcome": outcome, "why": why, "kernelbench": caught}
 
     def _search(self, kind: Any) -> tuple[str, str]:
@@ -421,11 +430,12 @@ class Trial:
             model = self._build(kind, 0)
             model.load_state_dict(draw.state)
             try:
-                outputs = _run_guarded(model.to(self.device), draw.inputs)
+                outputs = _run(model.to(self.device), draw.inputs, self.device)
             except Exception as error:
                 if draw is self.draws[0]:
                     raise
-                self._still_alive()
+                if not alive(self.device):
+                    raise
                 if draw.own_size and not draw.special:
                     return "fault", f"{draw.name}: {type(error).__name__}: {error}"[:300]
                 continue
@@ -435,39 +445,38 @@ class Trial:
             special = special or (f"{draw.name}: {difference}" if difference else "")
         return ("special", special) if special else ("none", f"{len(self.draws)} draws")
 
-    def _still_alive(self) -> None:
-        if self.device == "cuda":
-            torch.cuda.synchronize()
-
     def _kernelbench(self, kind: Any) -> bool:
         """Return whether KernelBench's check rejects a mutant.
 
-        Five draws, module and candidate built with one seed, ``torch.allclose``. Inputs are
-        normal, as it is published to draw them, unless the module's result is not finite then.
+        Five draws, ``torch.allclose``, and one set of parameters for both, as the constructor
+        makes them of a seed. Uninitialised memory is NaN here, which helps the check.
         """
-        for seed in range(TRIALS):
-            inputs = self._kernelbench_inputs(seed)
-            model = self._build(self.module.Model, seed).to(self.device)
-            new = self._build(kind, seed).to(self.device)
-            expected = _tensors(model(*copy.deepcopy(inputs)))
-            got = _tensors(new(*copy.deepcopy(inputs)))
+        for state, inputs, expected in self.kernelbench:
+            new = self._build(kind, 0)
+            new.load_state_dict(state)
+            got = _tensors(new.to(self.device)(*copy.deepcopy(inputs)))
             if len(got) != len(expected) or not all(map(_allclose, expected, got)):
                 return True
         return False
 
-    def _kernelbench_inputs(self, seed: int) -> list[Any]:
-        own = self._inputs(seed, None)
-        model = self._build(self.module.Model, seed).to(self.device)
-        for family in (_normal(1.0), None):
-            torch.manual_seed(seed)
-            inputs: list[Any] = _moved(_redrawn(own, family), lambda t: t.to(self.device))
-            try:
-                outputs = _tensors(model(*copy.deepcopy(inputs)))
-            except RuntimeError:
-                continue
-            if all(bool(t.isfinite().all()) for t in outputs if t.is_floating_point()):
-                return inputs
-        return inputs
+    def _kernelbench_trial(self, seed: int) -> tuple[Any, list[Any], list[torch.Tensor]]:
+        """Return parameters, inputs and the expected output of one of KernelBench's trials.
+
+        Inputs are normal, as it is published to draw them; the file's own where the module's
+        result is not finite then, or the module does not take them.
+        """
+        own, model = self._inputs(seed, None), self._build(self.module.Model, seed)
+        state = {key: value.clone() for key, value in model.state_dict().items()}
+        torch.manual_seed(seed)
+        inputs = _redrawn(own, _normal(1.0))
+        try:
+            outputs = _tensors(model(*copy.deepcopy(inputs)))
+            if not all(bool(t.isfinite().all()) for t in outputs if t.is_floating_point()):
+                inputs = own
+        except RuntimeError:
+            inputs = own
+        here = _moved(inputs, lambda t: t.to(self.device))
+        return state, here, _tensors(model.to(self.device)(*copy.deepcopy(here)))
 
 
 # --- comparing ------------------------------------------------------------------------------
@@ -478,8 +487,8 @@ def _allclose(expected: torch.Tensor, got: torch.Tensor) -> bool:
     if expected.shape != got.shape or expected.dtype != got.dtype:
         return False
     if not expected.is_floating_point():
-        return torch.equal(expected, got)
-    return torch.allclose(expected, got, atol=tolerance, rtol=tolerance)
+        return bool(torch.equal(expected, got))
+    return bool(torch.allclose(expected, got, atol=tolerance, rtol=tolerance))
 
 
 def _rounding(own: torch.Tensor, exact: torch.Tensor, original: torch.Tensor) -> Any:

@@ -17,7 +17,7 @@ from curate.step import RowStep, SourceError
 from curate.store import Store
 from curate.verify.files import InputError
 from curate.verify.files import shard as take_shard
-from curate.verify.label import Tally, label
+from curate.verify.label import CannotJudge, Tally, label
 from curate.verify.merge import merge as merge_files
 from curate.verify.merge import write_entries
 from curate.verify.verdict import Options, Verdict
@@ -33,7 +33,7 @@ class NotFound(Exception):
 
 
 USER_ERRORS = (RecipeError, SourceError, InputError, NotFound)
-STOPPED = (RunError, WorkerError, SandboxUnavailable)
+STOPPED = (RunError, WorkerError, SandboxUnavailable, CannotJudge)
 
 
 @dataclass(frozen=True)
@@ -187,6 +187,7 @@ def verify(
 
     Raises:
         InputError: a file is not as it should be.
+        CannotJudge: there is no such device here, or no sandbox.
     """
     candidates = take_shard(read_candidates(paths, reference), *shard)
     return label(candidates, options or Options(), output, report)

@@ -254,14 +254,26 @@ def _verdict_facts(verdict: Verdict) -> list[tuple[str, str]]:
         ("ran", ", ".join([*place, f"judge {verdict.judge}"])),
         ("draws", f"{verdict.trials} compared" if verdict.trials else ""),
         ("error", error),
-        ("evidence", facts(verdict.evidence)),
+        ("evidence", _evidence(verdict.evidence)),
         (
             "source",
             "\n".join(f"line {f['line']} {f['rule']}: {f['reason']}" for f in verdict.findings),
         ),
         ("compiled", "\n".join(map(_compiled, verdict.compile))),
-        ("timing", facts(verdict.timing or {})),
+        ("timing", _evidence(verdict.timing or {})),
     ]
+
+
+def _evidence(values: dict[str, Any]) -> str:
+    """Return a line for each value that says something; a dict is a line of names and values."""
+    shown = {
+        name: ", ".join(f"{k} {v}" for k, v in value.items() if v is not None)
+        if isinstance(value, dict)
+        else value
+        for name, value in values.items()
+        if value not in (None, [], {}, "")
+    }
+    return facts(shown)
 
 
 def _compiled(result: dict[str, Any]) -> str:

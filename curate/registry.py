@@ -23,7 +23,7 @@ from curate.sources.git import Git
 from curate.sources.local import Local
 from curate.sources.pypi import Pypi
 from curate.sources.torch_ops import TorchOps
-from curate.verify.steps import Check, Compile
+from curate.verify.steps import Compile, Verify
 
 AnySource = Annotated[Pypi | Git | Local | TorchOps, Field(discriminator="source")]
 
@@ -38,7 +38,7 @@ AnyStep = Annotated[
     | Inductor
     | Standalone
     | Compile
-    | Check
+    | Verify
     | Split,
     Field(discriminator="step"),
 ]

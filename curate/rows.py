@@ -90,17 +90,36 @@ COMPILE = pa.struct(
     ]
 )
 
+TIMING = pa.struct(
+    [
+        ("candidate_us", pa.float64()),  # microseconds a call, medians
+        ("eager_us", pa.float64()),
+        ("compile_us", pa.float64()),  # torch.compile
+        ("spread", pa.float64()),  # interquartile range of the candidate's over its median
+    ]
+)
+
 VERDICT = pa.struct(
     [
-        ("status", pa.string()),  # correct | incorrect | runtime_error | unsupported | …
+        ("status", pa.string()),  # one of curate.verify.verdict.STATUSES
         ("reason", pa.string()),
+        ("caveats", _strings),  # what the status does not cover
         ("backend", pa.string()),  # interpreter | cuda | hip
         ("device", pa.string()),
+        ("driver", pa.string()),
         ("torch", pa.string()),
         ("triton", pa.string()),
+        ("judge", pa.int32()),  # version of the judge
         ("trials", pa.int32()),
         ("max_abs_error", pa.float64()),
         ("tolerance", pa.float64()),  # worst error over what was allowed; at most 1 passes
+        ("kind", pa.string()),  # pure_triton | hybrid | no_kernel, as it ran
+        ("launches", pa.int32()),  # in one forward
+        ("aten_calls", _strings),  # operators that computed something, in one forward
+        ("deterministic", pa.bool_()),  # the same bits when run again
+        ("insensitive_inputs", pa.list_(pa.int32())),  # positions that change nothing
+        ("findings", _strings),  # rules of the static screen
+        ("timing", TIMING),
     ]
 )
 

@@ -149,7 +149,7 @@ class Walk:
         self.recipe, self.executor, self.limit = recipe, executor, limit
         self.output = output
         self.store = Store(output)
-        self.context = Context(seed=recipe.seed, cache=output / "cache")
+        self.context = Context(recipe.seed, output / "cache", executor.sandbox)
         self.progress = progress or Progress()
         self.warned: set[str] = set()
 

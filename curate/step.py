@@ -28,10 +28,13 @@ class Context:
     Attributes:
         seed: the recipe's seed.
         cache: folder of downloads and unpacked artifacts; None inside the sandbox.
+        sandbox: whether other people's code runs in a sandbox, as it does unless the user
+            forgoes it.
     """
 
     seed: int = 0
     cache: Path | None = None
+    sandbox: bool = True
 
 
 @dataclass(frozen=True)

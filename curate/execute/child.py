@@ -23,6 +23,7 @@ from typing import IO, Any
 MAX_PROCESSES = 64  # processes that one child may have inside the sandbox
 TEMPORARY = (Path("/tmp"), Path("/dev/shm"))  # emptied after every child, in the sandbox
 FOUND_THERE: set[Path] = set()  # what was there before any child: where Python itself may lie
+LIMITS_THEN: list[tuple[int, int]] = []  # our own, which a child can change with prlimit
 TICK = 0.1  # seconds between two looks at a child's memory and processes
 
 Message = dict[str, Any]
@@ -79,9 +80,18 @@ def fork_child(work: Callable[[], None], limits: Limits, close: list[int], print
 
 def _die_with_parent() -> None:
     """Ask the kernel to kill this process when its parent is killed."""
+    _prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+
+
+def hide_memory() -> None:
+    """Let no other process of the sandbox read or trace this one or its children."""
+    _prctl(4, 0)  # PR_SET_DUMPABLE
+
+
+def _prctl(option: int, value: int) -> None:
+    """Call prctl(2); the options are in <sys/prctl.h>."""
     if sys.platform == "linux":
-        set_death_signal = 1  # PR_SET_PDEATHSIG in <sys/prctl.h>
-        ctypes.CDLL(None).prctl(set_death_signal, signal.SIGKILL)
+        ctypes.CDLL(None).prctl(option, value)
 
 
 def _apply(limits: Limits) -> None:
@@ -152,9 +162,11 @@ class Child:
         return self.printed.read(1000).decode(errors="replace").strip()
 
 
-def remember_temporary() -> None:
-    """Note what lies in the sandbox's temporary folders now: that much is never swept."""
+def remember_sandbox() -> None:
+    """Note how the sandbox is before any child has run in it."""
+    hide_memory()
     FOUND_THERE.update(*(place.iterdir() for place in TEMPORARY))
+    LIMITS_THEN.extend(_own_limits())
 
 
 def kill_group(pid: int) -> None:
@@ -164,7 +176,10 @@ def kill_group(pid: int) -> None:
 
 
 def sweep_sandbox() -> None:
-    """Kill every other process of the sandbox and empty its /tmp: nothing survives a row."""
+    """Kill every other process of the sandbox and empty its /tmp: nothing survives a child.
+
+    What a child did that cannot be undone ends this process, and the sandbox with it.
+    """
     with contextlib.suppress(ProcessLookupError):
         os.kill(-1, signal.SIGKILL)  # all but ourselves and the sandbox's init
     with contextlib.suppress(ChildProcessError):
@@ -172,10 +187,23 @@ def sweep_sandbox() -> None:
             pass
     for place in TEMPORARY:
         for entry in set(place.iterdir()) - FOUND_THERE:
-            if entry.is_dir() and not entry.is_symlink():
-                shutil.rmtree(entry, ignore_errors=True)
-            else:
-                entry.unlink(missing_ok=True)
+            with contextlib.suppress(OSError, RecursionError):
+                if entry.is_dir() and not entry.is_symlink():
+                    shutil.rmtree(entry)
+                else:
+                    entry.unlink(missing_ok=True)
+
+
+def is_spoiled() -> bool:
+    """Whether a child has left something behind that the next one would find."""
+    return _own_limits() != LIMITS_THEN or any(
+        set(place.iterdir()) - FOUND_THERE for place in TEMPORARY
+    )
+
+
+def _own_limits() -> list[tuple[int, int]]:
+    names = [name for name in dir(resource) if name.startswith("RLIMIT_")]
+    return [resource.getrlimit(getattr(resource, name)) for name in names]
 
 
 def _resident(pid: int) -> int:

@@ -63,7 +63,10 @@ class _Worker:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self.stderr,
-            env={**os.environ, **worker_environment()},
+            # bubblewrap's own environment can be read in the sandbox: nothing of the user's.
+            env={"PATH": os.environ.get("PATH", "")}
+            if sandboxed
+            else {**os.environ, **worker_environment()},
             start_new_session=True,
         )
         self.task: _Task | None = None
@@ -76,6 +79,7 @@ class _Worker:
                 "seed": context.seed,
                 "cache": None if sandboxed else str(context.cache),
                 "sandboxed": sandboxed,
+                "sandbox": context.sandbox,
             }
         )
 

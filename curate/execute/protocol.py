@@ -55,7 +55,13 @@ class Job:
 
 
 class Executor(Protocol):
-    """Runs jobs; in which order and where is its own affair."""
+    """Runs jobs; in which order and where is its own affair.
+
+    Attributes:
+        sandbox: whether other people's code runs in a sandbox.
+    """
+
+    sandbox: bool
 
     def run(
         self, step: RowStep | SourceStep, context: Context, jobs: Iterator[Job], limit: int | None

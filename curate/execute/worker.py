@@ -23,7 +23,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
-from curate.execute.child import TICK, Child, Limits, Message, fork_child, remember_temporary
+from curate.execute.child import (
+    TICK,
+    Child,
+    Limits,
+    Message,
+    fork_child,
+    is_spoiled,
+    remember_sandbox,
+)
 from curate.step import Context, Drop, RowStep, SourceError, SourceStep, Unit
 
 MAX_MESSAGE = 64 * 2**20  # bytes that one message of a child may have
@@ -174,16 +182,18 @@ def main() -> None:
     hello = json.loads(sys.stdin.buffer.readline())
     step = load_step(hello["step"])
     cache = hello["cache"]
-    context = Context(seed=hello["seed"], cache=Path(cache) if cache else None)
+    context = Context(hello["seed"], Path(cache) if cache else None, hello["sandbox"])
     sandboxed = hello["sandboxed"]
     if sandboxed:
-        remember_temporary()
+        remember_sandbox()
     step.setup(context)
     gc.collect()
     gc.freeze()  # children share what is loaded, and never walk it
     tell(out, {"ready": True})
     for line in sys.stdin.buffer:
         serve_job(step, json.loads(line), context, sandboxed, out)
+        if sandboxed and is_spoiled():
+            return  # the next job gets a new sandbox
 
 
 if __name__ == "__main__":

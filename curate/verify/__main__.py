@@ -13,7 +13,7 @@ from typing import Any
 
 from curate.verify.files import InputError, parse_shard, read_jsonl, shard
 from curate.verify.flags import SHARD_HELP, flags, make_options
-from curate.verify.label import Tally, label
+from curate.verify.label import CannotJudge, Tally, label
 
 QUIET_S = 10.0
 """Seconds between two lines of progress where there is no terminal."""
@@ -21,7 +21,7 @@ QUIET_S = 10.0
 
 def main() -> int:
     """Judge the candidates that the command line names; return the exit code."""
-    parser = _parser()
+    parser = make_parser()
     given = parser.parse_args()
     try:
         options = make_options(vars(given))
@@ -35,6 +35,9 @@ def main() -> int:
     except InputError as error:
         print(f"curate.verify: {error}", file=sys.stderr)
         return 2
+    except CannotJudge as error:
+        print(f"curate.verify: {error}", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         print("\ncurate.verify: interrupted; the same command goes on", file=sys.stderr)
         return 130
@@ -43,7 +46,8 @@ def main() -> int:
     return 0
 
 
-def _parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m curate.verify",
         description="Judge candidates against their references; verdicts are appended to a file "

@@ -4,9 +4,11 @@ It serves these requests, one candidate a process:
 
 - ``load {source, device, precision, operations}``: run the file;
 - ``build {init, names, state, parameters, mode}``: construct ``ModelNew`` and give it the state;
-- ``run {inputs, seed, fresh, layout}``: one forward, and what it launched and called;
+- ``run {inputs, seed, fresh, layout, plain}``: one forward, and what it launched and called;
 - ``ablate {inputs, seed, refuse}``: one forward without its kernels;
-- ``burst {inputs, seed, count}``: forwards whose results nobody looks at.
+- ``burst {inputs, seed, count}``: forwards whose results nobody looks at;
+- ``prepare_timing {sets}``, ``run_timed {n, nonce}``: see `curate.verify.timing`;
+- ``profile {nonce}``: the device's own account of one forward.
 
 Everything here but the outputs is a claim of a process in which hostile code runs; the judge
 compares the outputs with results that never were in this process.
@@ -17,6 +19,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -29,6 +32,7 @@ from curate.verify.recorder import Launches, Recorder
 from curate.verify.role import (
     Answer,
     Handlers,
+    Refusal,
     Tensors,
     list_tensors,
     map_tensors,
@@ -40,24 +44,30 @@ from curate.verify.role import (
     to_device,
     unpack_named,
 )
-from curate.verify.wire import Channel
+from curate.verify.timing import TimedModel
+from curate.verify.wire import Channel, WireError
 
 SPIN = 1_000_000  # cycles that the device waits before it has the inputs: half a millisecond
+GUARD = 1024  # elements on each side of an input
 PLAIN_NAMES = {"Tensor", "Parameter"}
 
 
 class Candidate:
     """One program, on one device."""
 
-    def __init__(self, launches: Launches, before: dict[str, Any]) -> None:
-        self.launches, self.before = launches, before
+    def __init__(self, launches: Launches) -> None:
+        self.launches = launches
+        self.before: dict[str, Any] = {}
         self.device = "cpu"
         self.program: Program
         self.model: nn.Module
-        self.inputs: list[Any] = []
+        self.inputs: dict[str, Any] = {}
+        self.timed: TimedModel
         self.synchronize = torch.cuda.synchronize
+        self.stream: Any = None
         self.budget = contextlib.ExitStack()
         self.work_budget: Any = None
+        self.spent: Callable[[], float] = lambda: 0.0
 
     def load(self, request: dict[str, Any], tensors: Tensors) -> Answer:
         """Run the file's text."""
@@ -65,6 +75,7 @@ class Candidate:
         set_precision(self.device, request["precision"])
         if self.device != "cpu":
             torch.zeros(1, device=self.device)  # a context, before time counts
+            self.stream = torch.cuda.current_stream()
         if request["operations"] is not None:
             self.budget.enter_context(self.work_budget(request["operations"]))
         self.program = Program(request["source"])
@@ -99,8 +110,13 @@ class Candidate:
         self.launches.next_turn()
         inputs = self._take_inputs(request, tensors)
         kept = map_tensors(inputs, torch.clone)
-        recorder = Recorder(keep_results=True)
+        if request.get("plain"):
+            with self.launches.backwards():
+                result = self._forward(inputs, request["seed"])
+            return self._results(result, inputs, kept)
+        recorder = Recorder([*list_tensors(inputs), *self.model.state_dict().values()])
         self.launches.recorder = recorder
+        spent = self.spent()
         try:
             with recorder:
                 result = self._forward(inputs, request["seed"])
@@ -109,8 +125,8 @@ class Candidate:
         for error in recorder.failed:
             if type(error).__name__ == "Unsupported":  # whatever the program made of it
                 raise error
-        values = {"output": map_tensors(result, _plain), "changed": _changed(inputs, kept)}
-        answer, sent = pack_all(values)
+        answer, sent = self._results(result, inputs, kept)
+        outputs = [_plain(t) for t in list_tensors(result) if t.numel()]
         return {
             **answer,
             "launches": dict(recorder.launches),
@@ -118,10 +134,27 @@ class Candidate:
             "calls": dict(recorder.calls),
             "call_bytes": recorder.call_bytes,
             "launch_bytes": recorder.launch_bytes,
-            "is_torch_result": _all_held(recorder, result),
+            "was_called": bool(outputs) and all(map(recorder.was_called, outputs)),
+            "was_ready": bool(outputs) and all(map(recorder.was_ready, outputs)),
+            "was_scaled": bool(outputs) and all(map(recorder.was_scaled, outputs)),
+            "operations": self.spent() - spent,
+        }, sent
+
+    def _results(self, result: Any, inputs: list[Any], kept: Any) -> Answer:
+        values = {"output": map_tensors(result, _plain), "changed": _changed(inputs, kept)}
+        try:
+            answer, sent = pack_all(values)
+        except WireError as error:
+            raise Refusal("incorrect", "structure", f"the output is not data: {error}") from error
+        patched = watch.changed(self.before)
+        if self.device != "cpu" and torch.cuda.current_stream() != self.stream:
+            torch.cuda.set_stream(self.stream)
+            patched.append("torch.cuda.current_stream()")
+        return {
+            **answer,
             "subclasses": sorted({type(t).__name__ for t in list_tensors(result)} - PLAIN_NAMES),
             "devices": sorted({t.device.type for t in list_tensors(result)}),
-            "patched": watch.changed(self.before),
+            "patched": patched,
         }, sent
 
     def ablate(self, request: dict[str, Any], tensors: Tensors) -> Answer:
@@ -142,6 +175,32 @@ class Candidate:
         self._wait()
         return {}, []
 
+    def prepare_timing(self, request: dict[str, Any], tensors: Tensors) -> Answer:
+        """Load parameters and inputs; autotuned kernels measure their configurations from now on."""
+        if self.build(request, tensors)[0]["names"] is not None:
+            raise Refusal("unsupported", "timing_state", "parameters have names of their own")
+        self.launches.tune()
+        sets = unpack_named(request, tensors, "sets")
+        self.timed = TimedModel(self.model, sets, self.device)
+        return {}, []
+
+    def run_timed(self, request: dict[str, Any], tensors: Tensors) -> Answer:
+        """Run some timed iterations and return their checksums."""
+        sums = self.timed.run(request["n"], request["nonce"])
+        return {}, [torch.tensor(sums, dtype=torch.float64)]
+
+    def profile(self, request: dict[str, Any], tensors: Tensors) -> Answer:
+        """Return the device time of kernels of one forward, by name, in microseconds."""
+        self.timed.run(1, request["nonce"])
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as seen:
+            self.model(*self.timed.arguments())
+            self._wait()
+        spent: dict[str, float] = {}
+        for event in seen.events():
+            if event.device_type == torch.autograd.DeviceType.CUDA:
+                spent[event.name[:200]] = spent.get(event.name[:200], 0.0) + event.device_time
+        return {"kernels": spent}, []
+
     # the work
 
     def _take_inputs(self, request: dict[str, Any], tensors: Tensors) -> list[Any]:
@@ -151,15 +210,16 @@ class Candidate:
         at the same addresses and with the same version counters: what a cache would look at.
         """
         inputs = unpack_named(request, tensors, "inputs")
+        new = list_tensors(inputs)
         if request.get("layout") == "strided":
             return list(map_tensors(to_device(inputs, self.device), _strided))
-        old, new = list_tensors(self.inputs), list_tensors(inputs)
-        fits = [(t.shape, t.dtype, t.stride()) for t in old] == [
-            (t.shape, t.dtype, t.stride()) for t in new
-        ]
-        if request["fresh"] or not fits or not new:
-            self.inputs = list(to_device(inputs, self.device))
-            return self.inputs
+        kind = repr([(t.shape, t.dtype, t.stride()) for t in new])
+        if request.get("fresh") or kind not in self.inputs:
+            there = map_tensors(inputs, lambda tensor: _guarded(tensor, self.device))
+            if not request.get("fresh"):
+                self.inputs[kind] = there
+            return list(there)
+        old = list_tensors(self.inputs[kind])
         if self.device != "cpu":
             # Work that does not wait for the current stream starts before its inputs are there.
             staged = [tensor.to(self.device) for tensor in new]
@@ -167,7 +227,7 @@ class Candidate:
             new = staged
         for there, values in zip(old, new, strict=True):
             there.data.copy_(values)
-        return self.inputs
+        return list(self.inputs[kind])
 
     def _forward(self, inputs: list[Any], seed: int) -> Any:
         torch.manual_seed(seed)
@@ -187,6 +247,18 @@ def _plain(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.as_subclass(torch.Tensor).detach()
 
 
+def _guarded(tensor: torch.Tensor, device: str) -> torch.Tensor:
+    """Return a tensor on a device, with NaN before and behind it: nothing good to read there.
+
+    On a CPU the interpreter checks bounds itself.
+    """
+    if device == "cpu" or not tensor.is_floating_point() or tensor.element_size() < 2:
+        return tensor.to(device)
+    room = torch.full((tensor.numel() + 2 * GUARD,), float("nan"), dtype=tensor.dtype).to(device)
+    inside = room[GUARD : GUARD + tensor.numel()]
+    return inside.as_strided(tensor.shape, tensor.stride(), GUARD).copy_(tensor)
+
+
 def _strided(tensor: torch.Tensor) -> torch.Tensor:
     """Return the same values with gaps between them, at an odd address."""
     if not tensor.ndim or not tensor.numel():
@@ -201,17 +273,12 @@ def _changed(inputs: list[Any], kept: Any) -> dict[str, Any]:
     return {path: v for path, v in after.items() if not same_tensors(v, before.get(path))}
 
 
-def _all_held(recorder: Recorder, result: Any) -> bool:
-    outputs = [t for t in list_tensors(result) if t.numel()]
-    return bool(outputs) and all(recorder.holds(_plain(t)) for t in outputs)
-
-
 def warm(interpreted: bool) -> None:
     """Load what programs need; an interpreted example loads what is loaded on first use."""
 
     if interpreted:
         task, program = Task(EXAMPLE[0]), Program(EXAMPLE[1])
-        with torch.no_grad(), Recorder(keep_results=True):
+        with torch.no_grad(), Recorder():
             program.build(0, task.init_inputs())(*task.inputs())
         for name in (REFERENCE, CANDIDATE):
             del sys.modules[name]
@@ -224,11 +291,11 @@ def serve(sock: socket.socket, interpreted: bool) -> None:
     channel = Channel(sock)
     launches = Launches()
     launches.install(interpreted)
-    candidate = Candidate(launches, watch.snapshot())
+    candidate = Candidate(launches)
     if interpreted:
-        from curate.verify.interpreter import work_budget
+        from curate.verify.interpreter import spent_operations, work_budget
 
-        candidate.work_budget = work_budget
+        candidate.work_budget, candidate.spent = work_budget, spent_operations
     handlers: Handlers = {
         "load": candidate.load,
         "build": candidate.build,
@@ -236,6 +303,9 @@ def serve(sock: socket.socket, interpreted: bool) -> None:
         "run": candidate.run,
         "ablate": candidate.ablate,
         "burst": candidate.burst,
+        "prepare_timing": candidate.prepare_timing,
+        "run_timed": candidate.run_timed,
+        "profile": candidate.profile,
     }
     # A program that imports these gets others, not the ones that watch it.
     for name in [name for name in sys.modules if name.split(".")[0] == "curate"]:
@@ -245,4 +315,5 @@ def serve(sock: socket.socket, interpreted: bool) -> None:
         channel.send({"event": rule, "what": event, "line": line})
 
     watch.watch_events(report)
+    candidate.before = watch.snapshot()
     serve_requests(channel, handlers)

@@ -1,222 +1,373 @@
-"""Run a candidate and its reference on many draws, and say whether they agree."""
+"""Run a candidate on many draws beside its oracle, and weigh what it did."""
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Iterator
-from contextlib import contextmanager
+import collections
+import dataclasses
+from dataclasses import dataclass, field
 from typing import Any
 
-import torch
-import triton
-from torch import nn
+from curate.verify.compare import Agreement, Mismatch
+from curate.verify.draw import SETS, Draw, plan
+from curate.verify.oracle import Expected, Oracle, degenerate
+from curate.verify.role import Tensors, pack_all, same_tensors, unpack_named
+from curate.verify.session import Ended, Refused, Session
+from curate.verify.verdict import Options
+from curate.verify.wire import WireError
 
-from curate.verify.compare import Agreement, Mismatch, compare, flatten
-from curate.verify.draw import Draw, draw_inputs, plan, redraw_parameters
-from curate.verify.interpreter import Unsupported, root_cause, work_budget
-from curate.verify.problem import REFERENCE, Problem, ProgramError, copy_state, describe
+BUDGET = "interpreter_budget"
+"""Reason of a program that is more work than the interpreter may do."""
+
+ENOUGH = 3
+"""Draws after which a program that has no budget left is not held against it."""
+
+DEAR = 2.0
+"""How often the first draw's operations must fit in what is left for each of the others."""
+
+BURST, INTERPRETED_BURST = 128, 20
+"""Forwards between two checked ones, for programs that count their calls."""
+
+OTHER = 500
+"""What is added to a draw's seed for one more like it."""
+
+SLACK = 2**20
+"""Bytes of tensors that a reply may have beyond what is expected."""
+
+WHOLE, MOST = 0.99, 0.9
+"""Share of the reference's work, in bytes, from which on PyTorch has done all of it, or most."""
+
+TRIFLE = 0.01
+"""Share of a program's work, in bytes, below which its kernels do nothing that counts."""
 
 
-class _Verdict(Exception):
-    """Ends a check.
+class Found(Exception):
+    """A verdict, found before the last draw.
 
     Attributes:
-        status: one of the statuses of `curate.rows.VERDICT`, or ``reference_error``.
-        reason: a short code in snake_case.
-        evidence: what shows it, as JSON values.
+        status: one of the judge's statuses.
+        reason: a short code.
+        evidence: what shows it.
     """
 
-    def __init__(self, status: str, reason: str, evidence: dict[str, Any]) -> None:
-        super().__init__(status)
+    def __init__(self, status: str, reason: str, **evidence: Any) -> None:
+        super().__init__(f"{status}: {reason}")
         self.status, self.reason, self.evidence = status, reason, evidence
 
 
-class _Skip(Exception):
-    """The reference does not take a draw's signs or size, so that nothing is learned from it."""
+@dataclass
+class Outcome:
+    """What is known of a candidate so far.
 
-
-def check_program(
-    reference: str, candidate: str, *, trials: int, operations: int, vary_sizes: bool
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Check a candidate against its reference in the interpreter.
-
-    Args:
-        reference: text of a file in KernelBench's form.
-        candidate: text of the file with ``ModelNew``.
-        trials: draws with the file's own sizes.
-        operations: on blocks, that interpreted kernels may take in all.
-        vary_sizes: whether the candidate is meant for other sizes too, so that a wrong result
-            for another batch size counts against it.
-
-    Returns:
-        The verdict, with the fields of `curate.rows.VERDICT`, and the evidence for it. The
-        status is ``correct``, ``incorrect``, ``runtime_error``, ``unsupported``, ``degenerate``
-        (the reference's output is constant or not finite) or ``reference_error``. A correct
-        program's reason is null, or ``smaller_sizes_only``.
+    Attributes:
+        agreement: the worst of all draws.
+        trials: draws that were compared.
+        caveats: codes of what the verdict does not cover.
+        evidence: what the candidate did.
     """
-    agreement, done, reason = Agreement(), 0, None
-    status, evidence = "correct", {}
-    try:
-        with _deterministic():
-            problem = Problem(reference, candidate)
-            with work_budget(operations):
-                agreement, done, reason = _check(problem, plan(problem, trials, vary_sizes))
-    except _Verdict as verdict:
-        status, reason, evidence = verdict.status, verdict.reason, verdict.evidence
-    except ProgramError as error:
-        failed = "reference_error" if error.which == REFERENCE else "runtime_error"
-        status, reason, evidence = failed, "load", {"message": str(error)}
-    return {
-        "status": status,
-        "reason": reason,
-        "backend": "interpreter",
-        "device": "cpu",
-        "torch": torch.__version__,
-        "triton": triton.__version__,
-        "trials": done,
-        "max_abs_error": agreement.max_abs_error if status == "correct" else None,
-        "tolerance": agreement.tolerance if status == "correct" else None,
-    }, evidence
+
+    agreement: Agreement = field(default_factory=Agreement)
+    trials: int = 0
+    caveats: list[str] = field(default_factory=list)
+    evidence: dict[str, Any] = field(default_factory=dict)
+
+    def warn(self, caveat: str, **evidence: Any) -> None:
+        """Note something that the verdict does not cover, once."""
+        if caveat not in self.caveats:
+            self.caveats.append(caveat)
+            self.evidence[caveat] = evidence
 
 
-@contextmanager
-def _deterministic() -> Iterator[None]:
-    """Fill every uninitialised tensor with NaN, and take no gradients."""
-    saved = torch.are_deterministic_algorithms_enabled()
-    torch.use_deterministic_algorithms(True, warn_only=True)
-    torch.utils.deterministic.fill_uninitialized_memory = True
-    try:
-        with torch.no_grad():
-            yield
-    finally:
-        torch.use_deterministic_algorithms(saved)
+class Check:
+    """One candidate's process, beside its oracle, in one mode."""
 
+    def __init__(self, oracle: Oracle, session: Session, mode: str, options: Options) -> None:
+        self.oracle, self.session, self.mode, self.options = oracle, session, mode, options
+        self.interpreted = options.backend == "interpreter"
+        self.own_size = oracle.own_size if options.vary_sizes else None
+        self.outcome = Outcome()
+        self.expected: list[Expected] = []
+        self.by_torch: list[bool] = []
+        self.spent = 0.0
+        self.built: Draw | None = None
+        self.first: tuple[Expected, Any] | None = None
 
-def _check(problem: Problem, draws: list[Draw]) -> tuple[Agreement, int, str | None]:
-    """Try every draw; return the worst agreement, the draws that count, and a caveat or None.
+    def run(self, source: str) -> None:
+        """Try the candidate; return if it is right, with the rest in ``outcome``.
 
-    Where the file's own sizes are too much work, the other sizes speak for the program, and the
-    caveat says so.
-    """
-    worst, outputs, caveat = Agreement(), [], None
-    for draw in draws:
+        Raises:
+            Found: it is not, or nothing can be said.
+            Ended, Refused: its process died, or it raised.
+            NoOracle: the reference cannot say what is right.
+        """
+        facts = self.oracle.facts(self.mode)
+        self.outcome.evidence["insensitive_inputs"] = facts["insensitive_inputs"]
+        loaded, _ = self.session.ask(
+            "load",
+            source=source,
+            device=self.oracle.device,
+            precision=self.oracle.precision,
+            operations=self.options.operations if self.interpreted else None,
+        )
+        self._reject_patches(loaded)
         try:
-            agreement, output = _try(problem, draw)
-        except _Skip:
-            agreement, output = _try(problem, Draw(draw.seed))
-        except _Verdict as verdict:
-            smaller = draw is draws[0] and draws[-1].size is not None
-            if verdict.reason != "interpreter_budget" or not smaller:
+            self._try_all()
+            if self.outcome.trials:
+                self._reject_idle_kernels()
+                self._ablate()
+                self._burst()
+                self._try_strided()
+        except (Found, Refused) as error:
+            # What has been compared by then counts, if it is enough to say something.
+            enough = self.outcome.trials >= min(ENOUGH, self.options.trials)
+            if error.reason != BUDGET or not enough:
                 raise
-            caveat = "smaller_sizes_only"
-            continue
-        worst = worst.join(agreement)
-        outputs.append(output)
-    _reject_degenerate(outputs)
-    return worst, len(outputs), caveat
+            self.outcome.warn("fewer_trials", **_message(error))
+        if not self.outcome.trials:
+            raise Found("unsupported", BUDGET)
+        self._reject_idle_kernels()
+        if reason := degenerate(self.expected):
+            raise Found("degenerate", reason)
+
+    # draws
+
+    def _try_all(self) -> None:
+        """Run every draw of the plan, and the first one twice: the order must not matter."""
+        trials, seed = self.options.trials, self.oracle.seed
+        draws = [self._draw(draw) for draw in plan(trials, self.own_size, seed)]
+        self._try(draws[0])
+        dear = not self.outcome.trials or DEAR * self.spent * trials > self.options.operations
+        if self.interpreted and dear:
+            draws = [self._draw(d) for d in plan(trials, self.own_size, seed, thrifty=True)]
+        for i, draw in enumerate(draws[1:], start=1):
+            self._try(draw)
+            if i == min(SETS, trials) - 1:
+                self._try_again()
+
+    def _draw(self, draw: Draw) -> Draw:
+        return dataclasses.replace(draw, mode=self.mode)
+
+    def _try(self, draw: Draw) -> None:
+        """Run one draw, and raise unless the outputs are right."""
+        expected = self.oracle.expect(draw)
+        try:
+            self._build(expected)
+            reply, output = self._forward(expected)
+        except Refused as refused:
+            if not self._may_refuse(refused, draw, expected.draw):
+                raise Found(
+                    refused.status,
+                    refused.reason,
+                    message=refused.message,
+                    trial=expected.draw.to_json(),
+                ) from refused
+            return
+        self._compare(expected, output)
+        self._weigh(reply, expected)
+        self.expected.append(expected)
+        self.outcome.trials += 1
+        if self.first is None:
+            self.first = expected, output
+
+    def _may_refuse(self, refused: Refused, asked: Draw, tried: Draw) -> bool:
+        """Whether an exception is a caveat and no fault."""
+        if refused.reason == BUDGET:
+            if asked.size is None and self.own_size is not None:
+                self.outcome.warn("smaller_sizes_only", message=refused.message)
+                return True
+            return False
+        honest = refused.status in ("runtime_error", "compile_error")
+        if tried.size is not None and honest and refused.reason != "out_of_bounds":
+            self.outcome.warn("own_sizes_only", message=refused.message, trial=tried.to_json())
+            return True
+        return False
+
+    def _build(self, expected: Expected) -> None:
+        """Construct the candidate with the draw's parameters, unless it has them."""
+        draw = expected.draw
+        if self.built and self.built.parameters == draw.parameters:
+            return
+        message, tensors = expected.packed("init", "names", "state")
+        reply, received = self.session.ask(
+            "build", tensors, **message, parameters=draw.parameters, mode=self.mode
+        )
+        if reply["names"] is not None:
+            self._map_state(expected, reply, received)
+        self.built = draw
+
+    def _map_state(self, expected: Expected, reply: dict[str, Any], received: Tensors) -> None:
+        """Give the parameters under other names, if they start with the same values.
+
+        A program that is built from the same seed has the same parameters, whatever it calls
+        them. Anything else is another model.
+        """
+        names = list(unpack_named(reply, received, "names"))
+        own = list(unpack_named(reply, received, "state"))
+        theirs, initial = self.oracle.initial_state(expected.draw)
+        state = dict(zip(expected.value("names"), expected.value("state"), strict=True))
+        if len(own) != len(initial) or not same_tensors(own, [t.cpu() for t in initial]):
+            raise Found("incorrect", "state_dict", expected=theirs[:20], got=names[:20])
+        message, tensors = pack_all({"names": names, "state": [state[name] for name in theirs]})
+        self.session.ask("set_state", tensors, **message)
+
+    def _forward(
+        self, expected: Expected, fresh: bool = False, **how: Any
+    ) -> tuple[dict[str, Any], Any]:
+        """Run the candidate on a draw; return its reply and its results."""
+        message, tensors = expected.packed("inputs")
+        reply, received = self.session.ask(
+            "run",
+            tensors,
+            limit=expected.size + SLACK,
+            **message,
+            seed=expected.draw.seed,
+            fresh=fresh,
+            **how,
+        )
+        if reply["subclasses"]:
+            raise Found("cheat", "tensor_subclass", classes=list(reply["subclasses"]))
+        if reply["devices"] not in ([], [self.oracle.device]):
+            raise Found("incorrect", "device", expected=self.oracle.device, got=reply["devices"])
+        self._reject_patches(reply)
+        if not how.get("plain"):
+            _check_form(reply)
+        results = {name: unpack_named(reply, received, name) for name in ("output", "changed")}
+        return reply, results
+
+    def _compare(self, expected: Expected, results: Any) -> None:
+        """Raise unless the outputs, and the inputs that changed, are right."""
+        try:
+            agreement = expected.compare(results)
+        except Mismatch as mismatch:
+            raise Found(
+                "incorrect", mismatch.reason, trial=expected.draw.to_json(), **mismatch.evidence
+            ) from mismatch
+        self.outcome.agreement = self.outcome.agreement.join(agreement)
+
+    # what it did
+
+    def _reject_patches(self, reply: dict[str, Any]) -> None:
+        if patched := reply["patched"]:
+            raise Found("cheat", "patches_library", names=[str(name) for name in patched][:20])
+
+    def _weigh(self, reply: dict[str, Any], expected: Expected) -> None:
+        """Note who did the work, and raise if no kernel was launched at all."""
+        launches, calls = dict(reply["launches"]), dict(reply["calls"])
+        did = {"launches": launches, "aten_calls": calls, "failed_launches": reply["failed"]}
+        evidence = self.outcome.evidence
+        if self.first is None:
+            evidence |= did
+        evidence["kind"] = "hybrid" if calls else evidence.get("kind", "pure_triton")
+        self.spent = float(reply["operations"])
+        if reply["failed"]:
+            raise Found("cheat", "fallback", trial=expected.draw.to_json(), **did)
+        if not launches:
+            evidence["kind"] = "no_kernel"
+            raise Found("cheat", "no_kernel", trial=expected.draw.to_json(), **did)
+        facts = self.oracle.facts(self.mode)
+        covers = not collections.Counter(facts["calls"]) - collections.Counter(calls)
+        share = reply["call_bytes"] / max(1, facts["call_bytes"])
+        trifle = reply["launch_bytes"] < TRIFLE * reply["call_bytes"]
+        if expected.draw.size is None:
+            self.by_torch.append(
+                bool(
+                    reply["was_ready"]
+                    or (calls and (covers or share >= WHOLE) and (reply["was_called"] or trifle))
+                    or (reply["was_scaled"] and share >= MOST)
+                )
+            )
+
+    def _reject_idle_kernels(self) -> None:
+        """Raise if what the kernels were given was the result already, or as good as that.
+
+        On one draw a stage may be an identity, as ReLU is on positive numbers; so on every one.
+        """
+        if len(self.by_torch) > 1 and all(self.by_torch):
+            raise Found("cheat", "torch_does_the_work")
+
+    def _try_again(self) -> None:
+        """Run the first draw once more, unrecorded, its programs from the last to the first."""
+        if not self.first or self.built is None:
+            return
+        expected, before = self.first
+        if self.built.parameters != expected.draw.parameters:
+            return
+        _, results = self._forward(expected, plain=True)
+        self._compare(expected, results)
+        self.outcome.evidence["deterministic"] = same_tensors(before, results)
+
+    def _ablate(self) -> None:
+        """Take the kernels away: a result that is still right did not come from them."""
+        last = self.expected[-1]
+        # Another draw than the last, or a buffer that is used again would still hold the result.
+        draw = dataclasses.replace(last.draw, seed=last.draw.seed + OTHER, family="signed")
+        expected = self.oracle.expect(draw)
+        if not expected.varies or "cuda_graph" in self.outcome.evidence["launches"]:
+            return
+        self._build(expected)
+        message, tensors = expected.packed("inputs")
+        for refuse in ("skip", "raise"):
+            try:
+                reply, received = self.session.ask(
+                    "ablate",
+                    tensors,
+                    limit=expected.size + SLACK,
+                    **message,
+                    seed=expected.draw.seed,
+                    refuse=refuse,
+                )
+                output = unpack_named(reply, received, "output")
+                expected.compare({"output": output, "changed": expected.value("own")["changed"]})
+            except (Refused, Mismatch, WireError):
+                continue
+            if expected.value("own")["changed"]:
+                continue  # the result may be in the inputs
+            if refuse == "skip":
+                raise Found("cheat", "decoy_kernel", trial=expected.draw.to_json())
+            self.outcome.warn("has_fallback", message="right without its kernels, if they raise")
+
+    def _burst(self) -> None:
+        """Call the candidate many times, and then look again."""
+        expected = self.expected[-1]
+        count = BURST
+        if self.interpreted:
+            count = INTERPRETED_BURST
+            if count * self.spent > self.options.operations / 4:
+                return
+        self._build(expected)
+        message, tensors = expected.packed("inputs")
+        self.session.ask("burst", tensors, **message, seed=expected.draw.seed, count=count)
+        _, results = self._forward(expected)
+        self._compare(expected, results)
+
+    def _try_strided(self) -> None:
+        """Try inputs with gaps at odd addresses; the file asks for none, so that this is noted."""
+        expected = self.expected[-1]
+        try:
+            _, results = self._forward(expected, fresh=True, layout="strided")
+            expected.compare(results)
+        except Refused as refused:
+            if refused.status == "unsupported":
+                raise
+            self.outcome.warn("contiguous_only", message=refused.message)
+        except Mismatch as mismatch:
+            self.outcome.warn("contiguous_only", reason=mismatch.reason, **mismatch.evidence)
+        except Ended as ended:
+            self.outcome.warn("contiguous_only", message=f"{ended.status}: {ended.reason}")
 
 
-def _try(problem: Problem, draw: Draw) -> tuple[Agreement, Any]:
-    """Run both on one draw; return how well they agree, and the reference's output.
-
-    The candidate runs first, so that the expected output is nowhere in memory yet.
-    """
-    model, new = problem.build(draw.seed)
-    redraw_parameters(model, draw.seed)
-    copy_state(model, new)
-    inputs = draw_inputs(problem, draw)
-    got: Any
-    try:
-        got = _run(new, inputs, draw.seed)
-    except Exception as error:
-        got = root_cause(error)
-    own, exact = _run_reference(model, inputs, draw)
-    try:
-        if isinstance(got, Exception):
-            raise got
-        return compare(got, own, exact), own
-    except Unsupported as error:
-        raise _Verdict("unsupported", error.reason, {"message": str(error)}) from error
-    except Mismatch as mismatch:
-        evidence = {"trial": draw.describe(), **mismatch.evidence}
-        raise _Verdict("incorrect", mismatch.reason, evidence) from mismatch
-    except Exception as error:
-        evidence = {"trial": draw.describe(), "message": describe(error)}
-        raise _Verdict("runtime_error", type(error).__name__, evidence) from error
+def _message(error: Found | Refused) -> dict[str, Any]:
+    return {"message": error.message} if isinstance(error, Refused) else error.evidence
 
 
-def _run(model: nn.Module, inputs: list[Any], seed: int) -> dict[str, Any]:
-    """Return what ``forward`` gives, and what it leaves of its inputs."""
-    given = copy.deepcopy(inputs)
-    torch.manual_seed(seed)
-    result = model(*given)
-    return {"output": copy.deepcopy(result), "inputs": given}
-
-
-def _run_reference(
-    model: nn.Module, inputs: list[Any], draw: Draw
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the reference's results in its own precision and in float64.
-
-    Raises:
-        _Skip: it does not take a draw that is not the file's own.
-        _Verdict: it raises on the file's own inputs, or gives another output each time.
-    """
-    try:
-        state = copy.deepcopy(model)
-        again = _run(copy.deepcopy(model), inputs, draw.seed + 1) if draw.seed == 0 else None
-        own = _run(model, inputs, draw.seed)
-    except Exception as error:
-        if draw.signed or draw.size is not None:
-            raise _Skip from error
-        raise _Verdict("reference_error", "raises", {"message": describe(error)}) from error
-    if draw.signed and not _finite(own):
-        raise _Skip
-    if again is not None and not _equal(own, again):
-        raise _Verdict("unsupported", "random", {"message": "the output depends on the seed"})
-    try:
-        exact = _run(state.double(), _to_double(inputs), draw.seed)
-        if list(flatten(exact)) == list(flatten(own)):
-            return own, exact
-    except RuntimeError:
-        # Some modules name float32 in their code and cannot be run in another precision; they
-        # are held to the floor of the tolerance alone.
-        return own, own
-    return own, own
-
-
-def _to_double(value: Any) -> Any:
-    if isinstance(value, torch.Tensor) and value.is_floating_point():
-        return value.double()
-    if isinstance(value, list | tuple):
-        return type(value)(_to_double(item) for item in value)
-    if isinstance(value, dict):
-        return {key: _to_double(item) for key, item in value.items()}
-    return value
-
-
-def _tensors(value: Any) -> list[torch.Tensor]:
-    return [leaf for leaf in flatten(value).values() if isinstance(leaf, torch.Tensor)]
-
-
-def _finite(result: Any) -> bool:
-    return all(bool(t.isfinite().all()) for t in _tensors(result) if t.is_floating_point())
-
-
-def _equal(one: Any, other: Any) -> bool:
-    pairs = zip(_tensors(one), _tensors(other), strict=True)
-    return all(a.shape == b.shape and torch.equal(a.nan_to_num(), b.nan_to_num()) for a, b in pairs)
-
-
-def _reject_degenerate(results: list[Any]) -> None:
-    """Raise a verdict where agreement would prove nothing.
-
-    Raises:
-        _Verdict: the reference gives the same output for every draw, or nothing finite.
-    """
-    outputs = [_tensors(result["output"]) for result in results]
-    floats = [t for output in outputs for t in output if t.is_floating_point() and t.numel()]
-    if floats and not any(bool(t.isfinite().any()) for t in floats):
-        raise _Verdict("degenerate", "nothing_finite", {})
-    if len(results) > 1 and all(_equal(results[0]["output"], r["output"]) for r in results[1:]):
-        raise _Verdict("degenerate", "constant_output", {})
+def _check_form(reply: dict[str, Any]) -> None:
+    """Raise `WireError` unless what a process says of itself has the form that it must have."""
+    counts = [reply.get("launches"), reply.get("calls")]
+    numbers = [reply.get(name) for name in ("call_bytes", "launch_bytes", "operations")]
+    if not (
+        all(isinstance(count, dict) for count in counts)
+        and all(type(n) is int for count in counts if count for n in count.values())
+        and all(type(n) in (int, float) for n in numbers)
+        and isinstance(reply.get("failed"), list)
+        and all(type(reply.get(f"was_{name}")) is bool for name in ("called", "ready", "scaled"))
+    ):
+        raise WireError("not what a run is answered by")

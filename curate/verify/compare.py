@@ -1,8 +1,10 @@
 """Is an output as right as it can be expected to be?
 
 The allowed error is not a constant. The reference is run in its own precision and in float64; a
-candidate may be as far from the float64 result as the reference itself is, times a small factor,
-plus a floor of a few units in the last place.
+candidate may be as far from the float64 result as the reference itself is, or as the result moves
+when the inputs change in their last digits (backward error: Higham, Accuracy and Stability of
+Numerical Algorithms, chapter 1), times a small factor, plus a floor of a few units in the last
+place.
 """
 
 from __future__ import annotations
@@ -17,6 +19,9 @@ FACTOR = 8.0
 
 FLOOR_ULP = 8.0
 """Units in the last place that are always allowed, of the value and of a typical value."""
+
+WORST = 1.0
+"""How much of the reference's largest error, relative to the values, is allowed everywhere."""
 
 TYPICAL = 0.95
 """The reference's own error is taken as at least this quantile of its errors in the tensor: one
@@ -75,25 +80,30 @@ def flatten(value: Any, path: str = "output") -> dict[str, Any]:
     return {name: leaf for part, item in parts for name, leaf in flatten(item, part).items()}
 
 
-def compare(got: Any, own: Any, exact: Any) -> Agreement:
+def compare(got: Any, own: Any, exact: Any, noise: Any = None, path: str = "output") -> Agreement:
     """Compare a candidate's output with the reference's.
 
     Args:
         got: the candidate's output: tensors and plain values in lists, tuples, dicts.
         own: the reference's output in its own precision.
         exact: the reference's output in float64, or ``own`` where there is none.
+        noise: how far the float64 output moves when the inputs change in their last digits, or
+            None: what is ill-conditioned is allowed as much error.
+        path: what evidence calls the output.
 
     Raises:
         Mismatch: they differ; the evidence names the first leaf that does.
     """
-    leaves, own_leaves, exact_leaves = flatten(got), flatten(own), flatten(exact)
+    leaves, own_leaves, exact_leaves = (flatten(one, path) for one in (got, own, exact))
+    noise_leaves = {} if noise is None else flatten(noise, path)
     if list(leaves) != list(own_leaves):
         raise Mismatch("structure", expected=list(own_leaves)[:20], got=list(leaves)[:20])
     worst = Agreement()
     for path, leaf in leaves.items():
         expected = own_leaves[path]
         if isinstance(expected, torch.Tensor):
-            worst = worst.join(_compare_tensors(path, leaf, expected, exact_leaves[path]))
+            known = expected, exact_leaves[path], noise_leaves.get(path)
+            worst = worst.join(_compare_tensors(path, leaf, *known))
         elif isinstance(leaf, torch.Tensor) or not _same_value(leaf, expected):
             raise Mismatch("value", output=path, expected=repr(expected), got=repr(leaf)[:200])
     return worst
@@ -105,7 +115,9 @@ def _same_value(got: Any, expected: Any) -> bool:
     return bool(type(got) is type(expected) and got == expected)
 
 
-def _compare_tensors(path: str, got: Any, own: torch.Tensor, exact: torch.Tensor) -> Agreement:
+def _compare_tensors(
+    path: str, got: Any, own: torch.Tensor, exact: torch.Tensor, noise: torch.Tensor | None
+) -> Agreement:
     if not isinstance(got, torch.Tensor):
         raise Mismatch("structure", output=path, expected="a tensor", got=type(got).__name__)
     if got.shape != own.shape:
@@ -113,10 +125,10 @@ def _compare_tensors(path: str, got: Any, own: torch.Tensor, exact: torch.Tensor
     if got.dtype != own.dtype:
         raise Mismatch("dtype", output=path, expected=str(own.dtype), got=str(got.dtype))
     if own.is_complex():
-        parts = [torch.view_as_real(t.resolve_conj()) for t in (got, own, exact)]
-        return _compare_floats(path, *parts)
+        got, own, exact = (torch.view_as_real(t.resolve_conj()) for t in (got, own, exact))
+        noise = None if noise is None else noise.unsqueeze(-1)
     if own.is_floating_point():
-        return _compare_floats(path, got, own, exact)
+        return _compare_floats(path, got, own, exact, noise)
     _compare_exactly(path, got, own, exact)
     return Agreement()
 
@@ -129,7 +141,11 @@ def _compare_exactly(path: str, got: torch.Tensor, own: torch.Tensor, exact: tor
 
 
 def _compare_floats(
-    path: str, got: torch.Tensor, own: torch.Tensor, exact: torch.Tensor
+    path: str,
+    got: torch.Tensor,
+    own: torch.Tensor,
+    exact: torch.Tensor,
+    noise: torch.Tensor | None,
 ) -> Agreement:
     finite = own.isfinite()
     same = (got == own) | (got.isnan() & own.isnan())
@@ -139,7 +155,7 @@ def _compare_floats(
     true = torch.where(exact.isfinite() & finite, exact.double(), own.double())
     true = torch.where(finite, true, 0.0)
     error = torch.where(finite, (got.double() - true).abs(), 0.0)
-    allowed = allowed_error(torch.where(finite, own, 0.0), true)
+    allowed = allowed_error(torch.where(finite, own, 0.0), true, noise)
     wrong = error > allowed
     if wrong.any():
         worst = torch.where(wrong, error / allowed, 0.0)
@@ -150,21 +166,28 @@ def _compare_floats(
     return Agreement(float(error.max()), float(ratio.max()))
 
 
-def allowed_error(own: torch.Tensor, exact: torch.Tensor) -> torch.Tensor:
+def allowed_error(
+    own: torch.Tensor, exact: torch.Tensor, noise: torch.Tensor | None = None
+) -> torch.Tensor:
     """Return, for each element, how far from the float64 result a candidate may be.
 
     Args:
         own: the reference's output in its own precision; finite.
         exact: its output in float64; finite, same shape.
+        noise: see `compare`; may be anything where the output is not finite.
     """
     if not own.numel():
         return exact
     ulp = torch.finfo(own.dtype).eps
     own_error = (own.double() - exact).abs()
+    if noise is not None:
+        own_error = torch.maximum(own_error, noise.double().nan_to_num(0.0, 0.0, 0.0))
     typical_error = _quantile(own_error, TYPICAL)
-    typical_size = float(exact.square().mean().sqrt())
-    floor = FLOOR_ULP * ulp * (exact.abs() + typical_size) + torch.finfo(own.dtype).tiny
-    return FACTOR * own_error.clamp(min=typical_error) + floor
+    size = exact.abs() + float(exact.square().mean().sqrt()) + torch.finfo(own.dtype).tiny
+    # Where few elements are much less exact than the others, another order of operations makes
+    # it other elements.
+    worst = WORST * float((own_error / size).max())
+    return FACTOR * own_error.clamp(min=typical_error) + (FLOOR_ULP * ulp + worst) * size
 
 
 def _quantile(values: torch.Tensor, share: float) -> float:

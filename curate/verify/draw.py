@@ -1,11 +1,13 @@
 """Inputs, parameters and sizes to try a program on.
 
 A program that is right on one draw may still skip a bias that starts as zero, swap two inputs of
-one shape, or know its sizes by heart. Every trial draws anew.
+one shape, lose small differences beside a large mean, or know its sizes by heart. Every trial
+draws anew, from another family.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,51 +16,91 @@ from typing import Any
 import torch
 from torch import nn
 
-from curate.verify.problem import Problem
+from curate.verify.problem import Task
 
-SIZES = (1, 3, 5)
-"""What the varying size is set to: one, which compilers treat apart, and odd numbers."""
+
+def sizes(own: int) -> tuple[int, ...]:
+    """Return what a size is set to that is ``own`` in the file.
+
+    Small odd numbers, one, which compilers treat apart, and more than twice as many, which a
+    program that knows its size by heart does not reach.
+    """
+    return (3, 1, 2 * own + 1)
+
+
+OWN = "own"
+FAMILIES = (OWN, "signed", "steps", "shifted", "large", "small", "outlier")
+"""How floating inputs are redrawn, once the file's own functions have given their shapes:
+
+- ``own``: as the file draws them;
+- ``signed``: normal around zero, with the file's spread: on [0, 1) ReLU is an identity;
+- ``steps``: multiples of one half in [-4, 4], where comparisons with constants tip;
+- ``shifted``: normal with a mean of 64 spreads, where E[x²] - E[x]² loses its digits;
+- ``large``: normal with a spread of 100, where exp overflows;
+- ``small``: normal with a spread of 0.001, where an absolute tolerance hides everything;
+- ``outlier``: as the file draws them, but for two elements, one of them 1,000 times as large:
+  what holds for a sorted or padded input holds no more.
+"""
+
+SETS = 3
+"""Draws that share one set of parameters, and so one instance of the candidate."""
 
 
 @dataclass(frozen=True)
 class Draw:
-    """One way to draw a problem's inputs.
+    """One way to draw a problem's parameters and inputs.
 
     Attributes:
-        seed: of the parameters and the inputs.
-        signed: whether floating inputs are redrawn from a normal distribution around zero, so
-            that inputs from [0, 1) do not make ReLU an identity.
-        size: None for the file's own sizes; otherwise the number that the sizes of the inputs
-            which the model does not depend on are set to.
+        seed: of the inputs, and of ``forward``.
+        parameters: seed of the parameters.
+        family: one of `FAMILIES`.
+        size: None for the file's own sizes; otherwise the number that the first size which only
+            the inputs depend on is set to.
+        mode: ``eval`` or ``train``.
     """
 
     seed: int
-    signed: bool = False
+    parameters: int = 0
+    family: str = OWN
     size: int | None = None
+    mode: str = "eval"
 
-    def describe(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Return the draw as JSON values."""
-        return {"seed": self.seed, "signed": self.signed, "size": self.size}
+        return dataclasses.asdict(self)
 
 
-def plan(problem: Problem, trials: int, vary_sizes: bool) -> list[Draw]:
-    """Return the draws of a check: the file's own first, and every second one signed.
+def plan(trials: int, own_size: int | None, seed: int = 0, thrifty: bool = False) -> list[Draw]:
+    """Return the draws of a check, the file's own first.
 
-    Where sizes may vary all but the first are small and odd, which also keeps them cheap.
+    Args:
+        trials: how many.
+        own_size: the file's value of the size that may vary, or None.
+        seed: of the first draw; the others follow it.
+        thrifty: whether every draw but the first takes a small size, where there is one to vary.
+            Otherwise every second one takes another size.
     """
-    sizes = SIZES if vary_sizes and free_sizes(problem) else (None,)
-    return [
-        Draw(seed, signed=seed % 2 == 1, size=sizes[seed % len(sizes)] if seed else None)
-        for seed in range(trials)
-    ]
+    draws = []
+    for i in range(trials):
+        size = None
+        if own_size is not None and thrifty and i:
+            # The same size twice in a row: what a program keeps from the first is then stale.
+            size = sizes(own_size)[i // SETS % 2]
+        elif own_size is not None and i and i % 2 == 0:
+            size = sizes(own_size)[i // 2 % 3]
+        draws.append(Draw(seed + i, seed + i // SETS, FAMILIES[i % len(FAMILIES)], size))
+    return draws
 
 
-def free_sizes(problem: Problem) -> list[str]:
+# --- sizes ----------------------------------------------------------------------------------
+
+
+def free_sizes(task: Task) -> list[str]:
     """Return the names of sizes that only the inputs depend on, such as ``batch_size``.
 
     They are the module's integers that ``get_inputs`` reads and nothing else does.
     """
-    module = problem.reference
+    module = task.module
     elsewhere = set(module.get_init_inputs.__code__.co_names)
     elsewhere |= {name for f in vars(module.Model).values() for name in _names(f)}
     read = [name for name in module.get_inputs.__code__.co_names if name not in elsewhere]
@@ -71,39 +113,72 @@ def _names(function: Any) -> tuple[str, ...]:
 
 
 @contextmanager
-def resized(problem: Problem, size: int | None) -> Iterator[None]:
-    """Give the first of the problem's free sizes another value inside the context."""
-    names = free_sizes(problem)[:1] if size is not None else []
-    saved = {name: getattr(problem.reference, name) for name in names}
+def resized(task: Task, size: int | None) -> Iterator[None]:
+    """Give the first of the task's free sizes another value inside the context."""
+    names = free_sizes(task)[:1] if size is not None else []
+    saved = {name: getattr(task.module, name) for name in names}
     try:
         for name in names:
-            setattr(problem.reference, name, size)
+            setattr(task.module, name, size)
         yield
     finally:
         for name, value in saved.items():
-            setattr(problem.reference, name, value)
+            setattr(task.module, name, value)
 
 
-def draw_inputs(problem: Problem, draw: Draw) -> list[Any]:
+# --- inputs ---------------------------------------------------------------------------------
+
+
+def draw_inputs(task: Task, draw: Draw) -> list[Any]:
     """Return the arguments of ``forward`` for one draw."""
     torch.manual_seed(draw.seed)
-    with resized(problem, draw.size):
-        inputs = problem.inputs()
-    if draw.signed:
-        return [_signed(value) if isinstance(value, torch.Tensor) else value for value in inputs]
-    return inputs
+    with resized(task, draw.size):
+        inputs = task.inputs()
+    if draw.family == OWN:
+        return inputs
+    return [redraw(value, draw.family) for value in inputs]
 
 
-def _signed(tensor: torch.Tensor) -> torch.Tensor:
-    if not tensor.is_floating_point() or tensor.numel() < 2:
-        return tensor
-    spread = tensor.double().std()
-    if not spread.isfinite() or spread == 0:
-        return tensor
-    drawn = torch.randn(tensor.shape, dtype=torch.float64) * spread
-    return torch.empty_strided(
-        tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device
-    ).copy_(drawn)
+def redraw(value: Any, family: str) -> Any:
+    """Return inputs of the same shapes, types and strides, from a family; integers stay.
+
+    A tensor that is constant stays too: it may be a mask, or a scalar with a meaning.
+    """
+    if isinstance(value, list | tuple):
+        return type(value)(redraw(item, family) for item in value)
+    if not isinstance(value, torch.Tensor) or not value.is_floating_point() or value.numel() < 2:
+        return value
+    spread = float(value.double().std())
+    if not 0 < spread < float("inf"):
+        return value
+    if family == "outlier":
+        drawn = value.double().reshape(-1).clone()
+        chosen = torch.randperm(drawn.numel())[:2]
+        drawn[chosen] = spread * torch.randn(2, dtype=torch.float64) * torch.tensor([1000.0, 3.0])
+        drawn = drawn.reshape(value.shape)
+    else:
+        drawn = _family(family, tuple(value.shape), spread)
+    drawn = drawn.clamp(
+        min=float(torch.finfo(value.dtype).min), max=float(torch.finfo(value.dtype).max)
+    )
+    like = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=value.device)
+    return like.copy_(drawn)
+
+
+def _family(family: str, shape: tuple[int, ...], spread: float) -> torch.Tensor:
+    normal = torch.randn(shape, dtype=torch.float64)
+    if family == "steps":
+        return (2 * normal).round().clamp(-8, 8) / 2
+    if family == "shifted":
+        return spread * (normal + 64)
+    if family == "large":
+        return 100 * normal
+    if family == "small":
+        return 0.001 * normal
+    return spread * normal
+
+
+# --- parameters -----------------------------------------------------------------------------
 
 
 def redraw_parameters(model: nn.Module, seed: int) -> None:

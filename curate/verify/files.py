@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import json
+import math
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -164,7 +165,26 @@ class Entry:
     def line(self) -> bytes:
         """Return the line."""
         said = {"sha256": self.sha256, "options": self.options}
-        return json.dumps(said | self.verdict.to_json()).encode() + b"\n"
+        values = said | _strict(self.verdict.to_json())
+        return json.dumps(values, allow_nan=False).encode() + b"\n"
+
+
+def _strict(value: Any) -> Any:
+    """Return a value with what strict readers of JSON refuse put in words.
+
+    Evidence may hold what a candidate's process said; it must not spoil the lines of others.
+    """
+    if isinstance(value, dict):
+        return {_strict(str(name)): _strict(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_strict(item) for item in value]
+    if isinstance(value, str):
+        return value.encode(errors="replace").decode()
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, int) and abs(value) >= 2**63:
+        return "an integer of more than 64 bits"
+    return value
 
 
 def read_verdicts(path: Path) -> dict[str, Entry]:

@@ -19,11 +19,12 @@ import json
 import os
 import select
 import socket
+import sys
 import tempfile
 from collections.abc import Callable
 from typing import Any
 
-from curate.execute.child import TICK, Child, Limits, fork_child, remember_temporary
+from curate.execute.child import TICK, Child, Limits, fork_child, is_spoiled, remember_sandbox
 
 PACKET = 1 << 16
 SOCKET_TYPE = socket.SOCK_SEQPACKET
@@ -71,24 +72,24 @@ class Host:
 
     def __init__(self, control: socket.socket) -> None:
         self.control = control
-        hello = self._next()
+        self.waiting: tuple[dict[str, Any], list[int]] | None = None
+        hello, _ = self._next()
         self.limits = Limits(
             hello["memory_mb"], hello["sandboxed"], address_space=hello["backend"] == "interpreter"
         )
         if self.limits.sandboxed:
-            remember_temporary()
+            remember_sandbox()
         self.roles = warm(hello["backend"])
         gc.collect()
         gc.freeze()  # children share what is loaded, and never walk it
         self._say({"ready": versions()})
 
-    def _next(self) -> dict[str, Any]:
-        data = self.control.recv(PACKET)
+    def _next(self) -> tuple[dict[str, Any], list[int]]:
+        """Return the judge's next message, and the file descriptors that came with it."""
+        data, fds, _, _ = socket.recv_fds(self.control, PACKET, 1)
         if not data:
             os._exit(0)  # the judge is gone
-        message = json.loads(data)
-        assert isinstance(message, dict)
-        return message
+        return json.loads(data), fds
 
     def _say(self, message: dict[str, Any]) -> None:
         self.control.send(json.dumps(message).encode()[:PACKET])
@@ -96,10 +97,7 @@ class Host:
     def run(self) -> None:
         """Fork children as the judge asks, one at a time."""
         while True:
-            data, fds, _, _ = socket.recv_fds(self.control, PACKET, 1)
-            if not data:
-                return
-            order = json.loads(data)
+            (order, fds), self.waiting = self.waiting or self._next(), None
             if "start" in order:
                 self._serve(order["start"], order["job"], fds[0])
 
@@ -115,6 +113,8 @@ class Host:
             died = child.bury()
         ended = {"died": died, "cpu_s": child.cpu_s, "peak_mb": child.peak_mb}
         self._say({"ended": job, **ended})
+        if self.limits.sandboxed and is_spoiled():
+            sys.exit()  # the judge starts another host, in a new sandbox
 
     def _watch(self, child: Child) -> None:
         """Return when the child has ended, or takes too much, or the judge wants it gone."""
@@ -125,7 +125,10 @@ class Host:
                 if ended in ready:
                     return
                 if self.control.fileno() in ready:
-                    child.killed = self._next()["kill"]
+                    order, fds = self._next()
+                    child.killed = order.get("kill", "superseded")
+                    if "start" in order:  # another fork of the judge has taken over
+                        self.waiting = order, fds
                 child.check()
         finally:
             os.close(ended)

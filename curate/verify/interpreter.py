@@ -8,7 +8,9 @@ changes it, for the rest of the process, in these ways:
 - ``tl.dot`` rounds as NVIDIA's tensor cores do: float32 operands are cut to TF32 unless a kernel
   asks for more, and a float16 accumulator is rounded after every 16 products;
 - loads, stores and atomics outside the tensors that a kernel was given raise `OutOfBounds`, where
-  a GPU, or the plain interpreter, would read or overwrite whatever is there;
+  a GPU, or the plain interpreter, would read or overwrite whatever is there; of a kernel that
+  takes addresses out of a table, only the loads up to there are checked;
+- an error inside the interpreter is `Unsupported`, not the program's;
 - `work_budget` bounds the work, by estimate before it is done;
 - reductions and scans with a combine function of their own take log2(n) steps instead of n calls
   an element, in the order that associativity allows a GPU to take;
@@ -25,6 +27,7 @@ from __future__ import annotations
 import functools
 import inspect
 import operator
+import traceback
 import types
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -37,13 +40,17 @@ import triton
 import triton.language as tl
 from triton._C.libtriton import ir
 from triton.backends.amd.compiler import HIPOptions
+from triton.backends.compiler import GPUTarget
 from triton.backends.nvidia.compiler import CUDAOptions, min_dot_size
+from triton.experimental.gluon._runtime import GluonJITFunction
+from triton.language.extra import cuda
 from triton.language.extra import libdevice as generic_libdevice
 from triton.language.extra.cuda import libdevice as cuda_libdevice
 from triton.language.extra.hip import libdevice as hip_libdevice
 from triton.language.semantic import TritonSemantic
 from triton.runtime import interpreter
 from triton.runtime.autotuner import Autotuner
+from triton.runtime.errors import InterpreterError
 from triton.runtime.interpreter import (
     FunctionRewriter,
     GridExecutor,
@@ -124,6 +131,11 @@ class _Budget:
 _budget = _Budget()
 
 
+def spent_operations() -> float:
+    """Return the operations on blocks that this process has interpreted."""
+    return _budget.spent
+
+
 @contextmanager
 def work_budget(operations: float) -> Iterator[None]:
     """Let interpreted kernels take so many operations on blocks inside the context.
@@ -195,25 +207,52 @@ def _tensors(value: Any) -> list[torch.Tensor]:
     return [base] if isinstance(base, torch.Tensor) else []
 
 
-launch_hook: Callable[[str, tuple[Any, ...]], bool] | None = None
-"""Asked at every launch, with the kernel's name and its arguments (keyword values last).
+_backwards = False
 
-The launch is skipped when it returns False; what it raises goes to the program.
-"""
+
+@contextmanager
+def reverse_programs() -> Iterator[None]:
+    """Run the programs of a launch from the last to the first inside the context.
+
+    A GPU runs them in no order; a kernel that relies on one shows it.
+    """
+    global _backwards
+    _backwards = True
+    try:
+        yield
+    finally:
+        _backwards = False
+
+
+class Launched:
+    """What a launch returns: a compiled kernel on a GPU, nothing here."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise Unsupported("compiled_kernel", f"there is no compiled kernel to ask for {name}")
 
 
 class CheckedExecutor(GridExecutor):  # type: ignore[misc]
     """Runs a launch's programs one after the other, inside its own tensors."""
 
-    def __call__(self, *args: Any, **kwargs: Any) -> None:
-        if launch_hook and not launch_hook(self.fn.__name__, (*args, *kwargs.values())):
-            return
+    def __call__(self, *args: Any, **kwargs: Any) -> Launched:
         for name in kwargs.keys() - {*self.arg_names, *LAUNCH_OPTIONS}:
             raise KeyError(f"Keyword argument {name} was specified but unrecognised")
         self.grid: Any = self._sizes(args, kwargs)
-        _memory.allow(_tensors((*args, *kwargs.values())))
-        with np.errstate(all="ignore"):
-            super().__call__(*args, **kwargs)
+        everything = (*args, *kwargs.values())
+        if any(getattr(value, "round_f32_to_tf32", False) for value in everything):
+            raise Unsupported("tf32_descriptor", "a tensor descriptor rounds to TF32")
+        _memory.allow(_tensors(everything))
+        try:
+            with np.errstate(all="ignore"):
+                super().__call__(*args, **kwargs)
+        except InterpreterError as error:
+            cause = root_cause(error)
+            if isinstance(cause, INTERNAL_ERRORS) and _raised_in_interpreter(cause):
+                raise Unsupported("interpreter_error", repr(cause)) from error
+            raise
+        return Launched()
 
     def _sizes(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[int, ...]:
         """Return the grid; a function gets the arguments as they are, as on a GPU."""
@@ -225,6 +264,21 @@ class CheckedExecutor(GridExecutor):  # type: ignore[misc]
         if any(size > limit for size, limit in zip(sizes, GRID_LIMITS, strict=False)):
             raise RuntimeError(f"a grid of {sizes} is larger than a GPU takes")
         return sizes
+
+
+INTERNAL_ERRORS = (AttributeError, IndexError, KeyError, NotImplementedError, TypeError)
+
+
+def _raised_in_interpreter(error: BaseException) -> bool:
+    """Whether an error comes from the interpreter's own code, and not from the kernel's."""
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    code = frame.f_code
+    passes_calls_on = code.co_name in (
+        "<lambda>",
+        "__call__",
+        "call",
+    )  # with the kernel's arguments
+    return code.co_filename in (interpreter.__file__, __file__) and not passes_calls_on
 
 
 LAUNCH_OPTIONS = frozenset(
@@ -331,7 +385,8 @@ def _round_to_tf32(data: Array) -> Array:
 
 
 def _round_to_bf16(data: Array) -> Array:
-    return torch.from_numpy(data).bfloat16().float().numpy()
+    result: Array = torch.from_numpy(data).bfloat16().float().numpy()
+    return result
 
 
 SPLITS: dict[Any, tuple[int, Callable[[Array], Array]]] = {
@@ -373,6 +428,15 @@ def multiply_matrices(a: Array, b: Array, precision: Any) -> Array:
     return total
 
 
+def _pointers(desc: Any, offsets: list[TensorHandle]) -> tuple[TensorHandle, Array]:
+    """Return the addresses of a tensor descriptor's block, and which of them are inside."""
+    item = max(1, desc.base.get_element_ty().primitive_bitwidth // 8)
+    if offsets[-1].data.item() * item % 16:
+        raise Unsupported("descriptor_alignment", "a block does not start at 16 bytes")
+    pointers, mask = desc.materialize_pointers(offsets)
+    return pointers, mask
+
+
 ACCUMULATED = 16
 """Products that a tensor core adds before it rounds to a float16 accumulator (PTX ISA, mma)."""
 
@@ -390,9 +454,9 @@ class CheckedBuilder(InterpreterBuilder):  # type: ignore[misc]
         self.codegen_fns["min_dot_size"] = min_dot_size(None)
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("create_"):
-            raise Unsupported("interpreter_operation", f"the interpreter has no {name}")
-        raise AttributeError(name)
+        if name.startswith("_"):
+            raise AttributeError(name)
+        raise Unsupported("interpreter_operation", f"the interpreter has no {name}")
 
     # programs
 
@@ -400,9 +464,11 @@ class CheckedBuilder(InterpreterBuilder):  # type: ignore[misc]
         super().set_grid_dim(*map(int, sizes))
         _budget.begin_launch(int(np.prod([int(size) for size in sizes])))
 
-    def set_grid_idx(self, x: int, y: int, z: int) -> None:
+    def set_grid_idx(self, *index: int) -> None:
         _budget.next_program()
-        super().set_grid_idx(x, y, z)
+        if _backwards:
+            index = tuple(int(n) - 1 - int(i) for n, i in zip(self.grid_dim, index, strict=True))
+        super().set_grid_idx(*index)
 
     # memory
 
@@ -416,12 +482,69 @@ class CheckedBuilder(InterpreterBuilder):  # type: ignore[misc]
 
     def create_atomic_rmw(self, op: Any, ptr: Any, val: Any, mask: Any, *rest: Any) -> Any:
         _memory.check("atomic operation", ptr, mask)
+        if _stored_as_bits(val):
+            return self._update_in_turn(op, ptr, val, mask)
         return super().create_atomic_rmw(op, ptr, val, mask, *rest)
+
+    def _update_in_turn(self, op: Any, ptr: Any, val: Any, mask: Any) -> TensorHandle:
+        """Do an atomic operation on bfloat16, each time to the first lane of every address."""
+        addresses, values, before = ptr.data.reshape(-1), val.data.reshape(-1), val.data.copy()
+        lanes = np.flatnonzero(np.broadcast_to(mask.data, ptr.data.shape))
+        while lanes.size:
+            turn = lanes[np.unique(addresses[lanes], return_index=True)[1]]
+            at = TensorHandle(addresses[turn], ptr.dtype)
+            old, new = self.create_load(at, None, None, False), values[turn]
+            new = TensorHandle(new, val.dtype.scalar)
+            if op == ir.ATOMIC_OP.FADD:
+                new = self.create_fadd(old, new)
+            elif op != ir.ATOMIC_OP.XCHG:
+                raise Unsupported("interpreter_operation", f"{op} on {val.dtype.scalar}")
+            self.create_store(at, new, None, None)
+            before.reshape(-1)[turn] = old.data
+            lanes = np.setdiff1d(lanes, turn)
+        return TensorHandle(before, val.dtype.scalar)
 
     def create_atomic_cas(self, ptr: Any, cmp: Any, val: Any, *rest: Any) -> Any:
         everywhere = TensorHandle(np.ones_like(ptr.data, dtype=bool), tl.int1)
         _memory.check("atomic operation", ptr, everywhere)
         return super().create_atomic_cas(ptr, cmp, val, *rest)
+
+    def create_tensor_pointer_load(
+        self, ptr: Any, boundary_check: Any, padding: Any, *rest: Any
+    ) -> TensorHandle:
+        pointers, mask = ptr.materialize_pointers(boundary_check)
+        return self._load_padded(pointers, mask, padding, *rest)
+
+    def create_descriptor_load(self, desc: Any, offsets: Any, *rest: Any) -> TensorHandle:
+        pointers, mask = _pointers(desc, offsets)
+        return self._load_padded(pointers, mask, desc.padding, *rest, False)
+
+    def _load_padded(self, pointers: Any, mask: Array, padding: Any, *rest: Any) -> TensorHandle:
+        other = None
+        if padding == ir.PADDING_OPTION.PAD_NAN:
+            nan = self.create_fp_to_fp(self.get_fp32(np.nan), pointers.get_element_ty(), None)
+            other = self.create_broadcast(nan, mask.shape)
+        return self.create_masked_load(pointers, TensorHandle(mask, tl.int1), other, *rest)
+
+    def create_descriptor_store(self, desc: Any, value: Any, offsets: Any) -> None:
+        pointers, mask = _pointers(desc, offsets)
+        self.create_masked_store(pointers, value, TensorHandle(mask, tl.int1), None, None)
+
+    def create_descriptor_reduce(self, kind: Any, desc: Any, value: Any, offsets: Any) -> None:
+        name = kind.name
+        if value.dtype.scalar.is_floating() and name == "ADD":
+            name = "FADD"
+        elif value.dtype.scalar.is_int_unsigned() and name in ("MIN", "MAX"):
+            name = "U" + name
+        pointers, mask = _pointers(desc, offsets)
+        self.create_atomic_rmw(
+            getattr(ir.ATOMIC_OP, name),
+            pointers,
+            value,
+            TensorHandle(mask, tl.int1),
+            ir.MEM_SEMANTIC.RELAXED,
+            None,
+        )
 
     def create_int_to_ptr(self, src: Any, dst_type: Any) -> Any:
         _memory.exact = False  # an address may come from a table of pointers
@@ -433,20 +556,21 @@ class CheckedBuilder(InterpreterBuilder):  # type: ignore[misc]
         return self.create_fp_to_fp(self.get_fp32(value), tl.bfloat16, None)
 
     def cast_impl(self, src: Any, dst_type: Any) -> TensorHandle:
-        source, target = src.dtype.scalar, dst_type.scalar
-        if source != target and tl.bfloat16 in (source, target) and source.is_floating():
+        target = dst_type.scalar
+        if target.is_floating() and numpy_type(target).kind == "u":  # stored as bits
+            if not src.dtype.scalar.is_floating() or src.data.dtype == np.bool_:
+                src = TensorHandle(src.data.astype(np.float32), tl.float32)
             return self.create_fp_to_fp(src, dst_type, None)
-        return super().cast_impl(src, dst_type)
+        return super().cast_impl(_widen(src), dst_type)
 
     def binary_op(self, lhs: Any, rhs: Any, op: Any) -> TensorHandle:
         if lhs.data.dtype == np.bool_ and op in (np.add, np.subtract):
             op = np.logical_xor  # arithmetic modulo 2
-        if not _stored_as_bits(lhs):
-            return super().binary_op(lhs, rhs, op)
-        result = op(_widen(lhs).data, _widen(rhs).data)
-        if result.dtype == np.bool_:
-            return TensorHandle(result, lhs.dtype.scalar)
-        return self.create_fp_to_fp(TensorHandle(result, tl.float32), lhs.dtype.scalar, None)
+        bits = _stored_as_bits(lhs)
+        result = super().binary_op(_widen(lhs), _widen(rhs), op)
+        if result.data.dtype == np.bool_:
+            return TensorHandle(result.data, tl.int1)
+        return self.create_fp_to_fp(result, lhs.dtype.scalar, None) if bits else result
 
     def create_maxnumf(self, lhs: Any, rhs: Any) -> TensorHandle:
         return self.binary_op(lhs, rhs, np.fmax)
@@ -500,9 +624,6 @@ class CheckedBuilder(InterpreterBuilder):  # type: ignore[misc]
             left, right = a.data[..., k : k + step], b.data[..., k : k + step, :]
             total = (total + multiply_matrices(left, right, precision)).astype(d.data.dtype)
         return TensorHandle(total, d.dtype.scalar)
-
-    def create_dot_scaled(self, *args: Any) -> Any:
-        raise Unsupported("dot_scaled", "products of scaled blocks cannot be interpreted")
 
     # library calls
 
@@ -614,6 +735,50 @@ class DoublingScan(ScanOps):  # type: ignore[misc]
         return _blocks(self, data, kinds)
 
 
+# --- a stand-in for a device ----------------------------------------------------------------
+
+
+class _Utilities:
+    def get_device_properties(self, device: int = 0) -> dict[str, int]:
+        """Return the properties that Triton's driver gives, of a small device."""
+        return {
+            "max_shared_mem": 232448,
+            "max_num_regs": 65536,
+            "multiprocessor_count": 8,
+            "warpSize": 32,
+            "sm_clock_rate": 1_000_000,
+            "mem_clock_rate": 1_000_000,
+            "mem_bus_width": 1024,
+        }
+
+
+class CpuDriver:
+    """Answers what programs ask Triton's driver, so that those that do can be interpreted."""
+
+    utils = _Utilities()
+
+    def get_active_torch_device(self) -> torch.device:
+        """Return where tensors are."""
+        return torch.device("cpu")
+
+    def get_current_device(self) -> int:
+        """Return the number of the one device."""
+        return 0
+
+    def get_current_stream(self, device: int = 0) -> int:
+        """Return the one stream."""
+        return 0
+
+    def get_current_target(self) -> GPUTarget:
+        """Return the target whose arithmetic is interpreted."""
+        return GPUTarget("cuda", 90, 32)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise Unsupported("needs_device", f"the interpreter's driver has no {name}")
+
+
 # --- installation ---------------------------------------------------------------------------
 
 
@@ -635,11 +800,12 @@ def install() -> None:
     )
     _count_operations()
     _patch_language()
-    for module in (cuda_libdevice, hip_libdevice):
-        _bind_externs(module)
+    for place in (cuda, cuda_libdevice, hip_libdevice, tl.tensor):
+        _bind_builtins(place)
     for name in vars(generic_libdevice):
         if hasattr(cuda_libdevice, name) and not name.startswith("_"):
             setattr(generic_libdevice, name, getattr(cuda_libdevice, name))
+    triton.runtime.driver.set_active(CpuDriver())
     Autotuner._bench = lambda tuner, *args, config, **meta: 0.0
 
 
@@ -660,19 +826,29 @@ def _patch_language() -> None:
     # Triton 3.6 leaves it to NumPy to make a number of an array, which NumPy 2.4 refuses.
     tl.tensor.__index__ = lambda tensor: int(tensor.handle.data.item())
     tl.range = tl.core.range = dynamic_range
+    for name in ("dot_scaled", "map_elementwise"):
+        for module in (tl, tl.core):
+            setattr(module, name, functools.partial(_refuse, name))
+    for name in ("num_threads", "num_warps"):
+        setattr(cuda, name, functools.partial(_refuse, "compiler_option"))
+    GluonJITFunction.run = lambda kernel, *args, **kwargs: _refuse("gluon")
 
 
-def _bind_externs(module: types.ModuleType) -> None:
-    """Give library functions the semantic that the compiler would pass them."""
+def _refuse(reason: str, *args: Any, **kwargs: Any) -> Any:
+    raise Unsupported(reason, f"{reason} cannot be interpreted")
+
+
+def _bind_builtins(place: Any) -> None:
+    """Give functions that are not patched yet the semantic that the compiler would pass them."""
 
     def bound(function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
             kwargs["_semantic"] = interpreter.interpreter_semantic
             return function(*args, **kwargs)
 
-        call.__name__ = function.__name__
         return call
 
-    for name, function in inspect.getmembers(module, inspect.isfunction):
-        if tl.core.is_builtin(function):
-            setattr(module, name, bound(function))
+    for name, function in inspect.getmembers(place, inspect.isfunction):
+        if "_semantic" in inspect.signature(function).parameters:
+            setattr(place, name, bound(function))

@@ -12,20 +12,27 @@ import dataclasses
 import itertools
 import queue
 import threading
-from collections.abc import Iterable, Iterator
+import traceback
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
 import triton
 
-from curate.verify.checking import Check, Found, Outcome
+from curate.execute.sandbox import SandboxUnavailable
+from curate.verify.check import Check, Found, Outcome
 from curate.verify.device import DeviceInfo, Gate, describe_device, resolve_backend
 from curate.verify.oracle import NoOracle, Oracle
 from curate.verify.problem import describe
 from curate.verify.screen import screen
-from curate.verify.session import Ended, Host, Refused
+from curate.verify.session import Ended, Host, HostError, Refused
+from curate.verify.timer import Timer
 from curate.verify.verdict import Candidate, Options, Verdict
 from curate.verify.wire import WireError
+
+Turn = Callable[[], AbstractContextManager[None]]
+"""Gives the device to the caller for a while, shared or alone."""
 
 GROUP = 8
 """Candidates of one reference that one slot judges in a row, so that the reference runs once."""
@@ -48,6 +55,12 @@ def verify(candidates: Iterable[Candidate], options: Options | None = None) -> I
         yield from judge.run(candidates)
     finally:
         judge.close()
+
+
+def make_slot(options: Options) -> Slot:
+    """Return a slot on its own, for a caller that judges one candidate after the other."""
+    backend = resolve_backend(options.backend)
+    return Slot(dataclasses.replace(options, backend=backend), describe_device(backend), Gate())
 
 
 class Judge:
@@ -86,9 +99,11 @@ class Judge:
                     yield result
         finally:
             groups.stop()
+            if any(thread.is_alive() for thread in threads):
+                self.close()  # the caller has had enough: what is under way ends here
 
     def close(self) -> None:
-        """End every process."""
+        """End every process, for good."""
         for slot in self.slots:
             slot.close()
 
@@ -144,11 +159,17 @@ class Slot:
             verdict = dataclasses.replace(verdict, **self._compile(candidate))
         if self.options.backend == "compile":
             return verdict
-        with self.gate.shared():
-            checked = self._check(candidate, verdict)
-        if checked.status == "oom" and self.device.is_gpu:
-            with self.gate.alone():  # a neighbour may have held the device's memory
-                checked = self._check(candidate, verdict)
+        try:
+            checked = self._check(candidate, verdict, self.gate.shared)
+            if checked.status == "oom" and self.device.is_gpu:
+                # A neighbour may have held the device's memory.
+                checked = self._check(candidate, verdict, self.gate.alone)
+        except (HostError, SandboxUnavailable):
+            raise
+        except Exception as error:  # our own fault, which must not cost the others their verdicts
+            where = traceback.format_exc(limit=-4)
+            evidence = {"message": describe(error), "where": where}
+            checked = dataclasses.replace(verdict, reason="judge_error", evidence=evidence)
         return checked
 
     def _compile(self, candidate: Candidate) -> dict[str, Any]:
@@ -177,13 +198,13 @@ class Slot:
             }
         return {"compile": results}
 
-    def _check(self, candidate: Candidate, verdict: Verdict) -> Verdict:
+    def _check(self, candidate: Candidate, verdict: Verdict, turn: Turn) -> Verdict:
         """Return the verdict of running a candidate beside its reference."""
         oracle = self._oracle(candidate.reference)
-        checked = self._check_mode(candidate, verdict, oracle, "eval")
+        checked = self._check_mode(candidate, verdict, oracle, "eval", turn)
         # KernelBench's own harness leaves modules in training mode.
         if checked.status == "incorrect" and oracle.facts("eval")["mode_dependent"]:
-            trained = self._check_mode(candidate, verdict, oracle, "train")
+            trained = self._check_mode(candidate, verdict, oracle, "train", turn)
             if trained.status == "correct":
                 caveats = (*trained.caveats, "train_mode_only")
                 return dataclasses.replace(trained, caveats=caveats)
@@ -191,39 +212,50 @@ class Slot:
 
     def _oracle(self, reference: str) -> Oracle:
         if self.oracle is None or self.oracle.reference != reference:
-            if self.oracle:
-                self.oracle.close()
+            self.forget()
             host = self.host("reference", self.options.backend)
             device = self.device.torch_device
             self.oracle = Oracle(host, reference, device, self.options.timeout_s)
         return self.oracle
 
     def _check_mode(
-        self, candidate: Candidate, verdict: Verdict, oracle: Oracle, mode: str
+        self, candidate: Candidate, verdict: Verdict, oracle: Oracle, mode: str, turn: Turn
     ) -> Verdict:
-        host = self.host("candidate", self.options.backend)
-        options = self.options
         try:
-            oracle.load()
+            with turn():
+                oracle.load()
         except NoOracle as error:
             return dataclasses.replace(verdict, **_fields(error))
-        session = host.open("candidate", options.timeout_s)
-        check = Check(oracle, session, mode, options.backend == "interpreter")
+        session = self.host("candidate", self.options.backend).open(
+            "candidate", self.options.timeout_s
+        )
+        check = Check(oracle, session, mode, self.options)
         fields: dict[str, Any] = {"status": "correct", "reason": None}
         try:
-            check.run(candidate.candidate, options.trials, options.operations, options.vary_sizes)
+            with turn():
+                check.run(candidate.candidate)
+                timer = Timer(oracle, session, mode) if self.options.timing else None
+            if timer:
+                with self.gate.alone():
+                    fields |= timer.run()
         except (Found, Refused, Ended, NoOracle) as error:
             fields = _fields(error)
-        except (WireError, KeyError, TypeError, ValueError, AttributeError) as error:
+        except WireError as error:
             fields = _fields(Ended("cheat", "forged_message", {"message": describe(error)}))
         finally:
             session.close()
         return dataclasses.replace(verdict, **_result(fields, check.outcome, session.events))
 
+    def forget(self) -> None:
+        """End the session with the reference at hand."""
+        if self.oracle:
+            self.oracle.close()
+        self.oracle = None
+
     def close(self) -> None:
         """End the slot's processes."""
         for host in self.hosts.values():
-            host.stop()
+            host.close()
 
 
 def _fields(error: Found | Refused | Ended | NoOracle) -> dict[str, Any]:
@@ -244,8 +276,26 @@ def _result(
     return {
         **fields,
         "caveats": tuple(outcome.caveats),
-        "evidence": evidence,
+        "evidence": tidy(evidence),
         "trials": outcome.trials,
         "max_abs_error": outcome.agreement.max_abs_error if right else None,
         "tolerance": outcome.agreement.tolerance if right else None,
     }
+
+
+def tidy(value: Any, depth: int = 4) -> Any:
+    """Return evidence as JSON values of bounded size: much of it a hostile process has written."""
+    if isinstance(value, str):
+        return value.encode(errors="replace").decode()[:2000]
+    if value is None or isinstance(value, bool | float):
+        return value
+    if isinstance(value, int):
+        return value if abs(value) < 2**63 else str(value)[:40]
+    if not depth:
+        return str(value)[:100]
+    if isinstance(value, dict):
+        kept = itertools.islice(value.items(), 100)
+        return {str(k)[:200]: tidy(v, depth - 1) for k, v in kept}
+    if isinstance(value, list | tuple):
+        return [tidy(item, depth - 1) for item in value[:100]]
+    return str(value)[:100]

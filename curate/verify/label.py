@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Generator, Iterable
+from contextlib import closing, nullcontext
 from pathlib import Path
 
 from curate.verify.files import VerdictFile
@@ -39,7 +39,11 @@ class Tally:
         """Return all of it as one line."""
         rate = (self.done - self.known) / max(time.monotonic() - self._began, 1e-3)
         counts = ", ".join(f"{status} {n}" for status, n in self.counts())
-        return f"{self.done}/{self.total}  {rate:.1f}/s  {counts}"
+        return f"{self.done}/{self.total}  {rate:.2f}/s  {counts}"
+
+
+class CannotJudge(Exception):
+    """The judge cannot start here, or cannot go on; the message says why."""
 
 
 def label(
@@ -59,6 +63,7 @@ def label(
 
     Raises:
         InputError: the output is no verdict file, or another process is writing it.
+        CannotJudge: there is no such device here, or no sandbox.
     """
     with VerdictFile(output, options) if output else nullcontext() as file:
         found = {c.id: known for c in candidates if file and (known := file.known(c))}
@@ -67,14 +72,38 @@ def label(
         tally.statuses.update(verdict.status for verdict in found.values())
         report(tally)
         todo = {c.id: c for c in candidates if c.id not in found}
-        if todo:
-            # Here, so that a finished file costs no second of importing torch.
-            from curate.verify.judge import verify
-
-            for verdict in verify(list(todo.values()), options):
+        with closing(_judge(_together(todo.values()), options)) as verdicts:
+            for verdict in verdicts:
                 if file:
                     file.append(todo[verdict.id], verdict)
                 found[verdict.id] = verdict
                 tally.statuses[verdict.status] += 1
                 report(tally)
     return [found[c.id] for c in candidates]
+
+
+def _together(candidates: Iterable[Candidate]) -> list[Candidate]:
+    """Return the candidates with those of one reference side by side: it is run once for them."""
+    groups: dict[str, list[Candidate]] = {}
+    for candidate in candidates:
+        groups.setdefault(candidate.reference, []).append(candidate)
+    return [candidate for group in groups.values() for candidate in group]
+
+
+def _judge(candidates: list[Candidate], options: Options) -> Generator[Verdict, None, None]:
+    """Yield what the judge says, and say in one way why it cannot."""
+    if not candidates:
+        return  # torch takes seconds to import
+    from curate.execute.sandbox import SandboxUnavailable
+    from curate.verify.device import resolve_backend
+    from curate.verify.judge import verify
+    from curate.verify.session import HostError
+
+    try:
+        resolve_backend(options.backend)
+    except ValueError as error:
+        raise CannotJudge(str(error)) from error
+    try:
+        yield from verify(candidates, options)
+    except (HostError, SandboxUnavailable) as error:
+        raise CannotJudge(str(error)) from error

@@ -75,22 +75,29 @@ def write_entries(path: Path, entries: list[Entry]) -> None:
     part.replace(path)
 
 
-def main() -> int:
-    """Merge the files that the command line names; return the exit code."""
+def make_parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m curate.verify.merge",
         description="Put the verdict files of shards together.",
     )
     parser.add_argument("input", type=Path, metavar="IN.jsonl", help="All the candidates.")
-    parser.add_argument("output", type=Path, metavar="OUT.jsonl", help="Verdicts on all of them.")
-    parser.add_argument("verdicts", type=Path, nargs="+", metavar="VERDICTS.jsonl")
-    given = parser.parse_args()
+    parser.add_argument("output", type=Path, metavar="OUT.jsonl", help="One verdict on each.")
+    parser.add_argument(
+        "verdicts", type=Path, nargs="+", metavar="VERDICTS.jsonl", help="What the shards wrote."
+    )
+    return parser
+
+
+def main() -> int:
+    """Merge the files that the command line names; return the exit code."""
+    given = make_parser().parse_args()
     try:
         entries = merge(read_jsonl(given.input), given.verdicts)
-        write_entries(given.output, entries)
     except InputError as error:
         print(f"curate.verify: {error}", file=sys.stderr)
         return 2
+    write_entries(given.output, entries)
     print(f"{len(entries)} verdicts in {given.output}")
     return 0
 

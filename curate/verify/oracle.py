@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from dataclasses import dataclass
 from typing import Any
 
-from curate.verify.draws import OWN, Draw
+from curate.verify.compare import Agreement, compare
+from curate.verify.draw import OWN, Draw
 from curate.verify.reference import SKIP
 from curate.verify.role import Tensors, list_tensors, pack_all, same_tensors, unpack_named
 from curate.verify.session import Ended, Host, Refused, Session
@@ -46,6 +48,30 @@ class Expected:
         """Return one of ``init``, ``inputs``, ``names``, ``state``, ``own`` and ``exact``."""
         return unpack_named(self.message, self.tensors, name)
 
+    def compare(self, results: Any) -> Agreement:
+        """Compare a candidate's output, and the inputs that it changed, with what is right.
+
+        Raises:
+            Mismatch: they differ.
+        """
+        right = [self.value(name) for name in ("own", "exact", "noise")]
+        agreement = Agreement()
+        for part, path in (("output", "output"), ("changed", "changed")):
+            known = [one and one[part] for one in right]
+            agreement = agreement.join(compare(results[part], *known, path=path))
+        return agreement
+
+    @property
+    def size(self) -> int:
+        """Bytes of the draw's tensors."""
+        return sum(t.numel() * t.element_size() for t in self.tensors)
+
+    @property
+    def varies(self) -> bool:
+        """Whether the output holds two numbers that differ, so that it is not right by chance."""
+        outputs = [t for t in list_tensors(self.value("own")["output"]) if t.numel() > 1]
+        return any(bool((t != t.reshape(-1)[0]).any()) for t in outputs)
+
     def packed(self, *names: str) -> tuple[dict[str, Any], Tensors]:
         """Return some of the values as a message with just their own tensors."""
         return pack_all({name: self.value(name) for name in names})
@@ -58,9 +84,12 @@ class Oracle:
         self.host, self.reference, self.device, self.seconds = host, reference, device, seconds
         self.session: Session | None = None
         self.precision: dict[str, Any] = {}
-        self.free_sizes: list[str] = []
+        self.own_size: int | None = None
+        # Seeds that a candidate cannot know, the same in every run.
+        self.seed = int(hashlib.sha256(reference.encode()).hexdigest()[:7], 16)
         self._drawn: dict[Draw, Expected] = {}
         self._facts: dict[str, dict[str, Any]] = {}
+        self._prepared: tuple[Any, tuple[dict[str, Any], Tensors]] | None = None
         self._bytes = 0
 
     def load(self) -> None:
@@ -72,7 +101,7 @@ class Oracle:
         if not self.precision:
             loaded, _ = self._ask("load", source=self.reference, device=self.device)
             self.precision = dict(loaded["precision"])
-            self.free_sizes = list(loaded["free_sizes"])
+            self.own_size = loaded["own_size"]
 
     def expect(self, draw: Draw) -> Expected:
         """Return what a draw gives; where the reference does not take it, the file's own.
@@ -87,7 +116,7 @@ class Oracle:
             expected = Expected(draw, message, tensors)
         except _Skip:
             expected = self.expect(dataclasses.replace(draw, family=OWN, size=None))
-        self._bytes += sum(t.numel() * t.element_size() for t in expected.tensors)
+        self._bytes += expected.size
         if self._bytes < CACHE_BYTES:
             self._drawn[draw] = expected
         return expected
@@ -95,7 +124,8 @@ class Oracle:
     def facts(self, mode: str) -> dict[str, Any]:
         """Return what the reference's process says of the problem on its first draw."""
         if mode not in self._facts:
-            self._facts[mode], _ = self._ask("facts", draw=Draw(0, mode=mode).to_json())
+            draw = Draw(self.seed, self.seed, mode=mode)
+            self._facts[mode], _ = self._ask("facts", draw=draw.to_json())
         return self._facts[mode]
 
     def initial_state(self, draw: Draw) -> tuple[list[str], Tensors]:
@@ -104,6 +134,23 @@ class Oracle:
         return list(unpack_named(message, tensors, "names")), list(
             unpack_named(message, tensors, "state")
         )
+
+    def prepare_timing(self, draw: Draw) -> tuple[dict[str, Any], Tensors]:
+        """Load the baselines in the reference's process; see `Reference.prepare_timing`."""
+        if self._prepared is None or self._prepared[0] != (draw, self.session):
+            reply = self._ask("prepare_timing", draw=draw.to_json())
+            self._prepared = (draw, self.session), reply
+        return self._prepared[1]
+
+    def bandwidth(self) -> tuple[float, int]:
+        """Return the device's bytes per second, and those of its cache."""
+        measured, _ = self._ask("measure_bandwidth")
+        return float(measured["bandwidth"]), int(measured["cache"])
+
+    def running(self) -> Session:
+        """Return the session, which has been asked something before."""
+        assert self.session
+        return self.session
 
     def _ask(self, do: str, **fields: Any) -> tuple[dict[str, Any], Tensors]:
         if self.session is None or not self.session.is_open:
@@ -135,6 +182,8 @@ class _Skip(Exception):
 def degenerate(expected: list[Expected]) -> str | None:
     """Return why agreement on these draws would prove nothing, or None."""
     outputs = [draw.value("own")["output"] for draw in expected]
+    if not any(t.numel() for t in list_tensors(outputs)):
+        return "empty_output"
     floats = [t for t in list_tensors(outputs) if t.is_floating_point() and t.numel()]
     if floats and not any(bool(t.isfinite().any()) for t in floats):
         return "nothing_finite"

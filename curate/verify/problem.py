@@ -160,36 +160,5 @@ def _build(which: str, kind: Any, seed: int, init_inputs: list[Any]) -> torch.nn
 
 def describe(error: BaseException) -> str:
     """Return an exception as one short line."""
-    text = " ".join(str(error).split())
+    text = " ".join(str(error).split()).encode(errors="replace").decode()
     return f"{type(error).__name__}: {text}"[:500]
-
-
-# TEMPORARY until judge.py replaces check.py
-class Problem:
-    """Both files."""
-
-    def __init__(self, reference: str, candidate: str) -> None:
-        self.task, self.program = Task(reference), Program(candidate)
-        self.reference, self.candidate = self.task.module, self.program.module
-
-    def init_inputs(self) -> list[Any]:
-        """Return."""
-        return self.task.init_inputs()
-
-    def inputs(self) -> list[Any]:
-        """Return."""
-        return self.task.inputs()
-
-    def build(self, seed: int) -> tuple[torch.nn.Module, torch.nn.Module]:
-        """Return."""
-        return self.task.build(seed, self.init_inputs()), self.program.build(
-            seed, self.init_inputs()
-        )
-
-
-def copy_state(reference: torch.nn.Module, candidate: torch.nn.Module) -> None:
-    """Copy."""
-    try:
-        candidate.load_state_dict(reference.state_dict(), strict=True)
-    except RuntimeError as error:
-        raise ProgramError(CANDIDATE, f"state_dict differs: {describe(error)}") from error

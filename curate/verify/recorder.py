@@ -7,8 +7,10 @@ watched from another.
 from __future__ import annotations
 
 import collections
+import math
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -36,15 +38,51 @@ class LaunchRefused(Exception):
 def is_compute(operator: Any) -> bool:
     """Whether an ATen operator computes something: it is no view and none of `MOVES`."""
     schema = operator._schema
-    name = schema.name.partition("::")[2]
+    library, _, name = schema.name.partition("::")
     is_view = any(a.alias_info and not a.alias_info.is_write for a in schema.arguments)
-    return name not in MOVES and not is_view
+    return library != "aten" or (name not in MOVES and not is_view)
 
 
 def sample(tensor: torch.Tensor) -> torch.Tensor:
     """Return up to `SAMPLE` evenly spaced elements, copied."""
     flat = tensor.detach().reshape(-1)
     return flat[:: max(1, flat.numel() // SAMPLE)][:SAMPLE].clone()
+
+
+@dataclass(frozen=True)
+class Fingerprint:
+    """What stays of a tensor's values, whatever their order: enough to know them again."""
+
+    numel: int
+    total: float
+    squares: float
+    least: float
+    most: float
+
+    @classmethod
+    def of(cls, tensor: torch.Tensor) -> Fingerprint | None:
+        """Return a tensor's fingerprint; None where its values are not numbers that differ."""
+        if tensor.is_complex() or tensor.numel() < 2:
+            return None
+        flat = tensor.detach().reshape(-1).double()
+        least, most = float(flat.min()), float(flat.max())
+        if not math.isfinite(least) or not math.isfinite(most) or least == most:
+            return None
+        return cls(flat.numel(), float(flat.sum()), float(flat.square().sum()), least, most)
+
+    def matches(self, other: Fingerprint) -> bool:
+        """Whether both are of the same values, up to rounding to fewer digits."""
+        size = max(abs(self.least), abs(self.most))
+        root = math.sqrt(max(self.squares, 1e-300))
+        return self.numel == other.numel and all(
+            abs(one - two) <= 1e-6 * scale
+            for one, two, scale in (
+                (self.least, other.least, size),
+                (self.most, other.most, size),
+                (self.total, other.total, root * math.sqrt(self.numel)),
+                (math.sqrt(self.squares), math.sqrt(other.squares), root),
+            )
+        )
 
 
 class Recorder(TorchDispatchMode):  # type: ignore[misc]
@@ -58,54 +96,79 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
         failed: errors that launches raised, whatever the program made of them.
     """
 
-    def __init__(self, keep_results: bool = False) -> None:
+    def __init__(self, known: list[torch.Tensor] | None = None) -> None:
+        """Make a recorder; ``known`` are tensors that a program has from elsewhere."""
         super().__init__()
         self.launches: collections.Counter[str] = collections.Counter()
         self.calls: collections.Counter[str] = collections.Counter()
         self.call_bytes = 0
         self.launch_bytes = 0
         self.failed: list[Exception] = []
-        self.keep_results = keep_results
-        self.results: list[tuple[torch.Size, torch.dtype, torch.Tensor]] = []
-        self._inside_launch = False
+        self.interpreting = False
+        self._results: list[tuple[torch.Size, torch.dtype, torch.Tensor]] = []
+        # Storages that kernels may have written, or that came with the inputs and parameters.
+        self._from_elsewhere = {t.untyped_storage().data_ptr() for t in known or []}
+        self._ready: list[tuple[Fingerprint, torch.Tensor]] = []
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         result = func(*args, **(kwargs or {}))
-        if not self._inside_launch and is_compute(func):
+        if not self.interpreting and is_compute(func):
             self.calls[func._schema.name.removeprefix("aten::")] += 1
             results = _tensors(result)
             for tensor in [*_tensors(args), *_tensors(tuple((kwargs or {}).values())), *results]:
                 self.call_bytes += tensor.numel() * tensor.element_size()
-            if self.keep_results:
-                self.results += [(t.shape, t.dtype, sample(t)) for t in results]
+            self._results += [(t.shape, t.dtype, sample(t)) for t in results]
         return result
 
     @contextmanager
     def launch(self, kernel: Any, arguments: tuple[Any, ...]) -> Iterator[None]:
-        """Count a launch; operators that the interpreter calls inside it do not count."""
+        """Count a launch, and remember what its arguments held before it."""
         self.launches[kernel_name(kernel)] += 1
-        for tensor in _tensors(arguments):
-            self.launch_bytes += tensor.numel() * tensor.element_size()
-        self._inside_launch = True
+        with _no_mode():
+            for tensor in _tensors(arguments):
+                self.launch_bytes += tensor.numel() * tensor.element_size()
+                storage = tensor.untyped_storage().data_ptr()
+                if storage not in self._from_elsewhere:
+                    if found := Fingerprint.of(tensor):
+                        self._ready.append((found, sample(tensor)))
+                    self._from_elsewhere.add(storage)
         try:
             yield
         except Exception as error:
             self.failed.append(error)
             raise
-        finally:
-            self._inside_launch = False
 
-    def holds(self, output: torch.Tensor) -> bool:
+    def was_called(self, output: torch.Tensor) -> bool:
         """Whether an operator's result has the shape, type and values of ``output``."""
         wanted = sample(output)
         return any(
             shape == output.shape
             and dtype == output.dtype
             and torch.equal(kept.nan_to_num(), wanted.nan_to_num())
-            for shape, dtype, kept in self.results
+            for shape, dtype, kept in self._results
         )
+
+    def was_ready(self, output: torch.Tensor) -> bool:
+        """Whether a kernel was given ``output``'s values, in any order, by no other kernel."""
+        found = Fingerprint.of(output)
+        return found is not None and any(found.matches(ready) for ready, _ in self._ready)
+
+    def was_scaled(self, output: torch.Tensor) -> bool:
+        """Whether ``output`` is a kernel's argument, times a number, plus a number."""
+        wanted = sample(output).double()
+        return any(
+            kept.numel() == wanted.numel() > 2
+            and ready.numel == output.numel()
+            and float(torch.corrcoef(torch.stack([kept.double(), wanted]))[0, 1].abs()) > 1 - 1e-10
+            for ready, kept in self._ready
+        )
+
+
+def _no_mode() -> AbstractContextManager[None]:
+    """Return a context in which operators are not recorded."""
+    return torch.utils._python_dispatch._disable_current_modes()  # type: ignore[no-any-return]
 
 
 def _tensors(value: Any) -> list[torch.Tensor]:
@@ -135,6 +198,7 @@ class Launches:
         self.refused: str | None = None
         self.turn = 0
         self._tuners: dict[int, Any] = {}
+        self._reversed: Any = nullcontext
 
     def install(self, interpreted: bool) -> None:
         """Replace Triton's launch by ours."""
@@ -144,17 +208,24 @@ class Launches:
             self._install_compiled()
 
     def _install_interpreted(self) -> None:
-        from triton.runtime import interpreter
+        from curate.verify import interpreter
 
-        executor: Any = interpreter.GridExecutor
-        launch = executor.__call__
+        executor: Any = interpreter.CheckedExecutor
+        launch, sizes = executor.__call__, executor._sizes
+        self._reversed = interpreter.reverse_programs
 
-        def call(this: Any, *args: Any, **kwargs: Any) -> None:
+        def call(this: Any, *args: Any, **kwargs: Any) -> Any:
             with self._admit(this.fn, (*args, *kwargs.values())) as admitted:
-                if admitted:
-                    launch(this, *args, **kwargs)
+                return launch(this, *args, **kwargs) if admitted else None
 
-        executor.__call__ = call
+        def outside(this: Any, *args: Any) -> Any:
+            # The grid is the program's own function: what it calls counts.
+            grid = sizes(this, *args)
+            if self.recorder:
+                self.recorder.interpreting = True
+            return grid
+
+        executor.__call__, executor._sizes = call, outside
 
     def _install_compiled(self) -> None:
         run = JITFunction.run
@@ -170,13 +241,27 @@ class Launches:
             position = next(i for i, c in enumerate(tuner.configs) if c is config)
             return float((position - self.turn) % len(tuner.configs))
 
+        replay = torch.cuda.CUDAGraph.replay
+
+        def replayed(graph: Any) -> Any:
+            if self.recorder is not None:  # its launches were counted when it was captured
+                self.recorder.launches["cuda_graph"] += 1
+            return replay(graph)
+
         JITFunction.run, self._bench, Autotuner._bench = call, Autotuner._bench, first_of_turn
+        torch.cuda.CUDAGraph.replay = replayed
 
     def next_turn(self) -> None:
         """Let autotuned kernels take their next configuration."""
         self.turn += 1
         for tuner in self._tuners.values():
             tuner.cache.clear()
+
+    @contextmanager
+    def backwards(self) -> Iterator[None]:
+        """Run the interpreted programs of a launch from the last to the first."""
+        with self._reversed():
+            yield
 
     def tune(self) -> None:
         """Let autotuned kernels measure their configurations, as they do on their own."""
@@ -192,4 +277,7 @@ class Launches:
             yield self.refused is None
             return
         with self.recorder.launch(kernel, arguments):
-            yield self.refused is None
+            try:
+                yield self.refused is None
+            finally:
+                self.recorder.interpreting = False

@@ -4,21 +4,25 @@ It serves these requests, one problem a process:
 
 - ``load {source, device}``: run the file;
 - ``draw {draw}``: inputs, parameters, and the results in the file's precision and in float64;
-- ``facts {draw}``: what the task is made of, and whether it can tell right from wrong.
+- ``facts {draw}``: what the task is made of, and whether it can tell right from wrong;
+- ``prepare_timing {draw}``, ``measure_bandwidth``, ``run_timed {name, n, nonce}``: the baselines
+  (`curate.verify.timing`).
 """
 
 from __future__ import annotations
 
 import contextlib
 import copy
+import dataclasses
 import socket
 from typing import Any
 
 import torch
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
-from curate.verify.compare import flatten
-from curate.verify.draws import OWN, Draw, draw_inputs, free_sizes, redraw_parameters
+from curate.verify.compare import Mismatch, compare, flatten
+from curate.verify.draw import OWN, Draw, draw_inputs, free_sizes, redraw_parameters
 from curate.verify.problem import Task, describe
 from curate.verify.recorder import Recorder
 from curate.verify.role import (
@@ -27,6 +31,7 @@ from curate.verify.role import (
     Tensors,
     get_precision,
     list_tensors,
+    map_tensors,
     pack_all,
     poison_memory,
     same_tensors,
@@ -34,7 +39,18 @@ from curate.verify.role import (
     to_device,
     to_double,
 )
+from curate.verify.timing import (
+    COMPILED,
+    EAGER,
+    OVERHEAD,
+    TimedModel,
+    copy_bandwidth,
+    count_sets,
+)
 from curate.verify.wire import Channel, WireError
+
+TIMED = 2000
+"""Seed of the first set of inputs to time with."""
 
 SKIP = "skip"
 """Status of a draw that the reference does not take: nothing is learned from it."""
@@ -47,6 +63,7 @@ class Reference:
         self.task: Task
         self.device = "cpu"
         self.models: dict[tuple[int, str], tuple[list[Any], nn.Module]] = {}
+        self.timed: dict[str, TimedModel] = {}
 
     def load(self, request: dict[str, Any], tensors: Tensors) -> Answer:
         """Run the file's text."""
@@ -54,14 +71,16 @@ class Reference:
         self.task = Task(request["source"])
         if self.device != "cpu":
             torch.zeros(1, device=self.device)  # a context, before time counts
-        return {"free_sizes": free_sizes(self.task), "precision": get_precision()}, []
+        free = free_sizes(self.task)
+        own_size = getattr(self.task.module, free[0]) if free else None
+        return {"own_size": own_size, "precision": get_precision()}, []
 
     def draw(self, request: dict[str, Any], tensors: Tensors) -> Answer:
         """Return one draw's inputs and parameters, and what is to come out."""
         draw = Draw(**request["draw"])
         init, model = self._model(draw)
         inputs = self._inputs(draw)
-        own, exact = self._run(model, inputs, draw)
+        own, exact, noise = self._run(model, inputs, draw)
         if draw.family == "steps" and _has_integers(own["output"]) and not _has_integers(inputs):
             raise Refusal(SKIP, "ties", "equal inputs have no one index")
         state = model.state_dict()
@@ -74,6 +93,7 @@ class Reference:
                     "state": list(state.values()),
                     "own": own,
                     "exact": exact,
+                    "noise": noise,
                 }
             )
         except WireError as error:
@@ -92,11 +112,16 @@ class Reference:
         draw = Draw(**request["draw"])
         _, model = self._model(draw)
         inputs = self._inputs(draw)
-        own = self._forward(model, inputs, draw.seed)
-        if not same_tensors(own, self._forward(model, inputs, draw.seed + 1)):
-            raise Refusal("unsupported", "random", "the output depends on the seed")
+        own, exact, noise = self._run(model, inputs, draw)
+        try:
+            # Sums by atomic operations differ in their last digits, which is not what is meant.
+            compare(self._forward(model, inputs, draw.seed + 1), own, exact, noise)
+        except Mismatch as mismatch:
+            message = f"the output depends on the seed: {mismatch.evidence}"
+            raise Refusal("unsupported", "random", message) from mismatch
+        given, twin = copy.deepcopy(inputs), copy.deepcopy(model)
         with Recorder() as recorder:
-            self._forward(model, inputs, draw.seed)
+            twin(*given)
         return {
             "calls": dict(recorder.calls),
             "call_bytes": recorder.call_bytes,
@@ -138,25 +163,73 @@ class Reference:
 
     def _run(
         self, model: nn.Module, inputs: list[Any], draw: Draw
-    ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return the results in the file's own precision and in float64.
+    ) -> tuple[dict[str, Any], dict[str, Any], Any]:
+        """Return the results in the file's own precision and in float64, and the latter's noise.
 
         Raises:
             Refusal: it raises, or gives nothing finite on a draw that is not the file's own.
         """
         try:
-            own = self._forward(model, inputs, draw.seed)
+            with self._precision():
+                own = self._forward(model, inputs, draw.seed)
         except Exception as error:
             raise _failure(draw, error) from error
         if draw.family != OWN and not _finite(own):
             raise Refusal(SKIP, "not_finite", f"not finite on {draw.family} inputs")
         with contextlib.suppress(RuntimeError):
-            exact = self._forward(copy.deepcopy(model).double(), to_double(inputs), draw.seed)
-            if list(flatten(exact)) == list(flatten(own)):
-                return own, exact
+            double, exactly = copy.deepcopy(model).double(), to_double(inputs)
+            exact = self._forward(double, exactly, draw.seed)
+            moved = self._forward(double, jitter(inputs), draw.seed)
+            if list(flatten(exact)) == list(flatten(own)) == list(flatten(moved)):
+                return own, exact, _distance(exact, moved)
         # Some modules name float32 in their code and cannot be run in another precision; they
         # are held to the floor of the tolerance alone.
-        return own, own
+        return own, own, None
+
+    # timing
+
+    def prepare_timing(self, request: dict[str, Any], tensors: Tensors) -> Answer:
+        """Load sets of inputs, and the baselines: eager PyTorch and `torch.compile`."""
+        draw = Draw(**request["draw"])
+        init, model = self._model(draw)
+        count = count_sets(self._inputs(draw))
+        sets = [self._inputs(dataclasses.replace(draw, seed=TIMED + i)) for i in range(count)]
+        eager = TimedModel(model, sets, self.device)
+        self.timed = {EAGER: eager, OVERHEAD: eager}
+        problem = None
+        try:
+            compiled = TimedModel(torch.compile(copy.deepcopy(model)), sets, self.device)
+            compiled.run(2, 0)
+            self.timed[COMPILED] = compiled
+        except Exception as error:
+            problem = describe(error)
+        state = model.state_dict()
+        answer, sent = pack_all(
+            {"init": init, "names": list(state), "state": list(state.values()), "sets": sets}
+        )
+        return {
+            **answer,
+            "baselines": [name for name in (EAGER, COMPILED) if name in self.timed],
+            "compile_problem": problem,
+            "tolerances": eager.tolerances(copy.deepcopy(model).double()),
+            "bytes_moved": eager.bytes_moved(),
+        }, sent
+
+    def measure_bandwidth(self, request: dict[str, Any], tensors: Tensors) -> Answer:
+        """Return what memory and cache of the device are like."""
+        cache = torch.cuda.get_device_properties(0).L2_cache_size if self.device != "cpu" else 0
+        return {"bandwidth": copy_bandwidth(self.device), "cache": cache}, []
+
+    def run_timed(self, request: dict[str, Any], tensors: Tensors) -> Answer:
+        """Run a baseline, or the loop around it."""
+        name = request["name"]
+        sums = self.timed[name].run(request["n"], request["nonce"], call_model=name != OVERHEAD)
+        return {}, [torch.tensor(sums, dtype=torch.float64)]
+
+    def _precision(self) -> contextlib.AbstractContextManager[Any]:
+        """Return a context in which a CPU multiplies matrices as the file lets a GPU."""
+        allowed = self.device == "cpu" and get_precision()["matmul_tf32"]
+        return RoundFactors() if allowed else contextlib.nullcontext()
 
     def _depends_on_mode(
         self, model: nn.Module, inputs: list[Any], draw: Draw, own: dict[str, Any]
@@ -183,6 +256,57 @@ class Reference:
             if same_tensors(own["output"], changed["output"]):
                 found.append(i)
         return found
+
+
+class RoundFactors(TorchDispatchMode):  # type: ignore[misc]
+    """Cuts the factors of float32 matrix products to TF32's 10 bits of mantissa."""
+
+    PRODUCTS = ("mm", "bmm", "addmm", "baddbmm", "addbmm", "mv", "addmv")
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if func._schema.name.removeprefix("aten::") in self.PRODUCTS:
+            args = (*args[:-2], *(_cut(t) for t in args[-2:]))
+        return func(*args, **(kwargs or {}))
+
+
+def _cut(tensor: torch.Tensor) -> torch.Tensor:
+    if tensor.dtype != torch.float32:
+        return tensor
+    return (tensor.contiguous().view(torch.int32) & ~0x1FFF).view(torch.float32)
+
+
+def jitter(inputs: list[Any]) -> list[Any]:
+    """Return inputs in float64, each number changed by up to a unit in its last place.
+
+    Types of fewer digits than float32 are changed by float32's, in which kernels compute.
+    """
+
+    def moved(tensor: torch.Tensor) -> torch.Tensor:
+        if not tensor.is_floating_point():
+            return tensor
+        ulp = min(torch.finfo(tensor.dtype).eps, torch.finfo(torch.float32).eps)
+        exact = tensor.double()
+        generator = torch.Generator(exact.device).manual_seed(0)
+        noise = torch.rand(exact.shape, generator=generator, device=exact.device) * 2 - 1
+        return exact * (1 + ulp * noise.double())
+
+    return list(map_tensors(inputs, moved))
+
+
+def _distance(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    """Return how far the floating tensors of two results are apart, in float32."""
+    others = iter(list_tensors(other))
+
+    def apart(tensor: torch.Tensor) -> torch.Tensor:
+        moved = next(others)
+        floating = tensor.is_floating_point() or tensor.is_complex()
+        if not floating or moved.shape != tensor.shape:
+            return torch.zeros((), dtype=torch.float32)
+        return (moved - tensor).abs().float()
+
+    return dict(map_tensors(one, apart))
 
 
 def _failure(draw: Draw, error: Exception) -> Refusal:
@@ -212,5 +336,8 @@ def serve(sock: socket.socket) -> None:
             "draw": reference.draw,
             "initial_state": reference.initial_state,
             "facts": reference.facts,
+            "prepare_timing": reference.prepare_timing,
+            "measure_bandwidth": reference.measure_bandwidth,
+            "run_timed": reference.run_timed,
         },
     )

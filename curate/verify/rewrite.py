@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+import triton
 import triton.language as tl
 from triton.compiler.code_generator import CodeGenerator
 from triton.runtime import interpreter
@@ -200,6 +201,7 @@ class _Rewriter(ast.NodeTransformer):
 
     def __init__(self, kernel: ast.FunctionDef, names: dict[str, Any]) -> None:
         self.kernel, self.names = kernel, names
+        self.loops = 0  # around the node being rewritten, and not unrolled
         self.own = {node.arg for node in ast.walk(kernel.args) if isinstance(node, ast.arg)} | {
             node.id
             for node in ast.walk(kernel)
@@ -230,7 +232,7 @@ class _Rewriter(ast.NodeTransformer):
         if name in self.own:
             return node
         if name in self.names:
-            return node if self._visible(name) else _refuse(f"the global {name} is no constexpr")
+            return node if self._visible(name) else _refuse(f"the global {name} is no tl.constexpr")
         if name in _BUILTINS:
             return ast.Name(_PREFIX + name, ast.Load())
         if hasattr(builtins, name) and name not in CodeGenerator.builtin_namespace:
@@ -242,11 +244,10 @@ class _Rewriter(ast.NodeTransformer):
         value = self.names[name]
         if isinstance(value, types.FunctionType | types.BuiltinFunctionType):
             return (value.__module__ or "").startswith(("triton.", "curate.verify."))
-        data = (bool, int, float, complex, str, list, dict, set, tuple)
-        if not isinstance(value, data) or hasattr(value, "_fields"):
+        if triton.knobs.compilation.allow_non_constexpr_globals:
             return True
-        kind = self.names.get("__annotations__", {}).get(name)
-        return kind is tl.constexpr or str(kind).endswith("constexpr")
+        data = (bool, int, float, complex, str, list, dict, set, tuple)
+        return not isinstance(value, data) or hasattr(value, "_fields")
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
         """Let ``BLOCK.value`` work."""
@@ -302,14 +303,24 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_While(self, node: ast.While) -> ast.AST:
         """Take scalars as conditions only, and count the rounds."""
+        self.loops += 1
         self.generic_visit(node)
+        self.loops -= 1
         node.test = _call("truth", node.test)
         node.body.insert(0, ast.Expr(_call("tick")))
         return node
 
+    def visit_Return(self, node: ast.Return) -> ast.AST:
+        """Refuse it in a loop that is not unrolled."""
+        self.generic_visit(node)
+        return ast.Expr(_refuse("a return in a loop")) if self.loops else node
+
     def visit_For(self, node: ast.For) -> ast.AST:
         """Count the rounds."""
+        dynamic = "static_range" not in ast.unparse(node.iter)
+        self.loops += dynamic
         self.generic_visit(node)
+        self.loops -= dynamic
         node.body.insert(0, ast.Expr(_call("tick")))
         return node
 

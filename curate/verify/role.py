@@ -52,6 +52,8 @@ def _classify(error: BaseException) -> tuple[str, str]:
     if name in ("Unsupported", "OutOfBounds"):  # of curate.verify.interpreter
         reason = str(getattr(error, "reason", "out_of_bounds"))
         return ("unsupported", reason) if name == "Unsupported" else ("runtime_error", reason)
+    if name == "CompileError":  # of curate.verify.rewrite
+        return "compile_error", name
     if isinstance(error, OutOfResources):
         return "compile_error", "out_of_resources"
     if isinstance(error, CompilationError | PTXASError | SyntaxError):
@@ -158,5 +160,6 @@ def get_precision() -> dict[str, Any]:
 
 def poison_memory() -> None:
     """Fill every uninitialised tensor with NaN, for the rest of the process."""
-    torch.use_deterministic_algorithms(True, warn_only=True)
+    # Not by torch.use_deterministic_algorithms, which imports Inductor: seconds for every child.
+    torch._C._set_deterministic_algorithms(True, warn_only=True)
     torch.utils.deterministic.fill_uninitialized_memory = True

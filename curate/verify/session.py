@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import secrets
+import signal
 import socket
 import subprocess
 import sys
@@ -19,7 +20,7 @@ import torch
 import curate
 from curate.execute.sandbox import sandbox_command, worker_environment
 from curate.verify.host import PACKET, SOCKET_TYPE
-from curate.verify.wire import Channel, Closed, Late, WireError
+from curate.verify.wire import MAX_PAYLOAD, Channel, Closed, Late, WireError
 
 START_S = 300.0  # seconds that a host may take to import what it needs
 LEAVING_S = 2.0  # seconds that a child may live on after it closed its channel
@@ -59,10 +60,11 @@ class Host:
     def __init__(self, backend: str, memory_mb: int, sandbox: bool) -> None:
         self.backend, self.memory_mb, self.sandbox = backend, memory_mb, sandbox
         self.process: subprocess.Popen[bytes] | None = None
+        self.pid: int | None = None
         self.control: socket.socket
         self.printed = tempfile.TemporaryFile()  # noqa: SIM115 (closed by stop)
         self.versions: dict[str, str] = {}
-        self.jobs = 0
+        self.closed = False
 
     def start(self) -> None:
         """Start the process and wait until it is warm.
@@ -70,24 +72,30 @@ class Host:
         Raises:
             HostError: it ended, or was not warm in time.
         """
+        if self.closed:
+            raise HostError("the judge is closed")
         own, other = socket.socketpair(socket.AF_UNIX, SOCKET_TYPE)
         command = [sys.executable, "-m", "curate.verify.host"]
         environment = {"TRITON_INTERPRET": "1"} if self.backend == "interpreter" else {}
         on_device = self.backend in ("cuda", "hip")
         if self.sandbox:
             command = sandbox_command(command, environment, devices=on_device)
-        inherited = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
-        path = os.pathsep.join(
-            filter(None, [str(Path(curate.__file__).parents[1]), os.environ.get("PYTHONPATH")])
-        )
+        if self.sandbox:
+            given = {"PATH": os.environ.get("PATH", "")}
+        else:
+            path = [str(Path(curate.__file__).parents[1]), os.environ.get("PYTHONPATH")]
+            inherited = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
+            given = {**inherited, **worker_environment(), **environment}
+            given["PYTHONPATH"] = os.pathsep.join(filter(None, path))
         self.process = subprocess.Popen(
             command,
             stdin=other.fileno(),
             stdout=self.printed,
             stderr=self.printed,
-            env={**inherited, **worker_environment(), **environment, "PYTHONPATH": path},
+            env=given,  # bubblewrap's own environment can be read in the sandbox
             start_new_session=True,
         )
+        self.pid = self.process.pid
         other.close()
         self.control = own
         hello = {"backend": self.backend, "memory_mb": self.memory_mb, "sandboxed": self.sandbox}
@@ -99,11 +107,12 @@ class Host:
 
     def open(self, role: str, seconds: float) -> Session:
         """Return a session with a new child that plays a role, for at most so many seconds."""
-        if self.process is None or self.process.poll() is not None:
+        if self.pid is None:
             self.start()
         own, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.jobs += 1
-        order = json.dumps({"start": role, "job": self.jobs}).encode()
+        # Numbers that no other process, forked from the same judge, has used.
+        job = secrets.randbits(53)
+        order = json.dumps({"start": role, "job": job}).encode()
         try:
             socket.send_fds(self.control, [order], [other.fileno()])
         except OSError:
@@ -111,7 +120,7 @@ class Host:
             self.start()
             socket.send_fds(self.control, [order], [other.fileno()])
         other.close()
-        return Session(self, self.jobs, Channel(own), seconds)
+        return Session(self, job, Channel(own), seconds)
 
     def end(self, job: int, reason: str | None) -> dict[str, Any]:
         """Kill a child, at once if there is a reason to, and return how it ended."""
@@ -154,14 +163,22 @@ class Host:
         self.printed.seek(max(0, self.printed.tell() - 3000))
         return self.printed.read().decode(errors="replace").strip()
 
+    def close(self) -> None:
+        """End the process for good."""
+        self.closed = True
+        self.stop()
+        self.printed.close()
+
     def stop(self) -> None:
         """End the process and everything in its sandbox."""
-        if self.process is None:
+        if self.pid is None:
             return
-        self.process.kill()
-        self.process.wait()
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGKILL)
+        with contextlib.suppress(ChildProcessError):  # a fork of the judge is not its parent
+            os.waitpid(self.pid, 0)
         self.control.close()
-        self.process = None
+        self.pid = None
 
 
 class Session:
@@ -178,9 +195,13 @@ class Session:
         self.is_open = True
 
     def ask(
-        self, do: str, tensors: list[torch.Tensor] | None = None, **fields: Any
+        self,
+        do: str,
+        tensors: list[torch.Tensor] | None = None,
+        limit: int = MAX_PAYLOAD,
+        **fields: Any,
     ) -> tuple[dict[str, Any], list[torch.Tensor]]:
-        """Send a request and return the reply with its tensors.
+        """Send a request and return the reply with its tensors, of at most ``limit`` bytes.
 
         Raises:
             Refused: the program raised, and its process is ready for the next request.
@@ -192,7 +213,7 @@ class Session:
         deadline = started + self.seconds
         try:
             self.channel.send({"do": do, "serial": serial, **fields}, tensors, deadline)
-            reply, received = self._reply(serial, deadline)
+            reply, received = self._reply(serial, deadline, limit)
         except Late:
             self.close("timeout")
             raise Ended("timeout", "timeout", {"request": do}) from None
@@ -206,9 +227,11 @@ class Session:
             raise Refused(reply["refused"])
         return reply, received
 
-    def _reply(self, serial: int, deadline: float) -> tuple[dict[str, Any], list[torch.Tensor]]:
+    def _reply(
+        self, serial: int, deadline: float, limit: int
+    ) -> tuple[dict[str, Any], list[torch.Tensor]]:
         while True:
-            message, tensors = self.channel.receive(deadline)
+            message, tensors = self.channel.receive(deadline, limit)
             if message.get("serial") == serial:
                 return message, tensors
             if "event" not in message or len(self.events) > 1000:

@@ -1,4 +1,4 @@
-"""The recipe's two steps of proof: `Compile` for many targets, and `Check` against the reference.
+"""The recipe's two steps of proof: `Compile` for many targets, and `Verify`, the judge.
 
 Only what a recipe needs to name them is imported here; the judge itself is loaded in the worker.
 """
@@ -7,13 +7,17 @@ from __future__ import annotations
 
 import os
 import tempfile
-from typing import Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, PrivateAttr
 
 from curate.rows import Row
 from curate.step import Context, Drop, Keep, Outcome, RowStep
 from curate.verify.targets import SHARED_MEMORY, parse_target
+from curate.verify.verdict import VERSION
+
+if TYPE_CHECKING:
+    from curate.verify.judge import Slot
 
 
 def _known_target(name: str) -> str:
@@ -75,63 +79,84 @@ class Compile(RowStep):
         return Keep(({**row, "compile": results},))
 
 
-class Check(RowStep):
-    """Run a program in Triton's interpreter on CPU and compare it with its reference.
+class Verify(RowStep):
+    """Run a program beside its reference and compare: the judge, as a step.
 
     The row is kept with a ``verdict``: ``correct``, or ``unsupported`` with the reason why it
-    could not be run. A program that computes something else, or raises, is dropped.
+    could not be run here. Every other program is dropped, with the judge's evidence.
     """
 
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = VERSION
     kinds: ClassVar[frozenset[str]] = frozenset({"pair"})
-    sandboxed: ClassVar[bool] = True
+    # Rows' code runs in the judge's own sandboxes, one for references and one for candidates.
+    sandboxed: ClassVar[bool] = False
+    batch: ClassVar[int] = 32
     tools: ClassVar[tuple[str, ...]] = ("torch", "triton", "numpy")
 
-    step: Literal["check"]
+    step: Literal["verify"]
+    backend: Annotated[
+        Literal["interpreter", "cuda", "hip"],
+        Field(
+            description="Where programs run: Triton's interpreter on a CPU, or the device of "
+            "this machine."
+        ),
+    ] = "interpreter"
     trials: Annotated[
         int,
         Field(
             ge=1,
             le=100,
-            description="Sets of inputs and parameters, each drawn anew, on which a program must "
-            "agree with its reference.",
+            description="Draws of inputs and parameters, each from another family, on which a "
+            "program must agree with its reference.",
         ),
-    ] = 3
+    ] = 8
     operations: Annotated[
         int,
         Field(
             gt=0,
             description="Operations on blocks that the interpreter may take for one program: "
             "about 40,000 are done in a second. A program that needs more is tried on smaller "
-            "sizes alone, where it takes its sizes from its inputs (reason smaller_sizes_only), "
+            "sizes alone, where it takes its sizes from its inputs (caveat smaller_sizes_only), "
             "and is otherwise kept as unsupported (reason interpreter_budget).",
         ),
     ] = 500_000
-    timeout_s: Annotated[float, Field(gt=0, description="Seconds that one row may take.")] = 180.0
+    timeout_s: Annotated[
+        float,
+        Field(
+            gt=0,
+            description="Seconds that one row may take; its program gets a third of them, and "
+            "any one request to its reference too.",
+        ),
+    ] = 300.0
+
+    _slot: Slot | None = PrivateAttr(None)
 
     def setup(self, context: Context) -> None:
-        os.environ["TRITON_INTERPRET"] = "1"  # read by triton when kernels are defined
-        import torch
-
-        from curate.verify.check import check_program
-        from curate.verify.interpreter import install
+        from curate.verify.judge import make_slot
         from curate.verify.problem import EXAMPLE
+        from curate.verify.verdict import Candidate, Options
 
-        torch.set_num_threads(1)
-        install()
-        check_program(*EXAMPLE, trials=1, operations=10_000, vary_sizes=False)
-
-    def apply(self, row: Row, context: Context) -> Outcome:
-        from curate.verify.check import check_program
-
-        dynamic = bool((row["static"] or {}).get("dynamic_dims"))
-        verdict, evidence = check_program(
-            row["reference"],
-            row["triton"],
+        options = Options(
+            backend=self.backend,
             trials=self.trials,
             operations=self.operations,
-            vary_sizes=dynamic,
+            timeout_s=self.timeout_s / 3,
+            memory_mb=self.memory_mb,
+            sandbox=context.sandbox,
+            workers=1,
         )
-        if verdict["status"] not in ("correct", "unsupported"):
-            return Drop(verdict["status"], {"reason": verdict["reason"], **evidence})
-        return Keep(({**row, "verdict": verdict},))
+        slot = make_slot(options)
+        example = slot.judge(Candidate("example", *EXAMPLE))
+        if example.status != "correct":
+            raise RuntimeError(f"the judge calls its own example {example.status}: {example}")
+        slot.forget()
+        self._slot = slot
+
+    def apply(self, row: Row, context: Context) -> Outcome:
+        from curate.verify.verdict import Candidate
+
+        assert self._slot
+        found = self._slot.judge(Candidate(row["id"], row["reference"], row["triton"]))
+        if found.status not in ("correct", "unsupported") or found.reason == "reference_error":
+            return Drop(found.status, {"reason": found.reason, **found.evidence})
+        return Keep(({**row, "verdict": found.to_row()},))

@@ -87,7 +87,9 @@ class Options:
         "Where other people's code runs; none gives it all your own rights.",
         choices=("bubblewrap", "none"),
     )
-    workers: int = _option(os.cpu_count() or 1, "Candidates in work at the same time.", metavar="N")
+    workers: int = _option(
+        len(os.sched_getaffinity(0)), "Candidates in work at the same time.", metavar="N"
+    )
 
     def __post_init__(self) -> None:
         if self.backend not in BACKENDS:
@@ -160,6 +162,30 @@ class Verdict:
         """Return the verdict as JSON values."""
         lists = {"caveats": list(self.caveats), "findings": list(self.findings)}
         return dataclasses.asdict(self) | lists
+
+    def to_row(self) -> dict[str, Any]:
+        """Return the fields of `curate.rows.VERDICT`."""
+        did = self.evidence
+        launches = did.get("launches")
+        names = ("status", "reason", "backend", "device", "driver", "torch", "triton", "judge")
+        return {
+            **{name: getattr(self, name) for name in names},
+            "caveats": list(self.caveats),
+            "trials": self.trials,
+            "max_abs_error": self.max_abs_error,
+            "tolerance": self.tolerance,
+            "kind": did.get("kind"),
+            "launches": None if launches is None else sum(launches.values()),
+            "aten_calls": sorted(did.get("aten_calls", {})),
+            "deterministic": did.get("deterministic"),
+            "insensitive_inputs": did.get("insensitive_inputs", []),
+            "findings": sorted({finding["rule"] for finding in self.findings}),
+            "timing": self.timing
+            and {
+                name: self.timing[name]
+                for name in ("candidate_us", "eager_us", "compile_us", "spread")
+            },
+        }
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> Verdict:

@@ -8,16 +8,21 @@ native code: an audit hook (PEP 578) reports the attempt first.
 
 from __future__ import annotations
 
+import functools
 import sys
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
 
 import torch
+import triton.testing
 from torch import nn
 from triton.runtime.jit import JITFunction
 
+from curate.verify import recorder
 from curate.verify.problem import CANDIDATE
+from curate.verify.timing import TimedModel
 
 EVENTS = {
     "sys._getframe": "walks_frames",
@@ -44,7 +49,15 @@ EVENTS = {
 
 FRAMES = {"tb_frame", "gi_frame", "cr_frame", "ag_frame", "f_back"}
 BETWEEN = (
-    *("inspect.py", "subprocess.py", "os.py", "socket.py", "threading.py", "ctypes/__init__.py"),
+    *(
+        "torch/_ops.py",
+        "inspect.py",
+        "subprocess.py",
+        "os.py",
+        "socket.py",
+        "threading.py",
+        "ctypes/__init__.py",
+    ),
     *("ctypes/util.py", "concurrent/futures/thread.py", "multiprocessing/"),
 )
 """Files of the standard library that may stand between a candidate and an event it causes."""
@@ -56,6 +69,10 @@ def rule_of(event: str, arguments: tuple[Any, ...]) -> str | None:
         return "walks_frames" if arguments[1] in FRAMES else None
     if event.startswith("ctypes."):
         return "native_code"
+    if event in ("compile", "exec", "code.__new__"):
+        # Frames are known by their file's name: code must not take another's.
+        name = _code_name(event, arguments)
+        return "obfuscated" if name not in (None, *OWN_NAMES) else None
     if event == "import":
         return "imports_judge" if str(arguments[0]).split(".")[0] == "curate" else None
     if event == "open":
@@ -65,12 +82,21 @@ def rule_of(event: str, arguments: tuple[Any, ...]) -> str | None:
     return EVENTS.get(event)
 
 
+OWN_NAMES = (f"<{CANDIDATE}>", "<string>")
+"""What a candidate's code, and code that it makes, is called in frames."""
+
+
+def _code_name(event: str, arguments: tuple[Any, ...]) -> str | None:
+    if event == "exec":
+        return str(getattr(arguments[0], "co_filename", OWN_NAMES[0]))
+    return None if arguments[1] is None else str(arguments[1])
+
+
 def watch_events(report: Callable[[str, str, int], None]) -> None:
     """Call ``report(rule, event, line)`` at every event of the candidate's, before it happens.
 
     For the rest of the process: an audit hook cannot be removed.
     """
-    filename = f"<{CANDIDATE}>"
     get_frame = sys._getframe
     reporting = False
 
@@ -80,7 +106,7 @@ def watch_events(report: Callable[[str, str, int], None]) -> None:
             if frame is None:
                 return None
             name = frame.f_code.co_filename
-            if name == filename:
+            if name in OWN_NAMES:
                 return int(frame.f_lineno)
             if not any(part in name for part in BETWEEN):
                 return None
@@ -100,6 +126,37 @@ def watch_events(report: Callable[[str, str, int], None]) -> None:
             reporting = False
 
     sys.addaudithook(hook)
+    for owner, name, rule in TRAPS:
+        _trap(owner, name, rule, culprit, report)
+
+
+TRAPS: tuple[tuple[Any, str, str], ...] = (
+    (torch._C, "_DisableTorchDispatch", "hides_calls"),
+    (torch.utils._python_dispatch, "_disable_current_modes", "hides_calls"),
+    (threading.Thread, "start", "starts_thread"),
+    (torch.Tensor, "numpy", "leaves_torch"),
+    (torch.Tensor, "__array__", "leaves_torch"),
+)
+"""Functions that raise no audit event: what they do, PyTorch's calls do not show."""
+
+
+def _trap(
+    owner: Any,
+    name: str,
+    rule: str,
+    culprit: Callable[[], int | None],
+    report: Callable[[str, str, int], None],
+) -> None:
+    function = getattr(owner, name)
+
+    @functools.wraps(function)
+    def trapped(*args: Any, **kwargs: Any) -> Any:
+        line = culprit()
+        if line is not None:
+            report(rule, name, line)
+        return function(*args, **kwargs)
+
+    setattr(owner, name, trapped)
 
 
 WATCHED: tuple[tuple[Any, str], ...] = (
@@ -113,7 +170,15 @@ WATCHED: tuple[tuple[Any, str], ...] = (
     *((nn.Module, name) for name in ("__call__", "_call_impl", "load_state_dict", "state_dict")),
     *((nn.Module, name) for name in ("eval", "to", "train")),
     *((time, name) for name in ("time", "perf_counter", "monotonic", "perf_counter_ns")),
+    *((torch.Tensor, name) for name in ("fill_", "tolist", "contiguous", "numpy", "__array__")),
+    *((torch, name) for name in ("mul",)),
+    *((torch._C, name) for name in ("_DisableTorchDispatch",)),
+    (triton.testing, "do_bench"),
     (JITFunction, "run"),
+    (TimedModel, "run"),
+    *((recorder, name) for name in ("is_compute", "sample", "kernel_name", "MOVES")),
+    *((recorder.Recorder, n) for n, f in vars(recorder.Recorder).items() if callable(f)),
+    *((recorder.Launches, n) for n, f in vars(recorder.Launches).items() if callable(f)),
     (sys.modules["builtins"], "print"),
 )
 """Names that a program has no business to replace."""

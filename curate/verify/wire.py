@@ -19,7 +19,7 @@ import torch
 
 PREFIX = struct.Struct(">4sIQ")  # magic, bytes of the header, bytes of the payload
 MAGIC = b"CRT1"
-MAX_HEADER = 64 * 2**20  # bytes
+MAX_HEADER = 4 * 2**20  # bytes
 MAX_PAYLOAD = 64 * 2**30  # bytes
 CHUNK = 1 << 20
 
@@ -136,7 +136,9 @@ def _is_dense(shape: list[int], stride: list[int]) -> bool:
 
 
 def _bytes_of(tensor: torch.Tensor) -> memoryview:
-    plain = tensor.detach().resolve_conj().resolve_neg().cpu().contiguous()
+    plain = tensor.detach().resolve_conj().resolve_neg().cpu()
+    # `contiguous` would return a single element with a stride as it is.
+    plain = plain.clone(memory_format=torch.contiguous_format)
     return memoryview(plain.reshape(-1).view(torch.uint8).numpy()).cast("B")
 
 
@@ -204,11 +206,14 @@ class Channel:
         except OSError as error:
             raise Closed from error
 
-    def receive(self, deadline: float | None = None) -> tuple[dict[str, Any], list[torch.Tensor]]:
+    def receive(
+        self, deadline: float | None = None, limit: int = MAX_PAYLOAD
+    ) -> tuple[dict[str, Any], list[torch.Tensor]]:
         """Return the next message and its tensors.
 
         Args:
             deadline: by `time.monotonic`; None waits for ever.
+            limit: bytes of tensors that are taken.
 
         Raises:
             Late: nothing whole came in time.
@@ -217,7 +222,7 @@ class Channel:
         """
         prefix = self._read(PREFIX.size, deadline)
         magic, header_size, payload_size = PREFIX.unpack(bytes(prefix))
-        if magic != MAGIC or header_size > MAX_HEADER or payload_size > MAX_PAYLOAD:
+        if magic != MAGIC or header_size > MAX_HEADER or payload_size > limit:
             raise WireError("not a frame")
         try:
             header = json.loads(bytes(self._read(header_size, deadline)))

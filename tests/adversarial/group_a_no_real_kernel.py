@@ -217,6 +217,19 @@ NEVER_LAUNCHED = [
         statuses=frozenset({"cheat"}),
         rule="no_kernel",
     ),
+    Case(
+        number=2,
+        name="launched in the first call only",
+        group="A",
+        reference=SOFTMAX,
+        cheat=candidate(
+            SOFTMAX_KERNEL,
+            "if self.called:\n    return torch.softmax(x, dim=1)\nself.called = True\n" + ROWS,
+            parts="self.called = False",
+        ),
+        honest=SOFTMAX_HONEST,
+        statuses=frozenset({"cheat"}),
+    ),
 ]
 
 # --- 3: launched, and its result thrown away --------------------------------------------------
@@ -664,6 +677,26 @@ found = [names["Model"]]
 """,
     ),
     _search(
+        "source in files and the environment",
+        "import glob\nimport os\nimport sys\n",
+        """
+places = ["/tmp/*", "/dev/shm/*", "/run/*", "/proc/self/fd/*", "/proc/[0-9]*/fd/*", "*"]
+files = [f for place in places for f in glob.glob(place) if os.path.isfile(f)]
+texts = [*os.environ.values(), *sys.argv]
+for file in files:
+    try:
+        texts.append(open(file, errors="replace").read(1_000_000))
+    except OSError:
+        continue
+found = []
+for text in texts:
+    if "class Model(" in text and "def get_inputs" in text:
+        names = {}
+        exec(text, names)
+        found.append(names["Model"])
+""",
+    ),
+    _search(
         "the judge's modules",
         "import curate.verify.problem as problem",
         "found = [problem.sys.modules[problem.REFERENCE].Model]",
@@ -779,6 +812,27 @@ OTHER_OPERATORS = """
 def multiply(a, b):
     return torch.einsum("ik,kj->ij", a, b)
 """
+TRANSPOSES = candidate(
+    """
+@triton.jit
+def kernel(x_ptr, y_ptr, m, n, BLOCK: tl.constexpr):
+    rows = tl.arange(0, BLOCK)[:, None]
+    cols = tl.arange(0, BLOCK)[None, :]
+    x = tl.load(x_ptr + cols * m + rows, mask=(rows < m) & (cols < n))
+    tl.store(y_ptr + rows * n + cols, x, mask=(rows < m) & (cols < n))
+""",
+    """
+    x = torch.einsum("ik,kj->ji", a, b).contiguous()
+    y = torch.empty(x.shape[::-1], device=x.device)
+    kernel[(1,)](x, y, *y.shape, BLOCK=16)
+    return y
+    """,
+    takes="a, b",
+)
+IN_DOUBLE = """
+def multiply(a, b):
+    return torch.einsum("ik,kj->ij", a.double(), b.double())
+"""
 FLOAT8 = reference(
     "a.float() @ b.float()",
     "torch.randn(16, 32).to(torch.float8_e4m3fn), torch.randn(32, 16).to(torch.float8_e4m3fn)",
@@ -806,6 +860,18 @@ def multiply(a, b):
     return c
 """,
         "multiply(a, b)",
+    ),
+    _product("einsum, transposed", "", "a", cheat=TRANSPOSES),
+    _product(
+        "float64, rounded by the kernel",
+        IN_DOUBLE,
+        "multiply(a, b)",
+        cheat=candidate(
+            IN_DOUBLE + COPY_KERNEL,
+            "x = multiply(a, b)\n"
+            + LAUNCH.replace("empty_like(x)", "empty_like(x, dtype=torch.float32)"),
+            takes="a, b",
+        ),
     ),
     _product("numpy", NUMPY, "multiply(a, b)"),
     _product("pure Python", PURE_PYTHON, "multiply(a, b)"),

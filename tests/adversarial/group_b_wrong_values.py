@@ -90,11 +90,7 @@ MEAN_OF_NORM_HONEST = swap(
     "x.new_empty(x.shape[0])",
 )
 
-RANGE = """
-e = tl.where(mask, x, -float("inf"))
-z = tl.max(e, axis=0) - ...
-y = tl.maximum(z, 0.0)
-"""
+TOP = "x.amax(dim=1, keepdim=True)"
 
 NEGLIGIBLE = [
     case(11, "zeros for a small output", reference("x * 1e-6"), *elements("x * 0.0", "x * 1e-6")),
@@ -123,9 +119,7 @@ NEGLIGIBLE = [
     case(
         12,
         "zero for all inputs",
-        reference("F.gelu(m - m.mean(dim=1, keepdim=True))", takes="x").replace(
-            "return", "m = x.max(dim=1, keepdim=True).values\n        return"
-        ),
+        reference("F.gelu(" + TOP + " - (" + TOP + ").mean(dim=1, keepdim=True))"),
         candidate(
             rowwise("y = tl.sum(x, axis=0) * 0.0", one=True),
             ROWS_TO_ONE.replace("x.shape[0])\n", "(x.shape[0], 1))\n", 1),
@@ -250,7 +244,7 @@ FOUND_IN_MEMORY = [
                 "y_ptr, n,",
                 "y_ptr, n, turn,",
             )
-            .replace("& ((row", "& ((turn < 6) | ((row")
+            .replace("& ((row", "& ((turn < 2) | ((row")
             .replace("% 3 != 0)", "% 3 != 0))")
             + "kept = {}\n",
             """
@@ -391,6 +385,8 @@ def kernel(x_ptr, gate_ptr, y_ptr, n, width, BLOCK: tl.constexpr):
     parts=GATE_PARTS,
 )
 
+MIX_PARTS = "self.mix = nn.Parameter(torch.eye(64))"
+
 NO_OPERATION = [
     case(15, "normalised input copied", LAYER_NORM, layer_norm_with("x"), LAYER_NORM_HONEST),
     case(
@@ -478,6 +474,13 @@ NO_OPERATION = [
         reference("x + self.gate * torch.tanh(x)", parts=GATE_PARTS),
         swap(GATE_HONEST, "x + gate * libdevice.tanh(x)", "x"),
         GATE_HONEST,
+    ),
+    case(
+        19,
+        "product with a matrix that starts as the identity",
+        reference("x @ self.mix", parts=MIX_PARTS),
+        candidate(elementwise("x * 1.0"), LAUNCH, parts=MIX_PARTS),
+        candidate(MATMUL, "return matmul(x, self.mix)", parts=MIX_PARTS),
     ),
 ]
 
@@ -838,15 +841,28 @@ OWN_SIZES_ONLY = [
     ),
     case(
         25,
+        "eight rows at most",
+        ROW_SUM,
+        swap(ROW_SUM_HONEST, "(x.shape[0],)]", "(min(x.shape[0], 8),)]"),
+        AUTOTUNED,
+    ),
+    case(
+        25,
+        "one block of columns at most",
+        WIDE_SUM,
+        swap(ROW_SUM_HONEST, "triton.next_power_of_2(x.shape[1])", "64"),
+        AUTOTUNED,
+    ),
+    case(
+        25,
         "width by heart",
         WIDE_SUM,
         candidate(
             rowwise("y = tl.sum(x, axis=0)", one=True),
-            ROWS_TO_ONE.replace("x.shape[1], BLOCK", "min(x.shape[1], 64), BLOCK").replace(
-                "kernel[",
-                "x = F.pad(x, (0, 64 - x.shape[1] % 64)) if x.shape[1] > 64 else x\nkernel[",
+            ROWS_TO_ONE.replace(
+                "x.shape[1], BLOCK=triton.next_power_of_2(x.shape[1])", "64, BLOCK=64"
             ),
-        ).replace("min(x.shape[1], 64)", "64 if x.shape[0] == 8 else x.shape[1]"),
+        ),
         AUTOTUNED,
         statuses=OUT_OF_BOUNDS,
     ),
@@ -895,10 +911,24 @@ PRODUCT_HONEST = candidate(MATMUL, "return matmul(a, b)", takes="a, b")
 DOT = 'tl.dot(a, b, input_precision="ieee")'
 TF32_PRODUCT = PRODUCT.replace("class", "torch.backends.cuda.matmul.allow_tf32 = True\n\nclass", 1)
 TF32_HONEST = swap(PRODUCT_HONEST, DOT, "tl.dot(a, b)")  # which is TF32 on a GPU that has it
-HALF_PRODUCT = reference(
-    "a @ b", "torch.randn(16, 256).half(), torch.randn(256, 16).half()", takes="a, b"
+HALF_NUMBERS = reference("x.sum(dim=1)", "torch.rand(8, 1024).half()")
+HALF_NUMBERS_HONEST = candidate(
+    """
+@triton.jit
+def kernel(x_ptr, y_ptr, m, n, BLOCK: tl.constexpr):
+    rows = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    total = tl.zeros((BLOCK,), tl.float32)
+    for col in range(n):
+        total += tl.load(x_ptr + rows * n + col, mask=rows < m, other=0.0)
+    tl.store(y_ptr + rows, total, mask=rows < m)
+""",
+    """
+    x = x.contiguous()
+    y = x.new_empty(x.shape[0])
+    kernel[(triton.cdiv(x.shape[0], 8),)](x, y, *x.shape, BLOCK=8)
+    return y
+    """,
 )
-HALF_PRODUCT_HONEST = swap(PRODUCT_HONEST, "dtype=torch.float32", "dtype=torch.float16")
 
 
 def product_of(convert: str, program: str = PRODUCT_HONEST, dot: str = DOT) -> str:
@@ -908,8 +938,11 @@ def product_of(convert: str, program: str = PRODUCT_HONEST, dot: str = DOT) -> s
 
 FLOAT8 = reference("x.clamp(-448, 448).to(torch.float8_e4m3fn).float() * 2.0", "torch.randn(8, 64)")
 
-RMS_HALF = reference(
-    "x * torch.rsqrt(x.pow(2).mean(dim=1, keepdim=True) + 1e-5)",
+RMS = "x * torch.rsqrt(x.pow(2).mean(dim=1, keepdim=True) + 1e-5)"
+RMS_HALF = reference(RMS, "torch.randn(8, 64).half() * 400")  # no row's sum of squares is finite
+RMS_SOMETIMES = reference(RMS, "torch.randn(8, 64).half() * 100")  # that of some rows is
+RMS_SOUND = reference(
+    "(x.float() * torch.rsqrt(x.float().pow(2).mean(dim=1, keepdim=True) + 1e-5)).half()",
     "torch.randn(8, 64).half() * 400",
 )
 RMS_HALF_HONEST = candidate(
@@ -981,14 +1014,10 @@ ARITHMETIC = [
     case(28, "product in bfloat16", PRODUCT, product_of(".to(tl.bfloat16)"), PRODUCT_HONEST),
     case(
         28,
-        "product of half numbers added in half",
-        HALF_PRODUCT,
-        swap(
-            swap(HALF_PRODUCT_HONEST, "dtype=tl.float32", "dtype=tl.float16"),
-            DOT,
-            "tl.dot(a, b, out_dtype=tl.float16)",
-        ).replace("BK=32)", "BK=16)"),
-        HALF_PRODUCT_HONEST,
+        "half numbers added in half precision",
+        HALF_NUMBERS,
+        swap(HALF_NUMBERS_HONEST, "tl.float32", "tl.float16"),
+        HALF_NUMBERS_HONEST,
     ),
     case(
         28,
@@ -1003,7 +1032,6 @@ ARITHMETIC = [
         PRODUCT,
         swap(PRODUCT_HONEST, DOT, 'tl.dot(a, b, input_precision="tf32")'),
         PRODUCT_HONEST,
-        gpu=True,
     ),
     case(
         28,
@@ -1022,27 +1050,23 @@ ARITHMETIC = [
     ),
     case(
         29,
-        "zeros, as where the reference overflows",
+        "zeros, as the reference overflows",
         RMS_HALF,
         candidate(rowwise("y = x * 0.0"), ROWS),
         RMS_HALF_HONEST,
         statuses=INCORRECT | {"degenerate"},
+        sound_reference=RMS_SOUND,
     ),
     case(
         29,
-        "overflows as the reference does",
-        RMS_HALF,
-        candidate(
-            rowwise(
-                """
-                square = tl.sum((x * x).to(tl.float16), axis=0).to(tl.float16)
-                y = x * tl.rsqrt(square.to(tl.float32) / n + 1e-5) * 0.0
-                """
-            ),
-            ROWS,
+        "anything where the reference overflows",
+        RMS_SOMETIMES,
+        swap(
+            RMS_HALF_HONEST,
+            "tl.store(",
+            "y = tl.where(tl.max(tl.abs(wide), axis=0) > 256, -7.0, y)\n    tl.store(",
         ),
         RMS_HALF_HONEST,
-        statuses=INCORRECT | {"degenerate"},
     ),
     case(
         30,
@@ -1078,7 +1102,7 @@ ARITHMETIC = [
         30,
         "the other infinity",
         reference("1.0 / torch.relu(x)"),
-        *elements("tl.where(x > 0, 1.0 / x, -1e38 * 1e38)", "1.0 / tl.maximum(x, 0.0)"),
+        *elements('tl.where(x > 0, 1.0 / x, float("-inf"))', "1.0 / tl.maximum(x, 0.0)"),
     ),
 ]
 
@@ -1114,8 +1138,22 @@ NEIGHBOURS_HONEST = candidate(
     ),
     ROWS,
 )
+FLAT_NEIGHBOURS = reference(
+    "(x.flatten() + F.pad(x.flatten(), (1, 1))[:-2] + F.pad(x.flatten(), (1, 1))[2:]).view_as(x)",
+    "torch.randn(8, 64)",
+)
+BEFORE_AND_AFTER = "mask & ((row > 0) | (cols > 0))", "mask & (row * n + cols + 1 < m * n)"
+FLAT_NEIGHBOURS_HONEST = swap(
+    swap(
+        swap(NEIGHBOURS_HONEST, "mask & (cols > 0)", BEFORE_AND_AFTER[0]),
+        "mask=cols + 1 < n",
+        f"mask={BEFORE_AND_AFTER[1]}",
+    ),
+    "    left =",
+    "    m = tl.num_programs(0)\n    left =",
+)
 
-MANY = reference("x.sum()", "torch.rand(64 * 512)")
+MANY = reference("x.sum()", "torch.rand(64 * 128)")
 ATOMIC = candidate(
     """
 @triton.jit
@@ -1131,7 +1169,7 @@ def kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
     return y[0]
     """,
 )
-RUNNING_SUM = reference("torch.cumsum(x, dim=0)", "torch.rand(64 * 64)")
+RUNNING_SUM = reference("torch.cumsum(x, dim=0)", "torch.rand(64 * 16)")
 RUNNING_SUM_HONEST = candidate(
     """
 @triton.jit
@@ -1208,6 +1246,16 @@ BY_LUCK = [
             "mask=cols + 1 < n,", "mask=mask & (row * n + cols + 1 < n * tl.num_programs(0)),"
         ),
         NEIGHBOURS_HONEST,
+    ),
+    case(
+        31,
+        "reads before and after the input",
+        FLAT_NEIGHBOURS,
+        swap(
+            swap(FLAT_NEIGHBOURS_HONEST, BEFORE_AND_AFTER[0], "mask"), BEFORE_AND_AFTER[1], "mask"
+        ),
+        FLAT_NEIGHBOURS_HONEST,
+        statuses=OUT_OF_BOUNDS,
     ),
     case(
         32,
@@ -1408,11 +1456,9 @@ RECOGNISED = [
     ),
     case(
         35,
-        "dropout without its scale",
+        "scaled as if it had dropped",
         DROPOUT,
-        *elements(
-            "tl.where(tl.rand(7, at) > 0.001, tl.maximum(x, 0.0), 0.0)", "tl.maximum(x, 0.0)"
-        ),
+        *elements("tl.maximum(x, 0.0) * 0.999", "tl.maximum(x, 0.0)"),
     ),
     case(
         35,
@@ -1425,12 +1471,9 @@ RECOGNISED = [
     ),
     case(
         36,
-        "inputs regenerated from small seeds",
+        "right for small seeds only",
         SOFTMAX,
-        candidate(
-            REPLAYED + rowwise("y = x * 0.0"),
-            "if known(x):\n    return torch.softmax(x, dim=1)\n" + ROWS,
-        ),
+        candidate(REPLAYED + SOFTMAX_KERNEL, "if not known(x):\n    return x * 1.0\n" + ROWS),
         SOFTMAX_HONEST,
         statuses=CAUGHT,
     ),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from affine import CHEAP, COPY, DIES, HONEST, tamper
+from affine import AFFINE, CHEAP, COPY, DIES, HONEST, program, tamper
 from cases import Case, candidate, reference
 
 NOT_APPLICABLE: dict[int, str] = {
@@ -278,7 +278,7 @@ class Event:
             "start = time.perf_counter()\ny = affine(x)\n"
             "taken.append(time.perf_counter() - start)\nreturn y",
         ),
-        **{"statuses": CHEAT, "rule": "patches_torch", **more},
+        **{"statuses": CHEAT, "rule": "patches_library", **more},
     )
 
 
@@ -327,10 +327,10 @@ time.perf_counter_ns = time.monotonic_ns = time.time_ns = lambda: next(count)
 """,
     ),
     patched(
-        "clock patched by the tenth call",
+        "clock patched by the fifth call",
         "\nimport time\n\ncalls = [0]\n",
         "calls[0] += 1\n"
-        "if calls[0] == 10:\n    time.perf_counter = lambda clock=time.perf_counter: clock() / 10",
+        "if calls[0] == 5:\n    time.perf_counter = lambda clock=time.perf_counter: clock() / 10",
         statuses=CHEAT,
     ),
     patched(
@@ -434,31 +434,44 @@ return y
 )
 
 
-def cache(name: str, key: str, hit: str = "return cache[key]", **more: object) -> Case:
-    """Return a case that remembers its outputs by ``key``, and one that remembers its grids."""
-    return case(
-        55,
-        name,
+FIXED = reference("2 * x + 1")
+"""The same problem with one size only: every draw fits into the tensors of the one before."""
+
+
+def cache(name: str, key: str, hit: str = "return cache[key]") -> list[Case]:
+    """Return cases that remember outputs by ``key``, with twins that remember grids.
+
+    One for a problem of many sizes, one for a problem of a single size.
+    """
+    remembers = program(
         (
             COPY + "\nimport weakref\n\ncache = {}\n",
-            f"key = {key}\nif key not in cache:\n    cache[key] = affine(x)\n    "
-            f"return cache[key].clone()\n{hit}",
-        ),
-        WORKSPACE,
-        **more,
+            f"""
+            key = {key}
+            if key not in cache:
+                cache[key] = affine(x)
+                return cache[key].clone()
+            {hit}
+            """,
+        )
     )
+    honest = program(WORKSPACE)
+    return [
+        Case(55, f"outputs by {name}", "D", AFFINE, remembers, honest),
+        Case(55, f"outputs by {name}, one size", "D", FIXED, remembers, honest),
+    ]
 
 
 CACHES = [
-    cache("outputs by data_ptr", "x.data_ptr()"),
-    cache("outputs by id", "id(x)"),
-    cache("outputs by _version", "(x.data_ptr(), x._version)"),
-    cache("outputs by data_ptr, shape and version", "(x.data_ptr(), x.shape, x._version, id(x))"),
-    cache("outputs by shape", "x.shape", "return cache[key].clone()"),
-    cache("outputs by the first element", "float(x.view(-1)[0])"),
-    cache("outputs by a few elements", "tuple(x.reshape(-1)[:: x.numel() // 4].tolist())"),
-    cache("outputs by data_ptr, copied by a kernel", "x.data_ptr()", "return copied(cache[key])"),
-    cache("outputs by a weak reference", "weakref.ref(x)"),
+    *cache("data_ptr", "x.data_ptr()"),
+    *cache("id", "id(x)"),
+    *cache("_version", "(x.data_ptr(), x._version)"),
+    *cache("data_ptr, shape and version", "(x.data_ptr(), x.shape, x._version, id(x))"),
+    *cache("shape", "x.shape", "return cache[key].clone()"),
+    *cache("the first element", "float(x.view(-1)[0])"),
+    *cache("a few elements", "tuple(x.reshape(-1)[:: x.numel() // 4].tolist())"),
+    *cache("data_ptr, copied by a kernel", "x.data_ptr()", "return copied(cache[key])"),
+    *cache("a weak reference", "weakref.ref(x)"),
     case(
         55,
         "outputs kept on the input",

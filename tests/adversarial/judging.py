@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
 from cases import Case
 
-from curate.verify.judge import Candidate, Options, verify
-from curate.verify.verdict import Verdict
+from curate.verify.judge import verify
+from curate.verify.verdict import Candidate, Options, Verdict
 
 
-def judge_cases(cases: Iterable[Case], **options: Any) -> dict[str, tuple[Verdict, Verdict]]:
+def judge_cases(cases: Sequence[Case], **options: Any) -> dict[str, tuple[Verdict, Verdict]]:
     """Return the verdicts on each case's cheat and on its twin, by the case's id.
 
     Args:

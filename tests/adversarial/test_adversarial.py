@@ -9,6 +9,8 @@ from judging import judge_cases
 
 from curate.verify.verdict import Verdict
 
+pytestmark = pytest.mark.timeout(1800)  # the first test of a backend waits for all verdicts
+
 CASES = load_cases()
 ON_CPU = [case for case in CASES if not case.gpu]
 

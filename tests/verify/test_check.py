@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
@@ -10,13 +11,13 @@ FAULTS = [(name, fault) for name, pair in PAIRS.items() for fault in pair.faults
 
 @pytest.fixture(scope="module")
 def honest(judge: Judge) -> dict[str, dict]:
-    pairs = [(pair.reference, pair.honest, 1) for pair in PAIRS.values()]
+    pairs = [(pair.reference, pair.honest) for pair in PAIRS.values()]
     return dict(zip(PAIRS, judge(pairs), strict=True))
 
 
 @pytest.fixture(scope="module")
 def faulty(judge: Judge) -> dict[tuple[str, str], dict]:
-    pairs = [(PAIRS[n].reference, PAIRS[n].faulty(f), 1) for n, f in FAULTS]
+    pairs = [(PAIRS[n].reference, PAIRS[n].faulty(f)) for n, f in FAULTS]
     return dict(zip(FAULTS, judge(pairs), strict=True))
 
 
@@ -93,7 +94,7 @@ HONEST_ODDITIES = {
 
 
 def test_honest_oddities_are_correct(judge: Judge) -> None:
-    pairs = [(*adding(*case), 0) for case in HONEST_ODDITIES.values()]
+    pairs = [adding(*case) for case in HONEST_ODDITIES.values()]
     verdicts = dict(zip(HONEST_ODDITIES, judge(pairs), strict=True))
     assert {name: v["status"] for name, v in verdicts.items()} == dict.fromkeys(verdicts, "correct")
 
@@ -117,7 +118,7 @@ OUTCOMES = {
     "random": (("x", "x * torch.rand(100)"), ("unsupported", "random")),
     "constant output": (("x * 0", "x * 0"), ("degenerate", "constant_output")),
     "no finite output": (("x / 0", "x / 0"), ("degenerate", "nothing_finite")),
-    "reference raises": (("x", "x.no_such_method()"), ("reference_error", "raises")),
+    "reference raises": (("x", "x.no_such_method()"), ("unsupported", "reference_error")),
     "NaN for a number": (("tl.log(x - 0.5)", "torch.log(x)"), ("incorrect", "nonfinite")),
     "number for NaN": (
         ("tl.log(tl.abs(x))", "torch.log(x)", "torch.randn(100)"),
@@ -130,29 +131,26 @@ OUTCOMES = {
 
 @pytest.fixture(scope="module")
 def outcomes(judge: Judge) -> dict[str, dict]:
-    pairs = [(*adding(*case), 0) for case, _ in OUTCOMES.values()]
+    pairs = [adding(*case) for case, _ in OUTCOMES.values()]
     return dict(zip(OUTCOMES, judge(pairs, operations=20_000), strict=True))
 
 
 @pytest.mark.parametrize("name", OUTCOMES)
 def test_status_and_reason(outcomes: dict[str, dict], name: str) -> None:
     outcome = outcomes[name]
-    reason = outcome["reason"] if "reason" in outcome else outcome["evidence"]["reason"]
-    assert (outcome["status"], reason) == OUTCOMES[name][1], outcome
+    assert (outcome["status"], outcome["reason"]) == OUTCOMES[name][1], outcome
 
 
 EMPTY = ("torch.zeros(outer)", "torch.empty(outer)")
 SPECIAL = {
-    "one element": (*adding("tl.where(at == 70, x + 2, x + 1)"), 0),
+    "one element": adding("tl.where(at == 70, x + 2, x + 1)"),
     "uninitialised bias": (
         PAIRS["linear"].reference.replace(*EMPTY),
         PAIRS["linear"].honest.replace(*EMPTY),
-        0,
     ),
-    "fixed size": (PAIRS["softmax"].reference, PAIRS["softmax"].faulty("rows by heart"), 0),
-    "free size": (PAIRS["softmax"].reference, PAIRS["softmax"].faulty("rows by heart"), 1),
-    "attention": (PAIRS["attention"].reference, PAIRS["attention"].honest, 1),
-    "attention again": (PAIRS["attention"].reference, PAIRS["attention"].honest, 1),
+    "rows by heart": (PAIRS["softmax"].reference, PAIRS["softmax"].faulty("rows by heart")),
+    "attention": (PAIRS["attention"].reference, PAIRS["attention"].honest),
+    "attention again": (PAIRS["attention"].reference, PAIRS["attention"].honest),
 }
 
 
@@ -174,21 +172,32 @@ def test_uninitialised_parameters_are_drawn(special: dict[str, dict]) -> None:
     assert special["uninitialised bias"]["status"] == "correct"
 
 
-def test_sizes_by_heart_are_wrong_only_where_sizes_may_vary(special: dict[str, dict]) -> None:
-    assert special["fixed size"]["status"] == "correct"
-    assert special["free size"]["status"] in ("incorrect", "runtime_error")
+def test_sizes_by_heart_are_wrong_only_where_sizes_may_vary(
+    judge: Judge, special: dict[str, dict]
+) -> None:
+    (fixed,) = judge([SPECIAL["rows by heart"]], vary_sizes=False)
+    assert fixed["status"] == "correct"
+    assert special["rows by heart"]["status"] in ("incorrect", "runtime_error")
 
 
 def test_too_large_a_program_is_tried_on_smaller_sizes(judge: Judge) -> None:
     large = PAIRS["softmax"].reference
     assert "rows = " in large
-    large = re.sub(r"rows = \d+", "rows = 4000", large)
-    cases = [(large, PAIRS["softmax"].honest, vary) for vary in (1, 0)]
-    by_size, by_heart = judge(cases, operations=5_000)
-    assert (by_size["status"], by_size["reason"]) == ("correct", "smaller_sizes_only")
-    assert by_size["trials"] == 2
+    case = (re.sub(r"rows = \d+", "rows = 4000", large), PAIRS["softmax"].honest)
+    (by_size,) = judge([case], operations=5_000)
+    (by_heart,) = judge([case], operations=5_000, vary_sizes=False)
+    assert (by_size["status"], by_size["caveats"][0]) == ("correct", "smaller_sizes_only")
     assert (by_heart["status"], by_heart["reason"]) == ("unsupported", "interpreter_budget")
 
 
+def test_a_program_may_refuse_other_sizes(judge: Judge) -> None:
+    refusing = PAIRS["softmax"].honest.replace(
+        "y = torch.empty_like(x)", "y = torch.empty_like(x)\n        assert len(x) == 7"
+    )
+    (verdict,) = judge([(PAIRS["softmax"].reference, refusing)])
+    assert (verdict["status"], verdict["caveats"][0]) == ("correct", "own_sizes_only")
+
+
 def test_same_verdict_every_time(special: dict[str, dict], honest: dict[str, dict]) -> None:
-    assert special["attention"] == special["attention again"] == honest["attention"]
+    runs = [special["attention"], special["attention again"], honest["attention"]]
+    assert len({json.dumps({**run, "id": ""}, sort_keys=True) for run in runs}) == 1

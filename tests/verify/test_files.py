@@ -3,6 +3,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 
 from curate.verify.files import (
@@ -209,6 +210,19 @@ def test_another_file_is_refused_and_left_as_it_is(content: str, tmp_path: Path)
     with pytest.raises(InputError, match=r"in\.jsonl"):
         VerdictFile(path, Options())
     assert path.read_text() == content
+
+
+def test_whatever_the_evidence_is_the_file_is_strict_json(tmp_path: Path) -> None:
+    path = tmp_path / "out.jsonl"
+    said = {"a": [float("nan"), -float("inf"), 1.5], "b\ud800": "c\udfff", "n": 10**400}
+    with VerdictFile(path, Options()) as file:
+        file.append(A, dataclasses.replace(FULL, evidence=said))
+        file.append(B, Verdict("b", "crash"))
+    assert pl.read_ndjson(path)["id"].to_list() == ["a", "b"]
+    evidence = read_verdicts(path)["a"].verdict.evidence
+    assert evidence["a"] == ["nan", "-inf", 1.5]
+    assert evidence["b?"] == "c?"
+    assert evidence["n"] == "an integer of more than 64 bits"
 
 
 def test_two_writers_of_one_file_are_refused(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import statistics
 import subprocess
 import sys
 from collections.abc import Callable
@@ -23,6 +24,7 @@ from curate.verify.timing import (
     COMPILED,
     EAGER,
     OVERHEAD,
+    Checksums,
     Measured,
     Stats,
     TimedModel,
@@ -46,7 +48,7 @@ class Scores(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         torch.manual_seed(0)
-        self.table = nn.Embedding(10, 64)
+        self.table = nn.Embedding(40, 64)
 
     def forward(self, x: torch.Tensor, ids: torch.Tensor) -> dict[str, torch.Tensor]:
         scores = x @ self.table(ids).T
@@ -56,7 +58,7 @@ class Scores(nn.Module):
 def draw(seed: int) -> list[Any]:
     generator = torch.Generator().manual_seed(seed)
     x = torch.randn(32, 64, generator=generator)
-    return [x, torch.randint(0, 10, (20,), generator=generator)]
+    return [x, torch.randperm(40, generator=generator)[:20]]  # equal scores would tie
 
 
 SETS = [draw(seed) for seed in range(3)]
@@ -71,7 +73,7 @@ def wrong(model: Any, n: int = 60) -> int:
     reference = timed(Scores())
     allowed = reference.tolerances(Scores().double())
     pairs = zip(timed(model).run(n, 5), reference.run(n, 5), turns(5, n, 3), strict=True)
-    return sum(abs(got - want) > allowed[turn.set] for got, want, turn in pairs)
+    return sum(not timing._is_right(got, want, allowed[turn.set]) for got, want, turn in pairs)
 
 
 # --- checksums ------------------------------------------------------------------------------
@@ -79,9 +81,10 @@ def wrong(model: Any, n: int = 60) -> int:
 
 def test_checksums_are_those_of_the_nonce_and_a_shorter_run_is_the_beginning() -> None:
     model = timed(Scores())
-    assert model.run(20, 7) == pytest.approx(model.run(20, 7), rel=1e-12)
-    assert model.run(5, 7) == pytest.approx(model.run(20, 7)[:5], rel=1e-12)
-    assert len(set(model.run(20, 7)) | set(model.run(20, 8))) == 40
+    long = model.run(20, 7)
+    assert model.run(20, 7) == long
+    assert model.run(5, 7) == long[:5]
+    assert len({scores for scores, _ in [*long, *model.run(20, 8)]}) == 40
 
 
 def test_another_order_of_summing_passes() -> None:
@@ -135,9 +138,7 @@ def test_inputs_that_a_model_changes_are_filled_anew() -> None:
     def change(x: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
         return x.mul_(3).sum(1)
 
-    kept = timed(change).run(10, 1)
-    assert kept == pytest.approx(timed(lambda x, ids: (3 * x).sum(1)).run(10, 1))
-    assert kept[5:] == pytest.approx(timed(change).run(10, 1)[5:])
+    assert timed(change).run(10, 1) == timed(lambda x, ids: (3 * x).sum(1)).run(10, 1)
 
 
 def test_nested_inputs_and_masters_of_other_kinds() -> None:
@@ -147,7 +148,7 @@ def test_nested_inputs_and_masters_of_other_kinds() -> None:
     torch.manual_seed(0)
     one = [(torch.rand(6, 4), torch.rand(6, 4, dtype=torch.cfloat)), torch.rand(6, 4) > 0.5, 1]
     model = TimedModel(select, [one, one], "cpu")
-    assert all(value != 0 for value in model.run(4, 3))
+    assert all(value != 0 for (value,) in model.run(4, 3))
     assert model.bytes_moved() == 24 * (4 + 8 + 1) + 6 * 4
     assert len(model.run(4, 3, call_model=False)) == 4
 
@@ -160,6 +161,9 @@ def test_refusals() -> None:
         timed(lambda x, ids: x.as_subclass(Lazy)).run(1, 0)
     with pytest.raises(ValueError, match="no tensor"):
         timed(lambda x, ids: 3).run(1, 0)
+    many = iter([1, 2])
+    with pytest.raises(ValueError, match="as many"):
+        timed(lambda x, ids: [x] * next(many)).run(2, 0)
     with pytest.raises(ValueError, match="differ in shapes"):
         timed(Scores(), [SETS[0], [torch.rand(2, 64), SETS[0][1]]])
 
@@ -211,39 +215,46 @@ def test_errors_that_are_allowed_stay_within_the_tolerance(dtype: torch.dtype) -
     generator = torch.Generator().manual_seed(0)
     exact = torch.randn(5000, generator=generator, dtype=torch.float64)
     own = exact.to(dtype)
-    allowed = tolerance([own], [exact])
+    allowed = tolerance(own, exact)
     limit = timing.allowed_error(own, exact)
     for seed in range(20):
         # As wrong as `compare` allows, with signs that know nothing of the projection's.
         error = torch.randint(0, 2, exact.shape, generator=generator) * 2 - 1
         assert abs(projected(exact + error * limit, seed) - projected(own, seed)) < allowed
-    assert allowed < float(exact.norm()) / 2
+    assert allowed < float(exact.norm())
 
 
-def test_integers_are_exact_unless_the_reference_itself_rounds() -> None:
-    own, exact = torch.tensor([1, 2, 3]), torch.tensor([1, 2, 7])
-    assert tolerance([own], [own]) < 1e-9
-    assert tolerance([own], [exact]) == pytest.approx(timing.DEVIATIONS * 4)
+def test_of_integers_a_few_may_differ_but_not_all() -> None:
+    generator = torch.Generator().manual_seed(0)
+    own, stale = (torch.randint(0, 1000, (5000,), generator=generator) for _ in range(2))
+    got, allowed = own.clone(), tolerance(own, own)
+    got[[7, 77, 777]] = 999 - got[[7, 77, 777]]
+    apart = [abs(projected(got, seed) - projected(own, seed)) for seed in range(50)]
+    assert max(apart) < allowed
+    apart = [abs(projected(stale, seed) - projected(own, seed)) for seed in range(50)]
+    assert statistics.median(apart) > allowed
+    assert tolerance(torch.tensor([3]), torch.tensor([3])) < 1e-9
+    assert tolerance(torch.tensor([3]), torch.tensor([5])) == pytest.approx(timing.DEVIATIONS * 2)
 
 
 def test_a_large_output_is_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
     exact = torch.randn(100_000, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    whole = tolerance([exact.float()], [exact])
+    whole = tolerance(exact.float(), exact)
     monkeypatch.setattr(timing, "SAMPLE", 5000)
-    assert tolerance([exact.float()], [exact]) == pytest.approx(whole, rel=0.1)
+    assert tolerance(exact.float(), exact) == pytest.approx(whole, rel=0.1)
 
 
 KERNEL = """
 import torch
 from curate.verify.timing import _project_kernel, _seed_of, project
-for dtype in (torch.float32, torch.float16, torch.int64, torch.uint8):
-    for seed in (0, 1, _seed_of(2**31 - 1, 1)):
-        y = (100 * torch.rand(5000)).to(dtype)
+for dtype in (torch.float32, torch.float16, torch.int64):
+    for seed in (1, _seed_of(2**31 - 1, 1)):
+        y = (100 * torch.rand(2500)).to(dtype)
         if dtype == torch.float32:
             y[:3] = torch.tensor([float("nan"), float("inf"), -float("inf")])
         sums = torch.zeros(2, 3, dtype=torch.float64)
         project(y, sums[0], 1, seed)
-        _project_kernel[(5,)](y, sums[1], 1, y.numel(), seed, BLOCK=1024)
+        _project_kernel[(3,)](y, sums[1], 1, y.numel(), seed, BLOCK=1024)
         torch.testing.assert_close(sums[0], sums[1], rtol=1e-12, atol=1e-9)
         assert sums[0, 1] != 0
 """
@@ -259,8 +270,8 @@ def test_the_kernel_projects_as_the_cpu_does() -> None:
     assert ran.returncode == 0, ran.stderr[-2000:]
 
 
-@pytest.mark.parametrize("pointer", ["*fp32", "*bf16", "*fp16", "*fp64", "*i64", "*u8"])
-@pytest.mark.parametrize("target", [("cuda", 75, 32), ("cuda", 90, 32), ("hip", "gfx942", 64)])
+@pytest.mark.parametrize("pointer", ["*bf16", "*fp64", "*u8"])
+@pytest.mark.parametrize("target", [("cuda", 75, 32), ("hip", "gfx942", 64)])
 def test_the_kernel_compiles(pointer: str, target: tuple[Any, ...]) -> None:
     signature = {"y_ptr": pointer, "sums_ptr": "*fp64", "slot": "i32", "numel": "i32"}
     source = ASTSource(
@@ -285,15 +296,15 @@ class Programs:
     OVERHEAD_S = 80e-6
     REQUEST_S = 1e-3
 
-    def __init__(self, candidate: Any, **costs: float) -> None:
+    def __init__(self, program: Any, /, **costs: float) -> None:
         self.models = {name: timed(Scores()) for name in (OVERHEAD, EAGER, COMPILED)}
-        self.models[CANDIDATE] = timed(candidate)
+        self.models[CANDIDATE] = timed(program)
         self.costs = {OVERHEAD: 0.0} | costs
         self.tricks: dict[str, Callable[[int], float]] = {}
         self.asked: list[tuple[str, int, int]] = []
         self.noise = random.Random(1)
 
-    def __call__(self, name: str, n: int, nonce: int) -> tuple[float, list[float]]:
+    def __call__(self, name: str, n: int, nonce: int) -> tuple[float, Checksums]:
         self.asked.append((name, n, nonce))
         jitter = self.noise.uniform(0, 50e-6)
         seconds = self.REQUEST_S + jitter + n * (self.OVERHEAD_S + self.costs[name])
@@ -308,6 +319,7 @@ class Programs:
 @pytest.fixture(autouse=True)
 def short_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(timing, "MOST", 60)
+    monkeypatch.setattr(timing, "WARM_S", 0.004)
 
 
 def test_times_are_those_of_the_clock() -> None:
@@ -318,7 +330,7 @@ def test_times_are_those_of_the_clock() -> None:
             assert measured.stats[name].median_us == pytest.approx(1e6 * seconds, abs=2)
             assert measured.stats[name].wrong == 0
     assert measured.overhead_us == pytest.approx(80, abs=2)
-    assert measured.slowed == pytest.approx(1, abs=0.05)
+    assert measured.alone_us == pytest.approx(100, abs=2)
     assert find_fault(measured, floor=10.0) is None
     values = to_json(measured, 10.0)
     assert values["speedup_eager"] == pytest.approx(4, rel=0.1)
@@ -363,11 +375,11 @@ def test_a_program_that_stops_working_is_found() -> None:
 
 def test_too_few_checksums_and_nan_are_wrong() -> None:
     class Forger(Programs):
-        def __call__(self, name: str, n: int, nonce: int) -> tuple[float, list[float]]:
+        def __call__(self, name: str, n: int, nonce: int) -> tuple[float, Checksums]:
             seconds, sums = super().__call__(name, n, nonce)
             if name == COMPILED:
                 return seconds, sums[: n // 2]
-            return seconds, [float("nan")] * n if name == CANDIDATE else sums
+            return seconds, [[float("nan")] * 2] * n if name == CANDIDATE else sums
 
     measured = Forger(Scores(), eager=1e-4, compile=1e-4, candidate=1e-4).measure()
     assert measured.stats[COMPILED].wrong == pytest.approx(0.5, abs=0.05)
@@ -377,13 +389,14 @@ def test_too_few_checksums_and_nan_are_wrong() -> None:
 def test_a_candidate_that_slows_the_reference_is_found() -> None:
     programs = Programs(Scores(), eager=1e-3, compile=1e-3, candidate=1e-3)
 
-    def ask(name: str, n: int, nonce: int) -> tuple[float, list[float]]:
+    def ask(name: str, n: int, nonce: int) -> tuple[float, Checksums]:
         seconds, sums = programs(name, n, nonce)
         ran = any(asked[0] == CANDIDATE for asked in programs.asked)
         return seconds + (2e-3 * n if name == EAGER and ran else 0), sums
 
-    measured = measure(ask, [1e9] * 3, random.Random(0), rounds=3)
-    assert measured.slowed == pytest.approx(3, rel=0.05)
+    measured = measure(ask, [[1e9, 1e9]] * 3, random.Random(0), rounds=3)
+    assert measured.alone_us == pytest.approx(1000, rel=0.05)
+    assert measured.stats[EAGER].median_us == pytest.approx(3000, rel=0.05)
     assert find_fault(measured, floor=0.0) == "slows_reference"
 
 
@@ -393,7 +406,7 @@ def made_up(candidate: float, eager: float) -> Measured:
         COMPILED: Stats(eager, 0.01, 100, 0.0),
         CANDIDATE: Stats(candidate, 0.01, 100, 0.0),
     }
-    return Measured(overhead_us=80.0, noise_us=0.5, stats=stats, slowed=1.0)
+    return Measured(overhead_us=80.0, noise_us=0.5, stats=stats, alone_us=eager)
 
 
 def test_times_that_memory_does_not_allow() -> None:
@@ -409,3 +422,11 @@ def test_no_speedup_is_claimed_within_the_noise() -> None:
     assert to_json(made_up(0.6, 5.0), 0.0)["speedup_eager"] is None
     assert to_json(made_up(-3.0, 5.0), 0.0)["speedup_eager"] is None
     assert to_json(made_up(2.0, 5.0), 0.0)["speedup_eager"] == 2.5
+
+
+def test_without_torch_compile_its_fields_are_empty() -> None:
+    measured = made_up(2.0, 5.0)
+    del measured.stats[COMPILED]
+    values = to_json(measured, 0.0)
+    assert (values["compile_us"], values["speedup_compile"]) == (None, None)
+    assert (values["candidate_us"], values["eager_us"], values["spread"]) == (2.0, 5.0, 0.01)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 Judge = Callable[..., list[dict[str, Any]]]
-"""What the fixture ``judge`` is: pairs and options of `Check` in, verdicts out."""
+"""What the fixture ``judge`` is: pairs of files, and `Options`, in; verdicts as JSON out."""
 
 HEAD = """
 import torch

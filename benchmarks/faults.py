@@ -1,0 +1,431 @@
+"""What share of faults in kernels does the judge catch, and what share a check like KernelBench's?
+
+    python benchmarks/faults.py make PAIRS.parquet... MUTANTS.jsonl
+    python benchmarks/faults.py judge MUTANTS.jsonl RESULT.json [--backend cuda] [--workers 16]
+    python benchmarks/faults.py report RESULT.json
+
+``make`` takes correct pairs of `recipes/kernelbook_messages.yaml`, spread over their operators, and
+the programs in `benchmarks/programs`, which were written by hand, and puts one fault at a time into
+their kernels and launches (`mutate`). ``judge`` asks three about each mutant: the judge, a check
+like KernelBench's, and a search for an input on which the mutant is wrong (`witness`, which also
+says what counts as wrong). The shares are of the mutants that the search found wrong; those that do
+not run, and those that no input tells from the original, are counted beside them. ``judge`` needs
+torch and triton only and is meant for a machine with a GPU; ``report`` prints a table, and every
+fault that the judge accepted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import collections
+import contextlib
+import dataclasses
+import json
+import multiprocessing
+import os
+import platform
+import queue
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parent), str(HERE)]
+
+from mutate import CLASSES, mutants  # noqa: E402
+
+PAIRS = 110  # of the data set, beside the programs of this folder
+PER_PAIR = 20
+PER_PROGRAM = 45
+SEED = 0
+SECONDS = 60  # for one mutant
+REJECTED = ("incorrect", "cheat", "runtime_error", "compile_error", "crash", "timeout", "oom")
+
+Row = dict[str, Any]
+
+
+# --- make -----------------------------------------------------------------------------------
+
+
+def make(pairs: list[str], out: str) -> None:
+    """Write the programs and their mutants, one JSON object a line."""
+    programs = [*_written(), *_generated(pairs)]
+    lines = 0
+    with Path(out).open("w") as file:
+        for program in programs:
+            own = program.pop("per_program")
+            found = mutants(program["candidate"], SEED, own)
+            program["mutants"] = [
+                {"id": f"{program['id']}/{number}", **dataclasses.asdict(mutant)}
+                for number, mutant in enumerate(found)
+            ]
+            lines += len(found)
+            file.write(json.dumps(program) + "\n")
+    print(f"{len(programs)} programs, {lines} mutants")
+
+
+def _written() -> Iterator[Row]:
+    """Yield the programs of this folder."""
+    for path in sorted((HERE / "programs").glob("*.py")):
+        reference, candidate = split(path.read_text())
+        yield {
+            "id": path.stem,
+            "reference": reference,
+            "candidate": candidate,
+            "per_program": PER_PROGRAM,
+        }
+
+
+def split(text: str) -> tuple[str, str]:
+    """Return the two texts of a file with a module first and its kernels from there on.
+
+    Both get the imports.
+    """
+    tree, lines = ast.parse(text), text.splitlines(keepends=True)
+    imports = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
+    kernels = [n for n in tree.body if isinstance(n, ast.FunctionDef) and n.decorator_list]
+    top, at = imports[0].lineno - 1, kernels[0].decorator_list[0].lineno - 1
+    head = "".join(lines[top : imports[-1].end_lineno])
+    return "".join(lines[top:at]), f"{head}\n\n{''.join(lines[at:])}"
+
+
+def _generated(paths: list[str]) -> Iterator[Row]:
+    """Yield correct pairs of a data set; each next one has the operators least seen so far."""
+    import polars
+
+    rows = polars.read_parquet(paths).sort("id").to_dicts()
+    rows = [r for r in rows if r["verdict"]["status"] == "correct" and not r["verdict"]["reason"]]
+    seen: collections.Counter[str] = collections.Counter()
+    for _ in range(min(PAIRS, len(rows))):
+        best = min(rows, key=lambda r: _commonness(r["static"]["ops"], seen))
+        rows.remove(best)
+        seen.update(set(best["static"]["ops"]))
+        yield {
+            "id": best["id"],
+            "reference": best["reference"],
+            "candidate": best["triton"],
+            "per_program": PER_PAIR,
+        }
+
+
+def _commonness(ops: list[str], seen: collections.Counter[str]) -> float:
+    """Return how often a pair's operators were seen, on average."""
+    return sum(seen[op] for op in set(ops)) / max(1, len(set(ops)))
+
+
+# --- judge ----------------------------------------------------------------------------------
+
+
+def judge(given: str, out: str, backend: str, workers: int) -> None:
+    """Judge every program and mutant, and write all that was found."""
+    programs = [json.loads(line) for line in Path(given).read_text().splitlines()]
+    started = time.monotonic()
+    verdicts = _verdicts(programs, backend, workers)
+    judged = time.monotonic()
+    print(f"judge: {len(verdicts)} verdicts in {judged - started:.0f} s", flush=True)
+    found = _search(programs, backend, workers)
+    searched = time.monotonic()
+    print(f"search: {len(found)} mutants in {searched - judged:.0f} s", flush=True)
+    same = _same_code(programs, found, workers)
+    print(f"code: {len(same)} compared in {time.monotonic() - searched:.0f} s", flush=True)
+    originals = [{"id": p["id"], **_brief(verdicts.get(p["id"]))} for p in programs]
+    rows = [
+        {
+            **{name: value for name, value in mutant.items() if name != "text"},
+            "program": program["id"],
+            "judge": _brief(verdicts.get(mutant["id"])),
+            **found[mutant["id"]],
+            "same_code": same.get(mutant["id"], False),
+        }
+        for program in programs
+        for mutant in program["mutants"]
+    ]
+    result = {
+        "machine": _machine(backend),
+        "seconds": {"judge": judged - started, "search": searched - judged},
+        "originals": originals,
+        "mutants": rows,
+    }
+    Path(out).write_text(json.dumps(result, indent=1, default=str))
+
+
+def _machine(backend: str) -> Row:
+    import torch
+    import triton
+
+    device = torch.cuda.get_device_name() if backend == "cuda" else platform.processor()
+    versions = {"torch": torch.__version__, "triton": triton.__version__}
+    return {"backend": backend, "device": device, "python": platform.python_version(), **versions}
+
+
+def _verdicts(programs: list[Row], backend: str, workers: int) -> dict[str, Row]:
+    """Return the judge's verdicts on all programs and mutants, by id, in one batch."""
+    from curate.verify.judge import verify
+    from curate.verify.verdict import Candidate, Options
+
+    candidates = [
+        Candidate(id=item["id"], reference=program["reference"], candidate=text)
+        for program in programs
+        for item, text in (
+            (program, program["candidate"]),
+            *((mutant, mutant["text"]) for mutant in program["mutants"]),
+        )
+    ]
+    options = Options(backend=backend, workers=workers)
+    return {verdict.id: verdict.to_json() for verdict in verify(candidates, options)}
+
+
+def _brief(verdict: Row | None) -> Row:
+    """Return of a verdict what the report needs."""
+    if verdict is None:
+        return {"status": "lost", "reason": None}
+    kept = ("status", "reason", "caveats", "trials", "tolerance", "evidence")
+    return {name: verdict.get(name) for name in kept}
+
+
+# --- the search, in processes of its own ----------------------------------------------------
+
+
+def _search(programs: list[Row], backend: str, workers: int) -> dict[str, Row]:
+    """Return, for each mutant by id, what `witness` finds."""
+    groups = [
+        [(p["id"], p["reference"], p["candidate"], m["id"], m["text"]) for m in p["mutants"]]
+        for p in programs
+    ]
+    interpret = {"TRITON_INTERPRET": "1" if backend == "interpreter" else "0"}
+    with _environment(**interpret):
+        return _in_children(groups, _serve_search, workers)
+
+
+def _same_code(programs: list[Row], found: dict[str, Row], workers: int) -> dict[str, bool]:
+    """Return which mutants without a witness compile to what the original does, by id."""
+    groups = [
+        [
+            (p["id"], p["reference"], p["candidate"], m["id"], m["text"])
+            for m in p["mutants"]
+            if m["in_kernel"] and found[m["id"]]["outcome"] == "none"
+        ]
+        for p in programs
+    ]
+    with _environment(TRITON_INTERPRET="0", TRITON_DISABLE_LINE_INFO="1"):
+        answers = _in_children(groups, _serve_code, workers)
+    return {name: bool(answer.get("same")) for name, answer in answers.items()}
+
+
+@contextlib.contextmanager
+def _environment(**variables: str) -> Iterator[None]:
+    """Set environment variables for the processes that are started inside the context."""
+    saved = dict(os.environ)
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(saved)
+
+
+def _serve_search(pipe: Any) -> None:
+    """Answer for one mutant after the other, until the device is lost or the parent is gone."""
+    import torch
+
+    torch.set_num_threads(1)
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    device = "cuda" if os.environ["TRITON_INTERPRET"] == "0" else "cpu"
+    if device == "cpu":
+        from curate.verify.interpreter import install
+
+        install()
+    from witness import Trial, alive
+
+    trials: dict[str, Trial | RuntimeError] = {}
+    lost = False
+    while not lost:
+        program, reference, original, _, text = pipe.recv()
+        if program not in trials:
+            trials.clear()
+            try:
+                trials[program] = Trial(reference, original, device)
+            except RuntimeError as error:
+                trials[program] = error
+        trial = trials[program]
+        if isinstance(trial, Trial):
+            answer = trial.judge(text)
+        else:
+            answer = {"outcome": "skipped", "why": str(trial)[:200], "kernelbench": None}
+        if lost := not alive(device):
+            answer |= {"outcome": "invalid", "why": "the device is lost"}
+        pipe.send({**answer, "lost": lost})
+
+
+def _serve_code(pipe: Any) -> None:
+    """Say for one mutant after the other whether its code is the original's."""
+    import torch
+
+    torch.set_num_threads(1)
+    from witness import code
+
+    originals: dict[str, str] = {}
+    while True:
+        program, reference, original, _, text = pipe.recv()
+        try:
+            if program not in originals:
+                originals[program] = code(reference, original)
+            pipe.send({"same": code(reference, text) == originals[program]})
+        except Exception as error:  # it does not compile for this target, or cannot be traced
+            pipe.send({"same": False, "why": f"{type(error).__name__}: {error}"[:200]})
+
+
+class _Child:
+    """A process that answers questions; started when asked, and anew when it died."""
+
+    def __init__(self, serve: Callable[[Any], None]) -> None:
+        self.serve = serve
+        self.process: Any = None
+
+    def ask(self, question: Any) -> Row:
+        """Return the answer, or that there was none."""
+        if self.process is None or not self.process.is_alive():
+            context = multiprocessing.get_context("spawn")
+            self.pipe, theirs = context.Pipe()
+            self.process = context.Process(target=self.serve, args=(theirs,), daemon=True)
+            self.process.start()
+            theirs.close()
+        why = "takes too long"
+        try:
+            self.pipe.send(question)
+            if self.pipe.poll(SECONDS):
+                answer: Row = self.pipe.recv()
+                if answer.pop("lost", False):
+                    self.close()
+                return answer
+        except (EOFError, OSError):
+            why = "its process died"
+        self.close()
+        return {"outcome": "invalid", "why": why, "kernelbench": True}
+
+    def close(self) -> None:
+        if self.process is not None:
+            self.process.kill()
+            self.process.join()
+            self.process = None
+
+
+def _in_children(
+    groups: Iterable[list[Any]], serve: Callable[[Any], None], workers: int
+) -> dict[str, Row]:
+    """Ask a pool of processes every group's questions; return the answers by mutant."""
+    waiting: queue.SimpleQueue[list[Any]] = queue.SimpleQueue()
+    for group in groups:
+        waiting.put(group)
+    answers: dict[str, Row] = {}
+
+    def work() -> None:
+        child = _Child(serve)
+        while True:
+            try:
+                group = waiting.get_nowait()
+            except queue.Empty:
+                return child.close()
+            for question in group:
+                answers[question[3]] = child.ask(question)
+
+    threads = [threading.Thread(target=work) for _ in range(workers)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return answers
+
+
+# --- report ---------------------------------------------------------------------------------
+
+
+def report(path: str) -> None:
+    """Print the table, and every fault that the judge accepted."""
+    result = json.loads(Path(path).read_text())
+    wrong = {o["id"]: o for o in result["originals"] if o["status"] != "correct"}
+    left_out = {
+        row["program"]: f"search: {row['why']}"
+        for row in result["mutants"]
+        if row["outcome"] == "skipped"
+    } | {name: f"judge: {o['status']} {o['reason']}" for name, o in wrong.items()}
+    rows = [row for row in result["mutants"] if row["program"] not in left_out]
+    print(json.dumps(result["machine"]), json.dumps(result["seconds"]), "\n")
+    print(
+        "| class | mutants | do not run | no difference found (same code) | only NaN, infinity "
+        "| faults | caught by the judge | by KernelBench's check |\n|-|-|-|-|-|-|-|-|"
+    )
+    for kind in CLASSES:
+        print(_line(kind, [row for row in rows if row["kind"] == kind]))
+    print(_line("**all**", rows))
+    skipped = {row["program"]: row["why"] for row in left_out}
+    print(f"\n{len(result['originals'])} programs; rejected by the judge: {len(wrong)}")
+    for name, why in left_out.items():
+        print(f"- left out: {name}, {why}")
+    _list("Faults that the judge accepted", rows, "fault", accepted=True)
+    _list("Mutants that do not run or write out of bounds, accepted", rows, "invalid", True)
+    _list("Mutants with the original's code, rejected", rows, "none", accepted=False)
+
+
+def caught(row: Row) -> bool:
+    """Whether the judge rejected a mutant; that it could not be judged does not count."""
+    return row["judge"]["status"] in REJECTED
+
+
+def _line(name: str, rows: list[Row]) -> str:
+    outcomes = collections.Counter(row["outcome"] for row in rows)
+    same = sum(row["same_code"] for row in rows)
+    faults = [row for row in rows if row["outcome"] == "fault"]
+    ours, theirs = sum(map(caught, faults)), sum(bool(row["kernelbench"]) for row in faults)
+    shares = [f"{n} = {n / len(faults):.1%}" if faults else "-" for n in (ours, theirs)]
+    cells = [name, len(rows), outcomes["invalid"], f"{outcomes['none']} ({same})"]
+    cells += [outcomes["special"], len(faults), *shares]
+    return f"| {' | '.join(map(str, cells))} |"
+
+
+def _list(title: str, rows: list[Row], outcome: str, accepted: bool) -> None:
+    chosen = [r for r in rows if r["outcome"] == outcome and caught(r) is not accepted]
+    if not accepted:
+        chosen = [row for row in chosen if row["same_code"]]
+    print(f"\n{title}: {len(chosen)}")
+    for row in chosen:
+        judged = row["judge"]
+        print(f"- {row['id']} line {row['line']}: {row['kind']}, {row['operator']}")
+        print(f"  `{_short(row['before'])}` -> `{_short(row['after'])}`")
+        print(f"  witness: {row['why']}")
+        print(f"  judge: {judged['status']} {judged['reason']} tolerance {judged['tolerance']}")
+
+
+def _short(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) < 160 else f"{text[:157]}..."
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    commands = parser.add_subparsers(dest="command", required=True)
+    making = commands.add_parser("make")
+    making.add_argument("pairs", nargs="+")
+    making.add_argument("out")
+    judging = commands.add_parser("judge")
+    judging.add_argument("given")
+    judging.add_argument("out")
+    judging.add_argument("--backend", choices=("cuda", "interpreter"), default="cuda")
+    judging.add_argument("--workers", type=int, default=os.cpu_count())
+    commands.add_parser("report").add_argument("result")
+    given = parser.parse_args()
+    if given.command == "make":
+        make(given.pairs, given.out)
+    elif given.command == "judge":
+        judge(given.given, given.out, given.backend, given.workers)
+    else:
+        report(given.result)
+
+
+if __name__ == "__main__":
+    main()

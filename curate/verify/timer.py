@@ -1,0 +1,62 @@
+"""The judge's side of timing: see `curate.verify.timing` for what is measured and why."""
+
+from __future__ import annotations
+
+import random
+import time
+from typing import Any
+
+from curate.verify.draw import Draw
+from curate.verify.oracle import Oracle
+from curate.verify.session import Session
+from curate.verify.timing import CANDIDATE, Checksums, find_fault, floor_us, measure, to_json
+from curate.verify.wire import WireError
+
+TRIFLE = 0.001
+"""Share of a program's time on the device below which its kernels do nothing that counts."""
+
+
+class Timer:
+    """A candidate and its baselines, warm and ready to be timed."""
+
+    def __init__(self, oracle: Oracle, session: Session, mode: str) -> None:
+        """Load inputs into both processes, and compile the baseline.
+
+        Raises:
+            Ended, Refused, NoOracle: a process could not.
+        """
+        self.oracle, self.session = oracle, session
+        draw = Draw(oracle.seed, oracle.seed, mode=mode)
+        self.prepared, tensors = oracle.prepare_timing(draw)
+        names = ("init", "names", "state", "sets")
+        packed = {name: self.prepared[name] for name in names}
+        parameters = {"parameters": draw.parameters, "mode": mode}
+        session.ask("prepare_timing", tensors, **packed, **parameters)
+        self.bandwidth, self.cache = oracle.bandwidth()
+
+    def run(self) -> dict[str, Any]:
+        """Measure, with the device alone; return the fields of a verdict.
+
+        Raises:
+            Ended, Refused, NoOracle: a process could not.
+        """
+        measured = measure(
+            self._ask,
+            self.prepared["tolerances"],
+            random.SystemRandom(),
+            baselines=tuple(self.prepared["baselines"]),
+        )
+        floor = floor_us(self.prepared["bytes_moved"], self.bandwidth, self.cache)
+        timing = to_json(measured, floor) | {"compile_problem": self.prepared["compile_problem"]}
+        if fault := find_fault(measured, floor):
+            return {"status": "cheat", "reason": fault, "timing": timing}
+        return {"timing": timing}
+
+    def _ask(self, name: str, n: int, nonce: int) -> tuple[float, Checksums]:
+        session = self.session if name == CANDIDATE else self.oracle.running()
+        started = time.perf_counter()
+        _, tensors = session.ask("run_timed", name=name, n=n, nonce=nonce)
+        seconds = time.perf_counter() - started
+        if len(tensors) != 1 or tensors[0].dim() != 2 or len(tensors[0]) != n:
+            raise WireError("not one list of checksums an iteration")
+        return seconds, tensors[0].double().tolist()
