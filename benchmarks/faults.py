@@ -363,7 +363,6 @@ def report(path: str) -> None:
     for kind in CLASSES:
         print(_line(kind, [row for row in rows if row["kind"] == kind]))
     print(_line("**all**", rows))
-    skipped = {row["program"]: row["why"] for row in left_out}
     print(f"\n{len(result['originals'])} programs; rejected by the judge: {len(wrong)}")
     for name, why in left_out.items():
         print(f"- left out: {name}, {why}")

@@ -111,9 +111,11 @@ class Candidate:
         inputs = self._take_inputs(request, tensors)
         kept = map_tensors(inputs, torch.clone)
         if request.get("plain"):
+            before = self.launches.count
             with self.launches.backwards():
                 result = self._forward(inputs, request["seed"])
-            return self._results(result, inputs, kept)
+            answer, sent = self._results(result, inputs, kept)
+            return answer | {"count": self.launches.count - before}, sent
         recorder = Recorder([*list_tensors(inputs), *self.model.state_dict().values()])
         self.launches.recorder = recorder
         spent = self.spent()
@@ -176,7 +178,7 @@ class Candidate:
         return {}, []
 
     def prepare_timing(self, request: dict[str, Any], tensors: Tensors) -> Answer:
-        """Load parameters and inputs; autotuned kernels measure their configurations from now on."""
+        """Load parameters and inputs; autotuned kernels measure themselves from now on."""
         if self.build(request, tensors)[0]["names"] is not None:
             raise Refusal("unsupported", "timing_state", "parameters have names of their own")
         self.launches.tune()

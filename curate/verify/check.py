@@ -151,7 +151,9 @@ class Check:
         expected = self.oracle.expect(draw)
         try:
             self._build(expected)
-            reply, output = self._forward(expected)
+            # Some objects are new: a program must not hold on to those of an earlier call.
+            fresh = self.outcome.trials % SETS == SETS - 1
+            reply, output = self._forward(expected, fresh=fresh)
         except Refused as refused:
             if not self._may_refuse(refused, draw, expected.draw):
                 raise Found(
@@ -268,20 +270,19 @@ class Check:
         share = reply["call_bytes"] / max(1, facts["call_bytes"])
         trifle = reply["launch_bytes"] < TRIFLE * reply["call_bytes"]
         if expected.draw.size is None:
+            whole = bool(calls) and (covers or share >= WHOLE)
             self.by_torch.append(
-                bool(
-                    reply["was_ready"]
-                    or (calls and (covers or share >= WHOLE) and (reply["was_called"] or trifle))
-                    or (reply["was_scaled"] and share >= MOST)
-                )
+                reply["was_ready"]  # what a kernel was given held the result already
+                or (whole and (share >= 1 or reply["was_called"] or trifle))
+                or (reply["was_scaled"] and share >= MOST)
             )
 
     def _reject_idle_kernels(self) -> None:
         """Raise if what the kernels were given was the result already, or as good as that.
 
-        On one draw a stage may be an identity, as ReLU is on positive numbers; so on every one.
+        On some draws a stage may be an identity, as ReLU is on positive numbers.
         """
-        if len(self.by_torch) > 1 and all(self.by_torch):
+        if len(self.by_torch) > 1 and 2 * sum(self.by_torch) > len(self.by_torch):
             raise Found("cheat", "torch_does_the_work")
 
     def _try_again(self) -> None:
@@ -291,8 +292,10 @@ class Check:
         expected, before = self.first
         if self.built.parameters != expected.draw.parameters:
             return
-        _, results = self._forward(expected, plain=True)
+        reply, results = self._forward(expected, plain=True)
         self._compare(expected, results)
+        if not reply["count"]:
+            raise Found("cheat", "no_kernel", trial=expected.draw.to_json(), again=True)
         self.outcome.evidence["deterministic"] = same_tensors(before, results)
 
     def _ablate(self) -> None:

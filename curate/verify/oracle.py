@@ -57,8 +57,8 @@ class Expected:
         right = [self.value(name) for name in ("own", "exact", "noise")]
         agreement = Agreement()
         for part, path in (("output", "output"), ("changed", "changed")):
-            known = [one and one[part] for one in right]
-            agreement = agreement.join(compare(results[part], *known, path=path))
+            own, exact, noise = (one and one[part] for one in right)
+            agreement = agreement.join(compare(results[part], own, exact, noise, path))
         return agreement
 
     @property

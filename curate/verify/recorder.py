@@ -190,13 +190,14 @@ class Launches:
     Attributes:
         recorder: what counts launches, or None.
         refused: None, ``skip`` to leave launches out, ``raise`` to raise `LaunchRefused`.
+        count: launches so far, recorded or not.
         turn: which configuration an autotuned kernel takes: the n-th, counted round.
     """
 
     def __init__(self) -> None:
         self.recorder: Recorder | None = None
         self.refused: str | None = None
-        self.turn = 0
+        self.count = self.turn = 0
         self._tuners: dict[int, Any] = {}
         self._reversed: Any = nullcontext
 
@@ -244,6 +245,7 @@ class Launches:
         replay = torch.cuda.CUDAGraph.replay
 
         def replayed(graph: Any) -> Any:
+            self.count += 1
             if self.recorder is not None:  # its launches were counted when it was captured
                 self.recorder.launches["cuda_graph"] += 1
             return replay(graph)
@@ -271,6 +273,7 @@ class Launches:
 
     @contextmanager
     def _admit(self, kernel: Any, arguments: tuple[Any, ...]) -> Iterator[bool]:
+        self.count += 1
         if self.refused == "raise":
             raise LaunchRefused("the judge refused this launch")
         if self.recorder is None:

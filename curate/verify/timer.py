@@ -30,8 +30,8 @@ class Timer:
         self.prepared, tensors = oracle.prepare_timing(draw)
         names = ("init", "names", "state", "sets")
         packed = {name: self.prepared[name] for name in names}
-        parameters = {"parameters": draw.parameters, "mode": mode}
-        session.ask("prepare_timing", tensors, **packed, **parameters)
+        packed |= {"parameters": draw.parameters, "mode": mode}
+        session.ask("prepare_timing", tensors, **packed)
         self.bandwidth, self.cache = oracle.bandwidth()
 
     def run(self) -> dict[str, Any]:

@@ -72,7 +72,8 @@ def rule_of(event: str, arguments: tuple[Any, ...]) -> str | None:
     if event in ("compile", "exec", "code.__new__"):
         # Frames are known by their file's name: code must not take another's.
         name = _code_name(event, arguments)
-        return "obfuscated" if name not in (None, *OWN_NAMES) else None
+        is_a_file = name is not None and not (name.startswith("<") and name.endswith(">"))
+        return "obfuscated" if is_a_file else None
     if event == "import":
         return "imports_judge" if str(arguments[0]).split(".")[0] == "curate" else None
     if event == "open":
@@ -82,13 +83,9 @@ def rule_of(event: str, arguments: tuple[Any, ...]) -> str | None:
     return EVENTS.get(event)
 
 
-OWN_NAMES = (f"<{CANDIDATE}>", "<string>")
-"""What a candidate's code, and code that it makes, is called in frames."""
-
-
 def _code_name(event: str, arguments: tuple[Any, ...]) -> str | None:
     if event == "exec":
-        return str(getattr(arguments[0], "co_filename", OWN_NAMES[0]))
+        return str(getattr(arguments[0], "co_filename", "<string>"))
     return None if arguments[1] is None else str(arguments[1])
 
 
@@ -99,6 +96,7 @@ def watch_events(report: Callable[[str, str, int], None]) -> None:
     """
     get_frame = sys._getframe
     reporting = False
+    made = {f"<{CANDIDATE}>"}  # what the candidate's code, and code that it makes, is called
 
     def culprit() -> int | None:
         frame: Any = get_frame(2)
@@ -106,7 +104,7 @@ def watch_events(report: Callable[[str, str, int], None]) -> None:
             if frame is None:
                 return None
             name = frame.f_code.co_filename
-            if name in OWN_NAMES:
+            if name == "<string>" or name in made:
                 return int(frame.f_lineno)
             if not any(part in name for part in BETWEEN):
                 return None
@@ -125,6 +123,11 @@ def watch_events(report: Callable[[str, str, int], None]) -> None:
         finally:
             reporting = False
 
+    def note_code(event: str, arguments: tuple[Any, ...]) -> None:
+        if event == "compile" and culprit() is not None:
+            made.add(str(arguments[1]))
+
+    sys.addaudithook(note_code)
     sys.addaudithook(hook)
     for owner, name, rule in TRAPS:
         _trap(owner, name, rule, culprit, report)

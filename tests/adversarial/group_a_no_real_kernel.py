@@ -499,7 +499,7 @@ class Careful:
             ),
         ),
         honest=TANH_HONEST,
-        statuses=frozenset({"cheat"}),
+        statuses=frozenset({"cheat", "incorrect"}),
     ),
 ]
 
@@ -537,7 +537,7 @@ INHERITED = [
         cheat=candidate(SOFTMAX_KERNEL + MODEL, "pass").partition("class ModelNew")[0]
         + "class ModelNew(Model):\n    pass\n",
         honest=PASS_HONEST,
-        statuses=frozenset({"cheat"}),
+        statuses=frozenset({"cheat", "incorrect"}),
         rule="no_kernel",
     ),
     Case(
