@@ -276,14 +276,14 @@ def _changed(inputs: list[Any], kept: Any) -> dict[str, Any]:
 
 
 def warm(interpreted: bool) -> None:
-    """Load what programs need; an interpreted example loads what is loaded on first use."""
-
-    if interpreted:
-        task, program = Task(EXAMPLE[0]), Program(EXAMPLE[1])
-        with torch.no_grad(), Recorder():
-            program.build(0, task.init_inputs())(*task.inputs())
-        for name in (REFERENCE, CANDIDATE):
-            del sys.modules[name]
+    """Load what programs need; an example on the CPU loads what is loaded on first use."""
+    task = Task(EXAMPLE[0])
+    with torch.no_grad(), Recorder():
+        task.build(0, task.init_inputs())(*task.inputs())
+        if interpreted:
+            Program(EXAMPLE[1]).build(0, task.init_inputs())(*task.inputs())
+    for name in (REFERENCE, CANDIDATE):
+        sys.modules.pop(name, None)
 
 
 def serve(sock: socket.socket, interpreted: bool) -> None:

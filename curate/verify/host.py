@@ -3,7 +3,8 @@
 ``python -m curate.verify.host`` speaks over a socket that it inherits as standard input. Messages
 are JSON, one a packet:
 
-- ``{"backend", "memory_mb", "sandboxed"}`` comes first and is answered by ``{"ready": versions}``;
+- ``{"backend", "memory_mb", "sandboxed", "compiles"}`` comes first and is answered by
+  ``{"ready": versions}``;
 - ``{"start": role, "job": n}`` comes with a file descriptor, the child's own channel to the judge
   (`curate.verify.wire`). The host forks a child that serves the role on it, and never reads it;
 - ``{"kill": reason}`` ends the child that is running;
@@ -15,6 +16,7 @@ Everything that every child needs is imported before the first fork.
 from __future__ import annotations
 
 import gc
+import importlib
 import json
 import os
 import select
@@ -30,12 +32,13 @@ PACKET = 1 << 16
 SOCKET_TYPE = socket.SOCK_SEQPACKET
 
 
-def warm(backend: str) -> dict[str, Callable[[socket.socket], None]]:
+def warm(backend: str, compiles: bool) -> dict[str, Callable[[socket.socket], None]]:
     """Import what children need and return the roles that they can play.
 
     Args:
         backend: ``interpreter``, ``cuda``, ``hip`` or ``compile``. Only the interpreter is used
             before the fork: a device's context does not survive one.
+        compiles: whether children will use `torch.compile`.
     """
     import torch
 
@@ -45,6 +48,8 @@ def warm(backend: str) -> dict[str, Callable[[socket.socket], None]]:
 
         compiler.warm()
         return {"compiler": compiler.serve}
+    if compiles:
+        importlib.import_module("torch._inductor.compile_fx")
     from curate.verify import candidate, reference
 
     interpreted = backend == "interpreter"
@@ -79,7 +84,7 @@ class Host:
         )
         if self.limits.sandboxed:
             remember_sandbox()
-        self.roles = warm(hello["backend"])
+        self.roles = warm(hello["backend"], hello["compiles"])
         gc.collect()
         gc.freeze()  # children share what is loaded, and never walk it
         self._say({"ready": versions()})

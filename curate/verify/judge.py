@@ -139,7 +139,8 @@ class Slot:
     def host(self, name: str, backend: str) -> Host:
         """Return the slot's own host for a purpose; it is started when first used."""
         if name not in self.hosts:
-            self.hosts[name] = Host(backend, self.options.memory_mb, self.options.sandbox)
+            compiles = self.options.timing and name == "reference"
+            self.hosts[name] = Host(backend, self.options.memory_mb, self.options.sandbox, compiles)
         return self.hosts[name]
 
     def judge(self, candidate: Candidate) -> Verdict:

@@ -200,6 +200,7 @@ class Launches:
         self.count = self.turn = 0
         self._tuners: dict[int, Any] = {}
         self._reversed: Any = nullcontext
+        self._bench = Autotuner._bench
 
     def install(self, interpreted: bool) -> None:
         """Replace Triton's launch by ours."""
@@ -250,7 +251,7 @@ class Launches:
                 self.recorder.launches["cuda_graph"] += 1
             return replay(graph)
 
-        JITFunction.run, self._bench, Autotuner._bench = call, Autotuner._bench, first_of_turn
+        JITFunction.run, Autotuner._bench = call, first_of_turn
         torch.cuda.CUDAGraph.replay = replayed
 
     def next_turn(self) -> None:

@@ -57,8 +57,9 @@ class Refused(Exception):
 class Host:
     """A warm process in a sandbox of its own; see `curate.verify.host`."""
 
-    def __init__(self, backend: str, memory_mb: int, sandbox: bool) -> None:
+    def __init__(self, backend: str, memory_mb: int, sandbox: bool, compiles: bool = False) -> None:
         self.backend, self.memory_mb, self.sandbox = backend, memory_mb, sandbox
+        self.compiles = compiles
         self.process: subprocess.Popen[bytes] | None = None
         self.pid: int | None = None
         self.control: socket.socket
@@ -76,7 +77,10 @@ class Host:
             raise HostError("the judge is closed")
         own, other = socket.socketpair(socket.AF_UNIX, SOCKET_TYPE)
         command = [sys.executable, "-m", "curate.verify.host"]
-        environment = {"TRITON_INTERPRET": "1"} if self.backend == "interpreter" else {}
+        # What PyTorch asks CUDA itself, rather than NVML, leaves a process that cannot fork.
+        environment = {"PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
+        if self.backend == "interpreter":
+            environment["TRITON_INTERPRET"] = "1"
         on_device = self.backend in ("cuda", "hip")
         if self.sandbox:
             command = sandbox_command(command, environment, devices=on_device)
@@ -98,8 +102,14 @@ class Host:
         self.pid = self.process.pid
         other.close()
         self.control = own
-        hello = {"backend": self.backend, "memory_mb": self.memory_mb, "sandboxed": self.sandbox}
-        self._tell(hello)
+        self._tell(
+            {
+                "backend": self.backend,
+                "memory_mb": self.memory_mb,
+                "sandboxed": self.sandbox,
+                "compiles": self.compiles,
+            }
+        )
         answer = self._hear(START_S)
         if answer is None:
             raise HostError(f"the judge's {self.backend} host did not start\n{self.last_words()}")

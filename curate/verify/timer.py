@@ -40,6 +40,15 @@ class Timer:
         Raises:
             Ended, Refused, NoOracle: a process could not.
         """
+        fault, timing = self._measure()
+        if fault:  # a fault in time may be somebody else's noise: it must show twice
+            again, timing = self._measure()
+            if again == fault:
+                return {"status": "cheat", "reason": fault, "timing": timing}
+        return {"timing": timing}
+
+    def _measure(self) -> tuple[str | None, dict[str, Any]]:
+        """Return the rule that the candidate broke, or None, and what was measured."""
         measured = measure(
             self._ask,
             self.prepared["tolerances"],
@@ -48,9 +57,7 @@ class Timer:
         )
         floor = floor_us(self.prepared["bytes_moved"], self.bandwidth, self.cache)
         timing = to_json(measured, floor) | {"compile_problem": self.prepared["compile_problem"]}
-        if fault := find_fault(measured, floor):
-            return {"status": "cheat", "reason": fault, "timing": timing}
-        return {"timing": timing}
+        return find_fault(measured, floor), timing
 
     def _ask(self, name: str, n: int, nonce: int) -> tuple[float, Checksums]:
         session = self.session if name == CANDIDATE else self.oracle.running()
