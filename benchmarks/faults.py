@@ -29,6 +29,7 @@ import queue
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -232,6 +233,7 @@ def _serve_search(pipe: Any) -> None:
     """Answer for one mutant after the other, until the device is lost or the parent is gone."""
     import torch
 
+    warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     torch.use_deterministic_algorithms(True, warn_only=True)
@@ -242,7 +244,7 @@ def _serve_search(pipe: Any) -> None:
         install()
     from witness import Trial, alive
 
-    trials: dict[str, Trial | RuntimeError] = {}
+    trials: dict[str, Trial | Exception] = {}
     lost = False
     while not lost:
         program, reference, original, _, text = pipe.recv()
@@ -250,15 +252,19 @@ def _serve_search(pipe: Any) -> None:
             trials.clear()
             try:
                 trials[program] = Trial(reference, original, device)
-            except RuntimeError as error:
+            except Exception as error:  # also what the program raises
                 trials[program] = error
         trial = trials[program]
         if isinstance(trial, Trial):
             answer = trial.judge(text)
+            if lost := not alive(device):
+                answer |= {"outcome": "invalid", "why": "the device is lost"}
+            elif not trial.intact():
+                answer |= {"outcome": "invalid", "why": "writes into tensors of others"}
+                trials.clear()
         else:
             answer = {"outcome": "skipped", "why": str(trial)[:200], "kernelbench": None}
-        if lost := not alive(device):
-            answer |= {"outcome": "invalid", "why": "the device is lost"}
+            lost = not alive(device)
         pipe.send({**answer, "lost": lost})
 
 

@@ -335,6 +335,17 @@ class Trial:
             self.kernelbench = [self._kernelbench_trial(seed) for seed in range(TRIALS)]
             if self._kernelbench(self.original.ModelNew):
                 raise RuntimeError("KernelBench's check rejects the original")
+        self._sums = self._checksums()
+
+    def intact(self) -> bool:
+        """Return whether what is kept is unchanged: a mutant may write anywhere."""
+        return self._checksums() == self._sums
+
+    def _checksums(self) -> list[int]:
+        kept = [[draw.inputs, list(draw.leaves)] for draw in self.draws]
+        every = _tensors([kept, [list(trial[1:]) for trial in self.kernelbench]])
+        sums = [t.reshape(-1).view(torch.uint8).sum() for t in every]
+        return [int(total) for total in torch.stack(sums).cpu()]
 
     def _free_sizes(self) -> list[str]:
         """Return the module's integers that ``get_inputs`` reads and nothing else does."""

@@ -17,9 +17,13 @@ compares the outputs with results that never were in this process.
 from __future__ import annotations
 
 import contextlib
+import importlib
+import os
 import socket
 import sys
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -277,6 +281,8 @@ def _changed(inputs: list[Any], kept: Any) -> dict[str, Any]:
 
 def warm(interpreted: bool) -> None:
     """Load what programs need; an example on the CPU loads what is loaded on first use."""
+    if not interpreted:
+        launch_tools.prepare()
     task = Task(EXAMPLE[0])
     with torch.no_grad(), Recorder():
         task.build(0, task.init_inputs())(*task.inputs())
@@ -286,9 +292,39 @@ def warm(interpreted: bool) -> None:
         sys.modules.pop(name, None)
 
 
+class LaunchTools:
+    """What Triton compiles with gcc before its first launch, kept for children's own caches.
+
+    A cache on disk that children share could be spoiled by one of them.
+    """
+
+    def __init__(self) -> None:
+        self.files: dict[str, bytes] = {}
+
+    def prepare(self) -> None:
+        """Compile it, without touching the device; where that fails, children do it."""
+        with tempfile.TemporaryDirectory() as folder, contextlib.suppress(Exception):
+            os.environ["TRITON_CACHE_DIR"] = folder
+            importlib.import_module("triton.backends.nvidia.driver").CudaUtils()
+            found = [path for path in Path(folder).rglob("*") if path.is_file()]
+            self.files = {str(path.relative_to(folder)): path.read_bytes() for path in found}
+
+    def give(self) -> None:
+        """Fill a new cache of this process's own."""
+        folder = Path(tempfile.mkdtemp())
+        os.environ["TRITON_CACHE_DIR"] = str(folder)
+        for name, content in self.files.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_bytes(content)
+
+
+launch_tools = LaunchTools()
+
+
 def serve(sock: socket.socket, interpreted: bool) -> None:
     """Serve the judge on a channel, in a child of its own."""
     poison_memory()
+    launch_tools.give()
     torch.set_grad_enabled(False)
     channel = Channel(sock)
     launches = Launches()

@@ -83,6 +83,7 @@ class Check:
     def __init__(self, oracle: Oracle, session: Session, mode: str, options: Options) -> None:
         self.oracle, self.session, self.mode, self.options = oracle, session, mode, options
         self.interpreted = options.backend == "interpreter"
+        self.device = "cpu" if self.interpreted else "cuda"
         self.own_size = oracle.own_size if options.vary_sizes else None
         self.outcome = Outcome()
         self.expected: list[Expected] = []
@@ -100,11 +101,12 @@ class Check:
             NoOracle: the reference cannot say what is right.
         """
         facts = self.oracle.facts(self.mode)
+        self.outcome.evidence["reference_device"] = self.oracle.device
         self.outcome.evidence["insensitive_inputs"] = facts["insensitive_inputs"]
         loaded, _ = self.session.ask(
             "load",
             source=source,
-            device=self.oracle.device,
+            device=self.device,
             precision=self.oracle.precision,
             operations=self.options.operations if self.interpreted else None,
         )
@@ -227,8 +229,8 @@ class Check:
         )
         if reply["subclasses"]:
             raise Found("cheat", "tensor_subclass", classes=list(reply["subclasses"]))
-        if reply["devices"] not in ([], [self.oracle.device]):
-            raise Found("incorrect", "device", expected=self.oracle.device, got=reply["devices"])
+        if reply["devices"] not in ([], [self.device]):
+            raise Found("incorrect", "device", expected=self.device, got=reply["devices"])
         self._reject_patches(reply)
         if not how.get("plain"):
             _check_form(reply)

@@ -17,8 +17,9 @@ import torch
 FACTOR = 8.0
 """How many times the reference's own error a candidate may have: it may add in another order."""
 
-FLOOR_ULP = 8.0
-"""Units in the last place that are always allowed, of the value and of a typical value."""
+FLOOR_ULP, FLOOR_ULP_SHORT = 8.0, 1.0
+"""Units in the last place that are always allowed, of the value and of a typical value: for types
+that kernels compute in, and for shorter ones, to which a result is rounded once."""
 
 WORST = 1.0
 """How much of the reference's largest error, relative to the values, is allowed everywhere."""
@@ -162,9 +163,7 @@ def _compare_floats(
     allowed = allowed_error(known, true, noise)
     # Where rounding decides between two values, as in `floor`, the reference's own is right too.
     own_distance = torch.where(finite, (got.double() - known.double()).abs(), 0.0)
-    wrong = (error > allowed) & (
-        own_distance > FLOOR_ULP * torch.finfo(own.dtype).eps * known.abs()
-    )
+    wrong = (error > allowed) & (own_distance > _floor(own.dtype) * known.abs())
     if wrong.any():
         worst = torch.where(wrong, error / allowed, 0.0)
         raise _mismatch("value", path, worst == worst.max(), got, own, error, allowed)
@@ -186,7 +185,6 @@ def allowed_error(
     """
     if not own.numel():
         return exact
-    ulp = torch.finfo(own.dtype).eps
     own_error = (own.double() - exact).abs()
     if noise is not None:
         own_error = torch.maximum(own_error, noise.double().nan_to_num(0.0, 0.0, 0.0))
@@ -197,7 +195,13 @@ def allowed_error(
     # Where few elements are much less exact than the others, another order of operations makes
     # it other elements.
     worst = WORST * float((own_error / size).max())
-    return FACTOR * own_error.clamp(min=typical_error) + (FLOOR_ULP * ulp + worst) * size
+    return FACTOR * own_error.clamp(min=typical_error) + (_floor(own.dtype) + worst) * size
+
+
+def _floor(dtype: torch.dtype) -> float:
+    """Return the error, relative to the values, that is always allowed."""
+    ulp = float(torch.finfo(dtype).eps)
+    return (FLOOR_ULP if ulp <= torch.finfo(torch.float32).eps else FLOOR_ULP_SHORT) * ulp
 
 
 def _quantile(values: torch.Tensor, share: float) -> float:

@@ -29,7 +29,7 @@ def sizes(own: int) -> tuple[int, ...]:
 
 
 OWN = "own"
-FAMILIES = (OWN, "signed", "steps", "shifted", "large", "small", "outlier")
+FAMILIES = (OWN, "signed", "steps", "shifted", "large", "small", "outlier", "negative")
 """How floating inputs are redrawn, once the file's own functions have given their shapes:
 
 - ``own``: as the file draws them;
@@ -39,7 +39,8 @@ FAMILIES = (OWN, "signed", "steps", "shifted", "large", "small", "outlier")
 - ``large``: normal with a spread of 100, where exp overflows;
 - ``small``: normal with a spread of 0.001, where an absolute tolerance hides everything;
 - ``outlier``: as the file draws them, but for two elements, one of them 1,000 times as large:
-  what holds for a sorted or padded input holds no more.
+  what holds for a sorted or padded input holds no more;
+- ``negative``: below zero everywhere, where a maximum that starts at zero stays there.
 """
 
 SETS = 3
@@ -56,6 +57,7 @@ class Draw:
         family: one of `FAMILIES`.
         size: None for the file's own sizes; otherwise the number that the first size which only
             the inputs depend on is set to.
+        every: whether the other such sizes become as small and odd.
         mode: ``eval`` or ``train``.
     """
 
@@ -63,6 +65,7 @@ class Draw:
     parameters: int = 0
     family: str = OWN
     size: int | None = None
+    every: bool = False
     mode: str = "eval"
 
     def to_json(self) -> dict[str, Any]:
@@ -88,7 +91,8 @@ def plan(trials: int, own_size: int | None, seed: int = 0, thrifty: bool = False
             size = sizes(own_size)[i // SETS % 2]
         elif own_size is not None and i and i % 2 == 0:
             size = sizes(own_size)[i // 2 % 3]
-        draws.append(Draw(seed + i, seed + i // SETS, FAMILIES[i % len(FAMILIES)], size))
+        every = size is not None and i % 4 == 2
+        draws.append(Draw(seed + i, seed + i // SETS, FAMILIES[i % len(FAMILIES)], size, every))
     return draws
 
 
@@ -113,13 +117,13 @@ def _names(function: Any) -> tuple[str, ...]:
 
 
 @contextmanager
-def resized(task: Task, size: int | None) -> Iterator[None]:
-    """Give the first of the task's free sizes another value inside the context."""
-    names = free_sizes(task)[:1] if size is not None else []
+def resized(task: Task, size: int | None, every: bool = False) -> Iterator[None]:
+    """Give the first of the task's free sizes, or all of them, other values inside the context."""
+    names = free_sizes(task)[: None if every else 1] if size is not None else []
     saved = {name: getattr(task.module, name) for name in names}
     try:
-        for name in names:
-            setattr(task.module, name, size)
+        for i, name in enumerate(names):
+            setattr(task.module, name, size if not i else 2 * i + 3)
         yield
     finally:
         for name, value in saved.items():
@@ -132,7 +136,7 @@ def resized(task: Task, size: int | None) -> Iterator[None]:
 def draw_inputs(task: Task, draw: Draw) -> list[Any]:
     """Return the arguments of ``forward`` for one draw."""
     torch.manual_seed(draw.seed)
-    with resized(task, draw.size):
+    with resized(task, draw.size, draw.every):
         inputs = task.inputs()
     if draw.family == OWN:
         return inputs
@@ -173,6 +177,8 @@ def _family(family: str, shape: tuple[int, ...], spread: float) -> torch.Tensor:
         return spread * (normal + 64)
     if family == "large":
         return 100 * normal
+    if family == "negative":
+        return -spread * (normal.abs() + 0.5)
     if family == "small":
         return 0.001 * normal
     return spread * normal

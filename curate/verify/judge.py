@@ -235,7 +235,8 @@ class Slot:
         try:
             with turn():
                 check.run(candidate.candidate)
-                timer = Timer(oracle, session, mode) if self.options.timing else None
+                device = self.device.torch_device
+                timer = Timer(oracle, session, mode, device) if self.options.timing else None
             if timer:
                 with self.gate.alone():
                     fields |= timer.run()

@@ -13,6 +13,13 @@ from curate.verify.reference import SKIP
 from curate.verify.role import Tensors, list_tensors, pack_all, same_tensors, unpack_named
 from curate.verify.session import Ended, Host, Refused, Session
 
+SMALL_BYTES, SMALL_PRODUCT_BYTES = 2**26, 2**22
+"""Bytes that a reference's operators may read and write for it to run on the CPU; the latter if
+it multiplies matrices."""
+
+PRODUCTS = ("mm", "mv", "linear", "attention", "cdist", "_trilinear", "attention_for_cpu")
+"""Ends of the names of operators that do so."""
+
 CACHE_BYTES = 2**29  # of draws that are kept for the next candidate of the same reference
 
 
@@ -93,15 +100,38 @@ class Oracle:
         self._bytes = 0
 
     def load(self) -> None:
-        """Run the reference's file, once.
+        """Run the reference's file, once, and choose where it is to run.
+
+        What is small runs on the CPU: a context on the device costs more than the work, and what
+        is right never is in the device's memory. Convolutions do not: cuDNN's are TF32 unless
+        a file forbids it, and a candidate's may be as well.
 
         Raises:
             NoOracle: it cannot be run.
         """
-        if not self.precision:
-            loaded, _ = self._ask("load", source=self.reference, device=self.device)
-            self.precision = dict(loaded["precision"])
-            self.own_size = loaded["own_size"]
+        if self.precision:
+            return
+        wanted, self.device = self.device, "cpu"
+        loaded, _ = self._ask("load", source=self.reference, device=self.device)
+        self.precision = dict(loaded["precision"])
+        self.own_size = loaded["own_size"]
+        if wanted != "cpu" and not self._is_small():
+            self.device = wanted
+            self._facts.clear()
+            self.close()
+
+    def _is_small(self) -> bool:
+        try:
+            facts = self.facts("eval")
+        except NoOracle:
+            return False  # it may need the device
+        if any("convolution" in call for call in facts["calls"]):
+            return False
+        multiplies = any(call.endswith(PRODUCTS) for call in facts["calls"])
+        if facts["call_bytes"] > (SMALL_PRODUCT_BYTES if multiplies else SMALL_BYTES):
+            return False
+        self.precision["cudnn_tf32"] = False
+        return True
 
     def expect(self, draw: Draw) -> Expected:
         """Return what a draw gives; where the reference does not take it, the file's own.
@@ -115,7 +145,7 @@ class Oracle:
             message, tensors = self._ask("draw", draw=draw.to_json())
             expected = Expected(draw, message, tensors)
         except _Skip:
-            expected = self.expect(dataclasses.replace(draw, family=OWN, size=None))
+            expected = self.expect(easier(draw))
         self._bytes += expected.size
         if self._bytes < CACHE_BYTES:
             self._drawn[draw] = expected
@@ -135,10 +165,10 @@ class Oracle:
             unpack_named(message, tensors, "state")
         )
 
-    def prepare_timing(self, draw: Draw) -> tuple[dict[str, Any], Tensors]:
+    def prepare_timing(self, draw: Draw, device: str) -> tuple[dict[str, Any], Tensors]:
         """Load the baselines in the reference's process; see `Reference.prepare_timing`."""
         if self._prepared is None or self._prepared[0] != (draw, self.session):
-            reply = self._ask("prepare_timing", draw=draw.to_json())
+            reply = self._ask("prepare_timing", draw=draw.to_json(), device=device)
             self._prepared = (draw, self.session), reply
         return self._prepared[1]
 
@@ -173,6 +203,15 @@ class Oracle:
         """End the session; what was drawn stays."""
         if self.session:
             self.session.close()
+
+
+def easier(draw: Draw) -> Draw:
+    """Return the next draw to try for a reference that does not take this one."""
+    if draw.every:
+        return dataclasses.replace(draw, every=False)
+    if draw.family != OWN:
+        return dataclasses.replace(draw, family=OWN)
+    return dataclasses.replace(draw, size=None)
 
 
 class _Skip(Exception):

@@ -5,8 +5,8 @@ It serves these requests, one problem a process:
 - ``load {source, device}``: run the file;
 - ``draw {draw}``: inputs, parameters, and the results in the file's precision and in float64;
 - ``facts {draw}``: what the task is made of, and whether it can tell right from wrong;
-- ``prepare_timing {draw}``, ``measure_bandwidth``, ``run_timed {name, n, nonce}``: the baselines
-  (`curate.verify.timing`).
+- ``prepare_timing {draw, device}``, ``measure_bandwidth``, ``run_timed {name, n, nonce}``: the
+  baselines (`curate.verify.timing`).
 """
 
 from __future__ import annotations
@@ -69,8 +69,6 @@ class Reference:
         """Run the file's text."""
         self.device = request["device"]
         self.task = Task(request["source"])
-        if self.device != "cpu":
-            torch.zeros(1, device=self.device)  # a context, before time counts
         free = free_sizes(self.task)
         own_size = getattr(self.task.module, free[0]) if free else None
         return {"own_size": own_size, "precision": get_precision()}, []
@@ -179,8 +177,10 @@ class Reference:
         with contextlib.suppress(RuntimeError):
             double, exactly = copy.deepcopy(model).double(), to_double(inputs)
             exact = self._forward(double, exactly, draw.seed)
-            moved = self._forward(double, jitter(inputs), draw.seed)
-            if list(flatten(exact)) == list(flatten(own)) == list(flatten(moved)):
+            if list(flatten(exact)) == list(flatten(own)):
+                moved = [
+                    self._forward(double, jitter(inputs, i), draw.seed) for i in range(JITTERS)
+                ]
                 return own, exact, _distance(exact, moved)
         # Some modules name float32 in their code and cannot be run in another precision; they
         # are held to the floor of the tolerance alone.
@@ -191,6 +191,8 @@ class Reference:
     def prepare_timing(self, request: dict[str, Any], tensors: Tensors) -> Answer:
         """Load sets of inputs, and the baselines: eager PyTorch and `torch.compile`."""
         draw = Draw(**request["draw"])
+        if self.device != request["device"]:
+            self.device, self.models = request["device"], {}
         init, model = self._model(draw)
         count = count_sets(self._inputs(draw))
         sets = [self._inputs(dataclasses.replace(draw, seed=TIMED + i)) for i in range(count)]
@@ -277,7 +279,11 @@ def _cut(tensor: torch.Tensor) -> torch.Tensor:
     return (tensor.contiguous().view(torch.int32) & ~0x1FFF).view(torch.float32)
 
 
-def jitter(inputs: list[Any]) -> list[Any]:
+JITTERS = 4
+"""How often the inputs are changed in their last digits. One change may by luck move nothing."""
+
+
+def jitter(inputs: list[Any], seed: int) -> list[Any]:
     """Return inputs in float64, each number changed by up to a unit in its last place.
 
     Types of fewer digits than float32 are changed by float32's, in which kernels compute.
@@ -288,25 +294,25 @@ def jitter(inputs: list[Any]) -> list[Any]:
             return tensor
         ulp = min(torch.finfo(tensor.dtype).eps, torch.finfo(torch.float32).eps)
         exact = tensor.double()
-        generator = torch.Generator(exact.device).manual_seed(0)
+        generator = torch.Generator(exact.device).manual_seed(seed)
         noise = torch.rand(exact.shape, generator=generator, device=exact.device) * 2 - 1
         return exact * (1 + ulp * noise.double())
 
     return list(map_tensors(inputs, moved))
 
 
-def _distance(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-    """Return how far the floating tensors of two results are apart, in float32."""
-    others = iter(list_tensors(other))
+def _distance(exact: dict[str, Any], moved: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return how far the floating tensors of a result are from the others at most, in float32."""
+    others = zip(*(list_tensors(one) for one in moved), strict=True)
 
     def apart(tensor: torch.Tensor) -> torch.Tensor:
-        moved = next(others)
+        found = next(others)
         floating = tensor.is_floating_point() or tensor.is_complex()
-        if not floating or moved.shape != tensor.shape:
+        if not floating or any(other.shape != tensor.shape for other in found):
             return torch.zeros((), dtype=torch.float32)
-        return (moved - tensor).abs().float()
+        return torch.stack([(other - tensor).abs() for other in found]).amax(0).float()
 
-    return dict(map_tensors(one, apart))
+    return dict(map_tensors(exact, apart))
 
 
 def _failure(draw: Draw, error: Exception) -> Refusal:

@@ -19,7 +19,7 @@ TRIFLE = 0.001
 class Timer:
     """A candidate and its baselines, warm and ready to be timed."""
 
-    def __init__(self, oracle: Oracle, session: Session, mode: str) -> None:
+    def __init__(self, oracle: Oracle, session: Session, mode: str, device: str) -> None:
         """Load inputs into both processes, and compile the baseline.
 
         Raises:
@@ -27,7 +27,7 @@ class Timer:
         """
         self.oracle, self.session = oracle, session
         draw = Draw(oracle.seed, oracle.seed, mode=mode)
-        self.prepared, tensors = oracle.prepare_timing(draw)
+        self.prepared, tensors = oracle.prepare_timing(draw, device)
         names = ("init", "names", "state", "sets")
         packed = {name: self.prepared[name] for name in names}
         packed |= {"parameters": draw.parameters, "mode": mode}

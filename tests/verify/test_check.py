@@ -161,7 +161,7 @@ def special(judge: Judge) -> dict[str, dict]:
 
 def test_evidence_shows_the_worst_element(special: dict[str, dict]) -> None:
     evidence = special["one element"]["evidence"]
-    assert evidence["output"] == "output['output']"
+    assert evidence["output"] == "output"
     assert evidence["index"] == [70]
     assert evidence["error"] == pytest.approx(1.0, abs=1e-6)
     assert evidence["allowed"] < 1e-5
