@@ -6,9 +6,9 @@ It serves these requests, one candidate a process:
 - ``build {init, names, state, parameters, mode}``: construct ``ModelNew`` and give it the state;
 - ``run {inputs, seed, fresh, layout, plain}``: one forward, and what it launched and called;
 - ``ablate {inputs, seed, refuse}``: one forward without its kernels;
-- ``burst {inputs, seed, count}``: forwards whose results nobody looks at;
+- ``burst {inputs, seed, count}``: many forwards, of whose results one comes back;
 - ``prepare_timing {sets}``, ``run_timed {n, nonce}``: see `curate.verify.timing`;
-- ``profile {nonce}``: the device's own account of one forward.
+- ``profile {nonce}``: the device's own account of one timed iteration.
 
 Everything here but the outputs is a claim of a process in which hostile code runs; the judge
 compares the outputs with results that never were in this process.
@@ -143,6 +143,7 @@ class Candidate:
             "was_called": bool(outputs) and all(map(recorder.was_called, outputs)),
             "was_ready": bool(outputs) and all(map(recorder.was_ready, outputs)),
             "was_scaled": bool(outputs) and all(map(recorder.was_scaled, outputs)),
+            "trespassed": recorder.trespassed(),
             "operations": self.spent() - spent,
         }, sent
 
@@ -174,12 +175,17 @@ class Candidate:
         return pack_all({"output": map_tensors(result, _plain)})
 
     def burst(self, request: dict[str, Any], tensors: Tensors) -> Answer:
-        """Run many forwards; nobody looks at their results."""
+        """Run many forwards; return the result that is furthest from the first."""
         inputs = self._take_inputs(request | {"fresh": True}, tensors)
+        first = worst = None
+        furthest = 0.0
         for _ in range(request["count"]):
-            self.model(*map_tensors(inputs, torch.clone))
+            result = map_tensors(self.model(*map_tensors(inputs, torch.clone)), _plain)
+            first = first if first is not None else map_tensors(result, torch.clone)
+            if (apart := _apart(result, first)) > furthest or worst is None:
+                worst, furthest = map_tensors(result, torch.clone), apart
         self._wait()
-        return {}, []
+        return pack_all({"output": worst})
 
     def prepare_timing(self, request: dict[str, Any], tensors: Tensors) -> Answer:
         """Load parameters and inputs; autotuned kernels measure themselves from now on."""
@@ -197,15 +203,19 @@ class Candidate:
 
     def profile(self, request: dict[str, Any], tensors: Tensors) -> Answer:
         """Return the device time of kernels of one forward, by name, in microseconds."""
-        self.timed.run(1, request["nonce"])
-        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as seen:
-            self.model(*self.timed.arguments())
-            self._wait()
-        spent: dict[str, float] = {}
-        for event in seen.events():
-            if event.device_type == torch.autograd.DeviceType.CUDA:
-                spent[event.name[:200]] = spent.get(event.name[:200], 0.0) + event.device_time
-        return {"kernels": spent}, []
+        runs = []
+        for call_model in (False, True):  # the loop alone first: its kernels are not the program's
+            with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as seen:
+                sums = self.timed.run(1, request["nonce"], call_model)
+            spent: dict[str, float] = {}
+            for event in seen.events():
+                if event.device_type == torch.autograd.DeviceType.CUDA:
+                    name = event.name[:200]
+                    spent[name] = spent.get(name, 0.0) + event.device_time
+            runs.append(spent)
+        loop, whole = runs
+        own = {name: max(0.0, us - loop.get(name, 0.0)) for name, us in whole.items()}
+        return {"kernels": own}, [torch.tensor(sums, dtype=torch.float64)]
 
     # the work
 
@@ -263,6 +273,15 @@ def _guarded(tensor: torch.Tensor, device: str) -> torch.Tensor:
     room = torch.full((tensor.numel() + 2 * GUARD,), float("nan"), dtype=tensor.dtype).to(device)
     inside = room[GUARD : GUARD + tensor.numel()]
     return inside.as_strided(tensor.shape, tensor.stride(), GUARD).copy_(tensor)
+
+
+def _apart(one: Any, other: Any) -> float:
+    """Return the largest difference of two results; infinite where one holds NaN."""
+    pairs = zip(list_tensors(one), list_tensors(other), strict=False)
+    found = [
+        (a.double() - b.double()).abs().nan_to_num(nan=0.0).max() for a, b in pairs if a.numel()
+    ]
+    return max((float(difference) for difference in found), default=0.0)
 
 
 def _strided(tensor: torch.Tensor) -> torch.Tensor:

@@ -118,6 +118,7 @@ class Check:
                 self._ablate()
                 self._burst()
                 self._try_strided()
+                self._try_every_size()
         except (Found, Refused) as error:
             # What has been compared by then counts, if it is enough to say something.
             enough = self.outcome.trials >= min(ENOUGH, self.options.trials)
@@ -262,6 +263,8 @@ class Check:
             evidence |= did
         evidence["kind"] = "hybrid" if calls else evidence.get("kind", "pure_triton")
         self.spent = float(reply["operations"])
+        if reply["trespassed"]:
+            raise Found("incorrect", "out_of_bounds", trial=expected.draw.to_json(), **did)
         if reply["failed"]:
             raise Found("cheat", "fallback", trial=expected.draw.to_json(), **did)
         if not launches:
@@ -340,24 +343,48 @@ class Check:
                 return
         self._build(expected)
         message, tensors = expected.packed("inputs")
-        self.session.ask("burst", tensors, **message, seed=expected.draw.seed, count=count)
+        reply, received = self.session.ask(
+            "burst",
+            tensors,
+            limit=expected.size + SLACK,
+            **message,
+            seed=expected.draw.seed,
+            count=count,
+        )
+        output = unpack_named(reply, received, "output")
+        self._compare(expected, {"output": output, "changed": expected.value("own")["changed"]})
         _, results = self._forward(expected)
         self._compare(expected, results)
 
     def _try_strided(self) -> None:
-        """Try inputs with gaps at odd addresses; the file asks for none, so that this is noted."""
-        expected = self.expected[-1]
+        """Try inputs with gaps at odd addresses, for which the file does not ask."""
+        self._try_beyond("contiguous_only", self.expected[-1], layout="strided")
+
+    def _try_every_size(self) -> None:
+        """Try all sizes that only the inputs depend on, small and odd: not just the first."""
+        last = self.expected[-1].draw
+        draw = dataclasses.replace(
+            last, size=3, every=True, family="signed", seed=last.seed + OTHER
+        )
+        if self.own_size is not None:
+            self._try_beyond("some_sizes_only", self.oracle.expect(draw))
+
+    def _try_beyond(self, caveat: str, expected: Expected, **how: Any) -> None:
+        """Try what the file does not ask for; that a candidate fails is noted."""
+        if not self.session.is_open:
+            return
         try:
-            _, results = self._forward(expected, fresh=True, layout="strided")
+            self._build(expected)
+            _, results = self._forward(expected, fresh=True, **how)
             expected.compare(results)
         except Refused as refused:
             if refused.status == "unsupported":
                 raise
-            self.outcome.warn("contiguous_only", message=refused.message)
+            self.outcome.warn(caveat, message=refused.message)
         except Mismatch as mismatch:
-            self.outcome.warn("contiguous_only", reason=mismatch.reason, **mismatch.evidence)
+            self.outcome.warn(caveat, reason=mismatch.reason, **mismatch.evidence)
         except Ended as ended:
-            self.outcome.warn("contiguous_only", message=f"{ended.status}: {ended.reason}")
+            self.outcome.warn(caveat, message=f"{ended.status}: {ended.reason}")
 
 
 def _message(error: Found | Refused) -> dict[str, Any]:
@@ -373,6 +400,7 @@ def _check_form(reply: dict[str, Any]) -> None:
         and all(type(n) is int for count in counts if count for n in count.values())
         and all(type(n) in (int, float) for n in numbers)
         and isinstance(reply.get("failed"), list)
+        and type(reply.get("trespassed")) is bool
         and all(type(reply.get(f"was_{name}")) is bool for name in ("called", "ready", "scaled"))
     ):
         raise WireError("not what a run is answered by")

@@ -91,8 +91,7 @@ def plan(trials: int, own_size: int | None, seed: int = 0, thrifty: bool = False
             size = sizes(own_size)[i // SETS % 2]
         elif own_size is not None and i and i % 2 == 0:
             size = sizes(own_size)[i // 2 % 3]
-        every = size is not None and i % 4 == 2
-        draws.append(Draw(seed + i, seed + i // SETS, FAMILIES[i % len(FAMILIES)], size, every))
+        draws.append(Draw(seed + i, seed + i // SETS, FAMILIES[i % len(FAMILIES)], size))
     return draws
 
 

@@ -236,7 +236,10 @@ class Slot:
             with turn():
                 check.run(candidate.candidate)
                 device = self.device.torch_device
-                timer = Timer(oracle, session, mode, device) if self.options.timing else None
+                timer = None
+                if self.options.timing:
+                    kernels = set(check.outcome.evidence["launches"])
+                    timer = Timer(oracle, session, mode, device, kernels)
             if timer:
                 with self.gate.alone():
                     fields |= timer.run()

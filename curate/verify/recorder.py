@@ -31,6 +31,18 @@ SAMPLE = 1024
 """Elements of a result that are kept to recognise it in the output."""
 
 
+GUARD, POISON = 1024, 0xA5
+"""Bytes on each side of a tensor that a program allocates on a device, and what they hold."""
+
+ALLOCATES = {
+    torch.ops.aten.empty.memory_format,
+    torch.ops.aten.empty_like.default,
+    torch.ops.aten.empty_strided.default,
+    torch.ops.aten.new_empty.default,
+    torch.ops.aten.new_empty_strided.default,
+}
+
+
 class LaunchRefused(Exception):
     """Raised in place of a launch, to see whether a program gets by without its kernels."""
 
@@ -40,6 +52,8 @@ def is_compute(operator: Any) -> bool:
     schema = operator._schema
     library, _, name = schema.name.partition("::")
     is_view = any(a.alias_info and not a.alias_info.is_write for a in schema.arguments)
+    if library in ("profiler", "prim"):
+        return False
     return library != "aten" or (name not in MOVES and not is_view)
 
 
@@ -109,6 +123,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
         # Storages that kernels may have written, or that came with the inputs and parameters.
         self._from_elsewhere = {t.untyped_storage().data_ptr() for t in known or []}
         self._ready: list[tuple[Fingerprint, torch.Tensor]] = []
+        self._rooms: list[torch.Tensor] = []
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
@@ -119,8 +134,36 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
             results = _tensors(result)
             for tensor in [*_tensors(args), *_tensors(tuple((kwargs or {}).values())), *results]:
                 self.call_bytes += tensor.numel() * tensor.element_size()
-            self._results += [(t.shape, t.dtype, sample(t)) for t in results]
-        return result
+            if not _capturing():
+                self._results += [(t.shape, t.dtype, sample(t)) for t in results]
+        return self._guard(func, result) if func in ALLOCATES else result
+
+    def _guard(self, func: Any, result: torch.Tensor) -> torch.Tensor:
+        """Return a new tensor with room around it that nothing may write to.
+
+        The interpreter checks bounds itself, and what a graph captures must stay where it is.
+        """
+        extent = 1 + sum(
+            (n - 1) * step for n, step in zip(result.shape, result.stride(), strict=True)
+        )
+        dense = result.numel() == extent
+        if result.device.type == "cpu" or not result.numel() or not dense or _capturing():
+            return result
+        size = result.numel() * result.element_size()
+        room = torch.full((size + 2 * GUARD,), POISON, dtype=torch.uint8, device=result.device)
+        inside = room[GUARD : GUARD + size].view(result.dtype)
+        if result.is_floating_point():
+            inside.fill_(float("nan"))  # as uninitialised memory is: see role.poison_memory
+        self._rooms.append(room)
+        return inside.as_strided(result.shape, result.stride(), inside.storage_offset())
+
+    def trespassed(self) -> bool:
+        """Whether something was written beside a tensor that the program allocated."""
+        return any(
+            bool((part != POISON).any())
+            for room in self._rooms
+            for part in (room[:GUARD], room[-GUARD:])
+        )
 
     @contextmanager
     def launch(self, kernel: Any, arguments: tuple[Any, ...]) -> Iterator[None]:
@@ -129,6 +172,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
         with _no_mode():
             for tensor in _tensors(arguments):
                 self.launch_bytes += tensor.numel() * tensor.element_size()
+                if _capturing():
+                    continue
                 storage = tensor.untyped_storage().data_ptr()
                 if storage not in self._from_elsewhere:
                     if found := Fingerprint.of(tensor):
@@ -164,6 +209,11 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
             and float(torch.corrcoef(torch.stack([kept.double(), wanted]))[0, 1].abs()) > 1 - 1e-10
             for ready, kept in self._ready
         )
+
+
+def _capturing() -> bool:
+    """Whether what is called now goes into a CUDA graph, which nobody may look into."""
+    return bool(torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing())
 
 
 def _no_mode() -> AbstractContextManager[None]:

@@ -17,8 +17,8 @@ Tensors = list[torch.Tensor]
 Answer = tuple[dict[str, Any], Tensors]
 Handlers = dict[str, Callable[[dict[str, Any], Tensors], Answer]]
 
-FATAL = ("illegal memory access", "device-side assert", "launch failure", "misaligned address",
-         "unspecified launch", "invalid program counter", "hardware stack")  # fmt: skip
+FATAL = ("illegal memory access", "device-side assert triggered", "launch failure",
+         "misaligned address", "invalid program counter", "hardware stack")  # fmt: skip
 """Errors after which a CUDA or HIP context cannot be used any more."""
 
 
@@ -120,6 +120,8 @@ def same(one: torch.Tensor, other: torch.Tensor) -> bool:
     """Whether two tensors hold the same values, NaN where the other has NaN."""
     if one.shape != other.shape or one.dtype != other.dtype:
         return False
+    if one.is_floating_point() and one.element_size() == 1:
+        one, other = one.float(), other.float()
     if one.is_floating_point() or one.is_complex():
         return bool(torch.equal(one.nan_to_num(nan=0.123), other.nan_to_num(nan=0.123)))
     return bool(torch.equal(one, other))

@@ -6,26 +6,35 @@ import random
 import time
 from typing import Any
 
+from curate.verify.check import Found
 from curate.verify.draw import Draw
 from curate.verify.oracle import Oracle
-from curate.verify.session import Session
-from curate.verify.timing import CANDIDATE, Checksums, find_fault, floor_us, measure, to_json
+from curate.verify.session import Refused, Session
+from curate.verify.timing import (
+    CANDIDATE,
+    EAGER,
+    Checksums,
+    find_fault,
+    floor_us,
+    measure,
+    to_json,
+    turns,
+)
 from curate.verify.wire import WireError
-
-TRIFLE = 0.001
-"""Share of a program's time on the device below which its kernels do nothing that counts."""
 
 
 class Timer:
     """A candidate and its baselines, warm and ready to be timed."""
 
-    def __init__(self, oracle: Oracle, session: Session, mode: str, device: str) -> None:
+    def __init__(
+        self, oracle: Oracle, session: Session, mode: str, device: str, kernels: set[str]
+    ) -> None:
         """Load inputs into both processes, and compile the baseline.
 
         Raises:
             Ended, Refused, NoOracle: a process could not.
         """
-        self.oracle, self.session = oracle, session
+        self.oracle, self.session, self.kernels = oracle, session, kernels
         draw = Draw(oracle.seed, oracle.seed, mode=mode)
         self.prepared, tensors = oracle.prepare_timing(draw, device)
         names = ("init", "names", "state", "sets")
@@ -45,7 +54,31 @@ class Timer:
             again, timing = self._measure()
             if again == fault:
                 return {"status": "cheat", "reason": fault, "timing": timing}
-        return {"timing": timing}
+        return {"timing": timing | self._profile()}
+
+    def _profile(self) -> dict[str, Any]:
+        """Return the share of the candidate's time on the device that its own kernels take.
+
+        What a run under the profiler returns is checked like any other's.
+        """
+        nonce = random.SystemRandom().getrandbits(63)
+        try:
+            reply, tensors = self.session.ask("profile", nonce=nonce)
+        except Refused as refused:
+            return {"kernel_share": None, "profile_problem": refused.message}
+        _, expected = self._ask(EAGER, 1, nonce)
+        (turn,) = turns(nonce, 1, len(self.prepared["tolerances"]))
+        allowed = self.prepared["tolerances"][turn.set]
+        got = tensors[0].double().tolist()[0]
+        right = len(got) == len(allowed) and all(
+            abs(one - other) <= most
+            for one, other, most in zip(got, expected[0], allowed, strict=True)
+        )
+        if not right:
+            raise Found("cheat", "wrong_when_profiled", got=got[:4], expected=expected[0][:4])
+        spent = {str(name): float(us) for name, us in dict(reply["kernels"]).items()}
+        own = sum(us for name, us in spent.items() if name in self.kernels)
+        return {"kernel_share": round(own / max(sum(spent.values()), 1e-9), 4)}
 
     def _measure(self) -> tuple[str | None, dict[str, Any]]:
         """Return the rule that the candidate broke, or None, and what was measured."""

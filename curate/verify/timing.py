@@ -286,10 +286,6 @@ class TimedModel:
                 for chosen in range(len(self._masters))
             ]
 
-    def arguments(self) -> list[Any]:
-        """Return the model's arguments as the last iteration left them."""
-        return self._arguments[0]
-
     def bytes_moved(self) -> int:
         """Return the bytes of the tensors that go into a call and come out of it."""
         with _as_users_run():

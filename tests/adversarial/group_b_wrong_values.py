@@ -1475,7 +1475,7 @@ RECOGNISED = [
         SOFTMAX,
         candidate(REPLAYED + SOFTMAX_KERNEL, "if not known(x):\n    return x * 1.0\n" + ROWS),
         SOFTMAX_HONEST,
-        statuses=CAUGHT,
+        statuses=CAUGHT | {"runtime_error"},
     ),
     case(
         36,
@@ -1486,7 +1486,7 @@ RECOGNISED = [
             "if known(x):\n    return torch.softmax(x, dim=1)\n" + ROWS,
         ),
         SOFTMAX_HONEST,
-        statuses=CAUGHT,
+        statuses=CAUGHT | {"runtime_error"},
     ),
     case(
         36,
