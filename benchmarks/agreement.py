@@ -55,7 +55,11 @@ def judge(given: argparse.Namespace) -> None:
     options = Options(backend=given.backend, timeout_s=given.timeout, workers=given.workers)
     candidates = [Candidate(row["id"], row["reference"], row["triton"]) for row in rows.values()]
     started = time.monotonic()
-    verdicts = list(verify(candidates, options))
+    verdicts = []
+    for verdict in verify(candidates, options):
+        verdicts.append(verdict)
+        if given.seconds and time.monotonic() - started > given.seconds:
+            break
     seconds = time.monotonic() - started
     table: collections.Counter[str] = collections.Counter()
     caveats: collections.Counter[str] = collections.Counter()
@@ -98,6 +102,7 @@ def main() -> None:
         command.add_argument("target", type=Path)
     command.add_argument("--backend", choices=("cuda", "hip", "interpreter"), required=True)
     command.add_argument("--first", type=int, help="only so many pairs, from the first")
+    command.add_argument("--seconds", type=float, help="stop after so long; what is there counts")
     command.add_argument("--timeout", type=float, default=180.0, help="seconds for one pair")
     command.add_argument("--workers", type=int, default=os.cpu_count())
     given = parser.parse_args()

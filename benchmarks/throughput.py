@@ -153,11 +153,11 @@ def run_case(candidates: list[Candidate], given: argparse.Namespace) -> dict[str
     figures, verdicts = judged(candidates, Options(**options))
     print(json.dumps({"judge": figures}), file=sys.stderr, flush=True)
     report: dict[str, Any] = {"judge": figures}
-    if given.backend == "cuda":
+    if given.backend == "cuda" and given.timed:
         timed = candidates[: given.timed]
         report["judge_timed"], _ = judged(timed, Options(**options, timing=True))
         print(json.dumps({"judge_timed": report["judge_timed"]}), file=sys.stderr, flush=True)
-    sample = spaced(candidates[: given.timed], given.sample)
+    sample = spaced(candidates[: given.timed or None], given.sample)
     report["usual"], statuses = usual(sample, given.backend)
     ours = {v.id: v.status for v in verdicts}
     report["judge -> usual"] = count(f"{ours.get(i)} -> {s}" for i, s in statuses.items())

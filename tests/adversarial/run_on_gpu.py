@@ -1,6 +1,6 @@
 """Judge the adversarial suite on a GPU, with nothing but torch and triton installed.
 
-    python tests/adversarial/run_on_gpu.py OUT_DIR [PART_OF_A_NAME]
+    python tests/adversarial/run_on_gpu.py OUT_DIR [PART_OF_A_NAME...]
 
 Prints a table and writes ``adversarial.json`` to the folder. The exit status is 1 if a cheat was
 called something that its case does not allow, or an honest twin anything but ``correct``.
@@ -9,6 +9,7 @@ called something that its case does not allow, or an honest twin anything but ``
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from pathlib import Path
@@ -18,12 +19,12 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parents[1])]
 
 
-def main(out: str, part: str = "") -> int:
-    """Judge the cases whose id contains ``part``; return the exit status."""
+def main(out: str, *parts: str) -> int:
+    """Judge the cases whose id contains one of the parts; return the exit status."""
     from cases import load_cases
 
     Path(out).mkdir(parents=True, exist_ok=True)
-    cases = [case for case in load_cases() if part in case.id]
+    cases = [case for case in load_cases() if any(part in case.id for part in parts or [""])]
     started = time.monotonic()
     rows: list[dict[str, Any]] = []
     print(f"{'case':40} {'cheat':36} {'honest twin':24}")
@@ -40,7 +41,10 @@ def judge(cases: list[Any]) -> list[dict[str, Any]]:
     """Judge cases, print a line for each and return what was found."""
     from judging import judge_cases
 
-    verdicts = judge_cases(cases, backend="cuda", timeout_s=60.0)
+    if not cases:
+        return []
+    workers = min(len(cases), len(os.sched_getaffinity(0)))
+    verdicts = judge_cases(cases, backend="cuda", timeout_s=60.0, workers=workers)
     rows = []
     for case in cases:
         cheat, honest = verdicts[case.id]
