@@ -30,7 +30,6 @@ import torch
 from torch import nn
 
 from curate.verify import watch
-from curate.verify.compare import flatten
 from curate.verify.problem import CANDIDATE, EXAMPLE, REFERENCE, Program, Task, describe
 from curate.verify.recorder import Launches, Recorder
 from curate.verify.role import (
@@ -38,11 +37,11 @@ from curate.verify.role import (
     Handlers,
     Refusal,
     Tensors,
+    changed_inputs,
     list_tensors,
     map_tensors,
     pack_all,
     poison_memory,
-    same_tensors,
     serve_requests,
     set_precision,
     to_device,
@@ -148,7 +147,7 @@ class Candidate:
         }, sent
 
     def _results(self, result: Any, inputs: list[Any], kept: Any) -> Answer:
-        values = {"output": map_tensors(result, _plain), "changed": _changed(inputs, kept)}
+        values = {"output": map_tensors(result, _plain), "changed": changed_inputs(inputs, kept)}
         try:
             answer, sent = pack_all(values)
         except WireError as error:
@@ -291,11 +290,6 @@ def _strided(tensor: torch.Tensor) -> torch.Tensor:
     room = torch.zeros(2 * tensor.numel() + 1, dtype=tensor.dtype, device=tensor.device)
     spread = room[1:].view(*tensor.shape, 2)[..., 0]
     return spread.copy_(tensor)
-
-
-def _changed(inputs: list[Any], kept: Any) -> dict[str, Any]:
-    after, before = flatten(inputs, "input"), flatten(kept, "input")
-    return {path: v for path, v in after.items() if not same_tensors(v, before.get(path))}
 
 
 def warm(interpreted: bool) -> None:

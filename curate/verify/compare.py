@@ -2,9 +2,8 @@
 
 The allowed error is not a constant. The reference is run in its own precision and in float64; a
 candidate may be as far from the float64 result as the reference itself is, or as the result moves
-when the inputs change in their last digits (backward error: Higham, Accuracy and Stability of
-Numerical Algorithms, chapter 1), times a small factor, plus a floor of a few units in the last
-place.
+when the last digits of inputs and intermediate results change, times a small factor, plus a floor
+of a few units in the last place.
 """
 
 from __future__ import annotations
@@ -91,8 +90,8 @@ def compare(got: Any, own: Any, exact: Any, noise: Any = None, path: str = "outp
         got: the candidate's output: tensors and plain values in lists, tuples, dicts.
         own: the reference's output in its own precision.
         exact: the reference's output in float64, or ``own`` where there is none.
-        noise: how far the float64 output moves when the inputs change in their last digits, or
-            None: what is ill-conditioned is allowed as much error.
+        noise: how far the float64 output moves when last digits change on the way to it, or None:
+            what is ill-conditioned is allowed as much error.
         path: what evidence calls the output.
 
     Raises:
@@ -162,14 +161,15 @@ def _compare_floats(
     known = torch.where(finite, own, 0.0)
     allowed = allowed_error(known, true, noise)
     # Where rounding decides between two values, as in `floor`, the reference's own is right too.
-    own_distance = torch.where(finite, (got.double() - known.double()).abs(), 0.0)
-    wrong = (error > allowed) & (own_distance > _floor(own.dtype) * known.abs())
+    distance = torch.where(finite, (got.double() - known.double()).abs(), 0.0)
+    differs = distance > _floor(own.dtype) * known.abs()
+    wrong = (error > allowed) & differs
     if wrong.any():
         worst = torch.where(wrong, error / allowed, 0.0)
         raise _mismatch("value", path, worst == worst.max(), got, own, error, allowed)
     if not error.numel():
         return Agreement()
-    ratio = torch.where(error > 0, error / allowed, 0.0)
+    ratio = torch.where((error > 0) & differs, error / allowed, 0.0)
     return Agreement(float(error.max()), float(ratio.max()))
 
 
@@ -185,12 +185,11 @@ def allowed_error(
     """
     if not own.numel():
         return exact
-    own_error = (own.double() - exact).abs()
-    if noise is not None:
-        own_error = torch.maximum(own_error, noise.double().nan_to_num(0.0, 0.0, 0.0))
     size = exact.abs() + float(exact.square().mean().sqrt()) + torch.finfo(own.dtype).tiny
     # A reference that overflows is no license for any number at all.
-    own_error = torch.minimum(own_error, GROSS * size)
+    own_error = torch.minimum((own.double() - exact).abs(), GROSS * size)
+    if noise is not None:
+        own_error = torch.maximum(own_error, noise.double().nan_to_num(0.0, 0.0, 0.0))
     typical_error = _quantile(own_error, TYPICAL)
     # Where few elements are much less exact than the others, another order of operations makes
     # it other elements.

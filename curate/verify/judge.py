@@ -34,7 +34,10 @@ from curate.verify.wire import WireError
 Turn = Callable[[], AbstractContextManager[None]]
 """Gives the device to the caller for a while, shared or alone."""
 
-GROUP = 8
+JOIN_S = 10.0
+"""Seconds that a slot may take to notice that it is closed."""
+
+GROUP = 2
 """Candidates of one reference that one slot judges in a row, so that the reference runs once."""
 
 
@@ -101,6 +104,8 @@ class Judge:
             groups.stop()
             if any(thread.is_alive() for thread in threads):
                 self.close()  # the caller has had enough: what is under way ends here
+            for thread in threads:
+                thread.join(timeout=JOIN_S)
 
     def close(self) -> None:
         """End every process, for good."""

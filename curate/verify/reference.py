@@ -24,11 +24,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from curate.verify.compare import Mismatch, compare, flatten
 from curate.verify.draw import OWN, Draw, draw_inputs, free_sizes, redraw_parameters
 from curate.verify.problem import Task, describe
-from curate.verify.recorder import Recorder
+from curate.verify.recorder import Recorder, is_compute
 from curate.verify.role import (
     Answer,
     Refusal,
     Tensors,
+    changed_inputs,
     get_precision,
     list_tensors,
     map_tensors,
@@ -152,12 +153,7 @@ class Reference:
         model = copy.deepcopy(model)
         torch.manual_seed(seed)
         result = model(*given)
-        changed = {
-            path: value
-            for path, value in flatten(given, "input").items()
-            if not same_tensors(value, flatten(inputs, "input").get(path))
-        }
-        return {"output": result, "changed": changed}
+        return {"output": result, "changed": changed_inputs(given, inputs)}
 
     def _run(
         self, model: nn.Module, inputs: list[Any], draw: Draw
@@ -178,13 +174,23 @@ class Reference:
             double, exactly = copy.deepcopy(model).double(), to_double(inputs)
             exact = self._forward(double, exactly, draw.seed)
             if list(flatten(exact)) == list(flatten(own)):
-                moved = [
-                    self._forward(double, jitter(inputs, i), draw.seed) for i in range(JITTERS)
-                ]
-                return own, exact, _distance(exact, moved)
+                return own, exact, _distance(exact, self._moved(double, inputs, draw))
         # Some modules name float32 in their code and cannot be run in another precision; they
         # are held to the floor of the tolerance alone.
         return own, own, None
+
+    def _moved(self, double: nn.Module, inputs: list[Any], draw: Draw) -> list[dict[str, Any]]:
+        """Return float64 results with the last digits changed on the way."""
+        moved = []
+        for seed in range(JITTERS):
+            jitter = Jitter(seed)
+            changed = jitter.change(inputs)
+            given, twin = copy.deepcopy(changed), copy.deepcopy(double)
+            torch.manual_seed(draw.seed)
+            with jitter:
+                result = twin(*given)
+            moved.append({"output": result, "changed": changed_inputs(given, changed)})
+        return moved
 
     # timing
 
@@ -280,25 +286,54 @@ def _cut(tensor: torch.Tensor) -> torch.Tensor:
 
 
 JITTERS = 4
-"""How often the inputs are changed in their last digits. One change may by luck move nothing."""
+"""How often the last digits are changed. One change may by luck move nothing."""
 
 
-def jitter(inputs: list[Any], seed: int) -> list[Any]:
-    """Return inputs in float64, each number changed by up to a unit in its last place.
+class Jitter(TorchDispatchMode):  # type: ignore[misc]
+    """Changes the result of every operator by up to a unit in float32's last place.
 
-    Types of fewer digits than float32 are changed by float32's, in which kernels compute.
+    So a run in float64 shows what rounding on the way can do to its end (stochastic arithmetic:
+    Vignes, Discrete Stochastic Arithmetic for Validating Results of Numerical Software, 2004).
     """
 
-    def moved(tensor: torch.Tensor) -> torch.Tensor:
-        if not tensor.is_floating_point():
-            return tensor
-        ulp = min(torch.finfo(tensor.dtype).eps, torch.finfo(torch.float32).eps)
-        exact = tensor.double()
-        generator = torch.Generator(exact.device).manual_seed(seed)
-        noise = torch.rand(exact.shape, generator=generator, device=exact.device) * 2 - 1
-        return exact * (1 + ulp * noise.double())
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        self.seed = seed
+        self._generators: dict[torch.device, torch.Generator] = {}
 
-    return list(map_tensors(inputs, moved))
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if is_compute(func):
+            for tensor in list_tensors(result):
+                if tensor.dtype == torch.float64 and tensor.numel():
+                    tensor.mul_(self._factors(tensor))
+        return result
+
+    def change(self, inputs: list[Any]) -> list[Any]:
+        """Return inputs in float64, changed likewise."""
+
+        def changed(tensor: torch.Tensor) -> torch.Tensor:
+            if not tensor.is_floating_point():
+                return tensor
+            # Inputs in float64 have more digits, which a candidate has too.
+            ulp = min(torch.finfo(tensor.dtype).eps, torch.finfo(torch.float32).eps)
+            exact = tensor.double()
+            return exact * self._factors(exact, ulp)
+
+        return list(map_tensors(inputs, changed))
+
+    def _factors(
+        self, tensor: torch.Tensor, ulp: float = torch.finfo(torch.float32).eps
+    ) -> torch.Tensor:
+        place = tensor.device
+        if place not in self._generators:
+            self._generators[place] = torch.Generator(place).manual_seed(self.seed)
+        noise = torch.rand(
+            tensor.shape, generator=self._generators[place], dtype=torch.float64, device=place
+        )
+        return 1 + ulp * (2 * noise - 1)
 
 
 def _distance(exact: dict[str, Any], moved: list[dict[str, Any]]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import triton
 from triton.compiler.errors import CompilationError
 from triton.runtime.errors import OutOfResources, PTXASError
 
+from curate.verify.compare import flatten
 from curate.verify.problem import ProgramError, describe
 from curate.verify.wire import Channel, Closed, WireError, pack, unpack
 
@@ -131,6 +132,12 @@ def same_tensors(one: Any, other: Any) -> bool:
     """Whether all tensors of two values are the `same`."""
     pairs = list_tensors(one), list_tensors(other)
     return len(pairs[0]) == len(pairs[1]) and all(map(same, *pairs))
+
+
+def changed_inputs(given: Any, inputs: Any) -> dict[str, Any]:
+    """Return those inputs, by their path, that ``forward`` has changed."""
+    after, before = flatten(given, "input"), flatten(inputs, "input")
+    return {path: v for path, v in after.items() if not same_tensors(v, before.get(path))}
 
 
 def pack_all(values: dict[str, Any]) -> Answer:
