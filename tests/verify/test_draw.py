@@ -1,11 +1,168 @@
 from __future__ import annotations
 
+import dataclasses
+
+import pytest
 import torch
 from torch import nn
 from verify_programs import LINEAR, SOFTMAX
 
-from curate.verify.draw import Draw, draw_inputs, free_sizes, plan, redraw_parameters
-from curate.verify.problem import EXAMPLE, Problem
+from curate.verify.draw import (
+    FAMILIES,
+    OWN,
+    SETS,
+    Draw,
+    draw_inputs,
+    free_sizes,
+    plan,
+    redraw,
+    redraw_parameters,
+    sizes,
+)
+from curate.verify.problem import Task
+
+# --- plans ----------------------------------------------------------------------------------
+
+
+def test_a_plan_starts_with_the_files_own_draw_and_takes_every_family() -> None:
+    draws = plan(8, own_size=7)
+    assert draws[0] == Draw(seed=0)
+    assert [draw.family for draw in draws] == list(FAMILIES)
+    assert [draw.seed for draw in draws] == list(range(8))
+    assert [draw.family for draw in plan(9, None)][8] == OWN
+
+
+def test_every_second_draw_takes_another_size() -> None:
+    assert [draw.size for draw in plan(8, own_size=7)] == [None, None, 1, None, 15, None, 3, None]
+    assert {draw.size for draw in plan(8, own_size=None)} == {None}
+    assert set(sizes(7)) == {1, 3, 15}
+
+
+def test_a_thrifty_plan_is_small_after_its_first_draw() -> None:
+    found = [draw.size for draw in plan(8, own_size=4000, thrifty=True)]
+    assert found == [None, 3, 3, 1, 1, 1, 3, 3]
+    assert {draw.size for draw in plan(8, own_size=None, thrifty=True)} == {None}
+
+
+def test_draws_share_parameters_in_sets_and_start_at_a_seed() -> None:
+    draws = plan(8, None, seed=100)
+    assert [draw.seed for draw in draws] == list(range(100, 108))
+    assert [draw.parameters for draw in draws] == [100 + i // SETS for i in range(8)]
+    assert draws[0].to_json() == dataclasses.asdict(Draw(100, 100))
+
+
+# --- sizes ----------------------------------------------------------------------------------
+
+SIZES = """
+import torch
+import torch.nn as nn
+batch, length, width, classes = 4, 6, 8, 3
+scale = 0.5
+class Model(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.linear = nn.Linear(width, classes)
+    def forward(self, x):
+        return self.linear(x)
+def get_inputs():
+    return [scale * torch.rand(batch, length, width)]
+def get_init_inputs():
+    return [width]
+"""
+
+
+def test_free_sizes_are_those_that_only_the_inputs_depend_on() -> None:
+    assert free_sizes(Task(SIZES)) == ["batch", "length"]
+    assert free_sizes(Task(SOFTMAX.reference)) == ["rows"]
+    assert free_sizes(Task(LINEAR.reference)) == []
+
+
+@pytest.mark.parametrize(
+    ("size", "every", "shape"),
+    [(None, False, (4, 6, 8)), (3, False, (3, 6, 8)), (1, False, (1, 6, 8)), (3, True, (3, 5, 8))],
+)
+def test_inputs_take_the_draws_sizes(size: int | None, every: bool, shape: tuple[int]) -> None:
+    task = Task(SIZES)
+    (x,) = draw_inputs(task, Draw(seed=0, size=size, every=every))
+    assert x.shape == shape
+    assert (task.module.batch, task.module.length) == (4, 6), "the file's sizes are back"
+
+
+def test_sizes_are_back_after_inputs_that_raise() -> None:
+    task = Task(SIZES.replace("batch, length, width)]", "batch, length, 8 // (4 - batch + 1))]"))
+    with pytest.raises(ZeroDivisionError):
+        draw_inputs(task, Draw(seed=0, size=5))
+    assert task.module.batch == 4
+
+
+# --- inputs ---------------------------------------------------------------------------------
+
+X = torch.rand(4000, generator=torch.Generator().manual_seed(0))
+
+
+def redrawn(family: str, value: torch.Tensor = X) -> torch.Tensor:
+    torch.manual_seed(0)
+    found = redraw(value, family)
+    assert (found.shape, found.dtype, found.stride()) == (
+        value.shape,
+        value.dtype,
+        value.stride(),
+    )
+    assert not torch.equal(found, value)
+    return found
+
+
+def test_families_are_what_they_are_called() -> None:
+    spread = float(X.std())
+    signed = redrawn("signed")
+    assert abs(float(signed.mean())) < 0.05 * spread * 4
+    assert float(signed.std()) == pytest.approx(spread, rel=0.1)
+    steps = redrawn("steps")
+    assert torch.equal((2 * steps).round(), 2 * steps)
+    assert (float(steps.min()), float(steps.max())) == (-4, 4)
+    shifted = redrawn("shifted")
+    assert float(shifted.mean()) == pytest.approx(64 * spread, rel=0.01)
+    assert float(shifted.std()) == pytest.approx(spread, rel=0.1)
+    assert float(redrawn("large").std()) == pytest.approx(100, rel=0.1)
+    assert float(redrawn("small").std()) == pytest.approx(0.001, rel=0.1)
+    assert float(redrawn("negative").max()) < 0
+
+
+def test_an_outlier_changes_two_elements_only() -> None:
+    found = redrawn("outlier")
+    assert int((found != X).sum()) == 2
+    assert float(found.abs().max()) > 50 * float(X.max())
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+@pytest.mark.parametrize("family", FAMILIES[1:])
+def test_families_keep_types_and_strides_and_are_finite(family: str, dtype: torch.dtype) -> None:
+    value = (1000 * X).to(dtype).reshape(40, 100).t()
+    assert redrawn(family, value).isfinite().all()
+
+
+def test_what_may_have_a_meaning_stays() -> None:
+    values = [torch.arange(9), torch.ones(9), torch.tensor(0.5), torch.ones(9) > 0, "mean", None]
+    values += [torch.tensor([0.0, float("inf")])]
+    for value, found in zip(values, redraw(values, "signed"), strict=True):
+        assert found is value
+
+
+def test_tensors_in_lists_are_redrawn() -> None:
+    first, (second, third) = redraw((X, [X, 3]), "signed")
+    assert (first.shape, second.shape, third) == (X.shape, X.shape, 3)
+    assert not torch.equal(first, X) and not torch.equal(second, first)
+
+
+def test_one_draw_gives_the_same_inputs_each_time() -> None:
+    task = Task(SIZES)
+    for family in FAMILIES:
+        (one,), (other,) = (draw_inputs(task, Draw(5, family=family)) for _ in range(2))
+        (another,) = draw_inputs(task, Draw(6, family=family))
+        assert torch.equal(one, other) and not torch.equal(one, another)
+
+
+# --- parameters -----------------------------------------------------------------------------
 
 
 def test_defaults_are_redrawn_and_keep_their_signs() -> None:
@@ -18,52 +175,36 @@ def test_defaults_are_redrawn_and_keep_their_signs() -> None:
     assert after["0.running_var"].min() >= 0.5
     assert after["0.running_mean"].std() > 0.1
     assert torch.equal(after["0.num_batches_tracked"], before["0.num_batches_tracked"])
-    assert not torch.equal(after["1.weight"], before["1.weight"])
+    moved = (after["1.weight"] - before["1.weight"]).abs()
+    assert 0 < moved.max() <= before["1.weight"].std() / 2 + 1e-6
 
 
 def test_masks_and_tables_in_buffers_stay() -> None:
     model = nn.Module()
     model.register_buffer("mask", torch.tril(torch.ones(4, 4)))
     model.register_buffer("minus", torch.full((3,), -float("inf")))
+    model.register_buffer("unset", torch.full((3,), float("nan")))
     before = {name: value.clone() for name, value in model.state_dict().items()}
     redraw_parameters(model, seed=0)
-    assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
+    for name, value in model.state_dict().items():
+        assert torch.equal(before[name].nan_to_num(9.0), value.nan_to_num(9.0)), name
 
 
-def test_free_sizes_are_those_that_the_model_does_not_see() -> None:
-    reference = """
-import torch
-import torch.nn as nn
-batch, width, classes = 4, 8, 3
-class Model(nn.Module):
-    def __init__(self, width):
-        super().__init__()
-        self.linear = nn.Linear(width, classes)
-    def forward(self, x):
-        return self.linear(x)
-def get_inputs():
-    return [torch.rand(batch, width)]
-def get_init_inputs():
-    return [width]
-"""
-    problem = Problem(reference, EXAMPLE[1])
-    assert free_sizes(problem) == ["batch"]
-    (x,) = draw_inputs(problem, Draw(seed=0, size=3))
-    assert x.shape == (3, 8)
-    (x,) = draw_inputs(problem, Draw(seed=0))
-    assert x.shape == (4, 8)
+def test_a_parameter_that_was_never_initialised_is_drawn() -> None:
+    model = nn.Module()
+    model.weight = nn.Parameter(torch.full((100,), float("nan")))
+    model.empty = nn.Parameter(torch.empty(0))
+    with torch.no_grad():
+        redraw_parameters(model, seed=0)
+    assert model.weight.abs().max() <= 0.5 and model.weight.std() > 0.1
 
 
-def test_plan_starts_with_the_files_own_draw() -> None:
-    free, fixed = Problem(SOFTMAX.reference, EXAMPLE[1]), Problem(LINEAR.reference, EXAMPLE[1])
-    assert plan(free, 3, True) == [Draw(0), Draw(1, signed=True, size=3), Draw(2, size=5)]
-    assert plan(free, 3, False) == [Draw(0), Draw(1, signed=True), Draw(2)]
-    assert plan(fixed, 2, True) == [Draw(0), Draw(1, signed=True)]
-
-
-def test_signed_inputs_keep_their_spread_and_strides() -> None:
-    problem = Problem(EXAMPLE[0].replace("torch.rand(100)", "torch.rand(90, 100).t()"), EXAMPLE[1])
-    (plain,), (signed,) = (draw_inputs(problem, Draw(3, signed=s)) for s in (False, True))
-    assert signed.stride() == plain.stride()
-    assert signed.min() < 0 < plain.min()
-    assert 0.25 < signed.std() < 0.32
+def test_one_seed_gives_the_same_parameters_each_time() -> None:
+    states = []
+    for seed in (1, 1, 2):
+        torch.manual_seed(0)
+        model = nn.Linear(8, 8)
+        with torch.no_grad():
+            redraw_parameters(model, seed)
+        states.append(model.weight.clone())
+    assert torch.equal(states[0], states[1]) and not torch.equal(states[0], states[2])
