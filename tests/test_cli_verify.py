@@ -1,4 +1,5 @@
 import ast
+import inspect
 import io
 import json
 import re
@@ -435,13 +436,28 @@ def test_documents_give_commands_that_there_are(name: str) -> None:
             raise AssertionError(f"{name}: {line}") from error
 
 
-def test_the_guide_names_every_status_and_caveat() -> None:
+def test_the_guide_names_every_status_caveat_and_rule() -> None:
     guide = (ROOT / "docs/verify.md").read_text()
     code = "".join(path.read_text() for path in (ROOT / "curate/verify").glob("*.py"))
-    caveats = set(re.findall(r'warn\(\s*"(\w+)"', code)) | {"train_mode_only", "has_fallback"}
-    assert len(caveats) >= 6
-    for word in (*STATUSES, *caveats):
-        assert f"| `{word}` |" in guide
+    caveats = set(re.findall(r'(?:warn|_try_beyond)\(\s*"(\w+)"', code)) | {"train_mode_only"}
+    assert {"some_sizes_only", "has_fallback"} < caveats
+    rules = rules_of_cheats(code)
+    assert {"no_kernel", "kills", "hides_calls", "native_code", "slows_reference"} < rules
+    for word in (*STATUSES, *caveats, *rules):
+        assert f"| `{word}` |" in guide, word
+
+
+def rules_of_cheats(code: str) -> set[str]:
+    """Return the reasons that a `cheat` may have."""
+    from curate.verify import timing, watch  # they import torch
+
+    decided = inspect.getsource(watch.rule_of) + inspect.getsource(timing.find_fault)
+    return {
+        *re.findall(r'"cheat", "(\w+)"', code),
+        *re.findall(r'return "(\w+)"', decided),
+        *watch.EVENTS.values(),
+        *(rule for _, _, rule in watch.TRAPS),
+    }
 
 
 # --- the judge itself -------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from typing import Any
 
 from curate.verify.compare import Agreement, Mismatch
 from curate.verify.draw import SETS, Draw, plan
-from curate.verify.oracle import Expected, Oracle, degenerate
+from curate.verify.oracle import Expected, Oracle, Variety
 from curate.verify.role import Tensors, pack_all, same_tensors, unpack_named
 from curate.verify.session import Ended, Refused, Session
 from curate.verify.verdict import Options
@@ -86,7 +86,8 @@ class Check:
         self.device = "cpu" if self.interpreted else "cuda"
         self.own_size = oracle.own_size if options.vary_sizes else None
         self.outcome = Outcome()
-        self.expected: list[Expected] = []
+        self.variety = Variety()
+        self.last: Expected
         self.by_torch: list[bool] = []
         self.spent = 0.0
         self.built: Draw | None = None
@@ -128,7 +129,7 @@ class Check:
         if not self.outcome.trials:
             raise Found("unsupported", BUDGET)
         self._reject_idle_kernels()
-        if reason := degenerate(self.expected):
+        if reason := self.variety.problem():
             raise Found("degenerate", reason)
 
     # draws
@@ -168,7 +169,8 @@ class Check:
             return
         self._compare(expected, output)
         self._weigh(reply, expected)
-        self.expected.append(expected)
+        self.variety.add(expected)
+        self.last = expected
         self.outcome.trials += 1
         if self.first is None:
             self.first = expected, output
@@ -228,13 +230,12 @@ class Check:
             fresh=fresh,
             **how,
         )
+        _check_form(reply, plain=bool(how.get("plain")))
         if reply["subclasses"]:
             raise Found("cheat", "tensor_subclass", classes=list(reply["subclasses"]))
         if reply["devices"] not in ([], [self.device]):
             raise Found("incorrect", "device", expected=self.device, got=reply["devices"])
         self._reject_patches(reply)
-        if not how.get("plain"):
-            _check_form(reply)
         results = {name: unpack_named(reply, received, name) for name in ("output", "changed")}
         return reply, results
 
@@ -305,7 +306,7 @@ class Check:
 
     def _ablate(self) -> None:
         """Take the kernels away: a result that is still right did not come from them."""
-        last = self.expected[-1]
+        last = self.last
         # Another draw than the last, or a buffer that is used again would still hold the result.
         draw = dataclasses.replace(last.draw, seed=last.draw.seed + OTHER, family="signed")
         expected = self.oracle.expect(draw)
@@ -335,7 +336,7 @@ class Check:
 
     def _burst(self) -> None:
         """Call the candidate many times, and then look again."""
-        expected = self.expected[-1]
+        expected = self.last
         count = BURST
         if self.interpreted:
             count = INTERPRETED_BURST
@@ -358,11 +359,11 @@ class Check:
 
     def _try_strided(self) -> None:
         """Try inputs with gaps at odd addresses, for which the file does not ask."""
-        self._try_beyond("contiguous_only", self.expected[-1], layout="strided")
+        self._try_beyond("contiguous_only", self.last, layout="strided")
 
     def _try_every_size(self) -> None:
         """Try all sizes that only the inputs depend on, small and odd: not just the first."""
-        last = self.expected[-1].draw
+        last = self.last.draw
         draw = dataclasses.replace(
             last, size=3, every=True, family="signed", seed=last.seed + OTHER
         )
@@ -391,16 +392,20 @@ def _message(error: Found | Refused) -> dict[str, Any]:
     return {"message": error.message} if isinstance(error, Refused) else error.evidence
 
 
-def _check_form(reply: dict[str, Any]) -> None:
+def _check_form(reply: dict[str, Any], plain: bool) -> None:
     """Raise `WireError` unless what a process says of itself has the form that it must have."""
-    counts = [reply.get("launches"), reply.get("calls")]
-    numbers = [reply.get(name) for name in ("call_bytes", "launch_bytes", "operations")]
-    if not (
-        all(isinstance(count, dict) for count in counts)
-        and all(type(n) is int for count in counts if count for n in count.values())
-        and all(type(n) in (int, float) for n in numbers)
-        and isinstance(reply.get("failed"), list)
-        and type(reply.get("trespassed")) is bool
-        and all(type(reply.get(f"was_{name}")) is bool for name in ("called", "ready", "scaled"))
-    ):
+    lists = [reply.get(name) for name in ("subclasses", "devices", "patched")]
+    good = {"output", "changed"} <= reply.keys() and all(isinstance(x, list) for x in lists)
+    if plain:
+        good &= type(reply.get("count")) is int
+    else:
+        counts = [reply.get(name) for name in ("launches", "calls")]
+        numbers = [reply.get(name) for name in ("call_bytes", "launch_bytes", "operations")]
+        flags = [reply.get(f"was_{name}") for name in ("called", "ready", "scaled")]
+        good &= all(isinstance(count, dict) for count in counts)
+        good &= all(type(n) is int for count in counts if count for n in count.values())
+        good &= all(type(n) in (int, float) for n in numbers)
+        good &= all(type(flag) is bool for flag in (*flags, reply.get("trespassed")))
+        good &= isinstance(reply.get("failed"), list)
+    if not good:
         raise WireError("not what a run is answered by")

@@ -218,14 +218,32 @@ class _Skip(Exception):
     """The reference does not take a draw."""
 
 
-def degenerate(expected: list[Expected]) -> str | None:
-    """Return why agreement on these draws would prove nothing, or None."""
-    outputs = [draw.value("own")["output"] for draw in expected]
-    if not any(t.numel() for t in list_tensors(outputs)):
-        return "empty_output"
-    floats = [t for t in list_tensors(outputs) if t.is_floating_point() and t.numel()]
-    if floats and not any(bool(t.isfinite().any()) for t in floats):
-        return "nothing_finite"
-    if len(outputs) > 1 and all(same_tensors(outputs[0], other) for other in outputs[1:]):
-        return "constant_output"
-    return None
+class Variety:
+    """Whether a problem's results can tell right from wrong, as one draw after the other shows."""
+
+    def __init__(self) -> None:
+        self.draws = 0
+        self._first: Any = None
+        self._has_elements = self._has_floats = self._is_finite = self._varies = False
+
+    def add(self, expected: Expected) -> None:
+        """Take one draw into account."""
+        output = expected.value("own")["output"]
+        tensors = [t for t in list_tensors(output) if t.numel()]
+        floats = [t for t in tensors if t.is_floating_point()]
+        self._has_elements |= bool(tensors)
+        self._has_floats |= bool(floats)
+        self._is_finite |= any(bool(t.isfinite().any()) for t in floats)
+        if self._first is None:
+            self._first = output
+        else:
+            self._varies |= not same_tensors(self._first, output)
+        self.draws += 1
+
+    def problem(self) -> str | None:
+        """Return why agreement on these draws would prove nothing, or None."""
+        if not self._has_elements:
+            return "empty_output"
+        if self._has_floats and not self._is_finite:
+            return "nothing_finite"
+        return "constant_output" if self.draws > 1 and not self._varies else None

@@ -115,11 +115,12 @@ def redrawn(family: str, value: torch.Tensor = X) -> torch.Tensor:
 def test_families_are_what_they_are_called() -> None:
     spread = float(X.std())
     signed = redrawn("signed")
-    assert abs(float(signed.mean())) < 0.05 * spread * 4
+    assert abs(float(signed.mean())) < spread / 5
     assert float(signed.std()) == pytest.approx(spread, rel=0.1)
     steps = redrawn("steps")
     assert torch.equal((2 * steps).round(), 2 * steps)
-    assert (float(steps.min()), float(steps.max())) == (-4, 4)
+    assert 1 < float(steps.abs().max()) <= 4
+    assert float(redrawn("steps", torch.rand(100_000)).abs().max()) == 4
     shifted = redrawn("shifted")
     assert float(shifted.mean()) == pytest.approx(64 * spread, rel=0.01)
     assert float(shifted.std()) == pytest.approx(spread, rel=0.1)

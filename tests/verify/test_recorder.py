@@ -1,0 +1,367 @@
+"""What a run did, as the recorder saw it; kernels run in Triton's interpreter in a process."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from verify_programs import HEAD
+
+from curate.verify.recorder import SAMPLE, Fingerprint, Recorder, is_compute, sample
+
+ROOT = Path(__file__).parents[2]
+torch.set_num_threads(1)
+
+# --- what computes --------------------------------------------------------------------------
+
+COMPUTES = {
+    "add": lambda x: x + 1,
+    "in place": lambda x: x.mul_(2),
+    "matmul": lambda x: x @ x,
+    "softmax": lambda x: x.softmax(0),
+    "comparison": lambda x: x > 0,
+    "sum": lambda x: x.sum(),
+    "gather": lambda x: x.take(torch.zeros(1, dtype=torch.long)),
+    "concatenation": lambda x: torch.cat([x, x]),
+    "where": lambda x: torch.where(x > 0, x, -x),
+    "random": lambda x: torch.rand_like(x),
+    "linear": lambda x: torch.nn.functional.linear(x, x),
+}
+MOVES = {
+    "allocation": lambda x: torch.empty_like(x),
+    "zeros": lambda x: torch.zeros(3, 3),
+    "constant": lambda x: torch.full((3,), 2.0),
+    "view": lambda x: x.view(-1)[2:].unsqueeze(0),
+    "transpose": lambda x: x.t(),
+    "copy": lambda x: x.t().contiguous(),
+    "clone": lambda x: x.clone(),
+    "copy into": lambda x: torch.empty(4, 4).copy_(x),
+    "conversion": lambda x: x.half().float(),
+    "expansion": lambda x: x[:1].expand(4, 4),
+    "number": lambda x: x[0, 0].item(),
+    "range": lambda x: torch.arange(5),
+    "fill": lambda x: x.fill_(3),
+}
+
+
+@pytest.mark.parametrize("name", COMPUTES)
+def test_operators_that_compute_are_counted(name: str) -> None:
+    with Recorder() as recorder:
+        COMPUTES[name](torch.ones(4, 4))
+    assert recorder.calls and recorder.call_bytes
+
+
+@pytest.mark.parametrize("name", MOVES)
+def test_operators_that_move_are_not(name: str) -> None:
+    with Recorder() as recorder:
+        MOVES[name](torch.ones(4, 4))
+    assert (recorder.calls, recorder.call_bytes) == ({}, 0)
+
+
+def test_an_operator_of_another_library_computes() -> None:
+    library = torch.library.Library("curate_test", "DEF")
+    library.define("alias_of(Tensor(a) x) -> Tensor(a)")
+    assert is_compute(torch.ops.curate_test.alias_of.default)
+
+
+def test_bytes_are_those_of_arguments_and_results() -> None:
+    with Recorder() as recorder:
+        torch.add(torch.ones(10), torch.ones(10))
+        torch.add(torch.ones(10), torch.ones(10), alpha=2)
+        torch.cat([torch.ones(5), torch.ones(5)])
+    assert recorder.calls == {"add": 2, "cat": 1}
+    assert recorder.call_bytes == 4 * (30 + 30 + 20)
+
+
+# --- fingerprints ---------------------------------------------------------------------------
+
+X = torch.randn(50, 40, generator=torch.Generator().manual_seed(0))
+
+
+def matches(one: torch.Tensor, other: torch.Tensor) -> bool:
+    prints = Fingerprint.of(one), Fingerprint.of(other)
+    assert prints[0] and prints[1]
+    return prints[0].matches(prints[1])
+
+
+def test_a_fingerprint_knows_values_in_any_order_and_shape() -> None:
+    for other in (X.t(), X.reshape(-1), X.flip(0), X.double(), X.reshape(-1)[torch.randperm(2000)]):
+        assert matches(X, other)
+
+
+def test_a_fingerprint_tells_other_values_apart() -> None:
+    changed = X.clone()
+    changed[3, 4] += 1
+    for other in (X + 0.001, -X, X * 1.01, X[:49], changed, X.abs()):
+        assert not matches(X, other)
+
+
+@pytest.mark.parametrize(
+    "tensor",
+    [
+        torch.zeros(0),
+        torch.ones(1),
+        torch.ones(9),
+        torch.tensor([1.0, float("nan")]),
+        torch.tensor([1.0, float("inf")]),
+        torch.ones(3, dtype=torch.complex64),
+    ],
+    ids=["empty", "single", "constant", "NaN", "infinite", "complex"],
+)
+def test_values_that_say_nothing_have_no_fingerprint(tensor: torch.Tensor) -> None:
+    assert Fingerprint.of(tensor) is None
+
+
+def test_a_sample_is_small_spread_and_a_copy() -> None:
+    tensor = torch.arange(100_000.0)
+    taken = sample(tensor)
+    assert len(taken) == SAMPLE and float(taken[-1]) > 90_000
+    tensor.zero_()
+    assert taken.any()
+    assert sample(torch.tensor(3.0)).tolist() == [3.0]
+    assert sample(torch.zeros(0, 3)).tolist() == []
+
+
+# --- results that were there already --------------------------------------------------------
+
+
+class Kernel:
+    __name__ = "kernel"
+
+
+def launched(recorder: Recorder, *arguments: Any) -> None:
+    with recorder.launch(Kernel(), arguments):
+        pass
+
+
+def test_an_output_was_called_if_an_operator_gave_it() -> None:
+    with Recorder() as recorder:
+        y = X.softmax(1)
+        z = torch.empty_like(y).copy_(y)
+    assert recorder.was_called(y) and recorder.was_called(z)
+    assert not recorder.was_called(X)
+    assert not recorder.was_called(y.reshape(40, 50)) and not recorder.was_called(y.double())
+    assert not recorder.was_called(y + 1e-3)
+
+
+def test_an_output_was_called_also_with_nan() -> None:
+    with Recorder() as recorder:
+        y = (X - 0.5).log()
+    assert y.isnan().any() and recorder.was_called(y.clone())
+
+
+def test_an_output_was_called_though_it_was_changed_since() -> None:
+    with Recorder() as recorder:
+        y = X + 1
+        before = y.clone()
+        y.zero_()
+    assert recorder.was_called(before)
+
+
+def test_an_output_was_ready_if_a_kernel_was_given_its_values() -> None:
+    with Recorder([X]) as recorder:
+        y = X.softmax(1)
+        launched(recorder, y, torch.empty_like(y), y.numel())
+    assert recorder.launches == {"kernel": 1}
+    assert recorder.launch_bytes == 2 * 4 * X.numel()
+    assert recorder.was_ready(y.t().contiguous())
+    assert not recorder.was_ready(X + 1)
+
+
+def test_inputs_and_what_other_kernels_wrote_were_not_ready() -> None:
+    with Recorder([X]) as recorder:
+        y = torch.zeros_like(X)
+        launched(recorder, X, y)
+        y.copy_(X * 2)  # as a kernel would
+        launched(recorder, y[:], torch.empty_like(y))
+    assert not recorder.was_ready(y) and not recorder.was_ready(X)
+
+
+def test_an_output_was_scaled_if_a_number_makes_it_of_an_argument() -> None:
+    with Recorder([X]) as recorder:
+        y = X.softmax(1)
+        launched(recorder, y)
+    assert recorder.was_scaled(y * 3) and recorder.was_scaled(1 - y / 2)
+    assert not recorder.was_scaled(y.square()) and not recorder.was_scaled(X)
+    assert not recorder.was_scaled(y[:25])
+    assert not recorder.was_scaled(torch.ones_like(y))
+
+
+def test_launches_that_raise_are_kept() -> None:
+    recorder = Recorder()
+    with pytest.raises(ValueError), recorder.launch(Kernel(), ()):
+        raise ValueError("no such block")
+    assert recorder.launches == {"kernel": 1}
+    assert [str(error) for error in recorder.failed] == ["no such block"]
+
+
+# --- launches in the interpreter ------------------------------------------------------------
+
+PROGRAM = (
+    HEAD
+    + """
+@triton.jit
+def double_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y_ptr + at, 2 * tl.load(x_ptr + at, mask=at < n), mask=at < n)
+
+@triton.autotune([triton.Config({"BLOCK": 16}), triton.Config({"BLOCK": 32})], key=["n"])
+@triton.jit
+def copy_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y_ptr + at, tl.load(x_ptr + at, mask=at < n), mask=at < n)
+
+@triton.jit
+def outside_kernel(y_ptr, n):
+    tl.store(y_ptr + n, 1.0)
+
+@triton.jit
+def order_kernel(y_ptr):
+    tl.store(y_ptr, tl.program_id(0).to(tl.float32))
+
+class ModelNew(nn.Module):
+    pass
+"""
+)
+
+SETUP = """
+import json
+import torch
+from curate.verify.interpreter import install
+install()
+from curate.verify.problem import Program
+from curate.verify.recorder import LaunchRefused, Launches, Recorder
+
+torch.set_num_threads(1)
+launches = Launches()
+launches.install(True)
+program = Program(PROGRAM).module
+x = torch.arange(40.0)
+said = {}
+
+def record(run):
+    y = torch.zeros_like(x)
+    recorder = launches.recorder = Recorder([x])
+    try:
+        with recorder:
+            run(y)
+    except Exception as error:
+        said["raised"] = type(error).__name__
+    launches.recorder = None
+    return recorder, y
+"""
+
+SCENARIOS = """
+def twice(y):
+    program.double_kernel[(3,)](x, y, 40, BLOCK=16)
+    program.double_kernel[(3,)](y, y, n=40, BLOCK=16)
+
+recorder, y = record(twice)
+said["twice"] = [dict(recorder.launches), dict(recorder.calls), recorder.launch_bytes]
+said["doubled"] = torch.equal(y, 4 * x)
+
+recorder, y = record(lambda y: program.copy_kernel[lambda m: (40 // m["BLOCK"] + 1,)](x, y, 40))
+said["autotuned"] = [dict(recorder.launches), dict(recorder.calls)]
+
+def grid_that_computes(meta):
+    (x * 2).sum()
+    return (3,)
+
+recorder, y = record(lambda y: program.double_kernel[grid_that_computes](x, y, 40, BLOCK=16))
+said["grid"] = [dict(recorder.launches), dict(recorder.calls)]
+
+def then_torch(y):
+    program.double_kernel[(3,)](x, y, 40, BLOCK=16)
+    y.add_(1)
+
+recorder, y = record(then_torch)
+said["then torch"] = dict(recorder.calls)
+
+def outside(y):
+    try:
+        program.outside_kernel[(1,)](y, 100)
+    except Exception:
+        y.copy_(x)
+
+recorder, y = record(outside)
+said["outside"] = [dict(recorder.launches), [type(e).__name__ for e in recorder.failed]]
+said["recording again"] = recorder.interpreting
+
+before = launches.count
+program.double_kernel[(3,)](x, y, 40, BLOCK=16)
+said["unrecorded"] = launches.count - before
+
+launches.refused = "skip"
+recorder, y = record(twice)
+said["skipped"] = [dict(recorder.launches), bool(y.any())]
+before = launches.count
+program.double_kernel[(3,)](x, y, 40, BLOCK=16)
+said["skipped, unrecorded"] = [launches.count - before, bool(y.any())]
+
+launches.refused = "raise"
+recorder, y = record(twice)
+said["refused"] = [said.pop("raised"), bool(y.any())]
+launches.refused = None
+
+recorder, y = record(lambda y: program.order_kernel[(5,)](y))
+with launches.backwards():
+    _, turned = record(lambda y: program.order_kernel[(5,)](y))
+said["order"] = [float(y[0]), float(turned[0])]
+print(json.dumps(said))
+"""
+
+
+@pytest.fixture(scope="module")
+def said() -> dict[str, Any]:
+    """What recorders saw in a process of its own: the interpreter stays once it is installed."""
+    code = f"PROGRAM = {PROGRAM!r}\n{SETUP}{SCENARIOS}"
+    environment = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": str(ROOT)}
+    ran = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=environment, timeout=120
+    )
+    assert ran.returncode == 0, ran.stderr[-3000:]
+    answer: dict[str, Any] = json.loads(ran.stdout.splitlines()[-1])
+    assert "raised" not in answer
+    return answer
+
+
+def test_launches_are_counted_and_the_interpreters_own_work_is_not(said: dict[str, Any]) -> None:
+    assert said["doubled"]
+    assert said["twice"] == [{"double_kernel": 2}, {}, 4 * 4 * 40]
+
+
+def test_an_autotuned_launch_is_one_launch(said: dict[str, Any]) -> None:
+    assert said["autotuned"] == [{"copy_kernel": 1}, {}]
+
+
+def test_what_a_grid_function_calls_counts(said: dict[str, Any]) -> None:
+    assert said["grid"] == [{"double_kernel": 1}, {"mul": 1, "sum": 1}]
+
+
+def test_what_is_called_after_a_launch_counts(said: dict[str, Any]) -> None:
+    assert said["then torch"] == {"add_": 1}
+
+
+def test_a_launch_that_failed_is_known_though_it_was_caught(said: dict[str, Any]) -> None:
+    assert said["outside"] == [{"outside_kernel": 1}, ["OutOfBounds"]]
+    assert said["recording again"] is False
+
+
+def test_launches_are_counted_without_a_recorder(said: dict[str, Any]) -> None:
+    assert said["unrecorded"] == 1
+
+
+def test_launches_can_be_left_out_or_refused(said: dict[str, Any]) -> None:
+    assert said["skipped"] == [{"double_kernel": 2}, False]
+    assert said["skipped, unrecorded"] == [1, False]
+    assert said["refused"] == ["LaunchRefused", False]
+
+
+def test_programs_of_a_launch_run_backwards_when_told_to(said: dict[str, Any]) -> None:
+    assert said["order"] == [4.0, 0.0]
