@@ -40,10 +40,11 @@ sys.path[:0] = [str(HERE.parent), str(HERE)]
 from mutate import CLASSES, mutants  # noqa: E402
 
 PAIRS = 110  # of the data set, beside the programs of this folder
-PER_PAIR = 12
-PER_PROGRAM = 28
+PER_PAIR = 5
+PER_PROGRAM = 12
 SEED = 1
 SECONDS = 60  # for one mutant
+OPERATIONS = 60_000  # that the interpreter may take for one, as in the recipe
 REJECTED = ("incorrect", "cheat", "runtime_error", "compile_error", "crash", "timeout", "oom")
 
 Row = dict[str, Any]
@@ -176,7 +177,7 @@ def _verdicts(programs: list[Row], backend: str, workers: int) -> dict[str, Row]
             *((mutant, mutant["text"]) for mutant in program["mutants"]),
         )
     ]
-    options = Options(backend=backend, workers=workers)
+    options = Options(backend=backend, workers=workers, operations=OPERATIONS)
     return {verdict.id: verdict.to_json() for verdict in verify(candidates, options)}
 
 

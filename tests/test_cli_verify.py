@@ -453,7 +453,7 @@ def rules_of_cheats(code: str) -> set[str]:
 
     decided = inspect.getsource(watch.rule_of) + inspect.getsource(timing.find_fault)
     return {
-        *re.findall(r'"cheat", "(\w+)"', code),
+        *re.findall(r'"cheat", "(\w+)"[,)]', code),
         *re.findall(r'return "(\w+)"', decided),
         *watch.EVENTS.values(),
         *(rule for _, _, rule in watch.TRAPS),

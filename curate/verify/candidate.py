@@ -42,6 +42,7 @@ from curate.verify.role import (
     map_tensors,
     pack_all,
     poison_memory,
+    refusal,
     serve_requests,
     set_precision,
     to_device,
@@ -128,8 +129,8 @@ class Candidate:
         finally:
             self.launches.recorder = None
         for error in recorder.failed:
-            if type(error).__name__ == "Unsupported":  # whatever the program made of it
-                raise error
+            if (why := refusal(error)).status == "unsupported":  # whatever the program made of it
+                raise why
         answer, sent = self._results(result, inputs, kept)
         outputs = [_plain(t) for t in list_tensors(result) if t.numel()]
         return {

@@ -176,7 +176,7 @@ class Slot:
             where = traceback.format_exc(limit=-4)
             evidence = {"message": describe(error), "where": where}
             checked = dataclasses.replace(verdict, reason="judge_error", evidence=evidence)
-        return checked
+        return decide(checked)
 
     def _compile(self, candidate: Candidate) -> dict[str, Any]:
         """Return what compiling for the targets says, as fields of a verdict."""
@@ -266,6 +266,22 @@ class Slot:
         """End the slot's processes."""
         for host in self.hosts.values():
             host.close()
+
+
+DECIDING = ("reaches_inside",)
+"""Rules of the static screen that make a right program a cheat: what breaks them raises no event,
+and is the way to the objects that count a program's launches and calls."""
+
+
+def decide(verdict: Verdict) -> Verdict:
+    """Return the verdict in the light of what the static screen found."""
+    deciding = [found for found in verdict.findings if found["rule"] in DECIDING]
+    if verdict.status != "correct" or not deciding:
+        return verdict
+    evidence = {**verdict.evidence, "findings": deciding}
+    return dataclasses.replace(
+        verdict, status="cheat", reason=deciding[0]["rule"], evidence=evidence
+    )
 
 
 def _fields(error: Found | Refused | Ended | NoOracle) -> dict[str, Any]:

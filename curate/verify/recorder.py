@@ -60,7 +60,9 @@ def is_compute(operator: Any) -> bool:
 def sample(tensor: torch.Tensor) -> torch.Tensor:
     """Return up to `SAMPLE` evenly spaced elements, copied."""
     flat = tensor.detach().reshape(-1)
-    return flat[:: max(1, flat.numel() // SAMPLE)][:SAMPLE].clone()
+    kept = flat[:: max(1, flat.numel() // SAMPLE)][:SAMPLE].clone()
+    # PyTorch cannot look for NaN in float8 on every device.
+    return kept.float() if kept.is_floating_point() and kept.element_size() == 1 else kept
 
 
 @dataclass(frozen=True)
@@ -122,6 +124,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
         self._results: list[tuple[torch.Size, torch.dtype, torch.Tensor]] = []
         # Storages that kernels may have written, or that came with the inputs and parameters.
         self._from_elsewhere = {t.untyped_storage().data_ptr() for t in known or []}
+        self._alive = list(known or [])  # or another tensor could get the same address
         self._ready: list[tuple[Fingerprint, torch.Tensor]] = []
         self._rooms: list[torch.Tensor] = []
 
@@ -179,6 +182,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
                     if found := Fingerprint.of(tensor):
                         self._ready.append((found, sample(tensor)))
                     self._from_elsewhere.add(storage)
+                    self._alive.append(tensor)
         try:
             yield
         except Exception as error:

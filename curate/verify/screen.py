@@ -169,6 +169,11 @@ RULES: dict[str, Rule] = {
             *("*.tb_frame", "*.f_back", "*.f_locals", "*.f_globals"),
         ),
     ),
+    "reaches_inside": Rule(
+        "cheat",
+        "The file follows attributes to objects that it was not given.",
+        find.reaches_inside,
+    ),
     "walks_memory": Rule(
         "cheat",
         "The file searches memory for objects that are not its own.",

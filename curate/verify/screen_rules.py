@@ -133,6 +133,25 @@ def replaces_module(program: Program) -> Iterator[ast.AST]:
 REFERENCE_MODULES = ("__main__", "reference", "curate", "kernelbench", "kernel_bench")
 
 
+INSIDE = frozenset(
+    {
+        *("__subclasses__", "__base__", "__bases__", "__mro__", "__getattribute__"),
+        *("__closure__", "cell_contents", "__globals__", "__code__", "__self__", "__func__"),
+        *("__wrapped__", "__builtins__", "gi_frame", "cr_frame", "ag_frame", "tb_frame"),
+    }
+)
+"""Attributes that lead from one object to others that it was not given."""
+
+
+def reaches_inside(program: Program) -> Iterator[ast.AST]:
+    """Find attributes of `INSIDE`, and strings that hold their names."""
+    for node in ast.walk(program.tree):
+        if isinstance(node, ast.Attribute) and node.attr in INSIDE:
+            yield node
+        elif isinstance(node, ast.Constant) and INSIDE & set(re.findall(r"\w+", str(node.value))):
+            yield node
+
+
 def reaches_modules(program: Program) -> Iterator[ast.AST]:
     """Find a judge's or a reference's module looked up, or ``sys.modules`` searched."""
     for node in program.nodes:

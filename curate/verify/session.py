@@ -45,12 +45,22 @@ class Ended(Exception):
         self.status, self.reason, self.evidence = status, reason, evidence or {}
 
 
-class Refused(Exception):
-    """A request that the program's process could not answer; see `curate.verify.role.Refusal`."""
+CLAIMS = ("incorrect", "compile_error", "runtime_error", "oom", "crash", "unsupported", "skip")
+"""What a process may say of itself: nothing that is to its advantage."""
 
-    def __init__(self, refused: dict[str, Any]) -> None:
-        self.status, self.reason = str(refused["status"]), str(refused["reason"])
-        self.message = str(refused["message"])
+
+class Refused(Exception):
+    """A request that the program's process could not answer; see `curate.verify.role.Refusal`.
+
+    Raises:
+        WireError: the refusal is not of the form that it must have.
+    """
+
+    def __init__(self, refused: Any) -> None:
+        if not isinstance(refused, dict) or refused.get("status") not in CLAIMS:
+            raise WireError("not a refusal")
+        self.status, self.reason = refused["status"], str(refused.get("reason"))[:100]
+        self.message = str(refused.get("message"))[:2000]
         super().__init__(self.message)
 
 

@@ -8,7 +8,10 @@ native code: an audit hook (PEP 578) reports the attempt first.
 
 from __future__ import annotations
 
+import _thread
+import ctypes
 import functools
+import os
 import sys
 import threading
 import time
@@ -77,7 +80,7 @@ def rule_of(event: str, arguments: tuple[Any, ...]) -> str | None:
     if event == "import":
         return "imports_judge" if str(arguments[0]).split(".")[0] == "curate" else None
     if event == "open":
-        path = str(arguments[0])
+        path = os.fsdecode(arguments[0]) if isinstance(arguments[0], bytes) else str(arguments[0])
         reads_memory = path.startswith("/proc/") and path.endswith(("/mem", "/maps"))
         return "walks_memory" if reads_memory else None
     return EVENTS.get(event)
@@ -136,7 +139,11 @@ def watch_events(report: Callable[[str, str, int], None]) -> None:
 TRAPS: tuple[tuple[Any, str, str], ...] = (
     (torch._C, "_DisableTorchDispatch", "hides_calls"),
     (torch.utils._python_dispatch, "_disable_current_modes", "hides_calls"),
+    (torch._C, "_ExcludeDispatchKeyGuard", "hides_calls"),
     (threading.Thread, "start", "starts_thread"),
+    (_thread, "start_new_thread", "starts_thread"),
+    (ctypes, "cast", "native_code"),
+    (torch.Tensor, "__dlpack__", "leaves_torch"),
     (torch.Tensor, "numpy", "leaves_torch"),
     (torch.Tensor, "__array__", "leaves_torch"),
 )

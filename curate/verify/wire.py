@@ -193,8 +193,8 @@ class Channel:
             Closed: the other side is gone.
             WireError: a tensor cannot be sent.
         """
-        parts = [_bytes_of(tensor) for tensor in tensors or []]
         described = [_describe(tensor) for tensor in tensors or []]
+        parts = [_bytes_of(tensor) for tensor in tensors or []]
         header = json.dumps({"message": message, "tensors": described}).encode()
         prefix = PREFIX.pack(MAGIC, len(header), sum(part.nbytes for part in parts))
         try:

@@ -179,7 +179,7 @@ def test_inputs_and_what_other_kernels_wrote_were_not_ready() -> None:
         y = torch.zeros_like(X)
         launched(recorder, X, y)
         y.copy_(X * 2)  # as a kernel would
-        launched(recorder, y[:], torch.empty_like(y))
+        launched(recorder, y[:], torch.zeros_like(y))
     assert not recorder.was_ready(y) and not recorder.was_ready(X)
 
 
@@ -290,7 +290,7 @@ def outside(y):
         y.copy_(x)
 
 recorder, y = record(outside)
-said["outside"] = [dict(recorder.launches), [type(e).__name__ for e in recorder.failed]]
+said["outside"] = [dict(recorder.launches), len(recorder.failed), torch.equal(y, x)]
 said["recording again"] = recorder.interpreting
 
 before = launches.count
@@ -349,7 +349,7 @@ def test_what_is_called_after_a_launch_counts(said: dict[str, Any]) -> None:
 
 
 def test_a_launch_that_failed_is_known_though_it_was_caught(said: dict[str, Any]) -> None:
-    assert said["outside"] == [{"outside_kernel": 1}, ["OutOfBounds"]]
+    assert said["outside"] == [{"outside_kernel": 1}, 1, True]
     assert said["recording again"] is False
 
 

@@ -312,6 +312,8 @@ TWINS = [
         "walks_frames", "def f(e):\n    e.__traceback__.tb_frame  #!\n", "def f(e):\n    str(e)\n"
     ),
     Twins("walks_memory", "import gc\ngc.get_objects()  #!\n", "import gc\ngc.collect()\n"),
+    Twins("reaches_inside", "f = len.__self__  #!\n", "f = len.__name__\n"),
+    Twins("reaches_inside", "f = getattr(len, '__self__')  #!\n", "f = getattr(len, '__doc__')\n"),
     Twins(
         "walks_memory",
         "__import__('gc').get_referrers(1)  #!\n",
