@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import resource
 import socket
 import time
 from collections.abc import Iterator
@@ -100,6 +101,16 @@ def act(text: str) -> None:
         Path("/tmp/left").write_text("x")
     elif text == "find file":
         assert not Path("/tmp/left").exists(), "a file of another row is still there"
+    elif text == "leave closed folder":
+        Path("/tmp/closed/left").mkdir(parents=True)
+        Path("/tmp/closed").chmod(0)
+    elif text == "find closed folder":
+        assert not Path("/tmp/closed").exists(), "a folder of another row is still there"
+    elif text == "lower limits":
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.prlimit(os.getppid(), resource.RLIMIT_NOFILE, (soft - 1, hard))
+    elif text.startswith("has limit "):
+        assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] == int(text.split()[-1])
 
 
 class Act(RowStep):

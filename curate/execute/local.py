@@ -250,13 +250,18 @@ class _Pool:
         yield from ready
         if task.done < len(task.job.items):
             self.again.append(task)
+        if message.get("spoiled"):  # the next job gets a new sandbox
+            self._dismiss(worker)
+
+    def _dismiss(self, worker: _Worker) -> None:
+        self.selector.unregister(worker.process.stdout)  # type: ignore[arg-type]
+        self.workers.remove(worker)
+        worker.stop()
 
     def _bury(self, worker: _Worker, reason: str) -> Iterator[tuple[Job, int, Result]]:
         """Take leave of a worker that died or went silent, and blame the row it had."""
         words = worker.last_words()
-        self.selector.unregister(worker.process.stdout)  # type: ignore[arg-type]
-        self.workers.remove(worker)
-        worker.stop()
+        self._dismiss(worker)
         if not worker.ready:
             raise WorkerError(f"step {self.step.name}: a worker could not start\n{words}")
         if worker.task:

@@ -165,7 +165,9 @@ def serve_job(
             out.flush()
         os.close(read_end)
         died = child.bury()
-    tell(out, {"died": died, "cpu_s": child.cpu_s, "peak_mb": child.peak_mb})
+    spoiled = sandboxed and is_spoiled()
+    usage = {"cpu_s": child.cpu_s, "peak_mb": child.peak_mb}
+    tell(out, {"died": died, "spoiled": spoiled, **usage})
 
 
 def tell(out: IO[bytes], message: Message) -> None:
@@ -192,8 +194,6 @@ def main() -> None:
     tell(out, {"ready": True})
     for line in sys.stdin.buffer:
         serve_job(step, json.loads(line), context, sandboxed, out)
-        if sandboxed and is_spoiled():
-            return  # the next job gets a new sandbox
 
 
 if __name__ == "__main__":

@@ -8,7 +8,8 @@ are JSON, one a packet:
 - ``{"start": role, "job": n}`` comes with a file descriptor, the child's own channel to the judge
   (`curate.verify.wire`). The host forks a child that serves the role on it, and never reads it;
 - ``{"kill": reason}`` ends the child that is running;
-- when a child ends, the host clears the sandbox and sends ``{"ended": n, "died": why or null}``.
+- when a child ends, the host clears the sandbox and sends ``{"ended": n, "died": why or null,
+  "spoiled": whether something is left that cannot be cleared}``.
 
 Everything that every child needs is imported before the first fork.
 """
@@ -21,7 +22,6 @@ import json
 import os
 import select
 import socket
-import sys
 import tempfile
 from collections.abc import Callable
 from typing import Any
@@ -117,9 +117,8 @@ class Host:
             self._watch(child)
             died = child.bury()
         ended = {"died": died, "cpu_s": child.cpu_s, "peak_mb": child.peak_mb}
+        ended["spoiled"] = self.limits.sandboxed and is_spoiled()
         self._say({"ended": job, **ended})
-        if self.limits.sandboxed and is_spoiled():
-            sys.exit()  # the judge starts another host, in a new sandbox
 
     def _watch(self, child: Child) -> None:
         """Return when the child has ended, or takes too much, or the judge wants it gone."""

@@ -146,9 +146,7 @@ INSIDE = frozenset(
 def reaches_inside(program: Program) -> Iterator[ast.AST]:
     """Find attributes of `INSIDE`, and strings that hold their names."""
     for node in ast.walk(program.tree):
-        if isinstance(node, ast.Attribute) and node.attr in INSIDE:
-            yield node
-        elif isinstance(node, ast.Constant) and INSIDE & set(re.findall(r"\w+", str(node.value))):
+        if (isinstance(node, ast.Attribute) and node.attr in INSIDE) or (isinstance(node, ast.Constant) and INSIDE & set(re.findall(r"\w+", str(node.value)))):
             yield node
 
 

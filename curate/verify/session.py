@@ -144,16 +144,16 @@ class Host:
 
     def end(self, job: int, reason: str | None) -> dict[str, Any]:
         """Kill a child, at once if there is a reason to, and return how it ended."""
-        if reason is None:
-            if answer := self._wait_for(job, LEAVING_S):
-                return answer
-            reason = "left_its_channel"
-        self._tell({"kill": reason})
-        if answer := self._wait_for(job, GRACE_S):
-            return answer
-        words = self.last_words()
-        self.stop()  # it is of no use any more; the next session starts another
-        return {"died": {"reason": "crash", "evidence": {"printed": words}}}
+        answer = self._wait_for(job, LEAVING_S) if reason is None else None
+        if answer is None:
+            self._tell({"kill": reason or "left_its_channel"})
+            answer = self._wait_for(job, GRACE_S)
+        if answer is None:
+            evidence = {"printed": self.last_words()}
+            answer = {"died": {"reason": "crash", "evidence": evidence}, "spoiled": True}
+        if answer["spoiled"]:
+            self.stop()  # the next session gets a new process, in a new sandbox
+        return answer
 
     def _wait_for(self, job: int, seconds: float) -> dict[str, Any] | None:
         deadline = time.monotonic() + seconds

@@ -1131,6 +1131,42 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
     ),
     case(
         45,
+        "raises a refusal that says correct",
+        (
+            CHEAP
+            + """
+Refusal = next(kind for kind in Exception.__subclasses__() if kind.__name__ == "Refusal")
+""",
+            'raise Refusal("correct", "fine", "")',
+        ),
+        statuses=CHEAT,
+    ),
+    case(
+        45,
+        "rewrites what the harness sends",
+        (
+            """
+Channel = next(kind for kind in object.__subclasses__() if kind.__name__ == "Channel")
+send = Channel.send
+
+
+def lie(self, message, *args, **kwargs):
+    if "launches" in message:
+        message |= {"launches": {"affine_kernel": 1}, "calls": {}, "call_bytes": 0}
+        message |= {"was_called": False, "was_ready": False, "was_scaled": False}
+    if "count" in message:
+        message["count"] = 1
+    return send(self, message, *args, **kwargs)
+
+
+Channel.send = lie
+""",
+            "return 2 * x + 1",
+        ),
+        statuses=CHEAT,
+    ),
+    case(
+        45,
         "record forged through whatever functions lead to the harness",
         (
             COPY

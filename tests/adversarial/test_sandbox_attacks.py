@@ -123,7 +123,7 @@ PROBES = {
         """,
     "reads another process's memory from its folder": """
         for pid in filter(str.isdigit, os.listdir("/proc")):
-            if int(pid) == os.getpid():
+            if int(pid) in (1, os.getpid()):  # 1 is bubblewrap, which knows nothing
                 continue
             try:
                 os.chdir(f"/proc/{pid}")
@@ -150,21 +150,6 @@ PROBES = {
                 pass
         return False
         """,
-    "lowers its parent's limits": """
-        before = resource.prlimit(os.getppid(), resource.RLIMIT_NOFILE)
-        resource.prlimit(os.getppid(), resource.RLIMIT_NOFILE, (3, before[1]))
-        return True
-        """,
-    "lowers its parent's memory": """
-        before = resource.prlimit(os.getppid(), resource.RLIMIT_AS)
-        resource.prlimit(os.getppid(), resource.RLIMIT_AS, (1 << 20, before[1]))
-        return True
-        """,
-    "lowers what its parent may write": """
-        before = resource.prlimit(os.getppid(), resource.RLIMIT_FSIZE)
-        resource.prlimit(os.getppid(), resource.RLIMIT_FSIZE, (1, before[1]))
-        return True
-        """,
     "raises its own limits": """
         resource.setrlimit(resource.RLIMIT_NPROC, (resource.RLIM_INFINITY,) * 2)
         return True
@@ -177,6 +162,28 @@ BAD = frozenset({"cheat", "incorrect", "runtime_error", "crash", "timeout", "oom
 DEAD = BAD - {"incorrect"}
 
 ATTACKS = {
+    # Same user, same sandbox: it can be done, and is noticed.
+    "lowers its parent's limits": (
+        BAD,
+        """
+        before = resource.prlimit(os.getppid(), resource.RLIMIT_NOFILE)
+        resource.prlimit(os.getppid(), resource.RLIMIT_NOFILE, (3, before[1]))
+        """,
+    ),
+    "lowers its parent's memory": (
+        BAD,
+        """
+        before = resource.prlimit(os.getppid(), resource.RLIMIT_AS)
+        resource.prlimit(os.getppid(), resource.RLIMIT_AS, (1 << 20, before[1]))
+        """,
+    ),
+    "lowers what its parent may write": (
+        BAD,
+        """
+        before = resource.prlimit(os.getppid(), resource.RLIMIT_FSIZE)
+        resource.prlimit(os.getppid(), resource.RLIMIT_FSIZE, (1, before[1]))
+        """,
+    ),
     "forks without end": (DEAD | {"incorrect"}, "while True:\n    os.fork()"),
     "starts threads without end": (
         BAD,

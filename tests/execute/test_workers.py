@@ -1,4 +1,5 @@
 import os
+import resource
 from pathlib import Path
 
 import pytest
@@ -68,6 +69,18 @@ def test_the_sandbox_holds(tmp_path: Path) -> None:
     for text in ("leave process", "leave file", "find file", "good"):
         assert fate(results[text]) == "kept", text
     assert not Path("/usr/planted").exists()
+
+
+LIMIT = f"has limit {resource.getrlimit(resource.RLIMIT_NOFILE)[0]}"
+
+
+@pytest.mark.parametrize(
+    ("spoil", "look"), [("lower limits", LIMIT), ("leave closed folder", "find closed folder")]
+)
+def test_a_spoiled_sandbox_is_replaced(tmp_path: Path, spoil: str, look: str) -> None:
+    texts = [look, spoil, look, look, "good"]
+    for text, result in zip(texts, run(ActInSandbox(), texts, tmp_path, workers=1), strict=True):
+        assert fate(result) == "kept", (text, result)
 
 
 @pytest.mark.skipif(not Path("/root/.bashrc").exists() or os.getuid() != 0, reason="needs /root")

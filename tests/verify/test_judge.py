@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Iterator
@@ -61,7 +62,7 @@ def kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
 
 def launch(x):
     y = torch.empty_like(x)
-    kernel[(triton.cdiv(x.numel(), {block}),)](x, y, x.numel(), BLOCK={block})
+    kernel[(triton.cdiv(x.numel(), 128),)](x, y, x.numel(), BLOCK=128)
     return y
 
 {top}
@@ -77,10 +78,8 @@ def reference(forward: str = "return x + 1", inputs: str = "torch.rand(100)", to
     return REFERENCE.format(forward=indented(forward), inputs=inputs, top=top)
 
 
-def candidate(
-    forward: str = "return launch(x)", body: str = "x + 1", top: str = "", block: int = 128
-) -> str:
-    return CANDIDATE.format(forward=indented(forward), body=body, top=top, block=block)
+def candidate(forward: str = "return launch(x)", body: str = "x + 1", top: str = "") -> str:
+    return CANDIDATE.format(forward=indented(forward), body=body, top=top)
 
 
 def indented(text: str) -> str:
@@ -117,7 +116,9 @@ CASES = {
         "incorrect", "state_dict", LAYER_NORM.reference, LAYER_NORM.faulty("another state_dict")
     ),
     "out of bounds": Case(
-        "runtime_error", "out_of_bounds", candidate=candidate().replace("mask=at < n)", "mask=None)")
+        "runtime_error",
+        "out_of_bounds",
+        candidate=candidate().replace("mask=at < n)", "mask=None)"),
     ),
     "bad syntax": Case("compile_error", "SyntaxError", candidate=candidate("return return")),
     "raises": Case("runtime_error", "KeyError", candidate=candidate("raise KeyError('no')")),
@@ -144,7 +145,9 @@ CASES = {
     "leaves": Case("crash", None, candidate=candidate("os._exit(0)")),
     "no kernel": Case("cheat", "no_kernel", candidate=candidate("return x + 1")),
     "kernel for show": Case(
-        "cheat", "decoy_kernel", candidate=candidate("launch(x)\nreturn x + 1")
+        "cheat",
+        "decoy_kernel",
+        candidate=candidate("launch(x)\nreturn torch.tensor([v + 1 for v in x.tolist()])"),
     ),
     "PyTorch, and a copy": Case(
         "cheat", "torch_does_the_work", candidate=candidate("return launch(x + 1)", body="x")
@@ -164,9 +167,14 @@ CASES = {
         "cheat", "patches_library", candidate=candidate(top="torch.allclose = lambda *a: True")
     ),
     # what a reference says
-    "constant": Case("degenerate", "constant_output", reference("return x * 0"), candidate(body="x*0")),
+    "constant": Case(
+        "degenerate", "constant_output", reference("return x * 0"), candidate(body="x*0")
+    ),
     "empty": Case(
-        "degenerate", "empty_output", reference("return (x + 1)[:0]"), candidate("return launch(x)[:0]")
+        "degenerate",
+        "empty_output",
+        reference("return (x + 1)[:0]"),
+        candidate("return launch(x)[:0]"),
     ),
     "not finite": Case(
         "degenerate", "nothing_finite", reference("return x / 0"), candidate(body="x / 0")
@@ -236,8 +244,8 @@ CASES = {
     "much work": Case(
         "correct",
         None,
-        reference(inputs="torch.rand(50_000)"),
-        candidate("return launch(x.contiguous())", block=128),
+        reference(inputs="torch.rand(30_000)"),
+        candidate("return launch(x.contiguous())"),
         ("fewer_trials",),
     ),
     "smaller sizes only": Case(
@@ -279,3 +287,160 @@ def test_status_reason_and_caveats(verdicts: Verdicts, name: str) -> None:
         assert verdict.reason == case.reason, verdict.to_json()
     if case.caveats is not None:
         assert verdict.caveats == case.caveats, verdict.to_json()
+
+
+def test_a_correct_verdict_holds_what_was_seen(verdicts: Verdicts) -> None:
+    verdict = verdicts["right"]
+    assert (verdict.backend, verdict.device, verdict.driver) == ("interpreter", "cpu", None)
+    assert (verdict.torch, verdict.triton) == (torch.__version__, triton.__version__)
+    assert verdict.trials == OPTIONS.trials
+    assert verdict.max_abs_error is not None and 0 <= verdict.max_abs_error < 1e-4
+    assert verdict.tolerance is not None and 0 <= verdict.tolerance <= 1
+    assert verdict.timing is None and verdict.compile == []
+    evidence = verdict.evidence
+    assert (evidence["launches"], evidence["aten_calls"]) == ({"kernel": 1}, {})
+    assert (evidence["kind"], evidence["deterministic"]) == ("pure_triton", True)
+    assert evidence["reference_device"] == "cpu" and evidence["insensitive_inputs"] == []
+
+
+def test_a_wrong_verdict_says_where_and_on_which_draw(verdicts: Verdicts) -> None:
+    evidence = verdicts["wrong value"].evidence
+    assert evidence["got"] - evidence["expected"] == pytest.approx(0.001, rel=0.01)
+    assert evidence["trial"]["family"] == "own" and evidence["wrong_share"] == 1
+    assert verdicts["wrong value"].tolerance is None
+
+
+def test_what_programs_raise_or_print_is_told(verdicts: Verdicts) -> None:
+    assert verdicts["raises"].evidence["message"] == "KeyError: 'no'"
+    assert "ZeroDivisionError" in verdicts["raises when loaded"].evidence["message"]
+    assert verdicts["aborts"].evidence["signal"] == "SIGABRT"
+    assert "nothing" in verdicts["reference raises"].evidence["message"]
+    assert verdicts["looks at frames"].evidence["events"][0]["what"] == "sys._getframe"
+
+
+def test_findings_of_the_screen_are_labels(verdicts: Verdicts) -> None:
+    found = {finding["rule"] for finding in verdicts["no kernel"].findings}
+    assert "kernel_never_launched" in found
+    assert verdicts["right"].findings == ()
+
+
+@pytest.mark.parametrize("name", ["right", "wrong value", "hangs", "reference raises"])
+def test_a_verdict_is_a_row(verdicts: Verdicts, name: str) -> None:
+    row = verdicts[name].to_row()
+    assert list(row.keys() ^ {field.name for field in VERDICT}) == []
+    (back,) = pa.array([row], type=VERDICT).to_pylist()
+    assert {key: back[key] for key in row if key != "max_abs_error"} == {
+        key: row[key] for key in row if key != "max_abs_error"
+    }
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_verdict_survives_json(verdicts: Verdicts, name: str) -> None:
+    verdict = verdicts[name]
+    assert Verdict.from_json(json.loads(json.dumps(verdict.to_json()))) == verdict
+
+
+def test_a_judge_says_the_same_again(judge: Judge, verdicts: Verdicts) -> None:
+    names = ["right", "other state names", "wrong value"]
+    again = judged(judge, {name: CASES[name] for name in names})
+    assert again == {name: verdicts[name] for name in names}
+
+
+def test_an_error_of_the_judge_costs_one_verdict(
+    judge: Judge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = judging.Check.run
+
+    def fail_at(check: judging.Check, source: str) -> None:
+        if "# fail" in source:
+            raise ArithmeticError("as asked")
+        run(check, source)
+
+    monkeypatch.setattr(judging.Check, "run", fail_at)
+    spoilt = Case("unsupported", candidate=candidate() + "# fail")
+    found = judged(judge, {"before": Case("correct"), "spoilt": spoilt, "after": Case("correct")})
+    assert [found[name].status for name in ("before", "after")] == ["correct", "correct"]
+    assert (found["spoilt"].status, found["spoilt"].reason) == ("unsupported", "judge_error")
+    assert found["spoilt"].evidence["message"] == "ArithmeticError: as asked"
+    assert "fail_at" in found["spoilt"].evidence["where"]
+
+
+def test_an_error_of_the_caller_is_raised(judge: Judge) -> None:
+    def broken() -> Iterator[Candidate]:
+        yield Candidate("0", reference(), candidate())
+        raise LookupError("no more candidates")
+
+    with closing(Judge(Options(**{**vars(OPTIONS), "workers": 1}))) as own:
+        given = own.run(broken())
+        with pytest.raises(LookupError, match="no more"):
+            list(given)
+
+
+def test_no_candidates_no_processes() -> None:
+    before = descendants()
+    assert list(verify([], OPTIONS)) == []
+    assert descendants() == before
+
+
+def descendants() -> set[int]:
+    """Return the processes that this one has started, directly or not."""
+    parents = {}
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            try:
+                stat = (folder / "stat").read_text()
+            except OSError:
+                continue
+            state, parent = stat.rpartition(")")[2].split()[:2]
+            if state != "Z":
+                parents[int(folder.name)] = int(parent)
+    found: set[int] = set()
+    while new := {p for p, parent in parents.items() if parent in {os.getpid(), *found}} - found:
+        found |= new
+    return found
+
+
+def test_closing_early_leaves_no_process() -> None:
+    before = descendants()
+    hang = candidate("while True:\n    pass")
+
+    def endless() -> Iterator[Candidate]:
+        yield Candidate("right", reference(), candidate())
+        for i in range(1000):
+            taken.append(i)
+            yield Candidate(f"hangs {i}", reference(), hang)
+
+    taken: list[int] = []
+    verdicts = verify(endless(), OPTIONS)
+    assert next(verdicts).status == "correct"
+    started = descendants() - before
+    assert len(started) >= 4, "two hosts for each of two workers"
+    verdicts.close()
+    deadline = time.monotonic() + 10
+    while (left := {pid for pid in started if Path(f"/proc/{pid}").exists()}) and (
+        time.monotonic() < deadline
+    ):
+        time.sleep(0.1)
+    assert left == set()
+    assert descendants() - before == set()
+    assert len(taken) < 10, "candidates are read as workers get free"
+
+
+def test_evidence_is_bounded_json() -> None:
+    deep: Any = 0
+    for _ in range(50):
+        deep = [deep]
+    hostile = {
+        "long": "x" * 10**6,
+        "many": list(range(10**5)),
+        "deep": deep,
+        "large": 10**50,
+        "broken": "\ud800",
+        "other": object(),
+        5: {"k" * 10**4: None, "nan": float("nan")},
+    }
+    found = tidy(hostile)
+    assert len(json.dumps(found)) < 10_000
+    assert len(found["long"]) == 2000 and len(found["many"]) == 100
+    assert found["large"] == str(10**50)[:40]
+    found["broken"].encode()
