@@ -146,7 +146,10 @@ INSIDE = frozenset(
 def reaches_inside(program: Program) -> Iterator[ast.AST]:
     """Find attributes of `INSIDE`, and strings that hold their names."""
     for node in ast.walk(program.tree):
-        if (isinstance(node, ast.Attribute) and node.attr in INSIDE) or (isinstance(node, ast.Constant) and INSIDE & set(re.findall(r"\w+", str(node.value)))):
+        words = [getattr(node, "attr", "")]
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            words = re.findall(r"\w+", node.value)
+        if INSIDE & set(words):
             yield node
 
 
