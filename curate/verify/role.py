@@ -18,6 +18,9 @@ Tensors = list[torch.Tensor]
 Answer = tuple[dict[str, Any], Tensors]
 Handlers = dict[str, Callable[[dict[str, Any], Tensors], Answer]]
 
+NO_MEMORY = "DefaultCPUAllocator: can't allocate memory"
+"""What PyTorch says, in a plain RuntimeError, when the host has no memory."""
+
 FATAL = ("illegal memory access", "device-side assert triggered", "launch failure",
          "misaligned address", "invalid program counter", "hardware stack")  # fmt: skip
 """Errors after which a CUDA or HIP context cannot be used any more."""
@@ -59,7 +62,7 @@ def _classify(error: BaseException) -> tuple[str, str]:
         return "compile_error", "out_of_resources"
     if isinstance(error, CompilationError | PTXASError | SyntaxError):
         return "compile_error", name
-    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+    if isinstance(error, MemoryError | torch.OutOfMemoryError) or NO_MEMORY in str(error):
         return "oom", name
     if any(words in str(error) for words in FATAL):
         return "crash", next(w for w in FATAL if w in str(error)).replace(" ", "_")

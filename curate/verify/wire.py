@@ -107,7 +107,8 @@ def unpack(packed: Any, tensors: list[torch.Tensor]) -> Any:
         if kind == "device":
             return torch.device(content)
         if kind == "complex":
-            return complex(*content)
+            real, imaginary = content
+            return complex(real, imaginary)
     except (TypeError, ValueError, KeyError, RuntimeError) as error:
         raise WireError(f"bad {kind}") from error
     raise WireError(f"unknown kind {kind!r}")

@@ -228,7 +228,7 @@ def test_another_torch_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_work_replaces_no_names() -> None:
     with recorder.Recorder():
-        pass  # what PyTorch loads on first use is loaded, as in a host
+        torch.nn.Linear(3, 3)(torch.ones(2, 3))  # loads what is loaded on first use, as a host does
     before = watch.snapshot()
     with recorder.Recorder() as recording:
         torch.nn.Linear(3, 3)(torch.ones(2, 3)).sum().item()
