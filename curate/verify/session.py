@@ -11,7 +11,9 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +66,16 @@ class Refused(Exception):
         super().__init__(self.message)
 
 
+# A host dies with the thread that started it (PR_SET_PDEATHSIG), so that one that stays does.
+_starter = ThreadPoolExecutor(max_workers=1, thread_name_prefix="curate-hosts")
+
+
+def _spawn(command: list[str], **options: Any) -> Any:
+    if threading.current_thread() is threading.main_thread():  # or in a fork, without our thread
+        return subprocess.Popen(command, **options)
+    return _starter.submit(lambda: subprocess.Popen(command, **options)).result()
+
+
 class Host:
     """A warm process in a sandbox of its own; see `curate.verify.host`."""
 
@@ -101,7 +113,7 @@ class Host:
             inherited = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
             given = {**inherited, **worker_environment(), **environment}
             given["PYTHONPATH"] = os.pathsep.join(filter(None, path))
-        self.process = subprocess.Popen(
+        self.process = _spawn(
             command,
             stdin=other.fileno(),
             stdout=self.printed,
