@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from curate.execute.protocol import Executor, Job, Lost, Result
-from curate.rows import Row
+from curate.rows import ROW, Row
 from curate.step import Context, RowStep, SourceError, SourceStep, Step, TableStep, Unit
 from curate.store import LedgerError, Manifest, Store, digest, is_row, write_atomically
 
@@ -125,8 +125,15 @@ def identity(step: Step, seed: int) -> dict[str, Any]:
         "version": step.version,
         "options": step.options(),
         "tools": {name: tool_version(name) for name in step.tools},
+        "columns": columns_digest(),  # rows of another form cannot be read as these
         **({"seed": seed} if step.seeded else {}),
     }
+
+
+@lru_cache
+def columns_digest() -> str:
+    """Return a digest of the names and types of a row's columns."""
+    return hashlib.sha256(str(ROW).encode()).hexdigest()[:16]
 
 
 @lru_cache
