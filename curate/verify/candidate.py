@@ -277,11 +277,16 @@ def _guarded(tensor: torch.Tensor, device: str) -> torch.Tensor:
 
 def _apart(one: Any, other: Any) -> float:
     """Return the largest difference of two results; infinite where one holds NaN."""
-    pairs = zip(list_tensors(one), list_tensors(other), strict=False)
-    found = [
-        (a.double() - b.double()).abs().nan_to_num(nan=0.0).max() for a, b in pairs if a.numel()
-    ]
-    return max((float(difference) for difference in found), default=0.0)
+    furthest = 0.0
+    for mine, its in zip(list_tensors(one), list_tensors(other), strict=False):
+        a, b = mine.double(), its.double()
+        if not a.numel():
+            continue
+        if bool((a.isnan() != b.isnan()).any()):
+            return float("inf")
+        apart = (a - b).abs().nan_to_num(nan=0.0)  # NaN, or the same infinity, in both
+        furthest = max(furthest, float(apart.max()))
+    return furthest
 
 
 def _strided(tensor: torch.Tensor) -> torch.Tensor:

@@ -4,7 +4,7 @@
 are JSON, one a packet:
 
 - ``{"backend", "memory_mb", "sandboxed", "compiles"}`` comes first and is answered by
-  ``{"ready": versions}``;
+  ``{"ready": true}``;
 - ``{"start": role, "job": n}`` comes with a file descriptor, the child's own channel to the judge
   (`curate.verify.wire`). The host forks a child that serves the role on it, and never reads it;
 - ``{"kill": reason}`` ends the child that is running;
@@ -64,14 +64,6 @@ def warm(backend: str, compiles: bool) -> dict[str, Callable[[socket.socket], No
     }
 
 
-def versions() -> dict[str, str]:
-    """Return the versions that labels carry."""
-    import torch
-    import triton
-
-    return {"torch": torch.__version__, "triton": triton.__version__}
-
-
 class Host:
     """Serves the judge until it goes away."""
 
@@ -87,7 +79,7 @@ class Host:
         self.roles = warm(hello["backend"], hello["compiles"])
         gc.collect()
         gc.freeze()  # children share what is loaded, and never walk it
-        self._say({"ready": versions()})
+        self._say({"ready": True})
 
     def _next(self) -> tuple[dict[str, Any], list[int]]:
         """Return the judge's next message, and the file descriptors that came with it."""
@@ -116,9 +108,8 @@ class Host:
             child = Child(pid, printed, self.limits)
             self._watch(child)
             died = child.bury()
-        ended = {"died": died, "cpu_s": child.cpu_s, "peak_mb": child.peak_mb}
-        ended["spoiled"] = self.limits.sandboxed and is_spoiled()
-        self._say({"ended": job, **ended})
+        spoiled = self.limits.sandboxed and is_spoiled()
+        self._say({"ended": job, "died": died, "spoiled": spoiled})
 
     def _watch(self, child: Child) -> None:
         """Return when the child has ended, or takes too much, or the judge wants it gone."""

@@ -18,6 +18,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from triton.runtime.autotuner import Autotuner
 from triton.runtime.jit import JITFunction
 
+from curate.verify.role import list_tensors
+
 MOVES = {
     *("empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided"),
     *("zeros", "zeros_like", "new_zeros", "ones", "ones_like", "new_ones", "full", "full_like"),
@@ -134,14 +136,14 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
         result = func(*args, **(kwargs or {}))
         if not self.interpreting and is_compute(func):
             self.calls[func._schema.name.removeprefix("aten::")] += 1
-            results = _tensors(result)
-            for tensor in [*_tensors(args), *_tensors(tuple((kwargs or {}).values())), *results]:
+            results = list_tensors(result)
+            for tensor in [*list_tensors(args), *list_tensors(kwargs), *results]:
                 self.call_bytes += tensor.numel() * tensor.element_size()
             if not _capturing():
                 self._results += [(t.shape, t.dtype, sample(t)) for t in results]
-        return self._guard(func, result) if func in ALLOCATES else result
+        return self._guard(result) if func in ALLOCATES else result
 
-    def _guard(self, func: Any, result: torch.Tensor) -> torch.Tensor:
+    def _guard(self, result: torch.Tensor) -> torch.Tensor:
         """Return a new tensor with room around it that nothing may write to.
 
         The interpreter checks bounds itself, and what a graph captures must stay where it is.
@@ -173,7 +175,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
         """Count a launch, and remember what its arguments held before it."""
         self.launches[kernel_name(kernel)] += 1
         with _no_mode():
-            for tensor in _tensors(arguments):
+            for tensor in list_tensors(arguments):
                 self.launch_bytes += tensor.numel() * tensor.element_size()
                 if _capturing():
                     continue
@@ -223,14 +225,6 @@ def _capturing() -> bool:
 def _no_mode() -> AbstractContextManager[None]:
     """Return a context in which operators are not recorded."""
     return torch.utils._python_dispatch._disable_current_modes()  # type: ignore[no-any-return]
-
-
-def _tensors(value: Any) -> list[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
-        return [value]
-    if isinstance(value, list | tuple):
-        return [tensor for item in value for tensor in _tensors(item)]
-    return []
 
 
 def kernel_name(kernel: Any) -> str:

@@ -115,9 +115,12 @@ def map_tensors(value: Any, function: Callable[[torch.Tensor], torch.Tensor]) ->
 
 def list_tensors(value: Any) -> Tensors:
     """Return the tensors in a value, in order."""
-    found: Tensors = []
-    map_tensors(value, lambda tensor: found.append(tensor) or tensor)  # type: ignore[func-returns-value]
-    return found
+    if isinstance(value, torch.Tensor):
+        return [value]
+    parts = value.values() if isinstance(value, dict) else value
+    if not isinstance(value, dict | list | tuple):
+        return []
+    return [tensor for part in parts for tensor in list_tensors(part)]
 
 
 def same(one: torch.Tensor, other: torch.Tensor) -> bool:

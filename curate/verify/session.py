@@ -86,7 +86,6 @@ class Host:
         self.pid: int | None = None
         self.control: socket.socket
         self.printed = tempfile.TemporaryFile()  # noqa: SIM115 (closed by stop)
-        self.versions: dict[str, str] = {}
         self.closed = False
 
     def start(self) -> None:
@@ -132,10 +131,8 @@ class Host:
                 "compiles": self.compiles,
             }
         )
-        answer = self._hear(START_S)
-        if answer is None:
+        if self._hear(START_S) is None:
             raise HostError(f"the judge's {self.backend} host did not start\n{self.last_words()}")
-        self.versions = answer["ready"]
 
     def open(self, role: str, seconds: float) -> Session:
         """Return a session with a new child that plays a role, for at most so many seconds."""
