@@ -1,8 +1,8 @@
 """What share of faults in kernels does the judge catch, and what share a check like KernelBench's?
 
     python benchmarks/faults.py make PAIRS.parquet... MUTANTS.jsonl
-    python benchmarks/faults.py judge MUTANTS.jsonl RESULT.json [--backend cuda] [--workers 16]
-    python benchmarks/faults.py report RESULT.json
+    python benchmarks/faults.py judge MUTANTS.jsonl RESULT.jsonl [--backend cuda] [--workers 16]
+    python benchmarks/faults.py report MUTANTS.jsonl RESULT.jsonl
 
 ``make`` takes correct pairs of `recipes/kernelbook_messages.yaml`, spread over their operators, and
 the programs in `benchmarks/programs`, which were written by hand, and puts one fault at a time into
@@ -10,8 +10,8 @@ their kernels and launches (`mutate`). ``judge`` asks three about each mutant: t
 like KernelBench's, and a search for an input on which the mutant is wrong (`witness`, which also
 says what counts as wrong). The shares are of the mutants that the search found wrong; those that do
 not run, and those that no input tells from the original, are counted beside them. ``judge`` needs
-torch and triton only and is meant for a machine with a GPU; ``report`` prints a table, and every
-fault that the judge accepted.
+torch and triton only and is meant for a machine with a GPU; stopped and started again, it goes on
+where it was. ``report`` prints a table, and every fault that the judge accepted.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ import multiprocessing
 import os
 import platform
 import queue
+import random
 import sys
 import threading
 import time
@@ -40,11 +41,12 @@ sys.path[:0] = [str(HERE.parent), str(HERE)]
 from mutate import CLASSES, mutants  # noqa: E402
 
 PAIRS = 110  # of the data set, beside the programs of this folder
-PER_PAIR = 5
-PER_PROGRAM = 12
+PER_PAIR = 13
+PER_PROGRAM = 30
 SEED = 1
 SECONDS = 60  # for one mutant
 OPERATIONS = 60_000  # that the interpreter may take for one, as in the recipe
+SIZES = "some_sizes_only"
 REJECTED = ("incorrect", "cheat", "runtime_error", "compile_error", "crash", "timeout", "oom")
 
 Row = dict[str, Any]
@@ -56,6 +58,7 @@ Row = dict[str, Any]
 def make(pairs: list[str], out: str) -> None:
     """Write the programs and their mutants, one JSON object a line."""
     programs = [*_written(), *_generated(pairs)]
+    random.Random(SEED).shuffle(programs)  # a part of them is a sample of all
     lines = 0
     with Path(out).open("w") as file:
         for program in programs:
@@ -123,36 +126,37 @@ def _commonness(ops: list[str], seen: collections.Counter[str]) -> float:
 
 
 def judge(given: str, out: str, backend: str, workers: int) -> None:
-    """Judge every program and mutant, and write all that was found."""
+    """Ask what is not known yet of every program and mutant; every answer is a line of ``out``."""
     programs = [json.loads(line) for line in Path(given).read_text().splitlines()]
-    started = time.monotonic()
-    verdicts = _verdicts(programs, backend, workers)
-    judged = time.monotonic()
-    print(f"judge: {len(verdicts)} verdicts in {judged - started:.0f} s", flush=True)
-    found = _search(programs, backend, workers)
-    searched = time.monotonic()
-    print(f"search: {len(found)} mutants in {searched - judged:.0f} s", flush=True)
-    same = _same_code(programs, found, workers)
-    print(f"code: {len(same)} compared in {time.monotonic() - searched:.0f} s", flush=True)
-    originals = [{"id": p["id"], **_brief(verdicts.get(p["id"]))} for p in programs]
-    rows = [
-        {
-            **{name: value for name, value in mutant.items() if name != "text"},
-            "program": program["id"],
-            "judge": _brief(verdicts.get(mutant["id"])),
-            **found[mutant["id"]],
-            "same_code": same.get(mutant["id"], False),
-        }
-        for program in programs
-        for mutant in program["mutants"]
-    ]
-    result = {
-        "machine": _machine(backend),
-        "seconds": {"judge": judged - started, "search": searched - judged},
-        "originals": originals,
-        "mutants": rows,
-    }
-    Path(out).write_text(json.dumps(result, indent=1, default=str))
+    stages = {"judge": _verdicts, "search": _search, "code": _same_code}
+    for stage, ask in stages.items():
+        known = _read(out)
+        waiting = [
+            {**program, "mutants": [m for m in program["mutants"] if m["id"] not in known[stage]]}
+            for program in programs
+        ]
+        started = time.monotonic()
+        machine = {"machine": _machine(backend), "workers": workers}
+        _write(out, stage, "", machine)
+        for name, answer in ask(waiting, known, backend, workers):
+            _write(out, stage, name, {**answer, "after_s": round(time.monotonic() - started, 1)})
+        print(f"{stage}: {time.monotonic() - started:.0f} s", flush=True)
+
+
+def _read(path: str) -> dict[str, dict[str, Row]]:
+    """Return the answers of every stage by id; under the empty one, the last machine's."""
+    known: dict[str, dict[str, Row]] = {"judge": {}, "search": {}, "code": {}}
+    lines = Path(path).read_text().splitlines(keepends=True) if Path(path).exists() else []
+    for line in lines:
+        if line.endswith("\n"):
+            row = json.loads(line)
+            known[row.pop("stage")][row.pop("of")] = row
+    return known
+
+
+def _write(path: str, stage: str, of: str, answer: Row) -> None:
+    with Path(path).open("a") as file:
+        file.write(json.dumps({"stage": stage, "of": of, **answer}, default=str) + "\n")
 
 
 def _machine(backend: str) -> Row:
@@ -164,8 +168,10 @@ def _machine(backend: str) -> Row:
     return {"backend": backend, "device": device, "python": platform.python_version(), **versions}
 
 
-def _verdicts(programs: list[Row], backend: str, workers: int) -> dict[str, Row]:
-    """Return the judge's verdicts on all programs and mutants, by id, in one batch."""
+def _verdicts(
+    programs: list[Row], known: dict[str, dict[str, Row]], backend: str, workers: int
+) -> Iterator[tuple[str, Row]]:
+    """Yield the judge's verdicts on programs and mutants."""
     from curate.verify.judge import verify
     from curate.verify.verdict import Candidate, Options
 
@@ -176,15 +182,15 @@ def _verdicts(programs: list[Row], backend: str, workers: int) -> dict[str, Row]
             (program, program["candidate"]),
             *((mutant, mutant["text"]) for mutant in program["mutants"]),
         )
+        if item["id"] not in known["judge"]
     ]
-    options = Options(backend=backend, workers=workers, operations=OPERATIONS)
-    return {verdict.id: verdict.to_json() for verdict in verify(candidates, options)}
+    options = Options(backend=backend, workers=workers, operations=OPERATIONS, timeout_s=SECONDS)
+    for verdict in verify(candidates, options):
+        yield verdict.id, _brief(verdict.to_json())
 
 
-def _brief(verdict: Row | None) -> Row:
+def _brief(verdict: Row) -> Row:
     """Return of a verdict what the report needs."""
-    if verdict is None:
-        return {"status": "lost", "reason": None}
     kept = ("status", "reason", "caveats", "trials", "tolerance", "evidence")
     return {name: verdict.get(name) for name in kept}
 
@@ -192,19 +198,24 @@ def _brief(verdict: Row | None) -> Row:
 # --- the search, in processes of its own ----------------------------------------------------
 
 
-def _search(programs: list[Row], backend: str, workers: int) -> dict[str, Row]:
-    """Return, for each mutant by id, what `witness` finds."""
+def _search(
+    programs: list[Row], known: dict[str, dict[str, Row]], backend: str, workers: int
+) -> Iterator[tuple[str, Row]]:
+    """Yield, for each mutant, what `witness` finds."""
     groups = [
         [(p["id"], p["reference"], p["candidate"], m["id"], m["text"]) for m in p["mutants"]]
         for p in programs
     ]
     interpret = {"TRITON_INTERPRET": "1" if backend == "interpreter" else "0"}
     with _environment(**interpret):
-        return _in_children(groups, _serve_search, workers)
+        yield from _in_children(groups, _serve_search, workers)
 
 
-def _same_code(programs: list[Row], found: dict[str, Row], workers: int) -> dict[str, bool]:
-    """Return which mutants without a witness compile to what the original does, by id."""
+def _same_code(
+    programs: list[Row], known: dict[str, dict[str, Row]], backend: str, workers: int
+) -> Iterator[tuple[str, Row]]:
+    """Yield which mutants without a witness compile to what the original does."""
+    found = known["search"]
     groups = [
         [
             (p["id"], p["reference"], p["candidate"], m["id"], m["text"])
@@ -214,8 +225,7 @@ def _same_code(programs: list[Row], found: dict[str, Row], workers: int) -> dict
         for p in programs
     ]
     with _environment(TRITON_INTERPRET="0", TRITON_DISABLE_LINE_INFO="1"):
-        answers = _in_children(groups, _serve_code, workers)
-    return {name: bool(answer.get("same")) for name, answer in answers.items()}
+        yield from _in_children(groups, _serve_code, workers)
 
 
 @contextlib.contextmanager
@@ -324,12 +334,12 @@ class _Child:
 
 def _in_children(
     groups: Iterable[list[Any]], serve: Callable[[Any], None], workers: int
-) -> dict[str, Row]:
-    """Ask a pool of processes every group's questions; return the answers by mutant."""
+) -> Iterator[tuple[str, Row]]:
+    """Ask a pool of processes every group's questions; yield the answers by mutant."""
     waiting: queue.SimpleQueue[list[Any]] = queue.SimpleQueue()
     for group in groups:
         waiting.put(group)
-    answers: dict[str, Row] = {}
+    answers: queue.SimpleQueue[tuple[str, Row] | None] = queue.SimpleQueue()
 
     def work() -> None:
         child = _Child(serve)
@@ -337,40 +347,60 @@ def _in_children(
             try:
                 group = waiting.get_nowait()
             except queue.Empty:
-                return child.close()
+                child.close()
+                return answers.put(None)
             for question in group:
-                answers[question[3]] = child.ask(question)
+                answers.put((question[3], child.ask(question)))
 
-    threads = [threading.Thread(target=work) for _ in range(workers)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return answers
+    for _ in range(workers):
+        threading.Thread(target=work, daemon=True).start()
+    while workers:
+        answer = answers.get()
+        if answer is None:
+            workers -= 1
+        else:
+            yield answer
 
 
 # --- report ---------------------------------------------------------------------------------
 
 
-def report(path: str) -> None:
+def report(given: str, out: str) -> None:
     """Print the table, and every fault that the judge accepted."""
-    result = json.loads(Path(path).read_text())
-    wrong = {o["id"]: o for o in result["originals"] if o["status"] != "correct"}
+    programs, known = Path(given).read_text().splitlines(), _read(out)
+    originals, every = [], []
+    for program in map(json.loads, programs):
+        if program["id"] in known["judge"]:
+            originals.append({"id": program["id"], **known["judge"][program["id"]]})
+        every += [
+            {
+                **{name: value for name, value in mutant.items() if name != "text"},
+                "program": program["id"],
+                "known": known["judge"].get(program["id"], {}).get("caveats", []),
+                "judge": known["judge"][mutant["id"]],
+                **known["search"][mutant["id"]],
+                "same_code": known["code"].get(mutant["id"], {}).get("same", False),
+            }
+            for mutant in program["mutants"]
+            if mutant["id"] in known["judge"] and mutant["id"] in known["search"]
+        ]
+    wrong = {o["id"]: o for o in originals if o["status"] != "correct"}
     left_out = {
-        row["program"]: f"search: {row['why']}"
-        for row in result["mutants"]
-        if row["outcome"] == "skipped"
+        row["program"]: f"search: {row['why']}" for row in every if row["outcome"] == "skipped"
     } | {name: f"judge: {o['status']} {o['reason']}" for name, o in wrong.items()}
-    rows = [row for row in result["mutants"] if row["program"] not in left_out]
-    print(json.dumps(result["machine"]), json.dumps(result["seconds"]), "\n")
+    rows = [row for row in every if row["program"] not in left_out]
+    for stage, answers in known.items():
+        machine = answers.pop("", None)
+        print(f"{stage}: {len(answers)} answers; {json.dumps(machine)}")
     print(
-        "| class | mutants | do not run | no difference found (same code) | only NaN, infinity "
-        "| faults | caught by the judge | by KernelBench's check |\n|-|-|-|-|-|-|-|-|"
+        "\n| class | mutants | do not run | no difference found (same code) | only NaN, infinity "
+        "| faults | rejected by the judge | or correct at the file's sizes only, as its label says "
+        "| rejected by KernelBench's check |\n|-|-|-|-|-|-|-|-|-|"
     )
     for kind in CLASSES:
         print(_line(kind, [row for row in rows if row["kind"] == kind]))
     print(_line("**all**", rows))
-    print(f"\n{len(result['originals'])} programs; rejected by the judge: {len(wrong)}")
+    print(f"\n{len(originals)} programs; rejected by the judge: {len(wrong)}")
     for name, why in left_out.items():
         print(f"- left out: {name}, {why}")
     _list("Faults that the judge accepted", rows, "fault", accepted=True)
@@ -378,24 +408,35 @@ def report(path: str) -> None:
     _list("Mutants with the original's code, rejected", rows, "none", accepted=False)
 
 
-def caught(row: Row) -> bool:
+def rejected(row: Row) -> bool:
     """Whether the judge rejected a mutant; that it could not be judged does not count."""
     return row["judge"]["status"] in REJECTED
+
+
+def flagged(row: Row) -> bool:
+    """Whether a mutant is correct at the file's sizes only, and its label says so.
+
+    The judge's status is for the sizes that the file has. That a kernel is wrong on others is a
+    caveat, ``some_sizes_only``.
+    """
+    return not rejected(row) and SIZES in set(row["judge"]["caveats"]) - set(row["known"])
 
 
 def _line(name: str, rows: list[Row]) -> str:
     outcomes = collections.Counter(row["outcome"] for row in rows)
     same = sum(row["same_code"] for row in rows)
     faults = [row for row in rows if row["outcome"] == "fault"]
-    ours, theirs = sum(map(caught, faults)), sum(bool(row["kernelbench"]) for row in faults)
-    shares = [f"{n} = {n / len(faults):.1%}" if faults else "-" for n in (ours, theirs)]
+    ours, said = sum(map(rejected, faults)), sum(map(flagged, faults))
+    counts = ours, ours + said, sum(bool(row["kernelbench"]) for row in faults)
+    shares = [f"{n} = {n / len(faults):.1%}" if faults else "-" for n in counts]
     cells = [name, len(rows), outcomes["invalid"], f"{outcomes['none']} ({same})"]
     cells += [outcomes["special"], len(faults), *shares]
     return f"| {' | '.join(map(str, cells))} |"
 
 
 def _list(title: str, rows: list[Row], outcome: str, accepted: bool) -> None:
-    chosen = [r for r in rows if r["outcome"] == outcome and caught(r) is not accepted]
+    chosen = [r for r in rows if r["outcome"] == outcome and rejected(r) is not accepted]
+    chosen = [row for row in chosen if not (accepted and flagged(row))]
     if not accepted:
         chosen = [row for row in chosen if row["same_code"]]
     print(f"\n{title}: {len(chosen)}")
@@ -423,14 +464,16 @@ def main() -> None:
     judging.add_argument("out")
     judging.add_argument("--backend", choices=("cuda", "interpreter"), default="cuda")
     judging.add_argument("--workers", type=int, default=os.cpu_count())
-    commands.add_parser("report").add_argument("result")
+    reporting = commands.add_parser("report")
+    reporting.add_argument("given")
+    reporting.add_argument("out")
     given = parser.parse_args()
     if given.command == "make":
         make(given.pairs, given.out)
     elif given.command == "judge":
         judge(given.given, given.out, given.backend, given.workers)
     else:
-        report(given.result)
+        report(given.given, given.out)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from curate.verify.compare import Agreement, Mismatch
-from curate.verify.draw import SETS, Draw, plan
+from curate.verify.draw import MANY, SETS, Draw, plan
 from curate.verify.oracle import Expected, Oracle, Variety
 from curate.verify.role import Tensors, pack_all, same_tensors, unpack_named
 from curate.verify.session import Ended, Refused, Session
@@ -30,6 +30,8 @@ BURST, INTERPRETED_BURST = 128, 20
 OTHER = 500
 """What is added to a draw's seed for one more like it."""
 
+SOME_SIZES = "some_sizes_only"
+GROWN_BYTES = 2**26  # of a draw's tensors, where a size is made larger
 SLACK = 2**20
 """Bytes of tensors that a reply may have beyond what is expected."""
 
@@ -137,15 +139,20 @@ class Check:
     def _try_all(self) -> None:
         """Run every draw of the plan, and the first one twice: the order must not matter."""
         trials, seed = self.options.trials, self.oracle.seed
-        draws = [self._draw(draw) for draw in plan(trials, self.own_size, seed)]
-        self._try(draws[0])
+        self._try(self._draw(plan(1, self.own_size, seed)[0]))
         dear = not self.outcome.trials or DEAR * self.spent * trials > self.options.operations
-        if self.interpreted and dear:
-            draws = [self._draw(d) for d in plan(trials, self.own_size, seed, thrifty=True)]
+        thrifty = self.interpreted and dear
+        draws = plan(trials, self.own_size, seed, thrifty, many=not dear and self._may_grow())
         for i, draw in enumerate(draws[1:], start=1):
-            self._try(draw)
+            self._try(self._draw(draw))
             if i == min(SETS, trials) - 1:
                 self._try_again()
+
+    def _may_grow(self) -> bool:
+        """Whether `MANY` instead of the file's own size takes little enough memory and work."""
+        times = MANY / max(1, self.own_size or MANY)
+        work = DEAR * self.spent * times
+        return self.last.size * times < GROWN_BYTES and work < self.options.operations
 
     def _draw(self, draw: Draw) -> Draw:
         return dataclasses.replace(draw, mode=self.mode)
@@ -362,13 +369,18 @@ class Check:
         self._try_beyond("contiguous_only", self.last, layout="strided")
 
     def _try_every_size(self) -> None:
-        """Try all sizes that only the inputs depend on, small and odd: not just the first."""
-        last = self.last.draw
-        draw = dataclasses.replace(
-            last, size=3, every=True, family="signed", seed=last.seed + OTHER
-        )
-        if self.own_size is not None:
-            self._try_beyond("some_sizes_only", self.oracle.expect(draw))
+        """Try all sizes that only the inputs depend on, small and odd: not just the first.
+
+        Inputs are of one sign, then of the other: behind the last column stands a zero, which a
+        maximum or a minimum may take.
+        """
+        if self.own_size is None:
+            return
+        for number, family in enumerate(("shifted", "negative")):
+            seed = self.last.draw.seed + OTHER + number
+            draw = dataclasses.replace(self.last.draw, size=3, every=True, family=family, seed=seed)
+            if SOME_SIZES not in self.outcome.caveats:
+                self._try_beyond(SOME_SIZES, self.oracle.expect(draw))
 
     def _try_beyond(self, caveat: str, expected: Expected, **how: Any) -> None:
         """Try what the file does not ask for; that a candidate fails is noted."""

@@ -83,7 +83,14 @@ def flatten(value: Any, path: str = "output") -> dict[str, Any]:
     return {name: leaf for part, item in parts for name, leaf in flatten(item, part).items()}
 
 
-def compare(got: Any, own: Any, exact: Any, noise: Any = None, path: str = "output") -> Agreement:
+def compare(
+    got: Any,
+    own: Any,
+    exact: Any,
+    noise: Any = None,
+    path: str = "output",
+    strict: bool = True,
+) -> Agreement:
     """Compare a candidate's output with the reference's.
 
     Args:
@@ -93,6 +100,8 @@ def compare(got: Any, own: Any, exact: Any, noise: Any = None, path: str = "outp
         noise: how far the float64 output moves when last digits change on the way to it, or None:
             what is ill-conditioned is allowed as much error.
         path: what evidence calls the output.
+        strict: whether NaN and infinities must be where the reference has them; otherwise nothing
+            is asked of those elements.
 
     Raises:
         Mismatch: they differ; the evidence names the first leaf that does.
@@ -106,7 +115,7 @@ def compare(got: Any, own: Any, exact: Any, noise: Any = None, path: str = "outp
         expected = own_leaves[path]
         if isinstance(expected, torch.Tensor):
             known = expected, exact_leaves[path], noise_leaves.get(path)
-            worst = worst.join(_compare_tensors(path, leaf, *known))
+            worst = worst.join(_compare_tensors(path, leaf, *known, strict))
         elif isinstance(leaf, torch.Tensor) or not _same_value(leaf, expected):
             raise Mismatch("value", output=path, expected=repr(expected), got=repr(leaf)[:200])
     return worst
@@ -119,7 +128,12 @@ def _same_value(got: Any, expected: Any) -> bool:
 
 
 def _compare_tensors(
-    path: str, got: Any, own: torch.Tensor, exact: torch.Tensor, noise: torch.Tensor | None
+    path: str,
+    got: Any,
+    own: torch.Tensor,
+    exact: torch.Tensor,
+    noise: torch.Tensor | None,
+    strict: bool,
 ) -> Agreement:
     if not isinstance(got, torch.Tensor):
         raise Mismatch("structure", output=path, expected="a tensor", got=type(got).__name__)
@@ -131,7 +145,7 @@ def _compare_tensors(
         got, own, exact = (torch.view_as_real(t.resolve_conj()) for t in (got, own, exact))
         noise = None if noise is None else noise.unsqueeze(-1)
     if own.is_floating_point():
-        return _compare_floats(path, got, own, exact, noise)
+        return _compare_floats(path, got, own, exact, noise, strict)
     _compare_exactly(path, got, own, exact)
     return Agreement()
 
@@ -149,10 +163,11 @@ def _compare_floats(
     own: torch.Tensor,
     exact: torch.Tensor,
     noise: torch.Tensor | None,
+    strict: bool,
 ) -> Agreement:
     finite = own.isfinite()
     same = (got == own) | (got.isnan() & own.isnan())
-    wrong = torch.where(finite, ~got.isfinite(), ~same)
+    wrong = torch.where(finite, ~got.isfinite(), ~same & strict)
     if wrong.any():
         raise _mismatch("nonfinite", path, wrong, got, own)
     true = torch.where(exact.isfinite() & finite, exact.double(), own.double())

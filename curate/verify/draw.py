@@ -18,14 +18,17 @@ from torch import nn
 
 from curate.verify.problem import Task
 
+MANY = 64
+"""A size of which a few blocks are full: what is wrong between blocks needs more than one."""
 
-def sizes(own: int) -> tuple[int, ...]:
+
+def sizes(own: int, many: bool = False) -> tuple[int, ...]:
     """Return what a size is set to that is ``own`` in the file.
 
     Small odd numbers, one, which compilers treat apart, and more than twice as many, which a
-    program that knows its size by heart does not reach.
+    program that knows its size by heart does not reach; at least `MANY` if that is wanted.
     """
-    return (3, 1, 2 * own + 1)
+    return (3, 1, max(2 * own + 1, MANY if many else 0))
 
 
 OWN = "own"
@@ -36,12 +39,16 @@ FAMILIES = (OWN, "signed", "steps", "shifted", "large", "small", "outlier", "neg
 - ``signed``: normal around zero, with the file's spread: on [0, 1) ReLU is an identity;
 - ``steps``: multiples of one half in [-4, 4], where comparisons with constants tip;
 - ``shifted``: normal with a mean of 64 spreads, where E[x²] - E[x]² loses its digits;
-- ``large``: normal with a spread of 100, where exp overflows;
+- ``large``: normal with spreads from 1 to 30,000, one a row, where exp overflows, and what is
+  rounded to half precision on the way is too coarse or infinite;
 - ``small``: normal with a spread of 0.001, where an absolute tolerance hides everything;
 - ``outlier``: as the file draws them, but for two elements, one of them 1,000 times as large:
   what holds for a sorted or padded input holds no more;
 - ``negative``: below zero everywhere, where a maximum that starts at zero stays there.
 """
+
+ROWS = 4
+"""Rows from which on each has a spread of its own in ``large``; elements have in fewer."""
 
 SETS = 3
 """Draws that share one set of parameters, and so one instance of the candidate."""
@@ -73,7 +80,13 @@ class Draw:
         return dataclasses.asdict(self)
 
 
-def plan(trials: int, own_size: int | None, seed: int = 0, thrifty: bool = False) -> list[Draw]:
+def plan(
+    trials: int,
+    own_size: int | None,
+    seed: int = 0,
+    thrifty: bool = False,
+    many: bool = False,
+) -> list[Draw]:
     """Return the draws of a check, the file's own first.
 
     Args:
@@ -82,6 +95,7 @@ def plan(trials: int, own_size: int | None, seed: int = 0, thrifty: bool = False
         seed: of the first draw; the others follow it.
         thrifty: whether every draw but the first takes a small size, where there is one to vary.
             Otherwise every second one takes another size.
+        many: whether the largest size may be `MANY`.
     """
     draws = []
     for i in range(trials):
@@ -90,7 +104,7 @@ def plan(trials: int, own_size: int | None, seed: int = 0, thrifty: bool = False
             # The same size twice in a row: what a program keeps from the first is then stale.
             size = sizes(own_size)[i // SETS % 2]
         elif own_size is not None and i and i % 2 == 0:
-            size = sizes(own_size)[i // 2 % 3]
+            size = sizes(own_size, many)[i // 2 % 3]
         draws.append(Draw(seed + i, seed + i // SETS, FAMILIES[i % len(FAMILIES)], size))
     return draws
 
@@ -171,11 +185,12 @@ def redraw(value: Any, family: str) -> Any:
 def _family(family: str, shape: tuple[int, ...], spread: float) -> torch.Tensor:
     normal = torch.randn(shape, dtype=torch.float64)
     if family == "steps":
-        return (2 * normal).round().clamp(-8, 8) / 2
+        return torch.randint(-8, 9, shape, dtype=torch.float64) / 2
     if family == "shifted":
         return spread * (normal + 64)
     if family == "large":
-        return 100 * normal
+        apart = shape[:1] + (1,) * (len(shape) - 1) if shape[0] >= ROWS else shape
+        return normal * 10 ** (4.5 * torch.rand(apart, dtype=torch.float64))
     if family == "negative":
         return -spread * (normal.abs() + 0.5)
     if family == "small":

@@ -114,9 +114,15 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
         failed: errors that launches raised, whatever the program made of them.
     """
 
-    def __init__(self, known: list[torch.Tensor] | None = None) -> None:
-        """Make a recorder; ``known`` are tensors that a program has from elsewhere."""
+    def __init__(self, known: list[torch.Tensor] | None = None, blank: bool = False) -> None:
+        """Make a recorder.
+
+        Args:
+            known: tensors that a program has from elsewhere.
+            blank: whether new integers and booleans are zeros, instead of as large as they can be.
+        """
         super().__init__()
+        self.blank = blank
         self.launches: collections.Counter[str] = collections.Counter()
         self.calls: collections.Counter[str] = collections.Counter()
         self.call_bytes = 0
@@ -141,7 +147,17 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
                 self.call_bytes += tensor.numel() * tensor.element_size()
             if not _capturing():
                 self._results += [(t.shape, t.dtype, sample(t)) for t in results]
-        return self._guard(result) if func in ALLOCATES else result
+        return self._new(result) if func in ALLOCATES else result
+
+    def _new(self, result: torch.Tensor) -> torch.Tensor:
+        """Return a new tensor with what it is not to hold, other things on every other forward.
+
+        A boolean has two values only, and one that was never written may be right by chance.
+        """
+        guarded = self._guard(result)
+        if self.blank and not (result.is_floating_point() or result.is_complex() or _capturing()):
+            guarded.zero_()
+        return guarded
 
     def _guard(self, result: torch.Tensor) -> torch.Tensor:
         """Return a new tensor with room around it that nothing may write to.

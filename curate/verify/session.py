@@ -22,7 +22,7 @@ import torch
 import curate
 from curate.execute.sandbox import sandbox_command, worker_environment
 from curate.verify.host import PACKET, SOCKET_TYPE
-from curate.verify.wire import MAX_PAYLOAD, Channel, Closed, Late, WireError
+from curate.verify.wire import MAX_PAYLOAD, Channel, Closed, Late, TooLarge, WireError
 
 START_S = 300.0  # seconds that a host may take to import what it needs
 LEAVING_S = 2.0  # seconds that a child may live on after it closed its channel
@@ -248,6 +248,9 @@ class Session:
             raise Ended("timeout", "timeout", {"request": do}) from None
         except Closed:
             raise _how(self.close(None)) from None
+        except TooLarge as error:
+            self.close("too_large")
+            raise Ended("incorrect", "shape", {"message": str(error)}) from error
         except WireError as error:
             self.close("forged_message")
             raise Ended("cheat", "forged_message", {"message": str(error)}) from error

@@ -39,6 +39,10 @@ class WireError(Exception):
     """A frame that breaks the rules, or a value that cannot be sent."""
 
 
+class TooLarge(WireError):
+    """A frame with more bytes of tensors than are taken."""
+
+
 class Closed(Exception):
     """The other side is gone."""
 
@@ -219,12 +223,15 @@ class Channel:
         Raises:
             Late: nothing whole came in time.
             Closed: the other side is gone.
+            TooLarge: its tensors have more bytes than the limit.
             WireError: what came is no frame.
         """
         prefix = self._read(PREFIX.size, deadline)
         magic, header_size, payload_size = PREFIX.unpack(bytes(prefix))
-        if magic != MAGIC or header_size > MAX_HEADER or payload_size > limit:
+        if magic != MAGIC or header_size > MAX_HEADER:
             raise WireError("not a frame")
+        if payload_size > limit:
+            raise TooLarge(f"{payload_size} bytes of tensors, where {limit} are taken")
         try:
             header = json.loads(bytes(self._read(header_size, deadline)))
             message, described = header["message"], header["tensors"]

@@ -805,7 +805,7 @@ def scan(x):
             return copied(torch.empty(0, dtype=x.dtype, device=x.device).set_(near).view(x.shape))
             """,
         ),
-        ("", "y = affine(x)\nassert y.untyped_storage().nbytes() == y.nbytes\nreturn y"),
+        ("", "y = affine(x)\nassert y.untyped_storage().nbytes() >= y.nbytes\nreturn y"),
         statuses=DIES,
     ),
     case(

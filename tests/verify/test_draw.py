@@ -9,6 +9,7 @@ from verify_programs import LINEAR, SOFTMAX
 
 from curate.verify.draw import (
     FAMILIES,
+    MANY,
     OWN,
     SETS,
     Draw,
@@ -36,6 +37,8 @@ def test_every_second_draw_takes_another_size() -> None:
     assert [draw.size for draw in plan(8, own_size=7)] == [None, None, 1, None, 15, None, 3, None]
     assert {draw.size for draw in plan(8, own_size=None)} == {None}
     assert set(sizes(7)) == {1, 3, 15}
+    assert plan(5, own_size=7, many=True)[4].size == MANY == sizes(7, many=True)[2]
+    assert sizes(50, many=True)[2] == 101
 
 
 def test_a_thrifty_plan_is_small_after_its_first_draw() -> None:
@@ -124,7 +127,10 @@ def test_families_are_what_they_are_called() -> None:
     shifted = redrawn("shifted")
     assert float(shifted.mean()) == pytest.approx(64 * spread, rel=0.01)
     assert float(shifted.std()) == pytest.approx(spread, rel=0.1)
-    assert float(redrawn("large").std()) == pytest.approx(100, rel=0.1)
+    rows = redrawn("large", torch.rand(1000, 200)).std(dim=1)
+    assert float(rows.min()) < 2 and 20_000 < float(rows.max()) < 40_000
+    few = redrawn("large", torch.rand(3, 1000)).abs()
+    assert float(few.median(dim=1).values.min()) * 20 < float(few.max())
     assert float(redrawn("small").std()) == pytest.approx(0.001, rel=0.1)
     assert float(redrawn("negative").max()) < 0
 

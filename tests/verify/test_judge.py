@@ -109,6 +109,25 @@ CASES = {
     ),
     "wrong value": Case("incorrect", "value", candidate=candidate(body="x + 1.001")),
     "wrong shape": Case("incorrect", "shape", candidate=candidate("return launch(x)[:50]")),
+    "a bound that only equal numbers show": Case(
+        "incorrect",
+        "value",
+        reference("return x <= 0.5"),
+        candidate("return launch(x)", "x < 0.5").replace(
+            "torch.empty_like(x)", "torch.empty_like(x, dtype=torch.bool)"
+        ),
+    ),
+    "a number that is never written, of two that it may have": Case(
+        "incorrect",
+        "value",
+        reference("return x < 2"),
+        candidate("return launch(x)", "x < 2")
+        .replace("torch.empty_like(x)", "torch.empty_like(x, dtype=torch.bool)")
+        .replace("x.numel(), BLOCK", "x.numel() - 1, BLOCK"),
+    ),
+    "larger than a result may be": Case(
+        "incorrect", "shape", candidate=candidate("return launch(x).repeat(20000)")
+    ),
     "wrong type": Case("incorrect", "dtype", candidate=candidate("return launch(x).double()")),
     "wrong structure": Case("incorrect", "structure", candidate=candidate("return [launch(x)]")),
     "no data": Case("incorrect", "structure", candidate=candidate("return launch(x), print")),

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from curate.verify.compare import Mismatch
-from curate.verify.draw import FAMILIES, Draw
+from curate.verify.draw import FAMILIES, OWN, Draw
 from curate.verify.oracle import Expected, NoOracle, Oracle, Variety, easier
 from curate.verify.role import pack_all
 from curate.verify.session import Host
@@ -78,7 +78,7 @@ def test_draws_get_easier_step_by_step() -> None:
         steps.append(following)
     assert steps == [
         Draw(5, 2, "large", size=3, every=True),
-        Draw(5, 2, "large", size=3),
+        Draw(5, 2, "own", size=3, every=True),
         Draw(5, 2, "own", size=3),
         Draw(5, 2, "own"),
     ]
@@ -101,9 +101,12 @@ def test_a_draw_that_is_taken_is_the_one_that_was_asked_for(ask: Ask) -> None:
     ("forward", "asked", "taken"),
     [
         ("return x.log()", Draw(1, family="negative"), Draw(1)),
-        ("return x.exp()", Draw(1, family="large", size=3), Draw(1, size=3)),
-        ("return x.argmax(1)", Draw(1, family="steps"), Draw(1)),
-        ("return x.argmax(1)", Draw(1, family="signed"), Draw(1, family="signed")),
+        ("return x.exp()", Draw(1, family="large"), Draw(1, family="large")),
+        ("return x.exp().sum()", Draw(1, family="large", size=3), Draw(1, size=3)),
+        ("return x.topk(2)", Draw(1, family="steps"), Draw(1)),
+        ("return x.topk(2)", Draw(1, family="signed"), Draw(1, family="signed")),
+        ("return x.argmax(1)", Draw(1, family="steps"), Draw(1, family="steps")),
+        ("return x > 1", Draw(1, family="steps"), Draw(1, family="steps")),
         ("return x.reshape(2, 16)", Draw(1, size=3), Draw(1)),
         ("return x.reshape(2, 16)", Draw(1, family="small", size=3, every=True), Draw(1)),
     ],
@@ -113,6 +116,32 @@ def test_a_reference_that_does_not_take_a_draw_gets_an_easier_one(
     ask: Ask, forward: str, asked: Draw, taken: Draw
 ) -> None:
     assert ask(forward).expect(asked).draw == taken
+
+
+def test_what_overflows_is_compared_on_the_files_own_inputs_only(ask: Ask) -> None:
+    for family, may_differ in ((OWN, False), ("large", True)):
+        expected = ask("return (88 * x).exp()", "torch.randn(64, 8)").expect(Draw(1, family=family))
+        results = expected.value("own")
+        infinite = results["output"].isinf()
+        assert infinite.any() and not infinite.all()
+        results["output"][infinite] = 1.0
+        if may_differ:
+            expected.compare(results)
+            results["output"][~infinite] = float("nan")
+        with pytest.raises(Mismatch):
+            expected.compare(results)
+
+
+def test_half_precision_on_the_way_shows_on_large_inputs(ask: Ask) -> None:
+    for family, is_right in ((OWN, True), ("large", False)):
+        expected = ask("return x.ceil()", "torch.randn(64, 8)").expect(Draw(1, family=family))
+        results = expected.value("own")
+        results["output"] = results["output"].half().float()
+        if is_right:
+            expected.compare(results)
+            continue
+        with pytest.raises(Mismatch):
+            expected.compare(results)
 
 
 def test_a_draw_is_the_same_in_every_process_and_kept(ask: Ask) -> None:
