@@ -7,6 +7,7 @@ Every step reads and writes rows of one schema, ``ROW``. A row's ``kind`` says w
 ``module`` one ``nn.Module`` class found in a file; after ``closure``, ``text`` stands alone
 ``task``   a PyTorch problem in KernelBench's form, in ``reference``
 ``pair``   a task and the Triton program that answers it, in ``reference`` and ``triton``
+``kernel`` one ``@triton.jit`` function found in a file; after ``closure``, ``triton`` stands alone
 =========  ==================================================================================
 
 A column that a kind does not use is null. In Python a row is a plain ``dict`` that survives JSON.
@@ -90,6 +91,28 @@ COMPILE = pa.struct(
     ]
 )
 
+RUN = pa.struct(
+    [
+        ("status", pa.string()),  # ran | raised | unsupported
+        ("message", pa.string()),  # what it raised, or why it could not be run
+        ("inputs", pa.string()),  # the call, as Python
+        ("launches", pa.int32()),
+        ("deterministic", pa.bool_()),  # the same bits when run again
+        ("changed_inputs", _strings),  # arguments of the wrapper that it wrote to
+    ]
+)
+
+KERNEL = pa.struct(
+    [
+        ("launches", pa.string()),  # JSON: what launch sites in its package give its parameters
+        ("signature", pa.string()),  # JSON: the argument types and constants that it compiles with
+        ("found_by", pa.string()),  # launch_site | data_flow | search
+        ("attempts", pa.int32()),  # compilations that finding it took
+        ("dtypes", _strings),  # element types of its pointers with which it compiles
+        ("run", RUN),  # of its wrapper, in the interpreter
+    ]
+)
+
 TIMING = pa.struct(
     [
         ("candidate_us", pa.float64()),  # microseconds a call, medians
@@ -131,9 +154,11 @@ ROW = pa.schema(
         ("origin", ORIGIN),
         ("license", LICENSE),
         ("text", pa.string()),
-        ("entry_point", pa.string()),  # the class's name in its source
+        ("entry_point", pa.string()),  # the class's or kernel's name in its source
         ("reference", pa.string()),  # PyTorch: Model, get_inputs, get_init_inputs
-        ("triton", pa.string()),  # ModelNew
+        ("triton", pa.string()),  # ModelNew, or the kernel
+        ("wrapper", pa.string()),  # a function that launches the kernel, and what it needs
+        ("kernel", KERNEL),
         ("generated", GENERATED),
         ("static", STATIC),
         ("compile", pa.list_(COMPILE)),

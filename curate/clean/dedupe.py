@@ -26,7 +26,7 @@ Lost = dict[str, tuple[str, str]]
 class Dedupe(TableStep):
     """Drops rows whose code another row of the same kind has already."""
 
-    kinds: ClassVar[frozenset[str]] = frozenset({"file", "module", "task", "pair"})
+    kinds: ClassVar[frozenset[str]] = frozenset({"file", "module", "task", "pair", "kernel"})
     columns: ClassVar[tuple[str, ...]] = ("license", "origin", "text", "reference", "triton")
 
     step: Literal["dedupe"]

@@ -16,14 +16,14 @@ from tree_sitter import Language, Node, Parser
 from curate.rows import Row
 from curate.step import Context, Keep, Outcome, RowStep
 
-COLUMNS = ("text", "reference", "triton")
+COLUMNS = ("text", "reference", "triton", "wrapper")
 """Columns that hold code."""
 
 
 class Normalize(RowStep):
     """Gives code ``\\n`` line ends, no trailing spaces, no byte order mark, one final newline."""
 
-    kinds: ClassVar[frozenset[str]] = frozenset({"file", "module", "task", "pair"})
+    kinds: ClassVar[frozenset[str]] = frozenset({"file", "module", "task", "pair", "kernel"})
     tools: ClassVar[tuple[str, ...]] = ("tree-sitter", "tree-sitter-python")
     batch: ClassVar[int] = 64
 

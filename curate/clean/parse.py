@@ -15,7 +15,7 @@ from curate.step import Context, Drop, Keep, Outcome, RowStep
 class Parse(RowStep):
     """Drops rows whose code does not parse, by tree-sitter and by Python's own compiler."""
 
-    kinds: ClassVar[frozenset[str]] = frozenset({"file", "module", "task", "pair"})
+    kinds: ClassVar[frozenset[str]] = frozenset({"file", "module", "task", "pair", "kernel"})
     tools: ClassVar[tuple[str, ...]] = ("tree-sitter", "tree-sitter-python")
     batch: ClassVar[int] = 64
 

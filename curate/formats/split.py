@@ -29,7 +29,7 @@ class Split(TableStep):
     version: ClassVar[int] = 1
     tools: ClassVar[tuple[str, ...]] = ("datasketch",)
     seeded: ClassVar[bool] = True
-    kinds: ClassVar[frozenset[str]] = frozenset({"pair"})
+    kinds: ClassVar[frozenset[str]] = frozenset({"pair", "kernel"})
     columns: ClassVar[tuple[str, ...]] = ("triton", "origin")
 
     step: Literal["split"]
