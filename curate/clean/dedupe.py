@@ -2,7 +2,8 @@
 
 Two rows are duplicates when their code is equal, or equal but for names and formatting
 (`curate.clean.canonical`). Which one stays does not depend on the order of rows: one whose
-license is known before one whose is not, then the one with the shorter path (a vendored copy lies
+license is known before one whose is not, then the one whose license asks for more (whoever copied
+it may have had no right to ask for less), then the one with the shorter path (a vendored copy lies
 deeper than its original), then the path and the id that sort first.
 """
 
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from curate.clean.canonical import canonical_sha256
+from curate.licenses.policy import burden
 from curate.step import Context, TableStep
 
 if TYPE_CHECKING:
@@ -26,6 +28,7 @@ Lost = dict[str, tuple[str, str]]
 class Dedupe(TableStep):
     """Drops rows whose code another row of the same kind has already."""
 
+    version: ClassVar[int] = 2
     kinds: ClassVar[frozenset[str]] = frozenset({"file", "module", "task", "pair", "kernel"})
     columns: ClassVar[tuple[str, ...]] = ("license", "origin", "text", "reference", "triton")
 
@@ -75,11 +78,13 @@ def find_duplicates(rows: list[dict[str, Any]], column: str) -> Lost:
     return lost
 
 
-def preference(row: dict[str, Any]) -> tuple[bool, int, str, str]:
+def preference(row: dict[str, Any]) -> tuple[bool, int, int, str, str]:
     """Return what rows are sorted by: the first of several duplicates is kept."""
-    unlicensed = not (row["license"] or {}).get("expression")
+    known = row["license"] or {}
+    expression = known.get("choice") or known.get("expression")
     path = (row["origin"] or {}).get("path") or ""
-    return unlicensed, len(path), path, row["id"]
+    asks = burden(expression) if expression else 0
+    return not expression, -asks, len(path), path, row["id"]
 
 
 def _canonical(code: str) -> str:

@@ -132,6 +132,25 @@ def license_ids(expression: str) -> frozenset[str]:
     )
 
 
+_LIGHT = {
+    **dict.fromkeys(("0BSD", "CC0-1.0", "MIT-0", "Unlicense"), 0),  # no conditions
+    **dict.fromkeys(("MIT", "ISC", "BSD-2-Clause", "Zlib", "BSL-1.0"), 1),  # keep the notice
+    "BSD-3-Clause": 2,  # and do not use our names
+    "Apache-2.0": 3,  # and say what you changed, keep NOTICE, sue nobody over patents
+}
+
+
+def burden(expression: str) -> int:
+    """Return how much an expression asks for: of two, the higher number is more restrictive.
+
+    All terms count, those of an OR too, so that it is for expressions whose choice is made.
+
+    Raises:
+        UnknownLicense: ``expression`` is not a valid SPDX expression.
+    """
+    return sum(_LIGHT.get(key, 9) for key in license_ids(expression))
+
+
 @cache
 def _licensing() -> Licensing:
     return get_spdx_licensing()

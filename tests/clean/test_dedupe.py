@@ -26,6 +26,8 @@ ROWS = [
     row("def f(x):\n    return -x\n", "pkg/c.py"),
     row("def f(x):\n    return -x\n", "c.py", license=None),
     row("def f(x):\n    return -x\n", "d.py", kind="module"),
+    row("def f(x):\n    return +x\n", "h.py"),
+    row("def f(x):\n    return +x\n", "vendor/deep/h.py", license="Apache-2.0"),
     row("not python", "e.py"),
     row("not python", "ee.py"),
     row(None, "f.py"),
@@ -44,6 +46,7 @@ def test_which_row_stays() -> None:
         "pkg/b.py": ("renamed_duplicate", "pkg/a.py"),
         "c.py": ("exact_duplicate", "pkg/c.py"),
         "ee.py": ("exact_duplicate", "e.py"),
+        "h.py": ("exact_duplicate", "vendor/deep/h.py"),
     }
 
 
@@ -58,7 +61,7 @@ def test_verdict_frame() -> None:
     table = pl.DataFrame([{name: r[name] for name in columns} for r in ROWS])
     verdicts = step.judge(table, Context())
     assert verdicts["id"].to_list() == table["id"].to_list()
-    assert verdicts["reason"].drop_nulls().len() == 4
+    assert verdicts["reason"].drop_nulls().len() == 5
     for verdict in verdicts.drop_nulls("reason").to_dicts():
         evidence = json.loads(verdict["evidence"])
         assert evidence["similarity"] == 1.0

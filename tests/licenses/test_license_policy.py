@@ -6,6 +6,7 @@ import pytest
 
 from curate.licenses.policy import (
     UnknownLicense,
+    burden,
     conjoin,
     default_policy,
     evaluate,
@@ -87,3 +88,9 @@ def test_conjoin_simplifies() -> None:
 def test_license_ids_leave_exceptions_aside() -> None:
     found = license_ids("MIT OR (Apache-2.0 WITH LLVM-exception AND GPL-3.0)")
     assert found == {"MIT", "Apache-2.0", "GPL-3.0-only"}
+
+
+def test_what_asks_for_more_weighs_more() -> None:
+    order = ["Unlicense", "MIT", "BSD-3-Clause", "Apache-2.0", "Apache-2.0 AND MIT", "GPL-3.0-only"]
+    weights = [burden(expression) for expression in order]
+    assert weights == sorted(set(weights))
