@@ -11,7 +11,7 @@ import ast
 import copy
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from curate.generate.inductor_source import CannotRewrite, InductorKernel
@@ -111,6 +111,7 @@ def simplify(kernel: InductorKernel, config: dict[str, int]) -> Draft:
     _drop_aliases(body)
     _drop_unused(body)
     _inline(body, body, depth=0)
+    body = _CastSizes(name for name, kind in kernel.signature.items() if kind[0] == "i").block(body)
     names = _names(body)
     parameters = [a.arg for a in function.args.args]
     parameters += [name for name in sizes if name.endswith("BLOCK") and name not in parameters]
@@ -525,6 +526,37 @@ class _Fold(ast.NodeTransformer):
         if known.dtype == wanted and known.dtype not in ("int", "float"):
             return receiver
         return node
+
+
+class _CastSizes(ast.NodeTransformer):
+    """Convert sizes by `tl.cast`: Triton makes a size of 1 a constant, which has no ``to``."""
+
+    def __init__(self, sizes: Iterable[str]) -> None:
+        self.sizes = set(sizes)
+
+    def block(self, body: list[ast.stmt]) -> list[ast.stmt]:
+        return [self.visit(node) for node in body]
+
+    def visit_Assign(self, node: ast.Assign) -> ast.AST:
+        if isinstance(node.targets[0], ast.Name) and self._is_size(node.value):
+            self.sizes.add(node.targets[0].id)
+        return self.generic_visit(node)
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        function = node.func
+        plain = len(node.args) == 1 and not node.keywords
+        if not (plain and isinstance(function, ast.Attribute) and function.attr == "to"):
+            return node
+        if not self._is_size(function.value):
+            return node
+        return _expression(f"tl.cast({text(function.value)}, {text(node.args[0])})")
+
+    def _is_size(self, node: ast.expr) -> bool:
+        """Whether an expression is made of sizes and numbers alone."""
+        names = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+        calls = any(isinstance(n, ast.Call) for n in ast.walk(node))
+        return bool(names) and names <= self.sizes and not calls
 
 
 def _unwrap_scan(node: ast.Assign) -> None:

@@ -49,7 +49,7 @@ class Standalone(RowStep):
     """Rewrite what `inductor` generated as a program that needs only torch and triton."""
 
     step: Literal["standalone"]
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     kinds: ClassVar[frozenset[str]] = frozenset({"task"})
     batch: ClassVar[int] = 8
 

@@ -17,6 +17,7 @@ from curate.generate.inductor import Inductor
 from curate.generate.standalone import Standalone
 from curate.rows import make_origin, make_row
 from curate.step import Context, Drop, Keep
+from curate.verify.aot import compile_program
 
 pytestmark = pytest.mark.slow  # PyTorch's compiler runs for every module
 
@@ -278,6 +279,14 @@ def test_sizes_are_constants_or_arguments(pairs):
     dynamic = pairs["pointwise dynamic"]["triton"]
     assert "x.shape[0]" in dynamic
     assert "n_elements = out.numel()" in dynamic
+
+
+def test_a_size_of_one_which_is_a_constant_to_triton(pairs):
+    row = pairs["reductions dynamic"]
+    assert "tl.cast(x_dim1" in row["triton"]
+    smaller = row["reference"].replace("torch.randn(2, 1100)", "torch.randn(1, 1)")
+    (result,) = compile_program(smaller, row["triton"], ["cuda:90"])
+    assert result["ok"], result["message"]
 
 
 @pytest.mark.parametrize("target", ["cuda:80", "hip:gfx942"])
