@@ -23,6 +23,7 @@ from curate.verify.merge import write_entries
 from curate.verify.verdict import Options, Verdict
 
 if TYPE_CHECKING:
+    from curate.clean.fingerprint import Made
     from curate.history import Event
     from curate.plan import PlanLine
     from curate.rows import Row
@@ -202,6 +203,27 @@ def merge(path: Path, verdicts: Sequence[Path], *, output: Path) -> list[Verdict
     entries = merge_files(read_candidates([path]), verdicts)
     write_entries(output, entries)
     return [entry.verdict for entry in entries]
+
+
+def fingerprint(
+    paths: Sequence[Path],
+    *,
+    name: str,
+    version: str | None = None,
+    url: str | None = None,
+    license: str | None = None,
+    output: Path,
+) -> Made:
+    """Write a benchmark's fingerprints to a file; the arguments are those of `curate fingerprint`.
+
+    Raises:
+        InputError: a file cannot be read or written, or holds nothing that counts.
+    """
+    from curate.clean.fingerprint import make_fingerprints, write_benchmark
+
+    made = make_fingerprints(paths, name, version, url, license)
+    write_benchmark(output, made.benchmark)
+    return made
 
 
 def schema() -> dict[str, Any]:

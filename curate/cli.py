@@ -280,6 +280,39 @@ def merge(path: Path, verdicts: tuple[Path, ...], output: Path) -> None:
 
 
 @main.command()
+@click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--name", required=True, help="What rows that match are said to be taken from.")
+@click.option("--version", metavar="REV", help="Commit or release of the benchmark.")
+@click.option("--url", help="Where the benchmark is kept.")
+@click.option("--license", metavar="SPDX", help="License of the benchmark.")
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE.json",
+    help="Where the fingerprints go; by default NAME.json.",
+)
+def fingerprint(
+    paths: tuple[Path, ...],
+    name: str,
+    version: str | None,
+    url: str | None,
+    license: str | None,
+    output: Path | None,
+) -> None:
+    """Write what the step `decontaminate` needs to know of a benchmark: hashes, and no code.
+
+    PATHS are .py files, tables (.json, .jsonl, .parquet) with programs in their text fields, or
+    folders of these.
+    """
+    file = output or Path(f"{name}.json")
+    made = api.fingerprint(paths, name=name, version=version, url=url, license=license, output=file)
+    for item, reason in made.passed_over.items():
+        click.echo(f"not in it: {item}: {reason}")
+    parts = sum(len(found) for found in made.benchmark.items.values())
+    click.echo(f"{file}: {len(made.benchmark.items)} items, {parts} parts")
+
+
+@main.command()
 def schema() -> None:
     """Print the JSON Schema of recipes (schemas/recipe.schema.json is a copy)."""
     click.echo(json.dumps(api.schema(), indent=2))

@@ -6,10 +6,13 @@ from typing import Annotated
 
 from pydantic import Field
 
+from curate.clean.decontaminate import Decontaminate
 from curate.clean.dedupe import Dedupe
 from curate.clean.normalize import Normalize
 from curate.clean.parse import Parse
 from curate.formats.conversion import Conversion
+from curate.formats.fim import Fim
+from curate.formats.kernels import Kernels as KernelsFormat
 from curate.formats.messages import Messages
 from curate.formats.pairs import Pairs
 from curate.formats.split import Split
@@ -17,7 +20,10 @@ from curate.generate.inductor import Inductor
 from curate.generate.standalone import Standalone
 from curate.harvest.closure import Closure
 from curate.harvest.inputs import Inputs
+from curate.harvest.kernels import Kernels
+from curate.harvest.launch import Launch
 from curate.harvest.modules import Modules
+from curate.harvest.signature import Signature
 from curate.licenses.step import Licenses
 from curate.sources.git import Git
 from curate.sources.local import Local
@@ -30,11 +36,15 @@ AnySource = Annotated[Pypi | Git | Local | TorchOps, Field(discriminator="source
 AnyStep = Annotated[
     Licenses
     | Modules
+    | Kernels
     | Closure
+    | Signature
+    | Launch
     | Inputs
     | Normalize
     | Parse
     | Dedupe
+    | Decontaminate
     | Inductor
     | Standalone
     | Compile
@@ -43,4 +53,6 @@ AnyStep = Annotated[
     Field(discriminator="step"),
 ]
 
-AnyFormat = Annotated[Messages | Conversion | Pairs, Field(discriminator="format")]
+AnyFormat = Annotated[
+    Messages | Conversion | Pairs | KernelsFormat | Fim, Field(discriminator="format")
+]

@@ -13,6 +13,7 @@ from pydantic import Field
 
 from curate.formats.format import PROOF, Format, proof
 from curate.rows import Row
+from curate.step import Keep
 
 INSTRUCTION = """\
 Rewrite this PyTorch module with custom Triton kernels. Name the new module `ModelNew`; keep its \
@@ -33,9 +34,10 @@ class Conversion(Format):
     def columns(self) -> pa.Schema:
         return pa.schema([("prompt", pa.string()), ("completion", pa.string()), *PROOF])
 
-    def render(self, row: Row) -> Row:
+    def render(self, row: Row) -> Keep:
         prompt = f"{self.instruction}\n{fence(row['reference'])}"
-        return {"prompt": prompt, "completion": fence(row["triton"]), **proof(row)}
+        view = {"prompt": prompt, "completion": fence(row["triton"]), **proof(row)}
+        return Keep((view,))
 
 
 def fence(code: str) -> str:

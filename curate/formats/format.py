@@ -8,6 +8,7 @@ import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field
 
 from curate.rows import Row
+from curate.step import Outcome
 
 
 class Format(BaseModel):
@@ -29,8 +30,8 @@ class Format(BaseModel):
         """Return the columns that `render` fills."""
         raise NotImplementedError
 
-    def render(self, row: Row) -> Row:
-        """Return one row of the view."""
+    def render(self, row: Row) -> Outcome:
+        """Return the rows of the view that show a row, or why there is none."""
         raise NotImplementedError
 
 

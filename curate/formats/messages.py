@@ -14,6 +14,7 @@ from pydantic import Field
 from curate.formats.conversion import INSTRUCTION, fence
 from curate.formats.format import PROOF, Format, proof
 from curate.rows import Row
+from curate.step import Keep
 
 SYSTEM = "You write Triton GPU kernels that replace PyTorch modules."
 
@@ -34,11 +35,11 @@ class Messages(Format):
     def columns(self) -> pa.Schema:
         return pa.schema([("messages", pa.list_(MESSAGE)), *PROOF])
 
-    def render(self, row: Row) -> Row:
+    def render(self, row: Row) -> Keep:
         turns = [
             ("system", self.system),
             ("user", f"{self.instruction}\n{fence(row['reference'])}"),
             ("assistant", fence(row["triton"])),
         ]
         messages = [{"role": role, "content": text} for role, text in turns if text]
-        return {"messages": messages, **proof(row)}
+        return Keep(({"messages": messages, **proof(row)},))

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from curate.formats.format import Format
 from curate.rows import ROW, Row
+from curate.step import Keep
 
 COLUMNS = (
     *("id", "entry_point", "reference", "triton", "origin", "license", "static", "compile"),
@@ -25,5 +26,5 @@ class Pairs(Format):
     def columns(self) -> pa.Schema:
         return pa.schema([ROW.field(name) for name in COLUMNS])
 
-    def render(self, row: Row) -> Row:
-        return {name: row[name] for name in COLUMNS}
+    def render(self, row: Row) -> Keep:
+        return Keep(({name: row[name] for name in COLUMNS},))

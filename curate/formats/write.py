@@ -25,7 +25,7 @@ from curate.formats.format import Format
 from curate.licenses.texts import load_text
 from curate.rows import Row
 from curate.run import Shard, Stage, Walk, identity
-from curate.step import SourceStep
+from curate.step import Drop, SourceStep
 from curate.store import LOST, digest, write_atomically
 
 if TYPE_CHECKING:
@@ -40,7 +40,8 @@ def write_dataset(walk: Walk, stages: list[Stage]) -> dict[str, Any]:
 
     Returns:
         What ``run.json`` holds: ``ledger``, ``configs`` (rows by config and split), ``unwritten``
-        (final rows in no config, by reason), ``files`` (sha256 by path) and more.
+        (final rows that no config has, or that one has not, by reason), ``files`` (sha256 by
+        path) and more.
     """
     shards = final_shards(stages)
     formats = walk.recipe.formats
@@ -131,10 +132,18 @@ class _Writer:
             if not views:
                 self.unwritten[f"kind_{row['kind']}_in_no_format"] += 1
                 continue
-            self.texts.update(row["license"]["text_sha256"] or [])
-            self.texts.update(row["license"]["notice_sha256"] or [])
             for view in views:
-                self._put(_config(view), row["split"] or "train", view.render(row))
+                self._show(row, view)
+
+    def _show(self, row: Row, view: Format) -> None:
+        outcome, config = view.render(row), _config(view)
+        if isinstance(outcome, Drop):
+            self.unwritten[f"{outcome.reason}_in_{config}"] += 1
+            return
+        self.texts.update(row["license"]["text_sha256"] or [])
+        self.texts.update(row["license"]["notice_sha256"] or [])
+        for shown in outcome.rows:
+            self._put(config, row["split"] or "train", shown)
 
     def _put(self, config: str, split: str, row: Row) -> None:
         counts = self.configs.setdefault(config, {})

@@ -9,15 +9,16 @@ from functools import lru_cache
 
 from tree_sitter import Node
 
-from curate.harvest import einops
+from curate.harvest import einops, probes
+from curate.harvest.jitted import JIT, LAUNCHERS, decorator_name, is_jitted
 from curate.harvest.package import External, Package, Submodule, Symbol
 from curate.harvest.source import (
     Statement,
     dedented,
-    is_allowed,
     read_import,
     scopes,
     source_of,
+    undecorated,
     walk,
 )
 
@@ -56,8 +57,19 @@ class Fragment:
 
 
 @lru_cache(maxsize=4096)
-def cut(package: Package, statement: Statement) -> Fragment:
+def cut(
+    package: Package,
+    statement: Statement,
+    without: frozenset[str] = frozenset(),
+    everywhere: bool = False,
+) -> Fragment:
     """Return the statement without needless decorators and annotations, its names resolved.
+
+    Args:
+        package: where the statement stands.
+        statement: what to cut out.
+        without: decorators of kernels that go too, by their full names.
+        everywhere: whether questions to the platform are answered in function bodies too.
 
     Raises:
         SyntaxError: the statement does not parse once edited.
@@ -67,10 +79,12 @@ def cut(package: Package, statement: Statement) -> Fragment:
 
     def importable(name: str) -> bool:
         target = package.resolve(path, name)
-        return isinstance(target, External) and is_allowed(target.dotted)
+        return isinstance(target, External) and package.environment.is_allowed(target.dotted)
 
+    kernel_body = _kernel_body(package, statement)
     for node in walk(statement.node):
-        if node.type == "decorator" and _is_needless(package, path, node):
+        asks = node.type in probes.ASKING and node.start_byte < kernel_body
+        if node.type == "decorator" and _is_needless(package, path, node, without):
             following = node.next_sibling
             end = following.start_byte if following else node.end_byte
             fragment.edits[node.start_byte, end] = ""
@@ -78,6 +92,8 @@ def cut(package: Package, statement: Statement) -> Fragment:
             name in KNOWN_NAMES or importable(name) for name in _heads(node)
         ):
             fragment.edits |= _without_annotation(node)
+        elif asks and (answered := probes.answer(package, path, node, everywhere)):
+            fragment.edits[node.start_byte, node.end_byte] = answered
         elif node.type == "call":
             fragment.edits |= _without_einops(package, path, node)
         elif node.type in ("import_statement", "import_from_statement"):
@@ -85,6 +101,14 @@ def cut(package: Package, statement: Statement) -> Fragment:
     free, fragment.local = scopes(dedented(statement.node, fragment.edits))
     _resolve_uses(fragment, package, (free | statement.names) - KNOWN_NAMES)
     return fragment
+
+
+def _kernel_body(package: Package, statement: Statement) -> int:
+    """Return where the body of a kernel begins; behind the statement where it is none."""
+    body = undecorated(statement.node).child_by_field_name("body")
+    if body is not None and is_jitted(package, statement.path, statement.node):
+        return int(body.start_byte)
+    return int(statement.node.end_byte)
 
 
 def _resolve_uses(fragment: Fragment, package: Package, names: set[str]) -> None:
@@ -181,7 +205,11 @@ def _without_einops(package: Package, path: str, call: Node) -> dict[Span, str]:
 _PRIMARY = ("identifier", "attribute", "call", "subscript")
 
 
-def _is_needless(package: Package, path: str, decorator: Node) -> bool:
+def _is_needless(package: Package, path: str, decorator: Node, without: frozenset[str]) -> bool:
+    siblings = decorator.parent.named_children if decorator.parent else []
+    names = [decorator_name(package, path, d) for d in siblings if d.type == "decorator"]
+    if JIT in names:
+        return decorator_name(package, path, decorator) not in LAUNCHERS - without
     called = source_of(decorator).lstrip("@ ").partition("(")[0].strip()
     head, _, rest = called.partition(".")
     target = package.resolve(path, head)

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
 
-from curate.harvest.source import Import, SourceFile, is_allowed
+from curate.harvest.environment import TASKS, Environment
+from curate.harvest.source import Import, SourceFile
 from curate.rows import Row
 
 
@@ -51,12 +52,21 @@ class Package:
     Args:
         paths: every path of the artifact, with forward slashes.
         read: gives the content of a path.
+        environment: where code taken from the package is to run.
     """
 
-    def __init__(self, paths: tuple[str, ...], read: Callable[[str], str]) -> None:
+    def __init__(
+        self, paths: tuple[str, ...], read: Callable[[str], str], environment: Environment = TASKS
+    ) -> None:
+        self.environment = environment
         self._read = read
         self._paths = frozenset(path for path in paths if path.endswith(".py"))
         self._files: dict[str, SourceFile] = {}
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The paths of its Python files, sorted."""
+        return tuple(sorted(self._paths))
 
     @cached_property
     def _folders(self) -> frozenset[str]:
@@ -71,12 +81,21 @@ class Package:
             SyntaxError: the file does not parse, or is not UTF-8.
         """
         if path not in self._files:
-            try:
-                text = self._read(path).removeprefix("\ufeff").replace("\r\n", "\n")
-            except UnicodeDecodeError as error:
-                raise SyntaxError(f"{path} is not UTF-8") from error
-            self._files[path] = SourceFile(path, text, lambda i: self._available(path, i))
+            self._files[path] = SourceFile(
+                path, self.text(path), lambda i: self._available(path, i), self.environment
+            )
         return self._files[path]
+
+    def text(self, path: str) -> str:
+        """Return a file's text, its line ends as in Python.
+
+        Raises:
+            SyntaxError: the file is not UTF-8.
+        """
+        try:
+            return self._read(path).removeprefix("\ufeff").replace("\r\n", "\n")
+        except UnicodeDecodeError as error:
+            raise SyntaxError(f"{path} is not UTF-8") from error
 
     def resolve(self, path: str, name: str) -> Target | None:
         """Return what a top-level name of a file stands for, following re-exports."""
@@ -115,13 +134,16 @@ class Package:
         return self._resolve(target, found.attr, seen)
 
     def _available(self, path: str, found: Import) -> bool:
-        return self._is_local(path, found) or is_allowed(found.module)
+        return self._is_local(path, found) or self.environment.is_allowed(found.module)
 
     def _is_local(self, path: str, found: Import) -> bool:
         if found.level:
             return True
         head = found.module.partition(".")[0]
-        return not is_allowed(head) and self._find(path, 0, head, folder=True) is not None
+        return (
+            not self.environment.is_allowed(head)
+            and self._find(path, 0, head, folder=True) is not None
+        )
 
     def _find(self, path: str, level: int, module: str, folder: bool = False) -> str | None:
         """Return the path of an imported module of the artifact, as seen from a file."""
@@ -152,20 +174,20 @@ class Package:
         return Submodule(found) if found else None
 
 
-def package_of(row: Row, cache: Path | None) -> Package:
+def package_of(row: Row, cache: Path | None, environment: Environment = TASKS) -> Package:
     """Return the package around a row's file; the file alone when it has no artifact."""
     sha256, path = row["origin"]["artifact_sha256"], row["origin"]["path"]
     if sha256 is None or cache is None:
-        return Package((path,), lambda _: str(row["text"]))
-    return _open_package(cache, sha256)
+        return Package((path,), lambda _: str(row["text"]), environment)
+    return _open_package(cache, sha256, environment)
 
 
 @lru_cache(maxsize=4)
-def _open_package(cache: Path, sha256: str) -> Package:
+def _open_package(cache: Path, sha256: str, environment: Environment) -> Package:
     from curate.sources.artifact import open_artifact
 
     artifact = open_artifact(cache, sha256)
-    return Package(artifact.paths(), artifact.read)
+    return Package(artifact.paths(), artifact.read, environment)
 
 
 def _ancestors(folder: str) -> list[str]:

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 import tree_sitter_python
 from tree_sitter import Language, Node, Parser
 
+from curate.harvest.environment import Environment
+
 _PARSER = Parser(Language(tree_sitter_python.language()))
 
 
@@ -45,6 +47,7 @@ class SourceFile:
     """The top-level bindings of one file.
 
     Attributes:
+        root: the syntax tree.
         imports: name -> what its import statement names.
         stars: modules imported with ``*``.
         loaded: what is imported by its dotted name.
@@ -57,12 +60,19 @@ class SourceFile:
         text: its content.
         available: whether an imported module can be had; decides which branch of a
             ``try: import …`` stands for the file.
+        environment: decides which branch of an ``if`` does.
 
     Raises:
         SyntaxError: the file does not parse; ``lineno`` is set.
     """
 
-    def __init__(self, path: str, text: str, available: Callable[[Import], bool]) -> None:
+    def __init__(
+        self,
+        path: str,
+        text: str,
+        available: Callable[[Import], bool],
+        environment: Environment,
+    ) -> None:
         self.path = path
         self.imports: dict[str, Import] = {}
         self.stars: list[Import] = []
@@ -71,30 +81,54 @@ class SourceFile:
         self.definitions: dict[str, list[Statement]] = {}
         self.future_annotations = False
         self._available = available
-        root = parse(text)
-        for index, node in enumerate(self._flatten(root)):
+        self._environment = environment
+        self.root = parse(text)
+        for index, node in enumerate(self._flatten(self.root)):
             self._bind(index, node)
 
     def _flatten(self, block: Node) -> Iterator[Node]:
         """Yield the statements that run when no external library is installed."""
         for node in block.named_children:
-            if node.type == "if_statement" and _text(node, "condition").endswith("TYPE_CHECKING"):
-                for clause in node.children_by_field_name("alternative"):
-                    yield from self._flatten(_body(clause))
+            if node.type == "if_statement" and (branch := self._branch(node)) is not None:
+                yield from self._flatten(branch) if branch != node else ()
             elif node.type == "try_statement" and self._may_fail(node):
                 yield from self._flatten_try(node)
             elif node.type != "comment":
                 yield node
 
+    def _branch(self, node: Node) -> Node | None:
+        """Return the block of an ``if`` that runs.
+
+        Returns:
+            The ``if`` itself where no block of it runs, None where that cannot be known.
+        """
+        clauses = [node, *node.children_by_field_name("alternative")]
+        for clause in clauses:
+            condition = clause.child_by_field_name("condition")
+            truth = True if condition is None else self._environment.truth(condition)
+            if truth is None and self._environment.decides:
+                # Where imports differ by version, the first ones are the recent version's.
+                truth = bool(_imported(_body(clause))) or None
+            if truth is None:
+                return None
+            if truth:
+                return _body(clause)
+        return node
+
+    def _is_outside(self, found: Import) -> bool:
+        return bool(found.level) or not self._environment.is_allowed(found.module)
+
     def _may_fail(self, node: Node) -> bool:
-        """Whether a ``try`` imports something that is not plainly torch or standard library."""
-        imported = [found for stmt in _imports(node) for _, found in read_import(stmt)]
-        return any(found.level or not is_allowed(found.module) for found in imported)
+        """Whether what a ``try`` binds depends on a library that is not plainly there."""
+        if any(self._is_outside(found) for found in _imported(node)):
+            return True
+        handlers = (child for child in node.named_children if child.type == "except_clause")
+        spelt_otherwise = any(_imported(_body(handler)) for handler in handlers)
+        return self._environment.decides and not spelt_otherwise and bool(_imported(node))
 
     def _flatten_try(self, node: Node) -> Iterator[Node]:
         body = _body(node)
-        imported = [found for stmt in _imports(body) for _, found in read_import(stmt)]
-        usable = all(self._available(found) for found in imported)
+        usable = all(self._available(found) for found in _imported(body))
         clauses = {child.type: child for child in reversed(node.named_children)}
         branch = ["else_clause"] if usable else ["except_clause"]
         if usable:
@@ -128,57 +162,6 @@ class SourceFile:
             if node.type == "class_definition" and _text(node, "name") == name:
                 return statement
         return None
-
-
-_STDLIB = frozenset(
-    (
-        "__future__",
-        "abc",
-        "bisect",
-        "cmath",
-        "collections",
-        "contextlib",
-        "copy",
-        "dataclasses",
-        "decimal",
-        "enum",
-        "fractions",
-        "functools",
-        "heapq",
-        "inspect",
-        "itertools",
-        "logging",
-        "math",
-        "numbers",
-        "operator",
-        "os",
-        "random",
-        "re",
-        "statistics",
-        "string",
-        "sys",
-        "types",
-        "typing",
-        "typing_extensions",
-        "warnings",
-    )
-)
-
-_TORCH_DENIED = (
-    "torch.distributed",
-    "torch.hub",
-    "torch.multiprocessing",
-    "torch.utils.cpp_extension",
-    "torch.utils.data",
-    "torch.utils.tensorboard",
-)
-
-
-def is_allowed(module: str) -> bool:
-    """Whether a task may import this module: torch, or standard library that stays in memory."""
-    if module.partition(".")[0] in _STDLIB:
-        return True
-    return f"{module}.".startswith("torch.") and not module.startswith(_TORCH_DENIED)
 
 
 def parse(text: str) -> Node:
@@ -298,8 +281,15 @@ def _bound_names(node: Node) -> frozenset[str]:
     return frozenset(names)
 
 
-def _imports(node: Node) -> Iterator[Node]:
-    return (n for n in walk(node) if n.type in ("import_statement", "import_from_statement"))
+def imports_in(node: Node) -> Iterator[tuple[str, Import]]:
+    """Yield each name that import statements in a node bind, and what it names."""
+    for inner in walk(node):
+        if inner.type in ("import_statement", "import_from_statement"):
+            yield from read_import(inner)
+
+
+def _imported(node: Node) -> list[Import]:
+    return [found for _, found in imports_in(node)]
 
 
 def _body(node: Node) -> Node:

@@ -20,12 +20,13 @@ if TYPE_CHECKING:
     from curate.licenses.resolve import Finding, Resolver
 
 _ALLOW_FILE = Path(__file__).with_name("allow.toml")
+_OVERRIDES_FILE = Path(__file__).with_name("overrides.toml")
 
 
 class Licenses(RowStep):
     """Finds the license of every file and keeps what the allow list lets through.
 
-    A module that `closure` built from several files is looked at once more: the licenses of the
+    A module or kernel that `closure` built from several files is looked at once more: the licenses of the
     other files are joined to its own, and it goes if one of them may not be used.
 
     Drop reasons: ``license_denied`` (the license is known and not on the list),
@@ -33,7 +34,7 @@ class Licenses(RowStep):
     """
 
     step: Literal["licenses"]
-    kinds: ClassVar[frozenset[str]] = frozenset({"file", "module"})
+    kinds: ClassVar[frozenset[str]] = frozenset({"file", "module", "kernel"})
     batch: ClassVar[int] = 64
     version: ClassVar[int] = 1
     tools: ClassVar[tuple[str, ...]] = ("license-expression", "licenseclassifier")
@@ -82,7 +83,9 @@ class Licenses(RowStep):
         """Return the options with the content of the files that they name."""
         files = {"overrides": self.overrides, "optout": self.optout}
         hashes = {f"{name}_sha256": _file_sha256(path) for name, path in files.items() if path}
-        options = {**super().options(), **hashes, "policy": self._policy_version()}
+        shipped = hashlib.sha256(_OVERRIDES_FILE.read_bytes()).hexdigest()
+        known = {"policy": self._policy_version(), "shipped_overrides_sha256": shipped}
+        options = {**super().options(), **hashes, **known}
         if self.scancode:
             options["scancode_version"] = _installed_version("scancode-toolkit-mini")
         return options

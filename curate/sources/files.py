@@ -52,6 +52,13 @@ class FileSource(SourceStep):
             "Left-out files are no rows, but code that rows need is still found in them."
         ),
     ] = NOT_LIBRARY
+    contains: Annotated[
+        tuple[str, ...],
+        Field(
+            description="Words of which a file must hold one to become a row, such as `triton`; "
+            "none asks for nothing. What holds none is left out as by `exclude`."
+        ),
+    ] = ()
     max_file_kb: Annotated[
         int,
         Field(
@@ -63,7 +70,8 @@ class FileSource(SourceStep):
 
     def _key(self, content: str) -> str:
         """Return a unit's key: what pins its content, and which files are taken of it."""
-        options = json.dumps([content, self.include, self.exclude, self.max_file_kb])
+        chosen = [self.include, self.exclude, self.contains, self.max_file_kb]
+        options = json.dumps([content, *chosen])
         return hashlib.sha256(options.encode()).hexdigest()
 
     def _rows(
@@ -79,8 +87,11 @@ class FileSource(SourceStep):
                 f"{label}: none of its {len(artifact.paths())} files matches `include` "
                 f"{list(self.include)} and not `exclude`; correct the globs or remove the source"
             )
+        words = [word.encode() for word in self.contains]
         for path in selected:
             content = artifact.read_bytes(path)
+            if words and not any(word in content for word in words):
+                continue
             origin = make_origin(self.source, artifact_sha256=artifact.sha256, path=path, **known)
             if drop := _useless(content, self.max_file_kb):
                 yield make_row("file", "", origin), drop

@@ -165,7 +165,7 @@ def record_launches(target: Target) -> Iterator[list[Launch]]:
     saved = JITFunction.run, Autotuner._bench
     JITFunction.run, Autotuner._bench = run, no_time
     try:
-        with _stub_driver(target):
+        with stub_driver(target):
             yield launches
     finally:
         JITFunction.run, Autotuner._bench = saved
@@ -228,7 +228,8 @@ class _StubDriver:
 
 
 @contextmanager
-def _stub_driver(target: Target) -> Iterator[None]:
+def stub_driver(target: Target) -> Iterator[None]:
+    """Answer for ``target`` what Triton and kernels' files ask about the device."""
     config = triton.runtime.driver
     saved = config._active
     config.set_active(_StubDriver(target))
@@ -264,7 +265,7 @@ def compile_launch(launch: Launch, target: Target) -> Usage:
     source = ASTSource(launch.kernel, launch.types, launch.constants, launch.attributes)
     log = io.StringIO()
     try:
-        with _stub_driver(target), _ptxas_log(), contextlib.redirect_stdout(log):
+        with stub_driver(target), _ptxas_log(), contextlib.redirect_stdout(log):
             compiled = triton.compile(source, target=_gpu_target(target), options=launch.options)
     except Exception as error:
         raise KernelError(name, type(error).__name__, _first_line(error)) from error

@@ -29,13 +29,16 @@ TargetName = Annotated[str, AfterValidator(_known_target)]
 
 
 class Compile(RowStep):
-    """Compile every kernel that a program launches, for every target, on a machine without a GPU.
+    """Compile kernels for every target, on a machine without a GPU.
 
-    The row is kept with registers, spills and shared memory of each target in ``compile``; a
-    program that does not compile for one of them is dropped.
+    The row is kept with registers, spills and shared memory of each target in ``compile``. Of a
+    pair, every kernel that the program launches is compiled, and one that does not compile for
+    one target drops the row. A kernel on its own is compiled with the signature that `signature`
+    found; it is kept with the error of each target that it does not compile for, and dropped if
+    there is no other.
     """
 
-    kinds: ClassVar[frozenset[str]] = frozenset({"pair"})
+    kinds: ClassVar[frozenset[str]] = frozenset({"pair", "kernel"})
     sandboxed: ClassVar[bool] = True
     tools: ClassVar[tuple[str, ...]] = ("torch", "triton")
 
@@ -62,6 +65,24 @@ class Compile(RowStep):
         compile_program(*EXAMPLE, list(self.targets))
 
     def apply(self, row: Row, context: Context) -> Outcome:
+        return self._kernel(row) if row["kind"] == "kernel" else self._program(row)
+
+    def _kernel(self, row: Row) -> Outcome:
+        from curate.verify.kernel import compile_kernel, read_signature
+        from curate.verify.problem import ProgramError
+
+        signature = read_signature(row["kernel"]["signature"])
+        what = (row["triton"], row["entry_point"], signature)
+        try:
+            results = compile_kernel(*what, list(self.targets))
+        except ProgramError as error:
+            return Drop("import_error", {"message": str(error)})
+        if not any(result["ok"] for result in results):
+            shown = {name: results[0][name] for name in ("target", "error", "message")}
+            return Drop("compile_error", {"kernel": row["entry_point"], **shown})
+        return Keep(({**row, "compile": results},))
+
+    def _program(self, row: Row) -> Outcome:
         from curate.verify.aot import LaunchError, compile_program
         from curate.verify.problem import ProgramError
 

@@ -2,16 +2,18 @@ import textwrap
 
 import pytest
 
-from curate.harvest.closure import Closed, Closure, NotClosed, close
+from curate.harvest.closure import MODEL, Closure
 from curate.harvest.package import Definition, Package
-from curate.rows import make_origin, make_row
+from curate.harvest.slices import Closed, NotClosed, close
+from curate.rows import Row, make_origin, make_row
 from curate.step import Context, Drop, Keep
 
 
 def closed(files: dict[str, str], path: str = "pkg/a.py", symbol: str = "A") -> Closed:
     texts = {name: textwrap.dedent(text) for name, text in files.items()}
     texts.setdefault("pkg/__init__.py", "")
-    result = close(Package(tuple(texts), texts.__getitem__), Definition(path, symbol))
+    target = Definition(path, symbol)
+    result = close(Package(tuple(texts), texts.__getitem__), target, {target: MODEL})
     compile(result.text, "<closed>", "exec")
     return result
 
@@ -285,7 +287,7 @@ def test_what_cannot_stand_alone(
     assert loss({"pkg/a.py": module(imports, body)}) == expected
 
 
-def module_row(text: str):
+def module_row(text: str) -> Row:
     origin = make_origin("local", path="a.py", symbol="A", start_line=3, end_line=5)
     return make_row("module", text, origin, text=text, entry_point="A")
 

@@ -3,9 +3,10 @@ import itertools
 import pytest
 import torch
 
-from curate.harvest.closure import close
+from curate.harvest.closure import MODEL
 from curate.harvest.einops import chain
 from curate.harvest.package import Definition, Package
+from curate.harvest.slices import close
 
 SIZES = {"b": 2, "h": 3, "w": 4, "c": 5, "d": 6}
 
@@ -108,7 +109,8 @@ class A(nn.Module):
         y = r(self.patch(x) + 1, 'b n (h d) -> b h n d', h = self.heads)
         return r(r(y, 'b h n d -> b n h d'), 'b n h d -> b n (h d)')
 """
-    closed = close(Package(("a.py",), lambda _: text), Definition("a.py", "A"))
+    target = Definition("a.py", "A")
+    closed = close(Package(("a.py",), lambda _: text), target, {target: MODEL})
     assert "einops" not in closed.text
     names: dict[str, object] = {}
     exec(closed.text, names)

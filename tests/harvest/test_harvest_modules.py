@@ -1,5 +1,7 @@
 from pathlib import Path
 
+import pytest
+
 from curate.harvest import package as packages
 from curate.harvest.modules import Modules
 from curate.harvest.package import Package
@@ -93,7 +95,7 @@ def test_syntax_error_names_the_line() -> None:
     assert outcome == Drop("syntax_error", {"line": 2})
 
 
-def test_bases_in_sibling_files(monkeypatch) -> None:
+def test_bases_in_sibling_files(monkeypatch: pytest.MonkeyPatch) -> None:
     files = {
         "pkg/__init__.py": "",
         "pkg/base.py": "from torch import nn\nclass Base(nn.Module): pass\n",
@@ -101,7 +103,7 @@ def test_bases_in_sibling_files(monkeypatch) -> None:
         "pkg/b.py": "from pkg import base\nclass B(base.Base):\n    def forward(self): 0\n",
     }
     package = Package(tuple(files), files.__getitem__)
-    monkeypatch.setattr(packages, "_open_package", lambda cache, sha256: package)
+    monkeypatch.setattr(packages, "_open_package", lambda *_: package)
     for path, symbol in (("pkg/a.py", "A"), ("pkg/b.py", "B")):
         row = file_row(path, files[path])
         row["origin"]["artifact_sha256"] = "0" * 64

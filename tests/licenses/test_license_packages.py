@@ -48,9 +48,26 @@ def test_mlstm_kernels_community_license(tmp_path: Path) -> None:
     assert census("mlstm-kernels", "2.0.6", sha256, tmp_path) == {"license_unknown": 65}
 
 
-def test_flashlib_damaged_apache_text(tmp_path: Path) -> None:
+def test_flashlib_damaged_apache_text_that_a_person_read(tmp_path: Path) -> None:
     sha256 = "856008e12dd8e985547258e1069629e68af530faf8bb9bbd33e27937a3fa4c10"
-    assert census("flashlib", "0.4.0", sha256, tmp_path) == {"license_unknown": 119}
+    assert census("flashlib", "0.4.0", sha256, tmp_path) == {"Apache-2.0": 119}
+
+
+def test_fla_core_header_names_mit_and_points_to_the_license_file(tmp_path: Path) -> None:
+    sha256 = "cdd5b7ff6d5c0e5c08fde73f2624d76e0b506f8684af4e316bc7f2d8bfd9a623"
+    assert census("fla-core", "0.6.0", sha256, tmp_path) == {"MIT": 540}
+
+
+@pytest.mark.slow
+def test_axolotl_apache_tags_in_a_folder_under_its_community_license(tmp_path: Path) -> None:
+    sha256 = "136d623f04c909c5149d7f5dbd4a0e215014ab4c3617cce9d64010b5b8ca609d"
+    found = census("axolotl", "0.19.0", sha256, tmp_path)
+    assert found == {"Apache-2.0": 29, "license_denied": 66}
+
+
+def test_mase_triton_metadata_alone_grants_nothing(tmp_path: Path) -> None:
+    sha256 = "a3979803670fdace520a07f9151758e61ea68bdc9067957fe9f70cf989f8128f"
+    assert census("mase-triton", "0.0.7", sha256, tmp_path) == {"license_unknown": 18}
 
 
 @pytest.mark.slow

@@ -1,0 +1,61 @@
+"""Run the functions that launch kernels, and label what they did."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from curate.rows import Row
+from curate.step import Context, Keep, Outcome, RowStep
+
+
+class Launch(RowStep):
+    """Call a kernel's wrapper in Triton's interpreter, with inputs made up for it.
+
+    Every row is kept; ``kernel.run`` says whether the wrapper ran, with which inputs, how many
+    kernels it launched, whether it gives the same bits again, and which inputs it wrote to. A
+    row without a wrapper has no run.
+    """
+
+    step: Literal["launch"]
+
+    tools: ClassVar[tuple[str, ...]] = ("torch", "triton", "numpy")
+    kinds: ClassVar[frozenset[str]] = frozenset({"kernel"})
+    sandboxed: ClassVar[bool] = True
+    batch: ClassVar[int] = 1
+
+    tries: Annotated[
+        int, Field(gt=0, description="Calls with other inputs each before giving up.")
+    ] = 80
+    operations: Annotated[
+        int,
+        Field(
+            gt=0,
+            description="Operations on blocks that the interpreter may take for all tries of one "
+            "wrapper: about 40,000 are done in a second.",
+        ),
+    ] = 400_000
+    seconds: Annotated[
+        float, Field(gt=0, description="Time for all tries of one wrapper; it ends endless loops.")
+    ] = 30.0
+    timeout_s: Annotated[float, Field(gt=0, description="Seconds that one row may take.")] = 120.0
+    memory_mb: Annotated[int, Field(gt=0, description="Memory that one row may take, MiB.")] = 2048
+
+    def setup(self, context: Context) -> None:
+        os.environ["TRITON_INTERPRET"] = "1"  # read when triton is imported
+        import torch
+
+        import curate.harvest.wrapper_run as wrapper_run
+
+        torch.set_num_threads(1)
+        wrapper_run.warm()
+
+    def apply(self, row: Row, context: Context) -> Outcome:
+        from curate.harvest.wrapper_run import Limits, label
+
+        if row["wrapper"] is None:
+            return Keep((row,))
+        run = label(row, Limits(self.tries, self.operations, self.seconds))
+        return Keep(({**row, "kernel": {**row["kernel"], "run": run}},))

@@ -1,0 +1,437 @@
+"""Call a wrapper with made-up inputs until one call runs, and say what that call did.
+
+The interpreter is the judge's (`curate.verify.interpreter`), with its bounds checks, its work
+budget and its poisoned memory. A call that fails tells which arguments to change next: those of
+the statement that raised, by what its message mentions. A change stays when the wrapper gets
+further with it.
+"""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import json
+import re
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import triton.language as tl
+
+from curate.harvest.cuda_stand_in import CudaStandIn, answer_for_cuda
+from curate.harvest.search import OutOfTime, time_limit
+from curate.harvest.wrapper_inputs import OMIT, Hints, Scale, options, scales
+from curate.harvest.wrapper_reading import Known, Reading
+from curate.rows import Row
+from curate.verify import interpreter
+from curate.verify.problem import ProgramError, describe, load
+from curate.verify.recorder import Launches
+from curate.verify.role import list_tensors, map_tensors, poison_memory, refusal
+
+MODULE = "wrapper"
+FILENAME = f"<{MODULE}>"
+
+INCURABLE = frozenset(
+    (
+        *("inline_asm", "gluon", "dot_scaled", "map_elementwise", "library_function"),
+        *("interpreter_operation", "compiled_kernel", "compiler_option", "interpreter_type"),
+        "needs_device",
+    )
+)
+"""What the interpreter lacks, whatever the inputs."""
+
+MAX_LATE = 3
+"""Calls that may take all their time or operations before the search ends."""
+
+SLICES = 5
+"""One try may take this part of the operations and of the time that there are for all."""
+
+_launches = Launches()
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Bounds of one search; see the options of `Launch`."""
+
+    tries: int
+    operations: int
+    seconds: float
+
+
+@dataclass
+class Try:
+    """One call.
+
+    Attributes:
+        call: parameter to the expression that it was given.
+        launches: kernels launched, the one that raised included.
+        line: line of the wrapper that it came to.
+        reason: a short code for what stopped it, or None.
+        message: the error as one line.
+        unsupported: whether the interpreter is to blame.
+    """
+
+    call: dict[str, str]
+    launches: int = 0
+    line: int = 0
+    reason: str | None = None
+    message: str = ""
+    unsupported: bool = False
+
+    @property
+    def launched(self) -> bool:
+        """Whether it ran to its end and launched something."""
+        return self.reason is None and self.launches > 0
+
+    @property
+    def progress(self) -> tuple[bool, int, bool, int]:
+        """How far the call came; larger is further."""
+        return self.launched, self.launches, self.reason is None, self.line
+
+
+def warm() -> None:
+    """Change Triton's interpreter and ``torch.cuda``, for good; load what the first call needs."""
+    interpreter.install()
+    _launches.install(interpreted=True)
+    poison_memory()
+    answer_for_cuda()
+    label(EXAMPLE, Limits(8, 10_000, 60.0))
+
+
+EXAMPLE: Row = {
+    "entry_point": "double_kernel",
+    "kernel": {"launches": None, "signature": None},
+    "wrapper": """
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def double_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out_ptr + at, 2 * tl.load(x_ptr + at, mask=at < n), mask=at < n)
+
+
+def double(x):
+    out = torch.empty_like(x)
+    double_kernel[(triton.cdiv(x.numel(), 64),)](x, out, x.numel(), BLOCK=64)
+    return out
+""",
+}
+"""A wrapper that runs."""
+
+
+def label(row: Row, limits: Limits) -> dict[str, Any]:
+    """Return a row's `curate.rows.RUN`; `warm` has been called.
+
+    ``raised`` is an error in a launch or after one; an error before the first launch says nothing
+    of the kernel, and the inputs that were made up may be to blame for either.
+    """
+    try:
+        reading = Reading(row["wrapper"], _signature(row))
+        with CudaStandIn(), time_limit(limits.seconds):
+            module = load(MODULE, row["wrapper"])
+    except SyntaxError as error:
+        return _label("unsupported", message=f"syntax_error: {describe(error)}")
+    except ProgramError as error:
+        return _label("unsupported", message=f"not_loaded: {_scrub(str(error))}")
+    except OutOfTime:
+        return _label("unsupported", message="out_of_time: the file does not load")
+    finally:
+        sys.modules.pop(MODULE, None)
+    name = _launcher(row, reading)
+    if name is None or not callable(getattr(module, name, None)):
+        return _label("unsupported", message="no_function: the file has none that launches")
+    try:
+        search = Search(getattr(module, name), name, reading, limits)
+    except (TypeError, ValueError) as error:
+        return _label("unsupported", message=f"no_signature: {describe(error)}")
+    found = search.run()
+    if found.reason is None:
+        return search.describe(found)
+    shown = _scrub(found.message)
+    if not shown.startswith(found.reason):
+        shown = f"{found.reason}: {shown}"
+    if found.unsupported:
+        return _label("unsupported", shown, search.text(found.call), found.launches)
+    if not found.launches:  # the made-up inputs may be to blame
+        return _label("unsupported", f"no_inputs_found: {shown}", search.text(found.call), 0)
+    return _label("raised", shown, search.text(found.call), found.launches)
+
+
+def _label(
+    status: str,
+    message: str | None = None,
+    inputs: str | None = None,
+    launches: int | None = None,
+    deterministic: bool | None = None,
+    changed_inputs: list[str] | None = None,
+) -> dict[str, Any]:
+    return {
+        "status": status,
+        "message": message,
+        "inputs": inputs,
+        "launches": launches,
+        "deterministic": deterministic,
+        "changed_inputs": changed_inputs,
+    }
+
+
+def _signature(row: Row) -> dict[str, str]:
+    """Return the types of the kernel's parameters, where they are known."""
+    text = row["kernel"]["signature"]
+    return dict(json.loads(text)["types"]) if text else {}
+
+
+def _launcher(row: Row, reading: Reading) -> str | None:
+    """Return the function to call: the last of the file that a launch site is in, or the last."""
+    text = row["kernel"]["launches"]
+    sites = {site["function"] for site in json.loads(text)} if text else set()
+    functions = reading.launchers()
+    named = [name for name in functions if name in sites]
+    return next(iter([*named[::-1], *functions[::-1]]), None)
+
+
+def _scrub(message: str) -> str:
+    """Return a message without addresses, which differ from run to run."""
+    return re.sub(r"0x[0-9a-f]{4,}", "0x…", message)
+
+
+class Search:
+    """The search for one wrapper's inputs."""
+
+    def __init__(
+        self, function: Callable[..., Any], name: str, reading: Reading, limits: Limits
+    ) -> None:
+        self.function, self.name, self.reading, self.limits = function, name, reading, limits
+        signature = inspect.signature(function)
+        self.parameters = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+        self.known = reading.parameters(name)
+        self.literals = reading.literals(name)
+        self.hints = {p.name: Hints() for p in self.parameters}
+        self.tried: set[str] = set()
+        self.late = 0
+        self.started = time.monotonic()
+        self.operations = interpreter.spent_operations()
+
+    def run(self) -> Try:
+        """Return the first call that runs and launches, or the one that came furthest."""
+        best: Try | None = None
+        rounds = scales(self.known.values())
+        scale = rounds[0]
+        for each in rounds:
+            found = self._try(self._first(each))
+            if found and (best is None or found.progress > best.progress):
+                best, scale = found, each
+            if self._over(best):
+                break
+        assert best is not None  # the first call is always made
+        while not self._over(best):
+            better = self._improve(best, scale)
+            if better is None:
+                break
+            best = better
+        return best
+
+    def _over(self, best: Try | None) -> bool:
+        """Whether there is no more to try."""
+        spent = interpreter.spent_operations() - self.operations
+        return (
+            (best is not None and (best.launched or best.reason in INCURABLE))
+            or len(self.tried) >= self.limits.tries
+            or self.late >= MAX_LATE
+            or spent > self.limits.operations
+            or time.monotonic() - self.started > self.limits.seconds
+        )
+
+    def _first(self, scale: Scale) -> dict[str, str]:
+        return {p.name: self._options(p, scale)[0] for p in self.parameters}
+
+    def _options(self, parameter: inspect.Parameter, scale: Scale) -> list[str]:
+        name = parameter.name
+        known = self.known.get(name, Known())
+        return options(parameter, known, scale, self.hints[name], self.literals.get(name, []))
+
+    def _improve(self, best: Try, scale: Scale) -> Try | None:
+        """Return a call with one argument changed that comes further, if there is one."""
+        for call in self._neighbours(best, scale):
+            found = self._try(call)
+            if found and found.progress > best.progress:
+                return found
+            if self._over(found):
+                return None
+        return None
+
+    def _neighbours(self, best: Try, scale: Scale) -> Iterator[dict[str, str]]:
+        """Yield calls with one argument changed, those that the error is about first."""
+        concerned, statement = self.reading.concerned(self.name, best.line)
+        for name in concerned & self.hints.keys():
+            _learn(self.hints[name], best.message, statement)
+        first = [p for p in self.parameters if p.name in concerned]
+        rest = [p for p in self.parameters if p.name not in concerned]
+        for group in (first, rest):
+            lists = [[(p.name, text) for text in self._options(p, scale)] for p in group]
+            for turn in itertools.zip_longest(*lists):
+                for change in turn:
+                    if change and best.call[change[0]] != change[1]:
+                        yield {**best.call, change[0]: change[1]}
+
+    # one call
+
+    def text(self, call: dict[str, str]) -> str:
+        """Return a call as Python."""
+        given: dict[str, Any] = {name: text for name, text in call.items() if text != OMIT}
+        for parameter in self.parameters:
+            if parameter.kind is parameter.VAR_POSITIONAL and parameter.name in given:
+                given[parameter.name] = [f"*{given[parameter.name]}"]
+        positional, named = self._arrange(given)
+        shown = [f"{name}={text}" for name, text in named.items()]
+        return f"{self.name}({', '.join([*positional, *shown])})"
+
+    def _arrange(self, values: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+        """Return arguments by position and by name."""
+        positional: list[Any] = []
+        named: dict[str, Any] = {}
+        for parameter in self.parameters:
+            if parameter.name not in values:
+                continue
+            value = values[parameter.name]
+            by_name = parameter.default is not parameter.empty or bool(named)
+            if parameter.kind is parameter.VAR_POSITIONAL:
+                positional += value
+            elif parameter.kind is parameter.KEYWORD_ONLY or (
+                by_name and parameter.kind is not parameter.POSITIONAL_ONLY
+            ):
+                named[parameter.name] = value
+            else:
+                positional.append(value)
+        return positional, named
+
+    def _make(self, call: dict[str, str], seed: int = 0) -> dict[str, Any]:
+        """Return the call's arguments."""
+        torch.manual_seed(seed)
+        names = {"torch": torch, "tl": tl}
+        return {name: eval(text, names) for name, text in call.items() if text != OMIT}
+
+    def _call(self, values: dict[str, Any]) -> Any:
+        """Call the wrapper within the limits of one try."""
+        positional, named = self._arrange(values)
+        budget = interpreter.work_budget(self.limits.operations / SLICES)
+        with CudaStandIn(), budget, time_limit(self.limits.seconds / SLICES):
+            return self.function(*positional, **named)
+
+    def _try(self, call: dict[str, str]) -> Try | None:
+        """Return what a call came to; None if it was tried before."""
+        text = self.text(call)
+        if text in self.tried:
+            return None
+        self.tried.add(text)
+        before = _launches.count
+        found = Try(call)
+        try:
+            self._call(self._make(call))
+        except OutOfTime:
+            self.late += 1
+            found.reason, found.unsupported = "out_of_time", True
+            found.message = "the call does not end in time"
+        except Exception as error:
+            why = refusal(error)
+            found.reason, found.message = why.reason, why.message
+            found.unsupported = why.status == "unsupported"
+            self.late += why.reason == "interpreter_budget"
+            found.line = self._line(error)
+        found.launches = _launches.count - before
+        return found
+
+    def _line(self, error: BaseException) -> int:
+        """Return the wrapper's line at which an error was raised or passed through."""
+        node = self.reading.functions[self.name]
+        lines = [
+            line
+            for frame, line in traceback.walk_tb(error.__traceback__)
+            if frame.f_code.co_filename == FILENAME
+            and node.lineno <= line <= (node.end_lineno or node.lineno)
+        ]
+        return lines[0] if lines else 0
+
+    # the label
+
+    def describe(self, found: Try) -> dict[str, Any]:
+        """Return the label of a call that runs: it is made again, and in reverse, with two draws.
+
+        A GPU runs a launch's programs in no order; a sum that depends on it is not deterministic.
+        """
+        changed: set[str] = set()
+        same: list[bool | None] = []
+        for seed in (0, 1):
+            inputs = self._make(found.call, seed)
+            first, again = self._again(inputs), self._again(inputs)
+            with interpreter.reverse_programs():
+                backwards = self._again(inputs)
+            if first is None or again is None or backwards is None:
+                same.append(None)
+                continue
+            changed |= {name for name in inputs if not _same_bits(inputs[name], first[1][name])}
+            same.append(_same_bits(first, again) and _same_bits(first, backwards))
+        return _label(
+            "ran",
+            inputs=self.text(found.call),
+            launches=found.launches,
+            deterministic=False if False in same else None if None in same else True,
+            changed_inputs=sorted(changed),
+        )
+
+    def _again(self, inputs: dict[str, Any]) -> tuple[Any, dict[str, Any]] | None:
+        """Return what a call on copies of the inputs returns, and the copies; None if it raises."""
+        given = map_tensors(inputs, torch.clone)
+        try:
+            return self._call(given), given
+        except (Exception, OutOfTime):
+            return None
+
+
+def _same_bits(one: Any, other: Any) -> bool:
+    """Whether the tensors of two values are the same, bit by bit."""
+    pairs = list(itertools.zip_longest(list_tensors(one), list_tensors(other)))
+    return all(
+        a is not None
+        and b is not None
+        and (a.shape, a.dtype) == (b.shape, b.dtype)
+        and torch.equal(_bits(a), _bits(b))
+        for a, b in pairs
+    )
+
+
+def _bits(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.detach().contiguous().reshape(-1).view(torch.uint8)
+
+
+def _learn(hints: Hints, message: str, statement: str) -> None:
+    """Note what an error's message, and the statement that raised it, ask for."""
+    text = f"{message} {statement}"
+    if unpacked := re.search(r"expected (\d+)(, got \d+)?\)", message):
+        hints.ranks.insert(0, int(unpacked.group(1)))
+    for written, dtype in _DTYPES:
+        if re.search(written, text, re.IGNORECASE) and dtype not in hints.dtypes:
+            hints.dtypes.append(dtype)
+    for number in map(int, re.findall(r"\b\d+\b", text)):
+        if 2 < number <= 1024 and number not in hints.sizes:
+            hints.sizes.append(number)
+
+
+_DTYPES = (
+    (r"float16|half\b", "float16"),
+    (r"bfloat16|bf16", "bfloat16"),
+    (r"int32|\bint\b", "int32"),
+    (r"int64|\blong\b", "int64"),
+    (r"\bbool", "bool"),
+    (r"\bint8", "int8"),
+    (r"uint8", "uint8"),
+    (r"float8_e4m3|fp8", "float8_e4m3fn"),
+    (r"float64|double", "float64"),
+)

@@ -1,0 +1,200 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+from run_for_tests import Small
+from steps_for_tests import Given
+
+from curate.clean.decontaminate import Decontaminate
+from curate.clean.fingerprint import make_fingerprints, shipped_names, write_benchmark
+from curate.execute.local import LocalExecutor
+from curate.recipe import RecipeError, load_recipe
+from curate.rows import make_origin, make_row
+from curate.run import Walk, identity
+from curate.step import Context, Drop, Keep
+
+HEAD = "import torch\nimport triton\nimport triton.language as tl\n\n\n"
+
+SOFTMAX = '''@triton.jit
+def softmax_kernel(out_ptr, in_ptr, n_cols, BLOCK: tl.constexpr):
+    """Softmax of one row."""
+    row = tl.program_id(0)
+    cols = tl.arange(0, BLOCK)
+    inside = cols < n_cols
+    x = tl.load(in_ptr + row * n_cols + cols, mask=inside, other=-float("inf"))
+    x = x - tl.max(x, axis=0)  # stable
+    e = tl.exp(x)
+    tl.store(out_ptr + row * n_cols + cols, e / tl.sum(e, axis=0), mask=inside)
+'''
+
+RENAMED_SOFTMAX = """@triton.heuristics({"N": lambda args: 64})
+@triton.jit
+def _rows(
+    y,
+    source,
+    width,
+    N,
+):
+    pid = tl.program_id(0)
+    # where we are
+    lanes = tl.arange(0, N)
+    ok = lanes < width
+    v = tl.load(
+        source + pid * width + lanes,
+        mask=ok,
+        other=-float("inf"),
+    )
+    v = v - tl.max(v, axis=0)
+    top = tl.exp(v)
+    tl.store(y + pid * width + lanes, (top / tl.sum(top, axis=0)), mask=ok)
+"""
+
+OTHER_SOFTMAX = """@triton.jit
+def softmax_rows(x_ptr, y_ptr, x_stride, y_stride, n, BLOCK_SIZE: tl.constexpr):
+    start = tl.program_id(axis=0)
+    offsets = tl.arange(0, BLOCK_SIZE)
+    values = tl.load(x_ptr + start * x_stride + offsets, mask=offsets < n, other=float("-inf"))
+    peak = tl.max(values, 0)
+    numerator = tl.exp(values - peak)
+    total = tl.sum(numerator, 0)
+    tl.store(y_ptr + start * y_stride + offsets, numerator / total, mask=offsets < n)
+"""
+
+ADD = """@triton.jit
+def add(a, b, c, n, BLOCK: tl.constexpr):
+    start = tl.program_id(0) * BLOCK
+    where = start + tl.arange(0, BLOCK)
+    inside = where < n
+    tl.store(c + where, tl.load(a + where, mask=inside) + tl.load(b + where, mask=inside), inside)
+"""
+
+OTHER_ADD = """@triton.jit
+def add_vectors(left_ptr, right_ptr, out_ptr, size, BLOCK_SIZE: tl.constexpr):
+    block = tl.program_id(axis=0)
+    index = block * BLOCK_SIZE + tl.arange(0, BLOCK_SIZE)
+    left = tl.load(left_ptr + index, mask=index < size, other=0.0)
+    right = tl.load(right_ptr + index, mask=index < size, other=0.0)
+    total = left + right
+    tl.store(out_ptr + index, total, mask=index < size)
+"""
+
+RELU = """@triton.jit
+def relu(x):
+    return tl.maximum(x, 0.0)
+"""
+
+
+@pytest.fixture
+def against(tmp_path: Path) -> str:
+    """A fingerprint file of a benchmark with three items."""
+    folder = tmp_path / "benchmark"
+    folder.mkdir()
+    for name, code in (("softmax", SOFTMAX), ("add", ADD), ("relu_then_add", RELU + "\n\n" + ADD)):
+        (folder / f"{name}.py").write_text(HEAD + code)
+    file = tmp_path / "ours.json"
+    write_benchmark(file, make_fingerprints([folder], "ours").benchmark)
+    return str(file)
+
+
+def kernel(code: str, kind: str = "kernel", column: str = "triton") -> dict[str, Any]:
+    return make_row(kind, code, make_origin("local"), **{column: code})
+
+
+def judge(against: str, row: dict[str, Any]) -> Drop | Keep:
+    return Decontaminate(step="decontaminate", against=(against,)).apply(row, Context())
+
+
+def test_a_copy_is_found(against: str) -> None:
+    assert judge(against, kernel(HEAD + SOFTMAX)) == Drop(
+        "contaminated",
+        {
+            "benchmark": "ours",
+            "item": "softmax.py",
+            "part": "kernel softmax_kernel",
+            "column": "triton",
+            "lines": [1, 16],
+        },
+    )
+
+
+def test_a_renamed_copy_among_other_code_is_found(against: str) -> None:
+    code = HEAD + OTHER_ADD + "\n\n" + RENAMED_SOFTMAX + "\n\nWIDTH = 3\n"
+    outcome = judge(against, kernel(code, "pair", "wrapper"))
+    assert isinstance(outcome, Drop)
+    assert outcome.evidence["item"] == "softmax.py"
+    assert outcome.evidence["column"] == "wrapper"
+    first, last = outcome.evidence["lines"]
+    lines = code.splitlines()
+    assert lines[first - 1].startswith("def _rows")
+    assert lines[last - 1].startswith("    tl.store(y")
+
+
+@pytest.mark.parametrize("code", [OTHER_SOFTMAX, OTHER_ADD, RELU], ids=["softmax", "add", "relu"])
+def test_honest_look_alikes_are_kept(code: str, against: str) -> None:
+    row = kernel(HEAD + code)
+    assert judge(against, row) == Keep((row,))
+
+
+def test_of_items_that_share_a_part_the_first_by_name_is_named(against: str) -> None:
+    outcome = judge(against, kernel(HEAD + ADD + "\n\nSIZE = 4\n"))
+    assert isinstance(outcome, Drop)
+    assert outcome.evidence["item"] == "add.py"
+
+
+def test_what_is_not_python_is_kept(against: str) -> None:
+    row = kernel("def (")
+    assert judge(against, row) == Keep((row,))
+
+
+@pytest.mark.parametrize("name", shipped_names())
+def test_shipped_files_pass_what_we_wrote(name: str) -> None:
+    for code in (SOFTMAX, OTHER_SOFTMAX, OTHER_ADD, RELU):
+        row = kernel(HEAD + code)
+        assert judge(name, row) == Keep((row,))
+
+
+def test_all_shipped_files_are_the_default() -> None:
+    assert list(Decontaminate(step="decontaminate").against) == shipped_names()
+
+
+def test_identity_is_the_content_of_the_files(against: str, tmp_path: Path) -> None:
+    def of(name: str) -> dict[str, Any]:
+        return identity(Decontaminate(step="decontaminate", against=(name,)), seed=0)
+
+    copy = tmp_path / "copy.json"
+    copy.write_bytes(Path(against).read_bytes())
+    before = of(against)
+    assert of(str(copy)) == before
+    content = json.loads(copy.read_text())
+    del content["items"]["add.py"]
+    copy.write_text(json.dumps(content))
+    assert of(str(copy)) != before
+    assert of("kernelbench") != of("tritonbench-g")
+
+
+@pytest.mark.parametrize("name", ["kernelbensch", "missing.json", "."])
+def test_unknown_files_are_named(name: str) -> None:
+    with pytest.raises(ValidationError, match="shipped are kernelbench, "):
+        Decontaminate(step="decontaminate", against=(name,))
+
+
+def test_a_recipe_with_an_unknown_file_is_refused_with_its_line(tmp_path: Path) -> None:
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text(
+        "name: small\nsources: [{source: local, path: .}]\nsteps:\n"
+        "  - step: decontaminate\n    against: [kernelbench, nowhere.json]\n"
+    )
+    with pytest.raises(RecipeError, match=r"recipe\.yaml:5: steps\.0\.against: .*nowhere\.json"):
+        load_recipe(recipe)
+
+
+def test_in_a_run(against: str, tmp_path: Path) -> None:
+    rows = [kernel(HEAD + code) for code in (SOFTMAX, RENAMED_SOFTMAX, OTHER_SOFTMAX, OTHER_ADD)]
+    step = Decontaminate(step="decontaminate", against=(against,))
+    walk = Walk(Small([Given(rows=rows)], [step]), tmp_path / "out", LocalExecutor(1))  # type: ignore[arg-type]
+    stage = walk.run()[-1]
+    assert (stage.total("seen"), stage.total("kept")) == (4, 2)
