@@ -212,7 +212,7 @@ def _pointers(kernel: ast.FunctionDef) -> set[str]:
                 base.setdefault(node.targets[0].id, start)
         elif isinstance(node, ast.Call) and ast.unparse(node.func) in _MEMORY:
             first = node.args[0] if node.args else next((k.value for k in node.keywords), None)
-            if start := first and _start(first):
+            if first is not None and (start := _start(first)):
                 found.add(start)
     for name in list(found):
         while name in base and base[name] not in found:
@@ -270,6 +270,7 @@ def _parameter(node: ast.AST, known: dict[str, Known]) -> Known | None:
 
 def _size_of(node: ast.AST, known: dict[str, Known]) -> tuple[Known, int] | None:
     """Return the parameter and the position of ``x.shape[i]``, ``x.size(i)``, ``x.stride(i)``."""
+    names: tuple[str, ...]
     if isinstance(node, ast.Subscript):
         owner, index = node.value, node.slice
         names = ("shape",)

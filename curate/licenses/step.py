@@ -26,8 +26,8 @@ _OVERRIDES_FILE = Path(__file__).with_name("overrides.toml")
 class Licenses(RowStep):
     """Finds the license of every file and keeps what the allow list lets through.
 
-    A module or kernel that `closure` built from several files is looked at once more: the licenses of the
-    other files are joined to its own, and it goes if one of them may not be used.
+    A module or kernel that `closure` built from several files is looked at once more: the licenses
+    of the other files are joined to its own, and it goes if one of them may not be used.
 
     Drop reasons: ``license_denied`` (the license is known and not on the list),
     ``license_unknown`` (no text, or one that could not be read: fails closed) and ``opted_out``.
