@@ -305,6 +305,8 @@ def guess_constant(parameter: Parameter) -> Any:
     strings = [literal for literal in parameter.literals if isinstance(literal, str)]
     if strings:
         return strings[0]
+    if re.search(r"eviction_policy|cache_modifier", name):
+        return ""  # neither
     if "dtype" in uses or re.search(r"dtype|(^|_)type$", name):
         return {"dtype": "fp32"}
     if "tuple" in uses:
