@@ -307,7 +307,8 @@ def guess_constant(parameter: Parameter) -> Any:
         return strings[0]
     if re.search(r"eviction_policy|cache_modifier", name):
         return ""  # neither
-    if "dtype" in uses or re.search(r"dtype|(^|_)type$", name):
+    named = re.search(r"dtype|(^|_)type$", name) and not parameter.literals
+    if "dtype" in uses or named:
         return {"dtype": "fp32"}
     if "tuple" in uses:
         return [BLOCK] * MOST_ITEMS
