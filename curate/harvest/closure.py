@@ -34,7 +34,7 @@ class Closure(RowStep):
 
     step: Literal["closure"]
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     tools: ClassVar[tuple[str, ...]] = ("tree-sitter", "tree-sitter-python")
     kinds: ClassVar[frozenset[str]] = frozenset({"module", "kernel"})
     batch: ClassVar[int] = 64

@@ -51,7 +51,7 @@ _DENIED = (
     "triton.backends",
     "triton.compiler",
     "triton.experimental",
-    "triton.tools",
+    *(f"triton.tools.{name}" for name in ("build", "compile", "disasm", "extra", "link")),
     "triton._C",
     "triton.ops",
     *(

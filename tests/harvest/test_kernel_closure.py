@@ -354,3 +354,19 @@ def test_derived_from_names_the_addresses_in_comments(outcomes: Any) -> None:
         "https://example.org/k.py",
     ]
     assert row_of(made["b"])["origin"]["derived_from"] == ["https://example.org/norms.py"]
+
+
+@pytest.mark.parametrize(
+    ("module", "allowed"),
+    [
+        ("triton.tools.tensor_descriptor", True),
+        ("triton.tools.compile", False),
+        ("triton.language.extra.libdevice", True),
+        ("triton.language.extra.cann.extension", False),
+        ("torch.nn.functional", True),
+        ("torch.distributed", False),
+        ("numpy", False),
+    ],
+)
+def test_what_a_slice_may_import(module: str, allowed: bool) -> None:
+    assert KERNELS.is_allowed(module) is allowed
