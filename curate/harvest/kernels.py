@@ -6,8 +6,8 @@ from typing import ClassVar, Literal
 
 from curate.harvest.environment import KERNELS
 from curate.harvest.jitted import Jitted, jitted_functions
-from curate.harvest.launches import is_launched
-from curate.harvest.package import package_of
+from curate.harvest.launches import is_called, is_launched
+from curate.harvest.package import Package, package_of
 from curate.harvest.source import source_of
 from curate.rows import Row, make_row
 from curate.step import Context, Drop, Keep, Outcome, RowStep
@@ -17,14 +17,15 @@ class Kernels(RowStep):
     """Turn a file into one row for each Triton kernel in it.
 
     A kernel is a function that `triton.jit` compiles and that can be launched: it returns no
-    value, and it writes memory or is launched somewhere in its artifact. Functions that return a
-    value are helpers: `closure` brings them along with their callers. Gluon's functions
+    value, and it is launched somewhere in its artifact, or writes memory and no other kernel calls
+    it. The others are helpers: `closure` brings them along with their callers. Gluon's functions
     (``triton.experimental.gluon``) are in another language and left out. Names are followed
     through import aliases and files of the same artifact. Nothing is imported.
     """
 
     step: Literal["kernels"]
 
+    version: ClassVar[int] = 2
     tools: ClassVar[tuple[str, ...]] = ("tree-sitter", "tree-sitter-python")
     kinds: ClassVar[frozenset[str]] = frozenset({"file"})
     batch: ClassVar[int] = 64
@@ -40,14 +41,18 @@ class Kernels(RowStep):
             return Drop("syntax_error", {"line": error.lineno})
         if not found:
             return Drop("no_kernels")
-        kernels = [
-            kernel
-            for kernel in found
-            if not kernel.returns_value and (kernel.writes_memory or is_launched(package, kernel))
-        ]
+        kernels = [kernel for kernel in found if _can_be_launched(package, kernel)]
         if not kernels:
             return Drop("only_helpers", {"functions": [kernel.symbol for kernel in found]})
         return Keep(tuple(_kernel_row(row, kernel) for kernel in kernels))
+
+
+def _can_be_launched(package: Package, kernel: Jitted) -> bool:
+    if kernel.returns_value:
+        return False
+    if is_launched(package, kernel):
+        return True
+    return kernel.writes_memory and not is_called(package, kernel)
 
 
 def _kernel_row(row: Row, kernel: Jitted) -> Row:

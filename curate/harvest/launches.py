@@ -10,9 +10,9 @@ from typing import Any
 
 from tree_sitter import Node
 
-from curate.harvest.jitted import Jitted, definition_of
+from curate.harvest.jitted import Jitted, called_name, definition_of, jitted_functions
 from curate.harvest.package import Package, Submodule
-from curate.harvest.source import parse, source_of
+from curate.harvest.source import parse, source_of, walk
 from curate.harvest.values import Values
 
 OPTIONS = frozenset({"num_warps", "num_stages", "num_ctas", "maxnreg", "waves_per_eu", "grid"})
@@ -47,6 +47,38 @@ class Site:
 def is_launched(package: Package, kernel: Jitted) -> bool:
     """Whether some file of the package launches the kernel."""
     return any(True for _ in _sites(package, kernel))
+
+
+def is_called(package: Package, kernel: Jitted) -> bool:
+    """Whether another jitted function of the package calls it, as only a helper is."""
+    mentions = f"{kernel.name}("
+    return any(
+        target == definition_of(kernel)
+        for path in package.paths
+        if mentions in package.text(path)
+        for other in _jitted_in(package, path)
+        if other.node != kernel.node
+        for target in _called_targets(package, other, kernel.name)
+    )
+
+
+def _jitted_in(package: Package, path: str) -> tuple[Jitted, ...]:
+    try:
+        return jitted_functions(package, path)
+    except SyntaxError:
+        return ()
+
+
+def _called_targets(package: Package, caller: Jitted, name: str) -> Iterator[object]:
+    """Yield what calls by this name, or by an attribute of this name, stand for."""
+    for node in walk(caller.function):
+        called = called_name(node) if node.type == "call" else ""
+        head, _, rest = called.partition(".")
+        if called.rpartition(".")[2] == name:
+            target = package.resolve(caller.path, head)
+            if rest == name and isinstance(target, Submodule):
+                target = package.resolve(target.path, name)
+            yield target
 
 
 def launch_sites(package: Package, kernel: Jitted) -> list[Site]:
