@@ -54,11 +54,10 @@ _DENIED = (
     *(f"triton.tools.{name}" for name in ("build", "compile", "disasm", "extra", "link")),
     "triton._C",
     "triton.ops",
-    *(
-        f"triton.language.extra.{vendor}"
-        for vendor in ("ascend", "cann", "intel", "mlu", "musa", "xpu")
-    ),
 )
+
+_EXTRA = tuple(f"triton.language.extra.{name}" for name in ("libdevice", "cuda", "hip"))
+"""What Triton itself ships there; vendors' forks add theirs."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +76,11 @@ class Environment:
     def is_allowed(self, module: str) -> bool:
         """Whether a standalone file may import this module."""
         head = module.partition(".")[0]
-        return head in _STDLIB or (head in self.libraries and not module.startswith(_DENIED))
+        if head in _STDLIB:
+            return True
+        if module.startswith("triton.language.extra.") and not module.startswith(_EXTRA):
+            return False  # another vendor's
+        return head in self.libraries and not module.startswith(_DENIED)
 
     def truth(self, condition: Node) -> bool | None:
         """Return what a condition is here, by the words in it; None where they do not say.
