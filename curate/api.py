@@ -155,20 +155,20 @@ def show(
     run: str | None = None,
     count: int = 1,
 ) -> list[Row]:
-    """Return finished pairs: the one whose id starts so, or the first ``count``."""
+    """Return finished pairs and kernels: the one whose id starts so, or the first ``count``."""
     from curate.history import last_rows
 
-    rows = last_rows(Store(output), _journal(output, run), "pair")
+    rows = last_rows(Store(output), _journal(output, run), frozenset({"pair", "kernel"}))
     if row_id is None:
         found = list(islice(rows, count))
     else:
         found = [row for row in rows if row["id"].startswith(row_id)]
     if not found:
         raise NotFound(
-            f"no finished pair has an id that starts with '{row_id}'; `curate why {row_id}` tells "
-            "what became of the row"
+            f"no finished pair or kernel has an id that starts with '{row_id}'; "
+            f"`curate why {row_id}` tells what became of the row"
             if row_id
-            else "the last run has no finished pairs"
+            else "the last run has no finished pairs or kernels"
         )
     return found
 

@@ -205,7 +205,8 @@ def lost(step: str, output: Path, run_name: str | None, reason: str | None, coun
     "-n", "count", default=1, show_default=True, help="Rows to print when no ID is given."
 )
 def show(row_id: str | None, output: Path, run_name: str | None, count: int) -> None:
-    """Print a finished pair: PyTorch and Triton side by side, and its proof."""
+    """Print a finished pair, PyTorch and Triton side by side, or a kernel and what launches it,
+    and the proof."""
     from curate import console
 
     for row in api.show(row_id, output=output, run=run_name, count=count):

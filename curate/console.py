@@ -147,12 +147,44 @@ def place(row: Row) -> str:
 
 
 def side_by_side(row: Row) -> RenderableType:
-    """Return a pair's two programs side by side, with its proof below."""
+    """Return a pair's two programs, or a kernel and its launch, with the proof below."""
     table = Table(box=box.SIMPLE_HEAD, expand=True, pad_edge=False)
-    table.add_column("PyTorch", ratio=1)
-    table.add_column("Triton", ratio=1)
-    table.add_row(_code(row["reference"]), _code(row["triton"]))
-    return Panel(Group(table, _proof(row)), title=f"{row['id']}  {place(row)}", title_align="left")
+    if row["kind"] == "kernel":
+        shown = {"kernel": row["triton"], "with a function that launches it": row["wrapper"]}
+        proof = _kernel_proof(row)
+    else:
+        shown = {"PyTorch": row["reference"], "Triton": row["triton"]}
+        proof = _proof(row)
+    texts = {title: text for title, text in shown.items() if text}
+    for title in texts:
+        table.add_column(title, ratio=1)
+    table.add_row(*map(_code, texts.values()))
+    return Panel(Group(table, proof), title=f"{row['id']}  {place(row)}", title_align="left")
+
+
+def _kernel_proof(row: Row) -> str:
+    known, run = row["kernel"] or {}, (row["kernel"] or {}).get("run") or {}
+    signature = json.loads(known.get("signature") or "{}")
+    kinds = {**signature.get("types", {}), **signature.get("constants", {})}
+    ran = [run["status"], run["inputs"], run["message"]] if run else ["no function to run"]
+    lines = [
+        f"license   {row['license']['choice'] or row['license']['expression']}",
+        f"signature {', '.join(f'{name} {kind}' for name, kind in kinds.items()) or 'none'}",
+        f"compiled  {_targets(row)}",
+        f"launch    {'; '.join(filter(None, ran))}",
+        f"split     {row['split'] or '-'}",
+    ]
+    return escape("\n".join(lines))
+
+
+def _targets(row: Row) -> str:
+    found = [
+        f"{c['target']} {c['registers']} registers, {c['shared']} B shared"
+        if c["ok"]
+        else f"{c['target']} {c['error']}"
+        for c in row["compile"] or []
+    ]
+    return "; ".join(found) or "not yet"
 
 
 def _code(text: str | None) -> Syntax:
@@ -161,17 +193,13 @@ def _code(text: str | None) -> Syntax:
 
 def _proof(row: Row) -> str:
     verdict, static = row["verdict"] or {}, row["static"] or {}
-    compiled = [
-        f"{c['target']} {c['registers']} registers, {c['shared']} B shared"
-        for c in row["compile"] or []
-    ]
     status = verdict.get("status") or "not judged"
     reason = f" ({verdict['reason']})" if verdict.get("reason") else ""
     backend = f" in {verdict['backend']}" if verdict.get("backend") else ""
     lines = [
         f"license   {row['license']['choice'] or row['license']['expression']}",
         f"verdict   {status}{reason}{backend}",
-        f"compiled  {'; '.join(compiled) or 'not yet'}",
+        f"compiled  {_targets(row)}",
         f"kernels   {static.get('kernels')}, extern calls {static.get('extern_calls') or 'none'}",
         f"split     {row['split'] or '-'}",
     ]

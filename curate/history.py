@@ -106,9 +106,9 @@ def lost_rows(store: Store, stage: Record, reason: str | None) -> Iterator[Row]:
             yield from (row for row in table.to_pylist() if reason in (None, row["reason"]))
 
 
-def last_rows(store: Store, stages: list[Record], kind: str) -> Iterator[Row]:
-    """Yield the rows of a kind that came out of the last stage that has run."""
+def last_rows(store: Store, stages: list[Record], kinds: frozenset[str]) -> Iterator[Row]:
+    """Yield the rows of some kinds that came out of the last stage that has run."""
     done = [s for s in stages if any(store.manifest(s.step, key) for key in s.shards)]
     for _, table, lost in _tables(store, done[-1:], None):
         if not lost:
-            yield from (row for row in table.to_pylist() if row["kind"] == kind)
+            yield from (row for row in table.to_pylist() if row["kind"] in kinds)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 
 from curate.harvest.environment import KERNELS
@@ -22,6 +23,8 @@ _ATTEMPTS: tuple[frozenset[str], ...] = (
     frozenset({"triton.autotune", "triton.heuristics"}),
 )
 """Decorators given up, the fewest first, where what they read cannot be had."""
+
+_MEASURES = re.compile(r"(^|_)(bench|benchmark|test|main|perf|profile|tune)(_|$)").search
 
 
 def closed_kernel(row: Row, context: Context, max_lines: int) -> Row:
@@ -110,7 +113,7 @@ def _wrapper(
 
 
 def _launchers(package: Package, sites: list[Site]) -> Iterator[Definition]:
-    """Yield the top-level functions around launch sites, the shortest first."""
+    """Yield the top-level functions around launch sites, the shortest first, benchmarks last."""
     found: dict[Definition, int] = {}
     for site in sites:
         function = site.outermost
@@ -119,4 +122,6 @@ def _launchers(package: Package, sites: list[Site]) -> Iterator[Definition]:
             here = Definition(site.path, source_of(name) if name else "")
             if here.name in package.file(site.path).definitions:
                 found.setdefault(here, function.end_byte - function.start_byte)
-    yield from sorted(found, key=lambda d: (found[d], d.path, d.name))
+    yield from sorted(
+        found, key=lambda d: (_MEASURES(d.name) is not None, found[d], d.path, d.name)
+    )
