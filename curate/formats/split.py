@@ -45,10 +45,14 @@ class Split(TableStep):
 
         ids = table["id"].to_list()
         groups = Groups(ids)
-        for i, j, _ in confirmed_pairs(sketch(table["triton"]), self.threshold):
-            groups.join(ids[i], ids[j])
         for a, b in same_file(ids, table["origin"].to_list()):
             groups.join(a, b)
+
+        def known(i: int, j: int) -> bool:
+            return groups.name(ids[i]) == groups.name(ids[j])
+
+        for i, j, _ in confirmed_pairs(sketch(table["triton"]), self.threshold, known):
+            groups.join(ids[i], ids[j])
         clusters = [groups.name(row) for row in ids]
         return pl.DataFrame(
             {

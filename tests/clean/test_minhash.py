@@ -201,6 +201,25 @@ def test_the_order_of_texts_does_not_matter() -> None:
     assert found(rng.sample(range(len(texts)), len(texts))) == straight
 
 
+def test_known_pairs_are_passed_over() -> None:
+    rng = random.Random(6)
+    family = program(rng)
+    sketches = sketch("\n".join(edited(rng, family, 1)) for _ in range(100))
+    every = list(confirmed_pairs(sketches, 0.8))
+    group = list(range(100))
+
+    def known(i: int, j: int) -> bool:
+        return group[i] == group[j]
+
+    links = 0
+    for i, j, similarity in confirmed_pairs(sketches, 0.8, known):
+        assert (i, j, similarity) in every
+        group = [group[i] if g == group[j] else g for g in group]
+        links += 1
+    assert len(set(group)) == 1
+    assert 99 <= links < len(every) / 2
+
+
 def test_only_texts_that_were_added_are_found() -> None:
     index = Index(sketch(["f(x) + 1", "f(x) + 1", "g(y) * 2", "f(x) + 1"]))
     assert index.nearest(3) is None
