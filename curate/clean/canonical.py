@@ -38,11 +38,25 @@ def canonical_sha256(code: str) -> str:
     Raises:
         SyntaxError: the code is not Python.
     """
+    return tokens_sha256(canonical_tokens(code))
+
+
+def canonical_tokens(code: str) -> list[str]:
+    """Return what is hashed: node types, fields and values of the syntax tree, names replaced.
+
+    Raises:
+        SyntaxError: the code is not Python.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of odd escapes and the like
         tree = ast.parse(code)
+    return list(_Encoder(tree).encode(tree))
+
+
+def tokens_sha256(tokens: list[str]) -> str:
+    """Return the hash of canonical tokens."""
     digest = hashlib.sha256()
-    for token in _Encoder(tree).encode(tree):
+    for token in tokens:
         digest.update(token.encode("utf-8", "surrogatepass") + b"\0")
     return digest.hexdigest()
 

@@ -1,14 +1,14 @@
 """The ``split`` step: train, validation and test that share no near-duplicates and no source file.
 
-Rows that must stay together form a cluster: rows whose code is nearly the same (MinHash over
-token 5-grams, Broder 1997, by `datasketch`), and rows of one source file. A cluster's split is
-decided by a hash of its name, the smallest id in it.
+Rows that must stay together form a cluster: rows whose code is nearly the same
+(`curate.clean.minhash`), and rows of one source file. A cluster's split is decided by a hash of
+its name, the smallest id in it. A row that is added therefore moves no old one, unless it joins
+two clusters or its id is the smallest of the cluster that it joins.
 """
 
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
@@ -19,15 +19,11 @@ from curate.step import Context, TableStep
 if TYPE_CHECKING:
     import polars as pl
 
-PERMUTATIONS = 128
-SHINGLE = 5  # tokens
-
 
 class Split(TableStep):
     """Puts whole clusters of pairs into train, validation or test."""
 
-    version: ClassVar[int] = 1
-    tools: ClassVar[tuple[str, ...]] = ("datasketch",)
+    version: ClassVar[int] = 2
     seeded: ClassVar[bool] = True
     kinds: ClassVar[frozenset[str]] = frozenset({"pair", "kernel"})
     columns: ClassVar[tuple[str, ...]] = ("triton", "origin")
@@ -45,12 +41,18 @@ class Split(TableStep):
     def judge(self, table: pl.DataFrame, context: Context) -> pl.DataFrame:
         import polars as pl
 
+        from curate.clean.minhash import confirmed_pairs, sketch
+
         ids = table["id"].to_list()
         groups = Groups(ids)
-        for a, b in near_duplicates(ids, table["triton"].to_list(), self.threshold):
-            groups.join(a, b)
         for a, b in same_file(ids, table["origin"].to_list()):
             groups.join(a, b)
+
+        def known(i: int, j: int) -> bool:
+            return groups.name(ids[i]) == groups.name(ids[j])
+
+        for i, j, _ in confirmed_pairs(sketch(table["triton"]), self.threshold, known):
+            groups.join(ids[i], ids[j])
         clusters = [groups.name(row) for row in ids]
         return pl.DataFrame(
             {
@@ -87,31 +89,6 @@ class Groups:
         """Make one set of the two that ``a`` and ``b`` are in."""
         low, high = sorted((self.name(a), self.name(b)))
         self._parent[high] = low
-
-
-def near_duplicates(
-    ids: list[str], texts: list[str], threshold: float
-) -> Iterator[tuple[str, str]]:
-    """Yield pairs of ids whose texts' estimated Jaccard similarity reaches the threshold."""
-    from datasketch import MinHash, MinHashLSH
-
-    index = MinHashLSH(threshold=threshold, num_perm=PERMUTATIONS)
-    hashes: dict[str, MinHash] = {}
-    for row, text in zip(ids, texts, strict=True):
-        sketch = MinHash(num_perm=PERMUTATIONS, seed=1)
-        sketch.update_batch(shingles(text))
-        for other in index.query(sketch):
-            if sketch.jaccard(hashes[other]) >= threshold:
-                yield row, other
-        hashes[row] = sketch
-        index.insert(row, sketch)
-
-
-def shingles(text: str) -> list[bytes]:
-    """Return the distinct 5-grams of a text's words and operators."""
-    tokens = re.findall(r"\w+|[^\w\s]", text)
-    grams = {" ".join(tokens[i : i + SHINGLE]) for i in range(max(1, len(tokens) - SHINGLE + 1))}
-    return [gram.encode() for gram in sorted(grams)]
 
 
 def same_file(ids: list[str], origins: list[dict[str, str | None]]) -> Iterator[tuple[str, str]]:

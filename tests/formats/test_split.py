@@ -1,6 +1,6 @@
 import polars as pl
 
-from curate.formats.split import Split, shingles
+from curate.formats.split import Split
 from curate.step import Context
 
 KERNEL = """\
@@ -51,6 +51,10 @@ def test_clusters_fall_into_splits_as_asked() -> None:
     assert verdicts == judge(dict(reversed(programs.items())), validation=0.2, test=0.3)
 
 
-def test_shingles_are_five_tokens() -> None:
-    assert shingles("a + b * c") == [b"a + b * c"]
-    assert shingles("x") == [b"x"]
+def test_rows_that_are_added_move_no_others() -> None:
+    old = {f"{i:03}": different(i) for i in range(0, 300, 2)}
+    new = old | {f"{i:03}x": different(i) for i in range(1, 30, 2)}
+    new |= {f"{i:03}y": different(i) + "    return w0\n" for i in range(0, 30, 2)}
+    before, after = judge(old, test=0.3), judge(new, test=0.3)
+    assert {row: after[row] for row in old} == before
+    assert all(after[f"{i:03}y"]["cluster"] == f"{i:03}" for i in range(0, 30, 2))
