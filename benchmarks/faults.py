@@ -45,7 +45,6 @@ PER_PAIR = 13
 PER_PROGRAM = 30
 SEED = 1
 SECONDS = 60  # for one mutant
-OPERATIONS = 60_000  # that the interpreter may take for one, as in the recipe
 SIZES = "some_sizes_only"
 REJECTED = ("incorrect", "cheat", "runtime_error", "compile_error", "crash", "timeout", "oom")
 
@@ -184,7 +183,7 @@ def _verdicts(
         )
         if item["id"] not in known["judge"]
     ]
-    options = Options(backend=backend, workers=workers, operations=OPERATIONS, timeout_s=SECONDS)
+    options = Options(backend=backend, workers=workers, timeout_s=SECONDS)
     for verdict in verify(candidates, options):
         yield verdict.id, _brief(verdict.to_json())
 
