@@ -54,8 +54,8 @@ def is_called(package: Package, kernel: Jitted) -> bool:
     mentions = f"{kernel.name}("
     return any(
         target == definition_of(kernel)
-        for path in package.paths
-        if mentions in package.text(path)
+        for path, text in _texts(package).items()
+        if mentions in text
         for other in _jitted_in(package, path)
         if other.node != kernel.node
         for target in _called_targets(package, other, kernel.name)
@@ -121,20 +121,18 @@ def _name_of(definition: Node) -> str:
 
 def _files_with(package: Package, name: str) -> Iterator[str]:
     """Yield the files in which a name stands before a bracket, or gets another name."""
-    for path, text in _texts_with_launches(package).items():
-        if any(f"{name}{end}" in text for end in ("[", ")[", " as ")):
+    for path, text in _texts(package).items():
+        if "](" in text and any(f"{name}{end}" in text for end in ("[", ")[", " as ")):
             yield path
 
 
 @lru_cache(maxsize=4)
-def _texts_with_launches(package: Package) -> dict[str, str]:
-    """Return the text of every file in which a call follows a subscript."""
+def _texts(package: Package) -> dict[str, str]:
+    """Return the text of every file that can be read."""
     found = {}
     for path in package.paths:
         with contextlib.suppress(SyntaxError):
-            text = package.text(path)
-            if "](" in text:
-                found[path] = text
+            found[path] = package.text(path)
     return found
 
 

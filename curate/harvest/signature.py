@@ -11,12 +11,7 @@ from pydantic import AfterValidator, Field
 
 from curate.rows import Row
 from curate.step import Context, Drop, Keep, Outcome, RowStep
-from curate.verify.targets import SHARED_MEMORY, parse_target
-
-
-def _known_target(name: str) -> str:
-    parse_target(name)
-    return name
+from curate.verify.targets import SHARED_MEMORY, known_target
 
 
 class Signature(RowStep):
@@ -37,7 +32,7 @@ class Signature(RowStep):
 
     target: Annotated[
         str,
-        AfterValidator(_known_target),
+        AfterValidator(known_target),
         Field(
             description="Device that the kernel must compile for. There are "
             + ", ".join(SHARED_MEMORY)

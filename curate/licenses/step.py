@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from curate.licenses.resolve import Finding, Resolver
 
 _ALLOW_FILE = Path(__file__).with_name("allow.toml")
-_OVERRIDES_FILE = Path(__file__).with_name("overrides.toml")
 
 
 class Licenses(RowStep):
@@ -81,9 +80,11 @@ class Licenses(RowStep):
 
     def options(self) -> dict[str, Any]:
         """Return the options with the content of the files that they name."""
+        from curate.licenses.overrides import SHIPPED_FILE
+
         files = {"overrides": self.overrides, "optout": self.optout}
         hashes = {f"{name}_sha256": _file_sha256(path) for name, path in files.items() if path}
-        shipped = hashlib.sha256(_OVERRIDES_FILE.read_bytes()).hexdigest()
+        shipped = hashlib.sha256(SHIPPED_FILE.read_bytes()).hexdigest()
         known = {"policy": self._policy_version(), "shipped_overrides_sha256": shipped}
         options = {**super().options(), **hashes, **known}
         if self.scancode:

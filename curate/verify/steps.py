@@ -13,19 +13,14 @@ from pydantic import AfterValidator, Field, PrivateAttr
 
 from curate.rows import Row
 from curate.step import Context, Drop, Keep, Outcome, RowStep
-from curate.verify.targets import SHARED_MEMORY, parse_target
+from curate.verify.targets import SHARED_MEMORY, known_target
 from curate.verify.verdict import VERSION
 
 if TYPE_CHECKING:
     from curate.verify.judge import Slot
 
 
-def _known_target(name: str) -> str:
-    parse_target(name)
-    return name
-
-
-TargetName = Annotated[str, AfterValidator(_known_target)]
+TargetName = Annotated[str, AfterValidator(known_target)]
 
 
 class Compile(RowStep):

@@ -52,3 +52,12 @@ def parse_target(name: str) -> Target:
     if backend == "cuda":
         return Target(name, backend, int(arch), 32)
     return Target(name, backend, arch, 64)
+
+
+def known_target(name: str) -> str:
+    """Return the name of a target.
+
+    Raises:
+        ValueError: the name is not one of `SHARED_MEMORY`.
+    """
+    return parse_target(name).name

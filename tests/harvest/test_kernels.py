@@ -1,6 +1,10 @@
 import textwrap
+from typing import Any
 
+from curate.harvest import kernels
+from curate.harvest.environment import KERNELS
 from curate.harvest.kernels import Kernels
+from curate.harvest.package import Package
 from curate.rows import Row, make_origin, make_row
 from curate.step import Context, Drop, Keep, Outcome
 
@@ -147,3 +151,11 @@ def test_files_without_kernels_are_dropped_with_a_reason() -> None:
     assert applied(gluon) == Drop("no_kernels")
     assert applied(head + helper) == Drop("only_helpers", {"functions": ["double"]})
     assert applied(head + "def (:\n") == Drop("syntax_error", {"line": 3})
+
+
+def test_a_file_of_the_package_that_cannot_be_read_hides_no_kernel(monkeypatch: Any) -> None:
+    text = f"import triton\nimport triton.language as tl\n\n@triton.jit\ndef a{STORES}"
+    texts = {"a.py": text.encode(), "b.py": b"# \xff a("}
+    package = Package(tuple(texts), lambda path: texts[path].decode(), KERNELS)
+    monkeypatch.setattr(kernels, "package_of", lambda *_: package)
+    assert symbols(text) == ["a"]
