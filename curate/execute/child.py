@@ -24,6 +24,7 @@ MAX_PROCESSES = 64  # processes that one child may have inside the sandbox
 TEMPORARY = (Path("/tmp"), Path("/dev/shm"))  # emptied after every child, in the sandbox
 FOUND_THERE: set[Path] = set()  # what was there before any child: where Python itself may lie
 LIMITS_THEN: list[tuple[int, int]] = []  # our own, which a child can change with prlimit
+MAX_DYING_S = 10.0  # seconds for which killed processes may still be seen
 TICK = 0.1  # seconds between two looks at a child's memory and processes
 
 Message = dict[str, Any]
@@ -182,9 +183,7 @@ def sweep_sandbox() -> None:
     """
     with contextlib.suppress(ProcessLookupError):
         os.kill(-1, signal.SIGKILL)  # all but ourselves and the sandbox's init
-    with contextlib.suppress(ChildProcessError):
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
+    _await_the_dying()
     for place in TEMPORARY:
         for entry in set(place.iterdir()) - FOUND_THERE:
             with contextlib.suppress(OSError, RecursionError):
@@ -192,6 +191,20 @@ def sweep_sandbox() -> None:
                     shutil.rmtree(entry)
                 else:
                     entry.unlink(missing_ok=True)
+
+
+def _await_the_dying() -> None:
+    """Return when no killed process is left: it runs no more, but is seen until it is reaped."""
+    give_up = time.monotonic() + MAX_DYING_S
+    while True:
+        with contextlib.suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        if not (left := _all_processes()):
+            return
+        if time.monotonic() > give_up:
+            raise RuntimeError(f"processes of the sandbox outlived SIGKILL: {left}")
+        time.sleep(0.001)
 
 
 def is_spoiled() -> bool:
@@ -215,4 +228,5 @@ def _resident(pid: int) -> int:
 
 
 def _all_processes() -> list[int]:
+    """Return the sandbox's processes, but for its init and the one that forks its children."""
     return [int(p.name) for p in Path("/proc").iterdir() if p.name.isdigit() and int(p.name) > 2]
