@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from curate.candidates import read_candidates
-from curate.execute.protocol import WorkerError
+from curate.execute.local import LocalExecutor
+from curate.execute.protocol import Executor, ExecutorUnavailable, WorkerError
 from curate.execute.sandbox import SandboxUnavailable, bubblewrap
 from curate.recipe import Recipe, RecipeError, json_schema, load_recipe
-from curate.run import Progress, Record, RunError, Stage, Walk, read_journal
+from curate.run import OthersFirst, Progress, Record, RunError, Stage, Walk, read_journal
 from curate.step import RowStep, SourceError
 from curate.store import Store
 from curate.verify.files import InputError
@@ -34,7 +37,7 @@ class NotFound(Exception):
 
 
 USER_ERRORS = (RecipeError, SourceError, InputError, NotFound)
-STOPPED = (RunError, WorkerError, SandboxUnavailable, CannotJudge)
+STOPPED = (RunError, WorkerError, SandboxUnavailable, ExecutorUnavailable, CannotJudge)
 
 
 @dataclass(frozen=True)
@@ -43,18 +46,20 @@ class Done:
 
     Attributes:
         stages: one for every step that was walked, with its counts.
-        folder: where the data set lies; None if the run stopped before its last step.
+        folder: where the data set lies; None if none was written.
         record: what the data set's ``run.json`` holds.
+        why_none: why no data set was written.
     """
 
     stages: list[Stage]
-    folder: Path | None
-    record: dict[str, Any] | None
+    folder: Path | None = None
+    record: dict[str, Any] | None = None
+    why_none: str = ""
 
     def summary(self) -> Iterator[str]:
         """Yield the closing lines that `curate run` prints."""
         if self.folder is None or self.record is None:
-            yield f"stopped after {self.stages[-1].label}; no data set is written"
+            yield f"{self.why_none}; no data set is written"
             return
         from curate.formats.write import data_sha256
 
@@ -66,6 +71,33 @@ class Done:
         yield f"data: {self.folder}  sha256 {data_sha256(self.record)}"
 
 
+@contextmanager
+def make_executor(
+    name: str, workers: int | None = None, sandbox: bool = True, address: str | None = None
+) -> Iterator[Executor]:
+    """Give the executor ``local`` or ``ray``, and take it down again.
+
+    Args:
+        name: which.
+        workers: processes that work at the same time; by default one a core.
+        sandbox: whether other people's code runs in a sandbox.
+        address: of the Ray cluster.
+
+    Raises:
+        RayUnavailable: Ray is not installed, or does not answer.
+    """
+    if name == "local":
+        yield LocalExecutor(workers or os.cpu_count() or 1, sandbox)
+        return
+    from curate.execute.ray import RayExecutor
+
+    ray = RayExecutor(address, sandbox, workers)
+    try:
+        yield ray
+    finally:
+        ray.close()
+
+
 def run(
     recipe: Path,
     *,
@@ -75,25 +107,41 @@ def run(
     sandbox: bool = True,
     until: str | None = None,
     only: str | None = None,
-    workers: int = 1,
+    executor: Executor | None = None,
+    share: tuple[int, int] = (1, 1),
     progress: Progress | None = None,
 ) -> Done:
     """Make the data set that a recipe describes; the options are those of `curate run`.
+
+    Args:
+        recipe: path of the recipe.
+        settings: ``path=value`` that replace values of it.
+        limit: rows to read of every unit of a source.
+        output: folder for data and cache.
+        sandbox: whether other people's code runs in a sandbox.
+        until: label of the step to stop after.
+        only: label of the one step to run.
+        executor: what runs the work; one process of this machine by default.
+        share: (2, 8) for the second of eight processes that share the run and its folder.
+        progress: hears how it goes.
 
     Raises:
         RecipeError, SourceError: the recipe or a source is wrong.
         RunError: the run stopped; what was done stays.
         SandboxUnavailable: other people's code would run and there is no sandbox.
     """
-    from curate.execute.local import LocalExecutor
-
     loaded = load_recipe(recipe, settings)
     if sandbox and any(isinstance(step, RowStep) and step.sandboxed for step in loaded.steps):
         bubblewrap()
-    walk = Walk(loaded, output, LocalExecutor(workers, sandbox), limit, progress)
-    stages = walk.run(only=only, until=until)
+    walk = Walk(loaded, output, executor or LocalExecutor(1, sandbox), limit, progress, share)
+    try:
+        stages = walk.run(only=only, until=until)
+    except OthersFirst as others:
+        return Done([], why_none=str(others))
     if len(stages) < len(walk.stages()) or only:
-        return Done(stages, None, None)
+        return Done(stages, why_none=f"stopped after {stages[-1].label}")
+    if not walk.is_alone:
+        return Done(stages, why_none="this part is done; when all are, run without --shard")
     from curate.formats.write import write_dataset
 
     return Done(stages, walk.folder, write_dataset(walk, stages))
@@ -107,7 +155,6 @@ def plan(
     output: Path = Path("output"),
 ) -> list[PlanLine]:
     """Return what a run would do, one line a step."""
-    from curate.execute.local import LocalExecutor
     from curate.plan import plan as plan_walk
 
     return plan_walk(Walk(load_recipe(recipe, settings), output, LocalExecutor(1), limit))

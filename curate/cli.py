@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -46,6 +45,14 @@ SANDBOX = click.option(
 RUN = click.option(
     "--run", "run_name", metavar="NAME", help="Recipe name; by default the last run."
 )
+
+
+def parse_part(ctx: click.Context, param: click.Parameter, value: str) -> tuple[int, int]:
+    """Return i and n of ``i/n``, given with an option."""
+    try:
+        return parse_shard(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
 
 
 def judge_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -107,9 +114,28 @@ def main() -> None:
 @click.option(
     "--workers",
     type=click.IntRange(min=1),
-    default=os.cpu_count(),
     show_default="one a core",
     help="Processes that work at the same time; the data does not depend on it.",
+)
+@click.option(
+    "--executor",
+    type=click.Choice(["local", "ray"]),
+    default="local",
+    show_default=True,
+    help="Where rows are worked on: this machine, or a Ray cluster that shares the output folder.",
+)
+@click.option(
+    "--address",
+    help="Of the Ray cluster; by default RAY_ADDRESS, or a cluster of this machine alone.",
+)
+@click.option(
+    "--shard",
+    metavar="I/N",
+    callback=parse_part,
+    default="1/1",
+    show_default=True,
+    help="Do the part of the work that falls to the i-th of n processes which share the output "
+    "folder, such as a Slurm array; docs/cluster.md says how.",
 )
 def run(
     recipe: Path,
@@ -119,7 +145,10 @@ def run(
     sandbox: str,
     until: str | None,
     only: str | None,
-    workers: int,
+    workers: int | None,
+    executor: str,
+    address: str | None,
+    shard: tuple[int, int],
 ) -> None:
     """Make the data set that RECIPE describes.
 
@@ -129,17 +158,21 @@ def run(
 
     if only and until:
         raise click.UsageError("--only and --until exclude each other")
+    if address and executor != "ray":
+        raise click.UsageError("--address is for --executor ray")
     live = console.Live()
-    with live.bars:
+    sandboxed = sandbox == "bubblewrap"
+    with api.make_executor(executor, workers, sandboxed, address) as does, live.bars:
         done = api.run(
             recipe,
             settings=settings,
             limit=limit,
             output=output,
-            sandbox=sandbox == "bubblewrap",
+            sandbox=sandboxed,
             until=until,
             only=only,
-            workers=workers,
+            executor=does,
+            share=shard,
             progress=live,
         )
     console.console.print(console.ledger_table(done.stages, live.seconds))
@@ -227,13 +260,15 @@ def show(row_id: str | None, output: Path, run_name: str | None, count: int) -> 
     metavar="FILE.jsonl",
     help="Verdicts are appended here as they come; those that it holds already are kept.",
 )
-@click.option("--shard", metavar="i/n", default="1/1", show_default=True, help=SHARD_HELP)
+@click.option(
+    "--shard", metavar="I/N", callback=parse_part, default="1/1", show_default=True, help=SHARD_HELP
+)
 @judge_options
 def verify(
     paths: tuple[Path, ...],
     reference: Path | None,
     output: Path | None,
-    shard: str,
+    shard: tuple[int, int],
     **given: Any,
 ) -> None:
     """Judge kernels: does each candidate in PATHS compute what its reference computes?
@@ -247,13 +282,13 @@ def verify(
     if not (output or programs):
         raise click.UsageError("say where the verdicts go: --output verdicts.jsonl")
     try:
-        options, part = make_options(given), parse_shard(shard)
+        options = make_options(given)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
     live = console.LiveTally()
     with live.bars:
         verdicts = api.verify(
-            paths, reference=reference, output=output, shard=part, options=options, report=live
+            paths, reference=reference, output=output, shard=shard, options=options, report=live
         )
     show = console.verdict_panels if programs else console.status_table
     console.console.print(show(verdicts))

@@ -146,6 +146,15 @@ VERDICT = pa.struct(
     ]
 )
 
+CONTAMINATION = pa.struct(  # the item of a benchmark that a row is most like
+    [
+        ("benchmark", pa.string()),
+        ("item", pa.string()),
+        ("overlap", pa.float64()),  # share of the item's 13-grams that the row has
+        ("resemblance", pa.float64()),  # Jaccard similarity of 5-grams, estimated by MinHash
+    ]
+)
+
 ROW = pa.schema(
     [
         ("id", pa.string()),
@@ -163,6 +172,7 @@ ROW = pa.schema(
         ("static", STATIC),
         ("compile", pa.list_(COMPILE)),
         ("verdict", VERDICT),
+        ("contamination", CONTAMINATION),
         ("cluster", pa.string()),
         ("split", pa.string()),
     ]

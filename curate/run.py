@@ -21,12 +21,23 @@ from typing import TYPE_CHECKING, Any
 from curate.execute.protocol import Executor, Job, Lost, Result
 from curate.rows import ROW, Row
 from curate.step import Context, RowStep, SourceError, SourceStep, Step, TableStep, Unit
-from curate.store import LedgerError, Manifest, Store, digest, is_row, write_atomically
+from curate.store import (
+    LedgerError,
+    Manifest,
+    Store,
+    digest,
+    is_row,
+    lost_table,
+    rows_table,
+    write_atomically,
+)
+from curate.table import Summary, decide, judge
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from curate.recipe import Recipe
 
-SHARD_ROWS = 128  # rows of a source that make one shard
 SAME_FROM_SANDBOX = ("source", "purl", "repo", "version", "commit", "artifact_sha256", "path")
 
 
@@ -34,12 +45,20 @@ class RunError(Exception):
     """The run stopped; the message says why and what to do."""
 
 
+class OthersFirst(Exception):
+    """One of several processes has done what fell to it, and the next step needs the others'."""
+
+
 @dataclass(frozen=True)
 class Shard:
-    """A shard of one stage; `Store` knows its files by ``step`` and ``key``."""
+    """A shard of one stage; `Store` knows its files by ``step`` and ``key``.
+
+    ``owner`` is a number that tells the processes of one run apart which share it.
+    """
 
     step: str
     key: str
+    owner: int = 0
 
 
 @dataclass
@@ -152,13 +171,17 @@ class Walk:
         executor: Executor,
         limit: int | None = None,
         progress: Progress | None = None,
+        share: tuple[int, int] = (1, 1),
     ) -> None:
+        """Args are those of `curate.api.run`; ``share`` is (2, 8) for the second of 8 processes."""
         self.recipe, self.executor, self.limit = recipe, executor, limit
+        self.share = share
         self.output = output
         self.store = Store(output)
         self.context = Context(recipe.seed, output / "cache", executor.sandbox)
         self.progress = progress or Progress()
         self.warned: set[str] = set()
+        self.waiting: list[str] = []  # units that other processes of this run have not read yet
 
     @property
     def folder(self) -> Path:
@@ -186,6 +209,7 @@ class Walk:
 
         Raises:
             RunError: a step lost more rows than its budget, or ``only`` lacks its input.
+            OthersFirst: one of several processes has to wait for the others.
             SourceError: a source cannot be had as pinned.
         """
         stages = self.stages()
@@ -200,12 +224,27 @@ class Walk:
                     f"run without --only, or with --until {only}"
                 )
             records.append(self.record(stage, shards))
-            write_journal(self.output, self.recipe.name, records)
+            self._write_journal(records)
             shards = self.run_stage(stage, shards)
             records[-1] = self.record(stage, shards)
-        write_journal(self.output, self.recipe.name, records)
-        check_ledger(stages[: last + 1])
+        self._write_journal(records)
+        if self.is_alone:
+            check_ledger(stages[: last + 1])
         return stages[: last + 1]
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether no other process shares the run."""
+        return self.share[1] == 1
+
+    def _write_journal(self, records: list[Record]) -> None:
+        if self.is_alone:  # one of several knows its own shards only
+            write_journal(self.output, self.recipe.name, records)
+
+    def is_mine(self, owner: int) -> bool:
+        """Say whether a unit or a shard falls to this process."""
+        number, processes = self.share
+        return owner % processes == number - 1
 
     def record(self, stage: Stage, shards: list[Shard]) -> Record:
         """Return what the journal keeps of a stage: after it has run, or before, when its
@@ -260,40 +299,42 @@ class Walk:
         keys = [self.unit_key(step, unit) for unit in units]
         todo = [
             Job(key, 0, [vars(unit)])
-            for unit, key in zip(units, keys, strict=True)
-            if self.store.unit_shards(step.name, key) is None
+            for owner, (unit, key) in enumerate(zip(units, keys, strict=True))
+            if self.is_mine(owner) and self.store.unit_shards(step.name, key) is None
         ]
         self.progress.begin(stage.label, len(units), len(units) - len(todo))
+        written: dict[str, list[str]] = {}
         for job, _, result in self.executor.run(step, self.context, iter(todo), self.limit):
-            self._commit_unit(step, job, result)
-            self.progress.advance(1, 0)
+            parts = written.setdefault(job.shard, [])
+            parts[result.part :] = [self._commit_part(step, job, result)]
+            if not result.more:
+                self.store.commit_unit(step.name, job.shard, written.pop(job.shard))
+                self.progress.advance(1, 0)
         shards = []
-        for key in keys:
-            for shard_key in self.store.unit_shards(step.name, key) or []:
+        for owner, key in enumerate(keys):
+            known = self.store.unit_shards(step.name, key)
+            if known is None:
+                self.waiting.append(f"{step.name} {units[owner].label}")
+            for shard_key in known or []:
                 manifest = self._done(step, shard_key)
                 assert manifest
                 stage.manifests.append(manifest)
-                shards.append(Shard(step.name, shard_key))
+                shards.append(Shard(step.name, shard_key, owner))
         self.progress.end(stage)
         return shards
 
-    def _commit_unit(self, step: SourceStep, job: Job, result: Result) -> None:
+    def _commit_part(self, step: SourceStep, job: Job, result: Result) -> str:
+        """Write a part of a unit as a shard, and return its key."""
         for failure in (x for x in result.lost if x.fate == "failed"):
             if failure.evidence.get("error") == "SourceError":
                 raise SourceError(failure.evidence["message"])
             label = job.items[0]["label"]
             raise SourceError(f"{step.name} {label}: {failure.reason} {failure.evidence}")
-        keys = []
-        rows, lost = result.kept, result.lost
-        for start in range(0, max(len(rows), 1), SHARD_ROWS):
-            part = rows[start : start + SHARD_ROWS]
-            gone = lost[:] if start == 0 else []
-            key = digest(job.shard, start)
-            seen = len(part) + len(gone)
-            facts = self.facts(step, [result] if start == 0 else [])
-            self.store.commit(step.name, key, None, part, gone, seen=seen, **facts)
-            keys.append(key)
-        self.store.commit_unit(step.name, job.shard, keys)
+        key = digest(job.shard, result.part)
+        kept, lost = rows_table(result.kept), lost_table(result.lost)
+        seen = len(kept) + len(lost)
+        self.store.commit(step.name, key, None, kept, lost, seen=seen, **self.facts(step, [result]))
+        return key
 
     # --- row steps --------------------------------------------------------------------------
 
@@ -302,11 +343,12 @@ class Walk:
         return digest(identity(step, self.recipe.seed), shard.key)
 
     def _run_row_step(self, stage: Stage, step: RowStep, shards: list[Shard]) -> list[Shard]:
-        made = [Shard(step.name, self.shard_key(step, shard)) for shard in shards]
-        inputs = [self.input_manifest(shard) for shard in shards]
-        sizes = [sum(m.kinds.get(kind, 0) for kind in step.kinds) for m in inputs]
-        cached = [self._done(step, shard.key) for shard in made]
-        todo = [(a, b) for a, b, done in zip(shards, made, cached, strict=True) if not done]
+        made = self.known_shards(stage, shards)
+        mine = [i for i, shard in enumerate(made) if self.is_mine(shard.owner)]
+        inputs = [self.input_manifest(shards[i]) for i in mine]
+        sizes = [touched(step, manifest) for manifest in inputs]
+        cached = [self._done(step, made[i].key) for i in mine]
+        todo = [(shards[i], made[i]) for i, done in zip(mine, cached, strict=True) if not done]
         budget = Budget(stage.label, step.max_error_rate, sum(sizes))
         for manifest in filter(None, cached):
             budget.spend(manifest.failed)
@@ -316,7 +358,7 @@ class Walk:
         for job, index, result in self.executor.run(step, self.context, work.jobs(todo), None):
             work.take(job, index, result)
             self.progress.advance(1, len(result.lost))
-        stage.manifests = [self.input_manifest(shard) for shard in made]
+        stage.manifests = [self.input_manifest(made[i]) for i in mine]
         self.progress.end(stage)
         return made
 
@@ -334,59 +376,64 @@ class Walk:
         return [digest(whole, shard.key) for shard in shards]
 
     def _run_table_step(self, stage: Stage, step: TableStep, shards: list[Shard]) -> list[Shard]:
-        made = [Shard(step.name, key) for key in self.table_keys(step, shards)]
-        total = sum(self.input_manifest(shard).emitted for shard in shards)
-        missing = [self._done(step, shard.key) is None for shard in made]
-        self.progress.begin(stage.label, total, 0 if any(missing) else total)
-        if any(missing):
-            verdicts = self._judge(step, shards)
+        here = [s for s in shards if self.store.manifest(s.step, s.key)]
+        if len(here) < len(shards) or self.waiting:
+            self._summarize(stage, step, [s for s in here if self.is_mine(s.owner)])
+            missing = self.waiting or [f"{len(shards) - len(here)} shards"]
+            raise OthersFirst(
+                f"step {stage.label} needs what falls to others ({', '.join(missing[:3])} …); "
+                "when all have ended, run them again"
+            )
+        made = self.known_shards(stage, shards)
+        if any(self._done(step, shard.key) is None for shard in made):
+            keys = self._summarize(stage, step, shards)
+            verdicts = judge(step, keys, self.context)
+            start = 0
             for shard, target in zip(shards, made, strict=True):
-                manifest = self._apply_verdicts(step, shard, target, verdicts)
-                self.progress.advance(manifest.seen, manifest.seen - manifest.kept)
+                size = touched(step, self.input_manifest(shard))
+                manifest = self._apply(step, shard, target, verdicts[start : start + size])
+                self.progress.advance(0, manifest.seen - manifest.kept)
+                start += size
+        else:
+            total = sum(self.input_manifest(shard).emitted for shard in shards)
+            self.progress.begin(stage.label, total, total)
         stage.manifests = [self.input_manifest(shard) for shard in made]
         self.progress.end(stage)
         return made
 
-    def _judge(self, step: TableStep, shards: list[Shard]) -> dict[str, Row]:
-        import polars as pl
+    def _summarize(self, stage: Stage, step: TableStep, shards: list[Shard]) -> list[str]:
+        """Make the summaries of some shards that are not there yet; return the keys of all."""
+        keys = [self.shard_key(step, shard) for shard in shards]
+        sizes = {
+            key: self.input_manifest(shard).emitted for shard, key in zip(shards, keys, strict=True)
+        }
+        todo = [
+            Summary(shard.step, shard.key, key)
+            for shard, key in zip(shards, keys, strict=True)
+            if not self.store.has_summary(step.name, key)
+        ]
+        cached = sum(sizes.values()) - sum(sizes[summary.target] for summary in todo)
+        self.progress.begin(stage.label, sum(sizes.values()), cached)
+        jobs = (Job(summary.target, 0, [vars(summary)]) for summary in todo)
+        for job, _, result in self.executor.run(step, self.context, jobs, None):
+            if result.lost:  # our own code: never a fault of a row
+                raise RunError(f"step {step.name}: {result.lost[0].evidence}")
+            self.progress.advance(sizes[job.shard], 0)
+        return keys
 
-        columns = ["id", "kind", *step.columns]
-        parts = [pl.DataFrame(self.store.rows(s.step, s.key, columns)) for s in shards]
-        if not parts:
-            return {}
-        table = pl.concat(parts).filter(pl.col("kind").is_in(sorted(step.kinds)))
-        if table.is_empty():
-            return {}
-        repeated = table.filter(pl.col("id").is_duplicated())["id"].to_list()
-        if repeated:
-            raise LedgerError(f"step {step.name}: two rows have the id {repeated[0]}")
-        verdicts = {row["id"]: row for row in step.judge(table, self.context).to_dicts()}
-        if verdicts.keys() != set(table["id"]):
-            raise LedgerError(f"step {step.name}: it judged other rows than it was given")
-        return verdicts
-
-    def _apply_verdicts(
-        self, step: TableStep, shard: Shard, target: Shard, verdicts: dict[str, Row]
+    def _apply(
+        self, step: TableStep, shard: Shard, target: Shard, verdicts: pl.DataFrame
     ) -> Manifest:
-        kept, lost, untouched = [], [], 0
-        for row in self.store.rows(shard.step, shard.key).to_pylist():
-            verdict = verdicts.get(row["id"])
-            if verdict is None:
-                untouched += 1
-                kept.append(row)
-            elif verdict["reason"] is not None:
-                evidence = json.loads(verdict["evidence"] or "{}")
-                lost.append(Lost(row, "dropped", verdict["reason"], evidence))
-            else:
-                kept.append(row | {k: verdict[k] for k in ("cluster", "split") if k in verdict})
+        source = self.input_manifest(shard)
+        decided = decide(self.store.rows(shard.step, shard.key), verdicts)
         return self.store.commit(
             step.name,
             target.key,
-            self.input_manifest(shard),
-            kept,
-            lost,
-            seen=len(kept) + len(lost),
-            untouched=untouched,
+            source,
+            decided.kept,
+            decided.lost,
+            seen=source.emitted,
+            untouched=decided.untouched,
             **self.facts(step),
         )
 
@@ -406,11 +453,16 @@ class Walk:
         step = stage.step
         if isinstance(step, SourceStep):
             keys = [self.unit_key(step, unit) for unit in step.units(self.context)]
-            made = [key for unit in keys for key in self.store.unit_shards(step.name, unit) or []]
-            return shards + [Shard(step.name, key) for key in made]
+            return shards + [
+                Shard(step.name, key, owner)
+                for owner, unit in enumerate(keys)
+                for key in self.store.unit_shards(step.name, unit) or []
+            ]
         if isinstance(step, TableStep):
-            return [Shard(step.name, key) for key in self.table_keys(step, shards)]
-        return [Shard(step.name, self.shard_key(step, shard)) for shard in shards]
+            # Dealt anew: what a unit has left after a table step says nothing of the work to come.
+            keys = self.table_keys(step, shards)
+            return [Shard(step.name, key, owner) for owner, key in enumerate(keys)]
+        return [Shard(step.name, self.shard_key(step, s), s.owner) for s in shards]
 
 
 @dataclass
@@ -422,6 +474,15 @@ class _Pending:
     rows: list[Row]
     touched: list[int]
     results: list[Result | None]
+
+    def kept(self) -> list[Row]:
+        """Return the rows that go on, in order; those that the step does not look at as well."""
+        results = dict(zip(self.touched, self.results, strict=True))
+        kept: list[Row] = []
+        for i, row in enumerate(self.rows):
+            result = results.get(i)
+            kept += result.kept if result else [row]
+        return kept
 
 
 class _Work:
@@ -449,60 +510,77 @@ class _Work:
         pending = self.pending[job.shard]
         checked = checked_result(self.step, job.items[index], result)
         pending.results[job.start + index] = checked
+        self._spend(checked)
         if all(done is not None for done in pending.results):
             self._commit(pending)
-        for lost in (x for x in checked.lost if x.fate == "failed"):
+
+    def _spend(self, result: Result) -> None:
+        for lost in (x for x in result.lost if x.fate == "failed"):
             self.budget.spend({lost.reason: 1}, last=lost)
 
     def _commit(self, pending: _Pending) -> None:
-        kept: list[Row] = []
-        lost: list[Lost] = []
-        results = dict(zip(pending.touched, pending.results, strict=True))
-        for i, row in enumerate(pending.rows):
-            if i not in results:
-                kept.append(row)
-                continue
-            result = results[i]
-            assert result
-            kept += result.kept
-            lost += result.lost
+        try:
+            kept = rows_table(pending.kept())
+        except ValueError:
+            self._fail_misfits(pending)
+            kept = rows_table(pending.kept())
+        results = list(filter(None, pending.results))
         self.walk.store.commit(
             self.step.name,
             pending.target.key,
             self.walk.input_manifest(pending.source),
             kept,
-            lost,
+            lost_table([lost for result in results for lost in result.lost]),
             seen=len(pending.rows),
             untouched=len(pending.rows) - len(pending.touched),
-            **self.walk.facts(self.step, filter(None, pending.results)),
+            **self.walk.facts(self.step, results),
         )
         del self.pending[pending.target.key]
+
+    def _fail_misfits(self, pending: _Pending) -> None:
+        """Put a failure in the place of each result with a row that does not fit the schema."""
+        for place, (i, result) in enumerate(zip(pending.touched, pending.results, strict=True)):
+            assert result
+            if problem := next(filter(None, map(is_row, result.kept)), None):
+                failure = bad_row(pending.rows[i], problem)
+                pending.results[place] = failure
+                self._spend(failure)
 
 
 def checked_result(step: RowStep, row: Row, result: Result) -> Result:
     """Return a result, or a failure where a worker's answer cannot be trusted.
 
     What ran in the sandbox may have lied about anything but itself, so its license and its place
-    of origin must be those that the row had before.
+    of origin must be those that the row had before. Whether rows fit the schema is found out when
+    their shard is written, of all at once.
     """
     problem = None
-    for made in result.kept:
-        problem = problem or is_row(made)
-        if not problem and step.sandboxed and not _same_papers(made, row):
-            problem = "license or origin changed in the sandbox"
+    if step.sandboxed and not all(_same_papers(made, row) for made in result.kept):
+        problem = "license or origin changed in the sandbox"
     if not result.kept and not result.lost:
         problem = "the step gave nothing"
     if result.kept and result.lost:
         problem = "the step both kept and dropped the row"
-    if problem:
-        return Result([], [Lost(row, "failed", "bad_row", {"message": problem})])
-    return result
+    return bad_row(row, problem) if problem else result
+
+
+def bad_row(row: Row, problem: str) -> Result:
+    """Return the failure of a row for which a step gave what is no row."""
+    return Result([], [Lost(row, "failed", "bad_row", {"message": problem})])
 
 
 def _same_papers(made: Row, row: Row) -> bool:
-    return made["license"] == row["license"] and all(
-        made["origin"][name] == row["origin"][name] for name in SAME_FROM_SANDBOX
+    origin = made.get("origin")
+    return (
+        isinstance(origin, dict)
+        and made.get("license") == row["license"]
+        and all(origin.get(name) == row["origin"][name] for name in SAME_FROM_SANDBOX)
     )
+
+
+def touched(step: RowStep | TableStep, shard: Manifest) -> int:
+    """Return how many rows of a shard a step looks at."""
+    return sum(shard.kinds.get(kind, 0) for kind in step.kinds)
 
 
 def find_stage(stages: list[Stage], label: str) -> int:

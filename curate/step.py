@@ -146,6 +146,11 @@ class RowStep(Step):
     def name(self) -> str:
         return self.step
 
+    @property
+    def gpus(self) -> int:
+        """How many GPUs a worker needs to itself."""
+        return 0
+
     timeout_s: Annotated[float, Field(gt=0, description="Seconds that one row may take.")] = 60.0
     memory_mb: Annotated[int, Field(gt=0, description="Memory that one row may take, MiB.")] = 8192
 
@@ -155,11 +160,16 @@ class RowStep(Step):
 
 
 class TableStep(Step):
-    """A step that needs the whole table, and returns verdicts on ids, never rewritten rows."""
+    """A step that needs the whole table, and returns verdicts on ids, never rewritten rows.
+
+    It never sees the rows themselves together: `summarize` takes what matters from one shard's
+    rows, in a worker, and `judge` decides on all summaries.
+    """
 
     kinds: ClassVar[frozenset[str]]
+    """Kinds of row that the step looks at; others pass by untouched."""
     columns: ClassVar[tuple[str, ...]]
-    """Columns that `judge` reads, besides ``id``."""
+    """Columns that `summarize` reads, besides ``id`` and ``kind``."""
 
     step: str
 
@@ -167,8 +177,19 @@ class TableStep(Step):
     def name(self) -> str:
         return self.step
 
+    def summarize(self, rows: pl.DataFrame, context: Context) -> pl.DataFrame:
+        """Return what `judge` must know of a shard's rows: a row each, in order, with its ``id``.
+
+        A summary is made once and kept as an Arrow file. By default it is the columns themselves.
+        """
+        return rows
+
     def judge(self, table: pl.DataFrame, context: Context) -> pl.DataFrame:
-        """Return one verdict a row.
+        """Return one verdict a row, in the order of ``table``.
+
+        Args:
+            table: all summaries, one after the other, mapped from their files; a shard is a chunk.
+            context: of the run.
 
         Returns:
             A frame with ``id``, ``reason`` (null keeps the row), ``evidence`` (JSON or null) and

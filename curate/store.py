@@ -8,6 +8,7 @@ share what they have in common.
     <output>/cache/steps/<step>/<key>.parquet        rows that the step kept
     <output>/cache/steps/<step>/<key>.lost.parquet   rows that it dropped or failed on, and why
     <output>/cache/steps/<step>/<key>.json           the manifest
+    <output>/cache/steps/<step>/<key>.summary.arrow  what a table step must know of a shard
 """
 
 from __future__ import annotations
@@ -15,11 +16,12 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import socket
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -27,6 +29,10 @@ import pyarrow.parquet as pq
 from curate.execute.protocol import Lost
 from curate.rows import ROW, Row
 
+if TYPE_CHECKING:
+    import polars as pl
+
+COLUMNS = frozenset(ROW.names)
 LOST = pa.schema([*ROW, ("fate", pa.string()), ("reason", pa.string()), ("evidence", pa.string())])
 
 
@@ -86,7 +92,8 @@ def digest(*parts: Any) -> str:
 def write_atomically(path: Path, data: bytes) -> None:
     """Write a file under a temporary name and rename it into place."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f"{path.name}.tmp{os.getpid()}")
+    # Several machines may write one file of a shared folder at the same time.
+    temporary = path.with_name(f"{path.name}.tmp-{socket.gethostname()}-{os.getpid()}")
     temporary.write_bytes(data)
     temporary.replace(path)
 
@@ -98,14 +105,32 @@ def parquet_bytes(table: pa.Table) -> bytes:
     return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
 
 
+def rows_table(rows: list[Row]) -> pa.Table:
+    """Return rows as a table.
+
+    Raises:
+        ValueError: a row does not fit the schema; `is_row` says why.
+    """
+    try:
+        if any(row.keys() - COLUMNS for row in rows):
+            raise ValueError("unknown columns")
+        return pa.Table.from_pylist(rows, schema=ROW)
+    except (pa.ArrowException, TypeError, AttributeError, OverflowError) as error:
+        raise ValueError(str(error)) from error
+
+
+def lost_table(lost: list[Lost]) -> pa.Table:
+    """Return lost rows as a table, with ``fate``, ``reason`` and ``evidence``."""
+    return pa.Table.from_pylist([_lost_row(x) for x in lost], schema=LOST)
+
+
 def is_row(row: Any) -> str | None:
     """Return None if a value fits the schema, else what is wrong with it."""
     try:
-        unknown = row.keys() - set(ROW.names)
-        if unknown:
+        if unknown := row.keys() - COLUMNS:
             return f"unknown columns {sorted(unknown)}"
-        pa.Table.from_pylist([row], schema=ROW)
-    except (pa.ArrowException, TypeError, AttributeError, ValueError, OverflowError) as error:
+        rows_table([row])
+    except (AttributeError, ValueError) as error:
         return str(error)
     return None
 
@@ -140,16 +165,16 @@ class Store:
         step: str,
         key: str,
         source: Manifest | None,
-        kept: list[Row],
-        lost: list[Lost],
+        kept: pa.Table,
+        lost: pa.Table,
         *,
         seen: int,
         untouched: int = 0,
         **facts: Any,
     ) -> Manifest:
         """Write what a step made of the shard ``source`` and, last, the manifest."""
-        rows = parquet_bytes(pa.Table.from_pylist(kept, schema=ROW))
-        gone = parquet_bytes(pa.Table.from_pylist([_lost_row(x) for x in lost], schema=LOST))
+        rows, gone = parquet_bytes(kept), parquet_bytes(lost)
+        fates = list(zip(lost["fate"].to_pylist(), lost["reason"].to_pylist(), strict=True))
         manifest = Manifest(
             step=step,
             key=key,
@@ -159,9 +184,9 @@ class Store:
             kept=seen - len(lost),
             emitted=len(kept),
             untouched=untouched,
-            dropped=_count(x.reason for x in lost if x.fate == "dropped"),
-            failed=_count(x.reason for x in lost if x.fate == "failed"),
-            kinds=_count(row["kind"] for row in kept),
+            dropped=_count(reason for fate, reason in fates if fate == "dropped"),
+            failed=_count(reason for fate, reason in fates if fate == "failed"),
+            kinds=_count(kept["kind"].to_pylist()),
             output_sha256=hashlib.sha256(rows).hexdigest(),
             lost_sha256=hashlib.sha256(gone).hexdigest(),
             **facts,
@@ -171,6 +196,29 @@ class Store:
         write_atomically(self._path(step, key, ".lost.parquet"), gone)
         write_atomically(self._path(step, key, ".json"), json.dumps(asdict(manifest)).encode())
         return manifest
+
+    def has_summary(self, step: str, key: str) -> bool:
+        """Say whether a summary is there."""
+        return self._path(step, key, ".summary.arrow").exists()
+
+    def summary(self, step: str, key: str) -> pl.DataFrame:
+        """Return a summary, mapped from its file."""
+        import polars as pl
+
+        with pa.memory_map(str(self._path(step, key, ".summary.arrow"))) as file:
+            frame = pl.from_arrow(pa.ipc.open_file(file).read_all())
+        assert isinstance(frame, pl.DataFrame)
+        return frame
+
+    def write_summary(self, step: str, key: str, summary: pl.DataFrame) -> None:
+        """Write a summary."""
+        import polars as pl
+
+        table = summary.rechunk().to_arrow(compat_level=pl.CompatLevel.oldest())
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_file(sink, table.schema) as file:
+            file.write_table(table)
+        write_atomically(self._path(step, key, ".summary.arrow"), sink.getvalue().to_pybytes())
 
     def unit_shards(self, source: str, key: str) -> list[str] | None:
         """Return the shards that a source's finished unit was written to, or None."""
@@ -187,5 +235,5 @@ def _lost_row(lost: Lost) -> Row:
     return {**lost.row, "fate": lost.fate, "reason": lost.reason, "evidence": evidence}
 
 
-def _count(reasons: Iterable[str]) -> dict[str, int]:
-    return dict(sorted(Counter(reasons).items()))
+def _count(words: Iterable[str]) -> dict[str, int]:
+    return dict(sorted(Counter(words).items()))

@@ -31,11 +31,11 @@ class AllFiles(Pairs):
     kinds = frozenset({"file"})
 
 
-def walk(output: Path, workers: int = 2, **options: Any) -> Walk:
+def walk(output: Path, workers: int = 2, share: tuple[int, int] = (1, 1), **options: Any) -> Walk:
     recipe = Small([Numbers(count=40)], [Act(), Double()], [AllFiles(format="pairs")])
     for name, value in options.items():
         setattr(recipe, name, value)
-    return Walk(recipe, output, LocalExecutor(workers))  # type: ignore[arg-type]
+    return Walk(recipe, output, LocalExecutor(workers), share=share)  # type: ignore[arg-type]
 
 
 def counts(stages: list[Stage]) -> list[tuple[int, ...]]:

@@ -11,10 +11,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+import polars as pl
 from pydantic import Field
 
 from curate.rows import Row, make_origin, make_row
-from curate.step import Context, Drop, Keep, Outcome, RowStep, SourceStep, Unit
+from curate.step import Context, Drop, Keep, Outcome, RowStep, SourceStep, TableStep, Unit
 from curate.store import digest
 
 LICENSE = {
@@ -165,3 +166,24 @@ class Double(RowStep):
             "file", text, origin, text=text, license=row["license"], parent_ids=[row["id"]]
         )
         return Keep((row, twin))
+
+
+class Odd(TableStep):
+    """Drops odd numbers; or says nothing of most rows."""
+
+    kinds: ClassVar[frozenset[str]] = frozenset({"file"})
+    columns: ClassVar[tuple[str, ...]] = ("text",)
+
+    step: str = "odd"
+    forget: bool = False
+
+    def judge(self, table: pl.DataFrame, context: Context) -> pl.DataFrame:
+        number = pl.col("text").str.extract(r"(\d+)").cast(int)
+        odd = pl.when(number % 2 == 1)
+        frame = table.select(
+            "id",
+            odd.then(pl.lit("is_odd")).alias("reason"),
+            odd.then(pl.lit('{"of": 2}')).alias("evidence"),
+            pl.lit("all").alias("cluster"),
+        )
+        return frame.head(3) if self.forget else frame

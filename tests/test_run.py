@@ -8,16 +8,15 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import polars as pl
 import pytest
 from run_for_tests import counts, walk
-from steps_for_tests import Act, Double, Forge, Numbers
+from steps_for_tests import Act, Double, Forge, Given, Numbers, Odd
 
 from curate.formats.write import data_sha256, write_dataset
 from curate.history import history
 from curate.plan import plan
-from curate.run import RunError, read_journal
-from curate.step import Context, TableStep
+from curate.rows import make_origin, make_row
+from curate.run import OthersFirst, RunError, Walk, read_journal
 from curate.store import LedgerError
 
 SCRIPT = Path(__file__).parent / "run_for_tests.py"
@@ -153,24 +152,6 @@ def test_the_sandbox_cannot_change_a_license(tmp_path: Path) -> None:
     assert stages[-1].reasons("failed") == {"bad_row": 3}
 
 
-class Odd(TableStep):
-    kinds = frozenset({"file"})
-    columns = ("text",)
-    step: str = "odd"
-    forget: bool = False
-
-    def judge(self, table: pl.DataFrame, context: Context) -> pl.DataFrame:
-        number = pl.col("text").str.extract(r"(\d+)").cast(int)
-        odd = pl.when(number % 2 == 1)
-        frame = table.select(
-            "id",
-            odd.then(pl.lit("is_odd")).alias("reason"),
-            odd.then(pl.lit('{"of": 2}')).alias("evidence"),
-            pl.lit("all").alias("cluster"),
-        )
-        return frame.head(3) if self.forget else frame
-
-
 def test_a_table_step_judges_ids(tmp_path: Path) -> None:
     one = walk(tmp_path, steps=[Odd()])
     stages = one.run()
@@ -181,6 +162,33 @@ def test_a_table_step_judges_ids(tmp_path: Path) -> None:
     assert one.store.rows("odd", record.shards[0]).to_pylist()[0]["cluster"] == "all"
     with pytest.raises(LedgerError, match="judged other rows"):
         walk(tmp_path, steps=[Odd(forget=True)]).run()
+
+
+def test_processes_that_share_a_run_make_what_one_makes(tmp_path: Path) -> None:
+    def part(i: int, n: int) -> Walk:
+        return walk(tmp_path / "shared", steps=[Act(), Odd(), Double()], share=(i, n))
+
+    alone = walk(tmp_path / "alone", steps=[Act(), Odd(), Double()])
+    whole = alone.run()
+    for i in (1, 2):
+        with pytest.raises(OthersFirst, match="step odd needs"):
+            part(i, 3).run()
+    part(3, 3).run()  # the last has all that the table step needs
+    seen = [part(i, 3).run()[-1].total("seen") for i in (1, 2)]
+    assert all(seen) and sum(seen) < whole[-1].total("seen"), "each has a part of its own"
+    before = manifests(tmp_path / "shared")
+    last = walk(tmp_path / "shared", steps=[Act(), Odd(), Double()])
+    assert counts(last.run()) == counts(whole)
+    assert write_dataset(last, last.run())["files"] == write_dataset(alone, whole)["files"]
+    assert manifests(tmp_path / "shared").keys() == before.keys(), "nothing was left to do"
+
+
+def test_a_large_unit_is_written_while_it_is_read(tmp_path: Path) -> None:
+    rows = [
+        make_row("file", f"x = {i}", make_origin("t", path=f"{i}"), text="") for i in range(2200)
+    ]
+    (stage,) = walk(tmp_path, sources=[Given(rows=rows)], steps=[]).run()
+    assert [m.emitted for m in stage.manifests] == [128] * 8 + [1024, 152]
 
 
 def test_history_follows_a_row_to_its_children(tmp_path: Path) -> None:

@@ -19,10 +19,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from curate.execute.protocol import Job, Lost, Result, WorkerError
+from curate.execute.protocol import Job, Lost, Result, WorkerError, part_rows
 from curate.execute.sandbox import sandbox_command, worker_environment
 from curate.execute.worker import step_reference
-from curate.step import Context, RowStep, SourceStep
+from curate.step import Context, RowStep, SourceStep, Step
 
 ATTEMPTS = 2
 GRACE = 30.0  # seconds beyond a row's own limit after which a silent worker is killed
@@ -46,6 +46,12 @@ class _Task:
         self.ready.append((self.job, self.done, result))
         self.done, self.attempts, self.result = self.done + 1, 0, Result()
 
+    def end_part(self) -> None:
+        """Let a large unit's rows go before the others have come."""
+        self.result.more = True
+        self.ready.append((self.job, self.done, self.result))
+        self.result = Result(part=self.result.part + 1)
+
     def take_ready(self) -> list[tuple[Job, int, Result]]:
         """Return the results that are there, once."""
         ready, self.ready = self.ready, []
@@ -55,7 +61,7 @@ class _Task:
 class _Worker:
     """One worker process, seen from outside."""
 
-    def __init__(self, step: RowStep | SourceStep, context: Context, sandboxed: bool) -> None:
+    def __init__(self, step: Step, context: Context, sandboxed: bool) -> None:
         command = [sys.executable, "-m", "curate.execute.worker"]
         self.stderr = tempfile.TemporaryFile()  # noqa: SIM115 (closed by stop)
         self.process = subprocess.Popen(
@@ -121,7 +127,7 @@ class LocalExecutor:
         self.sandbox = sandbox
 
     def run(
-        self, step: RowStep | SourceStep, context: Context, jobs: Iterator[Job], limit: int | None
+        self, step: Step, context: Context, jobs: Iterator[Job], limit: int | None
     ) -> Iterator[tuple[Job, int, Result]]:
         """Yield ``(job, index, result)`` as items end; see `curate.execute.protocol.Executor`."""
         pool = _Pool(step, context, jobs, limit, self.workers, self.sandbox)
@@ -136,7 +142,7 @@ class _Pool:
 
     def __init__(
         self,
-        step: RowStep | SourceStep,
+        step: Step,
         context: Context,
         jobs: Iterator[Job],
         limit: int | None,
@@ -209,19 +215,26 @@ class _Pool:
                 worker.ready = True
             else:
                 yield from self._job_over(worker, message)
+        if isinstance(self.step, SourceStep) and worker.task:
+            yield from worker.task.take_ready()
 
     def _child_said(self, worker: _Worker, line: bytes) -> None:
         task = worker.task
         if task is None or task.done == len(task.job.items):
             return  # a child that talks on after its last row
+        is_source = isinstance(self.step, SourceStep)
+        result = task.result
         try:
             message = json.loads(line)
+            is_row = "emit" in message or "lose" in message
+            full = len(result.kept) + len(result.lost) == part_rows(result.part)
+            if is_source and is_row and full:
+                task.end_part()
             if "emit" in message:
                 task.result.kept.append(dict(message["emit"]))
                 return
             if "lose" in message:
                 # A row step cannot change what it drops; a source's row comes from the source.
-                is_source = isinstance(self.step, SourceStep)
                 row = message["lose"] if is_source else task.job.items[task.done]
                 reason, evidence = str(message["reason"]), dict(message["evidence"])
                 task.result.lost.append(Lost(row, "dropped", reason, evidence))

@@ -1,7 +1,8 @@
 """What a caller and an executor say to each other.
 
-An executor takes jobs (some rows of one shard, or one unit of a source) and gives back one result
-an item. What an item did to its own process never reaches another item's result.
+An executor takes jobs (some rows of one shard, one unit of a source, or one shard that a table
+step is to summarize) and gives back one result an item; of a unit, which may be large, one result
+for each part. What an item did to its own process never reaches another item's result.
 """
 
 from __future__ import annotations
@@ -11,7 +12,16 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from curate.rows import Row
-from curate.step import Context, RowStep, SourceStep
+from curate.step import Context, Step
+
+SHARD_ROWS = (128, 1024)  # rows of a unit that make one shard: at first, and at most
+
+
+def part_rows(part: int) -> int:
+    """Return how many rows make a part of a unit; the first are small, so that small units are
+    shared among workers, and later ones larger, so that large units are few files."""
+    least, most = SHARD_ROWS
+    return least if part < most // least else most
 
 
 @dataclass(frozen=True)
@@ -31,12 +41,16 @@ class Result:
     Attributes:
         cpu_s: processor seconds of the item's job, on the last item of the job.
         peak_mb: memory that the job took at most, MiB, on the last item of the job.
+        part: number of this part of a unit; parts of a unit that is read again begin at 0 again.
+        more: whether another part of the unit follows.
     """
 
     kept: list[Row] = field(default_factory=list)
     lost: list[Lost] = field(default_factory=list)
     cpu_s: float = 0.0
     peak_mb: int = 0
+    part: int = 0
+    more: bool = False
 
 
 @dataclass(frozen=True)
@@ -46,7 +60,7 @@ class Job:
     Attributes:
         shard: the caller's name for the shard that the items belong to.
         start: position of the first item in that shard.
-        items: rows, or one unit of a source.
+        items: rows; one unit of a source; or, for a table step, one `curate.table.Summary`.
     """
 
     shard: str
@@ -64,9 +78,10 @@ class Executor(Protocol):
     sandbox: bool
 
     def run(
-        self, step: RowStep | SourceStep, context: Context, jobs: Iterator[Job], limit: int | None
+        self, step: Step, context: Context, jobs: Iterator[Job], limit: int | None
     ) -> Iterator[tuple[Job, int, Result]]:
-        """Yield ``(job, index in job, result)`` for every item, in any order.
+        """Yield ``(job, index in job, result)`` for every item, in any order; a unit's parts in
+        theirs.
 
         ``jobs`` is pulled from only when a worker is free, so that a lazy iterator bounds memory.
         ``limit`` stops a source's unit after that many rows.
@@ -79,3 +94,7 @@ class Executor(Protocol):
 
 class WorkerError(Exception):
     """A worker could not start; the message holds what it printed."""
+
+
+class ExecutorUnavailable(Exception):
+    """An executor cannot be had on this machine; the message says what to do."""

@@ -32,33 +32,39 @@ from curate.execute.child import (
     is_spoiled,
     remember_sandbox,
 )
-from curate.step import Context, Drop, RowStep, SourceError, SourceStep, Unit
+from curate.step import Context, Drop, RowStep, SourceError, SourceStep, Step, TableStep, Unit
 
 MAX_MESSAGE = 64 * 2**20  # bytes that one message of a child may have
 
 
-def step_reference(step: RowStep | SourceStep) -> Message:
+def step_reference(step: Step) -> Message:
     """Return what `load_step` needs to build the same step in another process."""
     kind = type(step)
     return {"class": f"{kind.__module__}:{kind.__qualname__}", "options": step.model_dump()}
 
 
-def load_step(reference: Message) -> RowStep | SourceStep:
+def load_step(reference: Message) -> Step:
     """Build the step that `step_reference` described."""
     module, _, name = reference["class"].partition(":")
     step = getattr(importlib.import_module(module), name).model_validate(reference["options"])
-    assert isinstance(step, RowStep | SourceStep)
+    assert isinstance(step, Step)
     return step
 
 
 # --- in the child ---------------------------------------------------------------------------
 
 
-def handle(step: RowStep | SourceStep, item: Message, context: Context, limit: int | None) -> Any:
+def handle(step: Step, item: Message, context: Context, limit: int | None) -> Any:
     """Yield the messages for one item."""
     if isinstance(step, SourceStep):
         yield from _read_unit(step, item, context, limit)
         return
+    if isinstance(step, TableStep):
+        from curate.table import Summary, summarize
+
+        summarize(step, Summary(**item), context)
+        return
+    assert isinstance(step, RowStep)
     outcome = step.apply(item, context)
     if isinstance(outcome, Drop):
         yield {"lose": None, "reason": outcome.reason, "evidence": outcome.evidence}
@@ -96,9 +102,7 @@ def describe_error(error: BaseException) -> Message:
     return {"end": "failed", "reason": reason, "evidence": evidence}
 
 
-def _child(
-    step: RowStep | SourceStep, items: list[Message], context: Context, limit: int | None, fd: int
-) -> None:
+def _child(step: Step, items: list[Message], context: Context, limit: int | None, fd: int) -> None:
     with os.fdopen(fd, "w", encoding="utf-8") as pipe:
         for item in items:
             try:
@@ -141,9 +145,7 @@ class Watch:
                 self.child.killed = "timeout"
 
 
-def serve_job(
-    step: RowStep | SourceStep, job: Message, context: Context, sandboxed: bool, out: IO[bytes]
-) -> None:
+def serve_job(step: Step, job: Message, context: Context, sandboxed: bool, out: IO[bytes]) -> None:
     """Run one job in a fresh child and relay what it says."""
     memory, seconds = (
         (step.memory_mb, step.timeout_s) if isinstance(step, RowStep) else (None, float("inf"))

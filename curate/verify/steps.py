@@ -147,6 +147,10 @@ class Verify(RowStep):
 
     _slot: Slot | None = PrivateAttr(None)
 
+    @property
+    def gpus(self) -> int:
+        return 0 if self.backend == "interpreter" else 1
+
     def setup(self, context: Context) -> None:
         from curate.verify.judge import make_slot
         from curate.verify.problem import EXAMPLE
