@@ -16,7 +16,7 @@ from curate.execute.protocol import Executor, ExecutorUnavailable, WorkerError
 from curate.execute.sandbox import SandboxUnavailable, bubblewrap
 from curate.recipe import Recipe, RecipeError, json_schema, load_recipe
 from curate.run import OthersFirst, Progress, Record, RunError, Stage, Walk, read_journal
-from curate.step import RowStep, SourceError
+from curate.step import RowStep, SourceError, TableError
 from curate.store import Store
 from curate.verify.files import InputError
 from curate.verify.files import shard as take_shard
@@ -36,7 +36,7 @@ class NotFound(Exception):
     """No run, step or row is called so."""
 
 
-USER_ERRORS = (RecipeError, SourceError, InputError, NotFound)
+USER_ERRORS = (RecipeError, SourceError, TableError, InputError, NotFound)
 STOPPED = (RunError, WorkerError, SandboxUnavailable, ExecutorUnavailable, CannotJudge)
 
 
@@ -66,6 +66,10 @@ class Done:
         for config, counts in self.record["configs"].items():
             splits = ", ".join(f"{split} {n}" for split, n in counts.items())
             yield f"{config}: {splits} rows"
+        for config, splits in self.record["leakage"].items():
+            alike = sum(counts["split_overlap"]["rows"] for counts in splits.values())
+            if alike:
+                yield f"{config}: {alike} rows share most words with a row of another split"
         for reason, n in self.record["unwritten"].items():
             yield f"not written: {n} rows, {reason}"
         yield f"data: {self.folder}  sha256 {data_sha256(self.record)}"
@@ -126,7 +130,7 @@ def run(
         progress: hears how it goes.
 
     Raises:
-        RecipeError, SourceError: the recipe or a source is wrong.
+        RecipeError, SourceError, TableError: the recipe or a source is wrong.
         RunError: the run stopped; what was done stays.
         SandboxUnavailable: other people's code would run and there is no sandbox.
     """

@@ -181,7 +181,8 @@ class Walk:
         self.context = Context(recipe.seed, output / "cache", executor.sandbox)
         self.progress = progress or Progress()
         self.warned: set[str] = set()
-        self.waiting: list[str] = []  # units that other processes of this run have not read yet
+        self.units_dealt = 0  # of the sources that have been read, over all processes of the run
+        self.waiting: list[str] = []  # units that other processes have not read yet
 
     @property
     def folder(self) -> Path:
@@ -299,7 +300,7 @@ class Walk:
         keys = [self.unit_key(step, unit) for unit in units]
         todo = [
             Job(key, 0, [vars(unit)])
-            for owner, (unit, key) in enumerate(zip(units, keys, strict=True))
+            for owner, (unit, key) in enumerate(zip(units, keys, strict=True), self.units_dealt)
             if self.is_mine(owner) and self.store.unit_shards(step.name, key) is None
         ]
         self.progress.begin(stage.label, len(units), len(units) - len(todo))
@@ -311,15 +312,16 @@ class Walk:
                 self.store.commit_unit(step.name, job.shard, written.pop(job.shard))
                 self.progress.advance(1, 0)
         shards = []
-        for owner, key in enumerate(keys):
+        for owner, (unit, key) in enumerate(zip(units, keys, strict=True), self.units_dealt):
             known = self.store.unit_shards(step.name, key)
             if known is None:
-                self.waiting.append(f"{step.name} {units[owner].label}")
+                self.waiting.append(f"{step.name} {unit.label}")
             for shard_key in known or []:
                 manifest = self._done(step, shard_key)
                 assert manifest
                 stage.manifests.append(manifest)
                 shards.append(Shard(step.name, shard_key, owner))
+        self.units_dealt += len(units)
         self.progress.end(stage)
         return shards
 
@@ -385,19 +387,21 @@ class Walk:
                 "when all have ended, run them again"
             )
         made = self.known_shards(stage, shards)
-        if any(self._done(step, shard.key) is None for shard in made):
+        if any(self._done(step, s.key) is None for s in made if self.is_mine(s.owner)):
             keys = self._summarize(stage, step, shards)
             verdicts = judge(step, keys, self.context)
             start = 0
             for shard, target in zip(shards, made, strict=True):
                 size = touched(step, self.input_manifest(shard))
-                manifest = self._apply(step, shard, target, verdicts[start : start + size])
-                self.progress.advance(0, manifest.seen - manifest.kept)
+                if self.is_mine(target.owner):
+                    manifest = self._apply(step, shard, target, verdicts[start : start + size])
+                    self.progress.advance(0, manifest.seen - manifest.kept)
                 start += size
         else:
             total = sum(self.input_manifest(shard).emitted for shard in shards)
             self.progress.begin(stage.label, total, total)
-        stage.manifests = [self.input_manifest(shard) for shard in made]
+        mine = [shard for shard in made if self.is_mine(shard.owner)]
+        stage.manifests = [self.input_manifest(shard) for shard in mine]
         self.progress.end(stage)
         return made
 
@@ -454,8 +458,8 @@ class Walk:
         if isinstance(step, SourceStep):
             keys = [self.unit_key(step, unit) for unit in step.units(self.context)]
             return shards + [
-                Shard(step.name, key, owner)
-                for owner, unit in enumerate(keys)
+                Shard(step.name, key)
+                for unit in keys
                 for key in self.store.unit_shards(step.name, unit) or []
             ]
         if isinstance(step, TableStep):

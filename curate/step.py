@@ -130,6 +130,10 @@ class SourceError(Exception):
     """A source cannot be had as pinned; the message says what is wrong and what to do."""
 
 
+class TableError(Exception):
+    """A step cannot judge the table as it is; the message says why and what to do."""
+
+
 class RowStep(Step):
     """A step that looks at one row at a time, in a forked child that may be killed."""
 
@@ -194,5 +198,8 @@ class TableStep(Step):
         Returns:
             A frame with ``id``, ``reason`` (null keeps the row), ``evidence`` (JSON or null) and
             any of the columns ``cluster`` and ``split``, which are then set in the kept rows.
+
+        Raises:
+            TableError: the rows, or what the options name, do not fit together.
         """
         raise NotImplementedError

@@ -1,7 +1,7 @@
 """The ``dedupe`` step: of rows with the same code, one stays.
 
-Rows are gone through in an order of `preference` that does not depend on how the table is sorted.
-A row is dropped when a row that was kept before it has
+Rows are gone through in the order of `PREFERENCE`, which does not depend on how the table is
+sorted. A row is dropped when a row of its kind that was kept before it has
 
 1. the same text (``exact_duplicate``);
 2. the same code but for names, comments, docstrings and formatting (``renamed_duplicate``,
@@ -9,17 +9,19 @@ A row is dropped when a row that was kept before it has
    its docstring is that of any other stub;
 3. where the recipe asks for it, nearly the same text (``near_duplicate``, `curate.clean.minhash`).
 
-A row is never dropped for its likeness to a row that is dropped itself. Chains of likenesses lead
-away from where they began: of the pairs within a connected component of likenesses of 0.7 or more,
-5 % to 12 % are less alike than that, measured on 50,000 and 200,000 functions.
+A row is never dropped for its likeness to a row that is dropped itself: chains of likenesses lead
+away from where they began.
+
+What is known of the whole table are some 150 bytes a row and its path, and with ``similarity`` the
+sketches, some of which are put into files (`curate.clean.minhash`).
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -28,36 +30,41 @@ from curate.licenses.policy import burden
 from curate.step import Context, TableStep
 
 if TYPE_CHECKING:
+    import numpy as np
     import polars as pl
+    from numpy.typing import NDArray
+
+    from curate.clean.minhash import Sketches
+
+    Indices = NDArray[np.int64]
 
 MINIMUM = 40
-"""Canonical tokens from which two programs that share them are called copies.
+"""Canonical tokens from which two programs that share them are called copies: fewer are those of
+``raise NotImplementedError``, ``return None`` and the like."""
 
-Of 20,000 functions of installed packages, 72 share fewer with another: 67 of those 72 pairs have a
-Jaccard similarity below 0.7, and are ``raise NotImplementedError``, ``return None`` and the like.
-Of the 56 that share more, 19 do, most of them renamed copies. The shortest of 939 Triton kernels
-has 69.
-"""
+HASH = 16
+"""Bytes of a hash that are kept."""
 
-
-class Duplicate(NamedTuple):
-    """Why a row is dropped.
-
-    Attributes:
-        reason: ``exact_duplicate``, ``renamed_duplicate`` or ``near_duplicate``.
-        of: the id of the row that stays.
-        similarity: of their texts for a near duplicate; 1 for the others.
-    """
-
-    reason: str
-    of: str
-    similarity: float
+PREFERENCE = (
+    "judged",  # 0: judged correct, 1: not judged, 2: judged otherwise
+    "unlicensed",
+    "asks",  # most first: whoever copied the code may have had no right to ask for less
+    "cited",  # the file says that it comes from some address
+    "nameless",  # of no package and no repository
+    "generated",  # by a program
+    "depth",  # of the path: vendored copies lie deep
+    "length",  # longest first: what the shorter code lacks is lost with the longer
+    "path_length",
+    "path",
+    "id",
+)
+"""What rows are sorted by, smallest first: the first of several duplicates is kept."""
 
 
 class Dedupe(TableStep):
     """Drops rows whose code another row of the same kind has already."""
 
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 4
     kinds: ClassVar[frozenset[str]] = frozenset({"file", "module", "task", "pair", "kernel"})
     columns: ClassVar[tuple[str, ...]] = (
         *("license", "origin", "verdict"),
@@ -84,123 +91,188 @@ class Dedupe(TableStep):
         ),
     ] = None
 
+    def summarize(self, rows: pl.DataFrame, context: Context) -> pl.DataFrame:
+        """Return the columns of `PREFERENCE`, hashes of the code and, if asked for, its sketch."""
+        from curate.clean.minhash import sketch_columns
+
+        codes = rows[self.column]
+        summary = preference(rows, self.column).with_columns(hash_columns(codes))
+        if self.similarity is None:
+            return summary
+        return summary.with_columns(sketch_columns(codes))
+
     def judge(self, table: pl.DataFrame, context: Context) -> pl.DataFrame:
         import polars as pl
 
-        lost = find_duplicates(table, self.column, self.similarity)
-        verdicts = [lost.get(row) for row in table["id"]]
-        reasons = [found and found.reason for found in verdicts]
+        lost = find_duplicates(table, self.similarity, context.cache)
         evidence = [
-            found and json.dumps({"of": found.of, "similarity": round(found.similarity, 4)})
-            for found in verdicts
+            json.dumps({"of": of, "similarity": round(similarity, 4)})
+            for of, similarity in zip(lost["of"], lost["similarity"], strict=True)
         ]
-        return pl.DataFrame(
-            {
-                "id": table["id"],
-                "reason": pl.Series(reasons, dtype=pl.String),
-                "evidence": pl.Series(evidence, dtype=pl.String),
-            }
-        )
+        lost = lost.select("id", "reason", pl.Series("evidence", evidence, pl.String))
+        return table.select("id").join(lost, on="id", how="left", maintain_order="left")
+
+
+def preference(rows: pl.DataFrame, column: str) -> pl.DataFrame:
+    """Return ``id``, ``kind`` and the columns of `PREFERENCE` of rows."""
+    import polars as pl
+
+    license, origin = pl.col("license").struct, pl.col("origin").struct
+    status = pl.col("verdict").struct.field("status")
+    path = origin.field("path").fill_null("")
+    addresses = origin.field("derived_from").list.eval(pl.element().str.contains("://"))
+    known = rows.select(pl.coalesce(license.field("choice"), license.field("expression")))
+    asks = [-burden(expression) if expression else 0 for expression in known.to_series()]
+    judged = pl.when(status == "correct").then(0).when(status != "unsupported").then(2).otherwise(1)
+    return rows.select(
+        "id",
+        "kind",
+        judged=judged.cast(pl.Int8),
+        unlicensed=known.to_series().is_null(),
+        asks=pl.Series(asks, dtype=pl.Int32),
+        cited=addresses.list.any().fill_null(False),
+        nameless=pl.coalesce(origin.field("purl"), origin.field("repo")).is_null(),
+        generated=origin.field("generator").is_not_null(),
+        depth=path.str.count_matches("/", literal=True),
+        length=-pl.col(column).str.len_chars().cast(pl.Int64),
+        path_length=path.str.len_chars(),
+        path=path,
+    )
+
+
+def hash_columns(codes: pl.Series) -> list[pl.Series]:
+    """Return the columns ``exact``, of the hashes of programs, and ``canonical``, of those of their
+    code without names, which are null where it says too little."""
+    import polars as pl
+
+    present = codes.drop_nulls()
+    exact = {code: hashlib.sha256(code.encode()).digest()[:HASH] for code in present}
+    canonical = {code: _canonical(code) for code in exact}
+    return [
+        pl.Series("exact", [exact.get(code) for code in codes], pl.Binary),
+        pl.Series("canonical", [canonical.get(code) for code in codes], pl.Binary),
+    ]
+
+
+def _canonical(code: str) -> bytes | None:
+    try:
+        tokens = canonical_tokens(code)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None  # not Python: no structure to compare
+    return bytes.fromhex(tokens_sha256(tokens))[:HASH] if len(tokens) >= MINIMUM else None
 
 
 def find_duplicates(
-    table: pl.DataFrame, column: str, similarity: float | None = None
-) -> dict[str, Duplicate]:
-    """Return why each duplicate is dropped, by id; every row named as its twin stays."""
+    table: pl.DataFrame, similarity: float | None = None, folder: Path | None = None
+) -> pl.DataFrame:
+    """Return the duplicates among rows, of which summaries are given, and why each is dropped.
+
+    Args:
+        table: what `Dedupe.summarize` returns, of all rows.
+        similarity: from which a row counts as a near duplicate.
+        folder: where sketches may be put into files.
+
+    Returns:
+        A frame with ``id``, ``reason``, ``of`` (the id of a row that stays) and ``similarity`` (of
+        their texts for a near duplicate; 1 for the others).
+    """
     import polars as pl
 
-    lost: dict[str, Duplicate] = {}
-    present = table.filter(pl.col(column).is_not_null())
-    for kind in present["kind"].unique().sort():
-        rows = present.filter(pl.col("kind") == kind)
-        keys = [preference(row, column) for row in rows.iter_rows(named=True)]
-        rows = rows.select("id", column)[sorted(range(len(keys)), key=keys.__getitem__)]
-        lost |= _find_among(rows["id"].to_list(), rows[column].to_list(), similarity)
-    return lost
+    from curate.clean.minhash import gather
 
-
-def preference(row: dict[str, Any], column: str) -> tuple[Any, ...]:
-    """Return what rows are sorted by: the first of several duplicates is kept.
-
-    In this order: a program that was judged correct, then one that was not judged, then others; a
-    license that is known, and of two the one that asks for more, because whoever copied the code
-    may have had no right to ask for less; the better `provenance`; the longer code, since what
-    the shorter lacks is lost with the longer; the shorter path, and the path and the id that sort
-    first.
-    """
-    status = (row["verdict"] or {}).get("status")
-    judged = 0 if status == "correct" else 1 if status in (None, "unsupported") else 2
-    known = row["license"] or {}
-    expression = known.get("choice") or known.get("expression")
-    asks = burden(expression) if expression else 0
-    origin = row["origin"] or {}
-    path = origin.get("path") or ""
-    length = len(row[column])
-    return judged, not expression, -asks, provenance(origin), -length, len(path), path, row["id"]
-
-
-def provenance(origin: dict[str, Any]) -> tuple[bool, bool, bool, int]:
-    """Return how far a row seems from where its code was written; lower is nearer.
-
-    A file that cites no address it comes from stands before one that does, code with a package or
-    a repository before code without, code of a person before a generator's, and a file near the
-    top of its tree before one deeper down, where vendored copies lie.
-    """
-    cited = any("://" in place for place in origin.get("derived_from") or ())
-    nameless = not (origin.get("purl") or origin.get("repo"))
-    depth = (origin.get("path") or "").count("/")
-    return cited, nameless, origin.get("generator") is not None, depth
+    sketches = None if similarity is None else gather(table, folder)
+    rows = (
+        table.select("kind", *PREFERENCE, "exact", "canonical")
+        .with_row_index("row")
+        .filter(pl.col("exact").is_not_null())
+        .sort("kind", *PREFERENCE)
+        .select("row", "id", "kind", "exact", "canonical")
+    )
+    schema = {"id": pl.String, "reason": pl.String, "of": pl.String, "similarity": pl.Float64}
+    found = [pl.DataFrame(schema=schema)]
+    for of_kind in rows.partition_by("kind", maintain_order=True):
+        found.append(_find_among(of_kind, sketches, similarity))
+    return pl.concat(found)
 
 
 def _find_among(
-    ids: Sequence[str], codes: Sequence[str], similarity: float | None
-) -> dict[str, Duplicate]:
-    """Return why duplicates among rows in order of preference are dropped."""
-    first: dict[bytes, str] = {}
-    copies: list[tuple[str, str]] = []
-    distinct: list[int] = []
-    for number, code in enumerate(codes):
-        text = hashlib.sha256(code.encode("utf-8", "surrogatepass")).digest()
-        twin = first.setdefault(text, ids[number])
-        if twin == ids[number]:
-            distinct.append(number)
-        else:
-            copies.append((ids[number], twin))
-    lost = _find_alike([ids[n] for n in distinct], [codes[n] for n in distinct], similarity)
-    for row, twin in copies:
-        # A copy of a row that is dropped is as like to the row that stays as that one is.
-        lost[row] = lost.get(twin) or Duplicate("exact_duplicate", twin, 1.0)
-    return lost
+    rows: pl.DataFrame, sketches: Sketches | None, similarity: float | None
+) -> pl.DataFrame:
+    """Return the duplicates among rows of one kind, which stand in order of preference."""
+    import polars as pl
+
+    rows = rows.with_row_index("place")
+    rows = rows.with_columns(first=pl.col("place").first().over("exact"))
+    texts = rows.filter(pl.col("place") == pl.col("first")).with_row_index("text")
+    same = pl.when(pl.col("canonical").is_null()).then("text")
+    groups = texts.select(same.otherwise(pl.col("text").first().over("canonical")))
+    group = groups.to_series().to_numpy()
+    if sketches is None or similarity is None:
+        lost = _find_renamed(group)
+    else:
+        lost = _find_alike(group, sketches.select(texts["row"].to_numpy()), similarity)
+    lost = lost.with_columns(
+        first=texts["place"].gather(lost["text"]), of=texts["place"].gather(lost["of"])
+    )
+    # A copy of a row that is dropped is as like to the row that stays as that one is.
+    found = rows.join(lost, on="first", how="left", maintain_order="left").filter(
+        pl.col("reason").is_not_null() | (pl.col("place") != pl.col("first"))
+    )
+    twins = rows["id"].gather(found.select(pl.coalesce("of", "first")).to_series())
+    return found.select(
+        "id",
+        pl.col("reason").fill_null("exact_duplicate"),
+        of=twins,
+        similarity=pl.col("similarity").fill_null(1.0),
+    )
 
 
-def _find_alike(
-    ids: Sequence[str], codes: Sequence[str], similarity: float | None
-) -> dict[str, Duplicate]:
-    """Return why rows, all of different text and in order of preference, are dropped."""
-    from curate.clean.minhash import Index, sketch
+def _find_renamed(groups: Indices) -> pl.DataFrame:
+    """Return the texts of which a group has an earlier one, and that one."""
+    import numpy as np
+    import polars as pl
 
-    index = None if similarity is None else Index(sketch(codes))
-    kept: dict[str, str] = {}
-    lost: dict[str, Duplicate] = {}
-    for number, (row, code) in enumerate(zip(ids, codes, strict=True)):
-        canonical = _canonical(code)
-        if canonical in kept:
-            lost[row] = Duplicate("renamed_duplicate", kept[canonical], 1.0)
-            continue
-        if index and (twin := index.nearest(number)) and twin[1] >= (similarity or 0):
-            lost[row] = Duplicate("near_duplicate", ids[twin[0]], twin[1])
-            continue
-        if canonical:
-            kept[canonical] = row
-        if index:
-            index.add(number)
-    return lost
+    text = np.flatnonzero(groups != np.arange(len(groups)))
+    return pl.DataFrame({"text": text, "of": groups[text]}).with_columns(
+        reason=pl.lit("renamed_duplicate"), similarity=pl.lit(1.0)
+    )
 
 
-def _canonical(code: str) -> str | None:
-    """Return the hash of a program without its names, or None where it says too little."""
-    try:
-        tokens = canonical_tokens(code)
-    except (SyntaxError, ValueError, RecursionError):
-        return None  # not Python: no structure to compare
-    return tokens_sha256(tokens) if len(tokens) >= MINIMUM else None
+def _find_alike(groups: Indices, sketches: Sketches, similarity: float) -> pl.DataFrame:
+    """Return the texts that one that stays is like, that one, and how like it is.
+
+    Args:
+        groups: the number of each text's group of renamed copies; texts in order of preference.
+        sketches: of the texts.
+        similarity: from which a text counts as a near duplicate.
+    """
+    import numpy as np
+    import polars as pl
+
+    from curate.clean.minhash import Index
+
+    index = Index(sketches)
+    stays = np.ones(len(groups), bool)
+    several = np.bincount(groups, minlength=len(groups))[groups] > 1
+    holders: dict[int, int] = {}  # of each group, the text that stays
+    lost: list[tuple[int, int, float, bool]] = []
+    for texts, pairs in index.walk(np.flatnonzero(several | ~index.lone()), similarity):
+        twins: dict[int, list[tuple[float, int]]] = {}
+        for text, other, alike in zip(*(part.tolist() for part in pairs), strict=True):
+            twins.setdefault(text, []).append((-alike, other))
+        for text, group in zip(texts.tolist(), groups[texts].tolist(), strict=True):
+            if group in holders:
+                lost.append((text, holders[group], 1.0, True))
+            elif staying := [twin for twin in twins.get(text, ()) if stays[twin[1]]]:
+                alike, other = min(staying)
+                lost.append((text, other, -alike, False))
+            else:
+                holders[group] = text
+                continue
+            stays[text] = False
+        index.add(texts[stays[texts]])
+    names = {"text": pl.Int64, "of": pl.Int64, "similarity": pl.Float64, "renamed": pl.Boolean}
+    reason = (
+        pl.when("renamed").then(pl.lit("renamed_duplicate")).otherwise(pl.lit("near_duplicate"))
+    )
+    return pl.DataFrame(lost, schema=names, orient="row").with_columns(reason=reason)

@@ -19,36 +19,59 @@ The permutations are h -> a*h + b modulo 2^32 with odd a, on hashes that went th
 finalizer: those of `datasketch.MinHash` (scheme ``affine32``, its default since 2.0), whose
 signatures ours equal bit for bit given the same hashes of shingles.
 
-A text takes 4 bytes a permutation and 4 a distinct shingle: about 1 KiB for a function of 20
-lines, beside 4 bytes a band while candidates are looked for. Texts are read in chunks of `CHUNK`
-bytes; the work on one takes some 30 times its size, and a longer text is a chunk of its own.
+Of a signature a 32-bit key a band is kept. Texts whose keys are equal share a bucket; keys of
+others meet once in 2^32, which costs a comparison and no more.
+
+**Memory.** Texts are read in chunks of `CHUNK` bytes; the work on one takes some 30 times its
+size, and a longer text is a chunk of its own. Kept of a text are 4 bytes a band, 4 a distinct
+shingle and 24 that say where they lie; `gather` puts bands and shingles into files without a name
+where they take more than `IN_MEMORY` bytes. An `Index` adds at most 14 bytes a band and text, and
+candidates are looked at `PAIRS` at a time.
+
+**Work.** Nothing is capped: every pair that shares a bucket is compared, but for those that cannot
+change the result. An `Index` compares a text with those that were added and those that are looked
+at together with it, so that of n copies in one bucket, one of which is added, each costs at most
+the square root of 2 * `PAIRS`; `link` compares texts that are not joined yet. Texts that share a
+bucket and are not alike are compared all with all.
 """
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    import polars as pl
 
 SHINGLE = 5  # tokens
 PERMUTATIONS = 128
 BANDS = 16
 CHUNK = 1 << 17  # bytes: larger is no faster, and its arrays still fit a processor's cache
+IN_MEMORY = 1 << 29  # bytes of bands and shingles; more of them go into files
+PAIRS = 1 << 14  # candidates that are looked at together
+BLOCK = 1 << 14  # texts that are looked at together at most
+COMPARED = 1 << 17  # shingles that are compared together
 
 U32 = NDArray[np.uint32]
 U64 = NDArray[np.uint64]
 Indices = NDArray[np.int64]
 
 _SPACE, _WORD, _SIGN = 0, 1, 2
+_HALF, _LOW = np.uint64(32), np.uint64(2**32 - 1)  # two numbers of 32 bits are sorted as one
+_NONE = np.uint32(2**32 - 1)
 
 
-def _byte_classes() -> NDArray[np.uint8]:
+def _byte_classes() -> bytes:
     classes = np.full(256, _SIGN, np.uint8)
     classes[list(b" \t\n\r\f\v")] = _SPACE
     classes[[c for c in range(256) if c >= 128 or c == ord("_") or chr(c).isalnum()]] = _WORD
-    return classes
+    return classes.tobytes()
 
 
 _CLASS = _byte_classes()
@@ -58,64 +81,152 @@ _PLACE: U64 = _RANDOM.randint(0, 2**64, SHINGLE, dtype=np.uint64) | np.uint64(1)
 _BASE = 0x9E3779B97F4A7C15  # odd, so that it has an inverse modulo 2^64
 
 
+class Pairs(NamedTuple):
+    """Pairs of texts and the Jaccard similarity of each."""
+
+    ones: Indices
+    others: Indices
+    similarities: NDArray[np.float64]
+
+
 @dataclass(frozen=True)
 class Sketches:
     """What is kept of texts.
 
     Attributes:
-        signatures: one row a text, one column a permutation.
-        shingles: the hashes of all texts' distinct shingles, sorted within each text.
-        ends: where each text's shingles end; they begin where those of the text before end.
+        bands: one row a band, one column a stored text: the key of its bucket.
+        shingles: the hashes of distinct shingles, sorted within each text.
+        stored: the column of each text in ``bands``.
+        begins: where each text's shingles begin.
+        sizes: the number of distinct shingles of each text.
     """
 
-    signatures: U32
+    bands: U32
     shingles: U32
-    ends: Indices
+    stored: Indices
+    begins: Indices
+    sizes: Indices
 
     def __len__(self) -> int:
-        return len(self.ends)
+        return len(self.stored)
 
-    def sizes(self) -> Indices:
-        """Return the number of distinct shingles of each text."""
-        return np.diff(self.ends, prepend=0)
+    def select(self, texts: Indices) -> Sketches:
+        """Return the sketches of some texts, in the order given; bands and shingles stay put."""
+        chosen = (self.stored[texts], self.begins[texts], self.sizes[texts])
+        return Sketches(self.bands, self.shingles, *chosen)
 
     def of(self, text: int) -> U32:
         """Return the hashes of one text's shingles, sorted."""
-        return self.shingles[self.ends[text - 1] if text else 0 : self.ends[text]]
+        return self.shingles[self.begins[text] : self.begins[text] + self.sizes[text]]
 
-    def similarity(self, text: int, others: Indices) -> NDArray[np.float64]:
-        """Return the Jaccard similarity of a text to each of others; 0 where one is empty.
+    def similarities(self, ones: Indices, others: Indices) -> NDArray[np.float64]:
+        """Return the Jaccard similarity of each of some texts to another; 0 where one is empty.
 
         It is exact but for shingles whose 32-bit hashes meet: two texts of n shingles share n^2
         / 2^32 too many on average, 0.002 for n = 3,000.
         """
-        own = self.of(text)
-        if not len(others) or not len(own):
-            return np.zeros(len(others))
-        parts = [self.of(int(other)) for other in others]
-        sizes = np.array([len(part) for part in parts])
-        theirs = np.concatenate(parts)
-        at = np.minimum(np.searchsorted(own, theirs), len(own) - 1)
-        found = np.concatenate(([0], np.cumsum(own[at] == theirs)))
-        ends = np.cumsum(sizes)
-        common = found[ends] - found[ends - sizes]
-        return np.asarray(common / (sizes + len(own) - common), np.float64)
+        sizes = self.sizes[ones] + self.sizes[others]
+        common = np.zeros(len(ones), np.int64)
+        for part in _parts(sizes, COMPARED):
+            common[part] = self._common(ones[part], others[part])
+        return np.asarray(common / np.maximum(sizes - common, 1), np.float64)
+
+    def _common(self, ones: Indices, others: Indices) -> Indices:
+        """Return how many shingles the texts of each pair have in common."""
+        texts = np.stack((ones, others), 1).ravel()
+        sizes = self.sizes[texts]
+        keys = np.repeat(np.arange(len(texts), dtype=np.uint64) >> np.uint64(1), sizes) << _HALF
+        keys |= self.shingles[_spans(self.begins[texts], sizes)]
+        keys.sort(kind="stable")  # Timsort, which merges what is sorted already
+        twice = keys[1:][keys[1:] == keys[:-1]] >> _HALF
+        return np.bincount(twice.astype(np.int64), minlength=len(ones))
+
+    def alike(self, ones: Indices, others: Indices, threshold: float) -> Pairs:
+        """Return those of some pairs that reach a threshold above 0."""
+        small = np.minimum(self.sizes[ones], self.sizes[others])
+        large = np.maximum(self.sizes[ones], self.sizes[others])
+        possible = small >= threshold * large * (1 - 1e-9)  # what they could have in common
+        ones, others = ones[possible], others[possible]
+        similarities = self.similarities(ones, others)
+        enough = similarities >= threshold
+        return Pairs(ones[enough], others[enough], similarities[enough])
+
+    def shared(self, band: int) -> tuple[Indices, Indices]:
+        """Return the buckets of a band that several texts share.
+
+        Returns:
+            The texts, bucket by bucket and rising within each, and the sizes of the buckets.
+        """
+        texts = np.flatnonzero(self.sizes)
+        keyed = self.bands[band][self.stored[texts]].astype(np.uint64) << _HALF
+        keyed |= texts.astype(np.uint64)
+        keyed.sort()
+        sizes = _runs(keyed >> _HALF)
+        several = sizes > 1
+        members = (keyed & _LOW)[np.repeat(several, sizes)]
+        return members.astype(np.int64), sizes[several]
 
 
-def sketch(texts: Iterable[str], permutations: int = PERMUTATIONS) -> Sketches:
-    """Return the signatures and shingles of texts, in their order."""
+def sketch(texts: Iterable[str], permutations: int = PERMUTATIONS, bands: int = BANDS) -> Sketches:
+    """Return the sketches of texts, in their order and in memory."""
     factors, offsets = permutation_parameters(permutations)
-    signatures, shingles, sizes = [], [], []
+    keys, shingles = [np.zeros((bands, 0), np.uint32)], [np.zeros(0, np.uint32)]
+    sizes = [np.zeros(0, np.int64)]
     for chunk in _chunks(texts):
         hashes, counts = shingle_hashes(chunk)
+        keys.append(band_keys(sign(hashes, counts, factors, offsets), bands))
         shingles.append(hashes)
         sizes.append(counts)
-        signatures.append(sign(hashes, counts, factors, offsets))
-    if not sizes:
-        empty = np.zeros(0, np.uint32)
-        return Sketches(empty.reshape(0, permutations), empty, np.zeros(0, np.int64))
-    ends = np.cumsum(np.concatenate(sizes))
-    return Sketches(np.concatenate(signatures), np.concatenate(shingles), ends)
+    return _stored(np.concatenate(keys, 1), np.concatenate(shingles), np.concatenate(sizes))
+
+
+def _stored(bands: U32, shingles: U32, sizes: Indices) -> Sketches:
+    return Sketches(bands, shingles, np.arange(len(sizes)), np.cumsum(sizes) - sizes, sizes)
+
+
+def sketch_columns(texts: pl.Series) -> tuple[pl.Series, pl.Series]:
+    """Return the columns ``bands`` and ``shingles`` of texts; a null has no shingles."""
+    import polars as pl
+    import pyarrow as pa
+
+    sketches = sketch(texts.fill_null("").to_list())
+    ends = np.append(0, np.cumsum(sketches.sizes))
+    shingles = pa.LargeListArray.from_arrays(pa.array(ends), pa.array(sketches.shingles))
+    bands = pl.Series("bands", np.ascontiguousarray(sketches.bands.T))
+    return bands, pl.Series("shingles", shingles)
+
+
+def gather(table: pl.DataFrame, folder: Path | None = None) -> Sketches:
+    """Return the sketches that a table holds in its columns ``bands`` and ``shingles``.
+
+    Args:
+        table: of any number of chunks, which are read one after the other.
+        folder: where files go if they are needed; by default where temporary files lie.
+    """
+    counts = table["shingles"].list.len().to_numpy().astype(np.int64)
+    total, texts = int(counts.sum()), len(counts)
+    on_disk = 4 * (BANDS * texts + total) > IN_MEMORY
+    bands, shingles = (_array(s, folder, on_disk) for s in ((BANDS, texts), (total,)))
+    at = 0
+    for chunk in table["bands"].get_chunks():
+        bands[:, at : at + len(chunk)] = chunk.to_numpy().T
+        at += len(chunk)
+    at = 0
+    for chunk in table["shingles"].get_chunks():
+        values = chunk.to_arrow().flatten().to_numpy()
+        shingles[at : at + len(values)] = values
+        at += len(values)
+    return _stored(bands, shingles, counts)
+
+
+def _array(shape: tuple[int, ...], folder: Path | None, on_disk: bool) -> U32:
+    """Return an array, in a file that ends with it if it shall be on disk."""
+    if not on_disk:
+        return np.empty(shape, np.uint32)
+    if folder:
+        folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=folder) as file:
+        return np.memmap(file, np.uint32, "w+", shape=shape)
 
 
 def _chunks(texts: Iterable[str]) -> Iterator[list[bytes]]:
@@ -165,8 +276,9 @@ def _token_hashes(texts: list[bytes]) -> tuple[U64, Indices]:
 
     A token's hash is a polynomial in its bytes modulo 2^64, as a difference of running sums.
     """
-    joined = np.frombuffer(b"\n".join(texts) + b"\n", np.uint8)
-    classes = _CLASS[joined]
+    data = b"\n".join([*texts, b""])
+    joined = np.frombuffer(data, np.uint8)
+    classes = np.frombuffer(data.translate(_CLASS), np.uint8)
     sign = classes == _SIGN
     word = classes == _WORD
     begins, stops = sign | word, sign | word
@@ -222,20 +334,18 @@ def permutation_parameters(permutations: int) -> tuple[U32, U32]:
 
 def sign(hashes: U32, counts: Indices, factors: U32, offsets: U32) -> U32:
     """Return one signature a text; a text without shingles has the largest number throughout."""
-    signatures = np.full((len(counts), len(factors)), 2**32 - 1, np.uint32)
+    signatures = np.full((len(factors), len(counts)), 2**32 - 1, np.uint32)
     filled = counts > 0
     if not filled.any():
-        return signatures
+        return signatures.T
     begins = (np.cumsum(counts) - counts)[filled]
     mixed = _mix32(hashes)
     permuted = np.empty_like(mixed)
-    minima = np.empty((len(factors), len(begins)), np.uint32)
     for i, (factor, offset) in enumerate(zip(factors, offsets, strict=True)):
         np.multiply(mixed, factor, out=permuted)
         np.add(permuted, offset, out=permuted)
-        np.minimum.reduceat(permuted, begins, out=minima[i])
-    signatures[filled] = minima.T
-    return signatures
+        signatures[i, filled] = np.minimum.reduceat(permuted, begins)
+    return signatures.T
 
 
 def _mix32(values: U32) -> U32:
@@ -245,82 +355,180 @@ def _mix32(values: U32) -> U32:
     return values ^ (values >> np.uint32(16))
 
 
+def band_keys(signatures: U32, bands: int = BANDS) -> U32:
+    """Return the key of each band of signatures: one row a band, one column a text."""
+    width = signatures.shape[1] // bands
+    factors = np.random.RandomState(2).randint(0, 2**64, width, dtype=np.uint64) | np.uint64(1)
+    keys = np.zeros((bands, len(signatures)), np.uint64)
+    for band in range(bands):
+        for place, factor in enumerate(factors, band * width):
+            keys[band] += signatures[:, place] * factor
+    return (_mix64(keys) >> _HALF).astype(np.uint32)
+
+
 # candidates
 
 
 class Index:
-    """Finds the texts, of those that were added, that agree with a text in a band."""
+    """Finds texts like others, going through texts in order.
 
-    def __init__(self, sketches: Sketches, bands: int = BANDS) -> None:
+    Whoever goes through texts with `walk` decides between two blocks which of the first are found
+    from then on, and adds them.
+    """
+
+    def __init__(self, sketches: Sketches) -> None:
         self._sketches = sketches
-        self._buckets = _shared_buckets(sketches, bands)
-        self._members: dict[int, list[int]] = {}
+        self._buckets = np.full((len(sketches), len(sketches.bands)), _NONE, np.uint32)
+        sizes = [np.zeros(0, np.int64)]
+        total = 0
+        for band in range(len(sketches.bands)):
+            members, counts = sketches.shared(band)
+            numbers = np.arange(total, total + len(counts), dtype=np.uint32)
+            self._buckets[members, band] = np.repeat(numbers, counts)
+            sizes.append(counts)
+            total += len(counts)
+        counts = np.concatenate(sizes)
+        self._begins = np.cumsum(counts) - counts  # of each bucket's members
+        self._members = np.empty(int(counts.sum()), np.uint32)
+        self._filled = np.zeros(total, np.uint32)  # members that each bucket has by now
 
-    def add(self, text: int) -> None:
-        """Let a text be found from now on."""
-        for bucket in self._buckets.get(text, ()):
-            self._members.setdefault(bucket, []).append(text)
+    def lone(self) -> NDArray[np.bool_]:
+        """Return which texts share no bucket with any other."""
+        return np.asarray((self._buckets == _NONE).all(1))
 
-    def candidates(self, text: int) -> Indices:
-        """Return the texts that were added and that may be like this one, in rising order."""
-        buckets = self._buckets.get(text, ())
-        found = {other for bucket in buckets for other in self._members.get(bucket, ())}
-        found.discard(text)
-        return np.array(sorted(found), np.int64)
+    def walk(self, texts: Indices, threshold: float) -> Iterator[tuple[Indices, Pairs]]:
+        """Yield texts block by block, with their likenesses to texts before them.
 
-    def nearest(self, text: int) -> tuple[int, float] | None:
-        """Return the most similar candidate, the first of equals, and its exact similarity."""
-        others = self.candidates(text)
-        if not len(others):
-            return None
-        similarities = self._sketches.similarity(text, others)
-        best = int(similarities.argmax())
-        return int(others[best]), float(similarities[best])
+        Args:
+            texts: which to go through, rising.
+            threshold: the least similarity of a pair.
+
+        Yields:
+            Some texts, and the pairs of each (``ones``) with texts (``others``) that were added
+            or that stand before it in the same block, sorted.
+        """
+        begin, count = 0, BLOCK
+        while begin < len(texts):
+            block = texts[begin : begin + count]
+            used, ones, others = self._candidates(block)
+            yield block[:used], self._sketches.alike(ones, others, threshold)
+            begin += used
+            count = min(2 * used, BLOCK)
+
+    def add(self, texts: Indices) -> None:
+        """Let texts be found from now on."""
+        bucket, at, before, _ = self._entries(texts)
+        place = self._begins[bucket] + self._filled[bucket] + before
+        self._members[place] = texts[at]
+        np.add.at(self._filled, bucket, 1)
+
+    def _entries(self, texts: Indices) -> tuple[Indices, Indices, Indices, Indices]:
+        """Return which buckets texts are in, sorted by bucket.
+
+        Returns:
+            The bucket; which of the texts is in it; how many of the texts before that are in it
+            too; and where the bucket's entries begin.
+        """
+        buckets = self._buckets[texts]
+        at, band = np.nonzero(buckets != _NONE)
+        keyed = buckets[at, band].astype(np.uint64) << _HALF
+        keyed |= at.astype(np.uint64)
+        keyed.sort()
+        bucket = (keyed >> _HALF).astype(np.int64)
+        sizes = _runs(bucket)
+        begins = np.repeat(np.cumsum(sizes) - sizes, sizes)
+        return bucket, (keyed & _LOW).astype(np.int64), np.arange(len(keyed)) - begins, begins
+
+    def _candidates(self, block: Indices) -> tuple[int, Indices, Indices]:
+        """Return how many of some texts have `PAIRS` candidates together, and the pairs."""
+        bucket, at, before, begins = self._entries(block)
+        added = self._filled[bucket].astype(np.int64)
+        found = np.bincount(at, before + added, minlength=len(block))
+        used = max(int(np.searchsorted(np.cumsum(found), PAIRS, "right")), 1)
+        mine = np.flatnonzero(at < used)
+        before, added = before[mine], added[mine]
+        others = (
+            block[at[_spans(begins[mine], before)]],
+            self._members[_spans(self._begins[bucket[mine]], added)],
+        )
+        ones = block[at[mine]]
+        keyed = np.concatenate((np.repeat(ones, before), np.repeat(ones, added))) << 32
+        keyed = np.unique(keyed | np.concatenate(others))
+        return used, keyed >> 32, keyed & 0xFFFFFFFF
 
 
-def _shared_buckets(sketches: Sketches, bands: int) -> dict[int, list[int]]:
-    """Return the numbers of the buckets of each text that shares one with another text."""
-    width = sketches.signatures.shape[1] // bands
-    texts = np.flatnonzero(sketches.sizes())
-    factors = np.random.RandomState(2).randint(0, 2**64, width, dtype=np.uint64) | np.uint64(1)
-    shared: dict[int, list[int]] = {}
-    total = 0
-    for band in range(bands):
-        keys = np.zeros(len(texts), np.uint64)
-        for place, factor in enumerate(factors):
-            keys += _mix64(sketches.signatures[texts, band * width + place] * factor)
-        _, bucket, sizes = np.unique(keys, return_inverse=True, return_counts=True)
-        several = sizes[bucket] > 1
-        for text, number in zip(
-            texts[several].tolist(), (bucket[several] + total).tolist(), strict=True
-        ):
-            shared.setdefault(text, []).append(number)
-        total += len(sizes)
-    return shared
+def confirmed_pairs(sketches: Sketches, threshold: float) -> Iterator[tuple[int, int, float]]:
+    """Yield i < j and the similarity of all texts that are candidates and reach a threshold."""
+    index = Index(sketches)
+    for texts, pairs in index.walk(np.arange(len(sketches)), threshold):
+        for j, i, similarity in zip(*(column.tolist() for column in pairs), strict=True):
+            yield i, j, similarity
+        index.add(texts)
 
 
-def confirmed_pairs(
-    sketches: Sketches, threshold: float, known: Callable[[int, int], bool] | None = None
-) -> Iterator[tuple[int, int, float]]:
-    """Yield i < j and the similarity of texts that are candidates and reach the threshold.
+def link(
+    sketches: Sketches,
+    threshold: float,
+    group: Callable[[Indices], Indices],
+    join: Callable[[int, int], None],
+) -> None:
+    """Join the groups of all texts that are candidates and reach a threshold.
 
     Args:
         sketches: of the texts.
         threshold: the least similarity of a pair.
-        known: tells that a pair need not be looked at any more. It is asked between pairs: who
-            joins texts to clusters has no use for the pairs within one, which are as many as its
-            size squared.
+        group: returns the number of the group that each of some texts is in.
+        join: makes one group of those that two texts are in.
     """
-    index = Index(sketches)
-    for j in range(len(sketches)):
-        others = index.candidates(j)
-        size = 1  # and doubled: the first pair often makes the others known
-        while len(others):
-            block, others = others[:size], others[size:]
-            size *= 2
-            if known:
-                block = block[[not known(i, j) for i in block.tolist()]]
-            for i, similarity in zip(block, sketches.similarity(j, block), strict=True):
-                if similarity >= threshold:
-                    yield int(i), j, float(similarity)
-        index.add(j)
+
+    def link_pairs(ones: Indices, others: Indices) -> None:
+        apart = group(ones) != group(others)
+        pairs = sketches.alike(ones[apart], others[apart], threshold)
+        for one, other in zip(pairs.ones.tolist(), pairs.others.tolist(), strict=True):
+            join(one, other)
+
+    for band in range(len(sketches.bands)):
+        members, sizes = sketches.shared(band)
+        ends = np.repeat(np.cumsum(sizes), sizes)  # of each member's bucket
+        # Neighbours first: most of a large bucket is then one group, whose pairs are never formed.
+        inner = np.flatnonzero(np.arange(1, len(members) + 1) < ends)
+        for part in _parts(np.ones(len(inner), np.int64), PAIRS):
+            link_pairs(members[inner[part]], members[inner[part] + 1])
+        groups = group(members)
+        order = np.lexsort((groups, ends))
+        members, groups = members[order], groups[order]
+        runs = _runs(groups, ends)
+        run_ends = np.repeat(np.cumsum(runs), runs)
+        counts = ends - run_ends
+        for part in _parts(counts, PAIRS):
+            others = members[_spans(run_ends[part], counts[part])]
+            link_pairs(np.repeat(members[part], counts[part]), others)
+
+
+def _runs(*columns: Indices | U64) -> Indices:
+    """Return the lengths of runs of equal rows."""
+    new = np.zeros(max(len(columns[0]) - 1, 0), bool)
+    for column in columns:
+        new |= column[1:] != column[:-1]
+    first = np.ones(min(len(columns[0]), 1), bool)
+    begins = np.flatnonzero(np.concatenate((first, new)))
+    lengths: Indices = np.diff(begins, append=len(columns[0]))
+    return lengths
+
+
+def _spans(begins: Indices, counts: Indices) -> Indices:
+    """Return the numbers from each beginning on, as many as are counted, one after the other."""
+    ends = np.cumsum(counts)
+    places: Indices = np.repeat(begins - (ends - counts), counts)
+    places += np.arange(len(places))
+    return places
+
+
+def _parts(sizes: Indices, limit: int) -> Iterator[slice]:
+    """Yield slices of a sequence whose sizes add up to a limit at most, or of one member."""
+    ends = np.cumsum(sizes)
+    begin = done = 0
+    while begin < len(sizes):
+        end = max(int(np.searchsorted(ends, done + limit, "right")), begin + 1)
+        yield slice(begin, end)
+        begin, done = end, int(ends[end - 1])

@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 import yaml
 
 from curate.formats.format import Format
+from curate.formats.leakage import LABELS, THRESHOLD, Leakage, report
 from curate.licenses.texts import load_text
 from curate.rows import Row
 from curate.run import Shard, Stage, Walk, identity
@@ -39,9 +40,9 @@ def write_dataset(walk: Walk, stages: list[Stage]) -> dict[str, Any]:
     """Write the data set of a finished run, unless it is there already.
 
     Returns:
-        What ``run.json`` holds: ``ledger``, ``configs`` (rows by config and split), ``unwritten``
-        (final rows that no config has, or that one has not, by reason), ``files`` (sha256 by
-        path) and more.
+        What ``run.json`` holds: ``ledger``, ``configs`` (rows by config and split), ``leakage``
+        (rows marked by `curate.formats.leakage`, by config and split), ``unwritten`` (final rows
+        that no config has, or that one has not, by reason), ``files`` (sha256 by path) and more.
     """
     shards = final_shards(stages)
     formats = walk.recipe.formats
@@ -54,10 +55,10 @@ def write_dataset(walk: Walk, stages: list[Stage]) -> dict[str, Any]:
     writer = _Writer(walk, folder)
     for shard in shards:
         writer.add(walk.store.rows(shard.step, shard.key).to_pylist())
-    writer.close()
+    leakage = writer.close()
     _write_lost(walk, stages, folder)
     writer.write_texts()
-    (folder / "README.md").write_text(card(walk.recipe, writer.configs), encoding="utf-8")
+    (folder / "README.md").write_text(card(walk.recipe, leakage), encoding="utf-8")
     run = {
         "key": key,
         "recipe": walk.recipe.model_dump(mode="json"),
@@ -67,6 +68,7 @@ def write_dataset(walk: Walk, stages: list[Stage]) -> dict[str, Any]:
         ],
         "ledger": [stage.ledger() for stage in stages],
         "configs": writer.configs,
+        "leakage": leakage,
         "unwritten": dict(sorted(writer.unwritten.items())),
         "files": _hashes(folder),
     }
@@ -122,6 +124,7 @@ class _Writer:
         self._waiting: dict[tuple[str, str], list[Row]] = {}
         self._open: dict[tuple[str, str], pq.ParquetWriter] = {}
         self._schemas = {_config(f): f.columns() for f in walk.recipe.formats}
+        self._leakage = {_config(f): Leakage(f.has_prompt) for f in walk.recipe.formats}
 
     def add(self, rows: list[Row]) -> None:
         for row in rows:
@@ -142,8 +145,11 @@ class _Writer:
             return
         self.texts.update(row["license"]["text_sha256"] or [])
         self.texts.update(row["license"]["notice_sha256"] or [])
+        split = row["split"] or "train"
         for shown in outcome.rows:
-            self._put(config, row["split"] or "train", shown)
+            self._put(config, split, shown)
+            texts = view.prompt_and_completion(row, shown)
+            self._leakage[config].add(split, shown["id"], *texts)
 
     def _put(self, config: str, split: str, row: Row) -> None:
         counts = self.configs.setdefault(config, {})
@@ -157,17 +163,32 @@ class _Writer:
         rows = self._waiting.pop((config, split), [])
         writer = self._open.get((config, split))
         if writer is None:
-            path = self.folder / config / f"{split}-00000-of-00001.parquet"
+            path = self._unlabelled(config, split)
             path.parent.mkdir(exist_ok=True)
             writer = pq.ParquetWriter(path, self._schemas[config], compression="zstd")
             self._open[config, split] = writer
         writer.write_table(pa.Table.from_pylist(rows, schema=self._schemas[config]))
 
-    def close(self) -> None:
+    def _unlabelled(self, config: str, split: str) -> Path:
+        return self.folder / config / f"{split}.unlabelled.parquet"
+
+    def close(self) -> dict[str, dict[str, Any]]:
+        """Finish the files and return what `report` says of each config's splits."""
         for config, split in list(self._waiting):
             self._flush(config, split)
         for writer in self._open.values():
             writer.close()
+        return {config: self._label(config) for config in self.configs}
+
+    def _label(self, config: str) -> dict[str, Any]:
+        """Copy a config's files with the labels, which are known when all rows have been seen."""
+        found = {}
+        for split, labels in self._leakage.pop(config).labels().items():
+            path = self._unlabelled(config, split)
+            _add_columns(path, labels.drop_columns("id"), path.parent / _file_name(split))
+            path.unlink()
+            found[split] = report(labels)
+        return found
 
     def write_texts(self) -> None:
         assert self.walk.context.cache
@@ -181,6 +202,24 @@ def _config(view: Format) -> str:
     return view.config or view.format
 
 
+def _file_name(split: str) -> str:
+    return f"{split}-00000-of-00001.parquet"
+
+
+def _add_columns(source: Path, columns: pa.Table, target: Path) -> None:
+    """Copy a Parquet file with more columns, one row group at a time."""
+    with pq.ParquetFile(source) as file:
+        schema = pa.schema([*file.schema_arrow, *columns.schema])
+        with pq.ParquetWriter(target, schema, compression="zstd") as writer:
+            done = 0
+            for group in range(file.num_row_groups):
+                rows = file.read_row_group(group)
+                more = columns.slice(done, len(rows))
+                arrays = [*rows.columns, *more.columns]
+                writer.write_table(pa.Table.from_arrays(arrays, schema=schema))
+                done += len(rows)
+
+
 def _write_lost(walk: Walk, stages: list[Stage], folder: Path) -> None:
     for stage in stages:
         losses = [m for m in stage.manifests if m.dropped or m.failed]
@@ -192,8 +231,13 @@ def _write_lost(walk: Walk, stages: list[Stage], folder: Path) -> None:
                     writer.write_table(walk.store.lost(stage.step.name, manifest.key))
 
 
-def card(recipe: Recipe, configs: dict[str, dict[str, int]]) -> str:
-    """Return the data set's README, whose head tells `datasets` where each config lies."""
+def card(recipe: Recipe, leakage: dict[str, dict[str, Any]]) -> str:
+    """Return the data set's README, whose head tells `datasets` where each config lies.
+
+    Args:
+        recipe: what the data set was made by.
+        leakage: by config and split, what `curate.formats.leakage.report` returns.
+    """
     head: dict[str, Any] = {
         "pretty_name": recipe.name,
         "tags": ["triton", "gpu-kernels", "code", "pytorch"],
@@ -203,24 +247,35 @@ def card(recipe: Recipe, configs: dict[str, dict[str, int]]) -> str:
                 "data_files": [
                     {"split": split, "path": f"{config}/{split}-*.parquet"}
                     for split in SPLITS
-                    if split in counts
+                    if split in splits
                 ],
             }
-            for config, counts in configs.items()
+            for config, splits in leakage.items()
         ],
     }
     lines = ["---", yaml.safe_dump(head, sort_keys=False).strip(), "---", f"# {recipe.name}", ""]
-    lines += [recipe.description, "", "| config | split | rows |", "|-|-|-|"]
+    lines += [recipe.description, "", "| config | split | rows | prompt overlap | split overlap |"]
+    lines += ["|-|-|-|-|-|"]
     lines += [
-        f"| {config} | {split} | {counts[split]} |"
-        for config, counts in configs.items()
+        f"| {config} | {split} | {_counts(splits[split])} |"
+        for config, splits in leakage.items()
         for split in SPLITS
-        if split in counts
+        if split in splits
     ]
     return "\n".join([*lines, "", *_notes()]) + "\n"
 
 
+def _counts(found: dict[str, Any]) -> str:
+    marked = [found.get(name, {}).get("rows", "") for name in LABELS]
+    return " | ".join(str(n) for n in (found["rows"], *marked))
+
+
 def _notes() -> Iterator[str]:
+    yield "Overlap is the Jaccard similarity of sets of words, whatever their order: of a row's"
+    yield "prompt and completion (`prompt_overlap`), and of a row and the row most like it in"
+    yield "another split (`split_overlap`, `split_overlap_id`). The table says how many rows"
+    yield f"reach {THRESHOLD}. They are kept: programs of one generator share most of their words."
+    yield ""
     yield "`licenses/` holds the license texts and notices that the rows' licenses ask for,"
     yield "`lost/` the rows that did not make it with the reason for each, and `run.json` the"
     yield "recipe, the counts of every step and the sha256 of every file."

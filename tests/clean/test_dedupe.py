@@ -2,17 +2,19 @@ from __future__ import annotations
 
 import json
 import random
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curate.clean.dedupe import Dedupe, find_duplicates, preference
-from curate.clean.minhash import sketch
+from curate.clean import minhash
+from curate.clean.dedupe import PREFERENCE, Dedupe, find_duplicates, preference
+from curate.clean.minhash import confirmed_pairs, sketch
 from curate.rows import ROW, make_origin, make_row
 from curate.step import Context
 
@@ -68,12 +70,27 @@ def frame(rows: list[dict[str, Any]]) -> pl.DataFrame:
     return made
 
 
+def summaries(
+    rows: list[dict[str, Any]], similarity: float | None = None, shard: int = 5
+) -> pl.DataFrame:
+    """The table that `judge` is given: a chunk for each shard."""
+    step = Dedupe(step="dedupe", column="text", similarity=similarity)
+    parts = [rows[i : i + shard] for i in range(0, len(rows), shard)]
+    return pl.concat([step.summarize(frame(part), Context()) for part in parts], rechunk=False)
+
+
+def found(rows: list[dict[str, Any]], similarity: float | None = None) -> dict[str, Any]:
+    """Why rows are dropped, by id, whatever the order of rows and the size of shards."""
+    lost = find_duplicates(summaries(rows, similarity), similarity)
+    return {row.pop("id"): row for row in lost.to_dicts()}
+
+
 def by_path(
     rows: list[dict[str, Any]], similarity: float | None = None
 ) -> dict[str, tuple[str, str]]:
     paths = {r["id"]: r["origin"]["path"] for r in rows}
-    lost = find_duplicates(frame(rows), "text", similarity)
-    return {paths[name]: (found.reason, paths[found.of]) for name, found in lost.items()}
+    lost = found(rows, similarity)
+    return {paths[name]: (twin["reason"], paths[twin["of"]]) for name, twin in lost.items()}
 
 
 def test_which_row_stays() -> None:
@@ -106,24 +123,38 @@ def test_which_row_stays() -> None:
     ],
 )
 def test_preference(better: dict[str, Any], worse: dict[str, Any]) -> None:
-    assert preference(better, "text") < preference(worse, "text")
+    better, worse = {**better, "id": "b"}, {**worse, "id": "a"}
+    keys = preference(frame([worse, better]), "text")
+    assert keys.sort(PREFERENCE)["id"].to_list() == ["b", "a"]
+    assert keys.sort(PREFERENCE[:-1], maintain_order=True)["id"].to_list() == ["b", "a"]
 
 
-@given(st.permutations(ROWS))
-def test_order_does_not_matter(rows: list[dict[str, Any]]) -> None:
-    expected = find_duplicates(frame(ROWS), "text", 0.7)
-    assert find_duplicates(frame(rows), "text", 0.7) == expected
+@settings(deadline=None)
+@given(st.permutations(ROWS), st.integers(1, 14))
+def test_order_and_shards_do_not_matter(rows: list[dict[str, Any]], shard: int) -> None:
+    expected = found(ROWS, 0.7)
+    lost = find_duplicates(summaries(rows, 0.7, shard), 0.7)
+    assert {row.pop("id"): row for row in lost.to_dicts()} == expected
 
 
 def test_verdict_frame() -> None:
-    table = frame(ROWS)
+    table = summaries(ROWS)
     verdicts = Dedupe(step="dedupe", column="text").judge(table, Context())
-    assert verdicts["id"].to_list() == table["id"].to_list()
+    assert verdicts["id"].to_list() == table["id"].to_list() == [r["id"] for r in ROWS]
     assert verdicts["reason"].drop_nulls().len() == 6
     for verdict in verdicts.drop_nulls("reason").to_dicts():
         evidence = json.loads(verdict["evidence"])
         assert evidence["similarity"] == 1.0
         assert evidence["of"] in set(table["id"])
+
+
+@pytest.mark.parametrize("similarity", [None, 0.8])
+def test_nothing_to_compare(similarity: float | None) -> None:
+    step = Dedupe(step="dedupe", column="text", similarity=similarity)
+    for rows in ([], ROWS[-2:]):
+        verdicts = step.judge(step.summarize(frame(rows), Context()), Context())
+        assert verdicts["id"].to_list() == [r["id"] for r in rows]
+        assert verdicts["reason"].null_count() == len(rows)
 
 
 # near duplicates
@@ -158,7 +189,8 @@ def test_near_duplicates_are_an_option() -> None:
     assert by_path(rows, 0.8) == {"a.py": ("near_duplicate", "b.py")}
     assert by_path(rows, 1.0) == {}
     step = Dedupe(step="dedupe", column="text", similarity=0.8)
-    (verdict,) = step.judge(frame(rows), Context()).drop_nulls("reason").to_dicts()
+    table = summaries(rows, 0.8)
+    (verdict,) = step.judge(table, Context()).drop_nulls("reason").to_dicts()
     evidence = json.loads(verdict["evidence"])
     assert verdict["reason"] == "near_duplicate"
     assert evidence["of"] == rows[1]["id"]
@@ -170,13 +202,15 @@ def test_every_dropped_row_has_a_twin_that_stays(similarity: float) -> None:
     rows = grown(random.Random(1))
     rows += [{**r, "id": r["id"] + "copy"} for r in rows[::3]]
     texts = {r["id"]: r["text"] for r in rows}
-    lost = find_duplicates(frame(rows), "text", similarity)
-    reasons = {found.reason for found in lost.values()}
+    lost = found(rows, similarity)
+    reasons = {twin["reason"] for twin in lost.values()}
     assert reasons == {"exact_duplicate", "near_duplicate"}
-    for name, found in lost.items():
-        assert found.of not in lost
-        exact = float(sketch([texts[name], texts[found.of]]).similarity(0, np.array([1]))[0])
-        assert found.similarity == exact >= (1 if found.reason == "exact_duplicate" else similarity)
+    for name, twin in lost.items():
+        assert twin["of"] not in lost
+        pair = sketch([texts[name], texts[twin["of"]]])
+        exact = float(pair.similarities(np.array([0]), np.array([1]))[0])
+        least = 1 if twin["reason"] == "exact_duplicate" else similarity
+        assert twin["similarity"] == exact >= least
 
 
 def test_a_chain_keeps_its_far_end() -> None:
@@ -197,8 +231,65 @@ def test_what_is_like_a_dropped_row_only_stays() -> None:
 def test_order_does_not_matter_for_near_duplicates() -> None:
     rng = random.Random(4)
     rows = grown(rng, families=3)
-    expected = find_duplicates(frame(rows), "text", 0.75)
+    expected = found(rows, 0.75)
     assert expected
-    for _ in range(5):
+    for shard in (1, 7, 20, 36, 1):
         rng.shuffle(rows)
-        assert find_duplicates(frame(rows), "text", 0.75) == expected
+        lost = find_duplicates(summaries(rows, 0.75, shard), 0.75)
+        assert {row.pop("id"): row for row in lost.to_dicts()} == expected
+
+
+def one_by_one(rows: list[dict[str, Any]], similarity: float) -> dict[str, Any]:
+    """What the step's docstring says, row by row; candidates are those of `confirmed_pairs`."""
+    table = summaries(rows, similarity).sort(PREFERENCE)
+    texts = {r["id"]: r["text"] for r in rows}
+    ids = table["id"].to_list()
+    alike: dict[str, list[tuple[float, int, str]]] = {}
+    for i, j, s in confirmed_pairs(sketch(texts[name] for name in ids), similarity):
+        alike.setdefault(ids[j], []).append((-s, i, ids[i]))
+    first: dict[str, str] = {}
+    canonical: dict[bytes, str] = {}
+    lost: dict[str, Any] = {}
+    for name, code in table.select("id", "canonical").iter_rows():
+        twins = [twin for twin in alike.get(name, ()) if twin[2] not in lost]
+        of, s = "", 1.0
+        if original := first.get(texts[name]):
+            known = {"reason": "exact_duplicate", "of": original, "similarity": 1.0}
+            lost[name] = lost.get(original, known)
+            continue
+        first[texts[name]] = name
+        if code in canonical:
+            reason, of = "renamed_duplicate", canonical[code]
+        elif twins:
+            reason, (s, _, of) = "near_duplicate", min(twins)
+        else:
+            if code:
+                canonical[code] = name
+            continue
+        lost[name] = {"reason": reason, "of": of, "similarity": abs(s)}
+    return lost
+
+
+@pytest.mark.parametrize("pairs", [1, 40, minhash.PAIRS])
+@pytest.mark.parametrize("block", [3, minhash.BLOCK])
+def test_blocks_do_not_matter(monkeypatch: pytest.MonkeyPatch, pairs: int, block: int) -> None:
+    rng = random.Random(5)
+    rows = grown(rng, families=6)
+    rows += [row(r["text"], "copy/" + r["origin"]["path"]) for r in rows[::5]]
+    rows += [row(r["text"].replace("v", "w"), r["origin"]["path"], None) for r in rows[::4]]
+    rng.shuffle(rows)
+    expected = one_by_one(rows, 0.8)
+    assert len({twin["reason"] for twin in expected.values()}) == 3
+    monkeypatch.setattr(minhash, "PAIRS", pairs)
+    monkeypatch.setattr(minhash, "BLOCK", block)
+    assert found(rows, 0.8) == expected
+
+
+def test_sketches_in_files_give_the_same(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    rows = grown(random.Random(6))
+    expected = found(rows, 0.8)
+    monkeypatch.setattr(minhash, "IN_MEMORY", 0)
+    table = summaries(rows, 0.8)
+    lost = find_duplicates(table, 0.8, tmp_path / "cache")
+    assert {row.pop("id"): row for row in lost.to_dicts()} == expected
+    assert list((tmp_path / "cache").iterdir()) == []
