@@ -17,8 +17,9 @@ import ast
 import hashlib
 import warnings
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import count
+from typing import Any, get_args
 
 PLAIN_BASES = frozenset({"torch.nn.Module", "torch.nn.modules.module.Module", "object"})
 """Bases whose own attributes are known, so that other attributes are the author's."""
@@ -28,8 +29,31 @@ KEPT_ATTRIBUTES = frozenset({"training", "call_super_init", "dump_patches"})
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 _Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
-_Named = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.ExceptHandler
-_Captured = ast.MatchAs | ast.MatchStar
+_OWN_BLOCK = frozenset({*get_args(_Function), ast.ClassDef, *get_args(_Comprehension)})
+"""Nodes whose insides are a block of their own."""
+
+_BINDS: dict[type[ast.AST], str] = {
+    **dict.fromkeys((ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef), "name"),
+    **dict.fromkeys((ast.ExceptHandler, ast.MatchAs, ast.MatchStar), "name"),
+    ast.MatchMapping: "rest",
+}
+"""The field in which a node names what it binds, where that is not a `Name` node."""
+
+FIELDS: dict[type[ast.AST], tuple[str, ...]] = {
+    kind: tuple(name for name in kind._fields if name not in ("ctx", "type_comment", "kind"))
+    for kind in vars(ast).values()
+    if isinstance(kind, type) and issubclass(kind, ast.AST)
+}
+"""The fields of each type of node that say something of the program."""
+
+_BELOW = {
+    kind: tuple(name for name in fields if name not in ("op", "ops", "id", "attr", "arg"))
+    for kind, fields in FIELDS.items()
+} | {ast.Constant: ()}
+"""The fields that may hold other nodes than operators."""
+
+_STATEMENTS = frozenset({"body", "orelse", "finalbody"})
+"""Fields that hold statements, where they hold lists."""
 
 
 def canonical_sha256(code: str) -> str:
@@ -49,185 +73,221 @@ def canonical_tokens(code: str) -> list[str]:
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of odd escapes and the like
-        tree = ast.parse(code)
-    return list(_Encoder(tree).encode(tree))
+        return tree_tokens(ast.parse(code))
+
+
+def tree_tokens(tree: ast.Module) -> list[str]:
+    """Return the canonical tokens of a program that is parsed already."""
+    encoder = _Encoder(tree)
+    encoder.encode(tree)
+    return encoder.tokens
 
 
 def tokens_sha256(tokens: list[str]) -> str:
     """Return the hash of canonical tokens."""
-    digest = hashlib.sha256()
-    for token in tokens:
-        digest.update(token.encode("utf-8", "surrogatepass") + b"\0")
-    return digest.hexdigest()
+    text = "\0".join([*tokens, ""])
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-class _Scope:
-    """Names bound in one block: what each stands for, numbered at first use."""
+def children(node: ast.AST) -> list[ast.AST]:
+    """Return the nodes right below a node, operators left out, in the order of their fields."""
+    found: list[ast.AST] = []
+    for name in _BELOW[type(node)]:
+        value = getattr(node, name, None)
+        if isinstance(value, ast.AST):
+            found.append(value)
+        elif isinstance(value, list):
+            found += [item for item in value if isinstance(item, ast.AST)]
+    return found
 
-    def __init__(self, bound: dict[str, str | None], is_class: bool = False) -> None:
+
+def walk(root: ast.AST) -> list[ast.AST]:
+    """Return a node and all below it, operators left out, in the order of `ast.walk`."""
+    nodes = [root]
+    for node in nodes:  # which grows meanwhile
+        nodes += children(node)
+    return nodes
+
+
+class _Scope(dict[str, str]):
+    """What each name means in one block, found out and numbered when it is first asked for."""
+
+    def __init__(
+        self, encoder: _Encoder, bound: dict[str, str | None], is_class: bool = False
+    ) -> None:
+        super().__init__()
+        self.encoder = encoder
         self.bound = bound
         self.is_class = is_class
+        # Names of a class's block are not seen in its methods.
+        self.outer = next((s for s in reversed(encoder.scopes) if not s.is_class), None)
+
+    def __missing__(self, name: str) -> str:
+        if name not in self.bound:
+            meaning = self.outer[name] if self.outer is not None else name
+        elif (path := self.bound[name]) is not None:
+            meaning = path
+        elif self.is_class or name in self.encoder.keywords:
+            meaning = name
+        else:
+            meaning = f"%{next(self.encoder.numbers)}"
+        self[name] = meaning
+        return meaning
 
 
 class _Encoder:
     """Writes a syntax tree as tokens, with names replaced."""
 
     def __init__(self, tree: ast.Module) -> None:
+        nodes = walk(tree)
+        self.tokens: list[str] = []
         self.keywords = {
-            keyword.arg
-            for node in ast.walk(tree)
-            if isinstance(node, ast.Call)
-            for keyword in node.keywords
+            keyword.arg for node in nodes if type(node) is ast.Call for keyword in node.keywords
         }
         self.numbers = count()
-        self.scopes = [_Scope(self._bindings(tree.body))]
+        self.scopes: list[_Scope] = []
+        self.scopes.append(_Scope(self, _bindings(tree.body)))
         self.selves: list[tuple[str, dict[str, str]]] = []  # name of self, its attributes
         self.own: list[dict[str, str]] = []  # attributes of the classes that we are in
-        self.private = self._private_attributes(tree)
+        self.private = self._private_attributes(nodes)
 
-    # what a name stands for
+    def encode(self, node: ast.AST) -> None:
+        """Append the tokens of a node."""
+        _ENCODERS.get(type(node), _Encoder.fields)(self, node)
 
-    def _bindings(self, body: list[ast.stmt] | list[ast.expr]) -> dict[str, str | None]:
-        """Return the names that a block binds; an import's with what it stands for."""
-        bound: dict[str, str | None] = {}
-        elsewhere: set[str] = set()
-        for node in _block(body):
-            if isinstance(node, ast.Global | ast.Nonlocal):
-                elsewhere.update(node.names)
-            elif isinstance(node, ast.Import | ast.ImportFrom):
-                bound |= _imported(node)
-            else:
-                bound |= {name: None for name in _bound_by(node) if name not in bound}
-        return {name: path for name, path in bound.items() if name not in elsewhere}
-
-    def _name(self, name: str) -> str:
-        for depth, scope in enumerate(reversed(self.scopes)):
-            if name not in scope.bound or (scope.is_class and depth):
-                continue
-            known = scope.bound[name]
-            if known is None and not (scope.is_class or name in self.keywords):
-                known = scope.bound[name] = f"%{next(self.numbers)}"
-            return known or name
-        return name
-
-    # the tree
-
-    def encode(self, node: ast.AST) -> Iterator[str]:
-        """Yield the tokens of a node."""
-        if isinstance(node, ast.Import | ast.ImportFrom) and not _is_star(node):
-            return
-        if isinstance(node, ast.Name):
-            yield from ("Name", self._name(node.id))
-        elif isinstance(node, ast.Attribute):
-            yield from self._attribute(node)
-        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-            yield from self._function(node)
-        elif isinstance(node, ast.ClassDef):
-            yield from self._class(node)
-        elif isinstance(node, _Comprehension):
-            yield from self._comprehension(node)
-        else:
-            yield from self._fields(node)
-
-    def _fields(self, node: ast.AST, skip: tuple[str, ...] = ()) -> Iterator[str]:
+    def fields(self, node: ast.AST) -> None:
         # Empty fields are left out: which ones exist differs between versions of Python.
-        yield type(node).__name__
-        for name, value in ast.iter_fields(node):
-            if name in skip or name in ("ctx", "type_comment", "kind") or value in (None, []):
+        kind = type(node)
+        self.tokens.append(kind.__name__)
+        for name in FIELDS[kind]:
+            value = getattr(node, name, None)
+            if value is None or value == []:
                 continue
-            yield name
-            yield from self._value(name, value, node)
-        yield "end"
+            self.tokens.append(name)
+            if isinstance(value, list):
+                for item in _without_docstring(value) if name in _STATEMENTS else value:
+                    self._value(item, node)
+                self.tokens.append("end")
+            else:
+                self._value(value, node)
+        self.tokens.append("end")
 
-    def _value(self, field: str, value: object, owner: ast.AST) -> Iterator[str]:
+    def _value(self, value: object, owner: ast.AST) -> None:
         if isinstance(value, ast.AST):
-            yield from self.encode(value)
-        elif isinstance(value, list):
-            statements = field in ("body", "orelse", "finalbody")
-            for item in _without_docstring(value) if statements else value:
-                yield from self._value("", item, owner)
-            yield "end"
-        elif isinstance(value, str) and not isinstance(owner, ast.Constant | ast.keyword):
-            yield self._name(value)
+            self.encode(value)
+        elif isinstance(value, str) and not isinstance(owner, ast.keyword):
+            self.tokens.append(self.scopes[-1][value])
         else:
-            yield f"{type(value).__name__} {value!r}"
+            self.tokens.append(f"{type(value).__name__} {value!r}")
 
-    def _attribute(self, node: ast.Attribute) -> Iterator[str]:
+    def constant(self, node: ast.Constant) -> None:
+        value = node.value
+        said = [] if value is None else ["value", f"{type(value).__name__} {value!r}"]
+        self.tokens += ("Constant", *said, "end")
+
+    def name(self, node: ast.Name) -> None:
+        self.tokens += ("Name", self.scopes[-1][node.id])
+
+    def import_(self, node: ast.Import | ast.ImportFrom) -> None:
+        if node.names[0].name == "*":
+            self.fields(node)
+
+    def attribute(self, node: ast.Attribute) -> None:
         name = node.attr
-        if isinstance(node.value, ast.Name) and self.selves:
+        if self.selves and isinstance(node.value, ast.Name):
             this, own = self.selves[-1]
             if node.value.id == this and name in own:
                 own[name] = own[name] or f"%{next(self.numbers)}"
                 name = own[name]
-        yield "Attribute"
-        yield from self.encode(node.value)
-        yield name
+        self.tokens.append("Attribute")
+        self.encode(node.value)
+        self.tokens.append(name)
 
-    def _function(self, node: _Function) -> Iterator[str]:
+    def function(self, node: _Function) -> None:
         is_method = self.scopes[-1].is_class
         outer = [*getattr(node, "decorator_list", []), *node.args.defaults, *node.args.kw_defaults]
-        yield type(node).__name__
+        self.tokens.append(type(node).__name__)
         for part in [*outer, *_annotations(node)]:
-            yield from self.encode(part) if part else ("none",)
+            if part:
+                self.encode(part)
+            else:
+                self.tokens.append("none")
         if not isinstance(node, ast.Lambda):
-            yield node.name if is_method else self._name(node.name)
+            self.tokens.append(node.name if is_method else self.scopes[-1][node.name])
         arguments = _arguments(node.args)
         body = node.body if isinstance(node.body, list) else [node.body]
         bound: dict[str, str | None] = dict.fromkeys(arg for _, arg in arguments)
-        self.scopes.append(_Scope(self._bindings(body) | bound))
+        scope = _Scope(self, _bindings(body) | bound)
+        self.scopes.append(scope)
         entered = is_method and bool(arguments) and not _is_static(node)
         if entered:
             self.selves.append((arguments[0][1], self.own[-1]))
         for place, argument in arguments:
-            yield from (place, self._name(argument))
-        for statement in _without_docstring(body):
-            yield from self.encode(statement)
+            self.tokens += (place, scope[argument])
+        self._block(body)
         if entered:
             self.selves.pop()
-        self.scopes.pop()
-        yield "end"
 
-    def _class(self, node: ast.ClassDef) -> Iterator[str]:
-        yield from ("ClassDef", self._name(node.name))
-        for part in [*node.decorator_list, *node.bases, *node.keywords]:
-            yield from self.encode(part)
-        own = _set_on_self(node) & self.private if self._is_plain(node) else ()
+    def class_(self, node: ast.ClassDef) -> None:
+        self.tokens += ("ClassDef", self.scopes[-1][node.name])
+        for part in (*node.decorator_list, *node.bases, *node.keywords):
+            self.encode(part)
+        own = _set_on_self(node) & self.private if self.private and self._is_plain(node) else ()
         self.own.append(dict.fromkeys(own, ""))
-        self.scopes.append(_Scope(self._bindings(node.body), is_class=True))
-        for statement in _without_docstring(node.body):
-            yield from self.encode(statement)
-        self.scopes.pop()
+        self.scopes.append(_Scope(self, _bindings(node.body), is_class=True))
+        self._block(node.body)
         self.own.pop()
-        yield "end"
 
-    def _private_attributes(self, tree: ast.Module) -> set[str]:
+    def _block(self, body: list[ast.stmt] | list[ast.expr]) -> None:
+        """Append the tokens of the innermost block, and leave it."""
+        for statement in _without_docstring(body):
+            self.encode(statement)
+        self.scopes.pop()
+        self.tokens.append("end")
+
+    def comprehension(self, node: _Comprehension) -> None:
+        self.encode(node.generators[0].iter)
+        targets = [generator.target for generator in node.generators]
+        self.scopes.append(_Scope(self, _bindings(targets)))
+        self.fields(node)
+        self.scopes.pop()
+
+    # attributes of self
+
+    def _private_attributes(self, nodes: list[ast.AST]) -> set[str]:
         """Return the attributes that plain classes set on ``self`` and that nobody else names."""
-        uses = Counter(node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute))
-        for node in ast.walk(tree):
-            if isinstance(node, ast.ClassDef) and self._is_plain(node):
-                own = _set_on_self(node)
-                uses.subtract(use.attr for use in _uses_of_self(node) if use.attr in own)
-            elif isinstance(node, ast.Constant):
-                uses[str(node.value)] += 1  # getattr and register_buffer name them in strings
+        classes = [n for n in nodes if isinstance(n, ast.ClassDef) and self._is_plain(n)]
+        if not classes:
+            return set()
+        uses = Counter(node.attr for node in nodes if isinstance(node, ast.Attribute))
+        # getattr and register_buffer name them in strings
+        uses.update(str(node.value) for node in nodes if isinstance(node, ast.Constant))
+        for node in classes:
+            own = _set_on_self(node)
+            uses.subtract(use.attr for use in _uses_of_self(node) if use.attr in own)
         return {name for name, others in uses.items() if not others} - KEPT_ATTRIBUTES
 
     def _is_plain(self, node: ast.ClassDef) -> bool:
-        return all("".join(self._dotted(base)) in PLAIN_BASES for base in node.bases)
+        return all(self._dotted(base) in PLAIN_BASES for base in node.bases)
 
-    def _dotted(self, node: ast.expr) -> Iterator[str]:
-        """Yield the parts of a dotted name, with imports replaced by what they stand for."""
+    def _dotted(self, node: ast.expr) -> str:
+        """Return a dotted name with imports replaced by what they stand for."""
         if isinstance(node, ast.Attribute):
-            yield from self._dotted(node.value)
-            yield "." + node.attr
-        elif isinstance(node, ast.Name):
-            yield self._name(node.id)
+            return f"{self._dotted(node.value)}.{node.attr}"
+        return self.scopes[-1][node.id] if isinstance(node, ast.Name) else ""
 
-    def _comprehension(self, node: _Comprehension) -> Iterator[str]:
-        yield from self.encode(node.generators[0].iter)
-        targets = [generator.target for generator in node.generators]
-        self.scopes.append(_Scope(self._bindings(targets)))
-        yield from self._fields(node)
-        self.scopes.pop()
+
+_ENCODERS: dict[type[ast.AST], Callable[[_Encoder, Any], None]] = {
+    ast.Name: _Encoder.name,
+    ast.Constant: _Encoder.constant,
+    ast.Attribute: _Encoder.attribute,
+    ast.ClassDef: _Encoder.class_,
+    ast.Import: _Encoder.import_,
+    ast.ImportFrom: _Encoder.import_,
+    **dict.fromkeys(get_args(_Function), _Encoder.function),
+    **dict.fromkeys(get_args(_Comprehension), _Encoder.comprehension),
+}
+"""How nodes are written that are not written as `_Encoder.fields` does."""
 
 
 def _uses_of_self(node: ast.ClassDef) -> Iterator[ast.Attribute]:
@@ -235,7 +295,7 @@ def _uses_of_self(node: ast.ClassDef) -> Iterator[ast.Attribute]:
     for method in node.body:
         if isinstance(method, ast.FunctionDef) and method.args.args and not _is_static(method):
             this = method.args.args[0].arg
-            for part in ast.walk(method):
+            for part in walk(method):
                 if isinstance(part, ast.Attribute) and _is_name(part.value, this):
                     yield part
 
@@ -251,24 +311,30 @@ def _set_on_self(node: ast.ClassDef) -> set[str]:
     return {name for name in stored - methods if not name.startswith("__")}
 
 
-def _block(body: list[ast.stmt] | list[ast.expr]) -> Iterator[ast.AST]:
-    """Yield the nodes of a block, but not what lies in functions, classes and the like in it."""
-    pending: list[ast.AST] = list(reversed(body))
+def _bindings(body: Iterable[ast.AST]) -> dict[str, str | None]:
+    """Return the names that a block binds; an import's with what it stands for.
+
+    What lies in functions, classes and comprehensions in the block is not looked at.
+    """
+    bound: dict[str, str | None] = {}
+    elsewhere: set[str] = set()
+    pending = list(body)[::-1]
     while pending:
         node = pending.pop()
-        yield node
-        if not isinstance(node, _Function | ast.ClassDef | _Comprehension):
-            pending.extend(reversed(list(ast.iter_child_nodes(node))))
-
-
-def _bound_by(node: ast.AST) -> Iterator[str]:
-    """Yield the names that one node binds."""
-    if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
-        yield node.id
-    elif isinstance(node, _Named | _Captured) and node.name:
-        yield node.name
-    elif isinstance(node, ast.MatchMapping) and node.rest:
-        yield node.rest
+        kind = type(node)
+        if isinstance(node, ast.Name):
+            if not isinstance(node.ctx, ast.Load):
+                bound.setdefault(node.id)
+        elif kind in _BINDS:
+            if name := getattr(node, _BINDS[kind]):
+                bound.setdefault(name)
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            bound |= _imported(node)
+        elif isinstance(node, (ast.Global, ast.Nonlocal)):
+            elsewhere.update(node.names)
+        if kind not in _OWN_BLOCK:
+            pending += children(node)[::-1]
+    return {name: path for name, path in bound.items() if name not in elsewhere}
 
 
 def _imported(node: ast.Import | ast.ImportFrom) -> dict[str, str | None]:
@@ -286,10 +352,6 @@ def _imported(node: ast.Import | ast.ImportFrom) -> dict[str, str | None]:
         for alias in node.names
         if alias.name != "*"
     }
-
-
-def _is_star(node: ast.Import | ast.ImportFrom) -> bool:
-    return node.names[0].name == "*"
 
 
 def _is_static(node: _Function) -> bool:

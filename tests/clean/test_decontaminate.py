@@ -114,8 +114,10 @@ def test_a_copy_is_found(against: str) -> None:
         {
             "benchmark": "ours",
             "item": "softmax.py",
-            "part": "kernel softmax_kernel",
+            "tier": "structure",
+            "score": 1.0,
             "column": "triton",
+            "part": "kernel softmax_kernel",
             "lines": [1, 16],
         },
     )
@@ -135,8 +137,8 @@ def test_a_renamed_copy_among_other_code_is_found(against: str) -> None:
 
 @pytest.mark.parametrize("code", [OTHER_SOFTMAX, OTHER_ADD, RELU], ids=["softmax", "add", "relu"])
 def test_honest_look_alikes_are_kept(code: str, against: str) -> None:
-    row = kernel(HEAD + code)
-    assert judge(against, row) == Keep((row,))
+    outcome = judge(against, kernel(HEAD + code))
+    assert isinstance(outcome, Keep)
 
 
 def test_of_items_that_share_a_part_the_first_by_name_is_named(against: str) -> None:
@@ -147,14 +149,27 @@ def test_of_items_that_share_a_part_the_first_by_name_is_named(against: str) -> 
 
 def test_what_is_not_python_is_kept(against: str) -> None:
     row = kernel("def (")
-    assert judge(against, row) == Keep((row,))
+    assert judge(against, row) == Keep((row | {"contamination": None},))
+
+
+def test_a_row_without_code_is_kept(against: str) -> None:
+    row = kernel("") | {"triton": None}
+    assert judge(against, row) == Keep((row | {"contamination": None},))
+
+
+def test_thresholds_are_part_of_the_identity(against: str) -> None:
+    plain = Decontaminate(step="decontaminate", against=(against,))
+    other = Decontaminate(step="decontaminate", against=(against,), overlap=0.9)
+    assert identity(plain, seed=0) != identity(other, seed=0)
 
 
 @pytest.mark.parametrize("name", shipped_names())
 def test_shipped_files_pass_what_we_wrote(name: str) -> None:
     for code in (SOFTMAX, OTHER_SOFTMAX, OTHER_ADD, RELU):
-        row = kernel(HEAD + code)
-        assert judge(name, row) == Keep((row,))
+        outcome = judge(name, kernel(HEAD + code))
+        assert isinstance(outcome, Keep)
+        nearest = outcome.rows[0]["contamination"]
+        assert nearest is None or nearest["benchmark"] == name
 
 
 def test_all_shipped_files_are_the_default() -> None:

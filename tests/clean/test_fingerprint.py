@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 
 import pyarrow as pa
@@ -9,16 +8,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from curate.clean.fingerprint import (
+    FORM,
     MIN_NODES,
     SHIPPED,
-    Benchmark,
-    Part,
-    find_parts,
     make_fingerprints,
     read_benchmark,
     shipped_names,
     write_benchmark,
 )
+from curate.clean.parts import Program
 from curate.verify.files import InputError
 
 KERNELS = '''"""Scale the rows of a matrix."""
@@ -75,99 +73,6 @@ def get_init_inputs():
 """
 
 
-def by_name(code: str, min_nodes: int = MIN_NODES) -> dict[tuple[str, str], Part]:
-    return {(part.kind, part.name): part for part in find_parts(code, min_nodes)}
-
-
-def renamed(code: str, *names: tuple[str, str]) -> str:
-    for old, new in names:
-        assert re.search(rf"\b{old}\b", code)
-        code = re.sub(rf"\b{old}\b", new, code)
-    return code
-
-
-def test_the_parts_of_a_program() -> None:
-    parts = by_name(KERNELS)
-    assert set(parts) == {
-        ("program", ""),
-        ("kernel", "scale_rows"),
-        ("kernel_and_helpers", "scale_rows"),
-        ("function", "scale"),
-    }
-    lines = KERNELS.splitlines()
-    first, last = parts["kernel", "scale_rows"].lines
-    assert lines[first - 1].startswith("def scale_rows")
-    assert lines[last - 1].startswith("    tl.store")
-    assert parts["program", ""].lines[0] == 1
-    assert ("kernel", "_clip") in by_name(KERNELS, min_nodes=0)
-    assert set(by_name(MODULE)) == {("program", ""), ("class", "Model")}
-
-
-def test_a_renamed_kernel_in_another_file_has_the_same_hash() -> None:
-    kernel = KERNELS[KERNELS.index("@triton.jit\ndef _clip") : KERNELS.index("def scale(x")]
-    moved = "from triton import jit\nimport triton\nfrom triton import language as T\n\n"
-    moved += renamed(
-        kernel.replace("@triton.jit", "@jit").replace("    # one program a row\n", ""),
-        ("tl", "T"),
-        ("_clip", "saturate"),
-        ("scale_rows", "k"),
-        ("values", "v"),
-        ("x_ptr", "p"),
-        ("BLOCK", "N"),
-    )
-    moved = moved.replace(": T.constexpr", "").replace("128", "256")
-    moved = moved.replace("    row = ", '    """Rows."""\n    row = ')
-    before, after = by_name(KERNELS), by_name(moved)
-    for kind in ("kernel", "kernel_and_helpers"):
-        assert before[kind, "scale_rows"].ast == after[kind, "k"].ast
-
-
-def test_another_helper_makes_another_whole() -> None:
-    other = KERNELS.replace("tl.minimum(tl.maximum(x, -LIMIT), LIMIT)", "tl.minimum(x, LIMIT)")
-    before, after = by_name(KERNELS), by_name(other)
-    assert before["kernel", "scale_rows"].ast == after["kernel", "scale_rows"].ast
-    key = ("kernel_and_helpers", "scale_rows")
-    assert before[key].ast != after[key].ast
-
-
-def test_names_outside_a_part_do_not_decide() -> None:
-    plain = by_name(KERNELS)["kernel", "scale_rows"].ast
-    shadowed = KERNELS + "\nvalues = torch.ones(3)\nfactor = values.sum()\n"
-    assert by_name(shadowed)["kernel", "scale_rows"].ast == plain
-
-
-def test_an_argument_may_be_called_like_an_import() -> None:
-    plain = by_name(KERNELS)["kernel", "scale_rows"].ast
-    shadowed = "from elsewhere import row, n_cols\n" + KERNELS
-    assert by_name(shadowed)["kernel", "scale_rows"].ast == plain
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "same"),
-    [
-        ("super(Model, self).__init__()", "super().__init__()", True),
-        (" -> torch.Tensor", "", True),
-        ("x: torch.Tensor", "x", True),
-        ("self.norm", "self.group_norm", True),
-        ("import torch.nn as nn", "from torch import nn", True),
-        ("nn.GroupNorm(", "torch.nn.GroupNorm(", True),
-        ("torch.sigmoid", "torch.tanh", False),
-        ("bias=False", "bias=True", False),
-        ("* hidden + x", "* hidden - x", False),
-    ],
-)
-def test_what_makes_a_class_another(old: str, new: str, same: bool) -> None:
-    assert old in MODULE
-    key = ("class", "Model")
-    assert (by_name(MODULE.replace(old, new))[key].ast == by_name(MODULE)[key].ast) is same
-
-
-def test_the_form_is_the_declared_one() -> None:
-    """When this fails, code has other hashes than before: raise FORM, make shipped files again."""
-    assert by_name(KERNELS)["kernel_and_helpers", "scale_rows"].ast == "4b7ff533b990bb4502f6"
-    assert by_name(MODULE)["class", "Model"].ast == "f7797993185a223b3435"
-
-
 # --- making files -----------------------------------------------------------------------------
 
 
@@ -183,8 +88,11 @@ def test_a_folder_becomes_a_file_without_code(tmp_path: Path) -> None:
     assert made.passed_over.keys() == {"empty.py", "old.py"}
     assert "is not Python" in made.passed_over["old.py"]
     # beside kernels, the launcher does not count
-    kinds = [part.kind for part in made.benchmark.items["kernels.py"]]
-    assert kinds == ["kernel", "kernel_and_helpers", "program"]
+    parts = made.benchmark.items["kernels.py"].parts
+    assert [part.kind for part in parts] == ["kernel", "kernel_and_helpers", "program"]
+    # too small to be compared by overlap, as the parts of the module are
+    assert not any(part.grams for part in parts)
+    assert all(part.grams for part in made.benchmark.items["level1/2_Gate.py"].parts)
     text = made.benchmark.to_json()
     assert text == make_fingerprints([tmp_path], "mine", "1.0", None, "MIT").benchmark.to_json()
     assert "program_id" not in text and "GroupNorm" not in text
@@ -205,8 +113,9 @@ def test_tables_hold_programs_in_their_texts(tmp_path: Path) -> None:
     files = ("a.jsonl", "b.json", "c.parquet")
     assert list(made.benchmark.items) == [f"{f}#{row}" for f in files for row in ("gate", 2)]
     assert list(made.passed_over) == [f"{f}#words" for f in files]
-    alone = {part.ast for part in find_parts(MODULE)}
-    assert {part.ast for part in made.benchmark.items["b.json#gate"]} == alone
+    item = made.benchmark.items["b.json#gate"]
+    assert {part.ast for part in item.parts} == {part.ast for part in Program(MODULE).parts()}
+    assert len(item.signatures) == 1
 
 
 @pytest.mark.parametrize(
@@ -235,18 +144,26 @@ def test_two_items_may_not_share_a_name(tmp_path: Path) -> None:
         make_fingerprints([tmp_path / "a", tmp_path / "b"], "mine")
 
 
+PART = {"kind": "class", "name": "M", "ast": "0" * 20}
+ITEM: dict[str, object] = {"parts": [PART], "signatures": []}
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"items": {"a": [{"kind": "class", "name": "M", "ast": "short"}]}}, r"items\.a\.0\.ast"),
-        ({"form": 999}, "make it again"),
+        ({"items": {"a": ITEM | {"parts": [PART | {"ast": "short"}]}}}, r"items\.a\.parts\.0\.ast"),
+        ({"items": {"a": ITEM | {"signatures": ["AAAA"]}}}, r"items\.a\.signatures\.0"),
+        ({"items": {}}, "items"),
+        ({"form": FORM - 1, "items": {"a": [PART]}}, "make it again"),
         ({"hashes": []}, "hashes"),
         ({"name": "No Name"}, "name"),
     ],
 )
 def test_bad_files(change: dict[str, object], message: str, tmp_path: Path) -> None:
-    good = json.loads(Benchmark(name="mine", items={}).to_json())
+    good = {"name": "mine", "form": FORM, "items": {"a": ITEM}}
     file = tmp_path / "bad.json"
+    file.write_text(json.dumps(good))
+    read_benchmark(file)
     file.write_text(json.dumps(good | change))
     with pytest.raises(InputError, match=message):
         read_benchmark(file)
@@ -272,10 +189,10 @@ def test_shipped_files(name: str, items: int, version: str, license: str) -> Non
     assert (benchmark.name, benchmark.version, benchmark.license) == (name, version, license)
     assert benchmark.url
     assert len(benchmark.items) == items
-    assert all(benchmark.items.values())
+    assert all(item.parts and item.signatures for item in benchmark.items.values())
     assert benchmark.min_nodes == MIN_NODES
     assert file.read_text() == benchmark.to_json()
-    assert file.stat().st_size < 100_000
+    assert file.stat().st_size < 600_000
 
 
 def test_every_shipped_file_is_tested() -> None:
