@@ -344,7 +344,7 @@ def fingerprint(
     made = api.fingerprint(paths, name=name, version=version, url=url, license=license, output=file)
     for item, reason in made.passed_over.items():
         click.echo(f"not in it: {item}: {reason}")
-    parts = sum(len(found) for found in made.benchmark.items.values())
+    parts = sum(len(found.parts) for found in made.benchmark.items.values())
     click.echo(f"{file}: {len(made.benchmark.items)} items, {parts} parts")
 
 
