@@ -1,14 +1,14 @@
-"""A million rows through normalize, parse, dedupe and split: time and memory of `curate run`.
+"""A million rows through normalize, parse, dedupe and split: time and memory of a run.
 
     python benchmarks/scale.py CACHE RESULT.json --rows 10000 100000 1000000 --chart docs/scale.svg
 
 Rows are of the kind ``kernel``, which all four steps look at; their code is that of functions of
 public packages (`corpus.py`). Of every function there are `VARIATIONS` rows: itself, and others
 with half of its names and all of its numbers changed. They are read from Parquet files of `PART`
-rows by the source ``rows``. Each size is one `curate run` of a recipe with these four steps, in an
-output folder of its own and as a process of its own. Seconds are those that it prints for each
-step. Memory is Linux's: of the run's own process (its peak in each step, exactly), of the worst
-process below it, and of all together, with shared pages counted once (five times a second).
+rows (`rows_source.py`). Each size is one run of these four steps, in an output folder of its own
+and as a process of its own. Seconds are those that it prints for each step. Memory is Linux's: of
+the run's own process (its peak in each step, exactly), of the worst process below it, and of all
+together, with shared pages counted once (five times a second).
 
 What was measured is kept under CACHE, and not measured again unless code has changed.
 """
@@ -30,7 +30,6 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import yaml
 from charts import LINE_HEIGHT, LINE_WIDTH, Line, line_chart, stack
 from corpus import all_functions, vary
 from dedupe import machine
@@ -45,7 +44,7 @@ PART = 10_000
 VARIATIONS = 4  # divides PART
 STEPS = ("rows", "normalize", "parse", "dedupe", "split")
 ENDED = re.compile(r"(\w+): saw (\d+) rows, kept (\d+) \(([0-9.]+) s\)")
-"""What `curate run` says at the end of a step where nobody watches."""
+"""What a run says at the end of a step where nobody watches."""
 
 
 # --- rows -----------------------------------------------------------------------------------
@@ -84,20 +83,6 @@ def write_part(functions: list[str], start: int, count: int, file: Path) -> None
     pq.write_table(pa.Table.from_pylist(rows, schema=ROW), file, compression="zstd")
 
 
-def make_recipe(name: str, rows: Path) -> dict[str, Any]:
-    """Return a recipe as YAML holds it."""
-    return {
-        "name": name,
-        "sources": [{"source": "rows", "path": str(rows)}],
-        "steps": [
-            {"step": "normalize"},
-            {"step": "parse"},
-            {"step": "dedupe", "column": "triton", "similarity": 0.8},
-            {"step": "split"},
-        ],
-    }
-
-
 # --- running --------------------------------------------------------------------------------
 
 
@@ -107,18 +92,16 @@ def measure(cache: Path, count: int, workers: int) -> dict[str, Any]:
     Raises:
         SystemExit: the run failed.
     """
-    rows, output, recipe = cache / f"rows-{count}", cache / "output", cache / f"scale-{count}.yaml"
+    rows, output = cache / f"rows-{count}", cache / "output"
     if not rows.exists():
         functions = all_functions(cache)
         random.Random(0).shuffle(functions)
         write_rows(functions, count, rows)
-    recipe.write_text(yaml.safe_dump(make_recipe(f"scale_{count}", rows), sort_keys=False))
     shutil.rmtree(output, ignore_errors=True)
-    command = [sys.executable, "-m", "curate", "run", recipe, "--output", output]
-    command += ["--workers", workers]
+    command = [sys.executable, ROOT / "benchmarks" / "rows_source.py", rows, output, workers]
     process = subprocess.Popen(
         list(map(str, command)),
-        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'benchmarks'}"},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,

@@ -478,6 +478,7 @@ class _Pending:
     rows: list[Row]
     touched: list[int]
     results: list[Result | None]
+    waiting: int  # results that have not come in
 
     def kept(self) -> list[Row]:
         """Return the rows that go on, in order; those that the step does not look at as well."""
@@ -501,7 +502,7 @@ class _Work:
         for source, target in todo:
             rows = self.walk.store.rows(source.step, source.key).to_pylist()
             touched = [i for i, row in enumerate(rows) if row["kind"] in self.step.kinds]
-            pending = _Pending(source, target, rows, touched, [None] * len(touched))
+            pending = _Pending(source, target, rows, touched, [None] * len(touched), len(touched))
             self.pending[target.key] = pending
             if not touched:
                 self._commit(pending)
@@ -514,8 +515,9 @@ class _Work:
         pending = self.pending[job.shard]
         checked = checked_result(self.step, job.items[index], result)
         pending.results[job.start + index] = checked
+        pending.waiting -= 1
         self._spend(checked)
-        if all(done is not None for done in pending.results):
+        if not pending.waiting:
             self._commit(pending)
 
     def _spend(self, result: Result) -> None:

@@ -404,7 +404,7 @@ def test_the_label_workflow_gives_commands_that_there_are() -> None:
             parse_command(words)
             if words[1] == "verify":
                 params = main.commands["verify"].make_context("verify", words[2:]).params
-                assert params["shard"] == "2/4" and params["timing"] == (timing == "--timing")
+                assert params["shard"] == (2, 4) and params["timing"] == (timing == "--timing")
                 assert make_options(params).backend == backend
 
 

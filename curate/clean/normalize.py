@@ -23,6 +23,7 @@ COLUMNS = ("text", "reference", "triton", "wrapper")
 class Normalize(RowStep):
     """Gives code ``\\n`` line ends, no trailing spaces, no byte order mark, one final newline."""
 
+    version: ClassVar[int] = 2
     kinds: ClassVar[frozenset[str]] = frozenset({"file", "module", "task", "pair", "kernel"})
     tools: ClassVar[tuple[str, ...]] = ("tree-sitter", "tree-sitter-python")
     batch: ClassVar[int] = 64
@@ -50,7 +51,18 @@ def normalize(code: str) -> str:
     inside = _lines_ending_in_strings(code)
     lines = code.split("\n")
     lines = [line if i in inside else line.rstrip(" \t") for i, line in enumerate(lines)]
-    return "\n".join(lines).rstrip("\n") + "\n"
+    return _without_last_continuation("\n".join(lines).rstrip("\n")) + "\n"
+
+
+def _without_last_continuation(code: str) -> str:
+    """Take away a backslash that joins the last line to a blank one, which is gone by now."""
+    while code.endswith("\\"):
+        root = python_parser().parse(code.encode()).root_node
+        last = root.descendant_for_byte_range(root.end_byte - 1, root.end_byte)
+        if last and last.type in ("comment", "string_content", "escape_sequence"):
+            break
+        code = code[:-1].rstrip()
+    return code
 
 
 def _lines_ending_in_strings(code: str) -> set[int]:

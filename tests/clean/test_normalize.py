@@ -48,6 +48,15 @@ def test_text_that_is_no_python_is_no_error(broken: str) -> None:
     assert normalize(normalize(broken)) == normalize(broken)
 
 
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [("\\\r ", "\n"), ("x = 1 \\\n  \n", "x = 1\n"), ("x = 1  # \\\n  \n", "x = 1  # \\\n")],
+)
+def test_a_continuation_is_not_left_without_its_line(code: str, expected: str) -> None:
+    assert normalize(code) == expected
+    assert ast.dump(ast.parse(expected)) == ast.dump(ast.parse(code))
+
+
 @given(st.text(alphabet="ab=+'\"\\#( )\n\r\t:", max_size=40))
 def test_idempotent_and_same_meaning(code: str) -> None:
     try:

@@ -73,7 +73,7 @@ def told(results: list[Result]) -> list[Any]:
     ]
 
 
-@pytest.mark.parametrize("step", [Act(), ActInSandbox()], ids=["plain", "sandboxed"])
+@pytest.mark.parametrize("step", [Act(), ActInSandbox(timeout_s=6)], ids=["plain", "sandboxed"])
 def test_results_are_those_of_the_local_executor(
     step: RowStep, executor: RayExecutor, tmp_path: Path
 ) -> None:
