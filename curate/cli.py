@@ -175,7 +175,8 @@ def run(
             share=shard,
             progress=live,
         )
-    console.console.print(console.ledger_table(done.stages, live.seconds))
+    if done.stages:
+        console.console.print(console.ledger_table(done.stages, live.seconds))
     for line in done.summary():
         click.echo(line)
 

@@ -381,10 +381,12 @@ class Walk:
         here = [s for s in shards if self.store.manifest(s.step, s.key)]
         if len(here) < len(shards) or self.waiting:
             self._summarize(stage, step, [s for s in here if self.is_mine(s.owner)])
-            missing = self.waiting or [f"{len(shards) - len(here)} shards"]
+            missing = self.waiting[:3] or [f"{len(shards) - len(here)} of {len(shards)} shards"]
+            if more := len(self.waiting[3:]):
+                missing.append(f"{more} more")
             raise OthersFirst(
-                f"step {stage.label} needs what falls to others ({', '.join(missing[:3])} …); "
-                "when all have ended, run them again"
+                f"step {stage.label} needs what falls to others ({', '.join(missing)}); when all "
+                "have ended, run them again"
             )
         made = self.known_shards(stage, shards)
         if any(self._done(step, s.key) is None for s in made if self.is_mine(s.owner)):
