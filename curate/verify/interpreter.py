@@ -441,6 +441,12 @@ ACCUMULATED = 16
 """Products that a tensor core adds before it rounds to a float16 accumulator (PTX ISA, mma)."""
 
 
+def _laid_out(handle: TensorHandle) -> TensorHandle:
+    """Return a block with its values one after the other in memory, as atomic operations take them
+    to be: of one value that was broadcast, NumPy keeps one."""
+    return TensorHandle(np.ascontiguousarray(handle.data), handle.dtype)
+
+
 class CheckedBuilder(InterpreterBuilder):  # type: ignore[misc]
     """The interpreter's operations, with the changes that the module's docstring lists."""
 
@@ -484,7 +490,7 @@ class CheckedBuilder(InterpreterBuilder):  # type: ignore[misc]
         _memory.check("atomic operation", ptr, mask)
         if _stored_as_bits(val):
             return self._update_in_turn(op, ptr, val, mask)
-        return super().create_atomic_rmw(op, ptr, val, mask, *rest)
+        return super().create_atomic_rmw(op, *map(_laid_out, (ptr, val, mask)), *rest)
 
     def _update_in_turn(self, op: Any, ptr: Any, val: Any, mask: Any) -> TensorHandle:
         """Do an atomic operation on bfloat16, each time to the first lane of every address."""
@@ -507,7 +513,7 @@ class CheckedBuilder(InterpreterBuilder):  # type: ignore[misc]
     def create_atomic_cas(self, ptr: Any, cmp: Any, val: Any, *rest: Any) -> Any:
         everywhere = TensorHandle(np.ones_like(ptr.data, dtype=bool), tl.int1)
         _memory.check("atomic operation", ptr, everywhere)
-        return super().create_atomic_cas(ptr, cmp, val, *rest)
+        return super().create_atomic_cas(*map(_laid_out, (ptr, cmp, val)), *rest)
 
     def create_tensor_pointer_load(
         self, ptr: Any, boundary_check: Any, padding: Any, *rest: Any

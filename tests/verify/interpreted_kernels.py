@@ -232,6 +232,21 @@ def case_atomic_add_on_bfloat16() -> None:
     equal(out, x.view(8, 8).sum(0).bfloat16())
 
 
+@triton.jit
+def broadcast_atomics_kernel(x, index, sums, flags):
+    i = tl.arange(0, 64)
+    one = tl.full([1], 1, tl.int32)
+    tl.atomic_add(sums + tl.load(index + i), tl.load(x + tl.arange(0, 1)), mask=one > 0)
+    tl.atomic_cas(flags + i, tl.broadcast_to(one - 1, [64]), tl.broadcast_to(one, [64]))
+
+
+def case_atomics_with_one_value_for_the_block() -> None:
+    sums, flags = torch.zeros(8), torch.zeros(64, dtype=torch.int32)
+    broadcast_atomics_kernel[ONE](torch.full((1,), 3.0), torch.arange(64) % 8, sums, flags)
+    equal(sums, torch.full((8,), 24.0))
+    equal(flags, torch.ones_like(flags))
+
+
 def case_atomic_exchange_returns_the_old() -> None:
     x, out, old = torch.arange(64), torch.arange(64) + 100, torch.zeros(64, dtype=torch.int64)
     atomic_kernel[ONE](x, torch.arange(64), out, old, 64, OP="xchg")
