@@ -12,6 +12,11 @@ and dropped by the first that finds a copy:
 A row that is kept says which item it is nearest to and how near, in the column ``contamination``;
 what the two scores are and what they do not show is said in `curate.clean.nearest`.
 
+The default of ``overlap`` was chosen by reading (`benchmarks/contamination.py` finds the pairs). Of
+4,745 kernels in packages 77 had an overlap from 0.6 to 0.7 with an item and no structure in common:
+31 were other versions of it, 35 variants that compute something else, and 11 had only the frame of
+elementwise kernels or of a matmul in common with it, all but one of them below 0.63.
+
 Names are resolved through the imports of the code, so the step belongs behind ``closure``, where
 code stands alone.
 """
@@ -52,13 +57,12 @@ class Decontaminate(RowStep):
             gt=0,
             le=1,
             description="Share of a part's runs of 13 tokens, rare ones weighing more, from which "
-            "a row that holds them is a copy; null drops no row for it. At 0.6, a line inserted, "
-            "removed or moved in a problem of ten lines is found, and two ways to write a softmax "
-            "are not taken for each other. Of 4,854 kernels in packages 225 reach it, most of them "
-            "other versions of the item, a tenth another function of its family; 155 reach 0.7, "
-            "which misses edits of short problems.",
+            "a row that holds them is a copy; null drops no row for it. Of problems renamed and "
+            "changed by one or three edits, 0.63 finds 97.3 % of KernelBench's and 93.2 % of "
+            "TritonBench-G's; most functions of TritonBench-T are too small to be found without "
+            "their tests. Functions that compute something else in an item's way reach it too.",
         ),
-    ] = 0.6
+    ] = 0.63
     resemblance: Annotated[
         float | None,
         Field(
