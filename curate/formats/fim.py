@@ -106,6 +106,9 @@ class Fim(Format):
             return Drop("no_holes")
         return Keep(tuple(self._show(row, code, n, hole) for n, hole in enumerate(drawn)))
 
+    def prompt_and_completion(self, row: Row, shown: Row) -> tuple[str, str]:
+        return f"{shown['prefix']}\n{shown['suffix']}", shown["middle"]
+
     def _draw(self, found: list[Hole], row: Row, code: bytes) -> list[Hole]:
         """Return the holes to show, in the order in which they stand in the code."""
         drawn: list[Hole] = []

@@ -16,9 +16,11 @@ class Format(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     kinds: ClassVar[frozenset[str]]
     """Kinds of row that the format shows."""
+    has_prompt: ClassVar[bool] = True
+    """Whether a row of the view is a prompt and its completion."""
 
     format: str
     config: Annotated[
@@ -33,6 +35,18 @@ class Format(BaseModel):
     def render(self, row: Row) -> Outcome:
         """Return the rows of the view that show a row, or why there is none."""
         raise NotImplementedError
+
+    def prompt_and_completion(self, row: Row, shown: Row) -> tuple[str, str]:
+        """Return the texts whose words tell of leakage (`curate.formats.leakage`).
+
+        They are code alone: an instruction that all rows share would hide a completion that its
+        prompt gives away, and make all rows alike. A view without prompts has an empty one.
+
+        Args:
+            row: the row that is shown.
+            shown: one of the rows of the view that `render` made of it.
+        """
+        return row["reference"] or "", row["triton"] or ""
 
 
 PROOF = [

@@ -12,7 +12,7 @@ from curate.step import Keep
 
 COLUMNS = (
     *("id", "entry_point", "triton", "wrapper", "kernel", "origin", "license", "static"),
-    *("compile", "parent_ids", "cluster"),
+    *("compile", "contamination", "parent_ids", "cluster"),
 )
 
 
@@ -20,6 +20,7 @@ class Kernels(Format):
     """Every column of a finished kernel."""
 
     kinds: ClassVar[frozenset[str]] = frozenset({"kernel"})
+    has_prompt: ClassVar[bool] = False
 
     format: Literal["kernels"]
 
@@ -28,3 +29,6 @@ class Kernels(Format):
 
     def render(self, row: Row) -> Keep:
         return Keep(({name: row[name] for name in COLUMNS},))
+
+    def prompt_and_completion(self, row: Row, shown: Row) -> tuple[str, str]:
+        return "", row["triton"]

@@ -12,7 +12,7 @@ from curate.step import Keep
 
 COLUMNS = (
     *("id", "entry_point", "reference", "triton", "origin", "license", "static", "compile"),
-    *("verdict", "parent_ids", "cluster"),
+    *("verdict", "contamination", "parent_ids", "cluster"),
 )
 
 

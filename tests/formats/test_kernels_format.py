@@ -74,6 +74,17 @@ def test_a_view_counts_what_it_shows_and_why_it_does_not(tmp_path: Path) -> None
     assert run["unwritten"] == {"no_holes_in_fim": 1, "fim_marker_in_fim": 1}
 
 
+def test_a_kernel_has_no_prompt_and_may_be_in_another_split(tmp_path: Path) -> None:
+    walk, run = write(tmp_path, [kernel(0), kernel(0, split="test")])
+    [shown] = pq.read_table(walk.folder / "kernels/test-00000-of-00001.parquet").to_pylist()
+    assert shown["split_overlap"] == 1
+    assert "prompt_overlap" not in shown
+    assert set(run["leakage"]["kernels"]["test"]) == {"rows", "split_overlap"}
+    holes = pq.read_table(walk.folder / "fim/test-00000-of-00001.parquet").to_pylist()
+    assert {hole["split_overlap"] for hole in holes} == {1}, "of the whole file"
+    assert all(0 < hole["prompt_overlap"] < 1 for hole in holes)
+
+
 def test_texts_of_rows_that_no_view_shows_are_not_shipped(tmp_path: Path) -> None:
     class OnlyFim(Recipe):
         def __init__(self, rows: list[Row]) -> None:

@@ -1,6 +1,7 @@
 from pathlib import Path
 
 import datasets
+import pyarrow.parquet as pq
 import pytest
 from steps_for_tests import LICENSE, Given
 
@@ -39,6 +40,11 @@ class Recipe:
 def write(tmp_path: Path, rows: list[Row]) -> tuple[Walk, dict]:
     walk = Walk(Recipe(rows), tmp_path, LocalExecutor(1))
     return walk, write_dataset(walk, walk.run())
+
+
+def shown_rows(walk: Walk, config: str, split: str) -> list[Row]:
+    path = walk.folder / config / f"{split}-00000-of-00001.parquet"
+    return pq.read_table(path).to_pylist()
 
 
 def test_datasets_opens_every_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,3 +87,27 @@ def test_license_texts_are_shipped(tmp_path: Path) -> None:
 
 def test_a_fence_in_the_code_does_not_end_the_block() -> None:
     assert fence('x = """```"""\n') == '````python\nx = """```"""\n````\n'
+
+
+def test_rows_say_how_much_they_overlap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("curate.formats.write.GROUP_ROWS", 2)
+    one, other = ("".join(f"{name}_{n} = 0\n" for n in range(50)) for name in ("a", "b"))
+    given_away = pair(4, reference=one, triton=one + "more = 0\n")
+    seen = pair(5, triton=other)
+    asked = pair(5, triton=other + "more = 0\n", split="test")
+    rows = [*(pair(i) for i in range(4)), given_away, seen, asked]
+    walk, run = write(tmp_path, rows)
+    for config in ("messages", "conversion", "pairs"):
+        shown = [x for s in ("train", "test") for x in shown_rows(walk, config, s)]
+        assert [x["id"] for x in shown] == [row["id"] for row in rows]
+        assert [x["prompt_overlap"] >= 0.8 for x in shown] == [x is given_away for x in rows]
+        twins = [None] * 5 + [asked["id"], seen["id"]]
+        assert [x["split_overlap_id"] for x in shown] == twins
+        assert shown[5]["split_overlap"] == shown[6]["split_overlap"] > 0.9
+        assert run["leakage"][config]["test"] == {
+            "rows": 1,
+            "prompt_overlap": {"rows": 0, "ids": []},
+            "split_overlap": {"rows": 1, "ids": [asked["id"]]},
+        }
+        names = {path.name for path in (walk.folder / config).iterdir()}
+        assert names == {"train-00000-of-00001.parquet", "test-00000-of-00001.parquet"}
