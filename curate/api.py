@@ -14,6 +14,7 @@ from curate.candidates import read_candidates
 from curate.execute.local import LocalExecutor
 from curate.execute.protocol import Executor, ExecutorUnavailable, WorkerError
 from curate.execute.sandbox import SandboxUnavailable, bubblewrap
+from curate.publish.errors import NoRun, PushFailed, PushRefused
 from curate.recipe import Recipe, RecipeError, json_schema, load_recipe
 from curate.run import OthersFirst, Progress, Record, RunError, Stage, Walk, read_journal
 from curate.step import RowStep, SourceError, TableError
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from curate.clean.fingerprint import Made
     from curate.history import Event
     from curate.plan import PlanLine
+    from curate.publish.diff import Diff
+    from curate.publish.hub import Pushed
     from curate.rows import Row
 
 
@@ -36,8 +39,8 @@ class NotFound(Exception):
     """No run, step or row is called so."""
 
 
-USER_ERRORS = (RecipeError, SourceError, TableError, InputError, NotFound)
-STOPPED = (RunError, WorkerError, SandboxUnavailable, ExecutorUnavailable, CannotJudge)
+USER_ERRORS = (RecipeError, SourceError, TableError, InputError, NotFound, NoRun, PushRefused)
+STOPPED = (RunError, WorkerError, SandboxUnavailable, ExecutorUnavailable, CannotJudge, PushFailed)
 
 
 @dataclass(frozen=True)
@@ -146,9 +149,13 @@ def run(
         return Done(stages, why_none=f"stopped after {stages[-1].label}")
     if not walk.is_alone:
         return Done(stages, why_none="this part is done; when all are, run without --shard")
-    from curate.formats.write import write_dataset
+    from curate.formats.write import read_run, write_dataset
+    from curate.publish.report import REPORT_FILE, write_report
 
-    return Done(stages, walk.folder, write_dataset(walk, stages))
+    record = write_dataset(walk, stages)
+    if REPORT_FILE not in record["files"]:
+        write_report(output, walk.recipe.name)
+    return Done(stages, walk.folder, read_run(walk.folder))
 
 
 def plan(
@@ -283,10 +290,83 @@ def schema() -> dict[str, Any]:
 
 
 def _journal(output: Path, run: str | None) -> list[Record]:
+    return read_journal(output, _last_run(output, run))
+
+
+def _last_run(output: Path, run: str | None) -> str:
+    """Return the name of a run, or of the last one where none is given."""
     runs = sorted((output / "cache" / "runs").glob("*.json"), key=lambda p: p.stat().st_mtime)
     names = [path.stem for path in runs]
     if run is not None and run not in names:
         raise NotFound(f"{output} has no run of '{run}'; it has {', '.join(names) or 'none'}")
     if not names:
         raise NotFound(f"{output} holds no run yet; `curate run RECIPE` makes one")
-    return read_journal(output, run or names[-1])
+    return run or names[-1]
+
+
+# --- push ---------------------------------------------------------------------------------------
+
+
+def push(
+    repo: str,
+    *,
+    output: Path = Path("output"),
+    run: str | None = None,
+    branch: str | None = None,
+    pr: bool = False,
+    private: bool = False,
+    tag: str | None = None,
+    dry_run: bool = False,
+) -> Pushed:
+    """Push a finished data set to the Hugging Face Hub; the arguments are those of `curate push`.
+
+    Raises:
+        NotFound: there is no such run, or it is not finished.
+        PushRefused: the data may not be published, or the token or the repository do not fit.
+        PushFailed: the Hub cannot be reached, failed, or was changed by somebody else meanwhile.
+    """
+    from curate.formats.write import read_run
+    from curate.publish.hub import Target
+    from curate.publish.hub import push as push_folder
+
+    folder = output / (run or _last_run(output, None))
+    known = read_run(folder)
+    if known is None:
+        raise NotFound(f"{folder} holds no finished run; `curate run RECIPE` finishes it")
+    target = Target(repo, branch or "main", pr, private, tag)
+    return push_folder(folder, known, target, dry_run)
+
+
+# --- report and diff ----------------------------------------------------------------------------
+
+
+def report(*, output: Path = Path("output"), run: str | None = None) -> Path:
+    """Write the report of a finished run beside its data; return the path of ``report.html``.
+
+    Raises:
+        NotFound: there is no such run.
+        NoRun: it is not finished.
+    """
+    from curate.publish.report import write_report
+
+    return write_report(output, _last_run(output, run))
+
+
+def diff(old: str, new: str, *, output: Path = Path("output")) -> Diff:
+    """Return what changed from one finished run to another.
+
+    Args:
+        old, new: recipe names of runs in ``output``, or folders of data sets.
+        output: folder for data and cache.
+
+    Raises:
+        NoRun: there is no such finished run.
+    """
+    from curate.publish.diff import diff as diff_folders
+
+    return diff_folders(*(_data_folder(output, name) for name in (old, new)))
+
+
+def _data_folder(output: Path, name: str) -> Path:
+    """Return the folder of a data set that is given by its path or by its run's name."""
+    return Path(name) if (Path(name) / "run.json").exists() else output / name

@@ -353,3 +353,77 @@ def fingerprint(
 def schema() -> None:
     """Print the JSON Schema of recipes (schemas/recipe.schema.json is a copy)."""
     click.echo(json.dumps(api.schema(), indent=2))
+
+
+@main.command()
+@click.option("--repo", required=True, metavar="USER/DATASET", help="Repository on the Hub.")
+@OUTPUT
+@RUN
+@click.option("--branch", help="Branch to commit to, made if it is not there; by default main.")
+@click.option("--pr", is_flag=True, help="Open a pull request in place of a commit.")
+@click.option("--private", is_flag=True, help="A new repository is seen by its owner only.")
+@click.option("--tag", metavar="VERSION", help="Tag to give to the commit, such as v1.")
+@click.option("--dry-run", is_flag=True, help="Say what would be pushed, and write nothing.")
+def push(
+    repo: str,
+    output: Path,
+    run_name: str | None,
+    branch: str | None,
+    pr: bool,
+    private: bool,
+    tag: str | None,
+    dry_run: bool,
+) -> None:
+    """Publish a finished data set on the Hugging Face Hub, in one commit.
+
+    It is refused when a row has no license or origin, when a license is not allowed, when a
+    cluster is in two splits, and when a file was changed after the run. Pushing the same data
+    again makes no commit. The token is that of `hf auth login`, or HF_TOKEN.
+    """
+    from huggingface_hub.utils.tqdm import disable_progress_bars
+
+    if not sys.stderr.isatty():
+        disable_progress_bars()
+    done = api.push(
+        repo,
+        output=output,
+        run=run_name,
+        branch=branch,
+        pr=pr,
+        private=private,
+        tag=tag,
+        dry_run=dry_run,
+    )
+    for line in done.summary():
+        click.echo(line)
+
+
+@main.command()
+@OUTPUT
+@RUN
+def report(output: Path, run_name: str | None) -> None:
+    """Write report.html, ANALYSIS.md, ANALYSIS.json and figs/ of a finished run anew.
+
+    `curate run` writes them already. The report is one page that loads nothing: what the rows
+    are, where lost ones went and why, and some of them to read. Open it in a browser.
+    """
+    click.echo(api.report(output=output, run=run_name))
+
+
+@main.command()
+@click.argument("old", metavar="RUN_A")
+@click.argument("new", metavar="RUN_B")
+@OUTPUT
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, with the ids of all rows.")
+def diff(old: str, new: str, output: Path, as_json: bool) -> None:
+    """Say what changed from RUN_A to RUN_B: steps, options, versions, and rows.
+
+    Each is the name of a recipe whose run is in --output, or the folder of a data set.
+    """
+    from curate import console
+
+    found = api.diff(old, new, output=output)
+    if as_json:
+        click.echo(json.dumps(found.to_json(), indent=2))
+    else:
+        console.console.print(console.diff_tables(found))

@@ -6,7 +6,7 @@ import json
 import time
 from collections import Counter
 from textwrap import indent
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich import box
 from rich.console import Console, Group, RenderableType
@@ -24,6 +24,9 @@ from curate.rows import Row
 from curate.run import Progress, Stage
 from curate.verify.label import Tally
 from curate.verify.verdict import STATUSES, Verdict
+
+if TYPE_CHECKING:
+    from curate.publish.diff import Change, Diff
 
 console = Console(highlight=False)
 errors = Console(stderr=True, highlight=False)
@@ -311,3 +314,38 @@ def _compiled(result: dict[str, Any]) -> str:
         f"{result['target']}: {result['registers']} registers, {result['spills']} B spilled, "
         f"{result['shared']} B shared"
     )
+
+
+# --- two runs ---------------------------------------------------------------------------------
+
+
+def diff_tables(diff: Diff) -> RenderableType:
+    """Return what changed from one run to another: settings, counts, configs and rows."""
+    parts: list[RenderableType] = [f"from {escape(diff.old)}\nto   {escape(diff.new)}"]
+    titles = {
+        "what decides the result": diff.settings,
+        "rows of a step": diff.counts,
+        "rows of a config": diff.configs,
+    }
+    for title, changes in titles.items():
+        if changes:
+            parts.append(_changes_table(title, changes))
+    if diff.rows is None:
+        parts.append("rows: not compared, a run has no index.parquet")
+    else:
+        parts.append(escape("\n".join(diff.rows.lines())))
+    if diff.same_data:
+        parts.append("The data files are the same, byte for byte.")
+    return Group(*parts)
+
+
+def _changes_table(title: str, changes: list[Change]) -> Table:
+    table = Table(
+        title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False
+    )
+    for name in ("of", "value", "from", "to"):
+        table.add_column(name, overflow="fold")
+    for change in changes:
+        values = ("-" if value is None else str(value) for value in (change.old, change.new))
+        table.add_row(*map(escape, (change.step, change.name, *values)))
+    return table

@@ -12,6 +12,7 @@ from curate.clean.normalize import Normalize
 from curate.clean.parse import Parse
 from curate.formats.conversion import Conversion
 from curate.formats.fim import Fim
+from curate.formats.kernelbook import KernelBook
 from curate.formats.kernels import Kernels as KernelsFormat
 from curate.formats.messages import Messages
 from curate.formats.pairs import Pairs
@@ -20,18 +21,20 @@ from curate.generate.inductor import Inductor
 from curate.generate.standalone import Standalone
 from curate.harvest.closure import Closure
 from curate.harvest.inputs import Inputs
+from curate.harvest.kernelbook import Kernelbook
 from curate.harvest.kernels import Kernels
 from curate.harvest.launch import Launch
 from curate.harvest.modules import Modules
 from curate.harvest.signature import Signature
 from curate.licenses.step import Licenses
 from curate.sources.git import Git
+from curate.sources.hub import Hub
 from curate.sources.local import Local
 from curate.sources.pypi import Pypi
 from curate.sources.torch_ops import TorchOps
 from curate.verify.steps import Compile, Verify
 
-AnySource = Annotated[Pypi | Git | Local | TorchOps, Field(discriminator="source")]
+AnySource = Annotated[Pypi | Git | Hub | Local | TorchOps, Field(discriminator="source")]
 
 AnyStep = Annotated[
     Licenses
@@ -41,6 +44,7 @@ AnyStep = Annotated[
     | Signature
     | Launch
     | Inputs
+    | Kernelbook
     | Normalize
     | Parse
     | Dedupe
@@ -54,5 +58,5 @@ AnyStep = Annotated[
 ]
 
 AnyFormat = Annotated[
-    Messages | Conversion | Pairs | KernelsFormat | Fim, Field(discriminator="format")
+    Messages | Conversion | Pairs | KernelsFormat | KernelBook | Fim, Field(discriminator="format")
 ]

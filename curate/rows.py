@@ -4,6 +4,7 @@ Every step reads and writes rows of one schema, ``ROW``. A row's ``kind`` says w
 
 =========  ==================================================================================
 ``file``   one file of a source; its content is in ``text``
+``record`` one row of another data set, as JSON in ``text``
 ``module`` one ``nn.Module`` class found in a file; after ``closure``, ``text`` stands alone
 ``task``   a PyTorch problem in KernelBench's form, in ``reference``
 ``pair``   a task and the Triton program that answers it, in ``reference`` and ``triton``
@@ -29,14 +30,14 @@ GENERATOR = pa.struct([("name", pa.string()), ("tools", _strings)])
 
 ORIGIN = pa.struct(
     [
-        ("source", pa.string()),  # pypi | git | local | torch_ops
+        ("source", pa.string()),  # pypi | git | hub | local | torch_ops
         ("purl", pa.string()),  # pkg:pypi/timm@1.0.31
         ("repo", pa.string()),
         ("version", pa.string()),
         ("commit", pa.string()),  # null when unknown, never invented
         ("artifact_sha256", pa.string()),
         ("path", pa.string()),  # inside the artifact, with forward slashes
-        ("start_line", pa.int32()),  # 1-based, inclusive
+        ("start_line", pa.int32()),  # 1-based, inclusive; of a record: its number in the file
         ("end_line", pa.int32()),
         ("symbol", pa.string()),
         ("generator", GENERATOR),  # what wrote the row's code, when no person did
@@ -48,7 +49,7 @@ LICENSE = pa.struct(
     [
         ("expression", pa.string()),  # SPDX, as found
         ("choice", pa.string()),  # the branch of an OR under which the row is used
-        ("method", pa.string()),  # spdx_tag | header | license_file | override | generated
+        ("method", pa.string()),  # spdx_tag | header | license_file | override | card | generated
         ("confidence", pa.float64()),
         ("path", pa.string()),  # where in the artifact the decisive text stands
         ("text_sha256", _strings),  # license texts to ship with the row

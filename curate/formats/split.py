@@ -1,9 +1,10 @@
 """The ``split`` step: train, validation and test that share no near-duplicates and no source.
 
 Rows that must stay together form a cluster: rows whose code is nearly the same
-(`curate.clean.minhash`), rows of one source file, and, where the recipe asks for it, rows of one
-package or repository. A cluster is named by the smallest id in it, and a hash of its name and of
-the recipe's seed decides its split. A cluster that is too large for a split, because it has more
+(`curate.clean.minhash`), rows of one source file (of another data set's rows, which do not name
+theirs, those of one repository), and, where the recipe asks for it, rows of one package or
+repository. A cluster is named by the smallest id in it, and a hash of its name and of the recipe's
+seed decides its split. A cluster that is too large for a split, because it has more
 rows than the split's share of all rows, is in train: packages that copy from each other make one
 cluster of most of a table.
 
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     Indices = NDArray[np.int64]
 
 SPLITS = ("train", "validation", "test")
-PLACE = ("repo", "purl", "artifact_sha256", "path")
+PLACE = ("source", "repo", "purl", "artifact_sha256", "path")
 
 
 class Split(TableStep):
@@ -103,11 +104,18 @@ class Split(TableStep):
         )
 
     def whole(
-        self, repo: str | None, purl: str | None, artifact_sha256: str | None, path: str | None
+        self,
+        source: str | None,
+        repo: str | None,
+        purl: str | None,
+        artifact_sha256: str | None,
+        path: str | None,
     ) -> bytes | None:
         """Return the hash of what a row of this origin must stay together with, if anything."""
         place = repository(repo, purl) if self.repositories else None
-        if place is None and path:
+        if place is None and source == "hub":
+            place = repo  # the path is that of the data set's file
+        elif place is None and path:
             place = json.dumps([artifact_sha256, path])
         return hashlib.sha256(place.encode()).digest()[:16] if place else None
 

@@ -2,6 +2,7 @@
 
 <output>/<recipe>/README.md                         configs and splits, as the Hub reads them
 <output>/<recipe>/<config>/<split>-00000-of-00001.parquet
+<output>/<recipe>/index.parquet                     a line for every row, whatever views show it
 <output>/<recipe>/lost/<step>.parquet               rows dropped or failed there, and why
 <output>/<recipe>/licenses/<sha256>.txt             texts that the rows' licenses ask for
 <output>/<recipe>/run.json                          ledger, options, versions, sha256 of it all
@@ -13,27 +14,26 @@ import hashlib
 import json
 import shutil
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import yaml
 
 from curate.formats.format import Format
-from curate.formats.leakage import LABELS, THRESHOLD, Leakage, report
+from curate.formats.front_matter import front_matter
+from curate.formats.index import INDEX, INDEX_FILE, index_row
+from curate.formats.leakage import Leakage, report
+from curate.formats.parquet import SplitFiles
 from curate.licenses.texts import load_text
 from curate.rows import Row
 from curate.run import Shard, Stage, Walk, identity
 from curate.step import Drop, SourceStep
 from curate.store import LOST, digest, write_atomically
 
-if TYPE_CHECKING:
-    from curate.recipe import Recipe
-
-SPLITS = ("train", "validation", "test")
 GROUP_ROWS = 1024  # rows that are gathered before they are written
+MAX_ROW_BYTES = 2 * 10**6  # of a row as JSON, above which the Hub's viewer cuts it
 
 
 def write_dataset(walk: Walk, stages: list[Stage]) -> dict[str, Any]:
@@ -58,7 +58,6 @@ def write_dataset(walk: Walk, stages: list[Stage]) -> dict[str, Any]:
     leakage = writer.close()
     _write_lost(walk, stages, folder)
     writer.write_texts()
-    (folder / "README.md").write_text(card(walk.recipe, leakage), encoding="utf-8")
     run = {
         "key": key,
         "recipe": walk.recipe.model_dump(mode="json"),
@@ -70,9 +69,10 @@ def write_dataset(walk: Walk, stages: list[Stage]) -> dict[str, Any]:
         "configs": writer.configs,
         "leakage": leakage,
         "unwritten": dict(sorted(writer.unwritten.items())),
-        "files": _hashes(folder),
+        "files": _hashes(folder, _all_files(folder)),
     }
-    write_atomically(folder / "run.json", json.dumps(run, indent=1).encode())
+    (folder / "README.md").write_text(front_matter(folder, run), encoding="utf-8")
+    run = record_files(folder, run, ["README.md"])
     if walk.folder.exists():
         shutil.rmtree(walk.folder)
     folder.rename(walk.folder)
@@ -96,9 +96,17 @@ def read_run(folder: Path) -> dict[str, Any] | None:
     return run
 
 
+def record_files(folder: Path, run: dict[str, Any], paths: Iterable[str]) -> dict[str, Any]:
+    """Write to ``run.json`` what files of a data set hold now; return what it holds itself."""
+    run = {**run, "files": dict(sorted({**run["files"], **_hashes(folder, paths)}.items()))}
+    write_atomically(folder / "run.json", json.dumps(run, indent=1).encode())
+    return run
+
+
 def data_sha256(run: dict[str, Any]) -> str:
-    """Return one sha256 over all of a data set's files."""
-    lines = "".join(f"{sha}  {path}\n" for path, sha in sorted(run["files"].items()))
+    """Return one sha256 over a data set's Parquet files; documents beside them do not count."""
+    files = sorted((path, sha) for path, sha in run["files"].items() if path.endswith(".parquet"))
+    lines = "".join(f"{sha}  {path}\n" for path, sha in files)
     return hashlib.sha256(lines.encode()).hexdigest()
 
 
@@ -106,11 +114,41 @@ def _all_there(folder: Path, run: dict[str, Any]) -> bool:
     return all((folder / path).exists() for path in run["files"])
 
 
-def _hashes(folder: Path) -> dict[str, str]:
-    paths = sorted(p for p in folder.rglob("*") if p.is_file())
-    return {
-        p.relative_to(folder).as_posix(): hashlib.sha256(p.read_bytes()).hexdigest() for p in paths
-    }
+def _all_files(folder: Path) -> list[str]:
+    return sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file())
+
+
+def _hashes(folder: Path, paths: Iterable[str]) -> dict[str, str]:
+    return {path: file_sha256(folder / path) for path in paths}
+
+
+def file_sha256(path: Path) -> str:
+    """Return the sha256 of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+class _Rows:
+    """A Parquet file that rows are added to, a few at a time."""
+
+    def __init__(self, path: Path, schema: pa.Schema) -> None:
+        path.parent.mkdir(exist_ok=True)
+        self._schema, self._waiting = schema, list[Row]()
+        self._writer = pq.ParquetWriter(path, schema, compression="zstd")
+
+    def add(self, row: Row) -> None:
+        self._waiting.append(row)
+        if len(self._waiting) == GROUP_ROWS:
+            self._write()
+
+    def close(self) -> None:
+        if self._waiting:
+            self._write()
+        self._writer.close()
+
+    def _write(self) -> None:
+        self._writer.write_table(pa.Table.from_pylist(self._waiting, schema=self._schema))
+        self._waiting = []
 
 
 class _Writer:
@@ -121,8 +159,8 @@ class _Writer:
         self.configs: dict[str, dict[str, int]] = {}
         self.unwritten: Counter[str] = Counter()
         self.texts: set[str] = set()
-        self._waiting: dict[tuple[str, str], list[Row]] = {}
-        self._open: dict[tuple[str, str], pq.ParquetWriter] = {}
+        self._index = _Rows(folder / INDEX_FILE, INDEX)
+        self._unlabelled: dict[tuple[str, str], _Rows] = {}
         self._schemas = {_config(f): f.columns() for f in walk.recipe.formats}
         self._leakage = {_config(f): Leakage(f.has_prompt) for f in walk.recipe.formats}
 
@@ -135,57 +173,54 @@ class _Writer:
             if not views:
                 self.unwritten[f"kind_{row['kind']}_in_no_format"] += 1
                 continue
-            for view in views:
-                self._show(row, view)
+            split = row["split"] or "train"
+            shown = [self._show(row, view, split) for view in views]
+            if any(shown):
+                self._index.add(index_row(row, split))
+                self.texts.update(row["license"]["text_sha256"] or [])
+                self.texts.update(row["license"]["notice_sha256"] or [])
 
-    def _show(self, row: Row, view: Format) -> None:
+    def _show(self, row: Row, view: Format, split: str) -> bool:
+        """Write a row to a view; return whether the view has it now."""
         outcome, config = view.render(row), _config(view)
         if isinstance(outcome, Drop):
             self.unwritten[f"{outcome.reason}_in_{config}"] += 1
-            return
-        self.texts.update(row["license"]["text_sha256"] or [])
-        self.texts.update(row["license"]["notice_sha256"] or [])
-        split = row["split"] or "train"
+            return False
+        written = False
         for shown in outcome.rows:
+            if len(json.dumps(shown, ensure_ascii=False).encode()) > MAX_ROW_BYTES:
+                self.unwritten[f"over_2_mb_in_{config}"] += 1
+                continue
             self._put(config, split, shown)
             texts = view.prompt_and_completion(row, shown)
-            self._leakage[config].add(split, shown["id"], *texts)
+            row_id: str = shown.get("id") or row["id"]
+            self._leakage[config].add(split, row_id, *texts)
+            written = True
+        return written
 
     def _put(self, config: str, split: str, row: Row) -> None:
         counts = self.configs.setdefault(config, {})
         counts[split] = counts.get(split, 0) + 1
-        waiting = self._waiting.setdefault((config, split), [])
-        waiting.append(row)
-        if len(waiting) == GROUP_ROWS:
-            self._flush(config, split)
+        if (config, split) not in self._unlabelled:
+            path = self._unlabelled_path(config, split)
+            self._unlabelled[config, split] = _Rows(path, self._schemas[config])
+        self._unlabelled[config, split].add(row)
 
-    def _flush(self, config: str, split: str) -> None:
-        rows = self._waiting.pop((config, split), [])
-        writer = self._open.get((config, split))
-        if writer is None:
-            path = self._unlabelled(config, split)
-            path.parent.mkdir(exist_ok=True)
-            writer = pq.ParquetWriter(path, self._schemas[config], compression="zstd")
-            self._open[config, split] = writer
-        writer.write_table(pa.Table.from_pylist(rows, schema=self._schemas[config]))
-
-    def _unlabelled(self, config: str, split: str) -> Path:
+    def _unlabelled_path(self, config: str, split: str) -> Path:
         return self.folder / config / f"{split}.unlabelled.parquet"
 
     def close(self) -> dict[str, dict[str, Any]]:
         """Finish the files and return what `report` says of each config's splits."""
-        for config, split in list(self._waiting):
-            self._flush(config, split)
-        for writer in self._open.values():
-            writer.close()
+        for rows in (self._index, *self._unlabelled.values()):
+            rows.close()
         return {config: self._label(config) for config in self.configs}
 
     def _label(self, config: str) -> dict[str, Any]:
         """Copy a config's files with the labels, which are known when all rows have been seen."""
         found = {}
         for split, labels in self._leakage.pop(config).labels().items():
-            path = self._unlabelled(config, split)
-            _add_columns(path, labels.drop_columns("id"), path.parent / _file_name(split))
+            path = self._unlabelled_path(config, split)
+            _add_columns(path, labels.drop_columns("id"), path.parent, split)
             path.unlink()
             found[split] = report(labels)
         return found
@@ -202,22 +237,18 @@ def _config(view: Format) -> str:
     return view.config or view.format
 
 
-def _file_name(split: str) -> str:
-    return f"{split}-00000-of-00001.parquet"
-
-
-def _add_columns(source: Path, columns: pa.Table, target: Path) -> None:
-    """Copy a Parquet file with more columns, one row group at a time."""
+def _add_columns(source: Path, columns: pa.Table, folder: Path, split: str) -> None:
+    """Copy a Parquet file to the files of a split with more columns, a row group at a time."""
     with pq.ParquetFile(source) as file:
         schema = pa.schema([*file.schema_arrow, *columns.schema])
-        with pq.ParquetWriter(target, schema, compression="zstd") as writer:
-            done = 0
-            for group in range(file.num_row_groups):
-                rows = file.read_row_group(group)
-                more = columns.slice(done, len(rows))
-                arrays = [*rows.columns, *more.columns]
-                writer.write_table(pa.Table.from_arrays(arrays, schema=schema))
-                done += len(rows)
+        files = SplitFiles(folder, split, schema)
+        done = 0
+        for group in range(file.num_row_groups):
+            rows = file.read_row_group(group)
+            more = columns.slice(done, len(rows))
+            files.write(pa.Table.from_arrays([*rows.columns, *more.columns], schema=schema))
+            done += len(rows)
+        files.close()
 
 
 def _write_lost(walk: Walk, stages: list[Stage], folder: Path) -> None:
@@ -229,53 +260,3 @@ def _write_lost(walk: Walk, stages: list[Stage], folder: Path) -> None:
             with pq.ParquetWriter(path, LOST, compression="zstd") as writer:
                 for manifest in losses:
                     writer.write_table(walk.store.lost(stage.step.name, manifest.key))
-
-
-def card(recipe: Recipe, leakage: dict[str, dict[str, Any]]) -> str:
-    """Return the data set's README, whose head tells `datasets` where each config lies.
-
-    Args:
-        recipe: what the data set was made by.
-        leakage: by config and split, what `curate.formats.leakage.report` returns.
-    """
-    head: dict[str, Any] = {
-        "pretty_name": recipe.name,
-        "tags": ["triton", "gpu-kernels", "code", "pytorch"],
-        "configs": [
-            {
-                "config_name": config,
-                "data_files": [
-                    {"split": split, "path": f"{config}/{split}-*.parquet"}
-                    for split in SPLITS
-                    if split in splits
-                ],
-            }
-            for config, splits in leakage.items()
-        ],
-    }
-    lines = ["---", yaml.safe_dump(head, sort_keys=False).strip(), "---", f"# {recipe.name}", ""]
-    lines += [recipe.description, "", "| config | split | rows | prompt overlap | split overlap |"]
-    lines += ["|-|-|-|-|-|"]
-    lines += [
-        f"| {config} | {split} | {_counts(splits[split])} |"
-        for config, splits in leakage.items()
-        for split in SPLITS
-        if split in splits
-    ]
-    return "\n".join([*lines, "", *_notes()]) + "\n"
-
-
-def _counts(found: dict[str, Any]) -> str:
-    marked = [found.get(name, {}).get("rows", "") for name in LABELS]
-    return " | ".join(str(n) for n in (found["rows"], *marked))
-
-
-def _notes() -> Iterator[str]:
-    yield "Overlap is the Jaccard similarity of sets of words, whatever their order: of a row's"
-    yield "prompt and completion (`prompt_overlap`), and of a row and the row most like it in"
-    yield "another split (`split_overlap`, `split_overlap_id`). The table says how many rows"
-    yield f"reach {THRESHOLD}. They are kept: programs of one generator share most of their words."
-    yield ""
-    yield "`licenses/` holds the license texts and notices that the rows' licenses ask for,"
-    yield "`lost/` the rows that did not make it with the reason for each, and `run.json` the"
-    yield "recipe, the counts of every step and the sha256 of every file."

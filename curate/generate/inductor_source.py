@@ -154,7 +154,7 @@ def _kernel(call: ast.Call, comment: Comment) -> InductorKernel:
     mine = [function for function in functions if function.name == name]
     if not mine:
         raise CannotRewrite(f"kernel {name} is not in its own source", call.lineno)
-    options = _decorator_options(mine[0])
+    options = decorator_options(mine[0])
     signature = options.get("triton_meta", {}).get("signature")
     grid = options.get("inductor_meta", {}).get("grid_type")
     if not isinstance(signature, dict) or not isinstance(grid, str):
@@ -163,7 +163,7 @@ def _kernel(call: ast.Call, comment: Comment) -> InductorKernel:
     return InductorKernel(name, mine[0], helpers, grid, signature, comment, call.lineno)
 
 
-def _decorator_options(function: ast.FunctionDef) -> dict[str, dict[str, Any]]:
+def decorator_options(function: ast.FunctionDef) -> dict[str, dict[str, Any]]:
     """Return the literal entries of the dictionaries given to Inductor's decorator."""
     options: dict[str, dict[str, Any]] = {}
     for decorator in function.decorator_list:

@@ -7,6 +7,7 @@ import builtins
 import json
 import re
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -104,6 +105,12 @@ def check(text: str) -> None:
         for module in modules:
             if module.split(".")[0] not in _IMPORTABLE or _LEFTOVERS.search(module):
                 raise CannotRewrite(f"import {module}")
+    for node in unbound_names(tree):
+        raise CannotRewrite(f"unbound name {node.id}", node.lineno)
+
+
+def unbound_names(tree: ast.Module) -> Iterator[ast.Name]:
+    """Yield the names that a file reads and that nothing in it binds, in any scope."""
     bound = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and not _is_load(n)}
     bound |= {n.arg for n in ast.walk(tree) if isinstance(n, ast.arg)}
     bound |= {a.asname or a.name.split(".")[0] for n in ast.walk(tree) for a in _aliases(n)}
@@ -112,7 +119,7 @@ def check(text: str) -> None:
     bound |= {*dir(builtins), "__name__"}
     for node in ast.walk(tree):
         if isinstance(node, ast.Name) and _is_load(node) and node.id not in bound:
-            raise CannotRewrite(f"unbound name {node.id}", node.lineno)
+            yield node
 
 
 def _is_load(node: ast.Name) -> bool:
@@ -247,6 +254,7 @@ def _drop_unused_sizes(forward: Forward) -> list[ast.stmt]:
 
 def _pair(row: Row, program: Program, spec: dict[str, Any]) -> Row:
     tools = [f"torch {spec['torch']}", f"triton {spec['triton']}"]
+    tools += [f"repair {repair}" for repair in spec.get("repairs", [])]  # see `kernelbook`
     generator = {"name": "inductor+standalone", "tools": tools}
     static = {
         "kernels": program.kernels,

@@ -25,6 +25,9 @@ _ALLOW_FILE = Path(__file__).with_name("allow.toml")
 class Licenses(RowStep):
     """Finds the license of every file and keeps what the allow list lets through.
 
+    A record of a data set is under the data set's license, as its card and license files say at
+    the pinned commit, and under that of its own license column: both must pass.
+
     A module or kernel that `closure` built from several files is looked at once more: the licenses
     of the other files are joined to its own, and it goes if one of them may not be used.
 
@@ -33,7 +36,7 @@ class Licenses(RowStep):
     """
 
     step: Literal["licenses"]
-    kinds: ClassVar[frozenset[str]] = frozenset({"file", "module", "kernel"})
+    kinds: ClassVar[frozenset[str]] = frozenset({"file", "record", "module", "kernel"})
     batch: ClassVar[int] = 64
     version: ClassVar[int] = 1
     tools: ClassVar[tuple[str, ...]] = ("license-expression", "licenseclassifier")
@@ -110,6 +113,11 @@ class Licenses(RowStep):
             finding = resolver.resolve(origin["path"], row["text"])
             return _decide(row, finding, state.policy, context.cache)
         artifact = open_artifact(context.cache, origin["artifact_sha256"])
+        if row["kind"] == "record":
+            from curate.licenses.records import resolve_record
+
+            finding = resolve_record(row, artifact, resolver)
+            return _decide(row, finding, state.policy, context.cache)
         for path in _other_files(origin, artifact.paths()):
             finding = resolver.resolve(path, artifact.read(path))
             outcome = _decide(row, finding, state.policy, context.cache)

@@ -111,4 +111,3 @@ def test_rows_say_how_much_they_overlap(tmp_path: Path, monkeypatch: pytest.Monk
         }
         names = {path.name for path in (walk.folder / config).iterdir()}
         assert names == {"train-00000-of-00001.parquet", "test-00000-of-00001.parquet"}
-    assert "| messages | train | 6 | 1 | 1 |" in (walk.folder / "README.md").read_text()

@@ -1,0 +1,78 @@
+"""The license of one record of a data set: what its repository says, and what its row says.
+
+The two hold together, so the more restrictive one decides. On the Hub the card's field ``license``
+is how an owner licenses a data set, so it grants here, where a package's metadata does not; a
+license file beside it applies as well. It is the card of the pinned commit that counts: owners
+change it. Fields: https://huggingface.co/docs/hub/datasets-cards.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import yaml
+
+from curate.licenses.policy import UnknownLicense, conjoin, license_ids, normalize
+from curate.licenses.resolve import Finding, Resolver, Statement
+from curate.rows import Row
+from curate.sources.artifact import Artifact
+
+CARD = "README.md"
+
+
+def resolve_record(row: Row, artifact: Artifact, resolver: Resolver) -> Finding:
+    """Return the license of a record: of its data set's card and files, and of its own column."""
+    files = resolver.resolve(row["origin"]["path"], "")
+    if files.statement.unplaced:
+        return files
+    card = card_licenses(artifact)
+    column = row["license"]["expression"] if row["license"] else None
+    claims = [*card, *([] if column is None else [column])]
+    if not (card or files.statement.expression):
+        return _unknown(f"neither {CARD} nor a license file says under which license it is")
+    try:
+        stated = [normalize(claim) for claim in claims]
+    except UnknownLicense as error:
+        return _unknown(str(error))
+    found = [files.statement.expression] if files.statement.expression else []
+    statement = Statement(
+        method="license_file" if found else "card",
+        expression=conjoin(*found, *stated),
+        confidence=1.0,
+        path=files.statement.path if found else CARD,
+        conflict=bool(found and card) and not _agree(found[0], card),
+    )
+    return replace(files, statement=statement, why="")
+
+
+def card_licenses(artifact: Artifact) -> list[str]:
+    """Return what the card's field ``license`` says: ids as the Hub spells them, such as ``mit``.
+
+    ``other`` gives the license's name, which is no SPDX id unless the owner chose one.
+    """
+    if CARD not in artifact.paths():
+        return []
+    head = _front_matter(artifact.read_bytes(CARD).decode("utf-8", "replace"))
+    value = head.get("license")
+    ids = value if isinstance(value, list) else [value]
+    name = head.get("license_name") or "other"
+    return [str(name if entry == "other" else entry) for entry in ids if entry]
+
+
+def _front_matter(card: str) -> dict[str, Any]:
+    if not card.startswith("---"):
+        return {}
+    try:
+        head = yaml.safe_load(card.split("---", 2)[1])
+    except yaml.YAMLError:
+        return {}  # a card that nobody can read grants nothing
+    return head if isinstance(head, dict) else {}
+
+
+def _agree(expression: str, card: list[str]) -> bool:
+    return bool(license_ids(expression) & license_ids(conjoin(*card)))
+
+
+def _unknown(why: str) -> Finding:
+    return Finding(Statement("card", None, 0.0, CARD), why)

@@ -1,0 +1,1 @@
+"""What users see: the card, the report, provenance, and the way to the Hub."""

@@ -1,0 +1,162 @@
+"""What an analysis says in sentences: in the report, in ``ANALYSIS.md`` and on the card."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from curate.publish.analysis import Analysis, Step
+from curate.publish.charts import number, share
+
+KINDS = {
+    "pair": "a PyTorch module and the Triton program that answers it",
+    "kernel": "a Triton kernel that stands alone",
+    "task": "a PyTorch problem",
+    "module": "an nn.Module class",
+    "file": "a source file",
+    "record": "a row of another data set",
+}
+NAMED = 2  # names that a sentence has room for
+INTERPRETER = "Triton's interpreter on a CPU"
+RIGHT = ("correct", "ran")  # statuses that speak for a row
+
+
+def plural(n: int, word: str) -> str:
+    """Return a number and a noun: 1 row, 2 rows."""
+    return f"{number(n)} {word}" if n == 1 else f"{number(n)} {word}s"
+
+
+def headline(a: Analysis) -> list[str]:
+    """Return the few sentences that say what a data set is."""
+    return [*_what(a), *_papers(a), *_judged(a), *_run(a), *_compiled(a)]
+
+
+def _what(a: Analysis) -> Iterator[str]:
+    for kind, n in a.kinds.counts.items():
+        meaning = f"; each is {KINDS[kind]}" if kind in KINDS else ""
+        yield f"{plural(n, kind)}{meaning}."
+    if not a.rows:
+        yield "No row is left at the end."
+
+
+def _papers(a: Analysis) -> Iterator[str]:
+    if not a.rows:
+        return
+    sources = _named([source.name for source in a.sources if source.rows], "source")
+    licenses = _named([license.expression for license in a.licenses], "license")
+    yield f"From {sources}, under {licenses}; every row names both."
+
+
+def _named(names: list[str], word: str) -> str:
+    """Return one or two names, or how many there are."""
+    return " and ".join(names) if len(names) <= NAMED else plural(len(names), word)
+
+
+def ran_on(a: Analysis) -> str:
+    """Return where pairs were judged, in words."""
+    places = [
+        place.replace("interpreter on cpu", INTERPRETER) for place in a.verdicts.ran_on.counts
+    ]
+    return " and ".join(places) or "an unknown place"
+
+
+def _judged(a: Analysis) -> Iterator[str]:
+    status = a.verdicts.status
+    judged = status.n - status.unknown
+    if not judged:
+        return
+    right = status.counts.get("correct", 0)
+    rest = [
+        f"{number(n)} could not be judged" if name == "unsupported" else f"{number(n)} {name}"
+        for name, n in status.counts.items()
+        if name != "correct"
+    ]
+    tail = f" ({', '.join(rest)})" if rest else ""
+    yield f"{number(right)} of {plural(judged, 'pair')} judged correct{tail}, on {ran_on(a)}."
+
+
+def _run(a: Analysis) -> Iterator[str]:
+    run = a.kernels.run
+    if run.n:
+        ran = run.counts.get("ran", 0)
+        yield (
+            f"{number(ran)} of {plural(run.n, 'kernel')} ran in the interpreter "
+            f"({share(ran, run.n)}), {number(run.unknown)} have nothing that launches them."
+        )
+
+
+def _compiled(a: Analysis) -> Iterator[str]:
+    whole = [t.target for t in a.targets if t.ok == t.rows == a.rows]
+    some = [f"{number(t.ok)} for {t.target}" for t in a.targets if t.target not in whole]
+    if whole:
+        yield f"Every row compiles for {', '.join(whole)}."
+    if some:
+        yield f"Of {plural(a.rows, 'row')}, these compile: {', '.join(some)}."
+
+
+def step_line(step: Step) -> str:
+    """Return what a step did, in one line."""
+    looked = step.seen - step.untouched
+    kept, made = step.kept - step.untouched, step.emitted - step.untouched
+    line = f"It looked at {plural(looked, 'row')}, kept {number(kept)}"
+    if made != kept:
+        line += f" and made {number(made)} of them"
+    if step.untouched:
+        line += f"; {number(step.untouched)} of other kinds passed by"
+    kinds = ", ".join(plural(n, kind) for kind, n in step.kinds.items())
+    return f"{line}. Out: {kinds}." if kinds else f"{line}."
+
+
+def reasons_line(step: Step, most: int = 6) -> str:
+    """Return why a step lost rows: the most frequent reasons with their numbers."""
+    reasons = [f"{name} {number(n)}" for name, n in step.lost.items()]
+    more = f", and {len(reasons) - most} more reasons" if len(reasons) > most else ""
+    return ", ".join(reasons[:most]) + more
+
+
+def unknowns(a: Analysis) -> list[str]:
+    """Return what the run says nothing about."""
+    return [*_unknown_proof(a), *_unknown_code(a), *_unknown_overlap(a)]
+
+
+def _unknown_proof(a: Analysis) -> Iterator[str]:
+    status, run = a.verdicts.status, a.kernels.run
+    if status.n:
+        yield (
+            "A verdict of correct says that no draw showed a difference beyond what was allowed. "
+            "It is evidence, not a mathematical proof."
+        )
+    if status.unknown:
+        yield f"{plural(status.unknown, 'pair')} were not judged."
+    if run.n:
+        yield "Whether kernels compute the right thing: they have no reference to compare with."
+    if not any(place.startswith(("cuda", "hip")) for place in a.verdicts.ran_on.counts):
+        yield "Whether programs run on a GPU: none was run on one."
+    if not (a.verdicts.speedup_eager.n or a.verdicts.speedup_compile.n):
+        yield "How fast programs are: none was timed."
+    if not a.targets:
+        yield "Whether programs compile: none was compiled."
+
+
+def _unknown_code(a: Analysis) -> Iterator[str]:
+    operators, kernels = a.code.operators.unknown, a.code.kernels.unknown
+    if operators:
+        yield f"Which operators they compute, for {number(operators)} of {plural(a.rows, 'row')}."
+    if kernels:
+        yield f"How many kernels they have, for {number(kernels)} of {plural(a.rows, 'row')}."
+    unlicensed = next((x.rows for x in a.licenses if x.expression == "unknown"), 0)
+    if unlicensed:
+        yield f"The license of {plural(unlicensed, 'row')}."
+
+
+def _unknown_overlap(a: Analysis) -> Iterator[str]:
+    if not a.contamination.checked:
+        yield "Whether rows hold parts of benchmarks: they were not compared with any."
+    elif not a.contamination.overlap.n:
+        yield (
+            "How like the rows that stayed are to benchmarks: only the structure of whole "
+            "functions, classes and kernels was compared, and no degree was measured."
+        )
+    if not a.duplicates:
+        yield "How many rows are copies of each other: the recipe does not look for duplicates."
+    if a.leakage is None:
+        yield "How much rows of different splits overlap: it was not measured."

@@ -1,0 +1,444 @@
+"""`curate push` against a Hub on loopback, with the real clients."""
+
+import json
+import os
+import subprocess
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from data_sets import make as make_data
+from data_sets import pair
+from hub_stand_in import Blob, Fault, Hub
+from steps_for_tests import LICENSE
+
+from curate import api
+from curate.formats.write import file_sha256, record_files
+from curate.publish.errors import PushFailed, PushRefused
+
+REPO = "alice/adders"
+LATER = {"status": "unsupported", "reason": "random"}
+
+
+@pytest.fixture(scope="module")
+def first(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The output folder of a run; its files are not to be changed."""
+    output = tmp_path_factory.mktemp("first")
+    make_data(output, [pair(i) for i in range(10)], license_text="One license.\n")
+    return output
+
+
+@pytest.fixture(scope="module")
+def second(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A later run: rows 1 to 11, another verdict of row 1, another license text."""
+    output = tmp_path_factory.mktemp("second")
+    rows = [pair(i) for i in range(2, 12)]
+    verdict = {**pair(1)["verdict"], **LATER}
+    make_data(output, [pair(1, verdict=verdict), *rows], license_text="Another license.\n")
+    return output
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Callable[..., Path]:
+    """Make a run and return its output folder."""
+
+    def run(*rows: dict) -> Path:
+        make_data(tmp_path / "out", list(rows))
+        return tmp_path / "out"
+
+    return run
+
+
+def commits(hub: Hub) -> list[str]:
+    return [commit.title for commit in hub.repos[REPO].commits.values()]
+
+
+def local_files(output: Path) -> dict[str, bytes]:
+    folder = output / "adders"
+    paths = [p for p in folder.rglob("*") if p.is_file()]
+    found = {p.relative_to(folder).as_posix(): p.read_bytes() for p in paths}
+    return {path: content for path, content in found.items() if not path.startswith("lost/")}
+
+
+def there(hub: Hub, revision: str = "main") -> dict[str, bytes]:
+    files = hub.files(REPO, revision)
+    return {path: content for path, content in files.items() if path != ".gitattributes"}
+
+
+# --- what a push does ---------------------------------------------------------------------------
+
+
+def test_a_push_makes_the_repository_in_one_commit_and_tags_it(alice: Hub, first: Path) -> None:
+    done = api.push(REPO, output=first, tag="v1")
+    assert commits(alice) == ["initial commit", "v1: rows: 10 added"]
+    assert there(alice) == local_files(first)
+    assert {"README.md", "run.json", "index.parquet"} < there(alice).keys()
+    repo = alice.repos[REPO]
+    assert done.commit == repo.refs["heads/main"] == repo.refs["tags/v1"]
+    assert not repo.private
+    told = list(done.summary())
+    assert told[0] == "rows: 10 added"
+    assert f"{alice.url}/datasets/{REPO} is at commit {done.commit}" in told
+
+
+def test_the_same_data_again_makes_no_commit(alice: Hub, first: Path) -> None:
+    api.push(REPO, output=first)
+    before = len(alice.writing())
+    done = api.push(REPO, output=first)
+    assert len(commits(alice)) == 2
+    assert len(alice.writing()) == before, "nothing was asked of the Hub but to read"
+    assert any(line.startswith("no commit: ") for line in done.summary())
+    api.push(REPO, output=first, tag="v1")
+    assert alice.repos[REPO].refs["tags/v1"] == done.commit
+    assert len(commits(alice)) == 2
+
+
+def test_a_changed_push_says_what_changed_and_deletes_what_is_gone(
+    alice: Hub, first: Path, second: Path
+) -> None:
+    api.push(REPO, output=first, tag="v1")
+    done = api.push(REPO, output=second, tag="v2")
+    added = sorted([pair(10)["id"], pair(11)["id"]])
+    assert (done.changes.added, done.changes.removed) == (added, [pair(0)["id"]])
+    assert done.changes.relabelled["verdict"] == [pair(1)["id"]]
+    assert "rows: 2 added, 1 removed, 1 relabelled" in done.summary()
+    assert f"  verdict of 1: {pair(1)['id']}" in done.summary()
+    assert there(alice) == local_files(second)
+    assert len(done.deletes) == 1 and done.deletes[0].startswith("licenses/")
+    assert there(alice, "v1") == local_files(first), "the old version stays under its tag"
+
+
+def test_files_that_curate_did_not_push_stay(alice: Hub, first: Path, second: Path) -> None:
+    api.push(REPO, output=first)
+    repo = alice.repos[REPO]
+    head = repo.commits[repo.refs["heads/main"]]
+    repo.commit("heads/main", "by hand", {**head.files, "notes.md": Blob(b"mine", lfs=False)})
+    api.push(REPO, output=second)
+    assert alice.files(REPO)["notes.md"] == b"mine"
+
+
+def test_a_repository_that_holds_something_else(alice: Hub, first: Path) -> None:
+    api.push(REPO, output=first)
+    repo = alice.repos[REPO]
+    files = {"run.json": Blob(b"[1]", lfs=False), "README.md": Blob(b"other", lfs=False)}
+    repo.commit("heads/main", "another tool's", files)
+    done = api.push(REPO, output=first)
+    assert there(alice) == local_files(first)
+    assert (len(done.changes.added), done.deletes) == (10, [])
+
+
+def test_a_card_that_was_edited_on_the_hub_is_named(alice: Hub, first: Path, second: Path) -> None:
+    api.push(REPO, output=first)
+    repo = alice.repos[REPO]
+    head = repo.commits[repo.refs["heads/main"]]
+    repo.commit("heads/main", "by hand", {**head.files, "README.md": Blob(b"mine", lfs=False)})
+    done = api.push(REPO, output=second)
+    assert done.edited == ["README.md"]
+    assert any("README.md was edited on the Hub" in line for line in done.summary())
+    assert api.push(REPO, output=first).edited == []
+
+
+def test_a_file_that_readers_would_take_for_data_is_refused(alice: Hub, first: Path) -> None:
+    api.push(REPO, output=first)
+    repo = alice.repos[REPO]
+    stray = {"messages/train-00007-of-00009.parquet": Blob(b"?", lfs=True)}
+    repo.commit("heads/main", "by hand", {**repo.commits[repo.refs["heads/main"]].files, **stray})
+    with pytest.raises(PushRefused, match=r"train-00007-of-00009\.parquet, which curate did not"):
+        api.push(REPO, output=first)
+
+
+def test_a_pull_request_leaves_main_alone_and_is_not_opened_twice(
+    alice: Hub, first: Path, second: Path
+) -> None:
+    api.push(REPO, output=first)
+    done = api.push(REPO, output=second, pr=True)
+    assert done.pull_request == f"{alice.url}/datasets/{REPO}/discussions/1"
+    assert there(alice) == local_files(first)
+    assert there(alice, "refs/pr/1") == local_files(second)
+    again = api.push(REPO, output=second, pr=True)
+    assert again.pull_request == done.pull_request
+    assert len(commits(alice)) == 3
+
+
+def test_a_pull_request_to_somebody_else(
+    alice: Hub, first: Path, second: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api.push(REPO, output=first)
+    monkeypatch.setenv("HF_TOKEN", "hf_of_bob")
+    done = api.push(REPO, output=second, pr=True)
+    assert done.pull_request
+    assert there(alice, "refs/pr/1") == local_files(second)
+
+
+def test_a_branch_is_made(alice: Hub, first: Path, second: Path) -> None:
+    api.push(REPO, output=first)
+    api.push(REPO, output=second, branch="next/try")
+    assert there(alice) == local_files(first)
+    assert there(alice, "next/try") == local_files(second)
+
+
+def test_a_private_repository(alice: Hub, first: Path, second: Path) -> None:
+    api.push("lab/adders", output=first, private=True)
+    assert alice.repos["lab/adders"].private
+    api.push("lab/adders", output=second)
+    assert alice.repos["lab/adders"].private
+    api.push(REPO, output=first)
+    with pytest.raises(PushRefused, match="alice/adders is public"):
+        api.push(REPO, output=second, private=True)
+
+
+def test_a_tag_does_not_move(alice: Hub, first: Path, second: Path) -> None:
+    api.push(REPO, output=first, tag="v1")
+    api.push(REPO, output=first, tag="v1")
+    with pytest.raises(PushRefused, match="tags do not move"):
+        api.push(REPO, output=second, tag="v1")
+    assert there(alice) == local_files(first)
+
+
+def test_a_dry_run_writes_nothing(alice: Hub, first: Path, second: Path) -> None:
+    done = api.push(REPO, output=first, dry_run=True)
+    assert alice.writing() == [] and alice.repos == {}
+    assert "rows: 10 added" in done.summary()
+    api.push(REPO, output=first)
+    before = len(alice.writing())
+    told = list(api.push(REPO, output=second, dry_run=True, tag="v2").summary())
+    assert len(alice.writing()) == before
+    assert "rows: 2 added, 1 removed, 1 relabelled" in told
+    assert told[-1] == f"dry run: nothing was written to {alice.url}/datasets/{REPO}"
+
+
+# --- what goes wrong ----------------------------------------------------------------------------
+
+
+def test_uploads_are_not_repeated_when_the_commit_failed(alice: Hub, first: Path) -> None:
+    alice.faults.append(Fault("POST", "/commit/main", 500))
+    with pytest.raises(PushFailed, match=r"500.*goes on where it stopped"):
+        api.push(REPO, output=first)
+    assert commits(alice) == ["initial commit"]
+    uploaded = alice.made("PUT", "/lfs/")
+    assert len(uploaded) == len(set(uploaded)) > 5
+    api.push(REPO, output=first)
+    assert alice.made("PUT", "/lfs/") == uploaded
+    assert there(alice) == local_files(first)
+
+
+def test_a_push_goes_on_after_an_error_in_the_middle_of_the_uploads(
+    alice: Hub, first: Path
+) -> None:
+    # A status that the client does not try again by itself.
+    shas = [file_sha256(p) for p in sorted((first / "adders/messages").iterdir())]
+    alice.faults.append(Fault("PUT", f"/lfs/{shas[0]}", 507))
+    with pytest.raises(PushFailed):
+        api.push(REPO, output=first)
+    assert commits(alice) == ["initial commit"]
+    assert shas[0] not in alice.lfs
+    done_before = set(alice.lfs)
+    api.push(REPO, output=first)
+    repeated = [p for p in alice.made("PUT", "/lfs/") if p.removeprefix("/lfs/") in done_before]
+    assert len(repeated) == len(done_before), "each of these was sent once"
+    assert there(alice) == local_files(first)
+
+
+def test_a_commit_whose_answer_was_lost_is_found(alice: Hub, first: Path) -> None:
+    alice.faults.append(Fault("POST", "/commit/main", 502, late=True))
+    with pytest.raises(PushFailed, match="502"):
+        api.push(REPO, output=first, tag="v1")
+    done = api.push(REPO, output=first, tag="v1")
+    assert len(commits(alice)) == 2
+    assert alice.repos[REPO].refs["tags/v1"] == done.commit
+
+
+def test_a_commit_by_somebody_else_in_between(alice: Hub, first: Path, second: Path) -> None:
+    api.push(REPO, output=first)
+
+    def intrude() -> None:
+        repo = alice.repos[REPO]
+        files = repo.commits[repo.refs["heads/main"]].files
+        repo.commit("heads/main", "theirs", {**files, "theirs.md": Blob(b"theirs", lfs=False)})
+
+    alice.faults.append(Fault("POST", "/commit/main", 0, before=intrude))
+    with pytest.raises(PushFailed, match="somebody else changed alice/adders during the push"):
+        api.push(REPO, output=second)
+    assert commits(alice)[-1] == "theirs"
+    api.push(REPO, output=second)
+    assert {"theirs.md"} == there(alice).keys() - local_files(second).keys()
+
+
+@pytest.mark.parametrize(
+    ("token", "repo", "why"),
+    [
+        (None, REPO, "there is no token"),
+        ("hf_wrong", REPO, "does not know the token"),
+        ("hf_réservé", REPO, "the token is malformed"),
+        ("hf_reader_of_alice", REPO, "may only read"),
+        ("hf_of_bob", REPO, "alice/adders is of alice, and the token is of bob"),
+        ("hf_of_alice", "adders", "write it as user/dataset"),
+    ],
+)
+def test_a_token_that_may_not(
+    alice: Hub, first: Path, monkeypatch: pytest.MonkeyPatch, token: str | None, repo: str, why: str
+) -> None:
+    monkeypatch.delenv("HF_TOKEN")
+    if token:
+        monkeypatch.setenv("HF_TOKEN", token)
+    with pytest.raises(PushRefused, match=why) as refused:
+        api.push(repo, output=first)
+    assert alice.writing() == []
+    assert not token or token not in "".join(traceback.format_exception(refused.value))
+
+
+def test_a_token_that_loses_its_rights_on_the_way(alice: Hub, first: Path) -> None:
+    api.push(REPO, output=first)
+    alice.faults.append(Fault("POST", "/tag/", 403, message="not with this token"))
+    with pytest.raises(PushRefused, match="may not write to alice/adders: not with this token"):
+        api.push(REPO, output=first, tag="v1")
+
+
+def test_a_hub_that_tells_the_token_does_not_make_us_tell_it(alice: Hub, first: Path) -> None:
+    alice.faults.append(Fault("GET", "/api/datasets", 400, message="no: hf_of_alice"))
+    with pytest.raises(PushFailed, match="no: hf_…") as failed:
+        api.push(REPO, output=first)
+    assert "hf_of_alice" not in "".join(traceback.format_exception(failed.value))
+
+
+# --- what may not be published ------------------------------------------------------------------
+
+
+def test_a_row_that_lost_its_license(alice: Hub, make: Callable[..., Path]) -> None:
+    lost = {**LICENSE, "expression": None, "choice": None}
+    output = make(pair(0), pair(1, license=lost), pair(2, license=lost))
+    with pytest.raises(PushRefused, match=rf"2 rows \(such as {pair(1)['id']}\) without license"):
+        api.push(REPO, output=output)
+    assert alice.requests == []
+
+
+def test_a_row_without_origin(alice: Hub, make: Callable[..., Path]) -> None:
+    nowhere = {**pair(1)["origin"], "source": "", "purl": None, "repo": None}
+    with pytest.raises(PushRefused, match=r"1 row .* without origin"):
+        api.push(REPO, output=make(pair(0), {**pair(1), "origin": nowhere}))
+
+
+@pytest.mark.parametrize("license", ["GPL-3.0-only", "MIT AND CC-BY-NC-4.0", "my license"])
+def test_a_license_that_is_not_allowed(alice: Hub, make: Callable[..., Path], license: str) -> None:
+    denied = {**LICENSE, "expression": license, "choice": license}
+    with pytest.raises(PushRefused, match=f"1 row .* under {license}"):
+        api.push(REPO, output=make(pair(0), pair(1, license=denied)))
+    assert alice.requests == []
+
+
+def test_a_cluster_in_two_splits(alice: Hub, make: Callable[..., Path]) -> None:
+    torn = [pair(1, cluster="twins", split="train"), pair(2, cluster="twins", split="test")]
+    with pytest.raises(PushRefused, match=r"splits leak: 2 rows .* are in test and train"):
+        api.push(REPO, output=make(pair(0), *torn))
+
+
+def test_a_file_that_was_changed_after_the_run(alice: Hub, make: Callable[..., Path]) -> None:
+    output = make(pair(0))
+    readme = output / "adders/README.md"
+    readme.write_text(readme.read_text() + "More.\n")
+    (output / "adders/index.parquet").unlink()
+    with pytest.raises(PushRefused) as refused:
+        api.push(REPO, output=output)
+    assert "README.md was changed after the run" in str(refused.value)
+    assert "index.parquet is gone since the run" in str(refused.value)
+    assert alice.requests == []
+
+
+def test_a_file_that_was_written_again_on_purpose_is_pushed(
+    alice: Hub, make: Callable[..., Path]
+) -> None:
+    folder = make(pair(0)) / "adders"
+    (folder / "report.html").write_text("<p>Good.</p>")
+    record_files(folder, json.loads((folder / "run.json").read_text()), ["report.html"])
+    api.push(REPO, output=folder.parent)
+    assert there(alice)["report.html"] == b"<p>Good.</p>"
+
+
+def test_rows_that_were_lost_are_not_published(alice: Hub, make: Callable[..., Path]) -> None:
+    """They may be lost because nobody may show them."""
+    output = make(pair(0))
+    folder = output / "adders"
+    (folder / "lost").mkdir()
+    (folder / "lost/licenses.parquet").write_bytes(b"secret")
+    record_files(folder, json.loads((folder / "run.json").read_text()), ["lost/licenses.parquet"])
+    api.push(REPO, output=output)
+    assert not [path for path in there(alice) if path.startswith("lost/")]
+
+
+# --- the commands -------------------------------------------------------------------------------
+
+
+def environment(hub: Hub, tmp_path: Path, **more: str) -> dict[str, str]:
+    known = {"HF_ENDPOINT": hub.url, "HF_TOKEN": "hf_of_alice", "HF_HUB_DISABLE_XET": "1"}
+    home = {"HF_HOME": str(tmp_path / "hf"), "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
+    return {**os.environ, **known, **home, **more}
+
+
+def command(*words: str, **options: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, *words], capture_output=True, text=True, **options)
+
+
+LOAD = """
+import sys, datasets
+repo, folder = sys.argv[1:]
+for config in ("messages", "conversion", "pairs"):
+    for split in ("train", "test"):
+        there = datasets.load_dataset(repo, config, split=split, revision="v1")
+        here = datasets.load_dataset("parquet", data_files=f"{folder}/{config}/{split}-*.parquet")
+        assert there.to_list() == here["train"].to_list(), (config, split)
+        assert there.features == here["train"].features, (config, split)
+print(datasets.get_dataset_default_config_name(repo), len(there))
+"""
+
+
+def test_push_load_and_download_as_a_user_types_it(hub: Hub, first: Path, tmp_path: Path) -> None:
+    env = environment(hub, tmp_path, HF_DEBUG="1")
+    pushed = command(
+        *("-m", "curate", "push", "--repo", REPO, "--output", str(first), "--tag", "v1"), env=env
+    )
+    assert pushed.returncode == 0, pushed.stderr
+    assert pushed.stdout.splitlines()[0] == "rows: 10 added"
+    assert "hf_of_alice" not in pushed.stdout + pushed.stderr, "not even where requests are logged"
+    env.pop("HF_DEBUG")
+    loaded = command("-c", LOAD, REPO, str(first / "adders"), env=env)
+    assert loaded.stdout.split() == ["messages", "2"], loaded.stderr
+    words = ("download", REPO, "--repo-type", "dataset", "--local-dir", str(tmp_path / "copy"))
+    downloaded = command("-m", "huggingface_hub.cli.hf", *words, env=env)
+    assert downloaded.returncode == 0, downloaded.stderr
+    for path, content in local_files(first).items():
+        assert (tmp_path / "copy" / path).read_bytes() == content
+
+
+def test_exit_codes(hub: Hub, first: Path, tmp_path: Path) -> None:
+    words = ("-m", "curate", "push", "--repo", REPO, "--output", str(first))
+    refused = command(*words, env=environment(hub, tmp_path, HF_TOKEN="hf_wrong"))
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert refused.stderr.startswith("curate: the Hub does not know the token")
+    hub.faults.append(Fault("POST", "/repos/create", 503, message="down"))
+    failed = command(*words, env=environment(hub, tmp_path))
+    assert failed.returncode == 1, failed.stderr
+    assert "the Hub answered 503: down" in failed.stderr
+    assert "hf_of_alice" not in failed.stderr
+
+
+def test_a_hub_that_is_not_there(hub: Hub, first: Path, tmp_path: Path) -> None:
+    words = ("-m", "curate", "push", "--repo", REPO, "--output", str(first))
+    env = environment(hub, tmp_path, HF_ENDPOINT="http://127.0.0.1:1")
+    failed = command(*words, env=env)
+    assert failed.returncode == 1
+    assert "Traceback" not in failed.stderr and REPO in failed.stderr
+
+
+def test_the_stand_in_serves_a_data_set_that_datasets_itself_pushed(
+    hub: Hub, tmp_path: Path
+) -> None:
+    """It is the clients' Hub, not one made to fit `curate`."""
+    script = (
+        "import datasets\n"
+        "datasets.Dataset.from_dict({'a': [1, 2]}).push_to_hub('alice/other')\n"
+        "print(datasets.load_dataset('alice/other', split='train')['a'][:])\n"
+    )
+    done = command("-c", script, env=environment(hub, tmp_path))
+    assert done.stdout == "[1, 2]\n", done.stderr
