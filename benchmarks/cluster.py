@@ -45,6 +45,7 @@ class Halfway(Progress):
     def __init__(self, step: str, action: Callable[[], None]) -> None:
         self.step, self.action = step, action
         self.label, self.left = "", 0
+        self.done = False
 
     def begin(self, label: str, total: int | None, cached: int) -> None:
         self.label, self.left = label, (total or 0) // 2
@@ -54,6 +55,7 @@ class Halfway(Progress):
             return
         if self.left > 0 >= self.left - rows:
             self.action()
+            self.done = True
         self.left -= rows
 
 
@@ -107,7 +109,7 @@ def main() -> None:
         report["ray"] = measure(given, fetched, executor)
         killing = Halfway(given.step, replace_node)
         report["ray_node_killed"] = measure(given, fetched, executor, killing)
-        if killing.left > 0:
+        if not killing.done:
             raise SystemExit(f"no node was killed: step {given.step} did not get half way")
     finally:
         executor.close()
