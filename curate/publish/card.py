@@ -13,7 +13,7 @@ from curate.formats.leakage import LABELS, THRESHOLD
 from curate.formats.write import read_run, record_files
 from curate.publish.analysis import Analysis
 from curate.publish.charts import number, share
-from curate.publish.words import headline, reasons_line, unknowns
+from curate.publish.words import headline, plural, reasons_line, unknowns
 
 MOST = 20  # lines of a table
 
@@ -180,7 +180,7 @@ def _making(run: dict[str, Any], a: Analysis) -> Iterator[str]:
     yield f"By the recipe `{a.name}` (sha256 `{recipe_sha256(run)}`, seed {a.seed}), which"
     yield "`run.json` holds. The same recipe and the same versions give the same bytes.\n"
     if a.limit:
-        yield f"**A trial run**: at most {a.limit} rows of every unit of a source were read.\n"
+        yield f"**A trial run**, limited to {plural(a.limit, 'row')} of every unit of a source.\n"
     steps = [
         (f"`{s.label}`", s.what, s.seen - s.untouched, s.emitted - s.untouched, reasons_line(s, 3))
         for s in a.steps

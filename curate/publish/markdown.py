@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from curate.publish.analysis import Analysis
 from curate.publish.charts import number, share
 from curate.publish.counts import Distribution, Tally
-from curate.publish.words import headline, reasons_line, unknowns
+from curate.publish.words import headline, plural, reasons_line, unknowns
 
 MOST_VALUES = 15  # of a property that a table lists
 MOST_SOURCES = 60
@@ -24,7 +24,7 @@ def markdown(a: Analysis, figures: dict[str, str]) -> str:
     lines += [_plain(a.description), ""] if a.description else []
     lines += [f"- {line}" for line in headline(a)]
     if a.limit:
-        lines += ["", f"A trial: at most {a.limit} rows of every unit of a source were read."]
+        lines += ["", f"A trial, limited to {plural(a.limit, 'row')} of every unit of a source."]
     for part in (_contents, _steps, _proof, _code, _cost, _papers, _duplicates, _contamination):
         lines += ["", *part(a), *_figures(part.__name__[1:], figures)]
     lines += ["", "## What is not known", "", *(f"- {line}" for line in unknowns(a)), ""]
