@@ -24,6 +24,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from processes import tree
 from soak_programs import Trial, make_trials
 
 from curate.verify.judge import verify
@@ -128,21 +129,7 @@ def available() -> int:
 
 def descendants() -> list[int]:
     """Return the ids of all processes below this one that have not ended."""
-    children: dict[int, list[int]] = {}
-    for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            state, parent = (entry / "stat").read_text().rpartition(")")[2].split()[:2]
-        except OSError:
-            continue
-        if state != "Z":
-            children.setdefault(int(parent), []).append(int(entry.name))
-    found: list[int] = []
-    todo = [os.getpid()]
-    while todo:
-        below = children.get(todo.pop(), [])
-        found += below
-        todo += below
-    return found
+    return tree(os.getpid())[1:]
 
 
 def adopt_orphans() -> None:

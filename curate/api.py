@@ -111,7 +111,6 @@ def run(
     settings: tuple[str, ...] = (),
     limit: int | None = None,
     output: Path = Path("output"),
-    sandbox: bool = True,
     until: str | None = None,
     only: str | None = None,
     executor: Executor | None = None,
@@ -125,7 +124,6 @@ def run(
         settings: ``path=value`` that replace values of it.
         limit: rows to read of every unit of a source.
         output: folder for data and cache.
-        sandbox: whether other people's code runs in a sandbox.
         until: label of the step to stop after.
         only: label of the one step to run.
         executor: what runs the work; one process of this machine by default.
@@ -138,9 +136,12 @@ def run(
         SandboxUnavailable: other people's code would run and there is no sandbox.
     """
     loaded = load_recipe(recipe, settings)
-    if sandbox and any(isinstance(step, RowStep) and step.sandboxed for step in loaded.steps):
+    executor = executor or LocalExecutor(1)
+    if executor.sandbox and any(
+        isinstance(step, RowStep) and step.sandboxed for step in loaded.steps
+    ):
         bubblewrap()
-    walk = Walk(loaded, output, executor or LocalExecutor(1, sandbox), limit, progress, share)
+    walk = Walk(loaded, output, executor, limit, progress, share)
     try:
         stages = walk.run(only=only, until=until)
     except OthersFirst as others:

@@ -161,14 +161,13 @@ def run(
     if address and executor != "ray":
         raise click.UsageError("--address is for --executor ray")
     live = console.Live()
-    sandboxed = sandbox == "bubblewrap"
-    with api.make_executor(executor, workers, sandboxed, address) as does, live.bars:
+    place = api.make_executor(executor, workers, sandbox == "bubblewrap", address)
+    with place as does, live.bars:
         done = api.run(
             recipe,
             settings=settings,
             limit=limit,
             output=output,
-            sandbox=sandboxed,
             until=until,
             only=only,
             executor=does,

@@ -89,6 +89,17 @@ def digest(*parts: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
+def file_sha256(path: Path) -> str:
+    """Return the sha256 of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def git_blob_id(content: bytes) -> str:
+    """Return the id that git, and with it the Hub, gives a file of this content."""
+    return hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
+
+
 def write_atomically(path: Path, data: bytes) -> None:
     """Write a file under a temporary name and rename it into place."""
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -27,10 +27,11 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
-from curate.clean.fingerprint import FORM, file_sha256, find_file, read_benchmark, shipped_names
+from curate.clean.fingerprint import FORM, find_file, read_benchmark, shipped_names
 from curate.clean.normalize import COLUMNS
 from curate.rows import Row
 from curate.step import Context, Drop, Keep, Outcome, RowStep
+from curate.store import file_sha256
 from curate.verify.files import InputError
 
 

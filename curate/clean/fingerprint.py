@@ -14,7 +14,6 @@ first.
 from __future__ import annotations
 
 import base64
-import hashlib
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -271,14 +270,6 @@ def find_file(name: str) -> Path:
             f"shipped are {', '.join(shipped_names())}"
         )
     return path
-
-
-def file_sha256(path: Path) -> str:
-    """Return the hash of a file's content."""
-    try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error}") from error
 
 
 def write_benchmark(path: Path, benchmark: Benchmark) -> None:

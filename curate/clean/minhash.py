@@ -136,7 +136,7 @@ class Sketches:
         texts = np.stack((ones, others), 1).ravel()
         sizes = self.sizes[texts]
         keys = np.repeat(np.arange(len(texts), dtype=np.uint64) >> np.uint64(1), sizes) << _HALF
-        keys |= self.shingles[_spans(self.begins[texts], sizes)]
+        keys |= self.shingles[spans(self.begins[texts], sizes)]
         keys.sort(kind="stable")  # Timsort, which merges what is sorted already
         twice = keys[1:][keys[1:] == keys[:-1]] >> _HALF
         return np.bincount(twice.astype(np.int64), minlength=len(ones))
@@ -261,7 +261,7 @@ def shingle_hashes(texts: list[bytes]) -> tuple[U32, Indices]:
     begin = np.cumsum(counts + gap) - (counts + gap)
     ends = np.cumsum(used)
     index: Indices = np.arange(used.sum()) + np.repeat(begin - (ends - used), used)
-    hashes = (_mix64(windows[index]) >> np.uint64(32)).astype(np.uint32)
+    hashes = (mix64(windows[index]) >> np.uint64(32)).astype(np.uint32)
     for start, end in zip((ends - used).tolist(), ends.tolist(), strict=True):
         hashes[start:end].sort()
     new = np.ones(len(hashes), bool)
@@ -295,7 +295,7 @@ def _token_hashes(texts: list[bytes]) -> tuple[U64, Indices]:
 
     text_ends = np.cumsum([len(text) + 1 for text in texts])
     counts = np.diff(np.searchsorted(first, text_ends), prepend=0)
-    return _mix64(hashes), counts
+    return mix64(hashes), counts
 
 
 _known_powers: dict[int, U64] = {}
@@ -315,7 +315,7 @@ def _powers(base: int, count: int) -> U64:
     return powers[:count]
 
 
-def _mix64(values: U64) -> U64:
+def mix64(values: U64) -> U64:
     """Return what MurmurHash3's 64-bit finalizer makes of values: every bit decides every bit."""
     values = (values ^ (values >> np.uint64(33))) * np.uint64(0xFF51AFD7ED558CCD)
     values = (values ^ (values >> np.uint64(33))) * np.uint64(0xC4CEB9FE1A85EC53)
@@ -363,7 +363,7 @@ def band_keys(signatures: U32, bands: int = BANDS) -> U32:
     for band in range(bands):
         for place, factor in enumerate(factors, band * width):
             keys[band] += signatures[:, place] * factor
-    return (_mix64(keys) >> _HALF).astype(np.uint32)
+    return (mix64(keys) >> _HALF).astype(np.uint32)
 
 
 # candidates
@@ -448,8 +448,8 @@ class Index:
         mine = np.flatnonzero(at < used)
         before, added = before[mine], added[mine]
         others = (
-            block[at[_spans(begins[mine], before)]],
-            self._members[_spans(self._begins[bucket[mine]], added)],
+            block[at[spans(begins[mine], before)]],
+            self._members[spans(self._begins[bucket[mine]], added)],
         )
         ones = block[at[mine]]
         keyed = np.concatenate((np.repeat(ones, before), np.repeat(ones, added))) << 32
@@ -501,7 +501,7 @@ def link(
         run_ends = np.repeat(np.cumsum(runs), runs)
         counts = ends - run_ends
         for part in _parts(counts, PAIRS):
-            others = members[_spans(run_ends[part], counts[part])]
+            others = members[spans(run_ends[part], counts[part])]
             link_pairs(np.repeat(members[part], counts[part]), others)
 
 
@@ -516,7 +516,7 @@ def _runs(*columns: Indices | U64) -> Indices:
     return lengths
 
 
-def _spans(begins: Indices, counts: Indices) -> Indices:
+def spans(begins: Indices, counts: Indices) -> Indices:
     """Return the numbers from each beginning on, as many as are counted, one after the other."""
     ends = np.cumsum(counts)
     places: Indices = np.repeat(begins - (ends - counts), counts)

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from curate.clean.fingerprint import Benchmark, find_file, read_benchmark
-from curate.clean.minhash import PERMUTATIONS, U32
+from curate.clean.minhash import PERMUTATIONS, U32, spans
 from curate.clean.overlap import grams, text_signatures
 from curate.clean.parts import Part, Program
 
@@ -147,8 +147,7 @@ class _GramIndex:
         """Return the weighed share of each part's grams that are among these."""
         found = np.flatnonzero(np.isin(self._keys, grams, assume_unique=True))
         begins, counts = self._begins[found], self._begins[found + 1] - self._begins[found]
-        shift = np.repeat(begins - (np.cumsum(counts) - counts), counts)
-        parts = self._parts[np.arange(len(shift)) + shift]
+        parts = self._parts[spans(begins, counts)]
         weights = np.repeat(self._weights[found], counts)
         return np.bincount(parts, weights, len(self._totals)) / self._totals
 

@@ -28,6 +28,7 @@ from curate.clean.minhash import (
     PERMUTATIONS,
     U32,
     U64,
+    mix64,
     permutation_parameters,
     shingle_hashes,
     sign,
@@ -72,7 +73,7 @@ def hash_grams(tokens: list[str]) -> U32:
         here = slice(place, place + count)
         # An occurrence before the run's first token does not count.
         runs += np.where(distances[here] <= place, again[here], alone[here]) * factor
-    return np.unique((_mix(runs) >> np.uint64(32)).astype(np.uint32))
+    return np.unique((mix64(runs) >> np.uint64(32)).astype(np.uint32))
 
 
 def _distances(tokens: list[str]) -> NDArray[np.int64]:
@@ -93,13 +94,6 @@ def _token_hash(token: str) -> int:
         return int(_DISTANCE[0])
     digest = hashlib.blake2b(token.encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return int.from_bytes(digest, "little")
-
-
-def _mix(values: U64) -> U64:
-    """Return what MurmurHash3's 64-bit finalizer makes of values: every bit decides every bit."""
-    values = (values ^ (values >> np.uint64(33))) * np.uint64(0xFF51AFD7ED558CCD)
-    values = (values ^ (values >> np.uint64(33))) * np.uint64(0xC4CEB9FE1A85EC53)
-    return values ^ (values >> np.uint64(33))
 
 
 class _Reader:

@@ -130,28 +130,27 @@ class LocalExecutor:
         self, step: Step, context: Context, jobs: Iterator[Job], limit: int | None
     ) -> Iterator[tuple[Job, int, Result]]:
         """Yield ``(job, index, result)`` as items end; see `curate.execute.protocol.Executor`."""
-        pool = _Pool(step, context, jobs, limit, self.workers, self.sandbox)
+        pool = Pool(step, context, limit, self.workers, self.sandbox)
         try:
-            yield from pool.run()
+            yield from pool.run(jobs)
         finally:
             pool.stop()
 
 
-class _Pool:
+class Pool:
     """The workers of one step, from its first job to its last."""
 
     def __init__(
         self,
         step: Step,
         context: Context,
-        jobs: Iterator[Job],
         limit: int | None,
         workers: int,
         sandbox: bool,
     ) -> None:
         self.step, self.context, self.limit = step, context, limit
         self.sandboxed = sandbox and isinstance(step, RowStep) and step.sandboxed
-        self.jobs = jobs
+        self.jobs: Iterator[Job] = iter(())
         self.again: deque[_Task] = deque()
         self.size = workers
         self.workers: list[_Worker] = []
@@ -160,7 +159,9 @@ class _Pool:
             step.timeout_s + GRACE if isinstance(step, RowStep) else float("inf")
         )  # seconds
 
-    def run(self) -> Iterator[tuple[Job, int, Result]]:
+    def run(self, jobs: Iterator[Job]) -> Iterator[tuple[Job, int, Result]]:
+        """Yield ``(job, index, result)`` as items end; may be called again for more jobs."""
+        self.jobs = jobs
         waiting = self._next()
         while waiting or any(w.task for w in self.workers):
             while waiting and (worker := self._free_worker()):
@@ -173,6 +174,7 @@ class _Pool:
             waiting = waiting or self._next()
 
     def stop(self) -> None:
+        """End all workers, whatever they are at."""
         for worker in self.workers:
             worker.stop()
         self.selector.close()

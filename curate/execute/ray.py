@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from curate.execute.local import _Pool
+from curate.execute.local import Pool
 from curate.execute.protocol import ExecutorUnavailable, Job, Lost, Result, WorkerError
 from curate.execute.sandbox import SandboxUnavailable
 from curate.execute.worker import load_step, step_reference
@@ -168,13 +168,12 @@ class Station:
                 )
         os.chdir(orders.folder)
         step = load_step(orders.step)
-        self.pool = _Pool(step, orders.context, iter(()), orders.limit, 1, orders.sandbox)
+        self.pool = Pool(step, orders.context, orders.limit, 1, orders.sandbox)
         return ray.get_runtime_context().get_node_id(), versions(step)
 
     def work(self, job: Job) -> Answer:
         """Begin a job; return its results, or those up to the end of a unit's first part."""
-        self.pool.jobs = iter([job])
-        self.results = self.pool.run()
+        self.results = self.pool.run(iter([job]))
         return self.go_on()
 
     def go_on(self) -> Answer:

@@ -30,6 +30,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from curate.clean.minhash import U32, Indices, spans
+
 LABELS = ("prompt_overlap", "split_overlap")
 THRESHOLD = 0.8
 EXAMPLES = 5  # ids that a report names
@@ -38,10 +40,8 @@ SHARED = 4  # rare words that two sets must share before they are compared
 
 WORD = re.compile(r"\w+")
 
-U32 = NDArray[np.uint32]
 F64 = NDArray[np.float64]
 Bools = NDArray[np.bool_]
-Indices = NDArray[np.int64]
 
 
 @dataclass
@@ -184,7 +184,7 @@ class WordSets:
         # The product may be a little more than the whole number that it should be.
         self._least = np.ceil(THRESHOLD * sizes - 1e-6).astype(np.int64)
         self._prefixes = np.minimum(sizes - self._least + SHARED, sizes)
-        starts = self._words[_ranges(self._begins, self._prefixes)]
+        starts = self._words[spans(self._begins, self._prefixes)]
         order = np.argsort(starts, kind="stable")
         self._owners = np.repeat(np.arange(len(sizes), dtype=np.uint32), self._prefixes)[order]
         self._lists = np.searchsorted(starts[order], np.arange(len(counts) + 1))
@@ -213,14 +213,7 @@ class WordSets:
         own = self._words[self._begins[number] : self._ends[number]]
         sizes = self._sizes[others]
         self._marks[own] = True
-        shared = self._marks[self._words[_ranges(self._begins[others], sizes)]]
+        shared = self._marks[self._words[spans(self._begins[others], sizes)]]
         self._marks[own] = False
         common: Indices = np.add.reduceat(shared, np.cumsum(sizes) - sizes, dtype=np.int64)
         return common
-
-
-def _ranges(begins: Indices, sizes: Indices) -> Indices:
-    """Return begin, begin + 1 … of each range, ``size`` of them, one range after the other."""
-    ends = np.cumsum(sizes)
-    places: Indices = np.arange(sizes.sum()) + np.repeat(begins - (ends - sizes), sizes)
-    return places

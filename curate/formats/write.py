@@ -30,7 +30,7 @@ from curate.licenses.texts import load_text
 from curate.rows import Row
 from curate.run import Shard, Stage, Walk, identity
 from curate.step import Drop, SourceStep
-from curate.store import LOST, digest, write_atomically
+from curate.store import LOST, digest, file_sha256, write_atomically
 
 GROUP_ROWS = 1024  # rows that are gathered before they are written
 MAX_ROW_BYTES = 2 * 10**6  # of a row as JSON, above which the Hub's viewer cuts it
@@ -120,12 +120,6 @@ def _all_files(folder: Path) -> list[str]:
 
 def _hashes(folder: Path, paths: Iterable[str]) -> dict[str, str]:
     return {path: file_sha256(folder / path) for path in paths}
-
-
-def file_sha256(path: Path) -> str:
-    """Return the sha256 of a file."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 class _Rows:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import tomllib
 from importlib import metadata
 from pathlib import Path
@@ -13,6 +12,7 @@ from pydantic import Field, PrivateAttr, field_validator
 from curate.rows import Row
 from curate.sources.artifact import open_artifact
 from curate.step import Context, Drop, Keep, Outcome, RowStep
+from curate.store import file_sha256
 
 if TYPE_CHECKING:
     from curate.licenses.optout import OptOut
@@ -87,7 +87,7 @@ class Licenses(RowStep):
 
         files = {"overrides": self.overrides, "optout": self.optout}
         hashes = {f"{name}_sha256": _file_sha256(path) for name, path in files.items() if path}
-        shipped = hashlib.sha256(SHIPPED_FILE.read_bytes()).hexdigest()
+        shipped = file_sha256(SHIPPED_FILE)
         known = {"policy": self._policy_version(), "shipped_overrides_sha256": shipped}
         options = {**super().options(), **hashes, **known}
         if self.scancode:
@@ -247,4 +247,4 @@ def _installed_version(distribution: str) -> str | None:
 def _file_sha256(path: str) -> str | None:
     """Return the hash of a file's content; None where there is none, which `setup` reports."""
     file = Path(path)
-    return hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else None
+    return file_sha256(file) if file.is_file() else None

@@ -6,8 +6,9 @@ Thousands of rows share a few texts: a row names them by sha256 and the folder h
 from __future__ import annotations
 
 import hashlib
-import os
 from pathlib import Path
+
+from curate.store import write_atomically
 
 
 def text_sha256(text: str) -> str:
@@ -20,11 +21,7 @@ def save_text(cache: Path, text: str) -> str:
     sha256 = text_sha256(text)
     path = _path(cache, sha256)
     if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        # Several workers may save one text at once: each writes its own file, any rename wins.
-        temporary = path.with_name(f"{sha256}.{os.getpid()}.tmp")
-        temporary.write_bytes(text.encode())
-        temporary.replace(path)
+        write_atomically(path, text.encode())  # several workers may save one text at once
     return sha256
 
 

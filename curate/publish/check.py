@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from curate.formats.index import INDEX_FILE
-from curate.formats.write import file_sha256
 from curate.licenses.policy import Policy, UnknownLicense, default_policy, evaluate, make_policy
+from curate.store import file_sha256
 
 if TYPE_CHECKING:
     import polars as pl

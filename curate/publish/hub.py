@@ -31,10 +31,11 @@ from huggingface_hub.errors import HfHubHTTPError, HFValidationError, Repository
 from huggingface_hub.hf_api import RepoFile
 
 from curate.formats.index import INDEX_FILE
-from curate.formats.write import data_sha256, file_sha256
+from curate.formats.write import data_sha256
 from curate.publish.changes import Changes, compare
 from curate.publish.check import problems, publishable
 from curate.publish.errors import PushFailed, PushRefused
+from curate.store import file_sha256, git_blob_id
 
 if TYPE_CHECKING:
     import polars as pl
@@ -311,7 +312,7 @@ def _is_same(path: Path, there: RepoFile | None) -> bool:
     if there.lfs:
         return file_sha256(path) == there.lfs.sha256
     content = path.read_bytes()
-    return hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest() == there.blob_id
+    return git_blob_id(content) == there.blob_id
 
 
 def _changes(api: HfApi, folder: Path, repo: str, remote: Remote, adds: list[str]) -> Changes:

@@ -20,6 +20,7 @@ from curate.sources.artifact import Artifact, Info, is_stored, open_artifact, st
 from curate.sources.files import cache_of, select
 from curate.sources.unpack import File
 from curate.step import Context, Drop, SourceError, SourceStep, Unit
+from curate.store import file_sha256, git_blob_id
 
 if TYPE_CHECKING:
     from huggingface_hub import RepoFile
@@ -92,7 +93,7 @@ class Hub(SourceStep):
         if self.dataset:
             sha256 = _digest([self.dataset, *self.include])
         else:
-            sha256 = _digest([[path, _sha256(file)] for path, file in self._local_files()])
+            sha256 = _digest([[path, file_sha256(file)] for path, file in self._local_files()])
         key = _digest([sha256, list(self.include), self.columns])
         return [Unit(self._label(), key, {"sha256": sha256})]
 
@@ -164,11 +165,6 @@ class Hub(SourceStep):
 
 def _digest(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
-
-
-def _sha256(file: Path) -> str:
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def _purl(pin: str) -> str:
@@ -272,7 +268,6 @@ def check_listed(label: str, content: bytes, listed: RepoFile) -> None:
     if listed.lfs is not None:
         expected, found = listed.lfs.sha256, hashlib.sha256(content).hexdigest()
     else:
-        header = f"blob {len(content)}\0".encode()
-        expected, found = listed.blob_id, hashlib.sha1(header + content).hexdigest()
+        expected, found = listed.blob_id, git_blob_id(content)
     if expected != found:
         raise SourceError(f"{label}: the Hub lists {expected} and sent {found}; run again")

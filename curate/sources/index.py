@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import fcntl
-import hashlib
 import logging
 import os
 import re
@@ -34,6 +33,7 @@ from unearth.fetchers import Fetcher, PyPIClient
 from curate.sources.artifact import Artifact, Info, store, wanted
 from curate.sources.unpack import unpack
 from curate.step import SourceError
+from curate.store import file_sha256
 
 _ATTEMPTS = 5
 _PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})  # HTTP statuses worth another attempt
@@ -258,7 +258,7 @@ def _retrieve(client: PyPIClient, link: Link, sha256: str, final: Path) -> None:
                 ) from None
             _wait(attempt)
             continue
-        found = _sha256(part)
+        found = file_sha256(part)
         if found == sha256:
             part.rename(final)
             return
@@ -285,11 +285,6 @@ def _transfer(client: PyPIClient, link: Link, part: Path) -> None:
         with part.open("ab" if response.status_code == 206 and goes_on else "wb") as file:
             for chunk in response.iter_raw():  # as they come: a cut must not lose a buffer
                 file.write(chunk)
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _passing(error: httpx2.HTTPError) -> bool:

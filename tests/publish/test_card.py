@@ -18,10 +18,10 @@ from curate.formats.front_matter import features
 from curate.formats.kernels import Kernels
 from curate.formats.messages import Messages
 from curate.formats.pairs import Pairs
-from curate.formats.write import file_sha256
 from curate.publish.analysis import analyse
 from curate.publish.card import recipe_sha256, table, write_card
 from curate.rows import Row
+from curate.store import file_sha256
 
 
 def under(license: str) -> Row:
