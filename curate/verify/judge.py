@@ -140,6 +140,7 @@ class Slot:
         self.options, self.device, self.gate = options, device, gate
         self.hosts: dict[str, Host] = {}
         self.oracle: Oracle | None = None
+        self.interpreter: Slot | None = None
 
     def host(self, name: str, backend: str) -> Host:
         """Return the slot's own host for a purpose; it is started when first used."""
@@ -176,7 +177,34 @@ class Slot:
             where = traceback.format_exc(limit=-4)
             evidence = {"message": describe(error), "where": where}
             checked = dataclasses.replace(verdict, reason="judge_error", evidence=evidence)
-        return decide(checked)
+        checked = decide(checked)
+        if checked.status == "correct" and self.device.is_gpu and uses_atomics(checked):
+            return self.interpret(candidate, checked)
+        return checked
+
+    def interpret(self, candidate: Candidate, verdict: Verdict) -> Verdict:
+        """Return what is left of a device's ``correct`` when the interpreter has its say.
+
+        With atomics a program may be right on a device by luck: one block clears what the others
+        add to and is nearly always first, or zero is added outside a tensor. The interpreter runs
+        the blocks backwards too, and knows every address.
+        """
+        if self.interpreter is None:
+            options = dataclasses.replace(
+                self.options, backend="interpreter", targets=(), timing=False
+            )
+            self.interpreter = Slot(options, describe_device("interpreter"), Gate())
+        found = self.interpreter.judge(candidate)
+        if found.status == "correct":
+            return verdict
+        said = {"status": found.status, "reason": found.reason, **found.evidence}
+        evidence = {**verdict.evidence, "interpreter": tidy(said)}
+        if found.status == "incorrect" or found.reason == "out_of_bounds":
+            return dataclasses.replace(
+                verdict, status=found.status, reason=found.reason, evidence=evidence
+            )
+        caveats = (*verdict.caveats, "atomics_unproved")
+        return dataclasses.replace(verdict, caveats=caveats, evidence=evidence)
 
     def _compile(self, candidate: Candidate) -> dict[str, Any]:
         """Return what compiling for the targets says, as fields of a verdict."""
@@ -266,6 +294,13 @@ class Slot:
         """End the slot's processes."""
         for host in self.hosts.values():
             host.close()
+        if self.interpreter:
+            self.interpreter.close()
+
+
+def uses_atomics(verdict: Verdict) -> bool:
+    """Tell whether the static screen saw atomic operations in the program's kernels."""
+    return any(found["rule"] == "atomics" for found in verdict.findings)
 
 
 DECIDING = ("reaches_inside",)

@@ -149,6 +149,9 @@ RULES: dict[str, Rule] = {
     "strict_false": Rule(
         "look", "Parameters may be missing or loaded in another way.", find.strict_false
     ),
+    "atomics": Rule(
+        "look", "Blocks meet in memory, where their order may decide the result.", find.atomics
+    ),
     # Tampering
     "writes_inputs": Rule("look", "forward may write to its inputs.", find.writes_inputs),
     "patches_library": Rule(

@@ -426,6 +426,13 @@ def pointers_in(node: ast.AST) -> set[str]:
     return set()
 
 
+def atomics(program: Program) -> Iterator[ast.AST]:
+    """Find calls of ``tl.atomic_add`` and its like in kernels."""
+    for node in program.device_nodes:
+        if isinstance(node, ast.Call) and (last_name(node.func) or "").startswith("atomic_"):
+            yield node
+
+
 KNOWN_CALLS = ("triton.", *sorted(BUILTINS))
 
 

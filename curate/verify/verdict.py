@@ -9,7 +9,7 @@ from typing import Any
 
 from curate.verify.targets import parse_target
 
-VERSION = 3
+VERSION = 4
 """Raised whenever the judge may judge a candidate otherwise than before."""
 
 BACKENDS = ("auto", "interpreter", "cuda", "hip", "compile")

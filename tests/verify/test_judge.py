@@ -322,6 +322,48 @@ def test_a_correct_verdict_holds_what_was_seen(verdicts: Verdicts) -> None:
     assert evidence["reference_device"] == "cpu" and evidence["insensitive_inputs"] == []
 
 
+SUM = reference("return x.sum(0, keepdim=True)", inputs="torch.rand(1000)")
+ADDS_UP = (
+    candidate("return launch(x.contiguous())")
+    .replace("tl.store(y_ptr + at, x + 1, mask=at < n)", "tl.atomic_add(y_ptr, tl.sum(x))")
+    .replace("mask=at < n)", "mask=at < n, other=0.0)")
+    .replace("torch.empty_like(x)", "torch.zeros(1, device=x.device)")
+)
+CLEARS = "    if tl.program_id(0) == 0:\n        tl.store(y_ptr, 0.0)\n    tl.atomic_add"
+
+
+@pytest.mark.parametrize(
+    ("program", "status", "reason", "caveats"),
+    [
+        (ADDS_UP, "correct", None, ()),
+        (ADDS_UP.replace("    tl.atomic_add", CLEARS), "incorrect", "value", ()),
+        (
+            ADDS_UP.replace("y_ptr, tl.sum(x)", "y_ptr + tl.where(at < n, 0, at), x"),
+            "runtime_error",
+            "out_of_bounds",
+            (),
+        ),
+        (
+            ADDS_UP.replace("x = tl.load", "libdevice.no_such()\n    x = tl.load"),
+            "correct",
+            None,
+            ("atomics_unproved",),
+        ),
+    ],
+    ids=["right", "clears the sum itself", "adds zero outside", "not for the interpreter"],
+)
+def test_the_interpreter_has_its_say_on_atomics(
+    judge: Judge, program: str, status: str, reason: str | None, caveats: tuple[str, ...]
+) -> None:
+    """What a device would say is made up here; `run_on_gpu.py` does the same on a real one."""
+    made_up = Verdict("sum", "correct", backend="cuda", evidence={"launches": {"kernel": 1}})
+    verdict = judge.slots[0].interpret(Candidate("sum", SUM, program), made_up)
+    found = (verdict.status, verdict.reason, verdict.caveats)
+    assert found == (status, reason, caveats), verdict.to_json()
+    assert verdict.backend == "cuda" and verdict.evidence["launches"] == {"kernel": 1}
+    assert ("interpreter" in verdict.evidence) == (verdict != made_up)
+
+
 def test_a_wrong_verdict_says_where_and_on_which_draw(verdicts: Verdicts) -> None:
     evidence = verdicts["wrong value"].evidence
     assert evidence["got"] - evidence["expected"] == pytest.approx(0.001, rel=0.01)

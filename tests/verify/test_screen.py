@@ -245,6 +245,11 @@ TWINS = [
         HEAD + '    tl.dot(x, x, input_precision="ieee")',
     ),
     Twins(
+        "atomics",
+        HEAD + "    tl.atomic_add(y_ptr, x)  #!\n",
+        HEAD + beside("def atomic_note():\n    atomic_note()"),
+    ),
+    Twins(
         "seed_replay",
         forward("torch.manual_seed(0)  #!\nreturn torch.randn(3)"),
         forward("return x") + "def check():\n    torch.manual_seed(0)\n    return torch.randn(3)\n",
