@@ -23,7 +23,7 @@ import triton
 from curate.execute.sandbox import SandboxUnavailable
 from curate.verify.check import Check, Found, Outcome
 from curate.verify.device import DeviceInfo, Gate, describe_device, resolve_backend
-from curate.verify.oracle import NoOracle, Oracle
+from curate.verify.oracle import REFERENCE_OOM, NoOracle, Oracle
 from curate.verify.problem import describe
 from curate.verify.screen import screen
 from curate.verify.session import Ended, Host, HostError, Refused
@@ -168,8 +168,9 @@ class Slot:
             return verdict
         try:
             checked = self._check(candidate, verdict, self.gate.shared)
-            if checked.status == "oom" and self.device.is_gpu:
+            if self.device.is_gpu and (checked.status == "oom" or checked.reason == REFERENCE_OOM):
                 # A neighbour may have held the device's memory.
+                self.forget()
                 checked = self._check(candidate, verdict, self.gate.alone)
         except (HostError, SandboxUnavailable):
             raise

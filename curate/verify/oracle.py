@@ -22,6 +22,9 @@ PRODUCTS = ("mm", "mv", "linear", "attention", "cdist", "_trilinear", "attention
 
 CACHE_BYTES = 2**29  # of draws that are kept for the next candidate of the same reference
 
+REFERENCE_OOM = "reference_oom"
+"""Why there is no oracle where the reference had too little memory."""
+
 
 class NoOracle(Exception):
     """The reference cannot say what is right.
@@ -194,7 +197,8 @@ class Oracle:
         except Refused as refused:
             if refused.status == SKIP:
                 raise _Skip from refused
-            reason = refused.reason if refused.status == "unsupported" else "reference_error"
+            known = {"unsupported": refused.reason, "oom": REFERENCE_OOM}
+            reason = known.get(refused.status, "reference_error")
             raise NoOracle("unsupported", reason, message=refused.message) from refused
         except Ended as ended:
             evidence = {"ended": f"{ended.status}: {ended.reason}", **ended.evidence}

@@ -35,6 +35,7 @@ from curate.verify.role import (
     map_tensors,
     pack_all,
     poison_memory,
+    refusal,
     same_tensors,
     serve_requests,
     to_device,
@@ -168,7 +169,7 @@ class Reference:
         try:
             return list(to_device(draw_inputs(self.task, draw), self.device))
         except Exception as error:
-            raise _failure(draw, error) from error
+            raise _failure(draw, error, self.device) from error
 
     def _forward(self, model: nn.Module, inputs: list[Any], seed: int) -> dict[str, Any]:
         """Return what ``forward`` gives, and those inputs that it changed; the model stays."""
@@ -188,7 +189,7 @@ class Reference:
             with self._precision():
                 own = self._forward(model, inputs, draw.seed)
         except Exception as error:
-            raise _failure(draw, error) from error
+            raise _failure(draw, error, self.device) from error
         if draw.family != OWN and not _mostly_finite(own):
             raise Refusal(SKIP, "not_finite", f"mostly not finite on {draw.family} inputs")
         with contextlib.suppress(RuntimeError):
@@ -371,7 +372,10 @@ def _distance(exact: dict[str, Any], moved: list[dict[str, Any]]) -> dict[str, A
     return dict(map_tensors(exact, apart))
 
 
-def _failure(draw: Draw, error: Exception) -> Refusal:
+def _failure(draw: Draw, error: Exception, device: str) -> Refusal:
+    why = refusal(error)
+    if why.status == "oom" and device != "cpu":
+        return why  # a neighbour may hold the memory: it says nothing of the draw
     if draw.family != OWN or draw.size is not None:
         return Refusal(SKIP, "raises", describe(error))
     return Refusal("unsupported", "reference_error", describe(error))

@@ -18,8 +18,11 @@ Tensors = list[torch.Tensor]
 Answer = tuple[dict[str, Any], Tensors]
 Handlers = dict[str, Callable[[dict[str, Any], Tensors], Answer]]
 
-NO_MEMORY = "DefaultCPUAllocator: can't allocate memory"
-"""What PyTorch says, in a plain RuntimeError, when the host has no memory."""
+NO_MEMORY = ("DefaultCPUAllocator: can't allocate memory",
+             "CUDA error: out of memory", "HIP error: out of memory",
+             "Triton Error [CUDA]: out of memory", "Triton Error [HIP]: out of memory")  # fmt: skip
+"""What PyTorch and Triton say in errors of other classes when host or device has no memory: where
+a neighbour fills the device, a process may fail as early as in its first call."""
 
 FATAL = ("illegal memory access", "device-side assert triggered", "launch failure",
          "misaligned address", "invalid program counter", "hardware stack")  # fmt: skip
@@ -62,7 +65,9 @@ def _classify(error: BaseException) -> tuple[str, str]:
         return "compile_error", "out_of_resources"
     if isinstance(error, CompilationError | PTXASError | SyntaxError):
         return "compile_error", name
-    if isinstance(error, MemoryError | torch.OutOfMemoryError) or NO_MEMORY in str(error):
+    if isinstance(error, MemoryError | torch.OutOfMemoryError) or any(
+        words in str(error) for words in NO_MEMORY
+    ):
         return "oom", name
     if any(words in str(error) for words in FATAL):
         return "crash", next(w for w in FATAL if w in str(error)).replace(" ", "_")
