@@ -359,10 +359,8 @@ def band_keys(signatures: U32, bands: int = BANDS) -> U32:
     """Return the key of each band of signatures: one row a band, one column a text."""
     width = signatures.shape[1] // bands
     factors = np.random.RandomState(2).randint(0, 2**64, width, dtype=np.uint64) | np.uint64(1)
-    keys = np.zeros((bands, len(signatures)), np.uint64)
-    for band in range(bands):
-        for place, factor in enumerate(factors, band * width):
-            keys[band] += signatures[:, place] * factor
+    numbers = signatures.T.reshape(bands, width, len(signatures))
+    keys: U64 = (numbers * factors[:, None]).sum(1)
     return (mix64(keys) >> _HALF).astype(np.uint32)
 
 
