@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,7 @@ from curate.candidates import read_candidates
 from curate.execute.local import LocalExecutor
 from curate.execute.protocol import Executor, ExecutorUnavailable, WorkerError
 from curate.execute.sandbox import SandboxUnavailable, bubblewrap
+from curate.licenses.optout import OptOutError, parse_optout
 from curate.publish.errors import NoRun, PushFailed, PushRefused
 from curate.recipe import Recipe, RecipeError, json_schema, load_recipe
 from curate.run import OthersFirst, Progress, Record, RunError, Stage, Walk, read_journal
@@ -29,9 +30,11 @@ from curate.verify.verdict import Options, Verdict
 if TYPE_CHECKING:
     from curate.clean.fingerprint import Made
     from curate.history import Event
+    from curate.licenses.relicensing import Checked
     from curate.plan import PlanLine
     from curate.publish.diff import Diff
     from curate.publish.hub import Pushed
+    from curate.publish.removal import Removal
     from curate.rows import Row
 
 
@@ -39,7 +42,16 @@ class NotFound(Exception):
     """No run, step or row is called so."""
 
 
-USER_ERRORS = (RecipeError, SourceError, TableError, InputError, NotFound, NoRun, PushRefused)
+USER_ERRORS = (
+    RecipeError,
+    SourceError,
+    TableError,
+    InputError,
+    NotFound,
+    NoRun,
+    PushRefused,
+    OptOutError,
+)
 STOPPED = (RunError, WorkerError, SandboxUnavailable, ExecutorUnavailable, CannotJudge, PushFailed)
 
 
@@ -326,16 +338,61 @@ def push(
         PushRefused: the data may not be published, or the token or the repository do not fit.
         PushFailed: the Hub cannot be reached, failed, or was changed by somebody else meanwhile.
     """
-    from curate.formats.write import read_run
     from curate.publish.hub import Target
     from curate.publish.hub import push as push_folder
 
-    folder = output / (run or _last_run(output, None))
-    known = read_run(folder)
-    if known is None:
-        raise NotFound(f"{folder} holds no finished run; `curate run RECIPE` finishes it")
+    folder, known = _finished(output, run)
     target = Target(repo, branch or "main", pr, private, tag)
     return push_folder(folder, known, target, dry_run)
+
+
+# --- licenses -------------------------------------------------------------------------------------
+
+
+def licenses(
+    recipe: Path, *, settings: tuple[str, ...] = (), output: Path = Path("output")
+) -> list[Checked]:
+    """Return whether newer versions of a recipe's sources are under other terms, a pin each.
+
+    Raises:
+        RecipeError: the recipe is wrong.
+    """
+    from curate.licenses.relicensing import recheck
+
+    return list(recheck(load_recipe(recipe, settings), output / "cache"))
+
+
+# --- removal --------------------------------------------------------------------------------------
+
+
+def optout(
+    patterns: Sequence[str],
+    *,
+    output: Path = Path("output"),
+    run: str | None = None,
+    write: bool = False,
+) -> Removal:
+    """Return which rows of a finished run go when code is opted out.
+
+    Args:
+        patterns: entries of an opt-out list, such as ``owner: some-user``.
+        output: folder for data and cache.
+        run: recipe name; by default the last run.
+        write: add the entries to the list that the recipe reads, where they stay.
+
+    Raises:
+        OptOutError: a pattern is no entry, or the list cannot be read or added to.
+        NotFound, NoRun: there is no such run, or it is not finished.
+    """
+    from curate.publish.removal import removal, write_entries
+
+    entries = [parse_optout(pattern) for pattern in patterns]
+    folder, known = _finished(output, run)
+    found = removal(folder, known, entries)
+    if write:
+        path, added = write_entries(known, entries)
+        found = replace(found, path=path, added=added)
+    return found
 
 
 # --- report and diff ----------------------------------------------------------------------------
@@ -366,6 +423,17 @@ def diff(old: str, new: str, *, output: Path = Path("output")) -> Diff:
     from curate.publish.diff import diff as diff_folders
 
     return diff_folders(*(_data_folder(output, name) for name in (old, new)))
+
+
+def _finished(output: Path, run: str | None) -> tuple[Path, dict[str, Any]]:
+    """Return the folder of a finished run's data set, and what its ``run.json`` holds."""
+    from curate.formats.write import read_run
+
+    folder = output / (run or _last_run(output, None))
+    known = read_run(folder)
+    if known is None:
+        raise NotFound(f"{folder} holds no finished run; `curate run RECIPE` finishes it")
+    return folder, known
 
 
 def _data_folder(output: Path, name: str) -> Path:

@@ -376,8 +376,9 @@ def push(
     """Publish a finished data set on the Hugging Face Hub, in one commit.
 
     It is refused when a row has no license or origin, when a license is not allowed, when a
-    cluster is in two splits, and when a file was changed after the run. Pushing the same data
-    again makes no commit. The token is that of `hf auth login`, or HF_TOKEN.
+    cluster is in two splits, when the opt-out list covers a row, and when a file was changed after
+    the run. Pushing the same data again makes no commit. The token is that of `hf auth login`, or
+    HF_TOKEN.
     """
     from huggingface_hub.utils.tqdm import disable_progress_bars
 
@@ -395,6 +396,84 @@ def push(
     )
     for line in done.summary():
         click.echo(line)
+
+
+@main.command()
+@RECIPE
+@SETTINGS
+@OUTPUT
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def licenses(recipe: Path, settings: tuple[str, ...], output: Path, as_json: bool) -> None:
+    """Say whether the sources of RECIPE have changed their licenses since they were pinned.
+
+    For every pin the newest version is looked up: the release on the package index, the commit of
+    the default branch, the revision on the Hub. Compared are license files, package metadata and
+    cards; headers of single files are left to the step `licenses`. Nothing is built or run.
+
+    \b
+      denied        was allowed; is not now, or cannot be read
+      stricter      still allowed, with more conditions
+      changed       in another way
+      same          the same terms, or nothing newer
+      gone          the pinned version is: there is nothing to compare
+      unreachable   could not be looked up; the note says why
+      unpinned      a folder, or PyTorch as installed
+
+    Exit status: 1 if one is denied or stricter, 2 if the recipe is wrong, otherwise 0, also where
+    a source could not be looked up.
+    """
+    from curate import console
+    from curate.licenses.relicensing import WORSE
+
+    with console.errors.status("looking up the newest versions"):
+        found = api.licenses(recipe, settings=settings, output=output)
+    if as_json:
+        click.echo(json.dumps([checked.to_json() for checked in found], indent=2))
+    else:
+        console.console.print(console.terms_table(found))
+    if any(checked.outcome in WORSE for checked in found):
+        sys.exit(1)
+
+
+@main.command()
+@click.argument("patterns", nargs=-1, required=True, metavar="PATTERN...")
+@OUTPUT
+@RUN
+@click.option(
+    "--write",
+    is_flag=True,
+    help="Add PATTERN to the opt-out list of the run's recipe, for good: the option `optout` of "
+    "its step `licenses`, or optout.yaml in the current folder.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def optout(
+    patterns: tuple[str, ...], output: Path, run_name: str | None, write: bool, as_json: bool
+) -> None:
+    """Show which rows of a finished run go if their authors opt out.
+
+    PATTERN is written as in the opt-out list; what is in braces must all match:
+
+    \b
+      'owner: some-user'              every repository of an owner
+      'repo: some-user/some-repo'     one repository
+      'purl: pkg:pypi/some-package'   a package, in every version
+      'path: "*/kernels/*.py"'        files, by a glob
+      'symbol: FusedMLP*'             classes and kernels, by a glob
+      'copyright: "*Ada Lovelace*"'   copyright lines, by a glob
+      'sha256: 9f86d081…'             a file with this content
+      '{purl: pkg:pypi/x, path: "x/a/*", why: asked by mail on 2026-11-02}'
+
+    Rows count that hold code of a file in part, too. With --write the next `curate run` drops
+    them as `opted_out`, whatever version of the source it reads, and `curate push` refuses a data
+    set that still has them.
+    """
+    from curate import console
+
+    found = api.optout(patterns, output=output, run=run_name, write=write)
+    if as_json:
+        click.echo(json.dumps(found.to_json(), indent=2))
+    else:
+        console.console.print(console.removal_table(found))
 
 
 @main.command()

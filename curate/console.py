@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections import Counter
 from textwrap import indent
@@ -26,7 +27,10 @@ from curate.verify.label import Tally
 from curate.verify.verdict import STATUSES, Verdict
 
 if TYPE_CHECKING:
+    from curate.licenses.relicensing import Change as TermsChange
+    from curate.licenses.relicensing import Checked
     from curate.publish.diff import Change, Diff
+    from curate.publish.removal import Removal
 
 console = Console(highlight=False)
 errors = Console(stderr=True, highlight=False)
@@ -314,6 +318,61 @@ def _compiled(result: dict[str, Any]) -> str:
         f"{result['target']}: {result['registers']} registers, {result['spills']} B spilled, "
         f"{result['shared']} B shared"
     )
+
+
+# --- licenses ---------------------------------------------------------------------------------
+
+OUTCOME_STYLE = {"denied": "red", "stricter": "red", "same": "green"}
+
+
+def terms_table(found: list[Checked]) -> RenderableType:
+    """Return the table of what became of the terms of every source, and below it what changed."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in ("source", "name", "pinned", "newest", "terms"):
+        table.add_column(name, overflow="fold")
+    why = Table(box=None, pad_edge=False, show_header=False)
+    for checked in found:
+        newest = "" if checked.newest == checked.pinned else _short(checked.newest or "-")
+        cells = (checked.source, checked.name, _short(checked.pinned), newest, checked.outcome)
+        table.add_row(*map(escape, cells), style=OUTCOME_STYLE.get(checked.outcome, "yellow"))
+        for line in filter(None, [*map(_changed_terms, checked.changes), checked.note]):
+            why.add_row(escape(checked.name), escape(line))
+    if not why.row_count:
+        return table
+    return Group(table, Text("what changed, and what could not be told", style="bold"), why)
+
+
+def _changed_terms(change: TermsChange) -> str:
+    place = f"for {change.folder}/, " if change.folder != "." else ""
+    return f"{change.old} -> {change.new} ({place}by {change.file})"
+
+
+def _short(version: str) -> str:
+    """Return a version as it is, and a commit's first digits."""
+    return version[:12] if re.fullmatch(r"[0-9a-f]{40}", version) else version
+
+
+# --- removal ----------------------------------------------------------------------------------
+
+
+def removal_table(removal: Removal) -> RenderableType:
+    """Return how many rows would go, by entry, source and config, and which entries are new."""
+    parts: list[RenderableType] = [f"{removal.rows} of {removal.total} rows would go"]
+    if removal.covered:
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+        for name in ("entry", "source"):
+            table.add_column(name, overflow="fold")
+        for name in ("rows", *removal.configs):
+            table.add_column(name, justify="right")
+        for found in removal.covered:
+            counts = [found.rows, *(found.views.get(name, 0) for name in removal.configs)]
+            table.add_row(escape(found.entry.text()), escape(found.source), *map(str, counts))
+        parts.append(table)
+    if removal.path is not None:
+        added = "\n".join(f"  {entry.text()}" for entry in removal.added)
+        what = f"has new entries:\n{added}" if added else "has these entries already"
+        parts.append(escape(f"{removal.path} {what}"))
+    return Group(*parts)
 
 
 # --- two runs ---------------------------------------------------------------------------------

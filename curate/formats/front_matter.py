@@ -104,7 +104,7 @@ class Config:
 
     Attributes:
         splits: their names, in order.
-        columns: their names, in order.
+        schema, columns: of all of them, and their names, in order.
         rows: of all splits.
     """
 
@@ -115,13 +115,13 @@ class Config:
         self._counts = splits
         self._paths = {s: sorted((folder / name).glob(f"{s}-*.parquet")) for s in self.splits}
         first = next(path for paths in self._paths.values() for path in paths)
-        self._schema = pq.read_schema(first)
-        self.columns: list[str] = self._schema.names
+        self.schema = pq.read_schema(first)
+        self.columns: list[str] = self.schema.names
 
     @property
     def is_nested(self) -> bool:
         """Whether a column holds columns."""
-        return any(pa.types.is_struct(field.type) for field in self._schema)
+        return any(pa.types.is_struct(field.type) for field in self.schema)
 
     def entry(self, default: bool) -> dict[str, Any]:
         """Return what tells `datasets` where the files lie."""
@@ -135,7 +135,7 @@ class Config:
         sizes = {split: sum(map(_uncompressed, paths)) for split, paths in self._paths.items()}
         return {
             "config_name": self.name,
-            "features": list(features(self._schema)),
+            "features": list(features(self.schema)),
             "splits": [
                 {"name": split, "num_bytes": size, "num_examples": self._counts[split]}
                 for split, size in sizes.items()

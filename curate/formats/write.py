@@ -3,6 +3,7 @@
 <output>/<recipe>/README.md                         configs and splits, as the Hub reads them
 <output>/<recipe>/<config>/<split>-00000-of-00001.parquet
 <output>/<recipe>/index.parquet                     a line for every row, whatever views show it
+<output>/<recipe>/provenance.jsonl                  where every row comes from, under which license
 <output>/<recipe>/lost/<step>.parquet               rows dropped or failed there, and why
 <output>/<recipe>/licenses/<sha256>.txt             texts that the rows' licenses ask for
 <output>/<recipe>/run.json                          ledger, options, versions, sha256 of it all
@@ -26,12 +27,16 @@ from curate.formats.front_matter import front_matter
 from curate.formats.index import INDEX, INDEX_FILE, index_row
 from curate.formats.leakage import Leakage, report
 from curate.formats.parquet import SplitFiles
+from curate.formats.provenance import PROVENANCE_FILE, provenance_line
+from curate.licenses.optout import OPTED_OUT, first_match, load_lists
+from curate.licenses.step import Licenses
 from curate.licenses.texts import load_text
 from curate.rows import Row
 from curate.run import Shard, Stage, Walk, identity
 from curate.step import Drop, SourceStep
 from curate.store import LOST, digest, file_sha256, write_atomically
 
+LAYOUT = 2  # of the folder; raised when it has to be written anew from the cache
 GROUP_ROWS = 1024  # rows that are gathered before they are written
 MAX_ROW_BYTES = 2 * 10**6  # of a row as JSON, above which the Hub's viewer cuts it
 
@@ -46,7 +51,8 @@ def write_dataset(walk: Walk, stages: list[Stage]) -> dict[str, Any]:
     """
     shards = final_shards(stages)
     formats = walk.recipe.formats
-    key = digest([s.key for s in shards], [(f.version, f.model_dump(mode="json")) for f in formats])
+    views = [(f.version, f.model_dump(mode="json")) for f in formats]
+    key = digest(LAYOUT, [s.key for s in shards], views)
     if (known := read_run(walk.folder)) and known["key"] == key and _all_there(walk.folder, known):
         return known
     folder = walk.folder.with_name(f".{walk.folder.name}.tmp")
@@ -153,7 +159,10 @@ class _Writer:
         self.configs: dict[str, dict[str, int]] = {}
         self.unwritten: Counter[str] = Counter()
         self.texts: set[str] = set()
+        licenses = [step for step in walk.recipe.steps if isinstance(step, Licenses)]
+        self._optouts = load_lists(step.optout for step in licenses)
         self._index = _Rows(folder / INDEX_FILE, INDEX)
+        self._provenance = (folder / PROVENANCE_FILE).open("w", encoding="utf-8")
         self._unlabelled: dict[tuple[str, str], _Rows] = {}
         self._schemas = {_config(f): f.columns() for f in walk.recipe.formats}
         self._leakage = {_config(f): Leakage(f.has_prompt) for f in walk.recipe.formats}
@@ -163,24 +172,29 @@ class _Writer:
             if row["license"] is None or row["origin"] is None:
                 self.unwritten["no_license_or_origin"] += 1
                 continue
+            if first_match(self._optouts, row, self.walk.output / "cache"):
+                # By what no step `licenses` could know yet, such as a symbol that was found later.
+                self.unwritten[OPTED_OUT] += 1
+                continue
             views = [f for f in self.walk.recipe.formats if row["kind"] in f.kinds]
             if not views:
                 self.unwritten[f"kind_{row['kind']}_in_no_format"] += 1
                 continue
             split = row["split"] or "train"
-            shown = [self._show(row, view, split) for view in views]
-            if any(shown):
+            shown = {f"{_config(v)}/{split}-*.parquet": self._show(row, v, split) for v in views}
+            if any(shown.values()):
                 self._index.add(index_row(row, split))
+                self._provenance.write(provenance_line(row, shown))
                 self.texts.update(row["license"]["text_sha256"] or [])
                 self.texts.update(row["license"]["notice_sha256"] or [])
 
-    def _show(self, row: Row, view: Format, split: str) -> bool:
-        """Write a row to a view; return whether the view has it now."""
+    def _show(self, row: Row, view: Format, split: str) -> int:
+        """Write a row to a view; return how many rows of the view show it."""
         outcome, config = view.render(row), _config(view)
         if isinstance(outcome, Drop):
             self.unwritten[f"{outcome.reason}_in_{config}"] += 1
-            return False
-        written = False
+            return 0
+        written = 0
         for shown in outcome.rows:
             if len(json.dumps(shown, ensure_ascii=False).encode()) > MAX_ROW_BYTES:
                 self.unwritten[f"over_2_mb_in_{config}"] += 1
@@ -189,7 +203,7 @@ class _Writer:
             texts = view.prompt_and_completion(row, shown)
             row_id: str = shown.get("id") or row["id"]
             self._leakage[config].add(split, row_id, *texts)
-            written = True
+            written += 1
         return written
 
     def _put(self, config: str, split: str, row: Row) -> None:
@@ -205,6 +219,7 @@ class _Writer:
 
     def close(self) -> dict[str, dict[str, Any]]:
         """Finish the files and return what `report` says of each config's splits."""
+        self._provenance.close()
         for rows in (self._index, *self._unlabelled.values()):
             rows.close()
         return {config: self._label(config) for config in self.configs}

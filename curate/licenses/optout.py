@@ -1,30 +1,52 @@
 """The opt-out list: code whose authors asked not to be used, whatever its license allows.
 
-A YAML list of entries; an entry applies where all of its keys do::
+A YAML list of entries; an entry applies where all of its keys do. `curate optout` shows which rows
+of a run an entry takes, and adds it to the list::
 
     - owner: some-user                 # all repositories of an owner on any forge
     - repo: some-user/some-repo        # one repository; the full address works too
     - purl: pkg:pypi/some-package      # every version; pkg:pypi/some-package@1.2 means one
     - path: "*/kernels/*.py"           # glob over the path inside the artifact
-    - sha256: 9f86d081…                # of a file's content
+    - symbol: FusedMLP*                # glob over the name of the class or kernel
+    - copyright: "*Ada Lovelace*"      # glob over copyright lines, in any case
+    - sha256: 9f86d081…                # of a file's content, which another version changes
       why: asked by mail on 2026-11-02
+
+Entries are tombstones: they stay, and hold for sources that come later.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
+from functools import lru_cache
+from hashlib import sha256
 from pathlib import Path
 from typing import Annotated
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
-from curate.licenses.texts import text_sha256
 from curate.rows import Row
+from curate.sources.artifact import open_artifact
+from curate.store import write_atomically
+
+OPTED_OUT = "opted_out"
+"""Reason of the rows that are lost this way. Which they were is published nowhere."""
+DEFAULT_LIST = "optout.yaml"
+"""The list of a recipe that names none, relative to the current folder; it need not be there."""
+
+_HEAD = """\
+# Code whose authors asked not to be used. `curate run` drops what an entry covers and `curate push`
+# refuses it, so entries stay here for good. `curate optout --help` tells what an entry may say.
+"""
+_KEYS = "owner, repo, purl, path, symbol, copyright or sha256"
+_PULLED = re.compile(r"(?P<path>.+):\d+-\d+")  # how `closure` names what it took from a file
 
 
 class OptOutError(ValueError):
-    """An opt-out file is wrong; the message says where."""
+    """An opt-out list or an entry is wrong; the message says where."""
 
 
 class OptOut(BaseModel):
@@ -36,6 +58,12 @@ class OptOut(BaseModel):
     repo: Annotated[str | None, Field(description="owner/name, or the full address.")] = None
     purl: Annotated[str | None, Field(description="Package URL, with or without a version.")] = None
     path: Annotated[str | None, Field(description="Glob over the path in the artifact.")] = None
+    symbol: Annotated[str | None, Field(description="Glob over the class's or kernel's name.")] = (
+        None
+    )
+    copyright: Annotated[
+        str | None, Field(description="Glob over copyright lines, whatever their case.")
+    ] = None
     sha256: Annotated[
         str | None, Field(pattern="^[0-9a-f]{64}$", description="Of one file's content.")
     ] = None
@@ -43,37 +71,151 @@ class OptOut(BaseModel):
 
     @model_validator(mode="after")
     def _names_something(self) -> OptOut:
-        if not any((self.owner, self.repo, self.purl, self.path, self.sha256)):
-            raise ValueError("name an owner, repo, purl, path or sha256")
+        if not self.model_dump(exclude={"why"}, exclude_none=True):
+            raise ValueError(f"name an {_KEYS}")
         return self
 
-    def matches(self, row: Row) -> bool:
-        """Return whether the request covers this row."""
-        origin = row["origin"]
-        repo = _repo_name(origin["repo"] or "")
-        purl = (origin["purl"] or "").lower()
-        wanted_purl = (self.purl or "").lower()
+    def matches(self, row: Row, cache: Path) -> bool:
+        """Return whether the request covers a row, or a file that code of the row was pulled from.
+
+        Args:
+            row: its symbol and copyright lines count as far as they are known.
+            cache: has the artifact, where ``sha256`` is asked for.
+        """
+        origin, files = row["origin"], files_of(row)
+        repo, purl = _repo_name(origin["repo"] or ""), (origin["purl"] or "").lower()
+        holders = (row["license"] or {}).get("copyright") or []
         checks = (
             self.owner is None or repo.split("/")[0] == self.owner.lower(),
             self.repo is None or repo == _repo_name(self.repo),
-            self.purl is None or purl == wanted_purl or purl.startswith(wanted_purl + "@"),
-            self.path is None or fnmatchcase(origin["path"] or "", self.path),
-            self.sha256 is None or text_sha256(row["text"]) == self.sha256,
+            self.purl is None or f"{purl}@".startswith(f"{self.purl.lower()}@"),
+            self.path is None or any(fnmatchcase(file, self.path) for file in files),
+            self.symbol is None or fnmatchcase(origin["symbol"] or "", self.symbol),
+            self.copyright is None
+            or any(fnmatchcase(line.lower(), self.copyright.lower()) for line in holders),
+            self.sha256 is None
+            or self.sha256 in _file_hashes(cache, origin["artifact_sha256"], tuple(files)),
         )
         return all(checks)
 
+    def text(self) -> str:
+        """Return the entry as the list has it, on one line."""
+        given = self.model_dump(exclude_none=True)
+        flow = len(given) > 1
+        text = yaml.safe_dump(given, default_flow_style=flow, sort_keys=False, width=10**6)
+        return text.strip()
+
+
+def first_match(entries: Iterable[OptOut], row: Row, cache: Path) -> OptOut | None:
+    """Return the first entry that covers a row; the arguments are those of `OptOut.matches`."""
+    return next((entry for entry in entries if entry.matches(row, cache)), None)
+
+
+def files_of(row: Row) -> list[str]:
+    """Return the paths, in its artifact, of all files that hold code of a row, its own first."""
+    origin = row["origin"]
+    pulled = map(_PULLED.fullmatch, origin["derived_from"] or [])
+    paths: list[str] = [origin["path"] or "", *(found["path"] for found in pulled if found)]
+    return list(dict.fromkeys(paths))
+
+
+def parse_optout(text: str) -> OptOut:
+    """Return the entry that a text says, written as in the list: ``owner: some-user``.
+
+    Raises:
+        OptOutError: it is none.
+    """
+    try:
+        return OptOut.model_validate(yaml.safe_load(text))
+    except (yaml.YAMLError, ValidationError) as error:
+        raise OptOutError(
+            f"{text!r} is no entry of an opt-out list: write `key: value`, or "
+            f"`{{key: value, key: value}}` where all must match, with {_KEYS}; a value that "
+            f"begins with * needs quotes ({_first(error)})"
+        ) from error
+
 
 def load_optouts(path: Path) -> tuple[OptOut, ...]:
-    """Return the entries of an opt-out file.
+    """Return the entries of an opt-out list.
 
     Raises:
         OptOutError: the file cannot be read or an entry is wrong.
     """
     try:
-        entries = yaml.safe_load(path.read_text("utf-8")) or []
-        return TypeAdapter(tuple[OptOut, ...]).validate_python(entries)
-    except (OSError, yaml.YAMLError, ValidationError) as error:
-        raise OptOutError(f"{path}: {error}") from error
+        return _read(path.read_text("utf-8"))
+    except OSError as error:
+        raise OptOutError(f"{path}: {error.strerror} (looked from {Path.cwd()})") from error
+    except (UnicodeDecodeError, yaml.YAMLError, ValidationError) as error:
+        raise OptOutError(f"{path}: {_first(error)}") from error
+
+
+def named_list(name: str | None) -> str | None:
+    """Return the list that the option `optout` means: the one named, or the default if there."""
+    return name or (DEFAULT_LIST if Path(DEFAULT_LIST).is_file() else None)
+
+
+def load_lists(names: Iterable[str | None]) -> tuple[OptOut, ...]:
+    """Return the entries of all lists that the options `optout` of a recipe mean, each once.
+
+    Raises:
+        OptOutError: a list that is named cannot be read.
+    """
+    lists = dict.fromkeys(filter(None, map(named_list, names)))
+    return tuple(dict.fromkeys(entry for name in lists for entry in load_optouts(Path(name))))
+
+
+def add_optouts(path: Path, entries: Sequence[OptOut]) -> list[OptOut]:
+    """Append to a list the entries that it lacks; return them. What stands in it stays as it is.
+
+    Raises:
+        OptOutError: the list cannot be read or added to.
+    """
+    known = set(map(_key, load_optouts(path))) if path.exists() else set()
+    by_key = {_key(entry): entry for entry in reversed(entries)}
+    new = [by_key[key] for key in dict.fromkeys(map(_key, entries)) if key not in known]
+    if not new:
+        return []
+    old = path.read_text("utf-8") if path.exists() else _HEAD
+    text = "".join([old, "" if old.endswith("\n") or not old else "\n", *map(_block, new)])
+    try:
+        _read(text)
+    except (yaml.YAMLError, ValidationError) as error:
+        raise OptOutError(f"{path}: nothing can be appended to it: {_first(error)}") from error
+    write_atomically(path, text.encode())
+    return new
+
+
+def _read(text: str) -> tuple[OptOut, ...]:
+    return TypeAdapter(tuple[OptOut, ...]).validate_python(yaml.safe_load(text) or [])
+
+
+def _block(entry: OptOut) -> str:
+    return yaml.safe_dump([entry.model_dump(exclude_none=True)], sort_keys=False, width=10**6)
+
+
+def _key(entry: OptOut) -> OptOut:
+    return entry.model_copy(update={"why": None})
+
+
+def _first(error: Exception) -> str:
+    """Return one line for what is wrong."""
+    if isinstance(error, ValidationError):
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        return f"{where}: {first['msg']}" if where else first["msg"]
+    if isinstance(error, yaml.MarkedYAMLError):
+        return str(error.problem)
+    return str(error)
+
+
+@lru_cache(maxsize=1024)
+def _file_hashes(cache: Path, artifact_sha256: str | None, files: tuple[str, ...]) -> set[str]:
+    """Return the sha256 of some files of an artifact; the empty set where there is none."""
+    if artifact_sha256 is None:
+        return set()
+    artifact = open_artifact(cache, artifact_sha256)
+    there = set(artifact.paths())
+    return {sha256(artifact.read_bytes(file)).hexdigest() for file in files if file in there}
 
 
 def _repo_name(address: str) -> str:

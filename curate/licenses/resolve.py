@@ -160,6 +160,24 @@ class Resolver:
             derived_from=tuple(cited_urls(text)),
         )
 
+    def folders_with_licenses(self) -> frozenset[str]:
+        """Return the folders that license files apply to; "." is the root."""
+        return frozenset(self._license_files)
+
+    def has_folder(self, folder: str) -> bool:
+        """Return whether files lie in the folder or below it."""
+        return folder in self._folders
+
+    def around(self, folder: str) -> tuple[Statement, str]:
+        """Return what holds for a file of a folder that says nothing of itself.
+
+        Returns:
+            The statement, and why its license is unknown; empty when it is known.
+        """
+        path = str(PurePosixPath(folder) / "file")
+        finding = self.resolve(path, "")
+        return finding.statement, finding.why
+
     # What the file says of itself
 
     def _own_statement(

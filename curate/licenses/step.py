@@ -9,13 +9,21 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, PrivateAttr, field_validator
 
+from curate.licenses.optout import (
+    OPTED_OUT,
+    OptOut,
+    files_of,
+    first_match,
+    load_lists,
+    load_optouts,
+    named_list,
+)
 from curate.rows import Row
 from curate.sources.artifact import open_artifact
 from curate.step import Context, Drop, Keep, Outcome, RowStep
-from curate.store import file_sha256
+from curate.store import digest, file_sha256
 
 if TYPE_CHECKING:
-    from curate.licenses.optout import OptOut
     from curate.licenses.policy import Decision, Policy
     from curate.licenses.resolve import Finding, Resolver
 
@@ -32,7 +40,8 @@ class Licenses(RowStep):
     of the other files are joined to its own, and it goes if one of them may not be used.
 
     Drop reasons: ``license_denied`` (the license is known and not on the list),
-    ``license_unknown`` (no text, or one that could not be read: fails closed) and ``opted_out``.
+    ``license_unknown`` (no text, or one that could not be read: fails closed) and ``opted_out``
+    (an entry of the opt-out list covers the row, or a file that its code was pulled from).
     """
 
     step: Literal["licenses"]
@@ -58,8 +67,10 @@ class Licenses(RowStep):
     optout: Annotated[
         str | None,
         Field(
-            description="YAML list, relative to the current folder, of owners, repos, purls, path "
-            "globs and content hashes whose authors asked not to be used."
+            description="YAML list, relative to the current folder, of owners, repos, purls, "
+            "paths, symbols, copyright lines and content hashes whose authors asked not to be "
+            "used; `curate optout` adds to it. By default optout.yaml, if it is there.",
+            validate_default=True,
         ),
     ] = None
     scancode: Annotated[
@@ -81,12 +92,24 @@ class Licenses(RowStep):
             make_policy(allow)
         return allow
 
+    @field_validator("optout")
+    @classmethod
+    def _readable_list(cls, optout: str | None) -> str | None:
+        optout = named_list(optout)
+        if optout is not None:
+            load_optouts(Path(optout))
+        return optout
+
     def options(self) -> dict[str, Any]:
         """Return the options with the content of the files that they name."""
         from curate.licenses.overrides import SHIPPED_FILE
 
-        files = {"overrides": self.overrides, "optout": self.optout}
-        hashes = {f"{name}_sha256": _file_sha256(path) for name, path in files.items() if path}
+        hashes: dict[str, str | None] = {}
+        if self.overrides:
+            hashes["overrides_sha256"] = _file_sha256(self.overrides)
+        if self.optout:  # the entries, so that a comment in the list changes nothing
+            entries = [entry.model_dump() for entry in load_optouts(Path(self.optout))]
+            hashes["optout_digest"] = digest(entries)
         shipped = file_sha256(SHIPPED_FILE)
         known = {"policy": self._policy_version(), "shipped_overrides_sha256": shipped}
         options = {**super().options(), **hashes, **known}
@@ -101,26 +124,31 @@ class Licenses(RowStep):
         place("MIT License")  # loads the templates, which forked workers then share
 
     def apply(self, row: Row, context: Context) -> Outcome:
-        state = self._ready()
-        for entry in state.optouts:
-            if entry.matches(row):
-                return Drop("opted_out", entry.model_dump(exclude_none=True))
         if context.cache is None:
             raise ValueError("licenses: the run has no cache, and license texts are kept there")
-        origin = row["origin"]
-        resolver = state.resolver(context.cache, origin["artifact_sha256"])
+        outcome = self._judge(row, context.cache)
+        if isinstance(outcome, Keep):  # the copyright lines are known now
+            entry = first_match(self._ready().optouts, outcome.rows[0], context.cache)
+            if entry is not None:
+                return Drop(OPTED_OUT, entry.model_dump(exclude_none=True))
+        return outcome
+
+    def _judge(self, row: Row, cache: Path) -> Outcome:
+        """Return the row with its license, or why its license does not let it through."""
+        state, origin = self._ready(), row["origin"]
+        resolver = state.resolver(cache, origin["artifact_sha256"])
         if row["kind"] == "file":
             finding = resolver.resolve(origin["path"], row["text"])
-            return _decide(row, finding, state.policy, context.cache)
-        artifact = open_artifact(context.cache, origin["artifact_sha256"])
+            return _decide(row, finding, state.policy, cache)
+        artifact = open_artifact(cache, origin["artifact_sha256"])
         if row["kind"] == "record":
             from curate.licenses.records import resolve_record
 
             finding = resolve_record(row, artifact, resolver)
-            return _decide(row, finding, state.policy, context.cache)
-        for path in _other_files(origin, artifact.paths()):
+            return _decide(row, finding, state.policy, cache)
+        for path in sorted(set(files_of(row)[1:]) & set(artifact.paths())):
             finding = resolver.resolve(path, artifact.read(path))
-            outcome = _decide(row, finding, state.policy, context.cache)
+            outcome = _decide(row, finding, state.policy, cache)
             if isinstance(outcome, Drop):
                 return Drop(outcome.reason, {"file": path, **outcome.evidence})
             row = {**row, "license": _joined(row["license"], outcome.rows[0]["license"])}
@@ -141,12 +169,11 @@ class _State:
     """What rows need, loaded once: the policy, the two files, resolvers of recent artifacts."""
 
     def __init__(self, step: Licenses) -> None:
-        from curate.licenses.optout import load_optouts
         from curate.licenses.overrides import load_overrides
         from curate.licenses.policy import default_policy, make_policy
 
         self.policy: Policy = make_policy(step.allow) if step.allow else default_policy()
-        self.optouts: tuple[OptOut, ...] = load_optouts(Path(step.optout)) if step.optout else ()
+        self.optouts: tuple[OptOut, ...] = load_lists([step.optout])
         self._overrides = load_overrides(Path(step.overrides) if step.overrides else None)
         self._scancode = step.scancode
         self._resolvers: dict[str, Resolver] = {}
@@ -179,12 +206,6 @@ def _decide(row: Row, finding: Finding, policy: Policy, cache: Path) -> Outcome:
     if decision is None or finding.why:
         return Drop("license_unknown", _unknown_evidence(finding, cache))
     return Keep((_licensed(row, finding, decision, cache),))
-
-
-def _other_files(origin: Row, paths: tuple[str, ...]) -> list[str]:
-    """Return the files of the same artifact that ``derived_from`` names as ``path:first-last``."""
-    named = {entry.rpartition(":")[0] for entry in origin["derived_from"]}
-    return sorted(named & set(paths))
 
 
 def _joined(one: Row, other: Row) -> Row:

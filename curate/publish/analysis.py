@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, get_args
 
@@ -17,7 +17,9 @@ import pyarrow.parquet as pq
 from pydantic import Field
 
 from curate.formats.fim import count_tokens
+from curate.formats.index import INDEX_FILE
 from curate.formats.write import read_run
+from curate.licenses.optout import OPTED_OUT
 from curate.publish.counts import Counts, Distribution, Frozen, Tally, ranked
 from curate.publish.errors import NoRun
 from curate.registry import AnySource, AnyStep
@@ -337,7 +339,20 @@ class Run:
         ends = [r for r in self.records if not r.kinds] if self._only_sources else self.records[-1:]
         for record in ends:
             for key in record.shards:
-                yield from self.store.rows(record.step, key).to_pylist()
+                yield from self.last_rows(record.step, key)
+
+    def last_rows(self, step: str, key: str) -> list[Row]:
+        """Return the rows of a final shard, but for those that the data set leaves out because
+        their authors asked."""
+        rows: list[Row] = self.store.rows(step, key).to_pylist()
+        if OPTED_OUT in self.known["unwritten"]:
+            return [row for row in rows if row["id"] in self._published]
+        return rows
+
+    @cached_property
+    def _published(self) -> frozenset[str]:
+        table = pq.read_table(self.folder / INDEX_FILE, columns=["id"])
+        return frozenset(table["id"].to_pylist())
 
     def lost_rows(self, record: Record) -> Iterator[Row]:
         """Yield what a stage lost: ``id``, ``origin``, ``fate``, ``reason`` and ``evidence``."""

@@ -13,7 +13,7 @@ from curate.formats.leakage import LABELS, THRESHOLD
 from curate.formats.write import read_run, record_files
 from curate.publish.analysis import Analysis
 from curate.publish.charts import number, share
-from curate.publish.words import headline, plural, reasons_line, unknowns
+from curate.publish.words import REMOVAL, headline, plural, reasons_line, unknowns
 
 MOST = 20  # lines of a table
 
@@ -55,9 +55,9 @@ DOCUMENTS = {
     "report.html": "the run as a page that opens offline, with examples side by side",
     "ANALYSIS.md": "all counts and distributions",
     "ANALYSIS.json": "the same for programs",
-    "PROVENANCE.md": "where rows come from, and under which licenses",
-    "provenance.jsonl": "the same, a line for every row",
-    "croissant.json": "Croissant metadata",
+    "PROVENANCE.md": "sources, licenses, attribution, and how to have a row removed",
+    "provenance.jsonl": "origin and license of every row, a line each",
+    "croissant.json": "Croissant 1.1 metadata",
     "licenses": "license texts and notices that rows ask for, named by their sha256",
     "index.parquet": "a line for every row, whatever configs show it",
     "run.json": "the recipe, the counts of every step, the sha256 of every file",
@@ -121,7 +121,7 @@ def card(folder: Path, run: dict[str, Any], analysis: Analysis) -> str:
         _overlap(analysis),
         _limits(analysis),
         _papers(folder, analysis),
-        _citation(run, analysis),
+        _citation(run),
     ]
     text = "\n\n".join("\n".join(lines).strip() for lines in sections)
     return f"{front_matter(folder, run)}\n{text}\n"
@@ -235,12 +235,17 @@ def _overlap(a: Analysis) -> Iterator[str]:
 
 def _limits(a: Analysis) -> Iterator[str]:
     yield "## What is not known\n"
-    limits = [*unknowns(a)]
+    yield from (f"- {limit}" for limit in limits(a))
+
+
+def limits(a: Analysis) -> list[str]:
+    """Return what a run's labels say nothing about."""
+    found = [*unknowns(a)]
     if a.verdicts.status.n - a.verdicts.status.unknown:
-        limits += NOT_JUDGED
+        found += NOT_JUDGED
         if any(place.startswith("interpreter") for place in a.verdicts.ran_on.counts):
-            limits.append(INTERPRETED)
-    yield from (f"- {limit}" for limit in limits)
+            found.append(INTERPRETED)
+    return found
 
 
 def _papers(folder: Path, a: Analysis) -> Iterator[str]:
@@ -257,17 +262,21 @@ def _papers(folder: Path, a: Analysis) -> Iterator[str]:
     yield from table(("source", "license", "rows"), named)
     if len(sources) > MOST:
         rest = sum(x.rows for x in sources[MOST:])
-        yield f"and {len(sources) - MOST} more sources with {number(rest)} rows."
+        yield f"and {len(sources) - MOST} more sources with {number(rest)} rows.\n"
+    yield REMOVAL
 
 
-def _citation(run: dict[str, Any], a: Analysis) -> Iterator[str]:
+def _citation(run: dict[str, Any]) -> Iterator[str]:
     yield "## Citation\n"
     yield "Name the revision that you used (`load_dataset(…, revision=…)`); it never changes.\n"
-    yield "```bibtex"
-    yield f"@misc{{{a.name},"
-    yield f"  title = {{{a.name}}},"
-    yield f"  note = {{Made by curate; recipe sha256 {recipe_sha256(run)[:16]}, run {run['key']}}}"
-    yield "}\n```"
+    yield f"```bibtex\n{citation(run)}\n```"
+
+
+def citation(run: dict[str, Any]) -> str:
+    """Return how to cite a data set, for BibTeX."""
+    name = run["recipe"]["name"]
+    made = f"Made by curate; recipe sha256 {recipe_sha256(run)[:16]}, run {run['key']}"
+    return f"@misc{{{name},\n  title = {{{name}}},\n  note = {{{made}}}\n}}"
 
 
 def table(head: tuple[str, ...], lines: Iterable[Iterable[Cell]]) -> Iterator[str]:

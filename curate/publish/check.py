@@ -7,7 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from curate.formats.index import INDEX_FILE
+from curate.formats.provenance import PROVENANCE_FILE
+from curate.licenses.optout import OptOutError, load_lists
 from curate.licenses.policy import Policy, UnknownLicense, default_policy, evaluate, make_policy
+from curate.publish.removal import covered, optout_lists
 from curate.store import file_sha256
 
 if TYPE_CHECKING:
@@ -34,13 +37,19 @@ def problems(folder: Path, run: dict[str, Any]) -> list[str]:
     index = pl.read_parquet(folder / INDEX_FILE)
     if index.is_empty():
         return ["it has no rows"]
-    return [*_without(index), *_denied(index, policies(run)), *_leaks(index)]
+    return [
+        *_without(index),
+        *_denied(index, policies(run)),
+        *_leaks(index),
+        *_opted_out(folder, run),
+    ]
 
 
 def _changed_files(folder: Path, files: dict[str, str]) -> Iterator[str]:
     again = f"delete {folder} and run the recipe again, which makes it anew from the cache"
-    if INDEX_FILE not in files:
-        yield f"{INDEX_FILE} is missing: an older version of curate wrote the data set; {again}"
+    for path in (INDEX_FILE, PROVENANCE_FILE):
+        if path not in files:
+            yield f"{path} is missing: an older version of curate wrote the data set; {again}"
     for path, sha in sorted(files.items()):
         if not (folder / path).is_file():
             yield f"{path} is gone since the run; {again}"
@@ -77,6 +86,23 @@ def _denied(index: pl.DataFrame, allowed: list[Policy]) -> Iterator[str]:
                 ids = index.filter(pl.col("license") == license)["id"]
                 yield f"{some_rows(ids)} under {license}: {reason}"
                 break
+
+
+def _opted_out(folder: Path, run: dict[str, Any]) -> Iterator[str]:
+    """Compare rows with the opt-out list as it is now, not as it was when they were made."""
+    import polars as pl
+
+    try:
+        entries = load_lists(optout_lists(run))
+    except OptOutError as error:
+        yield f"the opt-out list that the recipe names cannot be read: {error}"
+        return
+    ids: dict[str, list[str]] = {}
+    for entry, line in covered(folder, entries):
+        ids.setdefault(entry.text(), []).append(line["id"])
+    for pattern, those in ids.items():
+        named = some_rows(pl.Series(those))
+        yield f"{named} opted out by `{pattern}`; run the recipe again, which leaves them out"
 
 
 def _leaks(index: pl.DataFrame) -> Iterator[str]:

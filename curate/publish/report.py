@@ -4,6 +4,8 @@
 <output>/<recipe>/ANALYSIS.json   every number on it
 <output>/<recipe>/ANALYSIS.md     the same, as GitHub and the Hub show it
 <output>/<recipe>/figs/*.png      the same, drawn
+<output>/<recipe>/PROVENANCE.md   where rows come from, and what is owed to their authors
+<output>/<recipe>/croissant.json  the data set as programs look for it
 <output>/<recipe>/README.md       the card, which has some of it
 
 Numbers are those of `curate.publish.analysis`, rows those of `curate.publish.samples`. No file
@@ -39,8 +41,10 @@ from curate.publish.analysis import (
 from curate.publish.card import write_card
 from curate.publish.charts import bar, histogram, number, share, summary
 from curate.publish.counts import ranked
+from curate.publish.croissant import CROISSANT_FILE, croissant
 from curate.publish.figures import figures
 from curate.publish.markdown import markdown
+from curate.publish.provenance import PROVENANCE_PAGE, collect, provenance_page
 from curate.publish.samples import (
     FAIR_SHARE,
     LONGEST_ROW,
@@ -81,6 +85,9 @@ def write_report(output: Path, name: str) -> Path:
     files["ANALYSIS.json"] = analysis.to_json().encode()
     files["ANALYSIS.md"] = markdown(analysis, titles).encode()
     files[REPORT_FILE] = page(run, analysis).encode()
+    sources = collect(run)
+    files[PROVENANCE_PAGE] = provenance_page(run, sources).encode()
+    files[CROISSANT_FILE] = croissant(run, analysis, sources).encode()
     for path, data in files.items():
         write_atomically(run.folder / path, data)
     record_files(run.folder, run.known, files)

@@ -15,6 +15,7 @@ from typing import Any
 from markupsafe import escape
 
 from curate.console import place
+from curate.licenses.optout import OPTED_OUT
 from curate.publish.analysis import Run, license_name
 from curate.rows import Row
 from curate.run import Record
@@ -134,16 +135,19 @@ class Loss:
 
 
 def losses(run: Run, record: Record) -> dict[str, Loss]:
-    """Return one lost row for every reason of a step."""
+    """Return one lost row for every reason of a step; of code that was opted out, none is told."""
     first: dict[str, tuple[str, Row]] = {}
     for row in run.lost_rows(record):
         rank = order(row["id"])
         if row["reason"] not in first or rank < first[row["reason"]][0]:
             first[row["reason"]] = rank, row
-    return {
+    told = {
         reason: Loss(row["id"], place(row), reason, row["fate"], json.loads(row["evidence"]))
         for reason, (_, row) in sorted(first.items())
     }
+    if OPTED_OUT in told:
+        told[OPTED_OUT] = Loss("", "not told: the authors asked", OPTED_OUT, "dropped", {})
+    return told
 
 
 def changes(run: Run) -> dict[str, list[Before]]:
@@ -157,8 +161,8 @@ def changes(run: Run) -> dict[str, list[Before]]:
     shards = [read, *([(record.step, key) for key in record.shards] for record in steps)]
     found: dict[str, list[tuple[bool, str, Before]]] = {}
     for number in _some_shards(run):
-        rows = run.store.rows(*shards[-1][number]).to_pylist()
-        rows = {row["id"]: row for row in sorted(rows, key=lambda row: order(row["id"]))[:TRACKED]}
+        last = run.last_rows(*shards[-1][number])
+        rows = {row["id"]: row for row in sorted(last, key=lambda row: order(row["id"]))[:TRACKED]}
         for i, record in reversed(list(enumerate(steps))):
             before = {row["id"]: row for row in run.store.rows(*shards[i][number]).to_pylist()}
             ancestors = {}

@@ -19,6 +19,14 @@ NAMED = 2  # names that a sentence has room for
 INTERPRETER = "Triton's interpreter on a CPU"
 RIGHT = ("correct", "ran")  # statuses that speak for a row
 
+REMOVAL = """\
+Whoever wrote a part of a row can have it taken out: open a discussion in the data set's repository
+and name the package, the repository, the file, the copyright line or the ids of rows. Whoever
+publishes the data set adds it to the opt-out list with `curate optout`, and no later version has
+it, whatever version of its source is read. Earlier versions stay in the history of the repository
+until that is rewritten.
+"""
+
 
 def plural(n: int, word: str) -> str:
     """Return a number and a noun: 1 row, 2 rows."""

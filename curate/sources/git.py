@@ -116,6 +116,18 @@ def fetch(pin: Repository, cache: Path) -> Artifact:
     return open_artifact(cache, sha256)
 
 
+def newest(pin: Repository, cache: Path) -> Repository:
+    """Return the same repository at the newest commit of its default branch.
+
+    Raises:
+        SourceError: the repository cannot be read, or has no default branch.
+    """
+    listed = _git("ls-remote", "--quiet", _remote(pin.url), "HEAD", folder=_bare_clone(pin, cache))
+    if not listed:
+        raise SourceError(f"{_name(pin.url)}: the repository has no default branch")
+    return Repository(url=pin.url, commit=listed.split()[0].decode())
+
+
 def public_url(url: str) -> str:
     """Return an address without user and password, or a local folder's name without its path.
 
@@ -158,8 +170,7 @@ def _bare_clone(pin: Repository, cache: Path) -> Path:
 
 def _fetch_commit(pin: Repository, bare: Path) -> None:
     """Fetch the commit alone, or, from servers that do not give single commits, everything."""
-    local = "://" not in pin.url and "@" not in pin.url
-    url = str(Path(pin.url).resolve()) if local else pin.url
+    url, local = _remote(pin.url), _is_local(pin.url)
     fetch = ("fetch", "--no-tags", "--quiet")
     one = (*fetch, "--depth=1", url, f"{pin.commit}:refs/curate/pin")
     everything = (*fetch, url, "+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*")
@@ -184,6 +195,15 @@ def _fetch_commit(pin: Repository, bare: Path) -> None:
         f"{_name(pin.url)}: commit {pin.commit} cannot be had: {problem}. Check the address, and "
         "that a branch or tag leads to the commit"
     )
+
+
+def _is_local(url: str) -> bool:
+    return "://" not in url and "@" not in url
+
+
+def _remote(url: str) -> str:
+    """Return the address as git is to have it, whatever folder git runs in."""
+    return str(Path(url).resolve()) if _is_local(url) else url
 
 
 def _files(name: str, bare: Path, listing: bytes) -> Iterator[File]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -103,7 +103,7 @@ class Hub(SourceStep):
             if self.dataset:
                 name, commit = self.dataset.split("@")
                 info = Info(source=self.source, purl=_purl(self.dataset), version=commit)
-                files = fetch(name, commit, self.include)
+                files = fetch(name, commit, lambda paths: _wanted(paths, self.include, name))
             else:
                 info = Info(source=self.source)
                 files = ((path, file.read_bytes()) for path, file in self._local_files())
@@ -223,8 +223,37 @@ def _claim(value: Any) -> Row:
 # --- the Hub -------------------------------------------------------------------------------------
 
 
-def fetch(name: str, commit: str, include: tuple[str, ...]) -> Iterator[File]:
-    """Yield the wanted files of a data set at a commit, each checked against its listed hash.
+def newest(pin: str) -> str:
+    """Return a data set's newest commit, pinned in the same form.
+
+    Raises:
+        SourceError: the Hub cannot be reached, or has no such data set.
+    """
+    from huggingface_hub import HfApi
+
+    name, commit = pin.split("@")
+    try:
+        return f"{name}@{HfApi().dataset_info(name).sha}"
+    except Exception as error:
+        raise _cannot_be_fetched(name, commit, error) from error
+
+
+def fetch_papers(pin: str, cache: Path) -> Artifact:
+    """Return the card and the legal texts of a data set as an artifact, and none of its data.
+
+    Raises:
+        SourceError: as `fetch`.
+    """
+    sha256 = _digest([pin, *_LEGAL])
+    if not is_stored(cache, sha256):
+        name, commit = pin.split("@")
+        info = Info(source="hub", purl=_purl(pin), version=commit)
+        store(cache, sha256, info, fetch(name, commit, lambda paths: select(paths, _LEGAL, ())))
+    return open_artifact(cache, sha256)
+
+
+def fetch(name: str, commit: str, choose: Callable[[Iterable[str]], list[str]]) -> Iterator[File]:
+    """Yield the chosen files of a data set at a commit, each checked against its listed hash.
 
     Follows https://huggingface.co/docs/huggingface_hub/package_reference/hf_api.
 
@@ -240,7 +269,7 @@ def fetch(name: str, commit: str, include: tuple[str, ...]) -> Iterator[File]:
         tree = api.list_repo_tree(name, revision=commit, recursive=True, repo_type=kind)
         listed = {entry.path: entry for entry in tree if isinstance(entry, RepoFile)}
         with tempfile.TemporaryDirectory(prefix="curate-hub-") as folder:
-            for path in _wanted(listed, include, name):
+            for path in choose(listed):
                 file = api.hf_hub_download(
                     name, path, revision=commit, repo_type=kind, local_dir=folder
                 )
@@ -250,13 +279,18 @@ def fetch(name: str, commit: str, include: tuple[str, ...]) -> Iterator[File]:
                 Path(file).unlink()
     except SourceError:
         raise
-    except Exception as error:  # what the client raises depends on its version and its HTTP library
-        first = " ".join(str(error).split())[:200]
-        raise SourceError(
-            f"{name}@{commit[:12]}: cannot be fetched: {type(error).__name__}: {first}. Where the "
-            f"Hub cannot be reached, get a copy with `hf download {name} --repo-type dataset "
-            f"--revision {commit} --local-dir DIR` and give `path: DIR`"
-        ) from error
+    except Exception as error:
+        raise _cannot_be_fetched(name, commit, error) from error
+
+
+def _cannot_be_fetched(name: str, commit: str, error: Exception) -> SourceError:
+    """Return what to tell; what the client raises depends on its version and its HTTP library."""
+    first = " ".join(str(error).split())[:200]
+    return SourceError(
+        f"{name}@{commit[:12]}: cannot be fetched: {type(error).__name__}: {first}. Where the "
+        f"Hub cannot be reached, get a copy with `hf download {name} --repo-type dataset "
+        f"--revision {commit} --local-dir DIR` and give `path: DIR`"
+    )
 
 
 def check_listed(label: str, content: bytes, listed: RepoFile) -> None:

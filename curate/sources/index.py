@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import cast
+from typing import Literal, cast
 from urllib.parse import quote
 
 import httpx2
@@ -149,16 +149,20 @@ class _Seen:
 def _find(name: str, version: str, sha256: str, settings: Settings, client: PyPIClient) -> Link:
     """Return the link of the version's file that has this hash, from the first place with it."""
     seen = _Seen()
-    places = [(place, False) for place in settings.find_links]
-    places += [(place, True) for place in settings.indexes]
-    places.sort(key=lambda place: place[0].startswith(("http:", "https:")))  # local ones first
-    for place, is_index in places:
+    for place, is_index in _places(settings):
         for package in _look(name, place, is_index, client, seen.problems):
             known = Version(package.version or "0")
             seen.versions.setdefault(known, []).append(package.link)
             if known == Version(version) and _has_hash(package, sha256, client, seen.problems):
                 return package.link
     raise SourceError(_why_not_found(name, Version(version), sha256, seen))
+
+
+def _places(settings: Settings) -> list[tuple[str, bool]]:
+    """Return every place to look in, local ones first, and whether it is an index."""
+    places = [(place, False) for place in settings.find_links]
+    places += [(place, True) for place in settings.indexes]
+    return sorted(places, key=lambda place: place[0].startswith(("http:", "https:")))
 
 
 def _look(
@@ -238,6 +242,74 @@ def _nearest(version: Version, known: list[Version], count: int = 8) -> list[Ver
     place = bisect_left(known, version)
     ranks = {v: i - place if i >= place else place - 1 - i for i, v in enumerate(known)}
     return sorted(known, key=lambda v: (ranks[v], v < version))[:count]
+
+
+# What the index has now
+
+
+@dataclass(frozen=True)
+class Release:
+    """What the index has of a pinned package now.
+
+    Attributes:
+        pinned: whether the pinned file is ``there``, ``yanked`` or ``gone``.
+        why: the reason for yanking, where the index gives one.
+        version: the newest that is final and not yanked; None where there is none.
+        sha256: of its file most like the pinned one: the same kind of wheel, or the source
+            archive, or the first wheel. None where there is no version, or no hash is told.
+    """
+
+    pinned: Literal["there", "yanked", "gone"]
+    why: str
+    version: str | None
+    sha256: str | None
+
+
+def newest(name: str, version: str, sha256: str) -> Release:
+    """Return what the index has of a package that is pinned by version and hash.
+
+    Raises:
+        SourceError: a place that pip is configured for could not be read, and the others do not
+            have the pinned file.
+    """
+    settings, problems = pip_settings(), list[str]()
+    with _client(settings) as client:
+        looks = [_look(name, *place, client, problems) for place in _places(settings)]
+    packages = [package for look in looks for package in look]
+    pinned = [
+        p.link
+        for p in packages
+        if Version(p.version or "0") == Version(version) and _told_sha256(p.link) == sha256
+    ]
+    if problems and not pinned:
+        raise SourceError(f"{name}: {'; '.join(problems)}")
+    yanked = bool(pinned) and all(link.is_yanked for link in pinned)
+    state: Literal["there", "yanked", "gone"] = "yanked" if yanked else "there"
+    why = (pinned[0].yank_reason or "") if yanked else ""
+    final = [p for p in packages if not p.link.is_yanked and not _is_early(p)]
+    if not final:
+        return Release(state if pinned else "gone", why, None, None)
+    last = max(Version(p.version or "0") for p in final)
+    files = [p.link for p in final if Version(p.version or "0") == last]
+    like = min(files, key=lambda link: _unlike(link, pinned[0].filename if pinned else ""))
+    return Release(state if pinned else "gone", why, str(last), _told_sha256(like))
+
+
+def _is_early(package: Package) -> bool:
+    return Version(package.version or "0").is_prerelease
+
+
+def _told_sha256(link: Link) -> str | None:
+    """Return the hash that a place tells of a file; of a file in a folder here, its own."""
+    told = (link.hash_option or {}).get("sha256", [None])[0]
+    return file_sha256(link.file_path) if told is None and link.is_file else told
+
+
+def _unlike(link: Link, pinned: str) -> tuple[bool, bool, str]:
+    """Return a key that is least for the file most like the pinned one."""
+    tags = pinned.removesuffix(".whl").split("-")[-3:]  # of Python, ABI and platform
+    same = link.is_wheel and link.filename.removesuffix(".whl").split("-")[-3:] == tags
+    return not same, link.is_wheel, link.filename
 
 
 # Getting the file

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from license_samples import AGPL_NOTICE, APACHE_NOTICE, LESS, bsd_text, installed_text
 from pydantic import ValidationError
 
@@ -256,13 +257,47 @@ def test_license_that_is_not_utf8_is_unknown(judge: Judge, tmp_path: Path) -> No
         "path: '*/a.py'",
         f"sha256: {text_sha256(CODE)}",
         "{purl: 'pkg:pypi/pkg', path: 'pkg/*'}",
+        "copyright: '*pydantic*contributors*'",  # of the license file
     ],
 )
 def test_opt_out(judge: Judge, tmp_path: Path, entry: str) -> None:
     optout = tmp_path / "optout.yaml"
-    optout.write_text(f"- {entry}\n")
+    optout.write_text(f"- {entry}\n  why: asked\n" if "{" not in entry else f"- {entry}\n")
     files = {"pkg/a.py": CODE, "LICENSE": MIT}
-    dropped(judge(files, optout=str(optout)), "opted_out")
+    evidence = dropped(judge(files, optout=str(optout)), "opted_out")
+    assert evidence.pop("why", "asked") == "asked"
+    assert evidence == yaml.safe_load(entry)
+
+
+@pytest.mark.parametrize("entry", ["path: pkg/b.py", f"sha256: {text_sha256(CODE)}", "symbol: A*"])
+def test_opt_out_of_what_a_module_was_pulled_from(judge: Judge, tmp_path: Path, entry: str) -> None:
+    own = f"{CODE}# more\n"
+    row = judge({"pkg/a.py": own, "pkg/b.py": CODE, "LICENSE": MIT})
+    assert not isinstance(row, Drop)
+    origin = {**row["origin"], "derived_from": ["pkg/b.py:1-3"], "symbol": "Adder"}
+    module = make_row("module", own, origin, text=own, license=row["license"])
+    optout = tmp_path / "optout.yaml"
+    optout.write_text(f"- {entry}\n")
+    context = Context(cache=tmp_path)
+    assert isinstance(Licenses(step="licenses").apply(module, context), Keep)
+    outcome = Licenses(step="licenses", optout=str(optout)).apply(module, context)
+    assert isinstance(outcome, Drop)
+    assert (outcome.reason, outcome.evidence) == ("opted_out", yaml.safe_load(entry))
+
+
+def test_the_list_of_the_current_folder_counts_by_default(
+    judge: Judge, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = {"pkg/a.py": CODE, "LICENSE": MIT}
+    monkeypatch.chdir(tmp_path)
+    kept(judge(files))
+    Path("optout.yaml").write_text("- owner: some-owner\n")
+    dropped(judge(files), "opted_out")
+    assert Licenses(step="licenses").optout == "optout.yaml"
+    Path("none.yaml").write_text("")
+    kept(judge(files, optout="none.yaml"))
+    with pytest.raises(ValidationError, match=r"gone\.yaml"):
+        Licenses(step="licenses", optout="gone.yaml")
 
 
 @pytest.mark.parametrize(
@@ -287,6 +322,8 @@ def test_options_follow_the_content_of_the_files(tmp_path: Path) -> None:
     optout.write_text("- owner: a\n")
     step = Licenses(step="licenses", optout=str(optout))
     before = step.options()
+    optout.write_text("# as before\n- owner: a\n")
+    assert step.options() == before
     optout.write_text("- owner: b\n")
     assert step.options() != before
     assert "policy" in before

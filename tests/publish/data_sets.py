@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from curate.formats.write import write_dataset
 from curate.licenses.texts import save_text
 from curate.rows import Row, make_origin, make_row
 from curate.run import Walk
+from curate.step import Step
 
 REFERENCE = "class Model(torch.nn.Module):\n    def forward(self, x):\n        return x + {}\n"
 TRITON = "@triton.jit\ndef add_{}_kernel(x_ptr):\n    pass\n"
@@ -36,10 +38,10 @@ def pair(number: int, **columns: Any) -> Row:
 class Recipe:
     """What `Walk` needs of a recipe whose source is the rows themselves."""
 
-    name, seed, description, steps = "adders", 0, "Modules that add.", ()
+    name, seed, description = "adders", 0, "Modules that add."
 
-    def __init__(self, rows: list[Row]) -> None:
-        self.sources = [Given(rows=rows)]
+    def __init__(self, rows: list[Row], steps: Sequence[Step] = ()) -> None:
+        self.sources, self.steps = [Given(rows=rows)], steps
         self.formats = [Pairs(format="pairs"), *(Messages(format="messages"),)]
         self.formats.append(Conversion(format="conversion"))
 
@@ -48,11 +50,11 @@ class Recipe:
         return {"name": self.name, "description": self.description, "formats": formats}
 
 
-def make(output: Path, rows: list[Row], license_text: str = "") -> Path:
+def make(output: Path, rows: list[Row], license_text: str = "", steps: Sequence[Step] = ()) -> Path:
     """Run a recipe of these rows; return the folder of its data set."""
     if license_text:
         sha = save_text(output / "cache", license_text)
         rows = [{**row, "license": {**row["license"], "text_sha256": [sha]}} for row in rows]
-    walk = Walk(Recipe(rows), output, LocalExecutor(1))  # type: ignore[arg-type]
+    walk = Walk(Recipe(rows, steps), output, LocalExecutor(1))  # type: ignore[arg-type]
     write_dataset(walk, walk.run())
     return walk.folder
