@@ -93,6 +93,12 @@ def _check_order(recipe: Recipe, path: Path) -> None:
             f"{path}: steps: `closure` takes code from other files of a package, whose licenses "
             "must be joined: put `- step: licenses` after it"
         )
+    shown = [f.format for f in recipe.formats if "kernel" in f.kinds]
+    if "kernels" in names and shown and "closure" not in names[names.index("kernels") :]:
+        raise RecipeError(
+            f"{path}: formats: `{shown[0]}` shows kernels that stand alone: put `- step: closure` "
+            "after `kernels`"
+        )
 
 
 def _check_names(recipe: Recipe, path: Path) -> None:

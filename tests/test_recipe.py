@@ -113,6 +113,14 @@ def test_licenses_follow_closure(tmp_path: Path) -> None:
         load_recipe(write(tmp_path, GOOD.replace("step: standalone", "step: closure")))
 
 
+def test_kernels_are_shown_when_they_stand_alone(tmp_path: Path) -> None:
+    text = "name: k\nsources: [{source: local, path: .}]\nsteps: [{step: kernels}%s]\n"
+    text += "formats: [{format: kernels}]\n"
+    with pytest.raises(RecipeError, match="put `- step: closure` after `kernels`"):
+        load_recipe(write(tmp_path, text % ""))
+    load_recipe(write(tmp_path, text % ", {step: closure}, {step: licenses}"))
+
+
 @pytest.mark.parametrize("text", ["", "- a\n- b\n", "just words"])
 def test_what_is_no_mapping_is_refused(tmp_path: Path, text: str) -> None:
     with pytest.raises(RecipeError, match="is a mapping"):
