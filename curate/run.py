@@ -11,6 +11,7 @@ import hashlib
 import importlib.metadata
 import inspect
 import json
+import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from curate.execute.protocol import Executor, Job, Lost, Result
+from curate.partial import Partial
 from curate.rows import ROW, Row
 from curate.step import Context, RowStep, SourceError, SourceStep, Step, TableStep, Unit
 from curate.store import (
@@ -37,6 +39,9 @@ if TYPE_CHECKING:
     import polars as pl
 
     from curate.recipe import Recipe
+
+PATIENCE_S = 10.0
+"""Seconds in which a shard is made at a go; of one that takes longer, results are kept."""
 
 SAME_FROM_SANDBOX = ("source", "purl", "repo", "version", "commit", "artifact_sha256", "path")
 
@@ -480,7 +485,18 @@ class _Pending:
     rows: list[Row]
     touched: list[int]
     results: list[Result | None]
+    partial: Partial
     waiting: int  # results that have not come in
+    begun: float  # on the monotonic clock, seconds
+
+    def keep(self, place: int, result: Result) -> None:
+        """Take in a result, and let it outlast the run if the shard takes long."""
+        self.results[place] = result
+        self.waiting -= 1
+        if self.partial.has_begun:
+            self.partial.add(place, result)
+        elif time.monotonic() - self.begun > PATIENCE_S:
+            self.partial.begin({i: known for i, known in enumerate(self.results) if known})
 
     def kept(self) -> list[Row]:
         """Return the rows that go on, in order; those that the step does not look at as well."""
@@ -502,22 +518,34 @@ class _Work:
     def jobs(self, todo: list[tuple[Shard, Shard]]) -> Iterator[Job]:
         """Yield jobs shard by shard; a shard with nothing for the step is written at once."""
         for source, target in todo:
-            rows = self.walk.store.rows(source.step, source.key).to_pylist()
-            touched = [i for i, row in enumerate(rows) if row["kind"] in self.step.kinds]
-            pending = _Pending(source, target, rows, touched, [None] * len(touched), len(touched))
+            pending = self._open(source, target)
             self.pending[target.key] = pending
-            if not touched:
+            if not pending.waiting:
                 self._commit(pending)
-            for start in range(0, len(touched), self.step.batch):
-                part = [rows[i] for i in touched[start : start + self.step.batch]]
+                continue
+            missing = [place for place, known in enumerate(pending.results) if not known]
+            for start, stop in _spans(missing, self.step.batch):
+                part = [pending.rows[i] for i in pending.touched[start:stop]]
                 yield Job(target.key, start, part)
+
+    def _open(self, source: Shard, target: Shard) -> _Pending:
+        """Return a shard with its rows and with what an interrupted run has left of it."""
+        rows = self.walk.store.rows(source.step, source.key).to_pylist()
+        touched = [i for i, row in enumerate(rows) if row["kind"] in self.step.kinds]
+        path = self.walk.store.partial_path(self.step.name, target.key)
+        partial = Partial(path, code_digest(type(self.step)))
+        known = partial.read({place: rows[i] for place, i in enumerate(touched)})
+        if known:
+            self.walk.progress.advance(len(known), sum(len(r.lost) for r in known.values()))
+        results = [known.get(place) for place in range(len(touched))]
+        waiting = len(touched) - len(known)
+        return _Pending(source, target, rows, touched, results, partial, waiting, time.monotonic())
 
     def take(self, job: Job, index: int, result: Result) -> None:
         """Take in one row's result; write the shard when it was the last."""
         pending = self.pending[job.shard]
         checked = checked_result(self.step, job.items[index], result)
-        pending.results[job.start + index] = checked
-        pending.waiting -= 1
+        pending.keep(job.start + index, checked)
         self._spend(checked)
         if not pending.waiting:
             self._commit(pending)
@@ -543,6 +571,7 @@ class _Work:
             untouched=len(pending.rows) - len(pending.touched),
             **self.walk.facts(self.step, results),
         )
+        pending.partial.remove()
         del self.pending[pending.target.key]
 
     def _fail_misfits(self, pending: _Pending) -> None:
@@ -553,6 +582,16 @@ class _Work:
                 failure = bad_row(pending.rows[i], problem)
                 pending.results[place] = failure
                 self._spend(failure)
+
+
+def _spans(places: list[int], most: int) -> Iterator[tuple[int, int]]:
+    """Yield the beginning and the end of runs of places that follow on one another."""
+    start = 0
+    for at in range(1, len(places) + 1):
+        is_last = at == len(places)
+        if is_last or places[at] != places[at - 1] + 1 or at - start == most:
+            yield places[start], places[at - 1] + 1
+            start = at
 
 
 def checked_result(step: RowStep, row: Row, result: Result) -> Result:

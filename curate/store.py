@@ -8,6 +8,7 @@ share what they have in common.
     <output>/cache/steps/<step>/<key>.parquet        rows that the step kept
     <output>/cache/steps/<step>/<key>.lost.parquet   rows that it dropped or failed on, and why
     <output>/cache/steps/<step>/<key>.json           the manifest
+    <output>/cache/steps/<step>/<key>.part.jsonl     results of a shard that is not done yet
     <output>/cache/steps/<step>/<key>.summary.arrow  what a table step must know of a shard
 """
 
@@ -207,6 +208,10 @@ class Store:
         write_atomically(self._path(step, key, ".lost.parquet"), gone)
         write_atomically(self._path(step, key, ".json"), json.dumps(asdict(manifest)).encode())
         return manifest
+
+    def partial_path(self, step: str, key: str) -> Path:
+        """Return where results of a shard lie that is not done; see `curate.partial`."""
+        return self._path(step, key, ".part.jsonl")
 
     def has_summary(self, step: str, key: str) -> bool:
         """Say whether a summary is there."""

@@ -5,18 +5,23 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from run_for_tests import counts, walk
 from steps_for_tests import Act, Double, Forge, Given, Numbers, Odd
 
+from curate.execute.local import LocalExecutor
+from curate.execute.protocol import Job, Lost, Result
 from curate.formats.write import data_sha256, write_dataset
 from curate.history import history
+from curate.partial import Partial
 from curate.plan import plan
 from curate.rows import make_origin, make_row
 from curate.run import OthersFirst, RunError, Walk, read_journal
+from curate.step import RowStep, Step
 from curate.store import LedgerError
 
 SCRIPT = Path(__file__).parent / "run_for_tests.py"
@@ -93,6 +98,64 @@ def test_killed_at_random_moments_it_ends_with_the_same_data(tmp_path: Path) -> 
         json.loads((tmp_path / name / "small/run.json").read_bytes()) for name in ("whole", "cut")
     ]
     assert runs[0] == runs[1]
+
+
+class Cut(LocalExecutor):
+    """An executor that is interrupted after some results of row steps, and counts them."""
+
+    def __init__(self, after: int | None = None) -> None:
+        super().__init__(1)
+        self.after, self.results = after, 0
+
+    def run(self, step: Step, *rest: Any) -> Iterator[tuple[Job, int, Result]]:
+        for result in super().run(step, *rest):
+            self.results += isinstance(step, RowStep)
+            yield result
+            if self.results == self.after:
+                raise KeyboardInterrupt
+
+
+def test_a_shard_that_takes_long_goes_on_where_it_was_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("curate.run.PATIENCE_S", 0)
+    words = {2: "drop", 3: "raise", 5: "drop"}
+    recipe = {"sources": [Numbers(count=10, words=words)], "steps": [Act(max_error_rate=0.5)]}
+
+    def run(output: Path, after: int | None) -> tuple[int, str]:
+        cut = Cut(after)
+        one = walk(output, **recipe)
+        one.executor = cut
+        try:
+            return 0, data_sha256(write_dataset(one, one.run()))
+        except KeyboardInterrupt:
+            return cut.results, ""
+        finally:
+            counted.append(cut.results)
+
+    counted: list[int] = []
+    whole = run(tmp_path / "whole", None)
+    assert run(tmp_path / "cut", 7) == (7, "")
+    [left] = (tmp_path / "cut").rglob("*.part.jsonl")
+    with left.open("a") as file:
+        file.write('{"at": 9, "kept": [')  # killed in the middle of a line
+    assert run(tmp_path / "cut", None) == whole
+    assert counted == [10, 7, 4], "the row that failed is tried again"
+    assert not list((tmp_path / "cut").rglob("*.part.jsonl"))
+
+
+def test_results_of_other_code_are_forgotten(tmp_path: Path) -> None:
+    path, row = tmp_path / "x.part.jsonl", {"id": "a"}
+    Partial(path, "old").begin({0: Result([row]), 1: Result([], [Lost(row, "dropped", "no", {})])})
+    assert Partial(path, "new").read({0: row, 1: row}) == {}
+    assert Partial(path, "new").read({0: row, 1: row}) == {}
+    one = Partial(path, "new")
+    one.begin({})
+    one.add(1, Result([], [Lost(row, "dropped", "no", {"why": 1})]))
+    one.add(0, Result([], [Lost(row, "failed", "crash", {})]))
+    assert Partial(path, "new").read({0: row, 1: row}) == {
+        1: Result([], [Lost(row, "dropped", "no", {"why": 1})])
+    }
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
