@@ -14,11 +14,13 @@ from curate.candidates import read_candidates
 from curate.execute.local import LocalExecutor
 from curate.execute.protocol import Executor, ExecutorUnavailable, WorkerError
 from curate.execute.sandbox import SandboxUnavailable, bubblewrap
+from curate.generate.answers import Usage, total_usage
+from curate.generate.teacher import UNANSWERED
 from curate.licenses.optout import OptOutError, parse_optout
 from curate.publish.errors import NoRun, PushFailed, PushRefused
 from curate.recipe import Recipe, RecipeError, json_schema, load_recipe
 from curate.run import OthersFirst, Progress, Record, RunError, Stage, Walk, read_journal
-from curate.step import RowStep, SourceError, TableError
+from curate.step import RowStep, SourceError, StepError, TableError
 from curate.store import Store
 from curate.verify.files import InputError
 from curate.verify.files import shard as take_shard
@@ -45,6 +47,7 @@ class NotFound(Exception):
 USER_ERRORS = (
     RecipeError,
     SourceError,
+    StepError,
     TableError,
     InputError,
     NotFound,
@@ -64,15 +67,19 @@ class Done:
         folder: where the data set lies; None if none was written.
         record: what the data set's ``run.json`` holds.
         why_none: why no data set was written.
+        asked: what teachers were asked in this run; None where the recipe has none.
     """
 
     stages: list[Stage]
     folder: Path | None = None
     record: dict[str, Any] | None = None
     why_none: str = ""
+    asked: Asked | None = None
 
     def summary(self) -> Iterator[str]:
         """Yield the closing lines that `curate run` prints."""
+        if self.asked:
+            yield self.asked.line()
         if self.folder is None or self.record is None:
             yield f"{self.why_none}; no data set is written"
             return
@@ -88,6 +95,28 @@ class Done:
         for reason, n in self.record["unwritten"].items():
             yield f"not written: {n} rows, {reason}"
         yield f"data: {self.folder}  sha256 {data_sha256(self.record)}"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a run asked of teachers.
+
+    Attributes:
+        used: since it began; with --shard by the other processes too.
+        known: its answers that had been there before.
+    """
+
+    used: Usage
+    known: int
+
+    def line(self) -> str:
+        """Return the figures as `curate run` prints them."""
+        tokens = self.used.prompt_tokens + self.used.completion_tokens
+        cost = f", cost {self.used.cost:.4f}" if self.used.cost else ""
+        return (
+            f"teacher: {self.used.requests:,} requests made, {self.known:,} answers from the "
+            f"cache, {tokens:,} tokens{cost}"
+        )
 
 
 @contextmanager
@@ -144,6 +173,7 @@ def run(
 
     Raises:
         RecipeError, SourceError, TableError: the recipe or a source is wrong.
+        StepError: a step can do no row as things are, such as `teacher` without a key.
         RunError: the run stopped; what was done stays.
         SandboxUnavailable: other people's code would run and there is no sandbox.
     """
@@ -154,21 +184,40 @@ def run(
     ):
         bubblewrap()
     walk = Walk(loaded, output, executor, limit, progress, share)
+    before = total_usage(output)
     try:
         stages = walk.run(only=only, until=until)
     except OthersFirst as others:
         return Done([], why_none=str(others))
+    asked = _asked(stages, before, total_usage(output))
     if len(stages) < len(walk.stages()) or only:
-        return Done(stages, why_none=f"stopped after {stages[-1].label}")
+        return Done(stages, why_none=f"stopped after {stages[-1].label}", asked=asked)
     if not walk.is_alone:
-        return Done(stages, why_none="this part is done; when all are, run without --shard")
+        why = "this part is done; when all are, run without --shard"
+        return Done(stages, why_none=why, asked=asked)
     from curate.formats.write import read_run, write_dataset
     from curate.publish.report import REPORT_FILE, write_report
 
     record = write_dataset(walk, stages)
     if REPORT_FILE not in record["files"]:
         write_report(output, walk.recipe.name)
-    return Done(stages, walk.folder, read_run(walk.folder))
+    return Done(stages, walk.folder, read_run(walk.folder), asked=asked)
+
+
+def _asked(stages: list[Stage], before: Usage, after: Usage) -> Asked | None:
+    """Return what a run asked of teachers, from what had been asked before and after it."""
+    teachers = [stage for stage in stages if stage.step.name == "teacher"]
+    if not teachers:
+        return None
+    wanted = sum(
+        stage.total("seen")
+        - stage.total("untouched")
+        - sum(stage.reasons("failed").values())
+        - sum(stage.reasons("dropped").get(reason, 0) for reason in UNANSWERED)
+        for stage in teachers
+    )
+    used = after - before
+    return Asked(used, max(0, wanted - used.answers))
 
 
 def plan(
@@ -226,20 +275,20 @@ def show(
     run: str | None = None,
     count: int = 1,
 ) -> list[Row]:
-    """Return finished pairs and kernels: the one whose id starts so, or the first ``count``."""
+    """Return finished pairs, kernels and answers: the one whose id starts so, or ``count``."""
     from curate.history import last_rows
 
-    rows = last_rows(Store(output), _journal(output, run), frozenset({"pair", "kernel"}))
+    rows = last_rows(Store(output), _journal(output, run), frozenset({"pair", "kernel", "sample"}))
     if row_id is None:
         found = list(islice(rows, count))
     else:
         found = [row for row in rows if row["id"].startswith(row_id)]
     if not found:
         raise NotFound(
-            f"no finished pair or kernel has an id that starts with '{row_id}'; "
+            f"no finished pair, kernel or answer has an id that starts with '{row_id}'; "
             f"`curate why {row_id}` tells what became of the row"
             if row_id
-            else "the last run has no finished pairs or kernels"
+            else "the last run has no finished pairs, kernels or answers"
         )
     return found
 
@@ -300,6 +349,13 @@ def fingerprint(
 def schema() -> dict[str, Any]:
     """Return the JSON Schema of recipes."""
     return json_schema()
+
+
+def prompts() -> str:
+    """Return every family of prompts, shown on one small example, as Markdown."""
+    from curate.generate.page import page
+
+    return page()
 
 
 def _journal(output: Path, run: str | None) -> list[Record]:

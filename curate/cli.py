@@ -238,8 +238,8 @@ def lost(step: str, output: Path, run_name: str | None, reason: str | None, coun
     "-n", "count", default=1, show_default=True, help="Rows to print when no ID is given."
 )
 def show(row_id: str | None, output: Path, run_name: str | None, count: int) -> None:
-    """Print a finished pair, PyTorch and Triton side by side, or a kernel and what launches it,
-    and the proof."""
+    """Print a finished pair or a teacher's answer, PyTorch and Triton side by side, or a kernel and
+    what launches it, and the proof."""
     from curate import console
 
     for row in api.show(row_id, output=output, run=run_name, count=count):
@@ -352,6 +352,12 @@ def fingerprint(
 def schema() -> None:
     """Print the JSON Schema of recipes (schemas/recipe.schema.json is a copy)."""
     click.echo(json.dumps(api.schema(), indent=2))
+
+
+@main.command()
+def prompts() -> None:
+    """Print what the step `prompts` asks a teacher, on an example (docs/prompts.md is a copy)."""
+    click.echo(api.prompts(), nl=False)
 
 
 @main.command()

@@ -154,13 +154,15 @@ def place(row: Row) -> str:
 
 
 def side_by_side(row: Row) -> RenderableType:
-    """Return a pair's two programs, or a kernel and its launch, with the proof below."""
+    """Return a row's two programs, or a kernel and its launch, with the proof below."""
     table = Table(box=box.SIMPLE_HEAD, expand=True, pad_edge=False)
     if row["kind"] == "kernel":
         shown = {"kernel": row["triton"], "with a function that launches it": row["wrapper"]}
         proof = _kernel_proof(row)
     else:
         shown = {"PyTorch": row["reference"], "Triton": row["triton"]}
+        if row["kind"] == "sample" and row["triton"] is None:
+            shown["answer"] = row["turns"][-1]["content"]
         proof = _proof(row)
     texts = {title: text for title, text in shown.items() if text}
     for title in texts:
@@ -204,6 +206,7 @@ def _proof(row: Row) -> str:
     reason = f" ({verdict['reason']})" if verdict.get("reason") else ""
     backend = f" in {verdict['backend']}" if verdict.get("backend") else ""
     lines = [
+        *_answer_line(row["sample"]),
         f"license   {row['license']['choice'] or row['license']['expression']}",
         f"verdict   {status}{reason}{backend}",
         f"compiled  {_targets(row)}",
@@ -211,6 +214,13 @@ def _proof(row: Row) -> str:
         f"split     {row['split'] or '-'}",
     ]
     return escape("\n".join(lines))
+
+
+def _answer_line(sample: Row | None) -> list[str]:
+    if sample is None:
+        return []
+    chosen = sample["selection"] or "not selected"
+    return [f"answer    {chosen}, to {sample['template']}, attempt {sample['attempt']}"]
 
 
 # --- the judge --------------------------------------------------------------------------------

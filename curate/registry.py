@@ -11,15 +11,22 @@ from curate.clean.dedupe import Dedupe
 from curate.clean.normalize import Normalize
 from curate.clean.parse import Parse
 from curate.formats.conversion import Conversion
+from curate.formats.cuda import CudaToTriton
 from curate.formats.fim import Fim
 from curate.formats.kernelbook import KernelBook
 from curate.formats.kernels import Kernels as KernelsFormat
 from curate.formats.messages import Messages
+from curate.formats.negatives import Negatives
 from curate.formats.pairs import Pairs
+from curate.formats.repair import Repair
 from curate.formats.split import Split
 from curate.generate.inductor import Inductor
+from curate.generate.prompts import Prompts
+from curate.generate.select import Select
 from curate.generate.standalone import Standalone
+from curate.generate.teacher import Teacher
 from curate.harvest.closure import Closure
+from curate.harvest.cuda import CudaPairs
 from curate.harvest.inputs import Inputs
 from curate.harvest.kernelbook import Kernelbook
 from curate.harvest.kernels import Kernels
@@ -32,6 +39,7 @@ from curate.sources.hub import Hub
 from curate.sources.local import Local
 from curate.sources.pypi import Pypi
 from curate.sources.torch_ops import TorchOps
+from curate.verify.nvcc import Nvcc
 from curate.verify.steps import Compile, Verify
 
 AnySource = Annotated[Pypi | Git | Hub | Local | TorchOps, Field(discriminator="source")]
@@ -40,6 +48,7 @@ AnyStep = Annotated[
     Licenses
     | Modules
     | Kernels
+    | CudaPairs
     | Closure
     | Signature
     | Launch
@@ -51,12 +60,25 @@ AnyStep = Annotated[
     | Decontaminate
     | Inductor
     | Standalone
+    | Prompts
+    | Teacher
+    | Select
     | Compile
+    | Nvcc
     | Verify
     | Split,
     Field(discriminator="step"),
 ]
 
 AnyFormat = Annotated[
-    Messages | Conversion | Pairs | KernelsFormat | KernelBook | Fim, Field(discriminator="format")
+    Messages
+    | Conversion
+    | Pairs
+    | KernelsFormat
+    | KernelBook
+    | Fim
+    | Repair
+    | Negatives
+    | CudaToTriton,
+    Field(discriminator="format"),
 ]

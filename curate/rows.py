@@ -9,6 +9,9 @@ Every step reads and writes rows of one schema, ``ROW``. A row's ``kind`` says w
 ``task``   a PyTorch problem in KernelBench's form, in ``reference``
 ``pair``   a task and the Triton program that answers it, in ``reference`` and ``triton``
 ``kernel`` one ``@triton.jit`` function found in a file; after ``closure``, ``triton`` stands alone
+``prompt`` a question to a teacher model, in ``turns``
+``sample`` one answer of a teacher, the last of ``turns``; the program taken from it is ``triton``
+``cuda``   a CUDA kernel and the Triton kernel named as its counterpart, in ``cuda`` and ``triton``
 =========  ==================================================================================
 
 A column that a kind does not use is null. In Python a row is a plain ``dict`` that survives JSON.
@@ -28,6 +31,13 @@ _strings = pa.list_(pa.string())
 
 GENERATOR = pa.struct([("name", pa.string()), ("tools", _strings)])
 
+TEACHER = pa.struct(
+    [
+        ("model", pa.string()),
+        ("terms", pa.string()),  # of use of its answers: an SPDX id or a url
+    ]
+)
+
 ORIGIN = pa.struct(
     [
         ("source", pa.string()),  # pypi | git | hub | local | torch_ops
@@ -41,6 +51,7 @@ ORIGIN = pa.struct(
         ("end_line", pa.int32()),
         ("symbol", pa.string()),
         ("generator", GENERATOR),  # what wrote the row's code, when no person did
+        ("teacher", TEACHER),  # the model that wrote the row's answer
         ("derived_from", _strings),  # files, purls or urls that the code says it comes from
     ]
 )
@@ -143,7 +154,47 @@ VERDICT = pa.struct(
         ("deterministic", pa.bool_()),  # the same bits when run again
         ("insensitive_inputs", pa.list_(pa.int32())),  # positions that change nothing
         ("findings", _strings),  # rules of the static screen
+        ("evidence", pa.string()),  # JSON: what shows a status other than correct
         ("timing", TIMING),
+    ]
+)
+
+TURN = pa.struct([("role", pa.string()), ("content", pa.string())])
+
+SAMPLE = pa.struct(
+    [
+        ("family", pa.string()),  # of the first prompt: implement | convert | optimise | …
+        ("template", pa.string()),  # the last prompt's and its version: implement@1, repair@1
+        ("attempt", pa.int32()),  # 1 for a first answer, 2 for its repair and so on
+        ("number", pa.int32()),  # of the answers to one prompt, from 0
+        ("finish", pa.string()),  # why the teacher stopped: stop | length | …
+        ("prompt_tokens", pa.int32()),
+        ("completion_tokens", pa.int32()),
+        ("retried", pa.bool_()),  # a `repair` prompt was made of it
+        # best | alternative | repaired | fixed | failed | unjudged: see curate.generate.select
+        ("selection", pa.string()),
+    ]
+)
+
+PAIRING = pa.struct(  # a CUDA kernel and its counterpart in Triton
+    [
+        ("grade", pa.string()),  # name | test-linked | verified: how far it is known that they are
+        (
+            "evidence",  # what names both
+            pa.list_(
+                pa.struct(
+                    [
+                        ("kind", pa.string()),  # test | dispatcher
+                        ("path", pa.string()),
+                        ("line", pa.int32()),
+                        ("symbol", pa.string()),  # '' for a whole test file, or outside functions
+                    ]
+                )
+            ),
+        ),
+        ("path", pa.string()),  # of the Triton kernel; that of the CUDA kernel is the origin's
+        ("start_line", pa.int32()),
+        ("symbol", pa.string()),
     ]
 )
 
@@ -169,6 +220,10 @@ ROW = pa.schema(
         ("triton", pa.string()),  # ModelNew, or the kernel
         ("wrapper", pa.string()),  # a function that launches the kernel, and what it needs
         ("kernel", KERNEL),
+        ("pairing", PAIRING),
+        ("cuda", pa.string()),  # the CUDA kernel, its device functions and its launch code
+        ("turns", pa.list_(TURN)),  # a conversation with a teacher
+        ("sample", SAMPLE),
         ("generated", GENERATED),
         ("static", STATIC),
         ("compile", pa.list_(COMPILE)),

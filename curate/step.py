@@ -134,6 +134,13 @@ class TableError(Exception):
     """A step cannot judge the table as it is; the message says why and what to do."""
 
 
+class StepError(Exception):
+    """A step can do no row as things are; the message says why and what to do.
+
+    `RowStep.setup` and `RowStep.apply` may raise it; from the sandbox it is a failure of the row.
+    """
+
+
 class RowStep(Step):
     """A step that looks at one row at a time, in a forked child that may be killed."""
 
@@ -154,6 +161,12 @@ class RowStep(Step):
     def gpus(self) -> int:
         """How many GPUs a worker needs to itself."""
         return 0
+
+    @property
+    def workers(self) -> int | None:
+        """Workers to have, on the machine that runs the recipe, for a step that waits for others
+        rather than computes; None for as many as the executor has."""
+        return None
 
     timeout_s: Annotated[float, Field(gt=0, description="Seconds that one row may take.")] = 60.0
     memory_mb: Annotated[int, Field(gt=0, description="Memory that one row may take, MiB.")] = 8192
@@ -197,7 +210,8 @@ class TableStep(Step):
 
         Returns:
             A frame with ``id``, ``reason`` (null keeps the row), ``evidence`` (JSON or null) and
-            any of the columns ``cluster`` and ``split``, which are then set in the kept rows.
+            any of the columns ``cluster``, ``split`` and ``selection`` (of ``sample``), which are
+            then set in the kept rows.
 
         Raises:
             TableError: the rows, or what the options name, do not fit together.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from curate.rows import ROW
+from curate.rows import ROW, SAMPLE
 from curate.step import Context, TableStep
 from curate.store import LOST, LedgerError, Store
 
@@ -94,6 +94,8 @@ def decide(rows: pa.Table, verdicts: pl.DataFrame) -> Decided:
             own = pl.DataFrame({"own": rows[name]})["own"]
             column = found.select(pl.when("judged").then(name).otherwise(own)).to_series()
             rows = rows.set_column(ROW.get_field_index(name), name, column.to_arrow())
+    if "selection" in verdicts.columns:
+        rows = _select(rows, found["selection"])
     keep = found["reason"].is_null()
     lost = rows.filter(pa.array((~keep).to_numpy()))
     why = found.filter(~keep).select(
@@ -103,3 +105,16 @@ def decide(rows: pa.Table, verdicts: pl.DataFrame) -> Decided:
         lost = lost.append_column(name, why[name].to_arrow())
     kept = rows.filter(pa.array(keep.to_numpy()))
     return Decided(kept.cast(ROW), lost.cast(LOST), found["judged"].null_count())
+
+
+def _select(rows: pa.Table, selection: pl.Series) -> pa.Table:
+    """Return rows with ``selection`` in their ``sample``; a null leaves it as it is."""
+    import polars as pl
+
+    samples = pl.DataFrame({"sample": rows["sample"], "selection": selection})
+    chosen = pl.col("sample").struct.with_fields(pl.col("selection"))
+    column = samples.select(
+        pl.when(pl.col("selection").is_null()).then("sample").otherwise(chosen).alias("sample")
+    )
+    place = ROW.get_field_index("sample")
+    return rows.set_column(place, ROW.field("sample"), column.to_arrow()["sample"].cast(SAMPLE))

@@ -15,7 +15,17 @@ import polars as pl
 from pydantic import Field
 
 from curate.rows import Row, make_origin, make_row
-from curate.step import Context, Drop, Keep, Outcome, RowStep, SourceStep, TableStep, Unit
+from curate.step import (
+    Context,
+    Drop,
+    Keep,
+    Outcome,
+    RowStep,
+    SourceStep,
+    StepError,
+    TableStep,
+    Unit,
+)
 from curate.store import digest
 
 LICENSE = {
@@ -81,6 +91,8 @@ def act(text: str) -> None:
         os._exit(0)
     elif text == "raise":
         raise ValueError("as asked")
+    elif text == "stop":
+        raise StepError("as asked")
     elif text == "fork bomb":
         while True:
             os.fork()
@@ -138,6 +150,34 @@ class ActInSandbox(Act):
     batch: ClassVar[int] = 1
 
     step: Literal["act_in_sandbox"] = "act_in_sandbox"
+
+
+class Meet(RowStep):
+    """Waits for three rows to be under way at a time, and has three workers for it."""
+
+    kinds: ClassVar[frozenset[str]] = frozenset({"file"})
+    step: Literal["meet"] = "meet"
+    timeout_s: float = 30.0
+
+    @property
+    def workers(self) -> int:
+        return 3
+
+    def apply(self, row: Row, context: Context) -> Outcome:
+        assert context.cache
+        (context.cache / row["id"]).touch()
+        while len(list(context.cache.iterdir())) < self.workers:
+            time.sleep(0.01)
+        return Keep((row,))
+
+
+class NotReady(Act):
+    """Cannot do any row, and knows it before the first."""
+
+    step: Literal["not_ready"] = "not_ready"
+
+    def setup(self, context: Context) -> None:
+        raise StepError("not ready")
 
 
 class Forge(RowStep):

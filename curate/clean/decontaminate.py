@@ -39,7 +39,9 @@ class Decontaminate(RowStep):
     """Drops rows that hold a benchmark's item, renamed, edited or as it is; names the item."""
 
     version: ClassVar[int] = 2
-    kinds: ClassVar[frozenset[str]] = frozenset({"task", "pair", "kernel", "module"})
+    kinds: ClassVar[frozenset[str]] = frozenset(
+        {"task", "pair", "kernel", "module", "prompt", "sample", "cuda"}
+    )
     tools: ClassVar[tuple[str, ...]] = ("numpy",)
     batch: ClassVar[int] = 64
 

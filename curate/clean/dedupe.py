@@ -65,18 +65,21 @@ class Dedupe(TableStep):
     """Drops rows whose code another row of the same kind has already."""
 
     version: ClassVar[int] = 4
-    kinds: ClassVar[frozenset[str]] = frozenset({"file", "module", "task", "pair", "kernel"})
+    kinds: ClassVar[frozenset[str]] = frozenset(
+        {"file", "module", "task", "pair", "kernel", "cuda", "sample"}
+    )
     columns: ClassVar[tuple[str, ...]] = (
         *("license", "origin", "verdict"),
-        *("text", "reference", "triton"),
+        *("text", "reference", "triton", "cuda"),
     )
 
     step: Literal["dedupe"]
     column: Annotated[
-        Literal["text", "reference", "triton"],
+        Literal["text", "reference", "triton", "cuda"],
         Field(
             description="The code that is compared: text for files and modules, reference or "
-            "triton for tasks and pairs. Rows without it are kept."
+            "triton for tasks and pairs, cuda or triton for CUDA pairs. Rows without it are kept. "
+            "Answers of a teacher are compared by triton only: those to one task share the rest."
         ),
     ]
     similarity: Annotated[
@@ -96,6 +99,8 @@ class Dedupe(TableStep):
         from curate.clean.minhash import sketch_columns
 
         codes = rows[self.column]
+        if self.column != "triton":
+            codes = codes.set(rows["kind"] == "sample", None)
         summary = preference(rows, self.column).with_columns(hash_columns(codes))
         if self.similarity is None:
             return summary

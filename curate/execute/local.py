@@ -22,7 +22,7 @@ from typing import Any
 from curate.execute.protocol import Job, Lost, Result, WorkerError, part_rows
 from curate.execute.sandbox import sandbox_command, worker_environment
 from curate.execute.worker import step_reference
-from curate.step import Context, RowStep, SourceStep, Step
+from curate.step import Context, RowStep, SourceStep, Step, StepError
 
 ATTEMPTS = 2
 GRACE = 30.0  # seconds beyond a row's own limit after which a silent worker is killed
@@ -120,7 +120,7 @@ class _Worker:
 
 
 class LocalExecutor:
-    """Runs jobs in ``workers`` processes of this machine."""
+    """Runs jobs in ``workers`` processes of this machine, or in as many as a step asks for."""
 
     def __init__(self, workers: int, sandbox: bool = True) -> None:
         self.workers = workers
@@ -130,7 +130,8 @@ class LocalExecutor:
         self, step: Step, context: Context, jobs: Iterator[Job], limit: int | None
     ) -> Iterator[tuple[Job, int, Result]]:
         """Yield ``(job, index, result)`` as items end; see `curate.execute.protocol.Executor`."""
-        pool = Pool(step, context, limit, self.workers, self.sandbox)
+        own = step.workers if isinstance(step, RowStep) else None
+        pool = Pool(step, context, limit, own or self.workers, self.sandbox)
         try:
             yield from pool.run(jobs)
         finally:
@@ -153,6 +154,7 @@ class Pool:
         self.jobs: Iterator[Job] = iter(())
         self.again: deque[_Task] = deque()
         self.size = workers
+        self.stopped: str | None = None  # why no more is begun
         self.workers: list[_Worker] = []
         self.selector = selectors.DefaultSelector()
         self.silence = (
@@ -160,7 +162,11 @@ class Pool:
         )  # seconds
 
     def run(self, jobs: Iterator[Job]) -> Iterator[tuple[Job, int, Result]]:
-        """Yield ``(job, index, result)`` as items end; may be called again for more jobs."""
+        """Yield ``(job, index, result)`` as items end; may be called again for more jobs.
+
+        Raises:
+            StepError: the step raised it; what was under way has ended.
+        """
         self.jobs = jobs
         waiting = self._next()
         while waiting or any(w.task for w in self.workers):
@@ -171,7 +177,9 @@ class Pool:
                 yield from self._hear(key.data)
             for worker in [w for w in self.workers if w.task and self._is_silent(w)]:
                 yield from self._bury(worker, "timeout")
-            waiting = waiting or self._next()
+            waiting = None if self.stopped else waiting or self._next()
+        if self.stopped:
+            raise StepError(self.stopped)
 
     def stop(self) -> None:
         """End all workers, whatever they are at."""
@@ -180,6 +188,8 @@ class Pool:
         self.selector.close()
 
     def _next(self) -> _Task | None:
+        if self.stopped:
+            return None
         if self.again:
             return self.again.popleft()
         job = next(self.jobs, None)
@@ -215,6 +225,9 @@ class Pool:
                 self._child_said(worker, line[1:])
             elif "ready" in message:
                 worker.ready = True
+            elif "stopped" in message:
+                self.stopped = message["stopped"]
+                self._dismiss(worker)
             else:
                 yield from self._job_over(worker, message)
         if isinstance(self.step, SourceStep) and worker.task:
@@ -241,7 +254,11 @@ class Pool:
                 reason, evidence = str(message["reason"]), dict(message["evidence"])
                 task.result.lost.append(Lost(row, "dropped", reason, evidence))
                 return
-            failed = message["end"] == "failed"
+            if message["end"] == "stopped" and not self.sandboxed:
+                self.stopped = str(message["message"])
+                task.done = len(task.job.items)
+                return
+            failed = message["end"] != "done"
             why = (str(message["reason"]), dict(message["evidence"])) if failed else None
         except (ValueError, KeyError, TypeError) as error:
             why = ("bad_message", {"error": str(error)})

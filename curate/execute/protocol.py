@@ -88,6 +88,7 @@ class Executor(Protocol):
 
         Raises:
             WorkerError: a worker cannot start, whatever the item.
+            StepError: the step raised it, and what was under way has ended.
         """
         ...
 

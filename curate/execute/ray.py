@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from curate.execute.local import Pool
+from curate.execute.local import LocalExecutor, Pool
 from curate.execute.protocol import ExecutorUnavailable, Job, Lost, Result, WorkerError
 from curate.execute.sandbox import SandboxUnavailable
 from curate.execute.worker import load_step, step_reference
@@ -63,6 +63,9 @@ class RayExecutor:
         self, step: Step, context: Context, jobs: Iterator[Job], limit: int | None
     ) -> Iterator[tuple[Job, int, Result]]:
         """Yield ``(job, index, result)`` as items end; see `curate.execute.protocol.Executor`."""
+        if isinstance(step, RowStep) and step.workers:
+            yield from LocalExecutor(step.workers, self.sandbox).run(step, context, jobs, limit)
+            return
         if context.cache:
             context.cache.mkdir(parents=True, exist_ok=True)
             context = replace(context, cache=context.cache.absolute())

@@ -32,7 +32,17 @@ from curate.execute.child import (
     is_spoiled,
     remember_sandbox,
 )
-from curate.step import Context, Drop, RowStep, SourceError, SourceStep, Step, TableStep, Unit
+from curate.step import (
+    Context,
+    Drop,
+    RowStep,
+    SourceError,
+    SourceStep,
+    Step,
+    StepError,
+    TableStep,
+    Unit,
+)
 
 MAX_MESSAGE = 64 * 2**20  # bytes that one message of a child may have
 
@@ -109,10 +119,14 @@ def _child(step: Step, items: list[Message], context: Context, limit: int | None
                 for message in handle(step, item, context, limit):
                     pipe.write(json.dumps(message) + "\n")
                 end: Message = {"end": "done"}
+            except StepError as error:
+                end = {"end": "stopped", "message": str(error)}
             except Exception as error:
                 end = describe_error(error)
             pipe.write(json.dumps(end) + "\n")
             pipe.flush()
+            if end["end"] == "stopped":
+                return
 
 
 # --- in the worker --------------------------------------------------------------------------
@@ -190,7 +204,11 @@ def main() -> None:
     sandboxed = hello["sandboxed"]
     if sandboxed:
         remember_sandbox()
-    step.setup(context)
+    try:
+        step.setup(context)
+    except StepError as error:
+        tell(out, {"stopped": str(error)})
+        return
     gc.collect()
     gc.freeze()  # children share what is loaded, and never walk it
     tell(out, {"ready": True})

@@ -12,6 +12,7 @@ import pyarrow as pa
 from pydantic import Field
 
 from curate.formats.format import PROOF, Format, proof
+from curate.generate.template import fence
 from curate.rows import Row
 from curate.step import Keep
 
@@ -38,11 +39,3 @@ class Conversion(Format):
         prompt = f"{self.instruction}\n{fence(row['reference'])}"
         view = {"prompt": prompt, "completion": fence(row["triton"]), **proof(row)}
         return Keep((view,))
-
-
-def fence(code: str) -> str:
-    """Return code in a Markdown fence that no line of the code can close."""
-    mark = "```"
-    while mark in code:
-        mark += "`"
-    return f"{mark}python\n{code.rstrip()}\n{mark}\n"

@@ -59,6 +59,8 @@ PROOF = [
     ("targets", pa.list_(pa.string())),
     ("verdict", pa.string()),
     ("verdict_reason", pa.string()),
+    ("teacher", pa.string()),
+    ("teacher_terms", pa.string()),
 ]
 """Columns that every view ends with: enough to trust a row, or to look it up."""
 
@@ -66,6 +68,7 @@ PROOF = [
 def proof(row: Row) -> Row:
     """Return the `PROOF` columns of a row."""
     origin, verdict, static = row["origin"], row["verdict"] or {}, row["static"] or {}
+    teacher = origin["teacher"] or {}
     return {
         "id": row["id"],
         "license": row["license"]["choice"] or row["license"]["expression"],
@@ -76,4 +79,6 @@ def proof(row: Row) -> Row:
         "targets": [c["target"] for c in row["compile"] or [] if c["ok"]],
         "verdict": verdict.get("status"),
         "verdict_reason": verdict.get("reason"),
+        "teacher": teacher.get("model"),
+        "teacher_terms": teacher.get("terms"),
     }

@@ -11,20 +11,23 @@ from typing import Annotated, ClassVar, Literal
 import pyarrow as pa
 from pydantic import Field
 
-from curate.formats.conversion import INSTRUCTION, fence
+from curate.formats.conversion import INSTRUCTION
 from curate.formats.format import PROOF, Format, proof
-from curate.rows import Row
-from curate.step import Keep
+from curate.generate.template import fence
+from curate.rows import TURN, Row
+from curate.step import Drop, Keep, Outcome
 
 SYSTEM = "You write Triton GPU kernels that replace PyTorch modules."
 
-MESSAGE = pa.struct([("role", pa.string()), ("content", pa.string())])
-
 
 class Messages(Format):
-    """System, user and assistant turns: the PyTorch module in, the Triton program out."""
+    """System, user and assistant turns: the PyTorch module in, the Triton program out.
 
-    kinds: ClassVar[frozenset[str]] = frozenset({"pair"})
+    Of a teacher's answers, the best to each question is shown in its own words, and those that are
+    text, which nothing judges.
+    """
+
+    kinds: ClassVar[frozenset[str]] = frozenset({"pair", "sample"})
 
     format: Literal["messages"]
     system: Annotated[str, Field(description="The system message; empty leaves it out.")] = SYSTEM
@@ -33,13 +36,17 @@ class Messages(Format):
     ] = INSTRUCTION
 
     def columns(self) -> pa.Schema:
-        return pa.schema([("messages", pa.list_(MESSAGE)), *PROOF])
+        return pa.schema([("messages", pa.list_(TURN)), *PROOF])
 
-    def render(self, row: Row) -> Keep:
-        turns = [
-            ("system", self.system),
-            ("user", f"{self.instruction}\n{fence(row['reference'])}"),
-            ("assistant", fence(row["triton"])),
-        ]
-        messages = [{"role": role, "content": text} for role, text in turns if text]
-        return Keep(({"messages": messages, **proof(row)},))
+    def render(self, row: Row) -> Outcome:
+        if row["kind"] == "sample":
+            if row["triton"] is not None and row["sample"]["selection"] != "best":
+                return Drop("not_best")
+            turns = row["turns"]
+        else:
+            turns = [
+                {"role": "user", "content": f"{self.instruction}\n{fence(row['reference'])}"},
+                {"role": "assistant", "content": fence(row["triton"])},
+            ]
+        system = [{"role": "system", "content": self.system}] if self.system else []
+        return Keep(({"messages": [*system, *turns], **proof(row)},))

@@ -2,11 +2,11 @@
 
 Rows that must stay together form a cluster: rows whose code is nearly the same
 (`curate.clean.minhash`), rows of one source file (of another data set's rows, which do not name
-theirs, those of one repository), and, where the recipe asks for it, rows of one package or
-repository. A cluster is named by the smallest id in it, and a hash of its name and of the recipe's
-seed decides its split. A cluster that is too large for a split, because it has more
-rows than the split's share of all rows, is in train: packages that copy from each other make one
-cluster of most of a table.
+theirs, those of one repository; of rows that come from no file, those made of one task) and, where
+the recipe asks for it, rows of one package or repository. A cluster is named by the smallest id in
+it, and a hash of its name and of the recipe's seed decides its split. A cluster that is too large
+for a split, because it has more rows than the split's share of all rows, is in train: packages that
+copy from each other make one cluster of most of a table.
 
 Shares are therefore expected ones, the same for every kind of row and every source, and not quotas:
 with clusters of one row, validation and test are as large as asked but for binomial noise, and the
@@ -41,12 +41,12 @@ PLACE = ("source", "repo", "purl", "artifact_sha256", "path")
 
 
 class Split(TableStep):
-    """Puts whole clusters of pairs and kernels into train, validation or test."""
+    """Puts whole clusters of pairs, kernels and answers into train, validation or test."""
 
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 4
     seeded: ClassVar[bool] = True
-    kinds: ClassVar[frozenset[str]] = frozenset({"pair", "kernel"})
-    columns: ClassVar[tuple[str, ...]] = ("triton", "origin")
+    kinds: ClassVar[frozenset[str]] = frozenset({"pair", "kernel", "cuda", "sample"})
+    columns: ClassVar[tuple[str, ...]] = ("triton", "origin", "parent_ids")
 
     step: Literal["split"]
     validation: Annotated[float, Field(ge=0, lt=1, description="Expected share of rows.")] = 0.05
@@ -89,14 +89,15 @@ class Split(TableStep):
 
     def summarize(self, rows: pl.DataFrame, context: Context) -> pl.DataFrame:
         """Return the code's sketch, and the hash ``whole`` of what a row must stay together with:
-        its package or repository, or its file."""
+        its package or repository, its file, or the task that it answers."""
         import polars as pl
 
         from curate.clean.minhash import sketch_columns
 
         origin = rows["origin"].struct
         places = zip(*(origin.field(name) for name in PLACE), strict=True)
-        whole = [self.whole(*place) for place in places]
+        tasks = rows.select(pl.coalesce(pl.col("parent_ids").list.first(), "id")).to_series()
+        whole = [self.whole(task, *p) for task, p in zip(tasks, places, strict=True)]
         return rows.select(
             "id",
             pl.Series("whole", whole, dtype=pl.Binary),
@@ -105,19 +106,20 @@ class Split(TableStep):
 
     def whole(
         self,
+        task: str,
         source: str | None,
         repo: str | None,
         purl: str | None,
         artifact_sha256: str | None,
         path: str | None,
-    ) -> bytes | None:
-        """Return the hash of what a row of this origin must stay together with, if anything."""
+    ) -> bytes:
+        """Return the hash of what a row of this task and origin must stay together with."""
         place = repository(repo, purl) if self.repositories else None
         if place is None and source == "hub":
             place = repo  # the path is that of the data set's file
         elif place is None and path:
             place = json.dumps([artifact_sha256, path])
-        return hashlib.sha256(place.encode()).digest()[:16] if place else None
+        return hashlib.sha256((place or task).encode()).digest()[:16]
 
     def judge(self, table: pl.DataFrame, context: Context) -> pl.DataFrame:
         """Return the cluster and the split of every row, or why it is dropped.

@@ -1,4 +1,4 @@
-"""Make a module or a kernel stand alone: itself, what it needs from its package, and no more."""
+"""Make a module, a kernel or a pair stand alone: itself, what it needs from its package."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
+from curate.harvest.cuda_closure import closed_pair
 from curate.harvest.package import Definition, package_of
 from curate.harvest.slices import NotClosed, close
 from curate.harvest.wrappers import closed_kernel
@@ -30,13 +31,17 @@ class Closure(RowStep):
     answered for NVIDIA's GPUs and recent versions. ``wrapper`` gets the smallest function that
     launches the kernel and can stand alone with it; ``kernel.launches`` what the artifact's
     launch sites say of its parameters.
+
+    Of a CUDA pair both sides are cut out: the Triton kernel as above, the CUDA kernel with the
+    device functions, macros, types and constants that it needs and the smallest host code that
+    launches it. Headers of other packages stay as ``#include`` lines.
     """
 
     step: Literal["closure"]
 
     version: ClassVar[int] = 3
-    tools: ClassVar[tuple[str, ...]] = ("tree-sitter", "tree-sitter-python")
-    kinds: ClassVar[frozenset[str]] = frozenset({"module", "kernel"})
+    tools: ClassVar[tuple[str, ...]] = ("tree-sitter", "tree-sitter-cuda", "tree-sitter-python")
+    kinds: ClassVar[frozenset[str]] = frozenset({"module", "kernel", "cuda"})
     batch: ClassVar[int] = 64
 
     max_lines: Annotated[
@@ -45,9 +50,8 @@ class Closure(RowStep):
     ] = 600
 
     def apply(self, row: Row, context: Context) -> Outcome:
-        closed = _closed_module if row["kind"] == "module" else closed_kernel
         try:
-            return Keep((closed(row, context, self.max_lines),))
+            return Keep((_CLOSED[row["kind"]](row, context, self.max_lines),))
         except NotClosed as loss:
             return Drop(loss.reason, loss.evidence)
 
@@ -67,3 +71,6 @@ def _closed_module(row: Row, context: Context, max_lines: int) -> Row:
         license=row["license"],
         parent_ids=[row["id"]],
     )
+
+
+_CLOSED = {"module": _closed_module, "kernel": closed_kernel, "cuda": closed_pair}

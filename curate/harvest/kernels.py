@@ -6,8 +6,8 @@ from typing import ClassVar, Literal
 
 from curate.harvest.environment import KERNELS
 from curate.harvest.jitted import Jitted, jitted_functions
-from curate.harvest.launches import is_called, is_launched
-from curate.harvest.package import Package, package_of
+from curate.harvest.launches import can_be_launched
+from curate.harvest.package import package_of
 from curate.harvest.source import source_of
 from curate.rows import Row, make_row
 from curate.step import Context, Drop, Keep, Outcome, RowStep
@@ -41,18 +41,10 @@ class Kernels(RowStep):
             return Drop("syntax_error", {"line": error.lineno})
         if not found:
             return Drop("no_kernels")
-        kernels = [kernel for kernel in found if _can_be_launched(package, kernel)]
+        kernels = [kernel for kernel in found if can_be_launched(package, kernel)]
         if not kernels:
             return Drop("only_helpers", {"functions": [kernel.symbol for kernel in found]})
         return Keep(tuple(_kernel_row(row, kernel) for kernel in kernels))
-
-
-def _can_be_launched(package: Package, kernel: Jitted) -> bool:
-    if kernel.returns_value:
-        return False
-    if is_launched(package, kernel):
-        return True
-    return kernel.writes_memory and not is_called(package, kernel)
 
 
 def _kernel_row(row: Row, kernel: Jitted) -> Row:

@@ -44,6 +44,15 @@ class Site:
         return self.functions[-1] if self.functions else None
 
 
+def can_be_launched(package: Package, kernel: Jitted) -> bool:
+    """Whether a jitted function is a kernel, and no helper that kernels call."""
+    if kernel.returns_value:
+        return False
+    if is_launched(package, kernel):
+        return True
+    return kernel.writes_memory and not is_called(package, kernel)
+
+
 def is_launched(package: Package, kernel: Jitted) -> bool:
     """Whether some file of the package launches the kernel."""
     return any(True for _ in _sites(package, kernel))
@@ -54,7 +63,7 @@ def is_called(package: Package, kernel: Jitted) -> bool:
     mentions = f"{kernel.name}("
     return any(
         target == definition_of(kernel)
-        for path, text in _texts(package).items()
+        for path, text in texts_of(package).items()
         if mentions in text
         for other in _jitted_in(package, path)
         if other.node != kernel.node
@@ -93,6 +102,15 @@ def _sites(package: Package, kernel: Jitted) -> Iterator[Site]:
                 yield site
 
 
+def launchers_beside(package: Package, path: str) -> dict[str, set[str]]:
+    """Return the functions of a file that launch something, and the names of what they launch."""
+    found: dict[str, set[str]] = {}
+    for name, site in _sites_of_file(package, path):
+        if site.outermost is not None:
+            found.setdefault(_name_of(site.outermost), set()).add(name.rpartition(".")[2])
+    return found
+
+
 def _is_of(package: Package, kernel: Jitted, site: Site, name: str) -> bool:
     head, *rest = name.split(".")
     if kernel.symbol != kernel.name:  # only what is around it can see it
@@ -121,13 +139,13 @@ def _name_of(definition: Node) -> str:
 
 def _files_with(package: Package, name: str) -> Iterator[str]:
     """Yield the files in which a name stands before a bracket, or gets another name."""
-    for path, text in _texts(package).items():
+    for path, text in texts_of(package).items():
         if "](" in text and any(f"{name}{end}" in text for end in ("[", ")[", " as ")):
             yield path
 
 
 @lru_cache(maxsize=4)
-def _texts(package: Package) -> dict[str, str]:
+def texts_of(package: Package) -> dict[str, str]:
     """Return the text of every file that can be read."""
     found = {}
     for path in package.paths:

@@ -113,7 +113,7 @@ class Package:
         if name in file.definitions:
             return here
         if name in file.imports:
-            return self._follow(path, name, seen)
+            return self._follow(path, file.imports[name], name, seen)
         for star in file.stars:
             target = self._find(path, star.level, star.module)
             if target and not name.startswith("_"):
@@ -124,8 +124,13 @@ class Package:
             return self._submodule(posixpath.join(posixpath.dirname(path), name))
         return None
 
-    def _follow(self, path: str, name: str, seen: frozenset[Definition]) -> Target | None:
-        found = self.file(path).imports[name]
+    def follow(self, path: str, found: Import, name: str) -> Target | None:
+        """Return what an import statement anywhere in a file binds to a name."""
+        return self._follow(path, found, name, frozenset())
+
+    def _follow(
+        self, path: str, found: Import, name: str, seen: frozenset[Definition]
+    ) -> Target | None:
         if not self._is_local(path, found):
             return External(found.module, found.attr, name)
         target = self._find(path, found.level, found.module)

@@ -36,8 +36,9 @@ class Licenses(RowStep):
     A record of a data set is under the data set's license, as its card and license files say at
     the pinned commit, and under that of its own license column: both must pass.
 
-    A module or kernel that `closure` built from several files is looked at once more: the licenses
-    of the other files are joined to its own, and it goes if one of them may not be used.
+    A module, kernel or CUDA pair that `closure` built from several files is looked at once more:
+    the licenses of the other files are joined to its own, and it goes if one of them may not be
+    used.
 
     Drop reasons: ``license_denied`` (the license is known and not on the list),
     ``license_unknown`` (no text, or one that could not be read: fails closed) and ``opted_out``
@@ -45,7 +46,7 @@ class Licenses(RowStep):
     """
 
     step: Literal["licenses"]
-    kinds: ClassVar[frozenset[str]] = frozenset({"file", "record", "module", "kernel"})
+    kinds: ClassVar[frozenset[str]] = frozenset({"file", "record", "module", "kernel", "cuda"})
     batch: ClassVar[int] = 64
     version: ClassVar[int] = 1
     tools: ClassVar[tuple[str, ...]] = ("license-expression", "licenseclassifier")

@@ -22,6 +22,7 @@ from curate.formats.write import read_run
 from curate.licenses.optout import OPTED_OUT
 from curate.publish.counts import Counts, Distribution, Frozen, Tally, ranked
 from curate.publish.errors import NoRun
+from curate.publish.teaching import PassRate, pass_rates
 from curate.registry import AnySource, AnyStep
 from curate.rows import Row
 from curate.run import Record, read_journal
@@ -116,7 +117,7 @@ class Target(Frozen):
 
 
 class Verdicts(Frozen):
-    """What the judge said of pairs.
+    """What the judge said of pairs and of a teacher's programs.
 
     Attributes:
         status, reason, caveats: rows by each; a row may have several caveats.
@@ -270,6 +271,8 @@ class Analysis(Frozen):
         leakage: by config and split, what the writer of the data set found; null where it did
             not look.
         clusters: clusters of final rows, which never lie in two splits.
+        selections: a teacher's answers among the final rows, by what `select` called them.
+        pass_rates: how often a teacher's answers were right; empty where none was judged.
     """
 
     form: int
@@ -290,6 +293,8 @@ class Analysis(Frozen):
     licenses: list[License]
     verdicts: Verdicts
     kernels: Kernels
+    selections: Tally
+    pass_rates: list[PassRate]
     targets: list[Target]
     code: Code
     holes: list[Holes]
@@ -418,6 +423,7 @@ def analyse_run(run: Run) -> Analysis:
         leakage=known.get("leakage"),
         sources=rows.sources(_rows_read(run)),
         holes=list(_holes(run)),
+        pass_rates=pass_rates(run),
         duplicates=[_duplicates(run, r) for r in run.records if r.step == "dedupe"],
         contamination=_contamination(run, steps, rows),
         tools={name: version for step in steps for name, version in sorted(step.tools.items())},
@@ -488,10 +494,12 @@ class _Rows:
         self._add_papers(row)
         self._add_code(row)
         self._add_compile(row)
-        if row["kind"] == "pair":
+        if row["kind"] == "pair" or (row["kind"] == "sample" and row["triton"]):
             self._add_verdict(row["verdict"] or {})
         if row["kind"] == "kernel":
             self._add_kernel(row["kernel"] or {})
+        if row["kind"] == "sample":
+            self.counts.one("selection", row["sample"]["selection"])
         self._add_contamination(row)
 
     def _add_papers(self, row: Row) -> None:
@@ -501,8 +509,7 @@ class _Rows:
         self._sources.setdefault(place, Counter())[expression] += 1
         found = (place, known.get("method") or "unknown", bool(known.get("conflict")))
         self._licenses.setdefault(expression, Counter())[found] += 1
-        generator = (row["origin"] or {}).get("generator")
-        self.counts.one("generator", generator["name"] if generator else "none: written by people")
+        self.counts.one("generator", _writer(row["origin"] or {}))
 
     def _add_code(self, row: Row) -> None:
         for column in ("reference", "triton"):
@@ -586,6 +593,7 @@ class _Rows:
             "licenses": self._license_list(),
             "verdicts": self._verdicts(),
             "kernels": self._kernels(),
+            "selections": self.counts.tally("selection"),
             "targets": [
                 self._target(name) for name in sorted(self.counts.names("target "), key=_by_number)
             ],
@@ -665,6 +673,14 @@ class _Rows:
             extern_calls=tally("extern_calls"),
             generators=tally("generator"),
         )
+
+
+def _writer(origin: Row) -> str:
+    """Return who or what wrote a row's Triton code."""
+    if teacher := origin.get("teacher"):
+        return str(teacher["model"])
+    generator = origin.get("generator")
+    return generator["name"] if generator else "none: written by people"
 
 
 def _by_number(target: str) -> tuple[str, int, str]:

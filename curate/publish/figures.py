@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from curate.publish.analysis import Analysis
 from curate.publish.charts import number, summary, tick_labels
 from curate.publish.counts import Distribution
+from curate.publish.words import judged_word
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -145,7 +146,8 @@ def _funnel(a: Analysis) -> Drawn:
 
 def _verdicts(a: Analysis) -> Drawn:
     tally = a.verdicts.status if a.verdicts.status.n else a.kernels.run
-    what = "Verdicts on pairs" if a.verdicts.status.n else "Runs of kernels in the interpreter"
+    judged = f"Verdicts on {judged_word(a)}s"
+    what = judged if a.verdicts.status.n else "Runs of kernels in the interpreter"
     counts = {**tally.counts, **({"not known": tally.unknown} if tally.unknown else {})}
     return _bars(f"{what}, n = {number(tally.n)}", "rows", counts)
 

@@ -7,7 +7,16 @@ from collections.abc import Iterable, Iterator
 from curate.publish.analysis import Analysis
 from curate.publish.charts import number, share
 from curate.publish.counts import Distribution, Tally
-from curate.publish.words import headline, plural, reasons_line, unknowns
+from curate.publish.words import (
+    PASS_NOTE,
+    headline,
+    judged_word,
+    pass_cell,
+    pass_ks,
+    plural,
+    reasons_line,
+    unknowns,
+)
 
 MOST_VALUES = 15  # of a property that a table lists
 MOST_SOURCES = 60
@@ -25,8 +34,19 @@ def markdown(a: Analysis, figures: dict[str, str]) -> str:
     lines += [f"- {line}" for line in headline(a)]
     if a.limit:
         lines += ["", f"A trial, limited to {plural(a.limit, 'row')} of every unit of a source."]
-    for part in (_contents, _steps, _proof, _code, _cost, _papers, _duplicates, _contamination):
-        lines += ["", *part(a), *_figures(part.__name__[1:], figures)]
+    for part in (
+        _contents,
+        _steps,
+        _proof,
+        _answers,
+        _code,
+        _cost,
+        _papers,
+        _duplicates,
+        _contamination,
+    ):
+        if section := part(a):
+            lines += ["", *section, *_figures(part.__name__[1:], figures)]
     lines += ["", "## What is not known", "", *(f"- {line}" for line in unknowns(a)), ""]
     lines += ["`ANALYSIS.json` holds the same numbers, `report.html` shows rows as well."]
     lines += ["Quantities are rounded to three digits."]
@@ -129,14 +149,14 @@ def _steps(a: Analysis) -> list[str]:
 
 
 def _proof(a: Analysis) -> list[str]:
-    verdicts, kernels = a.verdicts, a.kernels
+    verdicts, kernels, many = a.verdicts, a.kernels, f"{judged_word(a)}s"
     lines = ["## Proof"]
-    lines += _tally("Verdict", verdicts.status, "pairs")
-    lines += _tally("Reason given with a verdict", verdicts.reason, "pairs that have one")
+    lines += _tally("Verdict", verdicts.status, many)
+    lines += _tally("Reason given with a verdict", verdicts.reason, f"{many} that have one")
     if verdicts.caveats.counts:
-        lines += _tally("Caveats", verdicts.caveats, "pairs")
-    lines += _tally("Where pairs ran", verdicts.ran_on, "pairs")
-    lines += _tally("What did the work", verdicts.kind, "pairs")
+        lines += _tally("Caveats", verdicts.caveats, many)
+    lines += _tally(f"Where {many} ran", verdicts.ran_on, many)
+    lines += _tally("What did the work", verdicts.kind, many)
     lines += _tally("Kernels run in the interpreter", kernels.run, "kernels")
     lines += _tally("How the signature was found", kernels.found_by, "kernels")
     if a.targets:
@@ -147,6 +167,31 @@ def _proof(a: Analysis) -> list[str]:
         lines += ["", "**Compiled ahead of time**", ""]
         lines += table(["target", "rows", "compile", "errors"], rows)
     return lines
+
+
+def _answers(a: Analysis) -> list[str]:
+    if not (a.pass_rates or a.selections.n):
+        return []
+    lines = ["## Answers of the teacher", ""]
+    if a.pass_rates:
+        ks = pass_ks(a)
+        heads = [
+            "prompts",
+            "attempt",
+            "questions",
+            "answers",
+            "correct",
+            *(f"pass@{k}" for k in ks),
+        ]
+        rows = [
+            (
+                *(f"`{rate.family}`", rate.attempt, rate.questions, rate.answers, rate.correct),
+                *(pass_cell(rate, k) for k in ks),
+            )
+            for rate in a.pass_rates
+        ]
+        lines += [*table(heads, rows), "", PASS_NOTE]
+    return lines + _tally("What answers were kept as", a.selections, "answers")
 
 
 def _code(a: Analysis) -> list[str]:

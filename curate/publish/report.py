@@ -58,7 +58,18 @@ from curate.publish.samples import (
     row_status,
     shown_code,
 )
-from curate.publish.words import RIGHT, headline, plural, reasons_line, step_line, unknowns
+from curate.publish.words import (
+    PASS_NOTE,
+    RIGHT,
+    headline,
+    judged_word,
+    pass_cell,
+    pass_ks,
+    plural,
+    reasons_line,
+    step_line,
+    unknowns,
+)
 from curate.rows import Row
 from curate.store import write_atomically
 
@@ -107,6 +118,7 @@ def page(run: Run, analysis: Analysis) -> str:
         steps=_steps(run, analysis),
         most_rows=max(step.emitted + sum(step.lost.values()) for step in analysis.steps),
         tiers=_tiers(analysis),
+        pass_note=PASS_NOTE,
         has_cost=bool(analysis.targets) or bool(analysis.verdicts.error.n),
         examples=examples,
         choices=_choices(examples),
@@ -128,7 +140,7 @@ def _template() -> Template:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    for function in (bar, histogram, plural, share, summary):
+    for function in (bar, histogram, judged_word, pass_cell, pass_ks, plural, share, summary):
         environment.globals[function.__name__] = function
     environment.filters["number"] = number
     return environment.get_template("report.html")

@@ -29,7 +29,7 @@ TRACKED = 4  # rows of a shard that are followed
 PER_STEP = 2  # samples of a step
 SHOWN_LINES = 60  # of a sample's code
 TITLES = {"reference": "PyTorch", "triton": "Triton", "wrapper": "with what launches it"}
-LABELS = ("license", "kernel", "compile", "verdict", "contamination", "cluster", "split")
+LABELS = ("license", "kernel", "sample", "compile", "verdict", "contamination", "cluster", "split")
 
 
 def order(row_id: str) -> str:
@@ -99,6 +99,8 @@ def code_bytes(row: Row) -> int:
 def shown_code(row: Row) -> list[tuple[str, str]]:
     """Return titles and texts of the code that an example of a row shows."""
     found = [(title, row[name]) for name, title in TITLES.items() if row[name]]
+    if row["kind"] == "sample" and row["triton"] is None:
+        found.append(("answer", row["turns"][-1]["content"]))
     return found or [("text", row["text"] or "")]
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from curate.publish.analysis import Analysis, Step
 from curate.publish.charts import number, share
+from curate.publish.teaching import PassRate
 
 KINDS = {
     "pair": "a PyTorch module and the Triton program that answers it",
@@ -14,6 +15,9 @@ KINDS = {
     "module": "an nn.Module class",
     "file": "a source file",
     "record": "a row of another data set",
+    "prompt": "a question to a teacher model",
+    "sample": "a teacher model's answer",
+    "cuda": "a CUDA kernel and the Triton kernel named as its counterpart",
 }
 NAMED = 2  # names that a sentence has room for
 INTERPRETER = "Triton's interpreter on a CPU"
@@ -26,6 +30,13 @@ publishes the data set adds it to the opt-out list with `curate optout`, and no 
 it, whatever version of its source is read. Earlier versions stay in the history of the repository
 until that is rewritten.
 """
+
+
+PASS_NOTE = (
+    "pass@k is the chance that one of k answers to a question is right (the unbiased estimate of "
+    "Chen et al., 2021). An answer that held no program was wrong; one that nothing could judge "
+    "does not count. In brackets: questions with k answers, where not all have so many."
+)
 
 
 def plural(n: int, word: str) -> str:
@@ -59,8 +70,14 @@ def _named(names: list[str], word: str) -> str:
     return " and ".join(names) if len(names) <= NAMED else plural(len(names), word)
 
 
+def judged_word(a: Analysis) -> str:
+    """Return what the rows that a verdict may have are called: pair, answer, or program if both."""
+    kinds = a.kinds.counts.keys() & {"pair", "sample"}
+    return {"pair": "pair", "sample": "answer"}[kinds.pop()] if len(kinds) == 1 else "program"
+
+
 def ran_on(a: Analysis) -> str:
-    """Return where pairs were judged, in words."""
+    """Return where programs were judged, in words."""
     places = [
         place.replace("interpreter on cpu", INTERPRETER) for place in a.verdicts.ran_on.counts
     ]
@@ -79,7 +96,8 @@ def _judged(a: Analysis) -> Iterator[str]:
         if name != "correct"
     ]
     tail = f" ({', '.join(rest)})" if rest else ""
-    yield f"{number(right)} of {plural(judged, 'pair')} judged correct{tail}, on {ran_on(a)}."
+    programs = plural(judged, judged_word(a))
+    yield f"{number(right)} of {programs} judged correct{tail}, on {ran_on(a)}."
 
 
 def _run(a: Analysis) -> Iterator[str]:
@@ -121,6 +139,19 @@ def reasons_line(step: Step, most: int = 6) -> str:
     return ", ".join(reasons[:most]) + more
 
 
+def pass_ks(a: Analysis) -> list[int]:
+    """Return every k for which pass@k is known of some prompts."""
+    return sorted({k for rate in a.pass_rates for k in rate.pass_at})
+
+
+def pass_cell(rate: PassRate, k: int) -> str:
+    """Return pass@k as a percentage, and of how many questions where not of all; "" if of none."""
+    if k not in rate.pass_at:
+        return ""
+    of = rate.questions_at[k]
+    return f"{rate.pass_at[k]:.1%}" + (f" ({of})" if of < rate.questions else "")
+
+
 def unknowns(a: Analysis) -> list[str]:
     """Return what the run says nothing about."""
     return [*_unknown_proof(a), *_unknown_code(a), *_unknown_overlap(a)]
@@ -134,7 +165,7 @@ def _unknown_proof(a: Analysis) -> Iterator[str]:
             "It is evidence, not a mathematical proof."
         )
     if status.unknown:
-        yield f"{plural(status.unknown, 'pair')} were not judged."
+        yield f"{plural(status.unknown, judged_word(a))} were not judged."
     if run.n:
         yield "Whether kernels compute the right thing: they have no reference to compare with."
     if not any(place.startswith(("cuda", "hip")) for place in a.verdicts.ran_on.counts):

@@ -5,6 +5,7 @@ Only what a recipe needs to name them is imported here; the judge itself is load
 
 from __future__ import annotations
 
+import json
 import os
 import tempfile
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
@@ -14,7 +15,7 @@ from pydantic import AfterValidator, Field, PrivateAttr
 from curate.rows import Row
 from curate.step import Context, Drop, Keep, Outcome, RowStep
 from curate.verify.targets import SHARED_MEMORY, known_target
-from curate.verify.verdict import VERSION
+from curate.verify.verdict import VERSION, WRONG
 
 if TYPE_CHECKING:
     from curate.verify.judge import Slot
@@ -99,11 +100,14 @@ class Verify(RowStep):
     """Run a program beside its reference and compare: the judge, as a step.
 
     The row is kept with a ``verdict``: ``correct``, or ``unsupported`` with the reason why it
-    could not be run here. Every other program is dropped, with the judge's evidence.
+    could not be run here. Every other program is dropped, with the judge's evidence, or with
+    ``keep_wrong`` kept with it too. A teacher's answer that holds no program passes as it is; one
+    that a step before this one has judged on the same backend is not judged again, unless it was
+    found correct on fewer draws than are asked for here.
     """
 
     version: ClassVar[int] = VERSION
-    kinds: ClassVar[frozenset[str]] = frozenset({"pair"})
+    kinds: ClassVar[frozenset[str]] = frozenset({"pair", "sample"})
     # Rows' code runs in the judge's own sandboxes, one for references and one for candidates.
     sandboxed: ClassVar[bool] = False
     batch: ClassVar[int] = 32
@@ -144,6 +148,14 @@ class Verify(RowStep):
             "any one request to its reference too.",
         ),
     ] = 300.0
+    keep_wrong: Annotated[
+        bool,
+        Field(
+            description="Keep programs that are wrong with their verdict, for repair and as "
+            "negatives, and do not drop them. A row whose reference fails or proves nothing is "
+            "dropped all the same."
+        ),
+    ] = False
 
     _slot: Slot | None = PrivateAttr(None)
 
@@ -173,10 +185,26 @@ class Verify(RowStep):
         self._slot = slot
 
     def apply(self, row: Row, context: Context) -> Outcome:
+        if row["triton"] is None:
+            return Keep((row,))
+        verdict = row["verdict"] if self._stands(row) else self._judge(row)
+        status, reason = verdict["status"], verdict["reason"]
+        kept = {"correct", "unsupported"} | (WRONG if self.keep_wrong else set())
+        if status not in kept or reason == "reference_error":
+            return Drop(status, {"reason": reason, **json.loads(verdict["evidence"] or "{}")})
+        return Keep(({**row, "verdict": verdict},))
+
+    def _judge(self, row: Row) -> Row:
         from curate.verify.verdict import Candidate
 
         assert self._slot
         found = self._slot.judge(Candidate(row["id"], row["reference"], row["triton"]))
-        if found.status not in ("correct", "unsupported") or found.reason == "reference_error":
-            return Drop(found.status, {"reason": found.reason, **found.evidence})
-        return Keep(({**row, "verdict": found.to_row()},))
+        return found.to_row()
+
+    def _stands(self, row: Row) -> bool:
+        """Say whether an answer's verdict of an earlier step is as good as one from here."""
+        known = row["verdict"]
+        if row["kind"] != "sample" or not known:
+            return False
+        same = (known["backend"], known["judge"]) == (self.backend, VERSION)
+        return same and (known["status"] != "correct" or known["trials"] >= self.trials)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 from dataclasses import dataclass, field
 from typing import Any
@@ -29,6 +30,12 @@ STATUSES = (
     "unsupported",  # it could not be judged; the reason says why
 )
 """What can be said of a candidate."""
+
+WRONG = frozenset(STATUSES) - {"correct", "degenerate", "unsupported"}
+"""Statuses that are the candidate's fault."""
+
+MOST_EVIDENCE = 8000
+"""Characters of evidence that a row keeps."""
 
 
 @dataclass(frozen=True)
@@ -164,7 +171,7 @@ class Verdict:
         return dataclasses.asdict(self) | lists
 
     def to_row(self) -> dict[str, Any]:
-        """Return the fields of `curate.rows.VERDICT`."""
+        """Return the fields of `curate.rows.VERDICT`; there is no evidence of what is correct."""
         did = self.evidence
         launches = did.get("launches")
         names = ("status", "reason", "backend", "device", "driver", "torch", "triton", "judge")
@@ -180,6 +187,7 @@ class Verdict:
             "deterministic": did.get("deterministic"),
             "insensitive_inputs": did.get("insensitive_inputs", []),
             "findings": sorted({finding["rule"] for finding in self.findings}),
+            "evidence": None if self.status == "correct" else evidence_text(did),
             "timing": self.timing
             and {
                 name: self.timing[name]
@@ -201,3 +209,16 @@ class Verdict:
         return dataclasses.replace(
             verdict, caveats=tuple(verdict.caveats), findings=tuple(verdict.findings)
         )
+
+
+def evidence_text(evidence: dict[str, Any], most: int = MOST_EVIDENCE) -> str:
+    """Return evidence as JSON of at most so many characters; what is long is cut or left out."""
+    kept: dict[str, Any] = {}
+    text = "{}"
+    for name, value in sorted(evidence.items(), key=lambda item: len(json.dumps(item))):
+        for shown in (value, str(value)[: (most - len(text)) // 8]):
+            longer = json.dumps({**kept, name: shown}, sort_keys=True, ensure_ascii=False)
+            if len(longer) <= most:
+                kept[name], text = shown, longer
+                break
+    return text

@@ -293,3 +293,15 @@ def test_sketches_in_files_give_the_same(monkeypatch: pytest.MonkeyPatch, tmp_pa
     lost = find_duplicates(table, 0.8, tmp_path / "cache")
     assert {row.pop("id"): row for row in lost.to_dicts()} == expected
     assert list((tmp_path / "cache").iterdir()) == []
+
+
+@pytest.mark.parametrize(("column", "lost"), [("reference", 0), ("triton", 1)])
+def test_answers_to_one_task_are_compared_by_their_programs_only(column: str, lost: int) -> None:
+    rows = [
+        {**row(None, f"{i}.py", kind="sample"), "reference": code("f"), "triton": code(name)}
+        for i, name in enumerate(("g", "h", "g"))
+    ]
+    rows[1]["triton"] = "def h(x):\n    return -x\n"
+    step = Dedupe.model_validate({"step": "dedupe", "column": column})
+    verdicts = step.judge(step.summarize(frame(rows), Context()), Context())
+    assert len(rows) - verdicts["reason"].null_count() == lost

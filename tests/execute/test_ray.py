@@ -14,7 +14,7 @@ pytest.importorskip("ray")
 import ray
 from ray.cluster_utils import Cluster
 from ray_for_tests import Assassin, Breaks, OnGpu, kernels_recipe, parent_of
-from steps_for_tests import LICENSE, Act, ActInSandbox, Given
+from steps_for_tests import LICENSE, Act, ActInSandbox, Given, Meet
 
 import curate.execute.ray as ray_executor
 from curate.execute.local import LocalExecutor
@@ -83,6 +83,12 @@ def test_results_are_those_of_the_local_executor(
     found = told(run(executor, step, texts, tmp_path))
     assert found == told(run(LocalExecutor(2), step, texts, tmp_path))
     assert not list(tmp_path.iterdir()), "nothing is left in the cache"
+
+
+def test_a_step_that_waits_for_others_runs_on_this_machine(
+    executor: RayExecutor, tmp_path: Path
+) -> None:
+    assert len(run(executor, Meet(), ["a", "b", "c"], tmp_path)) == 3  # on two processors
 
 
 def test_a_large_unit_comes_in_parts(executor: RayExecutor, tmp_path: Path) -> None:

@@ -3,12 +3,12 @@ import resource
 from pathlib import Path
 
 import pytest
-from steps_for_tests import LICENSE, Act, ActInSandbox
+from steps_for_tests import LICENSE, Act, ActInSandbox, Meet, NotReady
 
 from curate.execute.local import LocalExecutor
 from curate.execute.protocol import Job, Result, WorkerError
 from curate.rows import make_origin, make_row
-from curate.step import Context, RowStep
+from curate.step import Context, RowStep, StepError
 
 
 def rows(texts: list[str]) -> list[dict]:
@@ -44,6 +44,28 @@ def test_a_poison_row_costs_itself_only(step: RowStep, tmp_path: Path) -> None:
     lost = {texts[i]: fate(r) for i, r in enumerate(results) if r.lost}
     assert lost == {"segfault": "crash", "hang": "timeout", "eat memory": "out_of_memory"}
     assert sum(fate(r) == "kept" for r in results) == 50
+
+
+def test_a_step_may_ask_for_more_workers_than_the_executor_has(tmp_path: Path) -> None:
+    results = run(Meet(), ["a", "b", "c"], tmp_path, workers=1)
+    assert [fate(result) for result in results] == ["kept"] * 3
+
+
+def test_a_step_that_can_do_no_row_stops_after_what_is_under_way(tmp_path: Path) -> None:
+    done = []
+    step, items = Act(), rows(["good", "stop", "never"] * 20)
+    jobs = (Job(str(i), 0, items[i : i + 3]) for i in range(0, 60, 3))
+    with pytest.raises(StepError, match="as asked"):
+        for job, index, result in LocalExecutor(2).run(step, Context(cache=tmp_path), jobs, None):
+            done.append((job.items[index]["text"], fate(result)))
+    assert done and set(done) == {("good", "kept")} and len(done) <= 2
+    with pytest.raises(StepError, match="not ready"):
+        run(NotReady(), ["good"], tmp_path)
+
+
+def test_from_the_sandbox_nobody_stops_the_run(tmp_path: Path) -> None:
+    stop, good = run(ActInSandbox(), ["stop", "good"], tmp_path)
+    assert (fate(stop), fate(good)) == ("bad_message", "kept")
 
 
 def test_an_exception_fails_the_row_and_says_where(tmp_path: Path) -> None:

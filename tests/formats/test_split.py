@@ -37,7 +37,8 @@ def different(i: int, lines: int = 30) -> str:
 def row(name: str, program: str, path: str | None = None, package: str = "") -> dict[str, Any]:
     purl = f"pkg:pypi/{package}@1" if package else None
     origin = make_origin("pypi", artifact_sha256="a" + package, path=path, purl=purl)
-    return {"id": name, "kind": "kernel", "triton": program, "origin": origin}
+    known = {"kind": "kernel", "triton": program, "origin": origin}
+    return {"id": name, "parent_ids": [f"file of {name}"], **known}
 
 
 def judge(rows: list[dict[str, Any]], shard: int = 7, seed: int = 0, **options: Any) -> dict:
@@ -51,6 +52,17 @@ def judge(rows: list[dict[str, Any]], shard: int = 7, seed: int = 0, **options: 
 
 def judge_programs(programs: dict[str, str], **options: Any) -> dict:
     return judge([row(name, program) for name, program in programs.items()], **options)
+
+
+def test_answers_to_one_task_stay_together_with_its_pair() -> None:
+    rows = [row(name, different(i)) for i, name in enumerate("abcd")]
+    for answer in rows[:2]:
+        answer |= {"kind": "sample", "parent_ids": ["task", "prompt"]}
+    rows[2] |= {"kind": "pair", "parent_ids": ["task"]}
+    rows[3] |= {"kind": "pair", "parent_ids": ["another task"]}
+    own = {**rows[3], "id": "task", "parent_ids": [], "triton": different(9)}
+    clusters = {name: verdict["cluster"] for name, verdict in judge([*rows, own]).items()}
+    assert clusters == {"a": "a", "b": "a", "c": "a", "d": "d", "task": "a"}
 
 
 def test_near_duplicates_are_one_cluster() -> None:

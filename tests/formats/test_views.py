@@ -6,10 +6,11 @@ import pytest
 from steps_for_tests import LICENSE, Given
 
 from curate.execute.local import LocalExecutor
-from curate.formats.conversion import Conversion, fence
+from curate.formats.conversion import Conversion
 from curate.formats.messages import Messages
 from curate.formats.pairs import Pairs
 from curate.formats.write import data_sha256, write_dataset
+from curate.generate.template import fence
 from curate.licenses.texts import save_text
 from curate.rows import Row, make_origin, make_row
 from curate.run import Walk

@@ -1,0 +1,61 @@
+"""The ``cuda_to_triton`` format: a prompt that holds a CUDA kernel, a completion that holds Triton.
+
+The kernel stands with the device functions it needs and its launch code; the completion is the
+Triton kernel, and with it the function that launches it, where one could be cut out. No reference
+says what both compute unless the grade is ``verified``: filter by the column ``grade``.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Literal
+
+import pyarrow as pa
+from pydantic import Field
+
+from curate.formats.format import PROOF, Format, proof
+from curate.generate.template import fence
+from curate.rows import PAIRING, Row
+from curate.step import Keep
+
+INSTRUCTION = """\
+Rewrite this CUDA kernel and the code that launches it in Triton.
+"""
+
+
+class CudaToTriton(Format):
+    """CUDA in, Triton out, as prompt and completion, with the grade of the pair."""
+
+    kinds: ClassVar[frozenset[str]] = frozenset({"cuda"})
+
+    format: Literal["cuda_to_triton"]
+    instruction: Annotated[
+        str, Field(description="What stands above the CUDA code in the prompt.")
+    ] = INSTRUCTION
+
+    def columns(self) -> pa.Schema:
+        return pa.schema(
+            [
+                ("prompt", pa.string()),
+                ("completion", pa.string()),
+                ("grade", pa.string()),
+                ("evidence", PAIRING.field("evidence").type),
+                ("triton_path", pa.string()),
+                ("triton_symbol", pa.string()),
+                *PROOF,
+            ]
+        )
+
+    def render(self, row: Row) -> Keep:
+        pairing: dict[str, Any] = row["pairing"]
+        view = {
+            "prompt": f"{self.instruction}\n{fence(row['cuda'], 'cuda')}",
+            "completion": fence(row["wrapper"] or row["triton"]),
+            "grade": pairing["grade"],
+            "evidence": pairing["evidence"],
+            "triton_path": pairing["path"],
+            "triton_symbol": pairing["symbol"],
+        }
+        return Keep(({**view, **proof(row)},))
+
+    def prompt_and_completion(self, row: Row, shown: Row) -> tuple[str, str]:
+        return row["cuda"], row["wrapper"] or row["triton"]

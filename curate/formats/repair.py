@@ -1,0 +1,52 @@
+"""The ``repair`` format: how a wrong program became a right one, as a conversation."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+import pyarrow as pa
+
+from curate.formats.format import PROOF, Format, proof
+from curate.generate.program import program_of
+from curate.rows import TURN, Row
+from curate.step import Drop, Keep, Outcome
+
+
+class Repair(Format):
+    """A task, the answer that failed, what the judge found, and the answer that was right.
+
+    ``messages`` is the whole conversation. Of its last turn but one, ``failed`` is the program that
+    was wrong, ``error`` what was said of it, and ``fixed`` the program that was judged correct.
+    """
+
+    kinds: ClassVar[frozenset[str]] = frozenset({"sample"})
+
+    format: Literal["repair"]
+
+    def columns(self) -> pa.Schema:
+        texts = ("reference", "failed", "error", "fixed")
+        return pa.schema(
+            [
+                ("messages", pa.list_(TURN)),
+                *((name, pa.string()) for name in texts),
+                ("attempt", pa.int32()),
+                *PROOF,
+            ]
+        )
+
+    def render(self, row: Row) -> Outcome:
+        attempt = row["sample"]["attempt"]
+        if attempt == 1:
+            return Drop("first_answer")
+        if (row["verdict"] or {}).get("status") != "correct":
+            return Drop("not_repaired")
+        *_, failed, error, _ = row["turns"]
+        view = {
+            "messages": row["turns"],
+            "reference": row["reference"],
+            "failed": program_of(failed["content"]),
+            "error": error["content"],
+            "fixed": row["triton"],
+            "attempt": attempt,
+        }
+        return Keep(({**view, **proof(row)},))

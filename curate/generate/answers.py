@@ -1,0 +1,257 @@
+"""What teachers were asked and what they answered: one SQLite file for an output folder.
+
+An answer is never changed or asked for again. A request is written down before it is sent, with
+the most that it may cost, so that caps hold over all processes and after a kill; when its cost is
+known, that takes the place of the most.
+
+The file has a rollback journal, SQLite's default, and not WAL: WAL needs all processes on one
+machine (https://sqlite.org/wal.html), and those of `curate run --shard` may be on several. On a
+busy disk a transaction takes 20 ms, and a request has two: at most some 25 requests a second.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import astuple, dataclass
+from operator import add, sub
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, Field
+
+BUSY_S = 60.0  # seconds that one process waits for another's transaction
+
+_TABLES = """
+CREATE TABLE IF NOT EXISTS requests (
+    id INTEGER PRIMARY KEY,
+    key TEXT NOT NULL,      -- what was asked: the Idempotency-Key
+    address TEXT NOT NULL,
+    model TEXT NOT NULL,
+    sent REAL NOT NULL,     -- seconds since 1970: when it was, or is to be, sent
+    tokens INTEGER NOT NULL,
+    cost REAL NOT NULL
+);
+CREATE TABLE IF NOT EXISTS answers (
+    key TEXT PRIMARY KEY,
+    address TEXT NOT NULL,
+    model TEXT NOT NULL,
+    request TEXT NOT NULL,  -- JSON
+    answer TEXT NOT NULL,   -- JSON, as it came
+    prompt_tokens INTEGER,
+    completion_tokens INTEGER,
+    cost REAL NOT NULL
+) WITHOUT ROWID;
+"""
+
+
+class _Message(BaseModel):
+    content: str | None = None
+    refusal: str | None = None
+
+
+class _Choice(BaseModel):
+    message: _Message
+    finish_reason: str | None = None
+
+
+class _Tokens(BaseModel):
+    prompt_tokens: int
+    completion_tokens: int
+
+
+class Answer(BaseModel):
+    """A chat completion, as far as it is read.
+
+    https://platform.openai.com/docs/api-reference/chat/object; servers leave much of it out.
+    """
+
+    choices: list[_Choice] = Field(min_length=1)
+    usage: _Tokens | None = None
+
+    @property
+    def text(self) -> str:
+        """What the model said; empty if it said nothing."""
+        return self.choices[0].message.content or ""
+
+    @property
+    def refusal(self) -> str | None:
+        """Why the model refused, where its server tells refusals apart."""
+        return self.choices[0].message.refusal
+
+    @property
+    def finish(self) -> str | None:
+        """Why the model stopped: ``stop``, ``length``, ``content_filter`` …"""
+        return self.choices[0].finish_reason
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What requests cost, or may: tokens in and out, and money by the recipe's prices."""
+
+    tokens: int = 0
+    money: float = 0.0
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What one model was asked, over all runs in an output folder.
+
+    Attributes:
+        requests: that were sent, repeated ones and those without an answer as well.
+        answers: that were kept.
+        prompt_tokens, completion_tokens: of the answers, as the endpoint counted them.
+        cost: of the answers, by the recipe's prices; 0 where it names none.
+    """
+
+    model: str = "all"
+    requests: int = 0
+    answers: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cost: float = 0.0
+
+    def __add__(self, other: Usage) -> Usage:
+        return self._with(other, add)
+
+    def __sub__(self, other: Usage) -> Usage:
+        return self._with(other, sub)
+
+    def _with(self, other: Usage, combine: Callable[[Any, Any], Any]) -> Usage:
+        mine, others = astuple(self)[1:], astuple(other)[1:]
+        return Usage("all", *map(combine, mine, others))
+
+
+class CapReached(Exception):
+    """A request might take more than a cap leaves; the message names the cap and what is spent."""
+
+
+class Answers:
+    """The file, opened by one process; a forked child opens its own."""
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None)
+        self._file.executescript(_TABLES)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self._file.execute("BEGIN IMMEDIATE")
+        with self._file:
+            yield
+
+    def find(self, key: str) -> Answer | None:
+        """Return what was answered to a request, or None."""
+        query = "SELECT answer FROM answers WHERE key = ?"
+        found = self._file.execute(query, (key,)).fetchone()
+        return Answer.model_validate_json(found[0]) if found else None
+
+    def begin(
+        self,
+        key: str,
+        place: tuple[str, str],
+        most: Cost,
+        caps: dict[str, float],
+        per_minute: float | None,
+    ) -> tuple[int, float]:
+        """Write down a request that is about to be sent.
+
+        Args:
+            key: of the request.
+            place: the endpoint's address and the model.
+            most: that it may cost.
+            caps: on ``requests``, ``tokens`` and ``money``, over all that the file holds.
+            per_minute: requests to this place; they are sent at even intervals.
+
+        Returns:
+            A number for `settle`, and the seconds to wait before it is sent.
+
+        Raises:
+            CapReached: it is not to be sent.
+        """
+        now = time.time()
+        with self._transaction():
+            self._check(most, caps)
+            last = "SELECT max(sent) FROM requests WHERE address = ? AND model = ?"
+            sent = now
+            if per_minute and (before := self._file.execute(last, place).fetchone()[0]):
+                sent = max(now, before + 60 / per_minute)
+            row = (key, *place, sent, most.tokens, most.money)
+            cursor = self._file.execute(
+                "INSERT INTO requests (key, address, model, sent, tokens, cost) "
+                "VALUES (?, ?, ?, ?, ?, ?)",
+                row,
+            )
+        assert cursor.lastrowid
+        return cursor.lastrowid, sent - now
+
+    def _check(self, most: Cost, caps: dict[str, float]) -> None:
+        if not caps:
+            return
+        query = "SELECT count(*), total(tokens), total(cost) FROM requests"
+        spent = self._file.execute(query).fetchone()
+        asked = (1, most.tokens, most.money)
+        for name, before, more in zip(("requests", "tokens", "money"), spent, asked, strict=True):
+            if name in caps and before + more > caps[name]:
+                raise CapReached(
+                    f"the cap of {caps[name]:,} {name} is reached: {before:,g} are spent or under "
+                    f"way, and the next request may take {more:,g}"
+                )
+
+    def settle(self, request: int, cost: Cost) -> None:
+        """Put what a request cost in the place of the most that it might have."""
+        with self._transaction():
+            self._settle(request, cost)
+
+    def _settle(self, request: int, cost: Cost) -> None:
+        query = "UPDATE requests SET tokens = ?, cost = ? WHERE id = ?"
+        self._file.execute(query, (cost.tokens, cost.money, request))
+
+    def add(self, request: int, body: dict[str, Any], raw: str, answer: Answer, cost: Cost) -> None:
+        """Keep a request's answer, for good, and settle it."""
+        used = answer.usage
+        tokens = (used.prompt_tokens, used.completion_tokens) if used else (None, None)
+        with self._transaction():
+            self._settle(request, cost)
+            self._file.execute(
+                "INSERT OR IGNORE INTO answers "
+                "SELECT key, address, model, ?, ?, ?, ?, ? FROM requests WHERE id = ?",
+                (json.dumps(body, sort_keys=True), raw, *tokens, cost.money, request),
+            )
+
+
+def answers_file(cache: Path) -> Path:
+    """Return where the answers lie in a run's cache folder."""
+    return cache / "teacher" / "answers.sqlite"
+
+
+def usage(output: Path) -> list[Usage]:
+    """Return what teachers were asked and what it cost, over all runs in an output folder."""
+    path = answers_file(output / "cache")
+    if not path.exists():
+        return []
+    file = sqlite3.connect(path, timeout=BUSY_S)
+    try:
+        rows = file.execute(
+            "SELECT model, sent, coalesce(kept, 0), coalesce(read, 0), coalesce(written, 0), "
+            "coalesce(paid, 0) FROM "
+            "(SELECT model, count(*) AS sent FROM requests GROUP BY model) LEFT JOIN "
+            "(SELECT model, count(*) AS kept, sum(prompt_tokens) AS read, "
+            "sum(completion_tokens) AS written, sum(cost) AS paid FROM answers GROUP BY model) "
+            "USING (model) ORDER BY model"
+        ).fetchall()
+    finally:
+        file.close()
+    return [Usage(*row) for row in rows]
+
+
+def total_usage(output: Path) -> Usage:
+    """Return the sum of `usage` over all models."""
+    return sum(usage(output), Usage())

@@ -1,0 +1,138 @@
+"""How often a teacher's answers are right: pass@k by family of prompts.
+
+pass@k is the chance that at least one of k answers to a question is right. Of n answers of which c
+are right it is estimated without bias as 1 - C(n-c, k) / C(n, k), and averaged over questions (Chen
+et al., "Evaluating Large Language Models Trained on Code", 2021, section 2.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from math import comb
+from statistics import fmean
+from typing import TYPE_CHECKING, NamedTuple
+
+from curate.generate.teacher import UNANSWERED
+from curate.history import lost_rows
+from curate.publish.counts import Frozen
+from curate.rows import Row
+from curate.run import Record
+from curate.verify.verdict import WRONG
+
+if TYPE_CHECKING:
+    from curate.publish.analysis import Run
+
+COLUMNS = ["id", "kind", "parent_ids", "sample", "verdict"]
+
+
+class Question(NamedTuple):
+    """What was asked: of which row, for which family, and at which attempt."""
+
+    of: str
+    family: str
+    attempt: int
+
+
+class PassRate(Frozen):
+    """How often answers to the prompts of one family were right.
+
+    Attributes:
+        family: of the first prompt.
+        attempt: 1 for first answers, 2 for repairs of these and so on.
+        questions: prompts that got an answer, those counted once that differ in number only.
+        answers: judged ones, and those that held no program.
+        correct: of the answers.
+        pass_at: pass@k, for k of 1, 2, 4 and so on up to the most answers to a question.
+        questions_at: for each k, the questions with at least k answers, which it is averaged over.
+    """
+
+    family: str
+    attempt: int
+    questions: int
+    answers: int
+    correct: int
+    pass_at: dict[int, float]
+    questions_at: dict[int, int]
+
+
+def pass_at_k(n: int, c: int, k: int) -> float:
+    """Return the chance that one of k answers is right, given that c of n were.
+
+    Raises:
+        ValueError: k is more than n, or c is.
+    """
+    if not 0 <= c <= n or not 1 <= k <= n:
+        raise ValueError(f"pass@{k} of {n} answers of which {c} are right")
+    return 1 - comb(n - c, k) / comb(n, k)
+
+
+def pass_rates(run: Run) -> list[PassRate]:
+    """Return the pass rates of a run, by family and attempt; none if it judged no answers.
+
+    An answer without a program, or cut off, was wrong; one that nothing could judge, or that a step
+    dropped before it was judged, does not count.
+    """
+    found: dict[str, tuple[Question, bool]] = {}
+    for record in run.records:
+        if record.step == "verify":
+            for key in record.shards:
+                found |= _kept(run.store.rows(record.step, key, COLUMNS).to_pylist())
+            found |= _lost(row for row in _drops(run, record) if row["reason"] in WRONG)
+    if not found:
+        return []
+    for record in run.records:
+        if record.step == "teacher":
+            found |= _lost(row for row in _drops(run, record) if row["reason"] not in UNANSWERED)
+    return rates(found.values())
+
+
+def _drops(run: Run, record: Record) -> Iterator[Row]:
+    rows = lost_rows(run.store, record, None)
+    return (row for row in rows if row["sample"] and row["fate"] == "dropped")
+
+
+def _kept(rows: Iterable[Row]) -> dict[str, tuple[Question, bool]]:
+    """Return, of answers that a judge has seen, what was asked and whether they are right."""
+    statuses = {row["id"]: (row["verdict"] or {}).get("status") for row in rows if row["sample"]}
+    return {
+        row["id"]: (_question(row), statuses[row["id"]] == "correct")
+        for row in rows
+        if statuses.get(row["id"]) in {*WRONG, "correct"}
+    }
+
+
+def _lost(rows: Iterable[Row]) -> dict[str, tuple[Question, bool]]:
+    return {row["id"]: (_question(row), False) for row in rows}
+
+
+def _question(row: Row) -> Question:
+    """Return what a sample answers, or a prompt asks."""
+    of = row["parent_ids"][-2 if row["kind"] == "sample" else -1]
+    return Question(of, row["sample"]["family"], row["sample"]["attempt"])
+
+
+def rates(answers: Iterable[tuple[Question, bool]]) -> list[PassRate]:
+    """Return pass rates by family and attempt, given what was asked and whether it was right."""
+    given: dict[tuple[str, int], dict[str, list[bool]]] = {}
+    for (of, family, attempt), right in answers:
+        given.setdefault((family, attempt), {}).setdefault(of, []).append(right)
+    return [
+        _rate(family, attempt, [(len(rights), sum(rights)) for rights in questions.values()])
+        for (family, attempt), questions in sorted(given.items())
+    ]
+
+
+def _rate(family: str, attempt: int, counts: list[tuple[int, int]]) -> PassRate:
+    """Return the pass rate, given how many answers each question has and how many are right."""
+    most = max(n for n, _ in counts)
+    ks = [2**power for power in range(most.bit_length())]
+    enough = {k: [(n, c) for n, c in counts if n >= k] for k in ks}
+    return PassRate(
+        family=family,
+        attempt=attempt,
+        questions=len(counts),
+        answers=sum(n for n, _ in counts),
+        correct=sum(c for _, c in counts),
+        pass_at={k: fmean(pass_at_k(n, c, k) for n, c in enough[k]) for k in ks},
+        questions_at={k: len(enough[k]) for k in ks},
+    )

@@ -1,0 +1,45 @@
+import shutil
+
+import pytest
+
+from curate.rows import COMPILE
+from curate.verify import nvcc
+from curate.verify.nvcc import compile_ptx, find_nvcc
+
+needs_nvcc = pytest.mark.skipif(find_nvcc() is None, reason="there is no nvcc here")
+
+KERNEL = """\
+template <typename T> __global__ void twice(T* x) { x[threadIdx.x] += x[threadIdx.x]; }
+void run(float* x, double* y) { twice<float><<<1, 32>>>(x); twice<double><<<1, 32>>>(y); }
+"""
+
+
+@needs_nvcc
+def test_entries_are_counted() -> None:
+    result = compile_ptx(KERNEL, 90, 100)
+    assert set(result) == {field.name for field in COMPILE}
+    assert (result["target"], result["ok"], result["kernels"]) == ("nvcc:90", True, 2)
+    nothing = compile_ptx(KERNEL.partition("void run")[0], 90, 100)
+    assert (nothing["ok"], nothing["kernels"]) == (True, 0), "no template is instantiated"
+
+
+@needs_nvcc
+@pytest.mark.parametrize(
+    ("source", "error", "message"),
+    [
+        ("#include <not/here.cuh>\n", "missing_header", "not/here.cuh"),
+        (KERNEL.replace("threadIdx.x]", "nowhere]", 1), "compile_error", "nowhere"),
+    ],
+)
+def test_errors_say_what_is_wrong(source: str, error: str, message: str) -> None:
+    result = compile_ptx(source, 90, 100)
+    assert (result["ok"], result["error"]) == (False, error)
+    assert message in result["message"]
+    assert "/tmp" not in result["message"]
+
+
+def test_without_a_compiler_nothing_is_claimed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "which", lambda *_, **__: None)
+    monkeypatch.setattr(nvcc.importlib.util, "find_spec", lambda *_, **__: None)
+    result = compile_ptx(KERNEL, 90, 100)
+    assert (result["ok"], result["error"]) == (False, "unsupported")
