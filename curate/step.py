@@ -164,8 +164,9 @@ class RowStep(Step):
 
     @property
     def workers(self) -> int | None:
-        """Workers to have, on the machine that runs the recipe, for a step that waits for others
-        rather than computes; None for as many as the executor has."""
+        """Workers to have on one machine, for a step that waits for others rather than computes, or
+        that must be alone; None for as many as the executor has. One that needs no GPU then stays
+        on the machine that runs the recipe."""
         return None
 
     timeout_s: Annotated[float, Field(gt=0, description="Seconds that one row may take.")] = 60.0

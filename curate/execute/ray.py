@@ -63,7 +63,7 @@ class RayExecutor:
         self, step: Step, context: Context, jobs: Iterator[Job], limit: int | None
     ) -> Iterator[tuple[Job, int, Result]]:
         """Yield ``(job, index, result)`` as items end; see `curate.execute.protocol.Executor`."""
-        if isinstance(step, RowStep) and step.workers:
+        if isinstance(step, RowStep) and step.workers and not step.gpus:
             yield from LocalExecutor(step.workers, self.sandbox).run(step, context, jobs, limit)
             return
         if context.cache:

@@ -2,8 +2,8 @@
 
 Names nominate: two kernels are a pair when the words of their names are the same, or those of the
 functions that launch them and no other kernel. A pair is promoted when a test or a dispatcher uses
-both sides (`curate.harvest.links`), and then names that are nearly the same, or of one word, are
-enough. Neither proves that both compute the same.
+both sides (`curate.harvest.links`), and then names of one word are enough. Neither proves that both
+compute the same.
 """
 
 from __future__ import annotations

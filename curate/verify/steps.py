@@ -10,7 +10,7 @@ import os
 import tempfile
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
-from pydantic import AfterValidator, Field, PrivateAttr
+from pydantic import AfterValidator, Field, PrivateAttr, model_validator
 
 from curate.rows import Row
 from curate.step import Context, Drop, Keep, Outcome, RowStep
@@ -103,7 +103,7 @@ class Verify(RowStep):
     could not be run here. Every other program is dropped, with the judge's evidence, or with
     ``keep_wrong`` kept with it too. A teacher's answer that holds no program passes as it is; one
     that a step before this one has judged on the same backend is not judged again, unless it was
-    found correct on fewer draws than are asked for here.
+    found correct on fewer draws than are asked for here, or without the times.
     """
 
     version: ClassVar[int] = VERSION
@@ -148,6 +148,13 @@ class Verify(RowStep):
             "any one request to its reference too.",
         ),
     ] = 300.0
+    timing: Annotated[
+        bool,
+        Field(
+            description="Time correct programs beside eager PyTorch and torch.compile, which takes "
+            "some ten seconds each; on a device only."
+        ),
+    ] = False
     keep_wrong: Annotated[
         bool,
         Field(
@@ -159,9 +166,21 @@ class Verify(RowStep):
 
     _slot: Slot | None = PrivateAttr(None)
 
+    @model_validator(mode="after")
+    def _times_on_a_device(self) -> Verify:
+        if self.timing and self.backend == "interpreter":
+            raise ValueError("timing needs a device: backend cuda or hip")
+        return self
+
     @property
     def gpus(self) -> int:
         return 0 if self.backend == "interpreter" else 1
+
+    @property
+    def workers(self) -> int | None:
+        return (
+            1 if self.timing else None
+        )  # a time is worth something on a device without neighbours
 
     def setup(self, context: Context) -> None:
         from curate.verify.judge import make_slot
@@ -172,6 +191,7 @@ class Verify(RowStep):
             backend=self.backend,
             trials=self.trials,
             operations=self.operations,
+            timing=self.timing,
             timeout_s=self.timeout_s / 3,
             memory_mb=self.memory_mb,
             sandbox=context.sandbox,
@@ -207,4 +227,5 @@ class Verify(RowStep):
         if row["kind"] != "sample" or not known:
             return False
         same = (known["backend"], known["judge"]) == (self.backend, VERSION)
-        return same and (known["status"] != "correct" or known["trials"] >= self.trials)
+        enough = known["trials"] >= self.trials and (known["timing"] or not self.timing)
+        return same and bool(known["status"] != "correct" or enough)

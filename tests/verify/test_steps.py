@@ -82,6 +82,24 @@ def test_an_answer_is_judged_again_where_its_verdict_says_less(
     assert judge.asked == again
 
 
+def test_times_are_taken_on_a_device_and_alone() -> None:
+    with pytest.raises(ValueError, match="timing needs a device"):
+        verify(Said("correct"), timing=True)
+    step = verify(Said("correct"), timing=True, backend="cuda")
+    assert (step.workers, step.gpus) == (1, 1)
+    assert verify(Said("correct"), backend="cuda").workers is None
+
+
+def test_an_answer_without_times_is_judged_again_for_them() -> None:
+    judge = Said("correct")
+    known = Verdict("x", "correct", backend="cuda", trials=8).to_row()
+    answer = row("sample", verdict=known)
+    verify(judge, backend="cuda").apply(answer, Context())
+    assert judge.asked == 0
+    verify(judge, backend="cuda", timing=True).apply(answer, Context())
+    assert judge.asked == 1
+
+
 def test_a_pair_is_always_judged() -> None:
     judge = Said("correct")
     first = verify(judge).apply(row(), Context())
