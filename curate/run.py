@@ -33,7 +33,7 @@ from curate.store import (
     rows_table,
     write_atomically,
 )
-from curate.table import Summary, decide, judge
+from curate.table import Summary, decide, judge, summarize
 
 if TYPE_CHECKING:
     import polars as pl
@@ -42,6 +42,9 @@ if TYPE_CHECKING:
 
 PATIENCE_S = 10.0
 """Seconds in which a shard is made at a go; of one that takes longer, results are kept."""
+
+FEW_ROWS = 1000
+"""Rows that a table step summarizes in less time than a worker takes to start."""
 
 SAME_FROM_SANDBOX = ("source", "purl", "repo", "version", "commit", "artifact_sha256", "path")
 
@@ -423,8 +426,14 @@ class Walk:
             for shard, key in zip(shards, keys, strict=True)
             if not self.store.has_summary(step.name, key)
         ]
-        cached = sum(sizes.values()) - sum(sizes[summary.target] for summary in todo)
-        self.progress.begin(stage.label, sum(sizes.values()), cached)
+        rows = sum(sizes[summary.target] for summary in todo)
+        self.progress.begin(stage.label, sum(sizes.values()), sum(sizes.values()) - rows)
+        if rows <= FEW_ROWS:
+            step.setup(self.context)
+            for summary in todo:
+                summarize(step, summary, self.context)
+                self.progress.advance(sizes[summary.target], 0)
+            return keys
         jobs = (Job(summary.target, 0, [vars(summary)]) for summary in todo)
         for job, _, result in self.executor.run(step, self.context, jobs, None):
             if result.lost:  # our own code: never a fault of a row
