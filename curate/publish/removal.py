@@ -7,8 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
+
+from curate.formats.index import INDEX_FILE
 from curate.formats.provenance import PROVENANCE_FILE, read_provenance
 from curate.licenses.optout import DEFAULT_LIST, OptOut, add_optouts, first_match
+from curate.publish.analysis import place_name
 from curate.publish.errors import NoRun
 from curate.rows import Row
 
@@ -91,14 +95,13 @@ def removal(folder: Path, run: dict[str, Any], entries: Sequence[OptOut]) -> Rem
         raise NoRun(f"{folder} has no {PROVENANCE_FILE}: run the recipe again, which writes it")
     found: dict[tuple[int, str], Covered] = {}
     for entry, line in covered(folder, entries):
-        origin = line["origin"]
-        source = origin["purl"] or origin["repo"] or origin["source"]
+        source = place_name(line["origin"])
         place = found.setdefault((entries.index(entry), source), Covered(entry, source))
         place.rows += 1
         for files, rows in line["files"].items():
             config = files.partition("/")[0]
             place.views[config] = place.views.get(config, 0) + rows
-    total = sum(1 for _ in read_provenance(folder))
+    total = pq.read_metadata(folder / INDEX_FILE).num_rows
     return Removal(total, [found[key] for key in sorted(found)], list(run["configs"]))
 
 
