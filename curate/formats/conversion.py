@@ -12,14 +12,10 @@ import pyarrow as pa
 from pydantic import Field
 
 from curate.formats.format import PROOF, Format, proof
+from curate.formats.question import INSTRUCTION, question
 from curate.generate.template import fence
 from curate.rows import Row
 from curate.step import Keep
-
-INSTRUCTION = """\
-Rewrite this PyTorch module with custom Triton kernels. Name the new module `ModelNew`; keep its \
-constructor, its parameters and what `forward` returns.
-"""
 
 
 class Conversion(Format):
@@ -36,6 +32,6 @@ class Conversion(Format):
         return pa.schema([("prompt", pa.string()), ("completion", pa.string()), *PROOF])
 
     def render(self, row: Row) -> Keep:
-        prompt = f"{self.instruction}\n{fence(row['reference'])}"
+        prompt = question(row["reference"], self.instruction)
         view = {"prompt": prompt, "completion": fence(row["triton"]), **proof(row)}
         return Keep((view,))

@@ -11,13 +11,11 @@ from typing import Annotated, ClassVar, Literal
 import pyarrow as pa
 from pydantic import Field
 
-from curate.formats.conversion import INSTRUCTION
 from curate.formats.format import PROOF, Format, proof
+from curate.formats.question import INSTRUCTION, SYSTEM, question
 from curate.generate.template import fence
 from curate.rows import TURN, Row
 from curate.step import Drop, Keep, Outcome
-
-SYSTEM = "You write Triton GPU kernels that replace PyTorch modules."
 
 
 class Messages(Format):
@@ -45,7 +43,7 @@ class Messages(Format):
             turns = row["turns"]
         else:
             turns = [
-                {"role": "user", "content": f"{self.instruction}\n{fence(row['reference'])}"},
+                {"role": "user", "content": question(row["reference"], self.instruction)},
                 {"role": "assistant", "content": fence(row["triton"])},
             ]
         system = [{"role": "system", "content": self.system}] if self.system else []

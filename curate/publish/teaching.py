@@ -1,14 +1,8 @@
-"""How often a teacher's answers are right: pass@k by family of prompts.
-
-pass@k is the chance that at least one of k answers to a question is right. Of n answers of which c
-are right it is estimated without bias as 1 - C(n-c, k) / C(n, k), and averaged over questions (Chen
-et al., "Evaluating Large Language Models Trained on Code", 2021, section 2.1).
-"""
+"""How often a teacher's answers are right: pass@k over questions, by family of prompts."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from math import comb
 from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -17,6 +11,7 @@ from curate.history import lost_rows
 from curate.publish.counts import Frozen
 from curate.rows import Row
 from curate.run import Record
+from curate.verify.metrics import pass_at_k
 from curate.verify.verdict import WRONG
 
 if TYPE_CHECKING:
@@ -53,17 +48,6 @@ class PassRate(Frozen):
     correct: int
     pass_at: dict[int, float]
     questions_at: dict[int, int]
-
-
-def pass_at_k(n: int, c: int, k: int) -> float:
-    """Return the chance that one of k answers is right, given that c of n were.
-
-    Raises:
-        ValueError: k is more than n, or c is.
-    """
-    if not 0 <= c <= n or not 1 <= k <= n:
-        raise ValueError(f"pass@{k} of {n} answers of which {c} are right")
-    return 1 - comb(n - c, k) / comb(n, k)
 
 
 def pass_rates(run: Run) -> list[PassRate]:
