@@ -1,0 +1,85 @@
+"""Does the data teach? One small model, trained on each arm of `teaching_data.py`, then examined.
+
+    python benchmarks/teaches.py WORK MODEL DATA --bench ours=DATA/test.jsonl --bench kb=KERNELBENCH
+
+Trains MODEL on every data set in DATA (``ours`` and its ablations) with the same options and the
+same number of updates, all at the same time on one device; then has the base and every trained
+model write programs for the problems of each bench, all benches at the same time, and the judge run
+them. It is nothing but `curate train` and `curate eval`: the commands are printed, and each goes on
+where it stopped, so WORK may be finished by a second call. What came out is in the folders
+WORK/eval/BENCH (results.json, results.md, results.svg) and WORK/ARM (training.json).
+Needs torch, triton, transformers, TRL and click, and nothing else of `curate`'s.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+
+TRAIN = "--method full --learning-rate 5e-4 --batch-size 16 --accumulation 1 --no-checkpointing"
+"""Options that all arms are trained with."""
+
+TOLD = 40  # lines of what a command said
+
+
+def main() -> None:
+    """Train all arms, examine all models, and print one table a bench."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("work", type=Path)
+    parser.add_argument("model", help="of which all arms start")
+    parser.add_argument("data", type=Path, help="what teaching_data.py wrote")
+    parser.add_argument("--arms", default="ours,unfiltered")
+    parser.add_argument("--bench", action="append", default=[], metavar="NAME=PATH")
+    parser.add_argument("--train", default="--max-steps 800 --evaluations 8")
+    parser.add_argument("--eval", default="--limit 40 --samples 10 --max-tokens 2048")
+    given = parser.parse_args()
+    arms, logs = given.arms.split(","), given.work / "logs"
+    trainings = [
+        f"train {given.data / arm} --model {given.model} --output {given.work / arm} "
+        f"{TRAIN} {given.train}"
+        for arm in arms
+    ]
+    together(trainings, logs)
+    models = {"base": given.model} | {arm: str(given.work / arm) for arm in arms}
+    shown = " ".join(f"--model {label}={path}" for label, path in models.items())
+    together(
+        [
+            f"eval --bench {problems} --output {given.work / 'eval' / name} {given.eval} {shown}"
+            for name, _, problems in (bench.partition("=") for bench in given.bench)
+        ],
+        logs,
+    )
+
+
+def together(commands: Iterable[str], logs: Path) -> None:
+    """Run commands at the same time, and print the end of what each said; stop if one failed."""
+    started, running = time.monotonic(), []
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{os.environ.get('PYTHONPATH', '')}"}
+    logs.mkdir(parents=True, exist_ok=True)
+    for number, command in enumerate(commands):
+        print(f"$ curate {command}", flush=True)
+        argv = [sys.executable, "-m", "curate.train", *shlex.split(command)]
+        log = logs / f"{command.split()[0]}-{number}.log"
+        with log.open("w", encoding="utf-8") as out:
+            process = subprocess.Popen(argv, stdout=out, stderr=out, env=environment)
+        running.append((log, process))
+    failed = False
+    for log, process in running:
+        failed |= process.wait() != 0
+        said = log.read_text(encoding="utf-8").strip().splitlines()
+        print("\n".join(["", f"{log.name}: exit {process.returncode}", *said[-TOLD:]]), flush=True)
+    print(f"# {time.monotonic() - started:.0f} s", flush=True)
+    if failed:
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()
