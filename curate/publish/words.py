@@ -50,7 +50,7 @@ TEACHING_NOTE = (
     "is by the prices that the recipe named then; a dash where it named none."
 )
 CHECK_HEADS = (
-    *("step", "kind", "rows compared", "dropped", "overlap: median", "95 %", "most"),
+    *("step", "kind", "rows", "dropped", "overlap: median", "95 %", "most"),
     *("resemblance: median", "95 %", "most"),
 )
 CHECK_NOTE = (
@@ -218,10 +218,11 @@ def check_cells(check: Check) -> Cells:
     return [check.label, check.kind, check.seen, check.dropped, *degrees]
 
 
-def benchmark_cells(benchmark: Benchmark) -> list[str]:
+def benchmark_cells(benchmark: Benchmark) -> Cells:
     """Return what rows were compared with, under `BENCHMARK_HEADS`."""
     name = benchmark.name or f"sha256 {benchmark.sha256[:16]}, whose file is gone"
-    return [name, benchmark.version or "not known", number(benchmark.items)]
+    items = "-" if benchmark.items is None else benchmark.items
+    return [name, benchmark.version or "not known", items]
 
 
 def unknowns(a: Analysis) -> list[str]:
