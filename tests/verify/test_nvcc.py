@@ -1,4 +1,5 @@
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -44,3 +45,14 @@ def test_without_a_compiler_nothing_is_claimed(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(ptx.importlib.util, "find_spec", lambda *_, **__: None)
     result = compile_cuda(KERNEL, 90, 100)
     assert (result["ok"], result["error"]) == (False, "unsupported")
+
+
+@needs_nvcc
+def test_in_a_sandbox_a_source_can_include_no_file_of_the_users(tmp_path: Path) -> None:
+    secret = tmp_path / "secret.h"
+    secret.write_text("__device__ int secret;\n")
+    source = f'#include "{secret}"\n{KERNEL}'
+    assert "secret" in ptx.compile_ptx(source, 90, 100)
+    with pytest.raises(ptx.NvccError, match="missing_header"):
+        ptx.compile_ptx(source, 90, 100, sandbox=True)
+    assert len(ptx.entries(ptx.compile_ptx(KERNEL, 90, 100, sandbox=True))) == 2
