@@ -70,9 +70,7 @@ class ModelNew(nn.Module):
         launch_cuda("affine", -(-x.numel() // 128), 128, given)
         return out
 """
-UNLAUNCHED = PROGRAM.replace("launch_cuda(", "str(").replace(
-    "return out", "return -(3 * x + 4.125)"
-)
+UNLAUNCHED = PROGRAM.replace("launch_cuda(", "unused = (").replace("out\n", "-(3 * x + 4.125)\n")
 OWN = {
     "right": (PROGRAM, "correct", None),
     "wrong": (PROGRAM.replace("3.0, 0.25", "3.0, 0.26"), "incorrect", "value"),
