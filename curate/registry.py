@@ -39,6 +39,7 @@ from curate.sources.hub import Hub
 from curate.sources.local import Local
 from curate.sources.pypi import Pypi
 from curate.sources.torch_ops import TorchOps
+from curate.verify.cuda_step import VerifyCuda
 from curate.verify.nvcc import Nvcc
 from curate.verify.steps import Compile, Verify
 
@@ -66,6 +67,7 @@ AnyStep = Annotated[
     | Compile
     | Nvcc
     | Verify
+    | VerifyCuda
     | Split,
     Field(discriminator="step"),
 ]

@@ -148,7 +148,7 @@ VERDICT = pa.struct(
         ("trials", pa.int32()),
         ("max_abs_error", pa.float64()),
         ("tolerance", pa.float64()),  # worst error over what was allowed; at most 1 passes
-        ("kind", pa.string()),  # pure_triton | hybrid | no_kernel, as it ran
+        ("kind", pa.string()),  # pure_triton | pure_cuda | hybrid | no_kernel, as it ran
         ("launches", pa.int32()),  # in one forward
         ("aten_calls", _strings),  # operators that computed something, in one forward
         ("deterministic", pa.bool_()),  # the same bits when run again
@@ -195,6 +195,7 @@ PAIRING = pa.struct(  # a CUDA kernel and its counterpart in Triton
         ("path", pa.string()),  # of the Triton kernel; that of the CUDA kernel is the origin's
         ("start_line", pa.int32()),
         ("symbol", pa.string()),
+        ("verdict", VERDICT),  # on the CUDA kernel; that on the Triton kernel is the row's own
     ]
 )
 

@@ -1,8 +1,9 @@
 """The ``cuda_to_triton`` format: a prompt that holds a CUDA kernel, a completion that holds Triton.
 
 The kernel stands with the device functions it needs and its launch code; the completion is the
-Triton kernel, and with it the function that launches it, where one could be cut out. No reference
-says what both compute unless the grade is ``verified``: filter by the column ``grade``.
+Triton kernel, and with it the function that launches it, where one could be cut out. Where the
+grade is ``verified`` both were found right beside ``reference``, the Triton side with the verdict
+of ``verdict``; elsewhere ``cuda_verdict_reason`` says why they were not run. Filter by ``grade``.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ Rewrite this CUDA kernel and the code that launches it in Triton.
 class CudaToTriton(Format):
     """CUDA in, Triton out, as prompt and completion, with the grade of the pair."""
 
+    version: ClassVar[int] = 3
     kinds: ClassVar[frozenset[str]] = frozenset({"cuda"})
 
     format: Literal["cuda_to_triton"]
@@ -41,12 +43,16 @@ class CudaToTriton(Format):
                 ("evidence", PAIRING.field("evidence").type),
                 ("triton_path", pa.string()),
                 ("triton_symbol", pa.string()),
+                ("reference", pa.string()),
+                ("cuda_verdict", pa.string()),
+                ("cuda_verdict_reason", pa.string()),
                 *PROOF,
             ]
         )
 
     def render(self, row: Row) -> Keep:
         pairing: dict[str, Any] = row["pairing"]
+        verdict = pairing["verdict"] or {}
         view = {
             "prompt": f"{self.instruction}\n{fence(row['cuda'], 'cuda')}",
             "completion": fence(row["wrapper"] or row["triton"]),
@@ -54,6 +60,9 @@ class CudaToTriton(Format):
             "evidence": pairing["evidence"],
             "triton_path": pairing["path"],
             "triton_symbol": pairing["symbol"],
+            "reference": row["reference"],
+            "cuda_verdict": verdict.get("status"),
+            "cuda_verdict_reason": verdict.get("reason"),
         }
         return Keep(({**view, **proof(row)},))
 

@@ -14,14 +14,16 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import astuple, dataclass
 from operator import add, sub
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel, Field
+
+from curate.store import digest
 
 BUSY_S = 60.0  # seconds that one process waits for another's transaction
 
@@ -45,7 +47,19 @@ CREATE TABLE IF NOT EXISTS answers (
     completion_tokens INTEGER,
     cost REAL NOT NULL
 ) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS new_limit (  -- where max_tokens is refused for max_completion_tokens
+    address TEXT NOT NULL,
+    model TEXT NOT NULL,
+    PRIMARY KEY (address, model)
+) WITHOUT ROWID;
 """
+
+
+class Place(NamedTuple):
+    """Where a request goes: the endpoint's address, and the model."""
+
+    address: str
+    model: str
 
 
 class _Message(BaseModel):
@@ -98,18 +112,22 @@ class Cost:
 
 @dataclass(frozen=True)
 class Usage:
-    """What one model was asked, over all runs in an output folder.
+    """What was asked and what it took, whichever run asked it.
 
     Attributes:
         requests: that were sent, repeated ones and those without an answer as well.
+        repeated: of the requests, those that were not the first of their kind.
         answers: that were kept.
-        prompt_tokens, completion_tokens: of the answers, as the endpoint counted them.
-        cost: of the answers, by the recipe's prices; 0 where it names none.
+        uncounted: of the answers, those whose tokens the endpoint did not count.
+        prompt_tokens, completion_tokens: of the other answers, as the endpoint counted them.
+        cost: of the answers, by the recipe's prices; 0 where it named none, the most that it may
+            be where tokens were not counted.
     """
 
-    model: str = "all"
     requests: int = 0
+    repeated: int = 0
     answers: int = 0
+    uncounted: int = 0
     prompt_tokens: int = 0
     completion_tokens: int = 0
     cost: float = 0.0
@@ -121,8 +139,7 @@ class Usage:
         return self._with(other, sub)
 
     def _with(self, other: Usage, combine: Callable[[Any, Any], Any]) -> Usage:
-        mine, others = astuple(self)[1:], astuple(other)[1:]
-        return Usage("all", *map(combine, mine, others))
+        return Usage(*map(combine, astuple(self), astuple(other)))
 
 
 class CapReached(Exception):
@@ -156,7 +173,7 @@ class Answers:
     def begin(
         self,
         key: str,
-        place: tuple[str, str],
+        place: Place,
         most: Cost,
         caps: dict[str, float],
         per_minute: float | None,
@@ -165,7 +182,7 @@ class Answers:
 
         Args:
             key: of the request.
-            place: the endpoint's address and the model.
+            place: that it goes to.
             most: that it may cost.
             caps: on ``requests``, ``tokens`` and ``money``, over all that the file holds.
             per_minute: requests to this place; they are sent at even intervals.
@@ -205,6 +222,16 @@ class Answers:
                     f"way, and the next request may take {more:,g}"
                 )
 
+    def has_new_limit(self, place: Place) -> bool:
+        """Say whether a place takes ``max_completion_tokens`` and no ``max_tokens``."""
+        query = "SELECT 1 FROM new_limit WHERE address = ? AND model = ?"
+        return self._file.execute(query, place).fetchone() is not None
+
+    def set_new_limit(self, place: Place) -> None:
+        """Remember that a place takes ``max_completion_tokens`` and no ``max_tokens``."""
+        with self._transaction():
+            self._file.execute("INSERT OR IGNORE INTO new_limit VALUES (?, ?)", place)
+
     def settle(self, request: int, cost: Cost) -> None:
         """Put what a request cost in the place of the most that it might have."""
         with self._transaction():
@@ -227,31 +254,48 @@ class Answers:
             )
 
 
+def request_key(address: str, body: dict[str, Any], number: int) -> str:
+    """Return the key of a request to an endpoint for answer ``number``, as first put together."""
+    return digest(address, body, number)
+
+
 def answers_file(cache: Path) -> Path:
     """Return where the answers lie in a run's cache folder."""
     return cache / "teacher" / "answers.sqlite"
 
 
-def usage(output: Path) -> list[Usage]:
-    """Return what teachers were asked and what it cost, over all runs in an output folder."""
+_SUMS = """
+SELECT {by} coalesce(sum(sent), 0), coalesce(sum(sent - 1), 0), count(answers.key),
+    coalesce(sum(answers.key IS NOT NULL AND prompt_tokens IS NULL), 0),
+    coalesce(sum(prompt_tokens), 0), coalesce(sum(completion_tokens), 0), total(cost)
+FROM (SELECT key, address, model, count(*) AS sent FROM requests {which} GROUP BY key) AS asked
+    LEFT JOIN answers ON answers.key = asked.key
+"""
+
+
+def usage(output: Path) -> dict[Place, Usage]:
+    """Return what each model was asked and what it took, over all runs in an output folder."""
     path = answers_file(output / "cache")
     if not path.exists():
-        return []
-    file = sqlite3.connect(path, timeout=BUSY_S)
-    try:
-        rows = file.execute(
-            "SELECT model, sent, coalesce(kept, 0), coalesce(read, 0), coalesce(written, 0), "
-            "coalesce(paid, 0) FROM "
-            "(SELECT model, count(*) AS sent FROM requests GROUP BY model) LEFT JOIN "
-            "(SELECT model, count(*) AS kept, sum(prompt_tokens) AS read, "
-            "sum(completion_tokens) AS written, sum(cost) AS paid FROM answers GROUP BY model) "
-            "USING (model) ORDER BY model"
-        ).fetchall()
-    finally:
-        file.close()
-    return [Usage(*row) for row in rows]
+        return {}
+    query = _SUMS.format(by="asked.address, asked.model,", which="")
+    with closing(sqlite3.connect(path, timeout=BUSY_S)) as file:
+        rows = file.execute(f"{query} GROUP BY asked.address, asked.model ORDER BY 2, 1").fetchall()
+    return {Place(*row[:2]): Usage(*row[2:]) for row in rows}
 
 
 def total_usage(output: Path) -> Usage:
     """Return the sum of `usage` over all models."""
-    return sum(usage(output), Usage())
+    return sum(usage(output).values(), Usage())
+
+
+def usage_of(output: Path, keys: Iterable[str]) -> Usage | None:
+    """Return what some requests took, by their keys; None where no answers are kept."""
+    path = answers_file(output / "cache")
+    if not path.exists():
+        return None
+    query = _SUMS.format(by="", which="WHERE key IN (SELECT key FROM wanted)")
+    with closing(sqlite3.connect(path, timeout=BUSY_S)) as file:
+        file.execute("CREATE TEMP TABLE wanted (key TEXT PRIMARY KEY) WITHOUT ROWID")
+        file.executemany("INSERT OR IGNORE INTO wanted VALUES (?)", ((key,) for key in keys))
+        return Usage(*file.execute(query).fetchone())

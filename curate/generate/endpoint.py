@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 import openai
 from pydantic import ValidationError
 
-from curate.generate.answers import Answer, Answers, CapReached, Cost
+from curate.generate.answers import Answer, Answers, CapReached, Cost, Place, request_key
 from curate.step import StepError
-from curate.store import digest
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,6 +24,7 @@ FIRST_WAIT_S = 0.5  # before the second attempt; it doubles from one to the next
 LONGEST_WAIT_S = 300.0  # that an endpoint may ask for with Retry-After
 SECRET_LENGTH = 16  # a shorter key is a word that a server without keys is given
 REJECTED = ("content_filter", "content_policy_violation")
+NEW_LIMIT = "max_completion_tokens"  # what OpenAI's reasoning models call max_tokens
 TOO_LONG = ("context_length_exceeded", "exceed_context_size_error", "context length")
 
 
@@ -53,6 +53,10 @@ class _TryAgain(Exception):
         self.wait_s, self.free = wait_s, free
 
 
+class _NewLimit(_TryAgain):
+    """The endpoint wants the field `NEW_LIMIT` for ``max_tokens``."""
+
+
 class Endpoint:
     """An endpoint and the options of the step that asks it; forked children share it."""
 
@@ -61,6 +65,7 @@ class Endpoint:
     ) -> None:
         self.options, self.file, self.sleep = options, file, sleep
         self.address = options.address()
+        self.place = Place(self.address, options.model)
         self._key = key
         client = openai.OpenAI(
             base_url=self.address, api_key=key, timeout=options.request_timeout_s, max_retries=0
@@ -79,7 +84,7 @@ class Endpoint:
             StepError: no request will be answered: the key or the model is wrong, a cap is reached.
             GaveUp: the endpoint failed again and again.
         """
-        key = digest(self.address, body, number)
+        key = request_key(self.address, body, number)
         answers = Answers(self.file)
         try:
             return answers.find(key) or self._ask(answers, body, key)
@@ -90,11 +95,14 @@ class Endpoint:
         for attempt in range(1, ATTEMPTS + 1):
             request = self._begin(answers, body, key)
             try:
-                raw = self._send(body, key)
+                sent = _with_new_limit(body) if answers.has_new_limit(self.place) else body
+                raw = self._send(sent, key)
                 answer = _parsed(raw)
             except _TryAgain as failure:
                 if failure.free:
                     answers.settle(request, Cost())
+                if isinstance(failure, _NewLimit):
+                    answers.set_new_limit(self.place)
                 if attempt == ATTEMPTS:
                     raise GaveUp(f"{self.address} failed {attempt} times: {failure}") from None
                 self.sleep(_wait(attempt, key) if failure.wait_s is None else failure.wait_s)
@@ -102,7 +110,7 @@ class Endpoint:
             except (NotAnswered, StepError):
                 answers.settle(request, Cost())
                 raise
-            answers.add(request, body, raw, answer, self._cost(body, answer))
+            answers.add(request, sent, raw, answer, self._cost(body, answer))
             return answer
         raise AssertionError("the last attempt returns or raises")
 
@@ -110,10 +118,9 @@ class Endpoint:
         """Have a request counted, and return when it may be sent."""
         options = self.options
         caps = options.caps.model_dump(exclude_none=True)
-        place = (self.address, options.model)
         try:
             request, wait = answers.begin(
-                key, place, self._cost(body), caps, options.requests_per_minute
+                key, self.place, self._cost(body), caps, options.requests_per_minute
             )
         except CapReached as cap:
             raise StepError(
@@ -144,13 +151,13 @@ class Endpoint:
         try:
             response = self._create(**body, extra_headers={"Idempotency-Key": key})
         except openai.APIStatusError as error:
-            raise self._status_failure(error) from None
+            raise self._status_failure(error, body) from None
         except openai.APIConnectionError as error:  # time-outs as well
             cause = f" ({error.__cause__})" if error.__cause__ else ""
             raise _TryAgain(self._without_key(f"{error}{cause}")) from None
         return self._without_key(response.text)
 
-    def _status_failure(self, error: openai.APIStatusError) -> Exception:
+    def _status_failure(self, error: openai.APIStatusError, body: dict[str, Any]) -> Exception:
         """Return what to raise for a response that is an error."""
         status = error.status_code
         said = self._without_key(str(error))[:500]
@@ -167,6 +174,10 @@ class Endpoint:
             return NotAnswered("too_long", said)
         if status == 400 and any(word in codes for word in REJECTED):
             return NotAnswered("rejected", said)
+        # Not sent from the start: servers that do not know it pass over it, and know no limit then.
+        wants_other = NEW_LIMIT in said and "not supported" in said
+        if status == 400 and wants_other and NEW_LIMIT not in body:
+            return _NewLimit(said, 0.0, free=True)
         return StepError(
             f"step teacher: {self.address} refuses model '{self.options.model}': {said}. "
             f"{_ADVICE.get(status, 'See the options of the step in the recipe')}"
@@ -179,12 +190,20 @@ class Endpoint:
 
 
 _ADVICE = {
+    400: "See `sampling` of the step in the recipe: a model that takes no temperature or top_p "
+    "wants null there",
     401: "See that OPENAI_API_KEY is this endpoint's",
     403: "See that OPENAI_API_KEY may use this model",
     404: "See that `model` and `base_url` (or OPENAI_BASE_URL) are spelled as the endpoint has "
     "them; most addresses end in /v1",
     429: "See the account's plan; what was answered is kept, and the same command goes on",
 }
+
+
+def _with_new_limit(body: dict[str, Any]) -> dict[str, Any]:
+    """Return the body of a request with the field `NEW_LIMIT` for ``max_tokens``."""
+    others = {name: value for name, value in body.items() if name != "max_tokens"}
+    return {**others, NEW_LIMIT: body["max_tokens"]}
 
 
 def _parsed(raw: str) -> Answer:

@@ -30,13 +30,22 @@ class Sampling(BaseModel):
 
     temperature: Annotated[
         float | None,
-        Field(ge=0, description="0 gives the likeliest answer; several samples need more."),
+        Field(
+            ge=0,
+            description="0 gives the likeliest answer; several samples need more. null for models "
+            "that take none, as OpenAI's reasoning models.",
+        ),
     ] = 0.8
     top_p: Annotated[
         float | None, Field(gt=0, le=1, description="Draw from this share of the probability.")
     ] = None
     max_tokens: Annotated[
-        int, Field(gt=0, description="Length of an answer; one cut there is dropped.")
+        int,
+        Field(
+            gt=0,
+            description="Length of an answer, thinking included; one cut there is dropped. Sent as "
+            "max_completion_tokens where an endpoint asks for that.",
+        ),
     ] = 8192
     seed: Annotated[
         int | None,

@@ -32,6 +32,8 @@ class CudaPairs(RowStep):
     joins the licenses of both. Nothing is compiled or run.
     """
 
+    version: ClassVar[int] = 2  # `pairing` has a verdict
+
     step: Literal["cuda_pairs"]
 
     tools: ClassVar[tuple[str, ...]] = ("tree-sitter", "tree-sitter-cuda", "tree-sitter-python")
@@ -68,6 +70,7 @@ def _pair(row: Row, kernel: Item, other: Counterpart) -> Row:
         "path": other.kernel.path,
         "start_line": other.kernel.start_line,
         "symbol": other.kernel.symbol,
+        "verdict": None,
     }
     return make_row(
         "cuda",

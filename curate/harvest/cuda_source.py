@@ -168,7 +168,8 @@ def _item(path: str, index: int, node: Node, around: tuple[str, ...]) -> Item:
             break
         first = above
     after = node.next_sibling
-    last = after if after is not None and after.type == ";" else node
+    # Where a macro confuses the parser, it takes the semicolon for a statement of its own.
+    last = after if after is not None and after.text == b";" else node
     source = _root(node).text or b""
     text = source[first.start_byte : last.end_byte].decode().rstrip()
     lines = (first.start_point[0] + 1, first.start_point[0] + 1 + text.count("\n"))

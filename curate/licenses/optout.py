@@ -41,7 +41,7 @@ _HEAD = """\
 # Code whose authors asked not to be used. `curate run` drops what an entry covers and `curate push`
 # refuses it, so entries stay here for good. `curate optout --help` tells what an entry may say.
 """
-_KEYS = "owner, repo, purl, path, symbol, copyright or sha256"
+_FIELDS = "owner, repo, purl, path, symbol, copyright or sha256"
 _PULLED = re.compile(r"(?P<path>.+):\d+-\d+")  # how `closure` names what it took from a file
 
 
@@ -72,7 +72,7 @@ class OptOut(BaseModel):
     @model_validator(mode="after")
     def _names_something(self) -> OptOut:
         if not self.model_dump(exclude={"why"}, exclude_none=True):
-            raise ValueError(f"name an {_KEYS}")
+            raise ValueError(f"name an {_FIELDS}")
         return self
 
     def matches(self, row: Row, cache: Path) -> bool:
@@ -129,9 +129,9 @@ def parse_optout(text: str) -> OptOut:
         return OptOut.model_validate(yaml.safe_load(text))
     except (yaml.YAMLError, ValidationError) as error:
         raise OptOutError(
-            f"{text!r} is no entry of an opt-out list: write `key: value`, or "
-            f"`{{key: value, key: value}}` where all must match, with {_KEYS}; a value that "
-            f"begins with * needs quotes ({_first(error)})"
+            f"{text!r} is no entry of an opt-out list: {_first(error)}. Write `field: value`, or "
+            f"`{{field: value, field: value}}` where all must match, with {_FIELDS}, and `why`; a "
+            "value that begins with * needs quotes"
         ) from error
 
 
@@ -146,7 +146,8 @@ def load_optouts(path: Path) -> tuple[OptOut, ...]:
     except OSError as error:
         raise OptOutError(f"{path}: {error.strerror} (looked from {Path.cwd()})") from error
     except (UnicodeDecodeError, yaml.YAMLError, ValidationError) as error:
-        raise OptOutError(f"{path}: {_first(error)}") from error
+        fields = f"; an entry may have {_FIELDS}, and `why`"
+        raise OptOutError(f"{path}: {_first(error)}{fields}") from error
 
 
 def named_list(name: str | None) -> str | None:
@@ -198,14 +199,31 @@ def _key(entry: OptOut) -> OptOut:
 
 
 def _first(error: Exception) -> str:
-    """Return one line for what is wrong."""
+    """Return one line for what is wrong, and in which entry of a list."""
     if isinstance(error, ValidationError):
         first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        return f"{where}: {first['msg']}" if where else first["msg"]
+        place = first["loc"]
+        number = f"entry {place[0] + 1}: " if place and isinstance(place[0], int) else ""
+        return number + _wrong(first["type"], str(place[-1]) if place else "", first["input"])
     if isinstance(error, yaml.MarkedYAMLError):
         return str(error.problem)
     return str(error)
+
+
+def _wrong(what: str, field: str, given: object) -> str:
+    """Return what is wrong with an entry, by pydantic's name for it."""
+    match what:
+        case "extra_forbidden":
+            return f"there is no field `{field}`"
+        case "string_type":
+            return f"`{field}` must be text: put {given!r} in quotes"
+        case "string_pattern_mismatch":
+            return f"`{field}` must be 64 digits of 0-9 and a-f, and is {given!r}"
+        case "value_error":
+            return "it names nothing that a row could have"
+        case "tuple_type":
+            return f"the list's entries must begin with a dash, and it is {given!r}"
+    return f"an entry is `field: value`, and this is {given!r}"
 
 
 @lru_cache(maxsize=1024)

@@ -55,7 +55,8 @@ VENDORED = frozenset(
 """Folders of other people's code: the root's license says nothing about them."""
 
 _LICENSE_NAME = re.compile(
-    r"(?i)(?!third.?party|3rd.?party)(?:[\w.+-]*[-_.])?(?:(?:un)?licen[cs]e|copying)(?:[-_.][\w.+-]*)?"
+    r"(?i)(?!third.?party|3rd.?party)(?:[\w.+-]*[-_.])?(?:(?:un)?licen[cs]e|copying)"
+    r"(?:v?\d+)?(?:[-_.][\w.+-]*)?"  # LICENSE1, COPYING3, COPYINGv2.txt
 )
 _NOTICE_NAME = re.compile(r"(?i)notice(?:[-_.][\w.+-]*)?")
 _TEXT_SUFFIXES = frozenset({"", ".txt", ".md", ".rst"})

@@ -48,7 +48,7 @@ class Licenses(RowStep):
     step: Literal["licenses"]
     kinds: ClassVar[frozenset[str]] = frozenset({"file", "record", "module", "kernel", "cuda"})
     batch: ClassVar[int] = 64
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     tools: ClassVar[tuple[str, ...]] = ("license-expression", "licenseclassifier")
 
     allow: Annotated[

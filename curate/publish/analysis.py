@@ -20,16 +20,16 @@ from curate.formats.fim import count_tokens
 from curate.formats.index import INDEX_FILE
 from curate.formats.write import read_run
 from curate.licenses.optout import OPTED_OUT
+from curate.publish.contamination import Contamination, Nearness, contamination
 from curate.publish.counts import Counts, Distribution, Frozen, Tally, ranked
 from curate.publish.errors import NoRun
-from curate.publish.teaching import PassRate, pass_rates
+from curate.publish.teaching import PassRate, Teaching, pass_rates, teachings
 from curate.registry import AnySource, AnyStep
 from curate.rows import Row
 from curate.run import Record, read_journal
 from curate.store import Manifest, Store
 
-FORM = 1  # of ANALYSIS.json; raised when a field changes its meaning
-CLOSEST = 10  # rows that are named as most like a benchmark
+FORM = 2  # of ANALYSIS.json; raised when a field changes its meaning
 LARGEST = 10  # groups of duplicates that are named
 
 
@@ -225,40 +225,6 @@ class Duplicates(Frozen):
     similarity: Distribution
 
 
-class Match(Frozen):
-    """A row that a benchmark's item was found in, or a kept row that is like one."""
-
-    id: str
-    benchmark: str
-    item: str
-    part: str | None = None
-    overlap: float | None = None
-    resemblance: float | None = None
-
-
-class Contamination(Frozen):
-    """What was found of benchmarks.
-
-    Attributes:
-        checked: whether the run has a step that looks for benchmarks.
-        seen: rows that it looked at.
-        dropped: rows lost because they hold a part of a benchmark, by benchmark.
-        items: the same by benchmark and item.
-        matches: some of the dropped rows, at most `CLOSEST`.
-        overlap, resemblance: of kept rows with the item that each is most like.
-        closest: the kept rows most like an item, at most `CLOSEST`.
-    """
-
-    checked: bool
-    seen: int
-    dropped: dict[str, int]
-    items: dict[str, int]
-    matches: list[Match]
-    overlap: Distribution
-    resemblance: Distribution
-    closest: list[Match]
-
-
 class Analysis(Frozen):
     """A run in numbers.
 
@@ -272,6 +238,7 @@ class Analysis(Frozen):
             not look.
         clusters: clusters of final rows, which never lie in two splits.
         selections: a teacher's answers among the final rows, by what `select` called them.
+        teachings: what was asked of teachers, by step.
         pass_rates: how often a teacher's answers were right; empty where none was judged.
     """
 
@@ -294,6 +261,7 @@ class Analysis(Frozen):
     verdicts: Verdicts
     kernels: Kernels
     selections: Tally
+    teachings: list[Teaching]
     pass_rates: list[PassRate]
     targets: list[Target]
     code: Code
@@ -319,7 +287,7 @@ class Run:
         Raises:
             NoRun: there is none, or it is not finished.
         """
-        self.folder, self.store = output / name, Store(output)
+        self.output, self.folder, self.store = output, output / name, Store(output)
         self.records = read_journal(output, name)
         known = read_run(self.folder)
         if known is None:
@@ -341,10 +309,14 @@ class Run:
 
     def final_rows(self) -> Iterator[Row]:
         """Yield the final rows, a shard at a time."""
-        ends = [r for r in self.records if not r.kinds] if self._only_sources else self.records[-1:]
-        for record in ends:
+        for record in self.ends(len(self.records)):
             for key in record.shards:
                 yield from self.last_rows(record.step, key)
+
+    def ends(self, count: int) -> list[Record]:
+        """Return the stages whose rows are the result of the first ``count`` stages."""
+        last = self.records[count - 1]
+        return [last] if last.kinds else self.sources
 
     def last_rows(self, step: str, key: str) -> list[Row]:
         """Return the rows of a final shard, but for those that the data set leaves out because
@@ -360,20 +332,17 @@ class Run:
         return frozenset(table["id"].to_pylist())
 
     def lost_rows(self, record: Record) -> Iterator[Row]:
-        """Yield what a stage lost: ``id``, ``origin``, ``fate``, ``reason`` and ``evidence``."""
+        """Yield what a stage lost: its id, kind and origin, and its fate, reason and evidence."""
+        columns = ["id", "kind", "origin", "fate", "reason", "evidence"]
         for manifest in self.manifests(record):
             if manifest.dropped or manifest.failed:
                 lost = self.store.lost(record.step, manifest.key)
-                yield from lost.select(["id", "origin", "fate", "reason", "evidence"]).to_pylist()
+                yield from lost.select(columns).to_pylist()
 
     @property
     def sources(self) -> list[Record]:
         """The stages that are sources."""
         return [record for record in self.records if not record.kinds]
-
-    @property
-    def _only_sources(self) -> bool:
-        return not self.records[-1].kinds
 
 
 @cache
@@ -423,9 +392,10 @@ def analyse_run(run: Run) -> Analysis:
         leakage=known.get("leakage"),
         sources=rows.sources(_rows_read(run)),
         holes=list(_holes(run)),
+        teachings=teachings(run, steps),
         pass_rates=pass_rates(run),
         duplicates=[_duplicates(run, r) for r in run.records if r.step == "dedupe"],
-        contamination=_contamination(run, steps, rows),
+        contamination=contamination(run, rows.nearness),
         tools={name: version for step in steps for name, version in sorted(step.tools.items())},
         **rows.parts(),
     )
@@ -479,7 +449,7 @@ class _Rows:
     def __init__(self) -> None:
         self.counts = Counts()
         self.total = 0
-        self.closest: list[Match] = []
+        self.nearness = Nearness()
         self._sources: dict[str, Counter[str]] = {}
         self._licenses: dict[str, Counter[tuple[str, str, bool]]] = {}
         self._clusters: Counter[str] = Counter()
@@ -500,7 +470,7 @@ class _Rows:
             self._add_kernel(row["kernel"] or {})
         if row["kind"] == "sample":
             self.counts.one("selection", row["sample"]["selection"])
-        self._add_contamination(row)
+        self.nearness.add(row)
 
     def _add_papers(self, row: Row) -> None:
         place = place_name(row["origin"] or dict.fromkeys(("purl", "repo", "source")))
@@ -559,16 +529,6 @@ class _Rows:
         self.counts.many("kernel_dtypes", kernel.get("dtypes"))
         if run.get("status") == "ran":
             self.counts.one("kernel_deterministic", run.get("deterministic"))
-
-    def _add_contamination(self, row: Row) -> None:
-        found = row.get("contamination") or {}
-        self.counts.quantity("overlap", found.get("overlap"))
-        self.counts.quantity("resemblance", found.get("resemblance"))
-        if found.get("benchmark"):
-            names = ("benchmark", "item", "overlap", "resemblance")
-            self.closest.append(Match(id=row["id"], **{name: found[name] for name in names}))
-            self.closest.sort(key=lambda match: (-_likeness(match), match.id))
-            del self.closest[CLOSEST:]
 
     def sources(self, read: Counter[str]) -> list[Source]:
         """Return the sources, those with most rows first."""
@@ -700,10 +660,6 @@ def operator_name(operator: str) -> str:
     return parts[1] if parts[0] == "aten" and len(parts) > 1 else operator
 
 
-def _likeness(match: Match) -> float:
-    return max(match.overlap or 0.0, match.resemblance or 0.0)
-
-
 # --- lost rows and configs --------------------------------------------------------------------
 
 
@@ -727,38 +683,6 @@ def _duplicates(run: Run, record: Record) -> Duplicates:
         sizes=dict(sorted(sizes.items(), key=lambda item: int(item[0]))),
         largest=[Group(of=of, dropped=n) for of, n in list(ranked(groups).items())[:LARGEST]],
         similarity=counts.distribution("similarity", "similarity to the row that stayed"),
-    )
-
-
-def _contamination(run: Run, steps: list[Step], rows: _Rows) -> Contamination:
-    records = [record for record in run.records if record.step == "decontaminate"]
-    dropped: Counter[str] = Counter()
-    items: Counter[str] = Counter()
-    matches: list[Match] = []
-    for record in records:
-        for row in run.lost_rows(record):
-            if row["reason"] != "contaminated":
-                continue
-            found = json.loads(row["evidence"])
-            match = Match(
-                id=row["id"],
-                **{name: found.get(name) for name in ("benchmark", "item", "part")},
-                **{name: found.get(name) for name in ("overlap", "resemblance")},
-            )
-            dropped[match.benchmark] += 1
-            items[f"{match.benchmark}: {match.item}"] += 1
-            matches.append(match)
-    spread = rows.counts.distribution
-    seen = [step.seen - step.untouched for step in steps if step.name == "decontaminate"]
-    return Contamination(
-        checked=bool(records),
-        seen=max(seen, default=0),
-        dropped=ranked(dropped),
-        items=ranked(items),
-        matches=sorted(matches, key=lambda match: match.id)[:CLOSEST],
-        overlap=spread("overlap", "share of a benchmark item's 13-grams that a kept row has"),
-        resemblance=spread("resemblance", "5-gram Jaccard similarity of a kept row to an item"),
-        closest=rows.closest,
     )
 
 

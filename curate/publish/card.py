@@ -13,7 +13,17 @@ from curate.formats.leakage import LABELS, THRESHOLD
 from curate.formats.write import read_run, record_files
 from curate.publish.analysis import Analysis
 from curate.publish.charts import number, share
-from curate.publish.words import REMOVAL, headline, plural, reasons_line, unknowns
+from curate.publish.words import (
+    BENCHMARK_HEADS,
+    REMOVAL,
+    TEACHING_HEADS,
+    benchmark_cells,
+    headline,
+    plural,
+    reasons_line,
+    teaching_cells,
+    unknowns,
+)
 
 MOST = 20  # lines of a table
 
@@ -198,7 +208,11 @@ def _making(run: dict[str, Any], a: Analysis) -> Iterator[str]:
     ]
     yield from table(("step", "what it does", "rows in", "rows out", "why rows were lost"), steps)
     tools = ", ".join(f"{name} {version}" for name, version in sorted(a.tools.items()))
-    yield f"Versions that decide the result: {tools or 'none'}."
+    yield f"Versions that decide the result: {tools or 'none'}.\n"
+    if a.teachings:
+        yield "Answers came from a language model; `ANALYSIS.md` has how often they were right:\n"
+        asked = [(*teaching_cells(t), t.terms) for t in a.teachings]
+        yield from table((*TEACHING_HEADS, "terms of use"), asked)
 
 
 def recipe_sha256(run: dict[str, Any]) -> str:
@@ -229,10 +243,13 @@ def _overlap(a: Analysis) -> Iterator[str]:
     yield "## Benchmarks, copies and splits\n"
     found = a.contamination
     if found.checked:
-        yield f"{number(found.seen)} rows were compared with benchmarks, part by part and whatever"
-        yield f"their names; {number(sum(found.dropped.values()))} that hold a part of one were"
-        yield "dropped. An edited copy may stay.\n"
-        yield from table(("benchmark", "rows dropped"), found.dropped.items())
+        yield "Rows were compared with benchmarks, part by part and whatever their names; those"
+        yield "that hold a part of one were dropped. An edited copy may stay; `ANALYSIS.md` says"
+        yield "how near the rows are that stayed.\n"
+        yield from table(BENCHMARK_HEADS, map(benchmark_cells, found.benchmarks))
+        checks = [(f"`{c.label}`", c.kind, c.seen, c.dropped) for c in found.checks]
+        yield from table(("step", "kind", "rows compared", "dropped"), checks)
+        yield from table(("benchmark: item", "rows dropped"), [*found.items.items()][:MOST])
     else:
         yield "Rows were **not** compared with any benchmark.\n"
     for step in a.duplicates:

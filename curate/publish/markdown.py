@@ -6,15 +6,24 @@ from collections.abc import Iterable, Iterator
 
 from curate.publish.analysis import Analysis
 from curate.publish.charts import number, share
+from curate.publish.contamination import Copy
 from curate.publish.counts import Distribution, Tally
 from curate.publish.words import (
+    BENCHMARK_HEADS,
+    CHECK_HEADS,
+    CHECK_NOTE,
     PASS_NOTE,
+    TEACHING_HEADS,
+    benchmark_cells,
+    check_cells,
     headline,
     judged_word,
     pass_cell,
     pass_ks,
     plural,
     reasons_line,
+    teaching_cells,
+    teaching_notes,
     unknowns,
 )
 
@@ -170,9 +179,14 @@ def _proof(a: Analysis) -> list[str]:
 
 
 def _answers(a: Analysis) -> list[str]:
-    if not (a.pass_rates or a.selections.n):
+    if not (a.teachings or a.pass_rates or a.selections.n):
         return []
     lines = ["## Answers of the teacher", ""]
+    if a.teachings:
+        lines += table([*TEACHING_HEADS], map(teaching_cells, a.teachings))
+        for note in teaching_notes(a):
+            lines += ["", note]
+        lines.append("")
     if a.pass_rates:
         ks = pass_ks(a)
         heads = [
@@ -259,9 +273,24 @@ def _contamination(a: Analysis) -> list[str]:
     if not found.checked:
         return [*lines, "Rows were not compared with benchmarks."]
     lines += [
-        f"{number(found.seen)} rows were compared with the benchmarks; "
-        f"{number(sum(found.dropped.values()))} held a part of one and were dropped."
+        f"{number(found.seen)} times a row was compared with the benchmarks; "
+        f"{number(sum(found.dropped.values()))} held a part of one and were dropped.",
+        "",
+        *table([*BENCHMARK_HEADS], map(benchmark_cells, found.benchmarks)),
+        "",
+        *table([*CHECK_HEADS], map(check_cells, found.checks)),
+        "",
+        CHECK_NOTE,
     ]
     if found.items:
         lines += ["", *table(["benchmark: item", "rows dropped"], found.items.items())]
-    return lines + _spreads([("kept rows", found.overlap), ("kept rows", found.resemblance)])
+    if found.copies:
+        rows = [(c.label, c.kind, f"`{c.id}`", *_copied(c)) for c in found.copies]
+        heads = ["step", "kind", "dropped row", "column", "benchmark: item", "found by", "score"]
+        lines += ["", *table(heads, rows)]
+    return lines + _spreads([("final rows", found.overlap), ("final rows", found.resemblance)])
+
+
+def _copied(c: Copy) -> tuple[str, str, str, float]:
+    part = f", {c.part}" if c.part else ""
+    return c.column, f"{c.benchmark}: {c.item}{part}", c.tier, c.score

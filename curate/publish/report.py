@@ -59,8 +59,14 @@ from curate.publish.samples import (
     shown_code,
 )
 from curate.publish.words import (
+    BENCHMARK_HEADS,
+    CHECK_HEADS,
+    CHECK_NOTE,
     PASS_NOTE,
     RIGHT,
+    TEACHING_HEADS,
+    benchmark_cells,
+    check_cells,
     headline,
     judged_word,
     pass_cell,
@@ -68,6 +74,8 @@ from curate.publish.words import (
     plural,
     reasons_line,
     step_line,
+    teaching_cells,
+    teaching_notes,
     unknowns,
 )
 from curate.rows import Row
@@ -119,6 +127,11 @@ def page(run: Run, analysis: Analysis) -> str:
         most_rows=max(step.emitted + sum(step.lost.values()) for step in analysis.steps),
         tiers=_tiers(analysis),
         pass_note=PASS_NOTE,
+        check_note=CHECK_NOTE,
+        benchmarks=(BENCHMARK_HEADS, [*map(benchmark_cells, analysis.contamination.benchmarks)]),
+        checks=(CHECK_HEADS, [*map(check_cells, analysis.contamination.checks)]),
+        teachings=(TEACHING_HEADS, [*map(teaching_cells, analysis.teachings)]),
+        teaching_notes=teaching_notes(analysis),
         has_cost=bool(analysis.targets) or bool(analysis.verdicts.error.n),
         examples=examples,
         choices=_choices(examples),

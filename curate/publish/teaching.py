@@ -1,12 +1,14 @@
-"""How often a teacher's answers are right: pass@k over questions, by family of prompts."""
+"""What teachers were asked and what it took; and how often their answers are right, as pass@k."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import urlsplit
 
-from curate.generate.teacher import UNANSWERED
+from curate.generate.answers import Place, Usage, request_key, usage, usage_of
+from curate.generate.teacher import UNANSWERED, Teacher
 from curate.history import lost_rows
 from curate.publish.counts import Frozen
 from curate.rows import Row
@@ -15,9 +17,72 @@ from curate.verify.metrics import pass_at_k
 from curate.verify.verdict import WRONG
 
 if TYPE_CHECKING:
-    from curate.publish.analysis import Run
+    from curate.publish.analysis import Run, Step
 
 COLUMNS = ["id", "kind", "parent_ids", "sample", "verdict"]
+
+
+class Teaching(Frozen):
+    """What one `teacher` step asked.
+
+    Attributes:
+        label: of the step.
+        model, terms: as the recipe names them.
+        endpoint: the host that answered, with its port.
+        prompts: that the step looked at.
+        kept: of those, with an answer that became a sample.
+        lost: the others, by reason.
+        used: what answers to these prompts took, whichever run asked for them first; null where
+            the folder has no answers any more.
+        used_by_all: what all runs in the output folder asked of the model.
+    """
+
+    label: str
+    model: str
+    terms: str
+    endpoint: str
+    prompts: int
+    kept: int
+    lost: dict[str, int]
+    used: Usage | None
+    used_by_all: Usage | None
+
+
+def teachings(run: Run, steps: list[Step]) -> list[Teaching]:
+    """Return what every `teacher` step of a run asked; ``steps`` are its stages in numbers."""
+    by_all = usage(run.output)
+    return [
+        _teaching(run, number, step, by_all)
+        for number, step in enumerate(steps)
+        if step.name == "teacher"
+    ]
+
+
+def _teaching(run: Run, number: int, step: Step, by_all: dict[Place, Usage]) -> Teaching:
+    teacher = Teacher.model_validate(run.records[number].identity["options"])
+    place = Place(teacher.address(), teacher.model)
+    return Teaching(
+        label=step.label,
+        model=teacher.model,
+        terms=teacher.terms,
+        endpoint=urlsplit(place.address).netloc,
+        prompts=step.seen - step.untouched,
+        kept=step.kept - step.untouched,
+        lost=step.lost,
+        used=usage_of(run.output, _keys(run, number, teacher)),
+        used_by_all=by_all.get(place),
+    )
+
+
+def _keys(run: Run, number: int, teacher: Teacher) -> Iterator[str]:
+    """Yield the keys of the requests for all prompts that came to stage ``number``."""
+    address = teacher.address()
+    for record in run.ends(number):
+        for key in record.shards:
+            for row in run.store.rows(record.step, key, ["kind", "turns", "sample"]).to_pylist():
+                if row["kind"] == "prompt":
+                    asked = row["sample"]["number"]
+                    yield request_key(address, teacher.request(row, asked), asked)
 
 
 class Question(NamedTuple):

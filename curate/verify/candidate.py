@@ -2,7 +2,7 @@
 
 It serves these requests, one candidate a process:
 
-- ``load {source, device, precision, operations}``: run the file;
+- ``load {source, ptx, device, precision, operations}``: run the file;
 - ``build {init, names, state, parameters, mode}``: construct ``ModelNew`` and give it the state;
 - ``run {inputs, seed, fresh, layout, plain}``: one forward, and what it launched and called;
 - ``ablate {inputs, seed, refuse}``: one forward without its kernels;
@@ -30,6 +30,7 @@ import torch
 from torch import nn
 
 from curate.verify import watch
+from curate.verify.launcher import LAUNCH, make_launcher
 from curate.verify.problem import CANDIDATE, EXAMPLE, REFERENCE, Program, Task, describe
 from curate.verify.recorder import Launches, Recorder
 from curate.verify.role import (
@@ -82,7 +83,10 @@ class Candidate:
             self.stream = torch.cuda.current_stream()
         if request["operations"] is not None:
             self.budget.enter_context(self.work_budget(request["operations"]))
-        self.program = Program(request["source"])
+        launchers = {}
+        if request["ptx"] is not None:
+            launchers[LAUNCH] = make_launcher(request["ptx"], self.launches.admit, self.device)
+        self.program = Program(request["source"], launchers)
         return {"patched": watch.changed(self.before)}, []
 
     def build(self, request: dict[str, Any], tensors: Tensors) -> Answer:

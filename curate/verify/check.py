@@ -12,7 +12,7 @@ from curate.verify.draw import MANY, SETS, Draw, plan
 from curate.verify.oracle import Expected, Oracle, Variety
 from curate.verify.role import Tensors, pack_all, same_tensors, unpack_named
 from curate.verify.session import Ended, Refused, Session
-from curate.verify.verdict import Options
+from curate.verify.verdict import Candidate, Options
 from curate.verify.wire import WireError
 
 BUDGET = "interpreter_budget"
@@ -86,6 +86,7 @@ class Check:
         self.interpreted = options.backend == "interpreter"
         self.device = "cpu" if self.interpreted else "cuda"
         self.own_size = oracle.own_size if options.vary_sizes else None
+        self.kind = "pure_triton"
         self.outcome = Outcome()
         self.variety = Variety()
         self.last: Expected
@@ -94,7 +95,7 @@ class Check:
         self.built: Draw | None = None
         self.first: tuple[Expected, Any] | None = None
 
-    def run(self, source: str) -> None:
+    def run(self, candidate: Candidate) -> None:
         """Try the candidate; return if it is right, with the rest in ``outcome``.
 
         Raises:
@@ -102,12 +103,14 @@ class Check:
             Ended, Refused: its process died, or it raised.
             NoOracle: the reference cannot say what is right.
         """
+        self.kind = "pure_triton" if candidate.ptx is None else "pure_cuda"
         facts = self.oracle.facts(self.mode)
         self.outcome.evidence["reference_device"] = self.oracle.device
         self.outcome.evidence["insensitive_inputs"] = facts["insensitive_inputs"]
         loaded, _ = self.session.ask(
             "load",
-            source=source,
+            source=candidate.candidate,
+            ptx=candidate.ptx,
             device=self.device,
             precision=self.oracle.precision,
             operations=self.options.operations if self.interpreted else None,
@@ -268,7 +271,7 @@ class Check:
         evidence = self.outcome.evidence
         if self.first is None:
             evidence |= did
-        evidence["kind"] = "hybrid" if calls else evidence.get("kind", "pure_triton")
+        evidence["kind"] = "hybrid" if calls else evidence.get("kind", self.kind)
         self.spent = float(reply["operations"])
         if reply["trespassed"]:
             raise Found("incorrect", "out_of_bounds", trial=expected.draw.to_json(), **did)

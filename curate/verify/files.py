@@ -35,7 +35,8 @@ class InputError(Exception):
 def read_jsonl(path: Path) -> list[Candidate]:
     """Return the candidates of a file with one JSON object a line.
 
-    Each has ``id``, ``reference``, and ``candidate`` or ``triton``; other fields are passed over.
+    Each has ``id``, ``reference``, and ``candidate`` or ``triton``, and ``ptx`` where its kernels
+    are CUDA's; other fields are passed over.
 
     Raises:
         InputError: the file cannot be read, a line lacks a field, or two have the same id.
@@ -68,8 +69,9 @@ def make_candidates(rows: Iterable[tuple[str, dict[str, Any]]]) -> list[Candidat
         if "candidate" in row and "triton" in row:
             raise InputError(f"{place}: has both 'candidate' and 'triton'; one is enough")
         program = "triton" if "triton" in row else "candidate"
-        texts = [_text(place, row, name) for name in ("id", "reference", program)]
-        candidate = Candidate(*texts)
+        name, reference, text = (_text(place, row, n) for n in ("id", "reference", program))
+        ptx = _text(place, row, "ptx") if row.get("ptx") is not None else None
+        candidate = Candidate(name, reference, text, ptx)
         if candidate.id in places:
             raise InputError(f"{place}: id {candidate.id!r} is also at {places[candidate.id]}")
         places[candidate.id] = place
@@ -137,9 +139,10 @@ def shard(candidates: Iterable[Candidate], i: int, n: int) -> list[Candidate]:
 
 
 def text_sha256(candidate: Candidate) -> str:
-    """Return the sha256 of what is judged: the reference and the candidate, not the id."""
-    texts = json.dumps([candidate.reference, candidate.candidate])
-    return hashlib.sha256(texts.encode()).hexdigest()
+    """Return the sha256 of what is judged: the reference, the candidate and its PTX, not the id."""
+    texts = [candidate.reference, candidate.candidate]
+    texts += [] if candidate.ptx is None else [candidate.ptx]
+    return hashlib.sha256(json.dumps(texts).encode()).hexdigest()
 
 
 @dataclass(frozen=True)

@@ -162,6 +162,8 @@ class Slot:
             triton=triton.__version__,
             findings=tuple(dataclasses.asdict(found) for found in screen(candidate.candidate)),
         )
+        if candidate.ptx is not None and self.options.backend != "cuda":
+            return dataclasses.replace(verdict, reason="needs_cuda")
         if self.options.targets:
             verdict = dataclasses.replace(verdict, **self._compile(candidate))
         if self.options.backend == "compile":
@@ -268,7 +270,7 @@ class Slot:
         fields: dict[str, Any] = {"status": "correct", "reason": None}
         try:
             with turn():
-                check.run(candidate.candidate)
+                check.run(candidate)
                 device = self.device.torch_device
                 timer = None
                 if self.options.timing:

@@ -73,8 +73,13 @@ class ProgramError(Exception):
         self.which = which
 
 
-def load(which: str, source: str) -> ModuleType:
+def load(which: str, source: str, given: dict[str, Any] | None = None) -> ModuleType:
     """Run a file's text as the module named ``which`` and return the module.
+
+    Args:
+        which: its name.
+        source: its text.
+        given: globals that it finds there.
 
     The text is registered with `linecache`, where `inspect` and so Triton find it: no file is
     written.
@@ -86,6 +91,7 @@ def load(which: str, source: str) -> ModuleType:
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
     module = ModuleType(which)
     module.__file__ = filename
+    module.__dict__.update(given or {})
     sys.modules[which] = module
     try:
         exec(compile(source, filename, "exec"), module.__dict__)
@@ -130,12 +136,16 @@ class Task:
 class Program:
     """A candidate file, loaded.
 
+    Args:
+        source: its text.
+        given: globals that it finds there.
+
     Raises:
         ProgramError: it cannot be loaded, or defines no ``ModelNew``.
     """
 
-    def __init__(self, source: str) -> None:
-        self.module = load(CANDIDATE, source)
+    def __init__(self, source: str, given: dict[str, Any] | None = None) -> None:
+        self.module = load(CANDIDATE, source, given)
         if not hasattr(self.module, "ModelNew"):
             raise ProgramError(CANDIDATE, "defines no ModelNew")
 

@@ -281,7 +281,7 @@ class Launches:
         self._reversed = interpreter.reverse_programs
 
         def call(this: Any, *args: Any, **kwargs: Any) -> Any:
-            with self._admit(this.fn, (*args, *kwargs.values())) as admitted:
+            with self.admit(this.fn, (*args, *kwargs.values())) as admitted:
                 return launch(this, *args, **kwargs) if admitted else None
 
         def outside(this: Any, *args: Any) -> Any:
@@ -299,7 +299,7 @@ class Launches:
         def call(this: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Any:
             if warmup:
                 return run(this, *args, grid=grid, warmup=True, **kwargs)
-            with self._admit(this, (*args, *kwargs.values())) as admitted:
+            with self.admit(this, (*args, *kwargs.values())) as admitted:
                 return run(this, *args, grid=grid, warmup=False, **kwargs) if admitted else None
 
         def first_of_turn(tuner: Any, *args: Any, config: Any, **meta: Any) -> float:
@@ -337,7 +337,12 @@ class Launches:
             tuner.cache.clear()
 
     @contextmanager
-    def _admit(self, kernel: Any, arguments: tuple[Any, ...]) -> Iterator[bool]:
+    def admit(self, kernel: Any, arguments: tuple[Any, ...]) -> Iterator[bool]:
+        """Count a launch, and yield whether there is to be one.
+
+        Raises:
+            LaunchRefused: launches are refused.
+        """
         self.count += 1
         if self.refused == "raise":
             raise LaunchRefused("the judge refused this launch")

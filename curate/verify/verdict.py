@@ -46,11 +46,14 @@ class Candidate:
         id: names it in verdicts; unique among the candidates of one input.
         reference: text of a file with ``Model``, ``get_inputs`` and ``get_init_inputs``.
         candidate: text of a file with ``ModelNew``.
+        ptx: CUDA kernels that the file launches, by `curate.verify.launcher`; None for a file with
+            Triton kernels. Launches of CUDA kernels count in no other.
     """
 
     id: str
     reference: str
     candidate: str
+    ptx: str | None = None
 
 
 def _option(default: Any, help: str, **flag: Any) -> Any:

@@ -73,7 +73,10 @@ def told(results: list[Result]) -> list[Any]:
     ]
 
 
-@pytest.mark.parametrize("step", [Act(), ActInSandbox(timeout_s=6)], ids=["plain", "sandboxed"])
+# Six seconds: on a busy machine a crash takes longer to end than the two of the default.
+@pytest.mark.parametrize(
+    "step", [Act(timeout_s=6), ActInSandbox(timeout_s=6)], ids=["plain", "sandboxed"]
+)
 def test_results_are_those_of_the_local_executor(
     step: RowStep, executor: RayExecutor, tmp_path: Path
 ) -> None:
@@ -274,8 +277,8 @@ def is_running(pid: int) -> bool:
 
 
 def wait_until(happened: Callable[[], object]) -> None:
-    for _ in range(1200):
+    for _ in range(3000):
         if happened():
             return
         time.sleep(0.1)
-    raise AssertionError("it did not happen within two minutes")
+    raise AssertionError("it did not happen within five minutes")

@@ -143,6 +143,53 @@ def test_a_prompt_that_the_endpoint_will_not_take_costs_itself_only(
     assert found.value.reason == reason
 
 
+NEW_LIMIT = Reply(
+    "Unsupported parameter: 'max_tokens' is not supported with this model. Use "
+    "'max_completion_tokens' instead.",
+    status=400,
+)
+BOTH_LIMITS = Reply(
+    "'max_tokens' or 'max_completion_tokens' is too large: 9000. This model's maximum context "
+    "length is 8192 tokens and your request has 100 input tokens",
+    status=400,
+)
+
+
+def limits(asked: list[Asked]) -> list[set[str]]:
+    return [{name for name in a.body if name.startswith("max")} for a in asked]
+
+
+def test_an_endpoint_that_refuses_max_tokens_is_asked_by_the_new_name_from_then_on(
+    output: Path,
+) -> None:
+    talk = Talk(output, [NEW_LIMIT, GOOD], sampling={"max_tokens": 1000})
+    with talk.stand_in.serving():
+        talk.ask("a")
+        talk.replies = [GOOD]
+        talk.ask("b")
+        talk.ask("a")  # from the file: its key is that of the request as first put together
+    first, second, third = talk.stand_in.asked
+    assert limits([first, second, third]) == [{"max_tokens"}, *[{"max_completion_tokens"}] * 2]
+    assert third.body["max_completion_tokens"] == 1000
+    assert first.key == second.key and talk.waits == [0]
+    spent = total_usage(output)
+    assert (spent.requests, spent.repeated, spent.answers) == (3, 1, 2)
+
+
+def test_an_endpoint_that_refuses_both_names_stops_the_run(output: Path) -> None:
+    talk = Talk(output, [NEW_LIMIT])
+    with talk.stand_in.serving(), pytest.raises(StepError, match="not supported"):
+        talk.ask()
+    assert limits(talk.stand_in.asked) == [{"max_tokens"}, {"max_completion_tokens"}]
+
+
+def test_an_endpoint_that_names_both_limits_has_not_refused_one(output: Path) -> None:
+    talk = Talk(output, [BOTH_LIMITS])
+    with talk.stand_in.serving(), pytest.raises(NotAnswered) as found:
+        talk.ask()
+    assert found.value.reason == "too_long" and len(talk.stand_in.asked) == 1
+
+
 # --- the key ----------------------------------------------------------------------------------
 
 
@@ -314,7 +361,7 @@ def test_a_request_is_not_sent_if_it_might_pass_a_cap(output: Path) -> None:
     with talk.stand_in.serving():
         talk.ask("a")  # at most 0.002017, in fact 0.00012
         talk.ask("b")
-        assert usage(output)[0].cost == pytest.approx(0.00024)
+        assert total_usage(output).cost == pytest.approx(0.00024)
         talk.options["caps"] = {"money": 0.002}
         with pytest.raises(StepError, match="cap of 0\\.002 money"):
             talk.ask("c")
@@ -484,7 +531,7 @@ def test_a_recipe_runs_against_a_real_model(
     code, said = curate_run()
     assert code == 0, said
     assert "teacher: 2 requests made, 0 answers from the cache" in said
-    [used] = usage(output / "data")
+    [used] = usage(output / "data").values()
     assert used.answers == 2 and 0 < used.completion_tokens <= 80
     assert used.cost == pytest.approx((used.prompt_tokens + 2 * used.completion_tokens) / 1e6)
     lost = api.lost("teacher", output=output / "data")

@@ -147,6 +147,7 @@ def test_names_nominate(outcome: Any) -> None:
         "path": "pkg/kernels.py",
         "start_line": 4,
         "symbol": "_scaleRows",
+        "verdict": None,
     }
 
 

@@ -343,6 +343,19 @@ def test_same_row_twice_gives_the_same_bytes(judge: Judge) -> None:
     assert kept(first)["expression"] == "Apache-2.0 AND MIT"
 
 
+@pytest.mark.parametrize("name", ["LICENSE1", "LICENSE2.txt", "COPYING3", "COPYINGv2.md"])
+def test_a_license_file_may_have_a_number(judge: Judge, name: str) -> None:
+    row = kept(judge({"pkg/a.py": CODE, name: MIT}))
+    assert (row["expression"], row["path"]) == ("MIT", name)
+    both = kept(judge({"pkg/a.py": CODE, "LICENSE": APACHE, name: MIT}))
+    assert both["expression"] == "Apache-2.0 AND MIT"
+
+
+def test_a_word_that_begins_so_is_no_license_file(judge: Judge) -> None:
+    files = {"pkg/a.py": CODE, "LICENSE": APACHE, "LICENSED_BY.md": MIT, "COPYING3way.txt": MIT}
+    assert kept(judge(files))["expression"] == "Apache-2.0"
+
+
 def test_texts_are_saved_once(tmp_path: Path) -> None:
     sha256 = save_text(tmp_path, "one\r\ntwo\n")
     (path,) = (tmp_path / "texts").iterdir()

@@ -137,4 +137,6 @@ def test_rows_taken_from_a_benchmark_are_counted_by_item(tmp_path: Path) -> None
     found = analyse(tmp_path, "scales").contamination
     assert (found.seen, found.dropped) == (6, {"bench": 1})
     assert found.items == {"bench: scaling.py": 1}
-    assert found.matches[0].part and "scale" in found.matches[0].part
+    (copy,) = found.copies
+    assert (copy.kind, copy.column, copy.tier) == ("kernel", "triton", "structure")
+    assert copy.part and "scale" in copy.part

@@ -180,6 +180,27 @@ def test_what_is_no_entry_gets_a_message(output: Path, pattern: str) -> None:
     assert result.exit_code == 2
     assert "no entry of an opt-out list" in result.output
     assert "owner, repo, purl" in result.output
+    assert "ownr" not in pattern or "there is no field `ownr`" in result.output
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("- owner: bob\n- {ownr: ada}\n", "entry 2: there is no field `ownr`; an entry may have"),
+        ("- owner: 3\n", "entry 1: `owner` must be text: put 3 in quotes"),
+        ("- sha256: abc\n", "entry 1: `sha256` must be 64 digits of 0-9 and a-f, and is 'abc'"),
+        ("- why: asked by mail\n", "entry 1: it names nothing that a row could have"),
+        ("- ada\n", "entry 1: an entry is `field: value`, and this is 'ada'"),
+        ("owner: bob\n", "entries must begin with a dash, and it is {'owner': 'bob'}"),
+    ],
+)
+def test_a_wrong_list_is_told_where_and_what(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "optout.yaml"
+    path.write_text(text)
+    with pytest.raises(OptOutError) as error:
+        load_optouts(path)
+    assert str(error.value).startswith(f"{path}: ") and said in str(error.value)
+    assert "owner, repo, purl" in str(error.value) and "valid" not in str(error.value)
 
 
 def test_a_recipe_without_the_step_has_no_list_to_write(output: Path) -> None:
