@@ -22,6 +22,10 @@ from curate.recipe import Recipe, RecipeError, json_schema, load_recipe
 from curate.run import OthersFirst, Progress, Record, RunError, Stage, Walk, read_journal
 from curate.step import RowStep, SourceError, StepError, TableError
 from curate.store import Store
+from curate.train.evaluate import evaluate as evaluate
+from curate.train.generate import generate_triton as generate_triton
+from curate.train.models import ModelError
+from curate.train.sft import train as train
 from curate.verify.files import InputError
 from curate.verify.files import shard as take_shard
 from curate.verify.label import CannotJudge, Tally, label
@@ -54,6 +58,7 @@ USER_ERRORS = (
     NoRun,
     PushRefused,
     OptOutError,
+    ModelError,
 )
 STOPPED = (RunError, WorkerError, SandboxUnavailable, ExecutorUnavailable, CannotJudge, PushFailed)
 

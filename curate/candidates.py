@@ -35,19 +35,30 @@ def read_candidates(paths: Sequence[Path], reference: Path | None = None) -> lis
     if path.suffix == ".jsonl":
         return read_jsonl(path)
     if path.suffix == ".parquet":
-        return make_candidates(_parquet_rows([path]))
+        return make_candidates(parquet_rows([path]))
     if path.is_dir():
         files = sorted(path.glob("pairs/*.parquet"))
         if not files:
             raise InputError(
                 f"{path}: holds no pairs/*.parquet; add '- format: pairs' to its recipe"
             )
-        return make_candidates(_parquet_rows(files))
+        return make_candidates(parquet_rows(files))
     raise InputError(f"{path}: must be .jsonl, .parquet, .py, or a folder that `curate run` wrote")
 
 
-def _parquet_rows(paths: list[Path]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield each row, and before it the place that errors name."""
+def parquet_rows(
+    paths: Sequence[Path], needed: Sequence[str] = COLUMNS, wanted: Sequence[str] = ()
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield each row, and before it the place that errors name.
+
+    Args:
+        paths: Parquet files.
+        needed: columns that each must have.
+        wanted: columns that are read where they are there.
+
+    Raises:
+        InputError: a file cannot be read, or lacks a column.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -56,8 +67,10 @@ def _parquet_rows(paths: list[Path]) -> Iterator[tuple[str, dict[str, Any]]]:
             file = pq.ParquetFile(path)
         except (OSError, pa.ArrowInvalid) as error:
             raise InputError(f"{path}: cannot be read: {error}") from error
-        missing = [name for name in COLUMNS if name not in file.schema_arrow.names]
+        names = file.schema_arrow.names
+        missing = [name for name in needed if name not in names]
         if missing:
-            raise InputError(f"{path}: has no column '{missing[0]}'; needed: {', '.join(COLUMNS)}")
-        for number, row in enumerate(file.read(list(COLUMNS)).to_pylist(), 1):
+            raise InputError(f"{path}: has no column '{missing[0]}'; needed: {', '.join(needed)}")
+        columns = [*needed, *(name for name in wanted if name in names)]
+        for number, row in enumerate(file.read(columns).to_pylist(), 1):
             yield f"{path} row {number}", row

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
 
 from curate import api
+from curate.group import Commands
+from curate.judge_options import judge_options
+from curate.train import commands
 from curate.verify.files import parse_shard
-from curate.verify.flags import SHARD_HELP, flags, make_options
+from curate.verify.flags import SHARD_HELP, make_options
 
 RECIPE = click.argument("recipe", type=click.Path(path_type=Path))
 OUTPUT = click.option(
@@ -55,45 +57,7 @@ def parse_part(ctx: click.Context, param: click.Parameter, value: str) -> tuple[
         raise click.BadParameter(str(error)) from error
 
 
-def judge_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options of the judge, as ``python -m curate.verify`` has them."""
-    for flag in reversed(list(flags())):
-        form: dict[str, Any] = {"type": type(flag.default), "metavar": flag.metavar}
-        spelling = flag.spelling
-        if isinstance(flag.default, bool):
-            form, spelling = {}, f"{spelling}/--no-{spelling.removeprefix('--')}"
-        elif flag.choices:
-            form = {"type": click.Choice(flag.choices)}
-        add = click.option(
-            spelling,
-            flag.name,
-            default=flag.default,
-            show_default=bool(flag.default),
-            help=flag.help,
-            **form,
-        )
-        command = add(command)
-    return command
-
-
-class Commands(click.Group):
-    """Turns the errors that a user can mend into one message and an exit code."""
-
-    def invoke(self, ctx: click.Context) -> Any:
-        try:
-            return super().invoke(ctx)
-        except api.USER_ERRORS as error:
-            click.echo(f"curate: {error}", err=True)
-            sys.exit(2)
-        except api.STOPPED as error:
-            click.echo(f"curate: {error}", err=True)
-            sys.exit(1)
-        except KeyboardInterrupt:
-            click.echo("curate: interrupted; the same command goes on where it stopped", err=True)
-            sys.exit(130)
-
-
-@click.group(cls=Commands)
+@click.group(cls=Commands, mendable=api.USER_ERRORS, stopped=api.STOPPED)
 @click.version_option(package_name="kernel-curate")
 def main() -> None:
     """Build training data for models that write Triton GPU kernels.
@@ -511,3 +475,8 @@ def diff(old: str, new: str, output: Path, as_json: bool) -> None:
         click.echo(json.dumps(found.to_json(), indent=2))
     else:
         console.console.print(console.diff_tables(found))
+
+
+main.add_command(commands.train)
+main.add_command(commands.evaluate)
+main.add_command(commands.generate)

@@ -41,7 +41,7 @@ def read_jsonl(path: Path) -> list[Candidate]:
     Raises:
         InputError: the file cannot be read, a line lacks a field, or two have the same id.
     """
-    return make_candidates(_json_lines(path, _read_text(path)))
+    return make_candidates(json_lines(path, read_text(path)))
 
 
 def read_programs(reference: Path, candidates: Iterable[Path]) -> list[Candidate]:
@@ -52,8 +52,8 @@ def read_programs(reference: Path, candidates: Iterable[Path]) -> list[Candidate
     Raises:
         InputError: a file cannot be read, or is named twice.
     """
-    text = _read_text(reference)
-    rows = ({"id": p.as_posix(), "reference": text, "candidate": _read_text(p)} for p in candidates)
+    text = read_text(reference)
+    rows = ({"id": p.as_posix(), "reference": text, "candidate": read_text(p)} for p in candidates)
     return make_candidates((row["id"], row) for row in rows)
 
 
@@ -93,15 +93,24 @@ def _text(place: str, row: dict[str, Any], name: str) -> str:
     return value
 
 
-def _read_text(path: Path) -> str:
+def read_text(path: Path) -> str:
+    """Return what a file of UTF-8 holds.
+
+    Raises:
+        InputError: it cannot be read.
+    """
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: cannot be read: {error}") from error
 
 
-def _json_lines(path: Path, text: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the object of each line, and before it the place that errors name."""
+def json_lines(path: Path, text: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the object of each line, and before it the place that errors name.
+
+    Raises:
+        InputError: a line is something else.
+    """
     # Not splitlines(): a JSON text may hold U+2028 and its like.
     for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
@@ -168,19 +177,19 @@ class Entry:
     def line(self) -> bytes:
         """Return the line."""
         said = {"sha256": self.sha256, "options": self.options}
-        values = said | _strict(self.verdict.to_json())
+        values = said | strict_json(self.verdict.to_json())
         return json.dumps(values, allow_nan=False).encode() + b"\n"
 
 
-def _strict(value: Any) -> Any:
+def strict_json(value: Any) -> Any:
     """Return a value with what strict readers of JSON refuse put in words.
 
     Evidence may hold what a candidate's process said; it must not spoil the lines of others.
     """
     if isinstance(value, dict):
-        return {_strict(str(name)): _strict(item) for name, item in value.items()}
+        return {strict_json(str(name)): strict_json(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_strict(item) for item in value]
+        return [strict_json(item) for item in value]
     if isinstance(value, str):
         return value.encode(errors="replace").decode()
     if isinstance(value, float) and not math.isfinite(value):
@@ -198,9 +207,9 @@ def read_verdicts(path: Path) -> dict[str, Entry]:
     Raises:
         InputError: the file cannot be read, or holds something else.
     """
-    text = _read_text(path)
+    text = read_text(path)
     entries = {}
-    for place, row in _json_lines(path, text[: text.rfind("\n") + 1]):
+    for place, row in json_lines(path, text[: text.rfind("\n") + 1]):
         try:
             sha256, options = row.pop("sha256"), row.pop("options")
             entry = Entry(place, Verdict.from_json(row), sha256, options)

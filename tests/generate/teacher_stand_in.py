@@ -41,6 +41,19 @@ class Reply:
         choice = {"index": 0, "message": message, "finish_reason": self.finish}
         return json.dumps({"object": "chat.completion", "choices": [choice], "usage": usage})
 
+    def events(self) -> str:
+        """The body of a good answer that is asked for as a stream: a few letters at a time."""
+        text = self.text or ""
+        deltas = [({"content": text[i : i + 9]}, None) for i in range(0, len(text), 9)]
+        chunks = [
+            {
+                "object": "chat.completion.chunk",
+                "choices": [{"index": 0, "delta": delta, "finish_reason": finish}],
+            }
+            for delta, finish in [*deltas, ({}, self.finish)]
+        ]
+        return "".join(f"data: {data}\n\n" for data in [*map(json.dumps, chunks), "[DONE]"])
+
 
 @dataclass(frozen=True)
 class Asked:
@@ -89,11 +102,14 @@ class StandIn:
                 key, word = self.headers["Idempotency-Key"], self.headers["Authorization"]
                 reply = stand_in.take(Asked(key, word, body))
                 time.sleep(reply.wait_s)
-                content = reply.body().encode()
+                streamed = body.get("stream") and reply.status == 200
+                content = (reply.events() if streamed else reply.body()).encode()
                 self.send_response(reply.status)
                 for name, value in reply.headers.items():
                     self.send_header(name, value)
-                self.send_header("Content-Type", "application/json")
+                self.send_header(
+                    "Content-Type", "text/event-stream" if streamed else "application/json"
+                )
                 self.send_header("Content-Length", str(len(content)))
                 self.end_headers()
                 self.wfile.write(content[: len(content) // 2] if reply.cut else content)

@@ -1,0 +1,29 @@
+"""Training, evaluation and generation where nothing of `curate` is installed but its files.
+
+``python -m curate.train train|eval|generate …``; the commands are those of ``curate``.
+"""
+
+from __future__ import annotations
+
+import click
+
+from curate.group import Commands
+from curate.train import commands
+
+
+@click.group(
+    cls=Commands,
+    mendable=commands.USER_ERRORS,
+    stopped=commands.STOPPED,
+    help="Train a model on a data set, test what it learned, and use it.",
+)
+def main() -> None:
+    """Hold the commands together."""
+
+
+main.add_command(commands.train)
+main.add_command(commands.evaluate)
+main.add_command(commands.generate)
+
+if __name__ == "__main__":
+    main(prog_name="python -m curate.train")

@@ -1,0 +1,375 @@
+"""The commands ``curate train``, ``curate eval`` and ``curate generate``.
+
+They stand apart from `curate.cli` because they also run on a GPU node that has torch,
+transformers, TRL and click, and nothing else of `curate`'s: ``python -m curate.train train …``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import sys
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+from click.core import ParameterSource
+
+from curate.judge_options import judge_options
+from curate.train.grpo import GrpoOptions, train_grpo
+from curate.train.models import ModelError, need
+from curate.train.options import TrainOptions, flags
+from curate.train.presets import PRESETS, with_preset
+from curate.train.sampling import ENGINES
+from curate.verify.files import InputError
+from curate.verify.flags import make_options
+from curate.verify.label import CannotJudge
+from curate.verify.verdict import Options
+
+USER_ERRORS = (ModelError, InputError)
+"""Errors of these commands that a user can mend."""
+
+GRPO_ONLY = {field.name for field in dataclasses.fields(GrpoOptions)}
+
+STOPPED = (CannotJudge,)
+"""Errors of these commands that are expected, and not the user's."""
+
+
+@click.command()
+@click.argument("dataset")
+@click.option(
+    "--model",
+    required=True,
+    metavar="PATH",
+    help="Folder, GGUF file, or name on the Hub, of the model to start from.",
+)
+@click.option(
+    "--output",
+    required=True,
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Folder for the trained model, its checkpoints and training.json.",
+)
+@click.option(
+    "--preset",
+    type=click.Choice(list(PRESETS)),
+    default="default",
+    show_default=True,
+    help="Settings that go together; what is given with an option counts more.",
+)
+@click.pass_context
+def train(ctx: click.Context, /, preset: str, **given: Any) -> None:
+    """Train a model on DATASET, and keep the checkpoint with the lowest validation loss.
+
+    DATASET is a folder that `curate run` wrote, a recipe, a data set on the Hub, or a .jsonl or
+    .parquet file of rows. Loss is taken on the answers only; with --method grpo the model learns
+    from what the judge of `curate verify` says of its own answers. The same command goes on where
+    it was stopped. On several GPUs: accelerate launch -m curate.train train DATASET ….
+    """
+    from curate.train.sft import train as run
+
+    need("accelerate", "datasets", "peft", "psutil", "transformers", "trl")
+    _quieten()
+    explicit = {
+        name: value
+        for name, value in given.items()
+        if ctx.get_parameter_source(name) is not ParameterSource.DEFAULT
+    }
+    by_reward = {name: explicit.pop(name) for name in GRPO_ONLY & explicit.keys()}
+    try:
+        options = TrainOptions(**with_preset(preset, explicit))
+        grpo = GrpoOptions(**by_reward)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+    if options.method == "grpo":
+        train_grpo(options, grpo, click.echo)
+    elif by_reward:
+        names = ", ".join(f"--{name.replace('_', '-')}" for name in sorted(by_reward))
+        raise click.UsageError(f"{names}: for --method grpo only")
+    else:
+        run(options, click.echo)
+
+
+def _quieten() -> None:
+    """Keep off stderr what says nothing of this training: other libraries' bars and advice."""
+    # TRL 1.16 uses names of transformers that are deprecated since 5.18.
+    warnings.filterwarnings("ignore", ".*gradient_checkpointing.* is deprecated", FutureWarning)
+    # peft looks for the configuration of a base that is a GGUF file, and goes on without it.
+    warnings.filterwarnings("ignore", "Could not find a config file in .*gguf", UserWarning)
+    if not sys.stderr.isatty():
+        os.environ["TQDM_DISABLE"] = "1"  # read when tqdm is imported
+    import datasets
+    import transformers
+
+    transformers.utils.logging.disable_progress_bar()
+    if not sys.stderr.isatty():
+        datasets.disable_progress_bars()
+
+
+train.params.extend([*flags(), *flags(GrpoOptions)])
+
+
+SAMPLING_OPTIONS = (
+    click.option(
+        "--endpoint",
+        metavar="URL",
+        help="OpenAI-compatible server to ask; the key is taken from OPENAI_API_KEY.",
+    ),
+    click.option(
+        "--temperature",
+        type=click.FloatRange(min=0),
+        default=1.0,
+        show_default=True,
+        help="0 takes the likeliest answer.",
+    ),
+    click.option(
+        "--top-p",
+        type=click.FloatRange(min=0, max=1, min_open=True),
+        default=0.97,
+        show_default=True,
+        help="Draw from the likeliest tokens that have this probability together.",
+    ),
+    click.option(
+        "--max-tokens",
+        type=click.IntRange(min=1),
+        default=4096,
+        show_default=True,
+        metavar="N",
+        help="Length of an answer.",
+    ),
+    click.option("--seed", default=0, show_default=True, help="Another one gives other answers."),
+    click.option(
+        "--engine",
+        type=click.Choice(ENGINES),
+        default="auto",
+        show_default=True,
+        help="What runs a model on this machine: auto is vLLM where it is installed.",
+    ),
+)
+
+
+def sampling_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options that say how a model is asked."""
+    for add in reversed(SAMPLING_OPTIONS):
+        command = add(command)
+    return command
+
+
+def running_options(given: dict[str, Any]) -> Options:
+    """Return the judge's options of a command that has to know what is right.
+
+    Raises:
+        click.UsageError: a value is not allowed, or the backend runs nothing.
+    """
+    try:
+        options = make_options(given)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+    if options.backend == "compile":
+        raise click.UsageError(
+            "--backend compile runs nothing, so it cannot say what is right; --targets compiles "
+            "beside another backend"
+        )
+    return options
+
+
+@click.command()
+@click.argument("file", required=False, type=click.Path(path_type=Path, dir_okay=False))
+@click.option(
+    "--model",
+    metavar="PATH",
+    help="Folder, GGUF file, or name on the Hub, of the model to ask; with --endpoint its name "
+    "there.",
+)
+@click.option(
+    "-k",
+    type=click.IntRange(min=1),
+    default=4,
+    show_default=True,
+    help="Answers to ask for at a time; a single one is shown while it is written.",
+)
+@click.option(
+    "--rounds",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="How often to ask: after the first time with what the judge found in each answer, until "
+    "a program is right and, with --timing, faster than PyTorch.",
+)
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False, writable=True),
+    metavar="FILE.py",
+    help="Where the program goes; by default to stdout.",
+)
+@click.option(
+    "--trace",
+    type=click.Path(path_type=Path, dir_okay=False, writable=True),
+    metavar="FILE.jsonl",
+    help="Append every judged answer, with its conversation and verdict, to this file.",
+)
+@sampling_options
+@judge_options
+def generate(
+    file: Path | None,
+    model: str | None,
+    endpoint: str | None,
+    k: int,
+    rounds: int,
+    output: Path | None,
+    trace: Path | None,
+    temperature: float,
+    top_p: float,
+    max_tokens: int,
+    seed: int,
+    engine: str,
+    **given: Any,
+) -> None:
+    """Write a Triton program for the PyTorch module in FILE, and prove it right.
+
+    FILE defines Model, get_inputs and get_init_inputs. A model is asked for K programs; the judge
+    of `curate verify` says which are right. The fastest right one (with --timing; else the first)
+    goes to stdout, all else to stderr. Without FILE, modules are pasted in the terminal.
+
+    Exit status: 1 if no program is right, 2 if something is wrong with FILE or the options.
+    """
+    from curate.train.console import Job, read_module, write_program
+    from curate.train.sampling import Sampling, make_sampler
+    from curate.train.trace import TraceFile
+
+    options = running_options(given)
+    if not (model or endpoint):
+        raise click.UsageError("say which model to ask: --model PATH or --endpoint URL")
+    if file is None and not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise click.UsageError("say which FILE; modules can be pasted in a terminal only")
+    code = read_module(file) if file else None
+    if trace:
+        TraceFile(trace).close()  # what is there already is looked at before a model is loaded
+    if output and file is None:
+        raise click.UsageError("--output is for FILE; in the terminal :save writes a program")
+    if output and not output.parent.is_dir():
+        raise click.UsageError(f"--output {output.parent}: there is no such folder")
+    drawn = Sampling(k, temperature, top_p, max_tokens, seed)
+    job = Job(make_sampler(model, endpoint, engine), options, drawn, trace)
+    if code is None:
+        from curate.train.repl import Repl
+
+        Repl(job.run, k, rounds).run()
+        return
+    try:
+        generated = job.run(code, k, rounds)
+    except KeyboardInterrupt:
+        kept = f"; what was judged is in {trace}" if trace else ""
+        click.echo(f"\ncurate: interrupted{kept}", err=True)
+        sys.exit(130)
+    if generated.program is None:
+        sys.exit(1)
+    write_program(generated.program, output)
+
+
+def parse_levels(ctx: click.Context, param: click.Parameter, value: str) -> tuple[int, ...]:
+    """Return the numbers of ``1,2``."""
+    parts = [part.strip() for part in value.split(",") if part.strip()]
+    if not all(part.isdecimal() for part in parts):
+        raise click.BadParameter(f"{value!r} is not a list of numbers such as 1,2")
+    return tuple(map(int, parts))
+
+
+@click.command("eval")
+@click.option(
+    "--bench",
+    type=click.Path(path_type=Path),
+    required=True,
+    metavar="DIR",
+    help="Problems: a checkout of KernelBench or another folder of .py files in its form, a .jsonl "
+    "or .parquet file with id and reference, or a data set that `curate run` wrote with the format "
+    "pairs.",
+)
+@click.option(
+    "--model",
+    "models",
+    multiple=True,
+    metavar="[LABEL=]PATH",
+    help="Folder, GGUF file, or name on the Hub, of a model to evaluate; give it again for others, "
+    "the one to compare with first. With --endpoint, its name there.",
+)
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path, file_okay=False),
+    required=True,
+    help="Folder for answers, verdicts and results. Models that it holds from an earlier command "
+    "with the same settings are shown side by side with the new ones.",
+)
+@click.option(
+    "--levels",
+    default="",
+    callback=parse_levels,
+    metavar="N,N",
+    help="Of KernelBench; all by default.",
+)
+@click.option(
+    "--split", default="test", show_default=True, help="Of a data set that `curate run` wrote."
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Take N problems only; which ones, the seed decides.",
+)
+@click.option(
+    "-n",
+    "--samples",
+    type=click.IntRange(min=1),
+    default=10,
+    show_default=True,
+    help="Answers to every problem; pass@k needs k of them.",
+)
+@sampling_options
+@judge_options
+def evaluate(
+    bench: Path,
+    models: tuple[str, ...],
+    endpoint: str | None,
+    output: Path,
+    levels: tuple[int, ...],
+    split: str,
+    limit: int | None,
+    samples: int,
+    temperature: float,
+    top_p: float,
+    max_tokens: int,
+    seed: int,
+    engine: str,
+    **given: Any,
+) -> None:
+    """Measure how well models write Triton: compile rate, correct rate, pass@k, fast_p.
+
+    Every model writes -n programs for each problem, and the judge of `curate verify` runs them.
+    Intervals are at 95 %, by the bootstrap over problems; of two models, the difference has one as
+    well. Problems whose reference the judge cannot use are left out, and counted.
+
+    \b
+      curate eval --bench KernelBench --levels 1,2 --output eval \\
+          --model base=SmolLM2 --model tuned=out/model --timing
+
+    The same command goes on where it was stopped. OUTPUT gets results.json, results.md and
+    results.svg, and for each model its answers and the verdicts on them.
+    """
+    from rich.console import Console
+
+    from curate.train.evaluate import Contestant
+    from curate.train.evaluate import evaluate as run
+    from curate.train.live import Live
+    from curate.train.problems import read_problems
+    from curate.train.results import tables
+    from curate.train.sampling import Sampling
+
+    options = running_options(given)
+    no_name = ("",) if endpoint else ()  # the only model at the endpoint, or those in OUTPUT
+    contestants = [Contestant.parse(text, endpoint, engine) for text in models or no_name]
+    problems = read_problems(bench, levels=levels, split=split, limit=limit, seed=seed)
+    sampling = Sampling(samples, temperature, top_p, max_tokens, seed)
+    values = run(contestants, problems, output, sampling, options, Live())
+    Console(highlight=False).print(tables(values))
+    click.echo(f"{output / 'results.md'}")
