@@ -24,7 +24,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 
-TRAIN = "--method full --learning-rate 5e-4 --batch-size 16 --accumulation 1 --no-checkpointing"
+TRAIN = (
+    "--method full --learning-rate 5e-4 --batch-size 16 --accumulation 1 --no-checkpointing "
+    "--max-length 2304"
+)
 """Options that all arms are trained with."""
 
 TOLD = 40  # lines of what a command said

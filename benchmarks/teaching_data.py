@@ -27,11 +27,11 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from curate.train.models import load_tokenizer
 from mutate import mutants
 
 from curate.formats.question import SYSTEM, question
 from curate.generate.template import fence
+from curate.train.models import load_tokenizer
 
 Row = dict[str, Any]
 
