@@ -140,7 +140,7 @@ def read_table(path: Path) -> list[dict[str, Any]]:
 def judge_rows(rows: Path, verdicts: Path, output: Path, options: Options) -> int:
     began = time.monotonic()
     candidates = read_jsonl(rows)
-    what = {line["id"]: line.get("what") for line in map(json.loads, rows.read_text().splitlines())}
+    what = {row["id"]: row.get("what") for row in map(json.loads, rows.read_text().splitlines())}
     own = [c for c in candidates if c.id.startswith("own:")]
     found = label(own, options)
     wrong = [v for v in found if not as_it_must(v)]

@@ -31,6 +31,7 @@ from curate.train.sft import (
     adapter,
     environment,
     is_first,
+    last_checkpoint,
     say_nothing,
 )
 from curate.verify.files import InputError
@@ -338,12 +339,10 @@ def run(trainer: GRPOTrainer, asked: Asked) -> dict[str, Any]:
         ModelError: memory ran out.
     """
     import torch
-    from transformers.trainer_utils import get_last_checkpoint
 
-    folder = asked.options.output / CHECKPOINTS
-    last = get_last_checkpoint(str(folder)) if folder.is_dir() else None
+    last = last_checkpoint(asked.options.output / CHECKPOINTS)
     try:
-        result = trainer.train(resume_from_checkpoint=last)
+        result = trainer.train(resume_from_checkpoint=last and str(last))
     except torch.OutOfMemoryError as error:
         raise ModelError(
             "memory ran out: lower --batch-size (and raise --accumulation), or --answer-length"
