@@ -21,6 +21,8 @@ _TOOLKIT = "/usr/local/cuda/bin:/usr/local/bin"
 """Where NVIDIA's installers put it, which is not on the sandbox's path."""
 _MISSING = re.compile(r"(?:fatal error: (\S+): No such file|cannot open source file \"([^\"]+)\")")
 _ERROR = re.compile(r"^.*\berror\b.*$", re.MULTILINE)
+_MODULE_ID = re.compile(r"(_INTERNAL_|_GLOBAL__N__)[0-9a-f]{8}(?=_)")
+"""What nvcc names a compilation by, in symbols of no other file: another each time."""
 _SCRIPT = """\
 folder=$(mktemp -d) && trap 'rm -rf "$folder"' EXIT && cd "$folder" && cat > kernel.cu &&
 "$@" -o kernel.ptx kernel.cu >&2 && cat kernel.ptx
@@ -50,7 +52,7 @@ def find_nvcc() -> Path | None:
 
 
 def compile_ptx(source: str, arch: int, timeout_s: float, sandbox: bool = False) -> str:
-    """Return the PTX of a CUDA file for one architecture.
+    """Return the PTX of a CUDA file for one architecture: the same text for the same file.
 
     Args:
         source: the file's text.
@@ -80,7 +82,7 @@ def compile_ptx(source: str, arch: int, timeout_s: float, sandbox: bool = False)
         raise NvccError("timeout", f"not done in {timeout_s:.0f} s") from error
     if done.returncode:
         raise _error(done.stderr.decode(errors="replace"))
-    return done.stdout.decode()
+    return _MODULE_ID.sub(r"\g<1>00000000", done.stdout.decode())
 
 
 def _includes() -> list[str]:

@@ -56,3 +56,14 @@ def test_in_a_sandbox_a_source_can_include_no_file_of_the_users(tmp_path: Path) 
     with pytest.raises(ptx.NvccError, match="missing_header"):
         ptx.compile_ptx(source, 90, 100, sandbox=True)
     assert len(ptx.entries(ptx.compile_ptx(KERNEL, 90, 100, sandbox=True))) == 2
+
+
+@needs_nvcc
+def test_the_same_source_gives_the_same_ptx() -> None:
+    source = """\
+    namespace { __device__ float table[4]; }
+    __global__ void look(float* x) { x[threadIdx.x] = table[threadIdx.x & 3]; }
+    """
+    first, second = (ptx.compile_ptx(source, 90, 100) for _ in range(2))
+    assert "_INTERNAL_" in first or "_GLOBAL__N__" in first
+    assert first == second
