@@ -412,10 +412,10 @@ def test_an_error_of_the_judge_costs_one_verdict(
 ) -> None:
     run = judging.Check.run
 
-    def fail_at(check: judging.Check, source: str) -> None:
-        if "# fail" in source:
+    def fail_at(check: judging.Check, given: Candidate) -> None:
+        if "# fail" in given.candidate:
             raise ArithmeticError("as asked")
-        run(check, source)
+        run(check, given)
 
     monkeypatch.setattr(judging.Check, "run", fail_at)
     spoilt = Case("unsupported", candidate=candidate() + "# fail")
