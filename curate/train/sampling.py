@@ -208,10 +208,7 @@ class TransformersSampler:
     def _request(self, conversation: Sequence[Message], sampling: Sampling, number: int) -> Request:
         from curate.train.decode import Request
 
-        text = self.tokenizer.apply_chat_template(
-            [dict(turn) for turn in conversation], add_generation_prompt=True, tokenize=False
-        )
-        tokens = self.tokenizer(text, add_special_tokens=False)["input_ids"]
+        tokens = prompt_tokens(self.tokenizer, conversation)
         return Request(tokens, sample_seed(sampling.seed, conversation, number))
 
     def _read(self, tokens: list[int] | None) -> Sample:
@@ -236,6 +233,15 @@ def _check_template(path: str, tokenizer: PreTrainedTokenizerBase) -> None:
         )
 
 
+def prompt_tokens(tokenizer: PreTrainedTokenizerBase, conversation: Sequence[Message]) -> list[int]:
+    """Return a conversation as the model reads it, up to where its answer begins."""
+    text = tokenizer.apply_chat_template(
+        [dict(turn) for turn in conversation], add_generation_prompt=True, tokenize=False
+    )
+    tokens: list[int] = tokenizer(text, add_special_tokens=False)["input_ids"]
+    return tokens
+
+
 class VllmSampler:
     """A model that vLLM runs, in this process."""
 
@@ -256,7 +262,7 @@ class VllmSampler:
     ) -> list[list[Sample]]:
         room = self.model.llm_engine.model_config.max_model_len
         found = [[Sample("", TOO_LONG)] * sampling.n for _ in conversations]
-        prompts = [self._prompt(conversation) for conversation in conversations]
+        prompts = [prompt_tokens(self.tokenizer, one) for one in conversations]
         fitting = [i for i, prompt in enumerate(prompts) if len(prompt) < room]
         outputs = self.model.generate(
             [{"prompt_token_ids": prompts[i]} for i in fitting],
@@ -277,13 +283,6 @@ class VllmSampler:
         ((sample, *_),) = self.sample([conversation], sampling)
         yield sample.text  # vLLM's offline engine shows an answer when it is whole
         return sample
-
-    def _prompt(self, conversation: Sequence[Message]) -> list[int]:
-        text = self.tokenizer.apply_chat_template(
-            [dict(turn) for turn in conversation], add_generation_prompt=True, tokenize=False
-        )
-        tokens: list[int] = self.tokenizer(text, add_special_tokens=False)["input_ids"]
-        return tokens
 
     def _parameters(self, conversation: Sequence[Message], sampling: Sampling) -> Any:
         import vllm
