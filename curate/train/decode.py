@@ -3,7 +3,8 @@
 `generate` of transformers keeps ended sequences in its batch, copies the whole cache at every
 token, and draws from one generator, so that an answer depends on its neighbours. Here ended
 sequences leave the batch, keys and values are written in place, a prompt is read once for all its
-answers, and each answer has random numbers of its own.
+answers, each answer has random numbers of its own, and a GPU is given the kernels of a token as one
+CUDA graph: those of a small model are done before Python has launched the next.
 """
 
 from __future__ import annotations
@@ -15,9 +16,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
-from transformers import DynamicCache
-from transformers.cache_utils import DynamicLayer
 
+from curate.train.kv_cache import Place, RoomyLayer, make_cache
 from curate.train.models import ModelError
 
 if TYPE_CHECKING:
@@ -39,6 +39,12 @@ LOOK_EVERY = 16
 LEAVE_SHARE = 0.125
 """Share of a batch that must have ended before the rest is moved together, which copies it."""
 
+READ_EVERY = 256
+"""Attention reads a multiple of so many tokens, of which the last may be masked."""
+
+STEADY = ("sdpa", "eager")
+"""Implementations of attention that take a mask with a number for every key."""
+
 LIKELIEST = 512
 """Tokens that are sorted first; the others only where these have less than ``top_p`` together."""
 
@@ -56,6 +62,7 @@ class Decoder:
 
     Attributes:
         ends: tokens that end an answer.
+        records: whether the model's kernels are recorded as a CUDA graph.
     """
 
     def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
@@ -67,6 +74,7 @@ class Decoder:
         config = model.config.get_text_config(decoder=True)
         self.context: int = getattr(config, "max_position_embeddings", None) or 1 << 20
         self.batch = MOST_SEQUENCES  # sequences; less once the device's memory did not do
+        self.records = model.device.type == "cuda"
 
     def run(
         self, requests: Mapping[Key, Request], sampling: Sampling
@@ -144,6 +152,10 @@ def _free_memory() -> None:
         torch.cuda.empty_cache()
 
 
+STATE = ("mask", "positions", "limits", "draws", "written", "ended", "rows", "logits")
+"""Tensors of a `Decoding` that have a row for every sequence."""
+
+
 class Decoding:
     """A batch of sequences on their way; a row of it is one sequence.
 
@@ -152,7 +164,7 @@ class Decoding:
     """
 
     def __init__(self, decoder: Decoder, requests: Sequence[Request], sampling: Sampling) -> None:
-        self.model, self.sampling = decoder.model, sampling
+        self.decoder, self.model, self.sampling = decoder, decoder.model, sampling
         device = self.model.device
         prompts = list(dict.fromkeys(tuple(request.prompt) for request in requests))
         widest = max(map(len, prompts))
@@ -165,11 +177,12 @@ class Decoding:
         owner_of = {prompt: row for row, prompt in enumerate(prompts)}
         owners = torch.tensor([owner_of[tuple(request.prompt)] for request in requests])
 
-        self.cache = _make_cache(self.model, widest + most)
-        self.mask, self.width = mask.to(device), widest
+        self.place = Place.after(widest, device)
+        self.cache = make_cache(self.model, self.place, widest + most)
+        self.mask = mask.to(device)
         self.positions = self.mask[:, :widest].sum(-1, keepdim=True) - 1
         first = (self.mask[:, :widest].cumsum(-1) - 1).clamp(min=0)
-        self.logits = self._forward(ids.to(device), first)
+        self.logits = self._forward(ids.to(device), self.mask[:, :widest], first)
 
         lengths = torch.tensor([len(request.prompt) for request in requests])
         self.limits = (decoder.context - lengths).clamp(max=most).to(device)
@@ -179,12 +192,22 @@ class Decoding:
         self.count = 0
         self.ended = torch.zeros(len(requests), dtype=torch.bool, device=device)
         self.rows = torch.arange(len(requests), device=device)
-        # Until here a row was a prompt.
-        owners = owners.to(device)
-        self.cache.batch_select_indices(owners)
-        self.mask, self.positions, self.logits = (
-            tensor[owners] for tensor in (self.mask, self.positions, self.logits)
-        )
+        self._select(owners.to(device), ("mask", "positions", "logits"))  # until here by prompt
+
+    def _select(self, rows: torch.Tensor, names: Sequence[str]) -> None:
+        """Put some rows in the place of all, in the cache and in the tensors that are named."""
+        self.cache.batch_select_indices(rows)
+        for name in names:
+            setattr(self, name, getattr(self, name)[rows])
+        self.bias: torch.Tensor | None = None
+        self.graph: torch.cuda.CUDAGraph | None = None
+        own = all(type(layer) is RoomyLayer for layer in self.cache.layers)
+        if own and self.model.config._attn_implementation in STEADY:
+            seen = self.mask.bool()
+            seen[:, self.place.width :] = False
+            self.bias = torch.zeros_like(seen, dtype=self.model.dtype)
+            self.bias.masked_fill_(~seen, torch.finfo(self.model.dtype).min)
+            self.token = torch.empty_like(self.positions)
 
     def step(self) -> None:
         """Draw the next token of every row."""
@@ -196,16 +219,56 @@ class Decoding:
 
     def advance(self) -> None:
         """Have the model read the tokens that were drawn last."""
-        self.width += 1
+        self.place.move()
         self.positions += 1
-        self.logits = self._forward(self.written[:, self.count - 1 : self.count], self.positions)
+        token = self.written[:, self.count - 1 : self.count]
+        if self.bias is None:
+            self.place.end = self.place.width
+            mask = self.mask[:, : self.place.width]
+            self.logits = self._forward(token, mask, self.positions)
+            return
+        # From here on all tensors stay where they are, for the sake of the recording.
+        self.token.copy_(token)
+        self.bias[:, self.place.width - 1] = 0
+        end = min(-(-self.place.width // READ_EVERY) * READ_EVERY, self.bias.shape[1])
+        if end != self.place.end:
+            self.place.end, self.graph = end, None
+        if self.decoder.records and self.graph is None:
+            self._record()
+        if self.graph is None:
+            self.logits = self._read()
+        else:
+            self.graph.replay()
 
-    def _forward(self, ids: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+    def _read(self) -> torch.Tensor:
+        """Return the logits after `token`, by row; where it is read, `place` and `bias` say."""
+        assert self.bias is not None
+        return self._forward(self.token, self.bias[:, None, None, : self.place.end], self.positions)
+
+    def _record(self) -> None:
+        """Record the reading of a token, to be replayed; some models cannot be recorded."""
+        with torch.cuda.stream(torch.cuda.Stream()):
+            torch.cuda.current_stream().wait_stream(torch.cuda.default_stream())
+            self.logits = self._read()  # once before: libraries choose their kernels now
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        try:
+            with torch.cuda.stream(torch.cuda.current_stream()), torch.cuda.graph(graph):
+                self.logits = self._read()
+            self.graph = graph
+        except torch.OutOfMemoryError:
+            raise
+        except RuntimeError:  # it looks at values on the way, or waits
+            self.decoder.records = False
+
+    def _forward(
+        self, ids: torch.Tensor, mask: torch.Tensor, positions: torch.Tensor
+    ) -> torch.Tensor:
         """Return the logits after the last of ``ids``, by row."""
         with torch.no_grad():
             output: Any = self.model(
                 input_ids=ids,
-                attention_mask=self.mask[:, : self.width],
+                attention_mask=mask,
                 position_ids=positions,
                 past_key_values=self.cache,
                 use_cache=True,
@@ -230,11 +293,7 @@ class Decoding:
         """Take the rows that have ended out of the batch, and return them."""
         gone = self.ended.nonzero()[:, 0].tolist()
         found = [(int(self.rows[row]), self.tokens(row)) for row in gone]
-        left = (~self.ended).nonzero()[:, 0]
-        if len(left):
-            self.cache.batch_select_indices(left)
-        for name in ("mask", "positions", "limits", "draws", "written", "ended", "rows", "logits"):
-            setattr(self, name, getattr(self, name)[left])
+        self._select((~self.ended).nonzero()[:, 0], STATE)
         return found
 
     def tokens(self, row: int) -> list[int]:
@@ -264,6 +323,9 @@ def choose(
     if temperature == 0:
         return logits.argmax(-1)
     probabilities = torch.softmax(logits.float() / temperature, dim=-1)
+    if top_p == 1:  # no need to sort
+        every = torch.arange(probabilities.shape[-1], device=logits.device)
+        return _nucleus(probabilities, every.expand_as(probabilities), draws, top_p)
     values, order = probabilities.topk(min(LIKELIEST, probabilities.shape[-1]), dim=-1)
     chosen = _nucleus(values, order, draws, top_p)
     flat = (values.sum(-1) < top_p).nonzero()[:, 0]
@@ -276,7 +338,7 @@ def choose(
 def _nucleus(
     values: torch.Tensor, order: torch.Tensor, draws: torch.Tensor, top_p: float
 ) -> torch.Tensor:
-    """Draw from probabilities in falling order; ``order`` has the token of each."""
+    """Draw from the first probabilities that have ``top_p`` together; ``order`` has the tokens."""
     sums = values.cumsum(-1)
     last = (sums < top_p).sum(-1, keepdim=True).clamp(max=sums.shape[-1] - 1)
     target = draws[:, None] * sums.gather(-1, last)
@@ -289,47 +351,3 @@ def _uniforms(seeds: Sequence[int], n: int) -> torch.Tensor:
     return torch.stack(
         [torch.rand(n, generator=torch.Generator().manual_seed(seed)) for seed in seeds]
     )
-
-
-class _Roomy(DynamicLayer):
-    """A layer's keys and values, in memory that is taken once for all tokens to come."""
-
-    def __init__(self, room: int) -> None:
-        super().__init__()
-        self.room = room
-        self.store: tuple[torch.Tensor, torch.Tensor] | None = None
-
-    def update(
-        self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        if not self.is_initialized:
-            self.lazy_initialization(key_states, value_states)
-        start = self.get_seq_length()
-        if start == 0:  # prompts: which rows they become is to be seen
-            self.keys, self.values = key_states, value_states
-            return key_states, value_states
-        end = start + key_states.shape[-2]
-        if self.store is None:
-            self.store = (self._take(key_states), self._take(value_states))
-            self.store[0][:, :, :start] = self.keys
-            self.store[1][:, :, :start] = self.values
-        self.store[0][:, :, start:end] = key_states
-        self.store[1][:, :, start:end] = value_states
-        self.keys, self.values = (tensor[:, :, :end] for tensor in self.store)
-        return self.keys, self.values
-
-    def _take(self, states: torch.Tensor) -> torch.Tensor:
-        return states.new_empty((*states.shape[:2], self.room, states.shape[-1]))
-
-    def batch_select_indices(self, indices: torch.Tensor) -> None:
-        super().batch_select_indices(indices)
-        self.store = None
-
-
-def _make_cache(model: PreTrainedModel, room: int) -> DynamicCache:
-    """Return the cache that a model wants, its layers of full attention with room for so much."""
-    cache = DynamicCache(config=model.config)
-    cache.layers = [
-        _Roomy(room) if type(layer) is DynamicLayer else layer for layer in cache.layers
-    ]
-    return cache

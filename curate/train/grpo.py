@@ -294,9 +294,16 @@ def make_trainer(asked: Asked, stack: ExitStack, say: Say) -> GRPOTrainer:
     from trl import GRPOTrainer
 
     from curate.train.progress import ShowProgress
+    from curate.train.rollouts import Rollouts, is_sharded
+    from curate.train.sampling import Sampling
 
     options, adapters = asked.options, asked.grpo.adapters
     functions = reward_functions(asked, stack)  # before the model: this fails in seconds
+    rollouts = None
+    if not (adapters or is_sharded()):  # whose weights are not those of a plain model
+        os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")  # rollout_func is an experiment
+        sampling = Sampling(n=1, top_p=1.0, max_tokens=asked.grpo.answer_length)
+        rollouts = Rollouts(load_model(options.model), asked.tokenizer, sampling)
     trainer = GRPOTrainer(
         model=load_model(options.model, dtype=None if adapters else "float32"),
         reward_funcs=functions,
@@ -304,6 +311,7 @@ def make_trainer(asked: Asked, stack: ExitStack, say: Say) -> GRPOTrainer:
         train_dataset=Dataset.from_list(asked.rows()),
         processing_class=asked.tokenizer,
         peft_config=adapter(options) if adapters else None,
+        rollout_func=rollouts,
         callbacks=[ShowProgress(say)],
     )
     trainer.remove_callback(PrinterCallback)
