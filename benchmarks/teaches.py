@@ -3,11 +3,11 @@
     python benchmarks/teaches.py WORK MODEL DATA --bench ours=DATA/test.jsonl --bench kb=KERNELBENCH
 
 Trains MODEL on every data set in DATA (``ours`` and its ablations) with the same options and the
-same number of updates, all at the same time on one device; then has the base and every trained
-model write programs for the problems of each bench, all benches at the same time, and the judge run
-them. It is nothing but `curate train` and `curate eval`: the commands are printed, and each goes on
-where it stopped, so WORK may be finished by a second call. What came out is in the folders
-WORK/eval/BENCH (results.json, results.md, results.svg) and WORK/ARM (training.json).
+same number of updates, all at the same time, on as many devices as there are; then has the base and
+every trained model write programs for the problems of each bench, all benches at the same time, and
+the judge run them. It is nothing but `curate train` and `curate eval`: the commands are printed,
+and each goes on where it stopped, so WORK may be finished by a second call. What came out is in the
+folders WORK/eval/BENCH (results.json, results.md, results.svg) and WORK/ARM (training.json).
 Needs torch, triton, transformers, TRL and click, and nothing else of `curate`'s.
 """
 
@@ -21,6 +21,8 @@ import sys
 import time
 from collections.abc import Iterable
 from pathlib import Path
+
+import torch
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -64,13 +66,15 @@ def main() -> None:
 
 def together(commands: Iterable[str], logs: Path) -> None:
     """Run commands at the same time, and print the end of what each said; stop if one failed."""
-    started, running = time.monotonic(), []
+    started, running, devices = time.monotonic(), [], torch.cuda.device_count()
     environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{os.environ.get('PYTHONPATH', '')}"}
     logs.mkdir(parents=True, exist_ok=True)
     for number, command in enumerate(commands):
         print(f"$ curate {command}", flush=True)
         argv = [sys.executable, "-m", "curate.train", *shlex.split(command)]
         log = logs / f"{command.split()[0]}-{number}.log"
+        if devices > 1:
+            environment["CUDA_VISIBLE_DEVICES"] = str(number % devices)
         with log.open("w", encoding="utf-8") as out:
             process = subprocess.Popen(argv, stdout=out, stderr=out, env=environment)
         running.append((log, process))

@@ -10,9 +10,10 @@ writes three data sets with the config `messages`, which share a validation spli
   benchmark problems, what does not compile, what is wrong), shuffled, cut to as many tokens;
 - ``faulty``: the train split with one fault (`mutate`) put into a share of its programs.
 
-``test.jsonl`` has id, reference and triton of the test split. A dropped row is left out where the
-row that it repeats is not in train. Prints rows, tokens, and what the rows of ``unfiltered`` had
-been dropped for.
+``test.jsonl`` has id, reference and triton of the test split; ``short.jsonl`` those of the rows of
+train whose program has at most ``--short`` tokens, to be asked for by GRPO. A dropped row is left
+out where the row that it repeats is not in train. Prints rows, tokens, and what the rows of
+``unfiltered`` had been dropped for.
 """
 
 from __future__ import annotations
@@ -84,6 +85,7 @@ def main() -> None:
     parser.add_argument("tokenizer")
     parser.add_argument("out", type=Path)
     parser.add_argument("--faults", type=float, default=0.3)
+    parser.add_argument("--short", type=int, default=600)
     given = parser.parse_args()
     tokenizer = load_tokenizer(given.tokenizer)
 
@@ -99,10 +101,13 @@ def main() -> None:
         write(given.out / name, train=rows, validation=validation)
         print(f"{name}: {len(rows)} rows, {sum(map(tokens, rows))} tokens")
     held_out = read(given.folder, "test")
-    lines = ({name: row[name] for name in ("id", "reference", "triton")} for row in held_out)
-    (given.out / "test.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    short = [row for row in train if len(tokenizer(row["triton"])["input_ids"]) <= given.short]
+    for name, rows in (("test", held_out), ("short", short)):
+        lines = ({name: row[name] for name in ("id", "reference", "triton")} for row in rows)
+        (given.out / f"{name}.jsonl").write_text("".join(json.dumps(one) + "\n" for one in lines))
     reasons = Counter(f"{row['step']}: {row['reason']}" for row in unfiltered if "step" in row)
-    print(f"test: {len(held_out)} rows; faults put in: {faults}; dropped before: {dict(reasons)}")
+    print(f"test: {len(held_out)} rows, short: {len(short)}")
+    print(f"faults put in: {faults}; dropped before: {dict(reasons)}")
 
 
 def cut(rows: list[Row], tokens: Callable[[Row], int], limit: int) -> list[Row]:
@@ -121,7 +126,8 @@ def write(folder: Path, **splits: list[Row]) -> None:
     (folder / "messages").mkdir(parents=True, exist_ok=True)
     for split, rows in splits.items():
         table = pa.Table.from_pylist([conversation(row) for row in rows])
-        pq.write_table(table, folder / "messages" / f"{split}-00000-of-00001.parquet")
+        file = folder / "messages" / f"{split}-00000-of-00001.parquet"
+        pq.write_table(table, file, compression="zstd")
 
 
 if __name__ == "__main__":

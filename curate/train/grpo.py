@@ -50,7 +50,9 @@ REWARDS = ("verified", "format", "similarity")
 
 CURVE = "reward.svg"
 LOGS = "rewards"
-"""The folder in the output that holds a `RewardLog` for each process."""
+"""The folder in the output that holds a `RewardLog` for each process, and `CORRECT`."""
+
+CORRECT = "correct.jsonl"
 
 TOP = 20
 """Programs that the record names as those with the highest rewards."""
@@ -398,18 +400,9 @@ def audit(logs: Path) -> dict[str, Any]:
 
     ``statuses`` counts answers by status. ``top`` names the programs that earned most, with how
     often each was written and what the static screen and the judge saw in it: a reward that was
-    got by a trick is to be looked for there. Where a training was resumed, an update that was done
-    again counts once.
+    got by a trick is to be looked for there.
     """
-    kept = []
-    for file in sorted(logs.glob("*/rewards.jsonl")):
-        lines = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
-        begins = {line["run"]: line["step"] for line in reversed(lines)}
-        kept += [
-            line
-            for line in lines
-            if all(line["step"] < step for run, step in begins.items() if run > line["run"])
-        ]
+    kept = _read_rewards(logs)
     written = Counter(line["id"] for line in kept)
     by_id = {line["id"]: line for line in kept if line["reward"]}
     top = sorted(by_id.values(), key=lambda line: (-line["reward"], line["id"]))[:TOP]
@@ -420,6 +413,31 @@ def audit(logs: Path) -> dict[str, Any]:
     }
 
 
+def _read_rewards(logs: Path) -> list[dict[str, Any]]:
+    """Return what every answer got; an update that a resumed training did again counts once."""
+    kept = []
+    for file in sorted(logs.glob("*/rewards.jsonl")):
+        lines = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+        begins = {line["run"]: line["step"] for line in reversed(lines)}
+        kept += [
+            line
+            for line in lines
+            if all(line["step"] < step for run, step in begins.items() if run > line["run"])
+        ]
+    return kept
+
+
+def write_correct(logs: Path) -> None:
+    """Write the programs that were called correct, as candidates, to be judged once more."""
+    right = {line["id"] for line in _read_rewards(logs) if line["status"] == "correct"}
+    programs: dict[str, str] = {}
+    for file in sorted(logs.glob("*/programs.jsonl")):
+        for line in file.read_text(encoding="utf-8").splitlines(keepends=True):
+            programs[json.loads(line)["id"]] = line
+    text = "".join(line for name, line in programs.items() if name in right)
+    (logs / CORRECT).write_text(text, encoding="utf-8")
+
+
 def save(trainer: GRPOTrainer, asked: Asked, record: dict[str, Any]) -> None:
     """Write the trained model, its tokenizer and its record, and remove the checkpoints."""
     folder = asked.options.output
@@ -428,6 +446,8 @@ def save(trainer: GRPOTrainer, asked: Asked, record: dict[str, Any]) -> None:
         (folder / "training_args.bin").unlink()  # a pickle; the record says what it says
         if find_spec("matplotlib"):
             draw_rewards(record["history"], folder / CURVE)
+        if "verified" in asked.grpo.rewards:
+            write_correct(folder / LOGS)
         write_record(folder, record)
         shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)
 

@@ -140,6 +140,11 @@ def test_two_updates_by_verified_reward_of_which_one_is_done_again(
     assert programs.keys() == verdicts.keys() == {line["id"] for line in lines} - {None}
     assert {c.candidate for c in programs.values()} <= {program_of(text) for text in ANSWERS}
 
+    correct = read_jsonl(folder / "rewards" / "correct.jsonl")
+    right = [name for name, entry in verdicts.items() if entry.verdict.status == "correct"]
+    assert sorted(candidate.id for candidate in correct) == sorted(right)
+    assert {c.candidate for c in correct} <= {program_of(text) for text in ANSWERS[:3]}
+
     said: list[str] = []
     assert train_grpo(given, JUDGED, said.append).record == record
     assert not any(line.startswith("update") for line in said)
