@@ -21,7 +21,7 @@ from typing import Any
 from curate.train.models import ModelError, default_dtype, load_config
 from curate.train.options import TrainOptions
 
-FLOAT32, BFLOAT16, FOUR_BITS = 4.0, 2.0, 0.52
+FLOAT32, BFLOAT16, BOOL, FOUR_BITS = 4.0, 2.0, 1.0, 0.52
 """Bytes a number; four bits include the scales of NF4, themselves in eight bits (QLoRA, 3)."""
 
 TILE_TOKENS, TILE_VOCABULARY = 4096, 32768
@@ -147,18 +147,20 @@ def estimate(facts: Facts, options: TrainOptions, length: int, device: str) -> E
         parameters += trained * FLOAT32
     stream = FLOAT32 if full else number  # between layers; mixed precision leaves it in float32
     tokens = options.batch_size * length
-    layer = tokens * _layer_bytes(facts, stream, number, full)
+    # Rows are padded to one length, so attention is given a mask, of which every layer keeps a copy
+    # in the numbers that it computes with.
+    mask = tokens * length if options.batch_size > 1 else 0
+    layer = tokens * _layer_bytes(facts, stream, number, full) + mask * number
     passing = tokens * (3 * facts.intermediate * number + 2 * facts.hidden * stream)
     if options.checkpointing:
         kept, again = tokens * facts.layers * facts.hidden * stream, layer + passing
     else:
         kept, again = facts.layers * layer, passing
-    mask = options.batch_size * length**2 * (1 + number)
     return Estimate(
         parameters=parameters,
         gradients=trained * FLOAT32,
         optimizer=trained * 2 * FLOAT32,
-        activations=kept + mask,
+        activations=kept + mask * BOOL,
         logits=max(again, _loss_bytes(facts, tokens, number, host=device == "cpu")),
     )
 

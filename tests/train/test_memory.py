@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from curate.train.memory import (
     MARGIN,
@@ -67,6 +68,27 @@ def test_activations_grow_with_what_is_read_and_fall_with_checkpointing() -> Non
     assert needed(batch_size=8).activations == 2 * needed().activations
     assert needed(2048).activations > 2 * needed().activations
     assert needed(checkpointing=False).activations > 5 * needed().activations
+
+
+def test_activations_are_what_the_forward_pass_keeps(tiny: str) -> None:
+    rows, length = 3, 256
+    model = load_model(tiny, dtype="float32").train()
+    own = {weight.data_ptr() for weight in model.parameters()}
+    kept: dict[int, torch.Tensor] = {}
+
+    def keep(tensor: torch.Tensor) -> torch.Tensor:
+        if tensor.untyped_storage().data_ptr() not in own:
+            kept[tensor.untyped_storage().data_ptr()] = tensor
+        return tensor
+
+    padded = torch.ones(rows, length, dtype=torch.long)
+    padded[0, 100:] = 0
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        model.model(input_ids=padded, attention_mask=padded, use_cache=False)
+    found = sum(tensor.untyped_storage().nbytes() for tensor in kept.values())
+    given = options(batch_size=rows, checkpointing=False)
+    expected = estimate(model_facts(tiny), given, length, "cpu").activations
+    assert expected == pytest.approx(found, rel=0.05)
 
 
 def test_what_fits_passes() -> None:
