@@ -5,9 +5,11 @@
 Trains MODEL on every data set in DATA (``ours`` and its ablations) with the same options and the
 same number of updates, all at the same time, on as many devices as there are; then has the base and
 every trained model write programs for the problems of each bench, all benches at the same time, and
-the judge run them. It is nothing but `curate train` and `curate eval`: the commands are printed,
-and each goes on where it stopped, so WORK may be finished by a second call. What came out is in the
-folders WORK/eval/BENCH (results.json, results.md, results.svg) and WORK/ARM (training.json).
+the judge run them. With ``--grpo N`` the first arm's model is trained for N more updates by the
+judge's reward on DATA/short.jsonl, and is examined with the others, as ``grpo``. It is nothing but
+`curate train` and `curate eval`: the commands are printed, and each goes on where it stopped, so
+WORK may be finished by a second call. What came out is in the folders WORK/eval/BENCH
+(results.json, results.md, results.svg) and WORK/ARM (training.json).
 Needs torch, triton, transformers, TRL and click, and nothing else of `curate`'s.
 """
 
@@ -32,6 +34,12 @@ TRAIN = (
 )
 """Options that all arms are trained with."""
 
+GRPO = (
+    "--method grpo --generations 8 --batch-size 32 --accumulation 2 --no-checkpointing "
+    "--answer-length 704 --learning-rate 3e-5 --judge-timeout 30 --evaluations 4"
+)
+"""Options of the training by reward."""
+
 TOLD = 40  # lines of what a command said
 
 
@@ -43,8 +51,9 @@ def main() -> None:
     parser.add_argument("data", type=Path, help="what teaching_data.py wrote")
     parser.add_argument("--arms", default="ours,unfiltered")
     parser.add_argument("--bench", action="append", default=[], metavar="NAME=PATH")
-    parser.add_argument("--train", default="--max-steps 800 --evaluations 8")
-    parser.add_argument("--eval", default="--limit 40 --samples 10 --max-tokens 2048")
+    parser.add_argument("--train", default="--max-steps 500 --evaluations 5")
+    parser.add_argument("--grpo", type=int, default=0, metavar="N", help="updates by reward")
+    parser.add_argument("--eval", default="--limit 30 --samples 10 --max-tokens 2048")
     given = parser.parse_args()
     arms, logs = given.arms.split(","), given.work / "logs"
     trainings = [
@@ -54,6 +63,10 @@ def main() -> None:
     ]
     together(trainings, logs)
     models = {"base": given.model} | {arm: str(given.work / arm) for arm in arms}
+    if given.grpo:
+        models["grpo"] = str(given.work / "grpo")
+        by_reward = f"--model {models[arms[0]]} --output {models['grpo']} --max-steps {given.grpo}"
+        together([f"train {given.data / 'short.jsonl'} {GRPO} {by_reward}"], logs)
     shown = " ".join(f"--model {label}={path}" for label, path in models.items())
     together(
         [

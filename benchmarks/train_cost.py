@@ -38,7 +38,7 @@ def main() -> None:
     parser.add_argument("model", help="folder or .gguf file")
     parser.add_argument("dataset", help="folder that `curate run` wrote")
     parser.add_argument("out", type=Path, metavar="OUT.json")
-    parser.add_argument("--steps", type=int, default=20, help="updates of each measurement")
+    parser.add_argument("--steps", type=int, default=10, help="updates of each measurement")
     parser.add_argument("--batch-size", type=int, default=4)
     parser.add_argument("--max-length", type=int, help="leave out longer rows")
     parser.add_argument("--one", nargs=2, metavar=("WHO", "SETTING"), help=argparse.SUPPRESS)
@@ -46,20 +46,25 @@ def main() -> None:
     if given.one:
         print(json.dumps(measure(given, *given.one)))
         return
-    memory = [{"setting": name, **spawn("ours", name)} for name in SETTINGS]
-    for found in memory:
+    report: dict[str, Any] = {"memory": [], "rounds": []}
+    for name in SETTINGS:
+        found = {"setting": name, **spawn("ours", name)}
         found["estimate_to_peak"] = round(found["estimated_bytes"] / found["peak_bytes"], 3)
-        print(f"{found['setting']}: estimated to peak {found['estimate_to_peak']}", flush=True)
-    rounds = []
+        report["memory"].append(found)
+        write(report, given.out, found)
     for number in range(ROUNDS):
         pair = {}
         for who in ("ours", "trl") if number % 2 == 0 else ("trl", "ours"):
-            pair[who] = spawn(who, "full")
-            print(f"round {number + 1}, {who}: {pair[who]}", flush=True)
-        rounds.append(pair)
-    found = {"memory": memory, "rounds": rounds, "ratio": ratios(rounds)}
-    given.out.write_text(json.dumps(found, indent=2) + "\n")
-    print(found["ratio"])
+            pair[who] = spawn(who, "full, activations kept")
+        report["rounds"].append(pair)
+        report["ratio"] = ratios(report["rounds"])
+        write(report, given.out, pair)
+
+
+def write(report: dict[str, Any], out: Path, found: dict[str, Any]) -> None:
+    """Print what was found, and write all that is known: a cut leaves what came before it."""
+    print(json.dumps(found), flush=True)
+    out.write_text(json.dumps(report, indent=2) + "\n")
 
 
 def ratios(rounds: list[dict[str, Any]]) -> dict[str, float]:
