@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import IO
 
 from curate.execute.protocol import Lost, Result
+from curate.files import write_atomically
 from curate.rows import Row
-from curate.store import write_atomically
 
 
 class Partial:

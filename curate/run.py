@@ -20,19 +20,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from curate.execute.protocol import Executor, Job, Lost, Result
+from curate.files import write_atomically
 from curate.partial import Partial
 from curate.rows import ROW, Row
 from curate.step import Context, RowStep, SourceError, SourceStep, Step, TableStep, Unit
-from curate.store import (
-    LedgerError,
-    Manifest,
-    Store,
-    digest,
-    is_row,
-    lost_table,
-    rows_table,
-    write_atomically,
-)
+from curate.store import LedgerError, Manifest, Store, digest, is_row, lost_table, rows_table
 from curate.table import Summary, decide, judge, summarize
 
 if TYPE_CHECKING:

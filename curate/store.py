@@ -16,8 +16,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import socket
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
@@ -28,6 +26,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from curate.execute.protocol import Lost
+from curate.files import write_atomically
 from curate.rows import ROW, Row
 
 if TYPE_CHECKING:
@@ -88,26 +87,6 @@ def digest(*parts: Any) -> str:
     """Return 32 hex digits (128 bits) of JSON values."""
     text = json.dumps(parts, sort_keys=True, ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()[:32]
-
-
-def file_sha256(path: Path) -> str:
-    """Return the sha256 of a file."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def git_blob_id(content: bytes) -> str:
-    """Return the id that git, and with it the Hub, gives a file of this content."""
-    return hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
-
-
-def write_atomically(path: Path, data: bytes) -> None:
-    """Write a file under a temporary name and rename it into place."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    # Several machines may write one file of a shared folder at the same time.
-    temporary = path.with_name(f"{path.name}.tmp-{socket.gethostname()}-{os.getpid()}")
-    temporary.write_bytes(data)
-    temporary.replace(path)
 
 
 def parquet_bytes(table: pa.Table) -> bytes:

@@ -29,9 +29,9 @@ from pydantic import Field, field_validator
 
 from curate.clean.fingerprint import FORM, find_file, read_benchmark, shipped_names
 from curate.clean.normalize import COLUMNS
+from curate.files import file_sha256
 from curate.rows import Row
 from curate.step import Context, Drop, Keep, Outcome, RowStep
-from curate.store import file_sha256
 from curate.verify.files import InputError
 
 

@@ -22,6 +22,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from curate.files import file_sha256, write_atomically
 from curate.formats.format import Format
 from curate.formats.front_matter import front_matter
 from curate.formats.index import INDEX, INDEX_FILE, index_row
@@ -34,7 +35,7 @@ from curate.licenses.texts import load_text
 from curate.rows import Row
 from curate.run import Shard, Stage, Walk, identity
 from curate.step import Drop, SourceStep
-from curate.store import LOST, digest, file_sha256, write_atomically
+from curate.store import LOST, digest
 
 LAYOUT = 2  # of the folder; raised when it has to be written anew from the cache
 GROUP_ROWS = 1024  # rows that are gathered before they are written

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from curate.store import write_atomically
+from curate.files import write_atomically
 
 
 def text_sha256(text: str) -> str:

@@ -30,12 +30,12 @@ from huggingface_hub import (
 from huggingface_hub.errors import HfHubHTTPError, HFValidationError, RepositoryNotFoundError
 from huggingface_hub.hf_api import RepoFile
 
+from curate.files import file_sha256, git_blob_id
 from curate.formats.index import INDEX_FILE
 from curate.formats.write import data_sha256
 from curate.publish.changes import Changes, compare
 from curate.publish.check import problems, publishable
 from curate.publish.errors import PushFailed, PushRefused
-from curate.store import file_sha256, git_blob_id
 
 if TYPE_CHECKING:
     import polars as pl

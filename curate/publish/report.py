@@ -28,6 +28,7 @@ from jinja2 import DictLoader, Environment, StrictUndefined, Template
 from markupsafe import Markup
 
 from curate.console import place
+from curate.files import write_atomically
 from curate.formats.write import record_files
 from curate.publish.analysis import (
     Analysis,
@@ -79,7 +80,6 @@ from curate.publish.words import (
     unknowns,
 )
 from curate.rows import Row
-from curate.store import write_atomically
 
 REPORT_FILE = "report.html"
 MOST_CHARACTERS = 300  # of one value of evidence

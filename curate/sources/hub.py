@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
 
+from curate.files import file_sha256, git_blob_id
 from curate.rows import Row, make_origin, make_row
 from curate.sources.artifact import Artifact, Info, is_stored, open_artifact, store
 from curate.sources.files import cache_of, select
 from curate.sources.unpack import File
 from curate.step import Context, Drop, SourceError, SourceStep, Unit
-from curate.store import file_sha256, git_blob_id
 
 if TYPE_CHECKING:
     from huggingface_hub import RepoFile

@@ -30,10 +30,10 @@ from unearth.auth import MultiDomainBasicAuth
 from unearth.evaluator import validate_hashes
 from unearth.fetchers import Fetcher, PyPIClient
 
+from curate.files import file_sha256
 from curate.sources.artifact import Artifact, Info, store, wanted
 from curate.sources.unpack import unpack
 from curate.step import SourceError
-from curate.store import file_sha256
 
 _ATTEMPTS = 5
 _PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})  # HTTP statuses worth another attempt

@@ -7,7 +7,6 @@ conversation about a wrong kernel the earlier answers are what must not be learn
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Mapping
@@ -15,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from curate.files import file_sha256
 from curate.formats.fim_tokens import FAMILIES, FamilyName, render_fim
 from curate.generate.template import fence
 from curate.verify.files import InputError
@@ -148,10 +148,7 @@ def read_sha256(path: str, config: str) -> dict[str, str]:
     """Return the sha256 of every file of a local data set that is trained with, by its path."""
     files = [f for split in ("train", "validation") for f in data_files(path, config, split)]
     root = Path(path) if Path(path).is_dir() else Path(path).parent
-    return {
-        file.relative_to(root).as_posix(): hashlib.sha256(file.read_bytes()).hexdigest()
-        for file in files
-    }
+    return {file.relative_to(root).as_posix(): file_sha256(file) for file in files}
 
 
 # --- what a model is shown --------------------------------------------------------------------

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from curate.files import file_sha256
 from curate.generate.program import program_of
 from curate.train.folder import SAMPLES, VERDICTS, SampleFile, Settings
 from curate.train.problems import Problem, conversation
@@ -84,17 +85,12 @@ class Contestant:
 def fingerprint(path: Path) -> str | None:
     """Return the sha256 of a model's file, or of the files in its folder; None if it is a name."""
     if path.is_file():
-        return _sha256_of(path)
+        return file_sha256(path)
     if not path.is_dir():
         return None
     files = sorted({file for pattern in WEIGHTS for file in path.glob(pattern)})
-    listed = "".join(f"{file.name} {_sha256_of(file)}\n" for file in files)
+    listed = "".join(f"{file.name} {file_sha256(file)}\n" for file in files)
     return hashlib.sha256(listed.encode()).hexdigest()
-
-
-def _sha256_of(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 class Watcher:

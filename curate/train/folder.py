@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from curate.files import write_atomically
 from curate.generate.program import program_of
 from curate.train.problems import Problem, conversation
 from curate.train.sampling import Sample, Sampling
@@ -94,14 +95,8 @@ class Settings:
                 f"other weights ({known['model'] or known['endpoint']}); give a label of its own, "
                 "such as --model new=PATH, or another --output"
             )
-        write_whole(self.path, json.dumps({**self.common, "models": self.models}, indent=2) + "\n")
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Write a file by rename, so that it is never seen in part."""
-    part = path.with_name(path.name + ".part")
-    part.write_text(text, encoding="utf-8")
-    part.replace(path)
+        text = json.dumps({**self.common, "models": self.models}, indent=2) + "\n"
+        write_atomically(self.path, text.encode())
 
 
 class SampleFile:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from curate.files import write_atomically
 from curate.train import data, memory
 from curate.train.memory import Estimate, Facts
 from curate.train.models import check_four_bits, default_device, load_tokenizer
@@ -171,9 +172,8 @@ def identity(prepared: Prepared) -> dict[str, Any]:
 
 def write_record(folder: Path, record: dict[str, Any]) -> None:
     """Write a training's record; one that is there is replaced at once or not at all."""
-    partial = folder / f".{RECORD}"
-    partial.write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    partial.replace(folder / RECORD)
+    text = json.dumps(record, indent=2, ensure_ascii=False) + "\n"
+    write_atomically(folder / RECORD, text.encode())
 
 
 def _changes(record: dict[str, Any], begun: dict[str, Any]) -> Iterator[str]:

@@ -14,8 +14,8 @@ from rich.console import Group, RenderableType
 from rich.markup import escape
 from rich.table import Table
 
+from curate.files import write_atomically
 from curate.train.chart import draw
-from curate.train.folder import write_whole
 from curate.train.problems import Problem
 from curate.train.sampling import Sampling
 from curate.train.scores import Answer, Scores, compare, excluded
@@ -100,10 +100,11 @@ def _versions() -> dict[str, str]:
 
 def write_results(folder: Path, values: dict[str, Any]) -> None:
     """Write ``results.json``, ``results.md`` and ``results.svg`` into a folder."""
-    write_whole(folder / "results.json", json.dumps(values, indent=2, allow_nan=False) + "\n")
-    write_whole(folder / "results.md", markdown(values))
+    text = json.dumps(values, indent=2, allow_nan=False) + "\n"
+    write_atomically(folder / "results.json", text.encode())
+    write_atomically(folder / "results.md", markdown(values).encode())
     if any("metrics" in model for model in values["models"].values()):
-        write_whole(folder / "results.svg", draw(values))
+        write_atomically(folder / "results.svg", draw(values).encode())
 
 
 # --- tables -----------------------------------------------------------------------------------

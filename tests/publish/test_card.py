@@ -13,6 +13,7 @@ from hub_stand_in import mistakes
 from huggingface_hub import DatasetCard, DatasetCardData
 from steps_for_tests import LICENSE
 
+from curate.files import file_sha256
 from curate.formats.fim import Fim
 from curate.formats.front_matter import features
 from curate.formats.kernels import Kernels
@@ -21,7 +22,6 @@ from curate.formats.pairs import Pairs
 from curate.publish.analysis import analyse
 from curate.publish.card import recipe_sha256, table, write_card
 from curate.rows import Row
-from curate.store import file_sha256
 
 
 def under(license: str) -> Row:

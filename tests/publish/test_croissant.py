@@ -13,12 +13,12 @@ from data_sets import pair
 from reports import make, rows
 from steps_for_tests import LICENSE
 
+from curate.files import file_sha256
 from curate.formats.write import read_run
 from curate.publish.analysis import Run, analyse_run
 from curate.publish.croissant import CONFORMS_TO, NAMESPACES, croissant
 from curate.publish.provenance import collect
 from curate.rows import make_origin
-from curate.store import file_sha256
 
 UNKNOWN_HERE = 'Property "https://schema.org/datePublished" is recommended, but does not exist.'
 CONFIGS = ("pairs", "kernels", "fim")

@@ -13,6 +13,7 @@ from hub_stand_in import Hub
 from steps_for_tests import LICENSE
 
 from curate import api
+from curate.files import file_sha256
 from curate.formats.provenance import read_provenance
 from curate.licenses.texts import save_text
 from curate.publish.analysis import Run
@@ -20,7 +21,6 @@ from curate.publish.check import problems, publishable
 from curate.publish.errors import NoRun
 from curate.publish.provenance import Loss, collect, provenance_page
 from curate.rows import Row, make_origin
-from curate.store import file_sha256
 
 APACHE = (Path(__file__).parents[2] / "LICENSE").read_text()
 NOTICE = "Adders\nCopyright 2026 Ada | Lovelace `and` <b>others</b>\n"

@@ -15,9 +15,9 @@ from hub_stand_in import Blob, Fault, Hub
 from steps_for_tests import LICENSE
 
 from curate import api
+from curate.files import file_sha256
 from curate.formats.write import record_files
 from curate.publish.errors import PushFailed, PushRefused
-from curate.store import file_sha256
 
 REPO = "alice/adders"
 LATER = {"status": "unsupported", "reason": "random"}
