@@ -10,7 +10,8 @@
 # Nothing else should run.
 set -uo pipefail
 out=$1 model=$2 data=$3 pairs=$4 kernelbench=$5
-here=$(dirname "$0")
+here=$(cd "$(dirname "$0")" && pwd)
+export PYTHONPATH="$here/..${PYTHONPATH:+:$PYTHONPATH}"
 mkdir -p "$out"
 
 part() {
