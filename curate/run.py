@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from curate.execute.protocol import Executor, Job, Lost, Result
-from curate.files import write_atomically
+from curate.files import file_sha256, write_atomically
 from curate.partial import Partial
 from curate.rows import ROW, Row
 from curate.step import Context, RowStep, SourceError, SourceStep, Step, TableStep, Unit
@@ -158,7 +158,7 @@ def columns_digest() -> str:
 @lru_cache
 def code_digest(kind: type[Step]) -> str:
     """Return a digest of the source file that a step's class is in."""
-    return hashlib.sha256(Path(inspect.getfile(kind)).read_bytes()).hexdigest()[:16]
+    return file_sha256(Path(inspect.getfile(kind)))[:16]
 
 
 class Walk:

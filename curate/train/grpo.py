@@ -20,6 +20,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from curate.files import write_atomically
 from curate.train import data
 from curate.train.models import ModelError, default_device, default_dtype, load_model
 from curate.train.options import TrainOptions, option
@@ -53,6 +54,7 @@ LOGS = "rewards"
 """The folder in the output that holds a `RewardLog` for each process, and `CORRECT`."""
 
 CORRECT = "correct.jsonl"
+"""The programs that were called correct, each once, as candidates."""
 
 TOP = 20
 """Programs that the record names as those with the highest rewards."""
@@ -435,7 +437,7 @@ def write_correct(logs: Path) -> None:
         for line in file.read_text(encoding="utf-8").splitlines(keepends=True):
             programs[json.loads(line)["id"]] = line
     text = "".join(line for name, line in programs.items() if name in right)
-    (logs / CORRECT).write_text(text, encoding="utf-8")
+    write_atomically(logs / CORRECT, text.encode())
 
 
 def save(trainer: GRPOTrainer, asked: Asked, record: dict[str, Any]) -> None:

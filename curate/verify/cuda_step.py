@@ -5,12 +5,12 @@ Only what a recipe needs to name it is imported here; the judge itself is loaded
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, PrivateAttr
 
+from curate.files import file_sha256
 from curate.rows import Row
 from curate.step import Context, Drop, Keep, Outcome, RowStep, StepError
 from curate.verify.ptx import NvccError, compile_ptx
@@ -87,7 +87,7 @@ class VerifyCuda(RowStep):
     def options(self) -> dict[str, Any]:
         files = sorted(Path(self.bindings).glob("*/*.py"))
         files += [] if self.verdicts is None else [Path(self.verdicts)]
-        digests = [hashlib.sha256(p.read_bytes()).hexdigest() for p in files if p.exists()]
+        digests = [file_sha256(p) for p in files if p.exists()]
         return super().options() | {"sha256": digests}
 
     def setup(self, context: Context) -> None:

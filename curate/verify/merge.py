@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+from curate.files import write_atomically
 from curate.verify.files import Entry, InputError, read_jsonl, read_verdicts
 from curate.verify.verdict import Candidate, Verdict
 
@@ -69,10 +70,7 @@ def _words(verdict: Verdict) -> str:
 
 def write_entries(path: Path, entries: list[Entry]) -> None:
     """Write a verdict file, whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.part")
-    part.write_bytes(b"".join(entry.line() for entry in entries))
-    part.replace(path)
+    write_atomically(path, b"".join(entry.line() for entry in entries))
 
 
 def make_parser() -> argparse.ArgumentParser:
