@@ -46,7 +46,7 @@ REASONS = {
 DRAWS = {
     "own": "inputs as `get_inputs` draws them",
     "signed": "normal inputs around zero",
-    "steps": "inputs that are multiples of one half from -4 to 4",
+    "steps": "inputs that are multiples of one half from -4 to 4, and numbers of the module's text",
     "shifted": "inputs with a mean of 64 standard deviations",
     "large": "inputs with a spread of 1 to 30,000, another in each row",
     "small": "inputs of about 0.001",

@@ -7,8 +7,10 @@ draws anew, from another family.
 
 from __future__ import annotations
 
+import ast
 import dataclasses
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -32,12 +34,14 @@ def sizes(own: int, many: bool = False) -> tuple[int, ...]:
 
 
 OWN = "own"
-FAMILIES = (OWN, "signed", "steps", "shifted", "large", "small", "outlier", "negative")
+FAMILIES = (OWN, "steps", "signed", "shifted", "large", "small", "outlier", "negative")
 """How floating inputs are redrawn, once the file's own functions have given their shapes:
 
 - ``own``: as the file draws them;
+- ``steps``: multiples of one half in [-4, 4], fewer in a small tensor, and `constants` of the file:
+  elements are equal to each other and to what they are compared with, where comparisons tip. It is
+  second, so that it has the file's own size, and not one element (`plan`);
 - ``signed``: normal around zero, with the file's spread: on [0, 1) ReLU is an identity;
-- ``steps``: multiples of one half in [-4, 4], where comparisons with constants tip;
 - ``shifted``: normal with a mean of 64 spreads, where E[x²] - E[x]² loses its digits;
 - ``large``: normal with spreads from 1 to 30,000, one a row, where exp overflows, and what is
   rounded to half precision on the way is too coarse or infinite;
@@ -46,6 +50,15 @@ FAMILIES = (OWN, "signed", "steps", "shifted", "large", "small", "outlier", "neg
   what holds for a sorted or padded input holds no more;
 - ``negative``: below zero everywhere, where a maximum that starts at zero stays there.
 """
+
+EQUALS = 12
+"""Elements of a tensor in ``steps`` for each two values that they may have."""
+
+CONSTANTS, LARGEST = 0.125, 32.0
+"""The share of elements in ``steps`` that are constants of the file, and the largest of these."""
+
+AGAIN = 5000
+"""How far the seed is with which the file's inputs are drawn once more, to see what varies."""
 
 ROWS = 4
 """Rows from which on each has a spread of its own in ``large``; elements have in fewer."""
@@ -151,30 +164,51 @@ def draw_inputs(task: Task, draw: Draw) -> list[Any]:
     torch.manual_seed(draw.seed)
     with resized(task, draw.size, draw.every):
         inputs = task.inputs()
-    if draw.family == OWN:
-        return inputs
-    return [redraw(value, draw.family) for value in inputs]
+        if draw.family == OWN:
+            return inputs
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(draw.seed + AGAIN)
+            again = task.inputs()
+    found = constants(task.source)
+    return [redraw(*both, draw.family, found) for both in zip(inputs, again, strict=True)]
 
 
-def redraw(value: Any, family: str) -> Any:
+def constants(source: str) -> list[float]:
+    """Return the floating numbers in a file's text, up to `LARGEST`, with both signs."""
+    nodes = ast.walk(ast.parse(source))
+    values = {n.value for n in nodes if isinstance(n, ast.Constant) and type(n.value) is float}
+    return sorted({sign * v for v in values if v <= LARGEST for sign in (-1, 1)})
+
+
+def redraw(value: Any, again: Any, family: str, found: Sequence[float] = ()) -> Any:
     """Return inputs of the same shapes, types and strides, from a family; integers stay.
 
-    A tensor that is constant stays too: it may be a mask, or a scalar with a meaning.
+    A tensor of one value stays too: it may be a mask, or a scalar with a meaning. Of a single
+    element it takes a second draw to tell.
+
+    Args:
+        value: what the file drew.
+        again: what it drew from another seed.
+        family: one of `FAMILIES`, not the first.
+        found: the file's `constants`.
     """
     if isinstance(value, list | tuple):
-        return type(value)(redraw(item, family) for item in value)
-    if not isinstance(value, torch.Tensor) or not value.is_floating_point() or value.numel() < 2:
+        pairs = zip(value, again, strict=True)
+        return type(value)(redraw(*both, family, found) for both in pairs)
+    if not isinstance(value, torch.Tensor) or not value.is_floating_point():
         return value
-    spread = float(value.double().std())
+    known = torch.cat([value.double().reshape(-1), again.double().reshape(-1)])
+    spread = float(known.std()) if known.numel() else 0.0
     if not 0 < spread < float("inf"):
         return value
     if family == "outlier":
         drawn = value.double().reshape(-1).clone()
         chosen = torch.randperm(drawn.numel())[:2]
-        drawn[chosen] = spread * torch.randn(2, dtype=torch.float64) * torch.tensor([1000.0, 3.0])
+        far = spread * torch.randn(2, dtype=torch.float64) * torch.tensor([1000.0, 3.0])
+        drawn[chosen] = far[: len(chosen)]
         drawn = drawn.reshape(value.shape)
     else:
-        drawn = _family(family, tuple(value.shape), spread)
+        drawn = _family(family, tuple(value.shape), spread, found)
     drawn = drawn.clamp(
         min=float(torch.finfo(value.dtype).min), max=float(torch.finfo(value.dtype).max)
     )
@@ -182,14 +216,22 @@ def redraw(value: Any, family: str) -> Any:
     return like.copy_(drawn)
 
 
-def _family(family: str, shape: tuple[int, ...], spread: float) -> torch.Tensor:
+def _family(
+    family: str, shape: tuple[int, ...], spread: float, found: Sequence[float]
+) -> torch.Tensor:
     normal = torch.randn(shape, dtype=torch.float64)
     if family == "steps":
-        return torch.randint(-8, 9, shape, dtype=torch.float64) / 2
+        halves = min(8, max(1, math.prod(shape) // EQUALS))
+        steps = torch.randint(-halves, halves + 1, shape, dtype=torch.float64) / 2
+        if found:
+            chosen = torch.tensor(found, dtype=torch.float64)[torch.randint(len(found), shape)]
+            steps = torch.where(torch.rand(shape) < CONSTANTS, chosen, steps)
+        return steps
     if family == "shifted":
         return spread * (normal + 64)
     if family == "large":
-        apart = shape[:1] + (1,) * (len(shape) - 1) if shape[0] >= ROWS else shape
+        rows = shape[:1] + (1,) * (len(shape) - 1)
+        apart = rows if shape and shape[0] >= ROWS else shape
         return normal * 10 ** (4.5 * torch.rand(apart, dtype=torch.float64))
     if family == "negative":
         return -spread * (normal.abs() + 0.5)

@@ -105,13 +105,14 @@ class Task:
 
     Attributes:
         module: the file as a module.
+        source: its text.
 
     Raises:
         ProgramError: it cannot be loaded, or a name is missing.
     """
 
     def __init__(self, source: str) -> None:
-        self.module = load(REFERENCE, source)
+        self.module, self.source = load(REFERENCE, source), source
         for name in ("Model", "get_inputs", "get_init_inputs"):
             if not hasattr(self.module, name):
                 raise ProgramError(REFERENCE, f"defines no {name}")

@@ -10,7 +10,7 @@ from typing import Any
 
 from curate.verify.targets import parse_target
 
-VERSION = 4
+VERSION = 5
 """Raised whenever the judge may judge a candidate otherwise than before."""
 
 BACKENDS = ("auto", "interpreter", "cuda", "hip", "compile")

@@ -13,6 +13,7 @@ from curate.verify.draw import (
     OWN,
     SETS,
     Draw,
+    constants,
     draw_inputs,
     free_sizes,
     plan,
@@ -45,6 +46,12 @@ def test_a_thrifty_plan_is_small_after_its_first_draw() -> None:
     found = [draw.size for draw in plan(8, own_size=4000, thrifty=True)]
     assert found == [None, 3, 3, 1, 1, 1, 3, 3]
     assert {draw.size for draw in plan(8, own_size=None, thrifty=True)} == {None}
+
+
+def test_steps_never_have_a_size_of_one() -> None:
+    for options in ({}, {"many": True}, {"thrifty": True}):
+        first = next(d for d in plan(8, own_size=200, **options) if d.family == "steps")
+        assert first.size != 1
 
 
 def test_draws_share_parameters_in_sets_and_start_at_a_seed() -> None:
@@ -105,7 +112,7 @@ X = torch.rand(4000, generator=torch.Generator().manual_seed(0))
 
 def redrawn(family: str, value: torch.Tensor = X) -> torch.Tensor:
     torch.manual_seed(0)
-    found = redraw(value, family)
+    found = redraw(value, value, family)
     assert (found.shape, found.dtype, found.stride()) == (
         value.shape,
         value.dtype,
@@ -151,12 +158,39 @@ def test_families_keep_types_and_strides_and_are_finite(family: str, dtype: torc
 def test_what_may_have_a_meaning_stays() -> None:
     values = [torch.arange(9), torch.ones(9), torch.tensor(0.5), torch.ones(9) > 0, "mean", None]
     values += [torch.tensor([0.0, float("inf")])]
-    for value, found in zip(values, redraw(values, "signed"), strict=True):
+    for value, found in zip(values, redraw(values, values, "signed"), strict=True):
         assert found is value
 
 
+@pytest.mark.parametrize("family", FAMILIES[1:])
+@pytest.mark.parametrize("shape", [(), (1,), (1, 1)])
+def test_one_element_is_redrawn_if_the_file_draws_it(family: str, shape: tuple[int, ...]) -> None:
+    value, again = torch.full(shape, 0.3), torch.full(shape, 0.7)
+    found = redraw(value, again, family)
+    assert found.shape == shape and not torch.equal(found, value)
+
+
+def test_the_files_sizes_do_not_hide_what_it_draws() -> None:
+    task = Task(SIZES.replace("(batch, length, width)", "(batch, 1)"))
+    (x,) = draw_inputs(task, Draw(0, family="negative", size=1))
+    assert x.shape == (1, 1) and float(x) < 0
+
+
+def test_steps_are_equal_to_each_other_and_to_constants_of_the_file() -> None:
+    few = redraw(X[:10], X[10:20], "steps")
+    assert len(few.unique()) <= 3
+    found = constants("x = F.hardshrink(y, 0.3) if y > -1.7e0 else 100.0 + 5")
+    assert found == [-1.7, -0.3, 0.3, 1.7]
+    values, counts = redraw(X, X, "steps", found).unique(return_counts=True)
+    shares = {round(float(v), 4): int(n) / len(X) for v, n in zip(values, counts, strict=True)}
+    assert all(shares[value] > 0.015 for value in found) and shares[0.0] > 0.03
+    task = Task(SIZES)
+    (x,) = draw_inputs(task, Draw(0, family="steps"))
+    assert constants(task.source) == [-0.5, 0.5] and x.unique().numel() < x.numel() / 4
+
+
 def test_tensors_in_lists_are_redrawn() -> None:
-    first, (second, third) = redraw((X, [X, 3]), "signed")
+    first, (second, third) = redraw((X, [X, 3]), (X, [X, 3]), "signed")
     assert (first.shape, second.shape, third) == (X.shape, X.shape, 3)
     assert not torch.equal(first, X) and not torch.equal(second, first)
 

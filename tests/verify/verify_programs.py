@@ -464,6 +464,56 @@ class ModelNew(nn.Module):
     },
 )
 
+COMPARISONS = Pair(
+    """
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+class Model(nn.Module):
+    def forward(self, x, limit, label):
+        chosen = torch.where(label == 1.0, x, limit)
+        return torch.ge(x, limit), chosen, F.hardshrink(limit, 0.25)
+
+rows = 7
+
+def get_inputs():
+    return [torch.randn(rows, 1), torch.randn(100), torch.randint(2, (rows, 100)).float()]
+
+def get_init_inputs():
+    return []
+""",
+    """
+@triton.jit
+def compare_kernel(x_ptr, limit_ptr, label_ptr, ge_ptr, chosen_ptr, shrunk_ptr, n,
+                   BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    cols = tl.arange(0, BLOCK)
+    mask = cols < n
+    x = tl.load(x_ptr + row)
+    limit = tl.load(limit_ptr + cols, mask=mask)
+    label = tl.load(label_ptr + row * n + cols, mask=mask)
+    tl.store(ge_ptr + row * n + cols, x >= limit, mask=mask)
+    tl.store(chosen_ptr + row * n + cols, tl.where(label == 1.0, x, limit), mask=mask)
+    shrunk = tl.where(tl.abs(limit) > 0.25, limit, 0.0)
+    tl.store(shrunk_ptr + cols, shrunk, mask=mask & (row == 0))
+
+class ModelNew(nn.Module):
+    def forward(self, x, limit, label):
+        chosen, shrunk = torch.empty_like(label), torch.empty_like(limit)
+        ge = torch.empty_like(label, dtype=torch.bool)
+        grid, n = (x.shape[0],), limit.shape[0]
+        label = label.contiguous()
+        compare_kernel[grid](x, limit, label, ge, chosen, shrunk, n, BLOCK=128)
+        return ge, chosen, shrunk
+""",
+    {
+        "equal inputs": ("x >= limit", "x > limit"),
+        "a label that nothing looks for": ("label == 1.0, x", "label == 2.0, x"),
+        "on the threshold": ("tl.abs(limit) > 0.25", "tl.abs(limit) >= 0.25"),
+    },
+)
+
 PAIRS = {
     "softmax": SOFTMAX,
     "layer_norm": LAYER_NORM,
@@ -473,4 +523,5 @@ PAIRS = {
     "library": LIBRARY,
     "reductions": REDUCTIONS,
     "autotuned": AUTOTUNED,
+    "comparisons": COMPARISONS,
 }
