@@ -206,13 +206,13 @@ class Reference:
     ) -> list[dict[str, Any]]:
         """Return float64 results with the last digits changed on the way.
 
-        Inputs of few digits are kept, unless an operator rounds something that it works out of
+        Numbers of few digits are kept, unless an operator rounds something that it works out of
         them, such as a quotient: which way that goes is then nobody's fault.
         """
         moved = []
         for seed in range(JITTERS):
-            jitter = Jitter(seed)
-            changed = jitter.change(inputs, keep_short)
+            jitter = Jitter(seed, keep_short)
+            changed = jitter.change(inputs)
             given, twin = copy.deepcopy(changed), copy.deepcopy(double)
             torch.manual_seed(draw.seed)
             with jitter:
@@ -322,9 +322,17 @@ SHORT, SMALL = 256, 32
 """A number has few digits if it is a multiple of 1/256 up to 32: labels, masks, thresholds and
 what the draws call ``steps``. Of a normal variable in float32 one in some 30,000 has."""
 
+EXACT = {
+    *("abs", "neg", "add", "sub", "rsub", "mul", "square", "sign", "relu", "where", "masked_fill"),
+    *("floor", "ceil", "trunc", "round", "clamp", "clamp_min", "clamp_max", "maximum", "minimum"),
+    *("max", "min", "amax", "amin", "cat", "stack", "index", "index_select", "gather", "flip"),
+    *("roll", "repeat", "constant_pad_nd"),
+}
+"""Operators whose results are exact on any device where they have few digits."""
+
 ROUND_INSIDE = ("remainder", "fmod", "floor_divide", "histc", "fake_quantize", "grid_sampler")
 """Beginnings of the names of operators that compute, and then round or compare, all in one; so
-does a division with ``rounding_mode``."""
+does a division with ``rounding_mode``, and ``round`` with ``decimals``."""
 
 
 class Jitter(TorchDispatchMode):  # type: ignore[misc]
@@ -334,9 +342,18 @@ class Jitter(TorchDispatchMode):  # type: ignore[misc]
     Vignes, Discrete Stochastic Arithmetic for Validating Results of Numerical Software, 2004).
     """
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, keep_short: bool) -> None:
+        """Make a run.
+
+        Args:
+            seed: of the changes.
+            keep_short: whether inputs of few digits stay, and results of `EXACT` operators. Such a
+                number is meant as it is: where ``target == 1`` decides, it must not become
+                1.0000001, or the result would pass for one that any change tips.
+        """
         super().__init__()
         self.seed = seed
+        self.keep_short = keep_short
         self.rounds = False  # an operator of `ROUND_INSIDE` was called
         self._generators: dict[torch.device, torch.Generator] = {}
 
@@ -345,18 +362,15 @@ class Jitter(TorchDispatchMode):  # type: ignore[misc]
     ) -> Any:
         result = func(*args, **(kwargs or {}))
         if is_compute(func):
-            self.rounds |= _rounds_inside(func)
+            name = func._schema.name.removeprefix("aten::").strip("_")
+            self.rounds |= _rounds_inside(name, func)
             for tensor in list_tensors(result):
                 if tensor.dtype == torch.float64 and tensor.numel():
-                    tensor.mul_(self._factors(tensor))
+                    tensor.mul_(self._factors(tensor, is_exact=name in EXACT))
         return result
 
-    def change(self, inputs: list[Any], keep_short: bool) -> list[Any]:
-        """Return inputs in float64, changed likewise; on request not those of few digits.
-
-        A number of few digits is meant as it is: where ``target == 1`` decides, it must not become
-        1.0000001, or the result would pass for one that any change tips.
-        """
+    def change(self, inputs: list[Any]) -> list[Any]:
+        """Return inputs in float64, changed likewise."""
 
         def changed(tensor: torch.Tensor) -> torch.Tensor:
             if not tensor.is_floating_point():
@@ -364,15 +378,12 @@ class Jitter(TorchDispatchMode):  # type: ignore[misc]
             # Inputs in float64 have more digits, which a candidate has too.
             ulp = min(torch.finfo(tensor.dtype).eps, torch.finfo(torch.float32).eps)
             exact = tensor.double()
-            moved = exact * self._factors(exact, ulp)
-            digits = exact * SHORT
-            short = (digits == digits.round()) & (exact.abs() <= SMALL)
-            return torch.where(short, exact, moved) if keep_short else moved
+            return exact * self._factors(exact, ulp, is_exact=True)
 
         return list(map_tensors(inputs, changed))
 
     def _factors(
-        self, tensor: torch.Tensor, ulp: float = torch.finfo(torch.float32).eps
+        self, tensor: torch.Tensor, ulp: float = torch.finfo(torch.float32).eps, *, is_exact: bool
     ) -> torch.Tensor:
         place = tensor.device
         if place not in self._generators:
@@ -380,13 +391,16 @@ class Jitter(TorchDispatchMode):  # type: ignore[misc]
         noise = torch.rand(
             tensor.shape, generator=self._generators[place], dtype=torch.float64, device=place
         )
-        return 1 + ulp * (2 * noise - 1)
+        factors = 1 + ulp * (2 * noise - 1)
+        if is_exact and self.keep_short:
+            digits = tensor * SHORT
+            factors[(digits == digits.round()) & (tensor.abs() <= SMALL)] = 1
+        return factors
 
 
-def _rounds_inside(operator: Any) -> bool:
-    name = operator._schema.name.removeprefix("aten::").lstrip("_")
-    modes = any(argument.name == "rounding_mode" for argument in operator._schema.arguments)
-    return modes or name.startswith(ROUND_INSIDE)
+def _rounds_inside(name: str, operator: Any) -> bool:
+    asked = {argument.name for argument in operator._schema.arguments}
+    return bool(asked & {"rounding_mode", "decimals"}) or name.startswith(ROUND_INSIDE)
 
 
 def _distance(exact: dict[str, Any], moved: list[dict[str, Any]]) -> dict[str, Any]:
