@@ -28,4 +28,5 @@ part audit python3 -m curate.verify "$out/grpo/rewards/correct.jsonl" "$out/audi
 part train_cost python3 "$here/train_cost.py" "$model" "$data/ours" "$out/train_cost.json" \
     --batch-size 16 --max-length 2304
 part rewards python3 "$here/rewards.py" "$pairs" "$out/rewards.json" --backend cuda --workers 16
+part contexts python3 "$here/contexts.py" "$out/contexts.json"
 part decoding python3 "$here/decoding.py" "$model" "$out/decoding.json"

@@ -261,6 +261,9 @@ def make_config(asked: Asked) -> GRPOConfig:
         output_dir=str(options.output / CHECKPOINTS),
         num_generations=asked.grpo.generations,
         max_completion_length=asked.grpo.answer_length,
+        # Divided by its group's deviation, 0.2 for a program that runs would count among failures
+        # as much as 1 for a right one does.
+        scale_rewards="none",
         num_train_epochs=options.epochs,
         max_steps=options.max_steps or -1,
         per_device_train_batch_size=options.batch_size,
