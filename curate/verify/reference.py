@@ -394,7 +394,7 @@ class Jitter(TorchDispatchMode):  # type: ignore[misc]
         factors = 1 + ulp * (2 * noise - 1)
         if is_exact and self.keep_short:
             digits = tensor * SHORT
-            factors[(digits == digits.round()) & (tensor.abs() <= SMALL)] = 1
+            factors.masked_fill_((digits == digits.round()) & (tensor.abs() <= SMALL), 1)
         return factors
 
 
