@@ -21,25 +21,22 @@ from pathlib import Path
 from typing import Any
 
 import polars
-from mutate import Program
+from mutate import OTHER_COMPARISONS, Change, Program
 
-MOVED = {ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt}
 MOST, ALIKE = 300, 2
 
 
 def moved(row: dict[str, Any]) -> Iterator[dict[str, str]]:
     """Yield a pair's program with another boundary each."""
-    program, text = Program(row["triton"]), row["triton"].encode()
+    program = Program(row["triton"])
     for node in program.nodes("value", ast.Compare):
-        other = MOVED.get(type(node.ops[0]))
-        if other is None:
+        if not isinstance(node.ops[0], ast.Lt | ast.LtE | ast.Gt | ast.GtE):
             continue
-        begin = program.line_starts[node.lineno - 1] + node.col_offset
-        end = program.line_starts[node.end_lineno - 1] + node.end_col_offset
-        after = ast.unparse(ast.Compare(node.left, [other()], node.comparators))
-        candidate = (text[:begin] + after.encode() + text[end:]).decode()
-        place = f"{row['id'][:12]}-{begin}"
-        yield {"id": place, "reference": row["reference"], "triton": candidate}
+        other = OTHER_COMPARISONS[type(node.ops[0])][0]()
+        after = ast.unparse(ast.Compare(node.left, [other], node.comparators))
+        place = f"{row['id'][:12]}-{program.line_starts[node.lineno - 1] + node.col_offset}"
+        text = program.apply(Change(node, after, "boundary"))
+        yield {"id": place, "reference": row["reference"], "triton": text}
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""How many processes a second can open a context on the device: no judge can be faster.
+"""Processes a second that can open a context on the device: a bound for judges with one a program.
 
     python benchmarks/contexts.py RESULT.json
 

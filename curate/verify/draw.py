@@ -19,6 +19,7 @@ import torch
 from torch import nn
 
 from curate.verify.problem import Task
+from curate.verify.role import list_tensors
 
 MANY = 64
 """A size of which a few blocks are full: what is wrong between blocks needs more than one."""
@@ -58,7 +59,7 @@ CONSTANTS, LARGEST = 0.125, 32.0
 """The share of elements in ``steps`` that are constants of the file, and the largest of these."""
 
 AGAIN = 5000
-"""How far the seed is with which the file's inputs are drawn once more, to see what varies."""
+"""How far the seed is with which single elements are drawn once more, to see whether they vary."""
 
 ROWS = 4
 """Rows from which on each has a spread of its own in ``large``; elements have in fewer."""
@@ -166,10 +167,12 @@ def draw_inputs(task: Task, draw: Draw) -> list[Any]:
         inputs = task.inputs()
         if draw.family == OWN:
             return inputs
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(draw.seed + AGAIN)
-            again = task.inputs()
-    found = constants(task.source)
+        again = inputs
+        if any(tensor.numel() == 1 for tensor in list_tensors(inputs)):
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(draw.seed + AGAIN)
+                again = task.inputs()
+    found = constants(task.source) if draw.family == "steps" else []
     return [redraw(*both, draw.family, found) for both in zip(inputs, again, strict=True)]
 
 
@@ -188,7 +191,7 @@ def redraw(value: Any, again: Any, family: str, found: Sequence[float] = ()) -> 
 
     Args:
         value: what the file drew.
-        again: what it drew from another seed.
+        again: what it drew from another seed; looked at for single elements only.
         family: one of `FAMILIES`, not the first.
         found: the file's `constants`.
     """
@@ -197,8 +200,8 @@ def redraw(value: Any, again: Any, family: str, found: Sequence[float] = ()) -> 
         return type(value)(redraw(*both, family, found) for both in pairs)
     if not isinstance(value, torch.Tensor) or not value.is_floating_point():
         return value
-    known = torch.cat([value.double().reshape(-1), again.double().reshape(-1)])
-    spread = float(known.std()) if known.numel() else 0.0
+    known = value if value.numel() > 1 else torch.cat([value.reshape(-1), again.reshape(-1)])
+    spread = float(known.double().std()) if known.numel() else 0.0
     if not 0 < spread < float("inf"):
         return value
     if family == "outlier":
