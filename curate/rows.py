@@ -199,12 +199,23 @@ PAIRING = pa.struct(  # a CUDA kernel and its counterpart in Triton
     ]
 )
 
+WIRING = pa.struct(  # of the reference's graph; names and sizes are left out of all of it
+    [
+        ("exact", pa.string()),  # hash of the graph with its numbers, dimensions and dtypes
+        ("graph", pa.string()),  # hash of which operator feeds which, and of nothing else
+        ("hops", pa.list_(pa.uint32())),  # hashes of the neighbourhood of each operator
+        ("ops", pa.int32()),  # operators that compute something
+        ("values", _strings),  # hashes of what it computes on small inputs that never change
+    ]
+)
+
 CONTAMINATION = pa.struct(  # the item of a benchmark that a row is most like
     [
         ("benchmark", pa.string()),
         ("item", pa.string()),
         ("overlap", pa.float64()),  # share of the item's 13-grams that the row has
         ("resemblance", pa.float64()),  # Jaccard similarity of 5-grams, estimated by MinHash
+        ("computes", pa.string()),  # the item that the row computes in other words; or null
     ]
 )
 
@@ -227,6 +238,7 @@ ROW = pa.schema(
         ("sample", SAMPLE),
         ("generated", GENERATED),
         ("static", STATIC),
+        ("wiring", WIRING),
         ("compile", pa.list_(COMPILE)),
         ("verdict", VERDICT),
         ("contamination", CONTAMINATION),
