@@ -11,7 +11,8 @@ from __future__ import annotations
 import ast
 from collections import Counter
 from collections.abc import Iterator
-from typing import Literal
+from functools import cached_property
+from typing import Any, Literal
 
 from curate.clean.syntax import BINDS, Function, is_jitted, is_name, parameters, walk
 
@@ -29,62 +30,57 @@ class Calls:
             name, the first. Launch grids and tuners name such arguments in strings.
     """
 
-    def __init__(self, nodes: list[ast.AST]) -> None:
-        """Look at a program, of which all nodes are given."""
-        classes = [node for node in nodes if isinstance(node, ast.ClassDef)]
+    def __init__(self, nodes: dict[type[ast.AST], list[Any]]) -> None:
+        """Look at a program, of which all nodes are given by type."""
+        self._classes: list[ast.ClassDef] = nodes[ast.ClassDef]
         self._methods = {
-            id(c): {n.name: n for n in c.body if isinstance(n, ast.FunctionDef)} for c in classes
+            id(c): {n.name: n for n in c.body if isinstance(n, ast.FunctionDef)}
+            for c in self._classes
         }
         self._method_names = {name for methods in self._methods.values() for name in methods}
         self._bound = Counter(_bound_names(nodes))
-        imports = [node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)]
+        imports = [*nodes[ast.Import], *nodes[ast.ImportFrom]]
         imported = {alias.asname or alias.name for node in imports for alias in node.names}
-        inside = {id(node) for c in classes for node in c.body}
+        inside = {id(node) for c in self._classes for node in c.body}
         self._own = {
             node.name: node
-            for node in nodes
-            if isinstance(node, _Definition)
-            and id(node) not in inside
-            and self._bound[node.name] == 1
-            and node.name not in imported
+            for kind in (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+            for node in nodes[kind]
+            if id(node) not in inside and self._bound[node.name] == 1 and node.name not in imported
         }
-        self._stored = Counter(
-            n.attr for n in nodes if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)
-        )
+        self._stored = Counter(n.attr for n in nodes[ast.Attribute] if isinstance(n.ctx, ast.Store))
         self._instances = {
             target.attr: node.value.func.id
-            for node in nodes
-            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call)
+            for node in nodes[ast.Assign]
+            if isinstance(node.value, ast.Call) and isinstance(node.value.func, ast.Name)
             for target in node.targets
-            if isinstance(target, ast.Attribute) and isinstance(node.value.func, ast.Name)
+            if isinstance(target, ast.Attribute)
         }
         self.launched: dict[str, Function] = {}
-        for node in nodes:
-            if isinstance(node, ast.FunctionDef) and is_jitted(node):
-                for _, name in parameters(node):
-                    self.launched.setdefault(name, node)
-        self._class_of = {
-            id(node): c for c in classes for node in walk(c) if isinstance(node, ast.Call)
-        }  # the innermost: outer classes stand before those in them
+        for node in filter(is_jitted, nodes[ast.FunctionDef]):
+            for _, name in parameters(node):
+                self.launched.setdefault(name, node)
         self._callees: dict[int, Callee] = {}
         self.loose = self._loose_names(
-            [node for node in nodes if isinstance(node, ast.Call)],
-            {node.value for node in nodes if isinstance(node, ast.Constant)},
+            [node for node in nodes[ast.Call] if node.keywords],
+            {node.value for node in nodes[ast.Constant] if isinstance(node.value, str)},
         )
 
     def callee(self, call: ast.Call) -> Callee:
         """Return what a call of the program calls; of a class, its ``__init__``."""
         return self._callees.get(id(call), "unknown")
 
-    def _loose_names(self, calls: list[ast.Call], constants: set[object]) -> set[str]:
+    @cached_property
+    def _class_of(self) -> dict[int, ast.ClassDef]:
+        """The class that each call is in; the innermost, which stands after those around it."""
+        calls = ((c, n) for c in self._classes for n in walk(c) if isinstance(n, ast.Call))
+        return {id(call.func): owner for owner, call in calls}
+
+    def _loose_names(self, calls: list[ast.Call], texts: set[str]) -> set[str]:
         loose: set[str] = set()
-        texts = {text for text in constants if isinstance(text, str)}
         spread = False  # whether a call of ours takes names out of a dictionary
         for call in calls:
-            if not call.keywords:
-                continue
-            owner = self._class_of.get(id(call))
-            callee = self._callee(call.func, owner)
+            callee = self._callee(call.func)
             if callee == "library" and any(self._is_own(a) for a in call.args):
                 callee = "unknown"  # functools.partial(own, keyword=…)
             self._callees[id(call)] = callee
@@ -93,10 +89,10 @@ class Calls:
             spread |= callee != "library" and any(k.arg is None for k in call.keywords)
         return loose | texts if spread else loose
 
-    def _callee(self, node: ast.expr, owner: ast.ClassDef | None) -> Callee:
-        """Return what an expression in a class's body, if in one, stands for when it is called."""
+    def _callee(self, node: ast.expr) -> Callee:
+        """Return what an expression stands for when it is called."""
         if isinstance(node, ast.Subscript):  # kernel[grid]
-            found = self._callee(node.value, owner)
+            found = self._callee(node.value)
             return "unknown" if found == "library" else found
         if isinstance(node, ast.Name):
             if node.id in self._own:
@@ -104,16 +100,17 @@ class Calls:
             return "unknown" if self._bound[node.id] or node.id == "dict" else "library"
         if not isinstance(node, ast.Attribute):
             return "unknown"
-        return self._attribute(node, owner)
+        return self._attribute(node)
 
-    def _attribute(self, node: ast.Attribute, owner: ast.ClassDef | None) -> Callee:
+    def _attribute(self, node: ast.Attribute) -> Callee:
         base, name = node.value, node.attr
-        if owner and isinstance(base, ast.Name) and base.id == "self":
+        if is_name(base, "self") and (owner := self._class_of.get(id(node))):
             if name in (methods := self._methods[id(owner)]) and not self._stored[name]:
                 return methods[name]
             if self._stored[name] == 1 and self._instances.get(name) in self._own:
                 return self._called_as(self._own[self._instances[name]], "forward")
-        if owner and isinstance(base, ast.Call) and is_name(base.func, "super"):
+        is_super = isinstance(base, ast.Call) and is_name(base.func, "super")
+        if is_super and (owner := self._class_of.get(id(node))):
             # A library's, where the class has no base that the program may have made itself.
             roots = {n.id for part in owner.bases for n in walk(part) if isinstance(n, ast.Name)}
             return "unknown" if any(self._bound[root] for root in roots) else "library"
@@ -134,13 +131,9 @@ class Calls:
         )
 
 
-def _bound_names(nodes: list[ast.AST]) -> Iterator[str]:
+def _bound_names(nodes: dict[type[ast.AST], list[Any]]) -> Iterator[str]:
     """Yield every name that is bound, once per place, imports left out."""
-    for node in nodes:
-        if isinstance(node, ast.Name):
-            if not isinstance(node.ctx, ast.Load):
-                yield node.id
-        elif isinstance(node, ast.arg):
-            yield node.arg
-        elif type(node) in BINDS and (name := getattr(node, BINDS[type(node)])):
-            yield name
+    yield from (node.id for node in nodes[ast.Name] if not isinstance(node.ctx, ast.Load))
+    yield from (node.arg for node in nodes[ast.arg])
+    for kind, field in BINDS.items():
+        yield from (name for node in nodes[kind] if (name := getattr(node, field)))

@@ -27,6 +27,7 @@ from curate.clean.syntax import (
     BINDS,
     FIELDS,
     Function,
+    by_type,
     children,
     is_jitted,
     is_name,
@@ -111,7 +112,7 @@ class _Encoder:
     """Writes a syntax tree as tokens, with names replaced."""
 
     def __init__(self, tree: ast.Module) -> None:
-        nodes = walk(tree)
+        nodes = by_type(tree)
         self.tokens: list[str] = []
         self.calls = Calls(nodes)
         self.numbers = count()
@@ -289,14 +290,14 @@ class _Encoder:
 
     # attributes of self
 
-    def _private_attributes(self, nodes: list[ast.AST]) -> set[str]:
+    def _private_attributes(self, nodes: dict[type[ast.AST], list[Any]]) -> set[str]:
         """Return the attributes that plain classes set on ``self`` and that nobody else names."""
-        classes = [n for n in nodes if isinstance(n, ast.ClassDef) and self._is_plain(n)]
+        classes = [node for node in nodes[ast.ClassDef] if self._is_plain(node)]
         if not classes:
             return set()
-        uses = Counter(node.attr for node in nodes if isinstance(node, ast.Attribute))
+        uses = Counter(node.attr for node in nodes[ast.Attribute])
         # getattr and register_buffer name them in strings
-        uses.update(str(node.value) for node in nodes if isinstance(node, ast.Constant))
+        uses.update(str(node.value) for node in nodes[ast.Constant])
         for node in classes:
             own = _set_on_self(node)
             uses.subtract(use.attr for use in _uses_of_self(node) if use.attr in own)

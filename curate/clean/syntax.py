@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+from collections import defaultdict
+from typing import Any
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
@@ -50,6 +52,14 @@ def walk(root: ast.AST) -> list[ast.AST]:
     for node in nodes:  # which grows meanwhile
         nodes += children(node)
     return nodes
+
+
+def by_type(root: ast.AST) -> dict[type[ast.AST], list[Any]]:
+    """Return a node and all below it, by type and each in the order of `walk`."""
+    found: dict[type[ast.AST], list[Any]] = defaultdict(list)
+    for node in walk(root):
+        found[type(node)].append(node)
+    return found
 
 
 def parameters(function: Function) -> list[tuple[str, str]]:
