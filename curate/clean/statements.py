@@ -41,41 +41,52 @@ _NUMBER, _STRING = "0", "''"
 _FACTOR, _MASK = 0x9E3779B97F4A7C15, 2**64 - 1
 
 
-class Plain(NamedTuple):
+class Statement(NamedTuple):
     """What of a statement no renaming changes, and the names in it.
 
     Attributes:
-        text: the statement as words, names numbered; empty for an import and the like.
+        text: the statement as words, names numbered; empty where it says nothing.
         code: a hash of it.
         reads: the names that are read, as often as they are.
         binds: the names that are bound.
         fresh: whether what is bound comes from outside, as arguments do.
+        imports: the dotted path behind each name that is imported.
     """
 
-    text: str
-    code: int
-    reads: tuple[str, ...]
-    binds: frozenset[str]
-    fresh: bool
+    text: str = ""
+    code: int = 0
+    reads: tuple[str, ...] = ()
+    binds: frozenset[str] = frozenset()
+    fresh: bool = False
+    imports: tuple[tuple[str, str], ...] = ()
 
 
 def statement_hashes(code: str) -> U32:
     """Return the hashes of a program's distinct statements, rising.
 
-    A statement that reads a variable counts together with the statement that bound it last.
+    With a statement count what its names stand for: of a variable the statement that bound it last,
+    of an imported name what is imported, and of one that the program does not bind the name itself.
     """
-    made: dict[str, int] = {}  # of each variable, the hash of the statement that bound it last
+    read = [read_statement(statement) for statement in _statements(code)]
+    bound = frozenset[str]().union(*(statement.binds for statement in read))
+    made = {name: _hash(path) for statement in read for name, path in statement.imports}
     found: set[int] = set()
-    for statement in _statements(code):
-        plain = read_statement(statement)
-        if plain.text:
-            hashed = plain.code
-            for name in plain.reads:
-                hashed = (hashed * _FACTOR + made.get(name, 0)) & _MASK
+    for statement in read:
+        if statement.text:
+            hashed = statement.code
+            for name in statement.reads:
+                known = made.get(name, 0) if name in bound or name in made else _hash(name)
+                hashed = (hashed * _FACTOR + known) & _MASK
             found.add(hashed)
-            made |= dict.fromkeys(plain.binds, 0 if plain.fresh else plain.code)
+            made |= dict.fromkeys(statement.binds, 0 if statement.fresh else statement.code)
     mixed = mix64(np.array(sorted(found), np.uint64)) >> np.uint64(32)
     return np.unique(mixed.astype(np.uint32))
+
+
+@lru_cache(1 << 15)
+def _hash(text: str) -> int:
+    digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, "little")
 
 
 def _statements(code: str) -> Iterator[str]:
@@ -94,19 +105,47 @@ def _statements(code: str) -> Iterator[str]:
 
 
 @lru_cache(1 << 15)
-def read_statement(statement: str) -> Plain:
-    """Return the plain form of a statement."""
+def read_statement(statement: str) -> Statement:
+    """Return what of a statement no renaming changes."""
     tokens = _without_hints([t for t in _TOKEN.findall(statement) if t[0] not in "#\\"])
-    if not tokens or tokens[0] in ("import", "from"):
-        return Plain("", 0, (), frozenset(), False)
+    if not tokens:
+        return Statement()
+    if tokens[0] in ("import", "from"):
+        return Statement(imports=tuple(_imported(tokens)))
     plain, names = _plain_tokens(tokens)
     text = "" if plain == [_STRING] else " ".join(plain)
-    digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-    fresh = tokens[0] in ("def", "class", "async", "lambda")
+    fresh = tokens[0] in ("def", "class", "async")
     first, last = _bound(tokens)
     binds = frozenset(tokens[i] for i in names if first <= i < last and tokens[i + 1] != ".")
-    reads = tuple(tokens[i] for i in names if not first <= i < last)
-    return Plain(text, int.from_bytes(digest, "little"), reads, binds, fresh)
+    inner = _bound_inside(tokens)
+    reads = (tokens[i] for i in names if not first <= i < last)
+    return Statement(text, _hash(text), tuple(n for n in reads if n not in inner), binds, fresh)
+
+
+def _imported(tokens: list[str]) -> Iterator[tuple[str, str]]:
+    """Yield the names that an import binds, and the dotted path behind each."""
+    module = ""
+    if tokens[0] == "from" and "import" in tokens:
+        module = "".join(tokens[1 : tokens.index("import")]) + "."
+        tokens = tokens[tokens.index("import") :]
+    for item in " ".join(token for token in tokens[1:] if token not in "()").split(","):
+        path, _, name = item.replace(" . ", ".").strip().partition(" as ")
+        first = path.partition(".")[0]
+        yield (name, module + path) if name else (first, module + first)
+
+
+def _bound_inside(tokens: list[str]) -> set[str]:
+    """Return the names that comprehensions, lambdas, ``as`` and ``:=`` in a statement bind."""
+    found: set[str] = set()
+    until = ""  # what ends the names that we are in
+    for token, after in zip(tokens, [*tokens[1:], ""], strict=True):
+        if token in ("for", "lambda", "as"):
+            until = {"for": "in", "lambda": ":", "as": ":"}[token]
+        elif token == until:
+            until = ""
+        elif until or after == ":=":
+            found.add(token)
+    return found
 
 
 def _bound(tokens: list[str]) -> tuple[int, int]:
