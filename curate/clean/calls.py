@@ -92,8 +92,7 @@ class Calls:
     def _callee(self, node: ast.expr) -> Callee:
         """Return what an expression stands for when it is called."""
         if isinstance(node, ast.Subscript):  # kernel[grid]
-            found = self._callee(node.value)
-            return "unknown" if found == "library" else found
+            return self._callee(node.value)
         if isinstance(node, ast.Name):
             if node.id in self._own:
                 return self._called_as(self._own[node.id], "__init__")

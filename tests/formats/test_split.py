@@ -113,7 +113,154 @@ def test_rows_without_code_or_origin() -> None:
     assert {v["cluster"] for v in judge(rows, shard=2).values()} == {"a", "b"}
 
 
+# copies
+
+PROGRAM = """\
+import triton
+import triton.language as tl
+from torch import nn
+
+@triton.jit
+def scale_kernel(x_ptr, out_ptr, count, factor: tl.constexpr, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < count
+    x = tl.load(x_ptr + offsets, mask=mask, other=0.0)
+    out = tl.exp(x) * factor + 0.5
+    tl.store(out_ptr + offsets, out, mask=mask)
+
+class ModelNew(nn.Module):
+    def __init__(self, factor):
+        super().__init__()
+        self.factor = factor
+
+    def forward(self, x):
+        out = x.new_empty(x.shape)
+        count = x.numel()
+        scale_kernel[(triton.cdiv(count, 256),)](x, out, count, self.factor, BLOCK=256)
+        return out
+"""
+
+RENAMED = (
+    PROGRAM.replace("x_ptr", "source")
+    .replace("out_ptr", "target")
+    .replace("offsets", "lanes")
+    .replace("mask = ", "inside = ")
+    .replace("=mask", "=inside")
+    .replace("count", "size")
+    .replace("BLOCK", "TILE")
+    .replace("scale_kernel", "multiply")
+    .replace("factor", "by")
+)
+
+COPIES = {
+    "names": RENAMED,
+    "a constant": RENAMED.replace("0.5", "0.25"),
+    "a size": RENAMED.replace("256", "1024"),
+    "a line that logs": RENAMED.replace("        return", "        print('done')\n        return"),
+    "a line that nothing reads": RENAMED.replace("    out = tl", "    twice = x * 2\n    out = tl"),
+    "three lines": RENAMED.replace(
+        "    out = x", "    a = 1\n        b = 2\n        c = 3\n        out = x"
+    ),
+    "hints": RENAMED.replace("self, x)", "self, x: Tensor) -> Tensor").replace(
+        "size =", "size: int ="
+    ),
+    "order": RENAMED.replace(
+        "    out = x.new_empty(x.shape)\n        size = x.numel()",
+        "    size = x.numel()\n        out = x.new_empty(x.shape)",
+    ),
+    "layout": RENAMED.replace("tl.load(", "(tl.load(\n            ").replace(
+        "other=0.0)", "other=0.0,))"
+    ),
+    "imports": RENAMED.replace(
+        "import triton.language as tl", "from triton import language as L"
+    ).replace("tl.", "L."),
+    "docstrings": RENAMED.replace(
+        "    lanes =", '    """It scales."""\n    # a comment\n    lanes ='
+    ),
+}
+
+
+@pytest.mark.parametrize("edit", COPIES)
+def test_a_renamed_copy_is_in_the_cluster_of_its_original(edit: str) -> None:
+    assert edit == "names" or COPIES[edit] != RENAMED
+    rows = [
+        row("a", PROGRAM, "a.py"),
+        row("b", COPIES[edit], "b.py"),
+        row("c", different(1), "c.py"),
+    ]
+    verdicts = judge(rows)
+    assert verdicts["a"]["cluster"] == verdicts["b"]["cluster"] != verdicts["c"]["cluster"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("tl.exp", "tl.log"),
+        ("tl.exp(x) * by", "tl.exp(x) - by"),
+        ("tl.exp(x) * by", "tl.exp(tl.exp(x)) * by"),
+        ("    out = tl", "    x = tl.log(x)\n    out = tl"),
+        ("return out", "return out.sum()"),
+    ],
+)
+def test_a_program_that_computes_something_else_is_no_copy(old: str, new: str) -> None:
+    assert old in RENAMED
+    verdicts = judge([row("a", PROGRAM, "a.py"), row("b", RENAMED.replace(old, new), "b.py")])
+    assert verdicts["a"]["cluster"] != verdicts["b"]["cluster"]
+
+
+def test_rows_of_one_wiring_are_one_cluster() -> None:
+    graphs = {"a": wiring("1"), "b": wiring("2"), "c": wiring("1"), "d": None, "e": None}
+    graphs |= {"f": wiring("3", ops=0), "g": wiring("3", ops=0)}
+    rows = [
+        {**row(name, different(i), f"{name}.py"), "wiring": graph}
+        for i, (name, graph) in enumerate(graphs.items())
+    ]
+    clusters = {name: verdict["cluster"] for name, verdict in judge(rows, shard=2).items()}
+    assert clusters == {"a": "a", "b": "b", "c": "a", "d": "d", "e": "e", "f": "f", "g": "g"}
+
+
+def test_a_twin_by_wiring_of_two_splits_is_dropped(tmp_path: Path) -> None:
+    folder = write_splits(tmp_path, {"a": {"split": "test"}, "b": {"split": "train"}})
+    rows = [row(name, different(i), f"{min(i, 1)}.py") for i, name in enumerate("abc")]
+    rows[0]["wiring"] = rows[2]["wiring"] = wiring("1")
+    verdicts = judge(rows, previous=folder)
+    assert verdicts["c"]["reason"] == "joins_splits"
+    assert json.loads(verdicts["c"]["evidence"]) == {"test": "a", "train": "b"}
+
+
 # shares
+
+
+def test_every_source_of_three_files_is_in_every_split() -> None:
+    counts = {"large": 300, "small": 6, "three": 3, "two": 2}
+    rows = [
+        row(f"{package}{i}", different(100 * k + i), f"{i}.py", package)
+        for k, (package, count) in enumerate(counts.items())
+        for i in range(count)
+    ]
+    for seed in range(10):
+        found: dict[str, set[str]] = {}
+        for name, verdict in judge(rows, 100, seed).items():
+            found.setdefault(name.rstrip("0123456789"), set()).add(verdict["split"])
+        for package in ("large", "small", "three"):
+            assert found[package] == {"train", "validation", "test"}
+
+
+def test_most_of_a_source_is_never_moved() -> None:
+    paths = ["a.py"] * 12 + ["b.py", "c.py"]
+    rows = [row(f"p{i}", different(i), path, "p") for i, path in enumerate(paths)]
+    rows += [row(f"q{i}", different(50 + i), f"{i}.py", "q") for i in range(90)]
+    for seed in range(10):
+        step = Split(step="split", test=0.2, validation=0.2)
+        verdicts = judge(rows, 100, seed, test=0.2, validation=0.2)
+        by_hash = step.side(verdicts["p0"]["cluster"], 12 / 104, seed)
+        assert verdicts["p0"]["split"] == by_hash
+
+
+def test_a_split_that_is_not_asked_for_stays_empty() -> None:
+    rows = [row(f"{i}", different(i), f"{i}.py", "p") for i in range(30)]
+    splits = {verdict["split"] for verdict in judge(rows, 30, test=0).values()}
+    assert splits == {"train", "validation"}
 
 
 def test_a_cluster_above_the_share_of_a_split_is_in_train() -> None:
