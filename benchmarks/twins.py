@@ -88,7 +88,7 @@ def rename(tree: ast.Module, rng: random.Random) -> None:
             if isinstance(called, ast.Name) and called.id in functions:
                 for keyword in node.keywords:
                     keyword.arg = new.get(keyword.arg or "", keyword.arg)
-    strings = [n.slice for n in ast.walk(tree) if isinstance(n, ast.Subscript)]
+    strings: list[ast.AST] = [n.slice for n in ast.walk(tree) if isinstance(n, ast.Subscript)]
     for node in ast.walk(tree):
         strings += [n for d in getattr(node, "decorator_list", []) for n in ast.walk(d)]
     for string in strings:
@@ -298,11 +298,14 @@ def edited(code: str, edit: Edit, seed: int) -> str | None:
 # --- split ------------------------------------------------------------------------------------
 
 
-def split(rows: pl.DataFrame, seed: int) -> dict[str, dict[str, Any]]:
-    """Return the verdicts of the step on rows, by id."""
+def split(rows: pl.DataFrame, seeds: int) -> list[dict[str, dict[str, Any]]]:
+    """Return the verdicts of the step on rows by id, for each seed."""
     step = Split(step="split")
     summary = step.summarize(rows.select("id", "kind", *step.columns), Context())
-    return {v["id"]: v for v in step.judge(summary, Context(seed=seed)).to_dicts()}
+    return [
+        {v["id"]: v for v in step.judge(summary, Context(seed=seed)).to_dicts()}
+        for seed in range(seeds)
+    ]
 
 
 class NoNumbers(ast.NodeTransformer):
@@ -334,8 +337,8 @@ def twins_by_seed(rows: pl.DataFrame) -> dict[str, Any]:
     found: dict[str, list[int]] = {name: [] for name in looks}
     held: Counter[str] = Counter()
     sizes: list[dict[str, int]] = []
-    for seed in range(SEEDS):
-        sides = [verdict["split"] for verdict in split(rows, seed).values()]
+    for verdicts in split(rows, SEEDS):
+        sides = [verdict["split"] for verdict in verdicts.values()]
         sizes.append(dict(Counter(sides)))
         held.update({f"{source} in {side}" for source, side in zip(sources, sides, strict=True)})
         for name, marks in looks.items():
@@ -368,7 +371,7 @@ def copies_in_clusters(rows: pl.DataFrame) -> dict[str, Any]:
                 new: dict[str, Any] = {"id": f"copy {row['id']}", "parent_ids": [], "wiring": None}
                 made.append({**row, **new, "triton": code, "origin": origin})
         table = pl.concat([rows, pl.DataFrame(made, schema=rows.schema)])
-        verdicts = [split(table, seed) for seed in range(10)]
+        verdicts = split(table, 10)
         pairs = [(r["id"], r["id"].removeprefix("copy ")) for r in made]
         found[name] = {
             "copies": len(pairs),
