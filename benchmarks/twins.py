@@ -318,7 +318,7 @@ class NoNumbers(ast.NodeTransformer):
 def kernels(code: str) -> set[str]:
     """Return the hashes of a program's kernels, names and numbers left out."""
     program = Program(ast.unparse(NoNumbers().visit(ast.parse(code))))
-    return {part.ast for part in program.parts(1) if part.kind == "kernel"}
+    return {part.ast for part in program.parts() if part.kind == "kernel"}
 
 
 def twins_by_seed(rows: pl.DataFrame) -> dict[str, Any]:

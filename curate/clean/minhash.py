@@ -127,7 +127,7 @@ class Sketches:
         """
         sizes = self.sizes[ones] + self.sizes[others]
         common = np.zeros(len(ones), np.int64)
-        for part in _parts(sizes, COMPARED):
+        for part in slices(sizes, COMPARED):
             common[part] = self._common(ones[part], others[part])
         return np.asarray(common / np.maximum(sizes - common, 1), np.float64)
 
@@ -141,20 +141,14 @@ class Sketches:
         twice = keys[1:][keys[1:] == keys[:-1]] >> _HALF
         return np.bincount(twice.astype(np.int64), minlength=len(ones))
 
-    def alike(
-        self, ones: Indices, others: Indices, threshold: float, contained: bool = False
-    ) -> Pairs:
-        """Return those of some pairs that reach a threshold above 0.
-
-        With ``contained``, of these only where one text has all shingles of the other.
-        """
+    def alike(self, ones: Indices, others: Indices, threshold: float) -> Pairs:
+        """Return those of some pairs that reach a threshold above 0."""
         small = np.minimum(self.sizes[ones], self.sizes[others])
         large = np.maximum(self.sizes[ones], self.sizes[others])
         possible = small >= threshold * large * (1 - 1e-9)  # what they could have in common
         ones, others = ones[possible], others[possible]
         similarities = self.similarities(ones, others)
-        least = np.maximum(threshold, small[possible] / large[possible]) if contained else threshold
-        enough = similarities >= least
+        enough = similarities >= threshold
         return Pairs(ones[enough], others[enough], similarities[enough])
 
     def shared(self, band: int) -> tuple[Indices, Indices]:
@@ -167,7 +161,7 @@ class Sketches:
         keyed = self.bands[band][self.stored[texts]].astype(np.uint64) << _HALF
         keyed |= texts.astype(np.uint64)
         keyed.sort()
-        sizes = _runs(keyed >> _HALF)
+        sizes = runs(keyed >> _HALF)
         several = sizes > 1
         members = (keyed & _LOW)[np.repeat(several, sizes)]
         return members.astype(np.int64), sizes[several]
@@ -190,48 +184,35 @@ def _stored(bands: U32, shingles: U32, sizes: Indices) -> Sketches:
     return Sketches(bands, shingles, np.arange(len(sizes)), np.cumsum(sizes) - sizes, sizes)
 
 
-def sketch_sets(sets: list[U32]) -> Sketches:
-    """Return the sketches of sets of hashes, rising and distinct, as if these were shingles."""
-    counts: Indices = np.array([len(members) for members in sets], np.int64)
-    hashes = np.concatenate([np.zeros(0, np.uint32), *sets])
-    signatures = sign(hashes, counts, *permutation_parameters(PERMUTATIONS))
-    return _stored(band_keys(signatures), hashes, counts)
-
-
 def sketch_columns(texts: pl.Series) -> tuple[pl.Series, pl.Series]:
     """Return the columns ``bands`` and ``shingles`` of texts; a null has no shingles."""
-    return columns_of(sketch(texts.fill_null("").to_list()))
-
-
-def columns_of(sketches: Sketches, prefix: str = "") -> tuple[pl.Series, pl.Series]:
-    """Return the columns ``bands`` and ``shingles`` of sketches; a prefix goes before the names."""
     import polars as pl
     import pyarrow as pa
 
+    sketches = sketch(texts.fill_null("").to_list())
     ends = np.append(0, np.cumsum(sketches.sizes))
     shingles = pa.LargeListArray.from_arrays(pa.array(ends), pa.array(sketches.shingles))
-    bands = pl.Series(prefix + "bands", np.ascontiguousarray(sketches.bands.T))
-    return bands, pl.Series(prefix + "shingles", shingles)
+    bands = pl.Series("bands", np.ascontiguousarray(sketches.bands.T))
+    return bands, pl.Series("shingles", shingles)
 
 
-def gather(table: pl.DataFrame, folder: Path | None = None, prefix: str = "") -> Sketches:
+def gather(table: pl.DataFrame, folder: Path | None = None) -> Sketches:
     """Return the sketches that a table holds in its columns ``bands`` and ``shingles``.
 
     Args:
         table: of any number of chunks, which are read one after the other.
         folder: where files go if they are needed; by default where temporary files lie.
-        prefix: of the columns' names.
     """
-    counts = table[prefix + "shingles"].list.len().to_numpy().astype(np.int64)
+    counts = table["shingles"].list.len().to_numpy().astype(np.int64)
     total, texts = int(counts.sum()), len(counts)
     on_disk = 4 * (BANDS * texts + total) > IN_MEMORY
     bands, shingles = (_array(s, folder, on_disk) for s in ((BANDS, texts), (total,)))
     at = 0
-    for chunk in table[prefix + "bands"].get_chunks():
+    for chunk in table["bands"].get_chunks():
         bands[:, at : at + len(chunk)] = chunk.to_numpy().T
         at += len(chunk)
     at = 0
-    for chunk in table[prefix + "shingles"].get_chunks():
+    for chunk in table["shingles"].get_chunks():
         values = chunk.to_arrow().flatten().to_numpy()
         shingles[at : at + len(values)] = values
         at += len(values)
@@ -452,7 +433,7 @@ class Index:
         keyed |= at.astype(np.uint64)
         keyed.sort()
         bucket = (keyed >> _HALF).astype(np.int64)
-        sizes = _runs(bucket)
+        sizes = runs(bucket)
         begins = np.repeat(np.cumsum(sizes) - sizes, sizes)
         return bucket, (keyed & _LOW).astype(np.int64), np.arange(len(keyed)) - begins, begins
 
@@ -488,7 +469,6 @@ def link(
     threshold: float,
     group: Callable[[Indices], Indices],
     join: Callable[[int, int], None],
-    contained: bool = False,
 ) -> None:
     """Join the groups of all texts that are candidates and reach a threshold.
 
@@ -497,12 +477,11 @@ def link(
         threshold: the least similarity of a pair.
         group: returns the number of the group that each of some texts is in.
         join: makes one group of those that two texts are in.
-        contained: whether one of the two must have all shingles of the other.
     """
 
     def link_pairs(ones: Indices, others: Indices) -> None:
         apart = group(ones) != group(others)
-        pairs = sketches.alike(ones[apart], others[apart], threshold, contained)
+        pairs = sketches.alike(ones[apart], others[apart], threshold)
         for one, other in zip(pairs.ones.tolist(), pairs.others.tolist(), strict=True):
             join(one, other)
 
@@ -511,20 +490,20 @@ def link(
         ends = np.repeat(np.cumsum(sizes), sizes)  # of each member's bucket
         # Neighbours first: most of a large bucket is then one group, whose pairs are never formed.
         inner = np.flatnonzero(np.arange(1, len(members) + 1) < ends)
-        for part in _parts(np.ones(len(inner), np.int64), PAIRS):
+        for part in slices(np.ones(len(inner), np.int64), PAIRS):
             link_pairs(members[inner[part]], members[inner[part] + 1])
         groups = group(members)
         order = np.lexsort((groups, ends))
         members, groups = members[order], groups[order]
-        runs = _runs(groups, ends)
-        run_ends = np.repeat(np.cumsum(runs), runs)
+        lengths = runs(groups, ends)
+        run_ends = np.repeat(np.cumsum(lengths), lengths)
         counts = ends - run_ends
-        for part in _parts(counts, PAIRS):
+        for part in slices(counts, PAIRS):
             others = members[spans(run_ends[part], counts[part])]
             link_pairs(np.repeat(members[part], counts[part]), others)
 
 
-def _runs(*columns: Indices | U64) -> Indices:
+def runs(*columns: Indices | U64) -> Indices:
     """Return the lengths of runs of equal rows."""
     new = np.zeros(max(len(columns[0]) - 1, 0), bool)
     for column in columns:
@@ -543,7 +522,7 @@ def spans(begins: Indices, counts: Indices) -> Indices:
     return places
 
 
-def _parts(sizes: Indices, limit: int) -> Iterator[slice]:
+def slices(sizes: Indices, limit: int) -> Iterator[slice]:
     """Yield slices of a sequence whose sizes add up to a limit at most, or of one member."""
     ends = np.cumsum(sizes)
     begin = done = 0

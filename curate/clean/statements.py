@@ -33,12 +33,18 @@ _BREAK = re.compile(_TEXT + r"|[()\[\]{}\n;]")
 _TOKEN = re.compile(
     _TEXT + r"|[^\W\d]\w*|\.?\d(?:[eE][+-]|[\w.])*|->|[*/<>]{2}=?|[=!<>:+\-*/|&^%@]=|[^\s\w]"
 )
+_TOP = re.compile(r"^(?=[^\s)\]}#])", re.M)
+_JIT = re.compile(r"jit\b")
 _OPEN, _CLOSE = frozenset("([{"), frozenset(")]}")
 _WORDS = frozenset(keyword.kwlist)
 _KEPT = frozenset(dir(builtins)) | _WORDS
 _SOFT = frozenset(["match", "case"])
 _NUMBER, _STRING = "0", "''"
 _FACTOR, _MASK = 0x9E3779B97F4A7C15, 2**64 - 1
+
+FEW = 5
+"""Statements, its header among them, that a kernel needs to say something: one has four that only
+copies what it is given."""
 
 
 class Statement(NamedTuple):
@@ -81,6 +87,27 @@ def statement_hashes(code: str) -> U32:
             made |= dict.fromkeys(statement.binds, 0 if statement.fresh else statement.code)
     mixed = mix64(np.array(sorted(found), np.uint64)) >> np.uint64(32)
     return np.unique(mixed.astype(np.uint32))
+
+
+def kernels_sha256(code: str) -> bytes | None:
+    """Return a hash of the statements of a program's kernels, in any order.
+
+    It is None where these are fewer than `FEW`, or there is no kernel.
+    """
+    hashes = statement_hashes("".join(_jitted(code)))
+    return hashlib.sha256(hashes.tobytes()).digest()[:16] if len(hashes) >= FEW else None
+
+
+def _jitted(code: str) -> Iterator[str]:
+    """Yield the functions of a program that a decorator compiles."""
+    decorators = ""
+    for block in _TOP.split(code):
+        if block.startswith("@"):
+            decorators += block
+        else:
+            if _JIT.search(decorators):
+                yield block
+            decorators = ""
 
 
 @lru_cache(1 << 15)

@@ -6,6 +6,8 @@ Both are Jaccard similarities of sets of words, where a word is a run of ``\\w``
 - ``split_overlap``: of a row, prompt and completion together, and the row most like it in the
   other splits of its config, ``split_overlap_id``. Null where none reaches `THRESHOLD`.
 
+These are words only: what computes the same in other words is kept in one split by step `split`.
+
 Rows of other splits are found without comparing all with all, and none is missed. With all words
 in one order, rarest first, two sets of n and m words that have similarity t or more share l of
 their first n - ceil(t n) + l and m - ceil(t m) + l words, and t n <= m <= n / t (Bayardo, Ma and

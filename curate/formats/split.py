@@ -4,7 +4,7 @@ Rows that must stay together form a cluster:
 
 - rows whose code is nearly the same as text (`curate.clean.minhash`), or of which one has all
   statements of the other, and few more, with names and constants left out
-  (`curate.clean.statements`);
+  (`curate.clean.statements`), and rows whose kernels have the same statements;
 - rows whose references have the same ``wiring``: the same operators feed each other;
 - rows of one source file (of another data set's rows, which do not name theirs, those of one
   repository; of rows that come from no file, those made of one task) and, where the recipe asks for
@@ -46,9 +46,6 @@ if TYPE_CHECKING:
     import polars as pl
 
 SPLITS = ("train", "validation", "test")
-STATEMENTS = "statement_"
-"""What the names of the columns with sketches of statements begin with."""
-
 PLACE = ("source", "repo", "purl", "artifact_sha256", "path")
 
 SPREAD = 3
@@ -106,13 +103,13 @@ class Split(TableStep):
         return {**super().options(), "previous": hashlib.sha256(known.encode()).hexdigest()}
 
     def summarize(self, rows: pl.DataFrame, context: Context) -> pl.DataFrame:
-        """Return the sketches of the code and of its statements, the hash of the ``wiring``, and
+        """Return the sketch of the code, its ``statements``, the hash of its ``wiring``, and
         those of the ``source`` and of the ``whole`` that a row must stay together with: its package
         or repository, its file, or the task that it answers."""
         import polars as pl
 
-        from curate.clean.minhash import columns_of, sketch_columns, sketch_sets
-        from curate.clean.statements import statement_hashes
+        from curate.clean.minhash import sketch_columns
+        from curate.clean.statements import kernels_sha256, statement_hashes
 
         origin, wiring = rows["origin"].struct, pl.col("wiring").struct
         places = [*zip(*(origin.field(name) for name in PLACE), strict=True)]
@@ -121,7 +118,7 @@ class Split(TableStep):
         sources = [
             _digest(repository(repo, purl) or source or "") for source, repo, purl, *_ in places
         ]
-        statements = [statement_hashes(code or "") for code in rows["triton"]]
+        statements = [statement_hashes(code or "").tolist() for code in rows["triton"]]
         # A graph in which nothing is computed says nothing.
         graph = pl.when(wiring.field("ops") > 0).then(wiring.field("graph"))
         return rows.select(
@@ -130,7 +127,8 @@ class Split(TableStep):
             pl.Series("source", sources, dtype=pl.Binary),
             graph.alias("graph"),
             *sketch_columns(rows["triton"]),
-            *columns_of(sketch_sets(statements), STATEMENTS),
+            pl.Series("kernels", [kernels_sha256(c or "") for c in rows["triton"]], pl.Binary),
+            pl.Series("statements", statements, dtype=pl.List(pl.UInt32)),
         )
 
     def whole(
@@ -158,17 +156,24 @@ class Split(TableStep):
         """
         import polars as pl
 
+        from curate.clean.contained import gather_sets, link_contained
         from curate.clean.minhash import gather, link
 
-        rows = table.select("id", "whole", "graph", "source").with_row_index("row").sort("id")
+        rows = (
+            table.select("id", "whole", "graph", "kernels", "source")
+            .with_row_index("row")
+            .sort("id")
+        )
         known = read_splits(self.previous) if self.previous else {}
         ids = rows["id"].to_list()
         groups = Groups(ids, rows["whole"], [known.get(row) for row in ids])
         order = rows["row"].to_numpy()
-        for prefix in ("", STATEMENTS):
-            sketches = gather(table, context.cache, prefix).select(order)
-            link(sketches, self.threshold, groups.of, groups.join, contained=prefix == STATEMENTS)
-        groups.join_equal(rows["graph"])
+        sketches = gather(table, context.cache).select(order)
+        link(sketches, self.threshold, groups.of, groups.join)
+        statements = gather_sets(table["statements"]).select(order)
+        link_contained(statements, self.threshold, groups.join)
+        for column in ("graph", "kernels"):
+            groups.join_equal(rows[column])
         verdicts = groups.verdicts()
         kept = verdicts.join(rows.select("id", "source"), on="id").filter(
             pl.col("reason").is_null()
