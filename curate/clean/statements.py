@@ -213,7 +213,10 @@ def _plain_tokens(tokens: list[str]) -> tuple[list[str], list[int]]:
         elif token[0].isalpha() or token[0] == "_":
             kept = tokens[i - 2] != "self" if last == "." else token in _KEPT
             kept |= tokens[i + 1] == "=" and bool(brackets) and brackets[-1][1]
-            plain.append(token if kept else numbers.setdefault(token, f"%{len(numbers)}"))
+            own = (
+                "." + token if last == "." else token
+            )  # an attribute is not the variable so called
+            plain.append(token if kept else numbers.setdefault(own, f"%{len(numbers)}"))
             names += [] if kept or last == "." else [i - 3]
         else:
             plain.append(_NUMBER if token[-1].isalnum() or token[0].isdigit() else token)

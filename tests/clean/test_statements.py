@@ -13,6 +13,7 @@ from curate.clean.statements import kernels_sha256, read_statement, statement_ha
         ("def f(a: int, b: T[x, 2] = 3) -> T:", "def g(c, d=4):"),
         ("x: Dict[str, int] = {1: 2}", "y = {3: 4}"),
         ("self.width = width", "self.size = size"),
+        ("self.width = width", "self.width = size"),
         ("grid = lambda meta: meta['BLOCK'] // 2", "blocks = lambda m: m['TILE'] // 4"),
         ("x = [v for v in values]", "y = [w for w in items]"),
         ("x = 1e-5 + .5 - 0x1F", "x = 2.0 + 3 - 4"),
