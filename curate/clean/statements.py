@@ -38,6 +38,7 @@ _JIT = re.compile(r"jit\b")
 _OPEN, _CLOSE = frozenset("([{"), frozenset(")]}")
 _WORDS = frozenset(keyword.kwlist)
 _KEPT = frozenset(dir(builtins)) | _WORDS
+_FUNCTION = ("def", "async")
 _SOFT = frozenset(["match", "case"])
 _NUMBER, _STRING = "0", "''"
 _FACTOR, _MASK = 0x9E3779B97F4A7C15, 2**64 - 1
@@ -141,7 +142,7 @@ def read_statement(statement: str) -> Statement:
         return Statement(imports=tuple(_imported(tokens)))
     plain, names = _plain_tokens(tokens)
     text = "" if plain == [_STRING] else " ".join(plain)
-    fresh = tokens[0] in ("def", "class", "async")
+    fresh = tokens[0] in (*_FUNCTION, "class")
     first, last = _bound(tokens)
     binds = frozenset(tokens[i] for i in names if first <= i < last and tokens[i + 1] != ".")
     inner = _bound_inside(tokens)
@@ -177,7 +178,7 @@ def _bound_inside(tokens: list[str]) -> set[str]:
 
 def _bound(tokens: list[str]) -> tuple[int, int]:
     """Return where the names that a statement binds begin and end."""
-    if tokens[0] in ("def", "class", "async"):
+    if tokens[0] in (*_FUNCTION, "class"):
         return 0, len(tokens)
     if tokens[0] == "for" and "in" in tokens:
         return 1, tokens.index("in")
@@ -212,12 +213,14 @@ def _plain_tokens(tokens: list[str]) -> tuple[list[str], list[int]]:
             plain.append(_STRING)
         elif token[0].isalpha() or token[0] == "_":
             kept = tokens[i - 2] != "self" if last == "." else token in _KEPT
-            kept |= tokens[i + 1] == "=" and bool(brackets) and brackets[-1][1]
+            is_keyword = tokens[i + 1] == "=" and bool(brackets)
+            kept |= is_keyword and brackets[-1][1]
             own = (
                 "." + token if last == "." else token
             )  # an attribute is not the variable so called
             plain.append(token if kept else numbers.setdefault(own, f"%{len(numbers)}"))
-            names += [] if kept or last == "." else [i - 3]
+            is_variable = last != "." and (not is_keyword or tokens[3] in _FUNCTION)
+            names += [i - 3] if is_variable and not kept else []
         else:
             plain.append(_NUMBER if token[-1].isalnum() or token[0].isdigit() else token)
     return plain, names
@@ -226,7 +229,7 @@ def _plain_tokens(tokens: list[str]) -> tuple[list[str], list[int]]:
 def _without_hints(tokens: list[str]) -> list[str]:
     """Return the tokens of a statement but for its annotations; none, if it is one alone."""
     first = tokens[0] if tokens else ""
-    is_function = first in ("def", "async")
+    is_function = first in _FUNCTION
     if not is_function and (first in _WORDS | _SOFT or ":" not in tokens):
         return tokens
     kept: list[str] = []

@@ -57,6 +57,11 @@ def test_a_statement_counts_with_what_it_reads() -> None:
     )
 
 
+def test_a_keyword_of_an_own_call_is_no_variable() -> None:
+    program = "def f(size):\n    return size\ndef g(**options):\n    return f(size=1, **options)\n"
+    assert same(program, program.replace("(size)", "(n)").replace("return size", "return n"))
+
+
 def test_names_of_others_are_kept_whatever_they_are_imported_as() -> None:
     program = "from torch import exp as e\ndef f(x):\n    return e(x)\n"
     assert same(program, program.replace(" as e", "").replace("e(x)", "exp(x)"))
