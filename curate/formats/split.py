@@ -1,4 +1,4 @@
-"""The ``split`` step: train, validation and test that share no near-duplicates and no source.
+"""The ``split`` step: train, validation and test without near-duplicates or files in common.
 
 Rows that must stay together form a cluster:
 
@@ -22,7 +22,8 @@ Evaluation splits hold every source. A source (a package, a repository, torch's 
 `SPREAD` clusters or more that the hash puts into one of the two splits with none of its clusters
 has one moved there from train: that with the smallest hash, of those that fit and hold at most half
 of the source's rows. So of a source of n clusters of one row, n * s + (1 - s)^n are expected in a
-split of share s: 1.8 of 35, and 1.0 of 3, at s = 0.05.
+split of share s: 1.9 of 35, and 1.0 of 3, at s = 0.05. A package whose files copy from each other
+is one cluster, and in one split.
 
 A row that is added can move others: it may join clusters, or be the smallest id of the one that it
 joins. With ``previous`` none moves: rows of the earlier data set stay where they are, and new rows
@@ -103,9 +104,9 @@ class Split(TableStep):
         return {**super().options(), "previous": hashlib.sha256(known.encode()).hexdigest()}
 
     def summarize(self, rows: pl.DataFrame, context: Context) -> pl.DataFrame:
-        """Return the sketch of the code, its ``statements``, the hash of its ``wiring``, and
-        those of the ``source`` and of the ``whole`` that a row must stay together with: its package
-        or repository, its file, or the task that it answers."""
+        """Return the sketch of the code, its ``statements``, and hashes: of its ``kernels``, of its
+        ``graph``, of its ``source``, and of the ``whole`` that a row must stay together with, which
+        is its package or repository, its file, or the task that it answers."""
         import polars as pl
 
         from curate.clean.minhash import sketch_columns
