@@ -20,7 +20,7 @@ from curate.history import history
 from curate.partial import Partial
 from curate.plan import plan
 from curate.rows import make_origin, make_row
-from curate.run import OthersFirst, RunError, Walk, read_journal
+from curate.run import NoSuchStep, OthersFirst, RunError, Walk, read_journal
 from curate.step import RowStep, Step
 from curate.store import LedgerError
 
@@ -199,12 +199,12 @@ def test_a_limit_holds_for_every_unit(tmp_path: Path) -> None:
 
 
 def test_only_needs_what_comes_before(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match="step numbers before it is not done"):
+    with pytest.raises(NoSuchStep, match="step numbers before it is not done"):
         walk(tmp_path).run(only="double")
     assert [s.label for s in walk(tmp_path).run(until="act")] == ["numbers", "act"]
     walk(tmp_path).run(only="double")
     with pytest.raises(
-        RunError, match="no single step is called 'nonsense'; the recipe has numbers"
+        NoSuchStep, match="no single step is called 'nonsense'; the recipe has numbers"
     ):
         walk(tmp_path).run(until="nonsense")
 
