@@ -245,6 +245,7 @@ def losing(path: Path) -> Iterator[None]:
 
 def sealed(value: dict[str, Any], indent: int | None = None) -> bytes:
     """Return a JSON object with a hash of its own content, so that damage is noticed."""
+    value = {name: part for name, part in value.items() if name != SEAL}  # of an older content
     return json.dumps({**value, SEAL: _seal(value)}, indent=indent).encode()
 
 

@@ -72,14 +72,15 @@ class Commands(click.Group):
 
 
 def _exit(code: int, message: str) -> None:
-    with contextlib.suppress(OSError):
-        click.echo(f"curate: {message}", err=True)
     try:
         sys.stdout.flush()
-    except (OSError, ValueError):
+    except (OSError, ValueError) as error:
+        message = f"standard output: {explain(error) if isinstance(error, OSError) else error}"
         # What waits to be written would be tried once more when Python ends, and end it with 120.
         with contextlib.suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    with contextlib.suppress(OSError):
+        click.echo(f"curate: {message}", err=True)
     sys.exit(code)
 
 

@@ -42,12 +42,12 @@ class Recipe(BaseModel):
 
     name: Annotated[
         str,
-        AfterValidator(_check_name),
         Field(
             pattern=r"^[a-z0-9][a-z0-9_-]*$",
             max_length=100,
             description="Names the folder of the data, alongside `cache`.",
         ),
+        AfterValidator(_check_name),
     ]
     description: Annotated[str, Field(description="One or two sentences for the data card.")] = ""
     seed: Annotated[int, Field(ge=0, description="Decides everything that is drawn.")] = 0
@@ -215,6 +215,7 @@ def _weigh(node: yaml.Node, weights: dict[int, int], depth: int) -> int:
 def apply_change(data: dict[str, Any], change: str) -> None:
     """Set one value of a recipe's data; list items are named by their step, source or position."""
     where, equals, value = change.partition("=")
+    change = change if len(change) < 100 else change[:97] + "..."  # as errors show it
     if not equals or not where:
         raise RecipeError(f"--set {change}: write path=value, such as steps.inductor.dynamic=false")
     *parents, last = where.split(".")

@@ -315,8 +315,8 @@ class Store:
         write_atomically(self._path(source, key, ".unit.json"), sealed(unit))
 
     def forget(self, step: str, key: str) -> None:
-        """Take a shard or a unit for one that is not done."""
-        for suffix in (".json", ".unit.json"):
+        """Take a shard, a unit or a summary for one that is not done."""
+        for suffix in (".json", ".unit.json", ".summary.json"):
             remove(self._path(step, key, suffix))
 
 
