@@ -9,10 +9,10 @@ cache is read again, something else is removed: nothing, the data set, that and 
 step, that and all that sources have made, or that and all but what was damaged, so that it is read
 for sure. Then the command runs again.
 
-To fit into minutes, tries call the command in this process, steps run in it as well, and the
-report has no drawings; every twentieth try has worker processes, as users have. ``--part i/n`` does
-one of n parts. ``--folder`` is where tries lie: a folder in memory saves the time of fsync. Prints
-one JSON object, and fails if a try gave other data or a traceback.
+To fit into minutes, tries call the command in this process, steps run in it as well, and no report
+is written; every tenth try has a report, without drawings, and every fiftieth has worker processes.
+``--part i/n`` does one of n parts. ``--folder`` is where tries lie: a folder in memory saves the
+time of fsync. Prints one JSON object, and fails if a try gave other data or a traceback.
 """
 
 import argparse
@@ -21,12 +21,13 @@ import json
 import os
 import random
 import shutil
+import sys
 import tempfile
 import traceback
 import zipfile
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from unittest import mock
 
@@ -37,7 +38,7 @@ from curate.cli import main as command
 from curate.execute.local import LocalExecutor
 from curate.execute.protocol import Job, Lost, Result
 from curate.execute.worker import handle
-from curate.formats.write import data_sha256
+from curate.formats.write import data_sha256, read_run, record_files
 from curate.publish import report
 from curate.step import Context, RowStep, Step
 
@@ -135,7 +136,17 @@ def prepare(folder: Path) -> Path:
     return recipe
 
 
-def curate(recipe: Path, output: Path, here: bool) -> tuple[int, str, bool]:
+def no_report(output: Path, name: str, folder: Path | None = None) -> Path:
+    """Write a page with nothing on it in place of the report."""
+    folder = folder or output / name
+    (folder / report.REPORT_FILE).write_text("")
+    run = read_run(folder)
+    assert run
+    record_files(folder, run, [report.REPORT_FILE])
+    return folder / report.REPORT_FILE
+
+
+def curate(recipe: Path, output: Path, number: int = 1) -> tuple[int, str, bool]:
     """Run the command; return its exit code, what it printed, and whether it has a traceback."""
 
     @contextmanager
@@ -143,12 +154,13 @@ def curate(recipe: Path, output: Path, here: bool) -> tuple[int, str, bool]:
         yield Here(1)
 
     arguments = ["run", str(recipe), "--output", str(output)]
-    with mock.patch.object(report, "figures", lambda analysis: {}):
-        if here:
-            with mock.patch.object(api, "make_executor", executor):
-                ran = CliRunner().invoke(command, arguments)
-        else:
-            ran = CliRunner().invoke(command, arguments)
+    with ExitStack() as patches:
+        patches.enter_context(mock.patch.object(report, "figures", lambda analysis: {}))
+        if number % 10:
+            patches.enter_context(mock.patch.object(report, "write_report", no_report))
+        if number % 50:
+            patches.enter_context(mock.patch.object(api, "make_executor", executor))
+        ran = CliRunner().invoke(command, arguments)
     said = ran.output
     broke = ran.exception is not None and not isinstance(ran.exception, SystemExit)
     if broke:
@@ -204,8 +216,8 @@ def one_try(number: int, seed: int, recipe: Path, whole: Path, folder: Path) -> 
     remove(output, removed, file, draw)
     how = ("flip", "cut")[number % 2]
     damage(file, how, draw)
-    code, said, broke = curate(recipe, output, here=number % 20 > 0)
-    again, _, _ = (code, "", False) if code == 0 else curate(recipe, output, here=True)
+    code, said, broke = curate(recipe, output, number)
+    again, _, _ = (code, "", False) if code == 0 else curate(recipe, output)
     result = {
         "try": number,
         "file": file.relative_to(output).as_posix(),
@@ -242,11 +254,15 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir=options.folder) as name:
         folder = Path(name)
         recipe, whole = prepare(folder), folder / "whole"
-        code, said, _ = curate(recipe, whole, here=True)
+        code, said, _ = curate(recipe, whole)
         assert code == 0, said
         expected = found_data(whole)
         numbers = range(part - 1, options.tries, parts)
-        tries = [one_try(n, options.seed, recipe, whole, folder) for n in numbers]
+        tries = []
+        for number in numbers:
+            tries.append(one_try(number, options.seed, recipe, whole, folder))
+            if len(tries) % 50 == 0 or tries[-1]["data"] != expected:
+                print(f"{len(tries)} tries", tries[-1], file=sys.stderr, flush=True)
     bad = [t for t in tries if t["traceback"] or t["data"] != expected]
     silent = [t for t in tries if t["code"] == 0 and not t["noticed"]]
     found = {

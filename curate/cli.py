@@ -116,7 +116,8 @@ def run(
 ) -> None:
     """Make the data set that RECIPE describes.
 
-    What is done already is not done again: stop it whenever you like, and run it again.
+    What is done already is not done again: stop it whenever you like, and run it again. What is
+    damaged is made again. One run at a time writes an output folder.
     """
     from curate import console
 
