@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from curate.files import explain
+from curate.files import CannotWrite, explain
 
 Errors = tuple[type[Exception], ...]
 
@@ -50,7 +50,7 @@ class Commands(click.Group):
         try:
             return super().main(*args, **form)
         except OSError as error:
-            _exit(2, explain(error))
+            _exit(2, _explain(error))
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command of the group."""
@@ -64,18 +64,23 @@ class Commands(click.Group):
         except OSError as error:
             if error.errno == errno.EPIPE:
                 raise  # who read our output has gone; click ends the command
-            _exit(2, explain(error))
+            _exit(2, _explain(error))
         except KeyboardInterrupt as error:
             number = error.signal if isinstance(error, Ended) else signal.SIGINT
             what = "interrupted" if number == signal.SIGINT else f"ended by {number.name}"
             _exit(128 + number, f"{what}; the same command goes on where it stopped")
 
 
+def _explain(error: OSError) -> str:
+    """Return what to tell of an error; all files that we write but our output have names."""
+    has_name = error.filename or isinstance(error, CannotWrite)
+    return explain(error) if has_name else f"standard output: {explain(error)}"
+
+
 def _exit(code: int, message: str) -> None:
     try:
         sys.stdout.flush()
-    except (OSError, ValueError) as error:
-        message = f"standard output: {explain(error) if isinstance(error, OSError) else error}"
+    except (OSError, ValueError):
         # What waits to be written would be tried once more when Python ends, and end it with 120.
         with contextlib.suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
