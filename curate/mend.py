@@ -50,7 +50,7 @@ def mend(walk: Walk, damage: Damaged) -> None:
     elif len(parts) > 1 and parts[0] == "artifacts":
         path = cache / "artifacts" / parts[1]
         open_artifact.cache_clear()
-        _forget_maker(walk, lambda row: row["origin"]["artifact_sha256"] == parts[1])
+        _forget_maker(walk, lambda row: (row["origin"] or {}).get("artifact_sha256") == parts[1])
     elif len(parts) == 2 and parts[0] == "texts":
         _forget_maker(walk, lambda row: path.stem in _texts(row))
     remove(path)
