@@ -214,7 +214,7 @@ def one_try(number: int, seed: int, recipe: Path, whole: Path, folder: Path) -> 
     files = sorted(p for p in output.rglob("*") if p.is_file() and p.stat().st_size)
     file, removed = draw.choice(files), draw.choice(REMOVED)
     remove(output, removed, file, draw)
-    how = ("flip", "cut")[number % 2]
+    how = draw.choice(("flip", "cut"))
     damage(file, how, draw)
     code, said, broke = curate(recipe, output, number)
     again, _, _ = (code, "", False) if code == 0 else curate(recipe, output)
@@ -226,7 +226,7 @@ def one_try(number: int, seed: int, recipe: Path, whole: Path, folder: Path) -> 
         "code": code,
         "code_of_the_next_run": again,
         "traceback": broke,
-        "noticed": any(word in said for word in SAID),
+        "noticed": any(word in " ".join(said.split()) for word in SAID),
         "data": found_data(output) if again == 0 else "",
         "said": said[-1500:],
     }
