@@ -14,14 +14,28 @@ from curate.candidates import read_candidates
 from curate.execute.local import LocalExecutor
 from curate.execute.protocol import Executor, ExecutorUnavailable, WorkerError
 from curate.execute.sandbox import SandboxUnavailable, bubblewrap
+from curate.files import Damaged
+from curate.formats.replace import InTheWay, check_place
 from curate.generate.answers import Usage, total_usage
 from curate.generate.teacher import UNANSWERED
 from curate.licenses.optout import OptOutError, parse_optout
+from curate.lock import Busy, hold
+from curate.mend import mending
 from curate.publish.errors import NoRun, PushFailed, PushRefused
 from curate.recipe import Recipe, RecipeError, json_schema, load_recipe
-from curate.run import OthersFirst, Progress, Record, RunError, Stage, Walk, read_journal
+from curate.run import (
+    NoSuchStep,
+    OthersFirst,
+    Progress,
+    Record,
+    RunError,
+    Stage,
+    Walk,
+    journal_path,
+    read_journal,
+)
 from curate.step import RowStep, SourceError, StepError, TableError
-from curate.store import Store
+from curate.store import LedgerError, Store, sweep_output
 from curate.train.evaluate import evaluate as evaluate
 from curate.train.generate import generate_triton as generate_triton
 from curate.train.models import ModelError
@@ -59,8 +73,20 @@ USER_ERRORS = (
     PushRefused,
     OptOutError,
     ModelError,
+    NoSuchStep,
+    Damaged,
+    Busy,
+    InTheWay,
 )
-STOPPED = (RunError, WorkerError, SandboxUnavailable, ExecutorUnavailable, CannotJudge, PushFailed)
+STOPPED = (
+    RunError,
+    WorkerError,
+    SandboxUnavailable,
+    ExecutorUnavailable,
+    CannotJudge,
+    PushFailed,
+    LedgerError,
+)
 
 
 @dataclass(frozen=True)
@@ -179,8 +205,12 @@ def run(
     Raises:
         RecipeError, SourceError, TableError: the recipe or a source is wrong.
         StepError: a step can do no row as things are, such as `teacher` without a key.
+        NoSuchStep: ``until`` or ``only`` names no step, or one that cannot be run yet.
         RunError: the run stopped; what was done stays.
         SandboxUnavailable: other people's code would run and there is no sandbox.
+        Busy: another run is writing the output folder.
+        InTheWay: there is a link or a file where the data set is to be.
+        CannotWrite: the operating system refused.
     """
     loaded = load_recipe(recipe, settings)
     executor = executor or LocalExecutor(1)
@@ -189,12 +219,21 @@ def run(
     ):
         bubblewrap()
     walk = Walk(loaded, output, executor, limit, progress, share)
-    before = total_usage(output)
+    check_place(walk.folder)
+    with hold(output, shared=not walk.is_alone):
+        if walk.is_alone:
+            sweep_output(output)
+        before = total_usage(output)
+        return mending(walk, lambda: _run(walk, only, until, before))
+
+
+def _run(walk: Walk, only: str | None, until: str | None, before: Usage) -> Done:
+    """Walk a recipe and write its data set, as far as is asked and can be."""
     try:
         stages = walk.run(only=only, until=until)
     except OthersFirst as others:
         return Done([], why_none=str(others))
-    asked = _asked(stages, before, total_usage(output))
+    asked = _asked(stages, before, total_usage(walk.output))
     if len(stages) < len(walk.stages()) or only:
         return Done(stages, why_none=f"stopped after {stages[-1].label}", asked=asked)
     if not walk.is_alone:
@@ -203,9 +242,10 @@ def run(
     from curate.formats.write import read_run, write_dataset
     from curate.publish.report import REPORT_FILE, write_report
 
-    record = write_dataset(walk, stages)
+    name = walk.recipe.name
+    record = write_dataset(walk, stages, lambda folder: write_report(walk.output, name, folder))
     if REPORT_FILE not in record["files"]:
-        write_report(output, walk.recipe.name)
+        write_report(walk.output, name)
     return Done(stages, walk.folder, read_run(walk.folder), asked=asked)
 
 
@@ -369,7 +409,7 @@ def _journal(output: Path, run: str | None) -> list[Record]:
 
 def _last_run(output: Path, run: str | None) -> str:
     """Return the name of a run, or of the last one where none is given."""
-    runs = sorted((output / "cache" / "runs").glob("*.json"), key=lambda p: p.stat().st_mtime)
+    runs = sorted(journal_path(output, "*").parent.glob("*.json"), key=lambda p: p.stat().st_mtime)
     names = [path.stem for path in runs]
     if run is not None and run not in names:
         raise NotFound(f"{output} has no run of '{run}'; it has {', '.join(names) or 'none'}")
@@ -445,10 +485,12 @@ def optout(
         OptOutError: a pattern is no entry, or the list cannot be read or added to.
         NotFound, NoRun: there is no such run, or it is not finished.
     """
+    from curate.formats.write import check_data
     from curate.publish.removal import removal, write_entries
 
     entries = [parse_optout(pattern) for pattern in patterns]
     folder, known = _finished(output, run)
+    check_data(folder, known)
     found = removal(folder, known, entries)
     if write:
         path, added = write_entries(known, entries)
@@ -465,10 +507,13 @@ def report(*, output: Path = Path("output"), run: str | None = None) -> Path:
     Raises:
         NotFound: there is no such run.
         NoRun: it is not finished.
+        Busy: a run is writing the output folder.
     """
     from curate.publish.report import write_report
 
-    return write_report(output, _last_run(output, run))
+    name = _last_run(output, run)
+    with hold(output):
+        return write_report(output, name)
 
 
 def diff(old: str, new: str, *, output: Path = Path("output")) -> Diff:
@@ -490,7 +535,10 @@ def _finished(output: Path, run: str | None) -> tuple[Path, dict[str, Any]]:
     """Return the folder of a finished run's data set, and what its ``run.json`` holds."""
     from curate.formats.write import read_run
 
-    folder = output / (run or _last_run(output, None))
+    name = run or _last_run(output, None)
+    if Path(name).name != name:
+        raise NotFound(f"'{name}' is a path; --run takes the name of a recipe")
+    folder = output / name
     known = read_run(folder)
     if known is None:
         raise NotFound(f"{folder} holds no finished run; `curate run RECIPE` finishes it")

@@ -116,7 +116,8 @@ def run(
 ) -> None:
     """Make the data set that RECIPE describes.
 
-    What is done already is not done again: stop it whenever you like, and run it again.
+    What is done already is not done again: stop it whenever you like, and run it again. What is
+    damaged is made again. One run at a time writes an output folder.
     """
     from curate import console
 
@@ -184,7 +185,14 @@ def why(row_id: str, output: Path, run_name: str | None) -> None:
 @OUTPUT
 @RUN
 @click.option("--reason", help="Only rows lost for this reason.")
-@click.option("-n", "count", default=10, show_default=True, help="Rows to print.")
+@click.option(
+    "-n",
+    "count",
+    type=click.IntRange(min=1),
+    default=10,
+    show_default=True,
+    help="Rows to print.",
+)
 def lost(step: str, output: Path, run_name: str | None, reason: str | None, count: int) -> None:
     """Print rows that STEP dropped or failed on, with the reason and its evidence."""
     from curate import console
@@ -199,7 +207,12 @@ def lost(step: str, output: Path, run_name: str | None, reason: str | None, coun
 @OUTPUT
 @RUN
 @click.option(
-    "-n", "count", default=1, show_default=True, help="Rows to print when no ID is given."
+    "-n",
+    "count",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="Rows to print when no ID is given.",
 )
 def show(row_id: str | None, output: Path, run_name: str | None, count: int) -> None:
     """Print a finished pair or a teacher's answer, PyTorch and Triton side by side, or a kernel and

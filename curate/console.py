@@ -75,7 +75,7 @@ class Live(Progress):
             errors.print(f"{stage.label}: saw {seen} rows, kept {kept} ({took:.1f} s)")
 
     def warn(self, message: str) -> None:
-        errors.print(f"[yellow]warning:[/] {escape(message)}")
+        errors.print(f"[yellow]warning:[/] {escape(message)}", soft_wrap=True)  # paths stay whole
 
 
 def ledger_table(stages: list[Stage], seconds: dict[str, float]) -> RenderableType:

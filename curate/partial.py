@@ -1,17 +1,16 @@
 """What is done of a shard that is not: an interrupted run goes on after it.
 
-A shard that takes long has its results kept as they come, one a line, in a file that goes when the
-shard is written. Failures are not kept, so that they are tried again.
+A shard that takes long has its results kept as they come, one per line, in a file that goes when
+the shard is written. Failures are not kept, so that they are tried again.
 """
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from curate.execute.protocol import Lost, Result
-from curate.files import write_atomically
+from curate.files import read_whole, sealed, unsealed, write_atomically, writing
 from curate.rows import Row
 
 
@@ -21,35 +20,42 @@ class Partial:
     Args:
         path: of the file; it need not be there.
         code: digest of the step's code: results of other code are forgotten.
+
+    Attributes:
+        damaged: lines of the file that could not be read; one that was cut short by the end of
+            a run is none.
     """
 
     def __init__(self, path: Path, code: str) -> None:
         self.path, self.code = path, code
-        self._file: IO[str] | None = None
+        self.damaged = 0
+        self._file: IO[bytes] | None = None
 
     def read(self, rows: dict[int, Row]) -> dict[int, Result]:
         """Return the results that are there, of those among the rows that have one."""
         found: dict[int, Result] = {}
         if not self.path.exists():
             return found
-        for number, line in enumerate(self.path.read_text(encoding="utf-8").splitlines()):
+        *lines, _ = read_whole(self.path).split(b"\n")  # the last is empty, or was cut short
+        for number, line in enumerate(lines):
             try:
-                known = json.loads(line)
-            except ValueError:
-                break  # the run was killed while it wrote this line
-            if number == 0 and known != self.code:
-                break
-            if number and known["at"] in rows:
-                lost = [Lost(rows[known["at"]], "dropped", *why) for why in known["dropped"]]
-                found[known["at"]] = Result(known["kept"], lost, known["cpu_s"], known["peak_mb"])
-        self.begin(found)
+                known = unsealed(line)
+                if number == 0 and known != {"code": self.code}:
+                    return found
+                if number and known["at"] in rows:
+                    found[known["at"]] = _result(known, rows[known["at"]])
+            except (ValueError, KeyError, TypeError):
+                self.damaged += 1
+                if number == 0:
+                    return found  # whose results these are is not known
         return found
 
     def begin(self, known: dict[int, Result]) -> None:
         """Write the file anew, with what is known: a line that was cut short is left out."""
-        lines = [json.dumps(self.code) + "\n", *(_line(at, known[at]) for at in known)]
-        write_atomically(self.path, "".join(lines).encode())
-        self._file = self.path.open("a", encoding="utf-8")
+        first = sealed({"code": self.code}) + b"\n"
+        write_atomically(self.path, first + b"".join(_line(at, known[at]) for at in known))
+        with writing(self.path):
+            self._file = self.path.open("ab")
 
     @property
     def has_begun(self) -> bool:
@@ -59,8 +65,9 @@ class Partial:
     def add(self, at: int, result: Result) -> None:
         """Keep one more result, after `begin`."""
         assert self._file
-        self._file.write(_line(at, result))
-        self._file.flush()
+        with writing(self.path):
+            self._file.write(_line(at, result))
+            self._file.flush()
 
     def remove(self) -> None:
         """Forget all of it: the shard is written."""
@@ -69,10 +76,15 @@ class Partial:
         self.path.unlink(missing_ok=True)
 
 
-def _line(at: int, result: Result) -> str:
+def _result(known: dict[str, Any], row: Row) -> Result:
+    lost = [Lost(row, "dropped", reason, evidence) for reason, evidence in known["dropped"]]
+    return Result(known["kept"], lost, known["cpu_s"], known["peak_mb"])
+
+
+def _line(at: int, result: Result) -> bytes:
     """Return the line of a result; a failure has none."""
     if any(lost.fate == "failed" for lost in result.lost):
-        return ""
+        return b""
     line = {
         "at": at,
         "kept": result.kept,
@@ -80,4 +92,4 @@ def _line(at: int, result: Result) -> str:
         "cpu_s": result.cpu_s,
         "peak_mb": result.peak_mb,
     }
-    return json.dumps(line) + "\n"
+    return sealed(line) + b"\n"

@@ -67,7 +67,7 @@ def _changed(before: Record | None, now: dict[str, Any]) -> str:
     for name, version in now["tools"].items():
         if old["tools"].get(name) != version:
             changes.append(f"{name} {old['tools'].get(name)} → {version}")
-    for name in ("version", "columns", "seed"):
+    for name in ("version", "python", "columns", "seed"):
         if old.get(name) != now.get(name):
             changes.append(f"{name} {old.get(name)} → {now.get(name)}")
     return "; ".join(changes)

@@ -8,17 +8,31 @@ from __future__ import annotations
 
 import difflib
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
 from curate.registry import AnyFormat, AnySource, AnyStep
 
 Location = tuple[str | int, ...]
+
+
+TAKEN_NAMES = frozenset({"cache"})
+"""Folders of the output folder that are no data set's."""
+
+TAKEN_CONFIGS = frozenset({"lost", "licenses", "figs"})
+"""Folders of a data set that are no config's."""
+
+
+def _check_name(name: str) -> str:
+    if name in TAKEN_NAMES:
+        raise ValueError(f"the folder '{name}' holds what recipes share; choose another name")
+    return name
 
 
 class Recipe(BaseModel):
@@ -28,7 +42,12 @@ class Recipe(BaseModel):
 
     name: Annotated[
         str,
-        Field(pattern=r"^[a-z0-9][a-z0-9_-]*$", description="Names the output folder."),
+        Field(
+            pattern=r"^[a-z0-9][a-z0-9_-]*$",
+            max_length=100,
+            description="Names the folder of the data, alongside `cache`.",
+        ),
+        AfterValidator(_check_name),
     ]
     description: Annotated[str, Field(description="One or two sentences for the data card.")] = ""
     seed: Annotated[int, Field(ge=0, description="Decides everything that is drawn.")] = 0
@@ -61,17 +80,15 @@ def load_recipe(path: Path, changes: tuple[str, ...] = ()) -> Recipe:
     except UnicodeDecodeError as error:
         raise RecipeError(f"{path}: is not UTF-8 text ({error.reason})") from None
     try:
-        root = yaml.compose(text, Loader=yaml.SafeLoader)
-        data = yaml.safe_load(text)
+        root, data = _read_yaml(text)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         line = f":{mark.line + 1}" if mark else ""
         raise RecipeError(f"{path}{line}: is not valid YAML: {error.problem}") from None
     except yaml.YAMLError as error:
         raise RecipeError(f"{path}: is not valid YAML: {error}") from None
-    if not isinstance(data, dict):
+    if root is None or not isinstance(data, dict):
         raise RecipeError(f"{path}: a recipe is a mapping with name, sources, steps and formats")
-    assert root is not None
     twice = list(_repeated_keys(root, path))
     if twice:
         raise RecipeError("\n".join(twice))
@@ -103,11 +120,93 @@ def _check_order(recipe: Recipe, path: Path) -> None:
 
 def _check_names(recipe: Recipe, path: Path) -> None:
     configs = [f.config or f.format for f in recipe.formats]
+    folded = [name.lower() for name in configs]  # some file systems do not tell case apart
     for name in configs:
-        if configs.count(name) > 1:
+        if name.lower() in TAKEN_CONFIGS:
+            raise RecipeError(
+                f"{path}: formats: config '{name}': a data set has a folder of this name already; "
+                f"choose another one (taken: {', '.join(sorted(TAKEN_CONFIGS))})"
+            )
+        if folded.count(name.lower()) > 1:
             raise RecipeError(
                 f"{path}: formats: two formats write the config '{name}'; give one a `config:`"
             )
+
+
+# --- YAML -----------------------------------------------------------------------------------
+
+MOST_DEEP = 100  # lists and maps within one another
+MOST_VALUES = 200_000  # with those counted anew that an alias repeats
+MOST_BITS = 4096  # of an integer; Python reads and prints no more than 4,300 digits
+
+
+class _Loader(yaml.SafeLoader):
+    """Tells the line of a value that is not what it looks like, such as the date 2026-99-99."""
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        try:
+            value = super().construct_object(node, deep)
+            if isinstance(value, int) and value.bit_length() > MOST_BITS:
+                raise ValueError("the number is too large")
+            return value
+        except yaml.YAMLError:
+            raise
+        except Exception as error:
+            kind, shown = node.tag.rpartition(":")[2], _short(node.value)
+            raise yaml.constructor.ConstructorError(
+                None, None, f"{shown} is no {kind} that can be read ({error})", node.start_mark
+            ) from None
+
+
+def _read_yaml(text: str) -> tuple[yaml.Node | None, Any]:
+    """Return a text's nodes, which know their lines, and its value.
+
+    Raises:
+        yaml.YAMLError: it is no YAML, or more of it than anybody writes.
+    """
+    loader = _Loader(text)
+    try:
+        root = loader.get_single_node()
+        if root is None:
+            return None, None
+        _weigh(root, {}, 0)
+        return root, loader.construct_document(root)
+    except RecursionError:
+        raise yaml.YAMLError(f"lists and maps lie more than {MOST_DEEP} deep") from None
+    finally:
+        loader.dispose()
+
+
+def _weigh(node: yaml.Node, weights: dict[int, int], depth: int) -> int:
+    """Return how many values a node holds, each as often as aliases repeat it.
+
+    Args:
+        node: of the document; those that aliases share are visited once.
+        weights: of the nodes that have been visited; 0 of those that are being visited.
+        depth: lists and maps around the node.
+
+    Raises:
+        yaml.YAMLError: a node holds itself, or too much, or lies too deep.
+    """
+    known = weights.get(id(node))
+    problem = "an anchor holds an alias of itself" if known == 0 else None
+    if depth > MOST_DEEP:
+        problem = f"lists and maps lie more than {MOST_DEEP} deep"
+    if known is None and problem is None:
+        weights[id(node)] = 0
+        inner: list[yaml.Node] = []
+        if isinstance(node, yaml.MappingNode):
+            inner = [part for pair in node.value for part in pair]
+        elif isinstance(node, yaml.SequenceNode):
+            inner = node.value
+        known = 1 + sum(_weigh(part, weights, depth + 1) for part in inner)
+        weights[id(node)] = known
+        if known > MOST_VALUES:
+            problem = f"with its aliases it holds more than {MOST_VALUES:,} values"
+    if problem:
+        raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
+    assert known is not None
+    return known
 
 
 # --- changes from the command line ----------------------------------------------------------
@@ -116,6 +215,7 @@ def _check_names(recipe: Recipe, path: Path) -> None:
 def apply_change(data: dict[str, Any], change: str) -> None:
     """Set one value of a recipe's data; list items are named by their step, source or position."""
     where, equals, value = change.partition("=")
+    change = change if len(change) < 100 else change[:97] + "..."  # as errors show it
     if not equals or not where:
         raise RecipeError(f"--set {change}: write path=value, such as steps.inductor.dynamic=false")
     *parents, last = where.split(".")
@@ -123,12 +223,13 @@ def apply_change(data: dict[str, Any], change: str) -> None:
     for part in parents:
         place = _descend(place, part, change)
     try:
-        new = yaml.safe_load(value)
-    except yaml.YAMLError:
-        raise RecipeError(f"--set {change}: the value is not valid YAML") from None
+        _, new = _read_yaml(value)
+    except yaml.YAMLError as error:
+        why = error.problem if isinstance(error, yaml.MarkedYAMLError) else error
+        raise RecipeError(f"--set {change}: the value is not valid YAML: {why}") from None
     if isinstance(place, dict):
         place[last] = new
-    elif isinstance(place, list) and last.isdigit() and int(last) < len(place):
+    elif isinstance(place, list) and _is_place(last, place):
         place[int(last)] = new
     else:
         raise RecipeError(f"--set {change}: '{last}' cannot be set there")
@@ -138,7 +239,7 @@ def _descend(place: Any, part: str, change: str) -> Any:
     if isinstance(place, dict) and part in place:
         return place[part]
     if isinstance(place, list):
-        if part.isdigit() and int(part) < len(place):
+        if _is_place(part, place):
             return place[int(part)]
         named = [x for x in place if isinstance(x, dict) and part in _words(x)]
         if len(named) == 1:
@@ -153,6 +254,10 @@ def _descend(place: Any, part: str, change: str) -> Any:
     raise RecipeError(f"--set {change}: there is no '{part}'; there is {', '.join(known) or '-'}")
 
 
+def _is_place(word: str, items: list[Any]) -> bool:
+    return re.fullmatch(r"[0-9]{1,9}", word) is not None and int(word) < len(items)
+
+
 def _words(item: dict[str, Any]) -> list[str]:
     return [str(item[key]) for key in ("source", "step", "format") if key in item]
 
@@ -160,17 +265,25 @@ def _words(item: dict[str, Any]) -> list[str]:
 # --- errors with file, line and field -------------------------------------------------------
 
 
-def _repeated_keys(node: yaml.Node, path: Path) -> Iterator[str]:
-    if isinstance(node, yaml.MappingNode):
-        seen: set[str] = set()
-        for key, value in node.value:
-            if key.value in seen:
-                yield f"{path}:{key.start_mark.line + 1}: '{key.value}' is given twice"
-            seen.add(key.value)
-            yield from _repeated_keys(value, path)
-    elif isinstance(node, yaml.SequenceNode):
-        for item in node.value:
-            yield from _repeated_keys(item, path)
+def _repeated_keys(root: yaml.Node, path: Path) -> Iterator[str]:
+    """Yield a line for each key that one map has twice; what aliases share is visited once."""
+    visited: set[int] = set()
+    todo = [root]
+    while todo:
+        node = todo.pop()
+        if id(node) in visited:
+            continue
+        visited.add(id(node))
+        if isinstance(node, yaml.SequenceNode):
+            todo += reversed(node.value)
+        if isinstance(node, yaml.MappingNode):
+            seen: set[tuple[str, str]] = set()
+            for key, _ in node.value:
+                name = key.tag, str(key.value)
+                if name in seen:
+                    yield f"{path}:{key.start_mark.line + 1}: '{key.value}' is given twice"
+                seen.add(name)
+            todo += [value for _, value in reversed(node.value)]
 
 
 def _explain(error: ValidationError, root: yaml.Node, path: Path, data: Any) -> str:
@@ -198,7 +311,10 @@ def _explain_one(error: ErrorDetails, root: yaml.Node, path: Path, data: Any) ->
 
 
 def _short(value: Any) -> str:
-    text = json.dumps(value, default=str)
+    try:
+        text = json.dumps(value, default=str)
+    except (ValueError, RecursionError):  # a number of thousands of digits; a map within itself
+        text = f"a {type(value).__name__}"
     return text if len(text) < 60 else text[:57] + "..."
 
 

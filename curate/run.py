@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import importlib.metadata
 import inspect
-import json
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from curate.execute.protocol import Executor, Job, Lost, Result
-from curate.files import file_sha256, write_atomically
+from curate.files import Damaged, file_sha256, read_sealed, sealed, write_atomically
 from curate.partial import Partial
 from curate.rows import ROW, Row
 from curate.step import Context, RowStep, SourceError, SourceStep, Step, TableStep, Unit
@@ -38,11 +38,17 @@ PATIENCE_S = 10.0
 FEW_ROWS = 1000
 """Rows that a table step summarizes in less time than a worker takes to start."""
 
+PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
+
 SAME_FROM_SANDBOX = ("source", "purl", "repo", "version", "commit", "artifact_sha256", "path")
 
 
 class RunError(Exception):
     """The run stopped; the message says why and what to do."""
+
+
+class NoSuchStep(Exception):
+    """``--until`` or ``--only`` names no step, or one that cannot be run yet."""
 
 
 class OthersFirst(Exception):
@@ -100,16 +106,28 @@ class Record:
 
 def write_journal(output: Path, recipe: str, records: list[Record]) -> None:
     """Keep which shards a run is made of, for `curate plan`, `why`, `lost` and `show`."""
-    text = json.dumps([vars(record) for record in records])
-    write_atomically(output / "cache" / "runs" / f"{recipe}.json", text.encode())
+    journal = sealed({"stages": [vars(record) for record in records]})
+    write_atomically(journal_path(output, recipe), journal)
 
 
 def read_journal(output: Path, recipe: str) -> list[Record]:
-    """Return the stages of the last run of a recipe; empty if there was none."""
-    path = output / "cache" / "runs" / f"{recipe}.json"
+    """Return the stages of the last run of a recipe; empty if there was none.
+
+    Raises:
+        Damaged: the journal is not as it was written.
+    """
+    path = journal_path(output, recipe)
     if not path.exists():
         return []
-    return [Record(**record) for record in json.loads(path.read_bytes())]
+    try:
+        return [Record(**record) for record in read_sealed(path)["stages"]]
+    except (KeyError, TypeError):
+        raise Damaged(path, "is no journal of this version of curate") from None
+
+
+def journal_path(output: Path, recipe: str) -> Path:
+    """Return where the journal of a recipe's last run lies."""
+    return output / "cache" / "runs" / f"{recipe}.json"
 
 
 class Progress:
@@ -144,6 +162,7 @@ def identity(step: Step, seed: int) -> dict[str, Any]:
         "version": step.version,
         "options": step.options(),
         "tools": {name: tool_version(name) for name in step.tools},
+        "python": PYTHON,  # its parser, compiler and unparser take part in nearly every step
         "columns": columns_digest(),  # rows of another form cannot be read as these
         **({"seed": seed} if step.seeded else {}),
     }
@@ -209,7 +228,9 @@ class Walk:
             until: stop after this step.
 
         Raises:
-            RunError: a step lost more rows than its budget, or ``only`` lacks its input.
+            NoSuchStep: ``only`` or ``until`` names no step, or ``only`` lacks its input.
+            RunError: a step lost more rows than its budget.
+            Damaged: a file of the cache is not as it was written.
             OthersFirst: one of several processes has to wait for the others.
             SourceError: a source cannot be had as pinned.
         """
@@ -220,7 +241,7 @@ class Walk:
         records: list[Record] = []
         for position, stage in enumerate(stages[: last + 1]):
             if only and position < last and self.missing(stage, shards):
-                raise RunError(
+                raise NoSuchStep(
                     f"--only {only}: step {stage.label} before it is not done; "
                     f"run without --only, or with --until {only}"
                 )
@@ -277,8 +298,12 @@ class Walk:
             "peak_mb": max((r.peak_mb for r in results), default=0),
         }
 
-    def _done(self, step: Step, key: str) -> Manifest | None:
+    def _done(self, step: Step, key: str, source: Manifest | None = None) -> Manifest | None:
+        """Return the manifest of a shard that is done; one made of other rows than those that
+        ``source`` has now is not."""
         manifest = self.store.manifest(step.name, key)
+        if manifest and source and manifest.input_sha256 != source.output_sha256:
+            return None
         if manifest and manifest.code != code_digest(type(step)) and step.name not in self.warned:
             self.warned.add(step.name)
             self.progress.warn(
@@ -317,9 +342,8 @@ class Walk:
             if known is None:
                 self.waiting.append(f"{step.name} {unit.label}")
             for shard_key in known or []:
-                manifest = self._done(step, shard_key)
-                assert manifest
-                stage.manifests.append(manifest)
+                self._done(step, shard_key)
+                stage.manifests.append(self.store.finished(step.name, shard_key))
                 shards.append(Shard(step.name, shard_key, owner))
         self.units_dealt += len(units)
         self.progress.end(stage)
@@ -330,12 +354,15 @@ class Walk:
         for failure in (x for x in result.lost if x.fate == "failed"):
             if failure.evidence.get("error") == "SourceError":
                 raise SourceError(failure.evidence["message"])
-            label = job.items[0]["label"]
-            raise SourceError(f"{step.name} {label}: {failure.reason} {failure.evidence}")
+            said = [failure.evidence.get(name) for name in ("error", "message", "signal")]
+            why = ": ".join(str(word) for word in [failure.reason, *filter(None, said)])
+            raise SourceError(f"{step.name} {job.items[0]['label']}: cannot be read ({why})")
         key = digest(job.shard, result.part)
         kept, lost = rows_table(result.kept), lost_table(result.lost)
-        seen = len(kept) + len(lost)
-        self.store.commit(step.name, key, None, kept, lost, seen=seen, **self.facts(step, [result]))
+        seen = len(result.kept) + len(result.lost)
+        went_on = len(result.kept)
+        facts = self.facts(step, [result])
+        self.store.commit(step.name, key, None, kept, lost, seen=seen, went_on=went_on, **facts)
         return key
 
     # --- row steps --------------------------------------------------------------------------
@@ -349,7 +376,9 @@ class Walk:
         mine = [i for i, shard in enumerate(made) if self.is_mine(shard.owner)]
         inputs = [self.input_manifest(shards[i]) for i in mine]
         sizes = [touched(step, manifest) for manifest in inputs]
-        cached = [self._done(step, made[i].key) for i in mine]
+        cached = [
+            self._done(step, made[i].key, source) for i, source in zip(mine, inputs, strict=True)
+        ]
         todo = [(shards[i], made[i]) for i, done in zip(mine, cached, strict=True) if not done]
         budget = Budget(stage.label, step.max_error_rate, sum(sizes))
         for manifest in filter(None, cached):
@@ -366,9 +395,7 @@ class Walk:
 
     def input_manifest(self, shard: Shard) -> Manifest:
         """Return the manifest of a shard that is done."""
-        manifest = self.store.manifest(shard.step, shard.key)
-        assert manifest, f"{shard.step}: shard {shard.key} was not written"
-        return manifest
+        return self.store.finished(shard.step, shard.key)
 
     # --- table steps ------------------------------------------------------------------------
 
@@ -389,7 +416,8 @@ class Walk:
                 "have ended, run them again"
             )
         made = self.known_shards(stage, shards)
-        if any(self._done(step, s.key) is None for s in made if self.is_mine(s.owner)):
+        pairs = [pair for pair in zip(shards, made, strict=True) if self.is_mine(pair[1].owner)]
+        if not all(self._done(step, new.key, self.input_manifest(old)) for old, new in pairs):
             keys = self._summarize(stage, step, shards)
             verdicts = judge(step, keys, self.context)
             start = 0
@@ -410,13 +438,12 @@ class Walk:
     def _summarize(self, stage: Stage, step: TableStep, shards: list[Shard]) -> list[str]:
         """Make the summaries of some shards that are not there yet; return the keys of all."""
         keys = [self.shard_key(step, shard) for shard in shards]
-        sizes = {
-            key: self.input_manifest(shard).emitted for shard, key in zip(shards, keys, strict=True)
-        }
+        inputs = [self.input_manifest(shard) for shard in shards]
+        sizes = {key: source.emitted for source, key in zip(inputs, keys, strict=True)}
         todo = [
-            Summary(shard.step, shard.key, key)
-            for shard, key in zip(shards, keys, strict=True)
-            if not self.store.has_summary(step.name, key)
+            Summary(source.step, source.key, key)
+            for source, key in zip(inputs, keys, strict=True)
+            if not self.store.has_summary(step.name, key, source)
         ]
         rows = sum(sizes[summary.target] for summary in todo)
         self.progress.begin(stage.label, sum(sizes.values()), sum(sizes.values()) - rows)
@@ -445,6 +472,7 @@ class Walk:
             decided.kept,
             decided.lost,
             seen=source.emitted,
+            went_on=len(decided.kept),
             untouched=decided.untouched,
             **self.facts(step),
         )
@@ -535,12 +563,28 @@ class _Work:
         touched = [i for i, row in enumerate(rows) if row["kind"] in self.step.kinds]
         path = self.walk.store.partial_path(self.step.name, target.key)
         partial = Partial(path, code_digest(type(self.step)))
-        known = partial.read({place: rows[i] for place, i in enumerate(touched)})
+        known = self._known(partial, {place: rows[i] for place, i in enumerate(touched)})
         if known:
+            partial.begin(known)
             self.walk.progress.advance(len(known), sum(len(r.lost) for r in known.values()))
         results = [known.get(place) for place in range(len(touched))]
         waiting = len(touched) - len(known)
         return _Pending(source, target, rows, touched, results, partial, waiting, time.monotonic())
+
+    def _known(self, partial: Partial, rows: dict[int, Row]) -> dict[int, Result]:
+        """Return the results of an interrupted run that are as a worker could have given them."""
+        found = partial.read(rows)
+        sound = {
+            place: result
+            for place, result in found.items()
+            if checked_result(self.step, rows[place], result) is result
+            and not any(map(is_row, result.kept))
+        }
+        if bad := partial.damaged + len(found) - len(sound):
+            self.walk.progress.warn(
+                f"{partial.path}: {bad} damaged lines; what they held is done again"
+            )
+        return sound
 
     def take(self, job: Job, index: int, result: Result) -> None:
         """Take in one row's result; write the shard when it was the last."""
@@ -562,6 +606,7 @@ class _Work:
             self._fail_misfits(pending)
             kept = rows_table(pending.kept())
         results = list(filter(None, pending.results))
+        untouched = len(pending.rows) - len(pending.touched)
         self.walk.store.commit(
             self.step.name,
             pending.target.key,
@@ -569,7 +614,8 @@ class _Work:
             kept,
             lost_table([lost for result in results for lost in result.lost]),
             seen=len(pending.rows),
-            untouched=len(pending.rows) - len(pending.touched),
+            went_on=untouched + sum(bool(result.kept) for result in results),
+            untouched=untouched,
             **self.walk.facts(self.step, results),
         )
         pending.partial.remove()
@@ -609,6 +655,8 @@ def checked_result(step: RowStep, row: Row, result: Result) -> Result:
         problem = "the step gave nothing"
     if result.kept and result.lost:
         problem = "the step both kept and dropped the row"
+    if len(result.lost) > 1:
+        problem = "the step lost the row more than once"
     return bad_row(row, problem) if problem else result
 
 
@@ -635,12 +683,12 @@ def find_stage(stages: list[Stage], label: str) -> int:
     """Return a stage's position.
 
     Raises:
-        RunError: no stage, or more than one, is called so.
+        NoSuchStep: no stage, or more than one, is called so.
     """
     found = [i for i, s in enumerate(stages) if label in (s.label, s.step.name)]
     if len(found) != 1:
         labels = ", ".join(stage.label for stage in stages)
-        raise RunError(f"no single step is called '{label}'; the recipe has {labels}")
+        raise NoSuchStep(f"no single step is called '{label}'; the recipe has {labels}")
     return found[0]
 
 

@@ -2,14 +2,19 @@
 
 A shard is a Parquet file of kept rows, one of lost rows, and a manifest. All three are written to
 temporary names and renamed, the manifest last: that it exists means that the shard is done. A
-shard's key names everything that decides its bytes, so a shard is never rewritten and recipes
-share what they have in common.
+shard's key names everything that decides its bytes, so that recipes share what they have in common.
+
+To read is to check: a manifest carries a hash of its own content and those of its shard's files,
+and every file is hashed before it is parsed. What is not as it was written raises `Damaged`; a run
+answers by making it again (`curate.mend`).
 
     <output>/cache/steps/<step>/<key>.parquet        rows that the step kept
     <output>/cache/steps/<step>/<key>.lost.parquet   rows that it dropped or failed on, and why
     <output>/cache/steps/<step>/<key>.json           the manifest
+    <output>/cache/steps/<step>/<key>.unit.json      which shards a source's unit was written to
     <output>/cache/steps/<step>/<key>.part.jsonl     results of a shard that is not done yet
     <output>/cache/steps/<step>/<key>.summary.arrow  what a table step must know of a shard
+    <output>/cache/steps/<step>/<key>.summary.json   the summary's hash, and that of its shard
 """
 
 from __future__ import annotations
@@ -26,12 +31,22 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from curate.execute.protocol import Lost
-from curate.files import write_atomically
+from curate.files import (
+    Damaged,
+    check_file,
+    read_checked,
+    read_sealed,
+    remove,
+    sealed,
+    sweep,
+    write_atomically,
+)
 from curate.rows import ROW, Row
 
 if TYPE_CHECKING:
     import polars as pl
 
+SWEPT = ("runs", "texts", "artifacts", "git", "downloads")  # folders of the cache, alongside steps
 COLUMNS = frozenset(ROW.names)
 LOST = pa.schema([*ROW, ("fate", pa.string()), ("reason", pa.string()), ("evidence", pa.string())])
 
@@ -70,12 +85,18 @@ class Manifest:
     code: str = ""
 
     def check(self) -> None:
-        """Raise `LedgerError` unless every row seen is accounted for."""
-        gone = sum(self.dropped.values()) + sum(self.failed.values())
-        if self.kept + gone != self.seen:
+        """Raise `LedgerError` unless every row, seen or emitted, is accounted for."""
+        dropped, failed = sum(self.dropped.values()), sum(self.failed.values())
+        where = f"step {self.step}, shard {self.key}"
+        if self.kept + dropped + failed != self.seen:
             raise LedgerError(
-                f"step {self.step}, shard {self.key}: saw {self.seen} rows, but kept {self.kept}, "
-                f"dropped {sum(self.dropped.values())} and failed {sum(self.failed.values())}"
+                f"{where}: saw {self.seen} rows, but kept {self.kept}, dropped {dropped} and "
+                f"failed {failed}"
+            )
+        if not self.untouched <= self.kept <= self.emitted == sum(self.kinds.values()):
+            raise LedgerError(
+                f"{where}: kept {self.kept} rows, {self.untouched} of them untouched, but emitted "
+                f"{self.emitted}, by kind {self.kinds}"
             )
 
 
@@ -136,20 +157,49 @@ class Store:
         return self.steps / step / f"{key}{suffix}"
 
     def manifest(self, step: str, key: str) -> Manifest | None:
-        """Return a finished shard's manifest, or None."""
+        """Return a finished shard's manifest, or None where the shard is not done.
+
+        Raises:
+            Damaged: the manifest is not as it was written.
+        """
         path = self._path(step, key, ".json")
-        try:
-            return Manifest(**json.loads(path.read_bytes()))
-        except FileNotFoundError:
+        if not path.exists():
             return None
+        try:
+            manifest = Manifest(**read_sealed(path))
+        except TypeError:
+            raise Damaged(path, "is no manifest of this version of curate") from None
+        if (manifest.step, manifest.key) != (step, key):
+            raise Damaged(path, "is the manifest of another shard")
+        return manifest
+
+    def finished(self, step: str, key: str) -> Manifest:
+        """Return the manifest of a shard that is done.
+
+        Raises:
+            Damaged: it is not there, or not as it was written.
+        """
+        if manifest := self.manifest(step, key):
+            return manifest
+        raise Damaged(self._path(step, key, ".json"), "is gone")
 
     def rows(self, step: str, key: str, columns: list[str] | None = None) -> pa.Table:
-        """Return a finished shard's kept rows."""
-        return pq.read_table(self._path(step, key, ".parquet"), columns=columns)
+        """Return a finished shard's kept rows.
+
+        Raises:
+            Damaged: the shard is not as it was written.
+        """
+        sha256 = self.finished(step, key).output_sha256
+        return _parquet(self._path(step, key, ".parquet"), sha256, columns)
 
     def lost(self, step: str, key: str) -> pa.Table:
-        """Return the rows that a finished shard lost, with ``fate``, ``reason``, ``evidence``."""
-        return pq.read_table(self._path(step, key, ".lost.parquet"))
+        """Return the rows that a finished shard lost, with ``fate``, ``reason``, ``evidence``.
+
+        Raises:
+            Damaged: the shard is not as it was written.
+        """
+        sha256 = self.finished(step, key).lost_sha256
+        return _parquet(self._path(step, key, ".lost.parquet"), sha256)
 
     def commit(
         self,
@@ -160,10 +210,25 @@ class Store:
         lost: pa.Table,
         *,
         seen: int,
+        went_on: int,
         untouched: int = 0,
         **facts: Any,
     ) -> Manifest:
-        """Write what a step made of the shard ``source`` and, last, the manifest."""
+        """Write what a step made of the shard ``source`` and, last, the manifest.
+
+        Args:
+            step, key: of the shard.
+            source: manifest of the shard that was read; None for a source.
+            kept: the rows that came out.
+            lost: the rows that were dropped or failed.
+            seen: rows that came in.
+            went_on: those of them that were kept, as the caller counted them.
+            untouched: those of ``went_on`` that the step did not look at.
+            facts: other fields of `Manifest`.
+
+        Raises:
+            LedgerError: the counts do not add up.
+        """
         rows, gone = parquet_bytes(kept), parquet_bytes(lost)
         fates = list(zip(lost["fate"].to_pylist(), lost["reason"].to_pylist(), strict=True))
         manifest = Manifest(
@@ -172,7 +237,7 @@ class Store:
             input=source.key if source else None,
             input_sha256=source.output_sha256 if source else None,
             seen=seen,
-            kept=seen - len(lost),
+            kept=went_on,
             emitted=len(kept),
             untouched=untouched,
             dropped=_count(reason for fate, reason in fates if fate == "dropped"),
@@ -185,44 +250,92 @@ class Store:
         manifest.check()
         write_atomically(self._path(step, key, ".parquet"), rows)
         write_atomically(self._path(step, key, ".lost.parquet"), gone)
-        write_atomically(self._path(step, key, ".json"), json.dumps(asdict(manifest)).encode())
+        write_atomically(self._path(step, key, ".json"), sealed(asdict(manifest)))
         return manifest
 
     def partial_path(self, step: str, key: str) -> Path:
         """Return where results of a shard lie that is not done; see `curate.partial`."""
         return self._path(step, key, ".part.jsonl")
 
-    def has_summary(self, step: str, key: str) -> bool:
-        """Say whether a summary is there."""
-        return self._path(step, key, ".summary.arrow").exists()
+    def has_summary(self, step: str, key: str, source: Manifest) -> bool:
+        """Say whether the summary of a shard is there.
+
+        Raises:
+            Damaged: what is known of it is not as it was written.
+        """
+        path = self._path(step, key, ".summary.json")
+        return path.exists() and read_sealed(path)["of"] == source.output_sha256
 
     def summary(self, step: str, key: str) -> pl.DataFrame:
-        """Return a summary, mapped from its file."""
+        """Return a summary, mapped from its file.
+
+        Raises:
+            Damaged: it is not as it was written.
+        """
         import polars as pl
 
-        with pa.memory_map(str(self._path(step, key, ".summary.arrow"))) as file:
+        path = self._path(step, key, ".summary.arrow")
+        check_file(path, read_sealed(self._path(step, key, ".summary.json"))["sha256"])
+        with pa.memory_map(str(path)) as file:
             frame = pl.from_arrow(pa.ipc.open_file(file).read_all())
         assert isinstance(frame, pl.DataFrame)
         return frame
 
-    def write_summary(self, step: str, key: str, summary: pl.DataFrame) -> None:
-        """Write a summary."""
+    def write_summary(self, step: str, key: str, source: Manifest, summary: pl.DataFrame) -> None:
+        """Write the summary of the shard ``source``."""
         import polars as pl
 
         table = summary.rechunk().to_arrow(compat_level=pl.CompatLevel.oldest())
         sink = pa.BufferOutputStream()
         with pa.ipc.new_file(sink, table.schema) as file:
             file.write_table(table)
-        write_atomically(self._path(step, key, ".summary.arrow"), sink.getvalue().to_pybytes())
+        data = sink.getvalue().to_pybytes()
+        known = {"sha256": hashlib.sha256(data).hexdigest(), "of": source.output_sha256}
+        write_atomically(self._path(step, key, ".summary.arrow"), data)
+        write_atomically(self._path(step, key, ".summary.json"), sealed(known))
 
     def unit_shards(self, source: str, key: str) -> list[str] | None:
-        """Return the shards that a source's finished unit was written to, or None."""
+        """Return the shards that a source's unit was written to, or None if it is not done.
+
+        Raises:
+            Damaged: what is known of the unit is not as it was written.
+        """
         path = self._path(source, key, ".unit.json")
-        return json.loads(path.read_bytes()) if path.exists() else None
+        if not path.exists():
+            return None
+        unit = read_sealed(path)
+        if unit.get("unit") != key:
+            raise Damaged(path, "is of another unit")
+        shards: list[str] = unit["shards"]
+        return shards if all(self.manifest(source, shard) for shard in shards) else None
 
     def commit_unit(self, source: str, key: str, shards: list[str]) -> None:
         """Record that a unit is done."""
-        write_atomically(self._path(source, key, ".unit.json"), json.dumps(shards).encode())
+        unit = {"unit": key, "shards": shards}
+        write_atomically(self._path(source, key, ".unit.json"), sealed(unit))
+
+    def forget(self, step: str, key: str) -> None:
+        """Take a shard, a unit or a summary for one that is not done."""
+        for suffix in (".json", ".unit.json", ".summary.json"):
+            remove(self._path(step, key, suffix))
+
+
+def sweep_output(output: Path) -> None:
+    """Remove what dead processes have left half-written under an output folder.
+
+    To be called by the only process that writes there.
+    """
+    cache = output / "cache"
+    steps = cache / "steps"
+    folders = [output, cache, *(cache / name for name in SWEPT), *steps.glob("*")]
+    for folder in folders:
+        sweep(folder)
+
+
+def _parquet(path: Path, sha256: str, columns: list[str] | None = None) -> pa.Table:
+    """Return the table in a file whose hash is known; it is read once, and whole."""
+    data = read_checked(path, sha256)
+    return pq.read_table(pa.BufferReader(data), columns=columns)
 
 
 def _lost_row(lost: Lost) -> Row:

@@ -40,12 +40,13 @@ def summarize(step: TableStep, summary: Summary, context: Context) -> None:
     assert context.cache
     store = Store(context.cache.parent)
     columns = ["id", "kind", *step.columns]
+    source = store.finished(summary.step, summary.key)
     rows = pl.DataFrame(store.rows(summary.step, summary.key, columns))
     rows = rows.filter(pl.col("kind").is_in(sorted(step.kinds)))
     made = step.summarize(rows, context)
     if not made["id"].equals(rows["id"]):
         raise LedgerError(f"step {step.name}: it summarized other rows than it was given")
-    store.write_summary(step.name, summary.target, made)
+    store.write_summary(step.name, summary.target, source, made)
 
 
 def judge(step: TableStep, summaries: Sequence[str], context: Context) -> pl.DataFrame:

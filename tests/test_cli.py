@@ -1,10 +1,15 @@
+import errno
+import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import click
 import pytest
 from click.testing import CliRunner
+from recipe_for_tests import curate, data_line, make_recipe, start
 
 from curate.cli import main
 
@@ -31,6 +36,9 @@ def test_every_command_and_option_has_help_and_a_place_in_the_readme() -> None:
         (["lost", "inputs"], "holds no run yet"),
         (["run", "nowhere.yaml", "--only", "a", "--until", "b"], "exclude each other"),
         (["run", "nowhere.yaml", "--limit", "0"], "limit"),
+        (["show", "-n", "-1"], "-1 is not in the range"),
+        (["show", "-n", "0"], "0 is not in the range"),
+        (["lost", "dedupe", "-n", "-5"], "-5 is not in the range"),
     ],
 )
 def test_bad_input_gets_a_message_and_exit_code_2(
@@ -41,6 +49,117 @@ def test_bad_input_gets_a_message_and_exit_code_2(
     result = CliRunner().invoke(main, arguments)
     assert result.exit_code == 2
     assert message in result.output
+
+
+def test_an_option_that_does_not_fit_is_the_users_to_mend(tmp_path: Path) -> None:
+    recipe, output = make_recipe(tmp_path), tmp_path / "output"
+    for arguments, message in (
+        (("--until", "nope"), "no single step is called 'nope'"),
+        (("--only", "split"), "step local before it is not done"),
+    ):
+        ran = curate("run", recipe, "--output", output, *arguments)
+        assert ran.exit_code == 2, ran.output
+        assert message in ran.output
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS, errno.EFBIG, errno.EDQUOT])
+def test_a_disk_that_takes_no_more_is_one_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    def refuse(handle: int) -> None:
+        raise OSError(code, os.strerror(code))
+
+    recipe, output = make_recipe(tmp_path), tmp_path / "output"
+    monkeypatch.setattr(os, "fsync", refuse)
+    ran = curate("run", recipe, "--output", output)
+    assert ran.exit_code == 2, ran.output
+    (line,) = ran.output.strip().splitlines()
+    assert str(output) in line and os.strerror(code) in line
+    assert not [path for path in output.rglob("*") if ".tmp-" in path.name]
+
+
+def test_a_limit_on_the_size_of_files_is_one_message(tmp_path: Path) -> None:
+    recipe, output = make_recipe(tmp_path), tmp_path / "output"
+    command = f"ulimit -f 20; exec {sys.executable} -m curate run {recipe} --output {output}"
+    ran = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
+    assert ran.returncode == 2, ran.stderr
+    assert "ulimit -f" in ran.stderr and "Traceback" not in ran.stderr
+    assert not [path for path in output.rglob("*") if ".tmp-" in path.name]
+    unlimited = curate("run", recipe, "--output", output)
+    assert unlimited.exit_code == 0, unlimited.output
+
+
+def test_an_output_under_a_file_is_one_message(tmp_path: Path) -> None:
+    recipe, file = make_recipe(tmp_path), tmp_path / "file"
+    file.write_text("mine")
+    ran = curate("run", recipe, "--output", file / "x")
+    assert ran.exit_code == 2
+    assert str(file) in ran.output and "choose another folder" in ran.output
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["prompts"], ["schema"]])
+def test_a_standard_output_that_takes_nothing_is_one_message(arguments: list[str]) -> None:
+    with Path("/dev/full").open("w") as full:
+        ran = subprocess.run(
+            [sys.executable, "-m", "curate", *arguments],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    assert ran.returncode == 2
+    assert ran.stderr.splitlines() == [
+        "curate: standard output: No space left on device; make room on the disk"
+    ]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_a_signal_ends_a_run_with_a_message_and_no_child(tmp_path: Path, number: int) -> None:
+    recipe = make_recipe(tmp_path)
+    run = start("run", recipe, "--output", tmp_path / "output")
+    lock = tmp_path / "output/cache/lock"
+    while not (lock.exists() and lock.read_text()):
+        time.sleep(0.05)
+    time.sleep(0.5)
+    run.send_signal(number)
+    _, said = run.communicate(timeout=60)
+    assert run.returncode == 128 + number
+    assert "the same command goes on where it stopped" in said
+    assert "Traceback" not in said
+    assert not children_that_name(tmp_path)
+
+
+def children_that_name(folder: Path) -> list[str]:
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if str(folder) in (process / "cmdline").read_text():
+                found.append(process.name)
+        except OSError:
+            continue
+    return found
+
+
+def test_an_interrupt_while_modules_are_imported_is_quiet(tmp_path: Path) -> None:
+    slow = tmp_path / "click.py"  # what is imported first of all that takes long
+    slow.write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
+    ran = subprocess.run(
+        [sys.executable, "-m", "curate", "--version"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}"},
+    )
+    assert (ran.returncode, ran.stderr) == (130, "")
+
+
+def test_names_in_utf8_are_read_in_any_locale(tmp_path: Path) -> None:
+    recipe = make_recipe(tmp_path)
+    sources = tmp_path / "sources"
+    (sources / "double.py").rename(sources / "größe.py")
+    expected = curate("run", recipe, "--output", tmp_path / "one")
+    run = start("run", recipe, "--output", tmp_path / "two", LC_ALL="C", PYTHONUTF8="0", LANG="C")
+    printed, said = run.communicate()
+    assert run.returncode == 0, said
+    assert data_line(printed) == data_line(expected.output)
 
 
 def test_the_command_line_starts_without_torch() -> None:

@@ -79,6 +79,47 @@ def test_a_mistake_is_told_with_line_and_field(
         load_recipe(path)
 
 
+def bomb(levels: int) -> str:
+    """Return a list of ten of a list of ten of …, by aliases."""
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    for i in range(1, levels):
+        lines.append(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]")
+    return "\n".join(lines) + "\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (GOOD.replace("name: small", "name: cache"), r":1: name: .*'cache' holds what recipes"),
+        (GOOD.replace("name: small", f"name: {'a' * 300}"), r":1: name: .*at most 100 characters"),
+        (GOOD.replace("format: messages", "format: pairs\n    config: lost"), "config 'lost'"),
+        (
+            GOOD.replace("format: messages", "format: pairs\n    config: ../a"),
+            r"formats\.0.*config",
+        ),
+        ("seed: 2026-99-99\n" + GOOD, r":1: .*2026-99-99.* is no timestamp"),
+        (f"seed: {'9' * 5000}\n{GOOD}", r":1: .*is no int"),
+        (f"seed: 0x{'f' * 5000}\n{GOOD}", r":1: .*is no int .*too large"),
+        ("seed: !!bool maybe\n" + GOOD, r":1: .*maybe.* is no bool"),
+        ("description: " + "[" * 20_000 + "]" * 20_000 + "\n" + GOOD, "more than 100 deep"),
+        ("".join("  " * i + "a:\n" for i in range(3000)), "more than 100 deep"),
+        ("description: &a [*a]\n" + GOOD, r":1: .*holds an alias of itself"),
+        (bomb(9) + GOOD, "more than 200,000 values"),
+    ],
+)
+def test_a_text_that_no_reader_survives_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(RecipeError, match=message) as told:
+        load_recipe(write(tmp_path, text))
+    assert len(str(told.value)) < 1000
+
+
+@pytest.mark.parametrize("value", ["2026-99-99", "9" * 5000, "[" * 20_000, "&a [*a]"])
+def test_a_setting_that_no_reader_survives_is_refused(tmp_path: Path, value: str) -> None:
+    with pytest.raises(RecipeError, match="--set seed=") as told:
+        load_recipe(write(tmp_path, GOOD), (f"seed={value}",))
+    assert len(str(told.value)) < 1000
+
+
 def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
     path = write(tmp_path, GOOD.replace("compositions: 4", "compositions: -1\n    colour: red"))
     with pytest.raises(RecipeError) as error:

@@ -20,9 +20,9 @@ from curate.history import history
 from curate.partial import Partial
 from curate.plan import plan
 from curate.rows import make_origin, make_row
-from curate.run import OthersFirst, RunError, Walk, read_journal
+from curate.run import NoSuchStep, OthersFirst, RunError, Walk, read_journal
 from curate.step import RowStep, Step
-from curate.store import LedgerError
+from curate.store import LedgerError, Manifest, lost_table, rows_table
 
 SCRIPT = Path(__file__).parent / "run_for_tests.py"
 
@@ -59,6 +59,65 @@ def test_an_option_reruns_its_step_and_what_follows(tmp_path: Path) -> None:
     assert lines["double"].why == "option word: other → new"
     walk(tmp_path, steps=[Act(max_error_rate=0.5), Double()]).run()
     assert manifests(tmp_path).keys() - before.keys() == new, "a budget is no part of a shard"
+
+
+def test_a_shard_of_another_python_is_another_shard(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nearly every step parses, compiles or prints Python, and does it as its own Python does."""
+    walk(tmp_path).run()
+    before = manifests(tmp_path)
+    monkeypatch.setattr("curate.run.PYTHON", "3.99")
+    lines = plan(walk(tmp_path))
+    assert [line.done for line in lines] == [0, 0, 0]
+    assert lines[0].why == f"python {sys.version_info.major}.{sys.version_info.minor} → 3.99"
+    walk(tmp_path).run()
+    assert len(manifests(tmp_path)) == 2 * len(before)
+
+
+def test_rows_made_of_other_rows_than_are_there_now_are_made_again(tmp_path: Path) -> None:
+    """A step whose result is not the same twice, once a shard of it was lost."""
+    first = walk(tmp_path)
+    first.run()
+    source, acted, doubled = first.stages()
+    shards = first.known_shards(acted, first.known_shards(source, []))
+    shard = shards[0]
+    rows = first.store.rows(shard.step, shard.key)
+    manifest = first.store.finished(shard.step, shard.key)
+    given = first.store.finished("numbers", str(manifest.input))
+    lost = lost_table([])
+    facts = first.facts(acted.step)
+    row = {**rows.to_pylist()[0], "text": "another"}
+    kept = rows_table([row, *rows.to_pylist()[1:]])
+    first.store.commit("act", shard.key, given, kept, lost, seen=10, went_on=10, **facts)
+    second = walk(tmp_path)
+    second.run()
+    (made, *_) = second.known_shards(doubled, shards)
+    assert "another" in second.store.rows("double", made.key)["text"].to_pylist()
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"kept": 9}, {"emitted": 4}, {"kinds": {"file": 9}}, {"untouched": 11}]
+)
+def test_a_ledger_that_does_not_add_up_is_no_manifest(wrong: dict[str, Any]) -> None:
+    right: dict[str, Any] = {
+        "step": "act",
+        "key": "0",
+        "input": None,
+        "input_sha256": None,
+        "seen": 10,
+        "kept": 10,
+        "emitted": 10,
+        "untouched": 0,
+        "dropped": {},
+        "failed": {},
+        "kinds": {"file": 10},
+        "output_sha256": "",
+        "lost_sha256": "",
+    }
+    Manifest(**right).check()
+    with pytest.raises(LedgerError, match="step act, shard 0"):
+        Manifest(**{**right, **wrong}).check()
 
 
 def test_more_rows_of_a_source_rerun_no_old_ones(tmp_path: Path) -> None:
@@ -199,12 +258,12 @@ def test_a_limit_holds_for_every_unit(tmp_path: Path) -> None:
 
 
 def test_only_needs_what_comes_before(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match="step numbers before it is not done"):
+    with pytest.raises(NoSuchStep, match="step numbers before it is not done"):
         walk(tmp_path).run(only="double")
     assert [s.label for s in walk(tmp_path).run(until="act")] == ["numbers", "act"]
     walk(tmp_path).run(only="double")
     with pytest.raises(
-        RunError, match="no single step is called 'nonsense'; the recipe has numbers"
+        NoSuchStep, match="no single step is called 'nonsense'; the recipe has numbers"
     ):
         walk(tmp_path).run(until="nonsense")
 

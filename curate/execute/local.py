@@ -19,10 +19,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from curate.execute.protocol import Job, Lost, Result, WorkerError, part_rows
+from curate.execute.protocol import Job, Lost, Result, WorkerError, part_rows, stopping_error
 from curate.execute.sandbox import sandbox_command, worker_environment
 from curate.execute.worker import step_reference
-from curate.step import Context, RowStep, SourceStep, Step, StepError
+from curate.step import Context, RowStep, SourceStep, Step
 
 ATTEMPTS = 2
 GRACE = 30.0  # seconds beyond a row's own limit after which a silent worker is killed
@@ -154,7 +154,7 @@ class Pool:
         self.jobs: Iterator[Job] = iter(())
         self.again: deque[_Task] = deque()
         self.size = workers
-        self.stopped: str | None = None  # why no more is begun
+        self.stopped: Exception | None = None  # why no more is begun
         self.workers: list[_Worker] = []
         self.selector = selectors.DefaultSelector()
         self.silence = (
@@ -165,7 +165,7 @@ class Pool:
         """Yield ``(job, index, result)`` as items end; may be called again for more jobs.
 
         Raises:
-            StepError: the step raised it; what was under way has ended.
+            StepError, Damaged, CannotWrite: the step raised it; what was under way has ended.
         """
         self.jobs = jobs
         waiting = self._next()
@@ -179,7 +179,7 @@ class Pool:
                 yield from self._bury(worker, "timeout")
             waiting = None if self.stopped else waiting or self._next()
         if self.stopped:
-            raise StepError(self.stopped)
+            raise self.stopped
 
     def stop(self) -> None:
         """End all workers, whatever they are at."""
@@ -226,7 +226,7 @@ class Pool:
             elif "ready" in message:
                 worker.ready = True
             elif "stopped" in message:
-                self.stopped = message["stopped"]
+                self.stopped = stopping_error(message["error"], message["told"])
                 self._dismiss(worker)
             else:
                 yield from self._job_over(worker, message)
@@ -255,7 +255,7 @@ class Pool:
                 task.result.lost.append(Lost(row, "dropped", reason, evidence))
                 return
             if message["end"] == "stopped" and not self.sandboxed:
-                self.stopped = str(message["message"])
+                self.stopped = stopping_error(message["error"], message["told"])
                 task.done = len(task.job.items)
                 return
             failed = message["end"] != "done"

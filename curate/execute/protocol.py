@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from curate.files import CannotWrite, Damaged
 from curate.rows import Row
-from curate.step import Context, Step
+from curate.step import Context, Step, StepError
 
 SHARD_ROWS = (128, 1024)  # rows of a unit that make one shard: at first, and at most
 
@@ -88,9 +89,23 @@ class Executor(Protocol):
 
         Raises:
             WorkerError: a worker cannot start, whatever the item.
-            StepError: the step raised it, and what was under way has ended.
+            StepError, Damaged, CannotWrite: the step raised it, and what was under way has ended.
         """
         ...
+
+
+STOPPING: tuple[type[Exception], ...] = (StepError, Damaged, CannotWrite)
+"""What is no row's fault: it ends the step wherever it is raised, but in the sandbox. The arguments
+of each are texts, so that it can be told from one process to another."""
+
+
+def stopping_error(name: str, told: list[str]) -> Exception:
+    """Return the one of `STOPPING` that another process raised.
+
+    Raises:
+        KeyError: it is none of them.
+    """
+    return {kind.__name__: kind for kind in STOPPING}[name](*told)
 
 
 class WorkerError(Exception):

@@ -21,7 +21,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from curate.execute.local import LocalExecutor, Pool
-from curate.execute.protocol import ExecutorUnavailable, Job, Lost, Result, WorkerError
+from curate.execute.protocol import (
+    STOPPING,
+    ExecutorUnavailable,
+    Job,
+    Lost,
+    Result,
+    WorkerError,
+)
 from curate.execute.sandbox import SandboxUnavailable
 from curate.execute.worker import load_step, step_reference
 from curate.run import code_digest, tool_version
@@ -324,6 +331,8 @@ class _Crew:
             ray.kill(actor.handle)
             if task is None or isinstance(error.cause, WorkerError | SandboxUnavailable):
                 raise WorkerError(str(error.cause)) from None
+            if isinstance(error.cause, STOPPING):
+                raise error.cause from None
             raise  # a bug of ours
         except RayError as error:
             ray.kill(actor.handle)

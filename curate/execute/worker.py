@@ -32,6 +32,7 @@ from curate.execute.child import (
     is_spoiled,
     remember_sandbox,
 )
+from curate.execute.protocol import STOPPING
 from curate.step import (
     Context,
     Drop,
@@ -39,7 +40,6 @@ from curate.step import (
     SourceError,
     SourceStep,
     Step,
-    StepError,
     TableStep,
     Unit,
 )
@@ -112,6 +112,12 @@ def describe_error(error: BaseException) -> Message:
     return {"end": "failed", "reason": reason, "evidence": evidence}
 
 
+def _told(error: Exception) -> Message:
+    """Return what `stopping_error` needs to raise an error in another process."""
+    kind = next(kind for kind in STOPPING if isinstance(error, kind))
+    return {"error": kind.__name__, "told": [str(word) for word in error.args]}
+
+
 def _child(step: Step, items: list[Message], context: Context, limit: int | None, fd: int) -> None:
     with os.fdopen(fd, "w", encoding="utf-8") as pipe:
         for item in items:
@@ -119,8 +125,8 @@ def _child(step: Step, items: list[Message], context: Context, limit: int | None
                 for message in handle(step, item, context, limit):
                     pipe.write(json.dumps(message) + "\n")
                 end: Message = {"end": "done"}
-            except StepError as error:
-                end = {"end": "stopped", "message": str(error)}
+            except STOPPING as error:
+                end = {"end": "stopped", **_told(error)}
             except Exception as error:
                 end = describe_error(error)
             pipe.write(json.dumps(end) + "\n")
@@ -206,8 +212,8 @@ def main() -> None:
         remember_sandbox()
     try:
         step.setup(context)
-    except StepError as error:
-        tell(out, {"stopped": str(error)})
+    except STOPPING as error:
+        tell(out, {"stopped": True, **_told(error)})
         return
     gc.collect()
     gc.freeze()  # children share what is loaded, and never walk it

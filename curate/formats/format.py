@@ -25,7 +25,12 @@ class Format(BaseModel):
     format: str
     config: Annotated[
         str | None,
-        Field(description="Name of the data set's config; the format's own name by default."),
+        Field(
+            pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$",
+            max_length=100,
+            description="Name of the data set's config, and of the folder that it lies in; the "
+            "format's own name by default.",
+        ),
     ] = None
 
     def columns(self) -> pa.Schema:

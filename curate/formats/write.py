@@ -7,28 +7,39 @@
 <output>/<recipe>/lost/<step>.parquet               rows dropped or failed there, and why
 <output>/<recipe>/licenses/<sha256>.txt             texts that the rows' licenses ask for
 <output>/<recipe>/run.json                          ledger, options, versions, sha256 of it all
+
+The folder is written under another name and renamed when all is in it (`curate.formats.replace`).
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from curate.files import file_sha256, write_atomically
+from curate.files import (
+    Damaged,
+    check_file,
+    file_sha256,
+    read_sealed,
+    remove,
+    sealed,
+    write_atomically,
+    writing,
+)
 from curate.formats.format import Format
 from curate.formats.front_matter import front_matter
 from curate.formats.index import INDEX, INDEX_FILE, index_row
 from curate.formats.leakage import Leakage, report
 from curate.formats.parquet import SplitFiles
 from curate.formats.provenance import PROVENANCE_FILE, provenance_line
+from curate.formats.replace import RUN_FILE, check_place, new_folder, recover, replace
 from curate.licenses.optout import OPTED_OUT, first_match, load_lists
 from curate.licenses.step import Licenses
 from curate.licenses.texts import load_text
@@ -42,25 +53,64 @@ GROUP_ROWS = 1024  # rows that are gathered before they are written
 MAX_ROW_BYTES = 2 * 10**6  # of a row as JSON, above which the Hub's viewer cuts it
 
 
-def write_dataset(walk: Walk, stages: list[Stage]) -> dict[str, Any]:
-    """Write the data set of a finished run, unless it is there already.
+def write_dataset(
+    walk: Walk, stages: list[Stage], describe: Callable[[Path], object] | None = None
+) -> dict[str, Any]:
+    """Write the data set of a finished run, unless it is there already, as it was written.
+
+    Args:
+        walk: the run.
+        stages: all stages of its recipe.
+        describe: writes report and card into the folder before it gets its name.
 
     Returns:
         What ``run.json`` holds: ``ledger``, ``configs`` (rows by config and split), ``leakage``
         (rows marked by `curate.formats.leakage`, by config and split), ``unwritten`` (final rows
         that no config has, or that one has not, by reason), ``files`` (sha256 by path) and more.
+
+    Raises:
+        InTheWay: there is a link or a file where the folder is to be.
+        Damaged: a file of the cache is not as it was written.
+        CannotWrite: the operating system refused.
     """
-    shards = final_shards(stages)
-    formats = walk.recipe.formats
-    views = [(f.version, f.model_dump(mode="json")) for f in formats]
-    key = digest(LAYOUT, [s.key for s in shards], views)
-    if (known := read_run(walk.folder)) and known["key"] == key and _all_there(walk.folder, known):
+    check_place(walk.folder)
+    recover(walk.folder)
+    views = [(f.version, f.model_dump(mode="json")) for f in walk.recipe.formats]
+    key = digest(LAYOUT, [s.key for s in final_shards(stages)], views)
+    if known := _written(walk, key):
         return known
-    folder = walk.folder.with_name(f".{walk.folder.name}.tmp")
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
+    folder = new_folder(walk.folder)
+    with writing(walk.folder):
+        folder.mkdir(parents=True)
+        try:
+            _write(walk, stages, key, folder)
+            if describe:
+                describe(folder)
+        except BaseException:
+            remove(folder)
+            raise
+    replace(walk.folder)
+    return read_sealed(walk.folder / RUN_FILE)
+
+
+def _written(walk: Walk, key: str) -> dict[str, Any] | None:
+    """Return what ``run.json`` holds where the data set is there; say why if it is damaged."""
+    try:
+        known = read_run(walk.folder)
+        if known is None or known["key"] != key:
+            return None
+        for path, sha256 in known["files"].items():
+            check_file(walk.folder / path, sha256)
+    except Damaged as damage:
+        walk.progress.warn(f"{damage.path}: {damage.what}; the data set is written again")
+        return None
+    return known
+
+
+def _write(walk: Walk, stages: list[Stage], key: str, folder: Path) -> None:
+    """Write all that the rows themselves tell."""
     writer = _Writer(walk, folder)
-    for shard in shards:
+    for shard in final_shards(stages):
         writer.add(walk.store.rows(shard.step, shard.key).to_pylist())
     leakage = writer.close()
     _write_lost(walk, stages, folder)
@@ -79,11 +129,7 @@ def write_dataset(walk: Walk, stages: list[Stage]) -> dict[str, Any]:
         "files": _hashes(folder, _all_files(folder)),
     }
     (folder / "README.md").write_text(front_matter(folder, run), encoding="utf-8")
-    run = record_files(folder, run, ["README.md"])
-    if walk.folder.exists():
-        shutil.rmtree(walk.folder)
-    folder.rename(walk.folder)
-    return run
+    record_files(folder, run, ["README.md"])
 
 
 def final_shards(stages: list[Stage]) -> list[Shard]:
@@ -94,19 +140,30 @@ def final_shards(stages: list[Stage]) -> list[Shard]:
 
 
 def read_run(folder: Path) -> dict[str, Any] | None:
-    """Return what a finished data set's ``run.json`` holds, or None."""
-    try:
-        run = json.loads((folder / "run.json").read_bytes())
-    except FileNotFoundError:
-        return None
-    assert isinstance(run, dict)
-    return run
+    """Return what a finished data set's ``run.json`` holds, or None.
+
+    Raises:
+        Damaged: it is not as it was written.
+    """
+    path = folder / RUN_FILE
+    return read_sealed(path) if path.exists() else None
+
+
+def check_data(folder: Path, run: dict[str, Any]) -> None:
+    """Compare a data set's rows with ``run.json``; documents that are made of them do not count.
+
+    Raises:
+        Damaged: a file is not as it was written.
+    """
+    for path, sha256 in run["files"].items():
+        if path.endswith(".parquet") or path == PROVENANCE_FILE or path.startswith("licenses/"):
+            check_file(folder / path, sha256)
 
 
 def record_files(folder: Path, run: dict[str, Any], paths: Iterable[str]) -> dict[str, Any]:
     """Write to ``run.json`` what files of a data set hold now; return what it holds itself."""
     run = {**run, "files": dict(sorted({**run["files"], **_hashes(folder, paths)}.items()))}
-    write_atomically(folder / "run.json", json.dumps(run, indent=1).encode())
+    write_atomically(folder / RUN_FILE, sealed(run, indent=1))
     return run
 
 
@@ -115,10 +172,6 @@ def data_sha256(run: dict[str, Any]) -> str:
     files = sorted((path, sha) for path, sha in run["files"].items() if path.endswith(".parquet"))
     lines = "".join(f"{sha}  {path}\n" for path, sha in files)
     return hashlib.sha256(lines.encode()).hexdigest()
-
-
-def _all_there(folder: Path, run: dict[str, Any]) -> bool:
-    return all((folder / path).exists() for path in run["files"])
 
 
 def _all_files(folder: Path) -> list[str]:

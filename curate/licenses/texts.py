@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from curate.files import write_atomically
+from curate.files import Damaged, read_checked, write_atomically
 
 
 def text_sha256(text: str) -> str:
@@ -19,9 +19,11 @@ def text_sha256(text: str) -> str:
 def save_text(cache: Path, text: str) -> str:
     """Write ``text`` to ``<cache>/texts/<sha256>.txt`` unless it is there; return its sha256."""
     sha256 = text_sha256(text)
-    path = _path(cache, sha256)
-    if not path.exists():
-        write_atomically(path, text.encode())  # several workers may save one text at once
+    try:
+        load_text(cache, sha256)
+    except Damaged:
+        # Several workers may save one text at once.
+        write_atomically(_path(cache, sha256), text.encode())
     return sha256
 
 
@@ -29,9 +31,9 @@ def load_text(cache: Path, sha256: str) -> str:
     """Return a saved text.
 
     Raises:
-        FileNotFoundError: no text with this hash was saved in ``cache``.
+        Damaged: ``cache`` has no text with this hash.
     """
-    return _path(cache, sha256).read_bytes().decode()
+    return read_checked(_path(cache, sha256), sha256).decode()
 
 
 def _path(cache: Path, sha256: str) -> Path:

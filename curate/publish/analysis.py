@@ -281,13 +281,19 @@ class Analysis(Frozen):
 class Run:
     """A finished run: its journal, its shards, and what its ``run.json`` says."""
 
-    def __init__(self, output: Path, name: str) -> None:
+    def __init__(self, output: Path, name: str, folder: Path | None = None) -> None:
         """Find the run ``name`` under an output folder.
+
+        Args:
+            output: the folder.
+            name: of the run's recipe.
+            folder: of the data set, where it does not have its name yet.
 
         Raises:
             NoRun: there is none, or it is not finished.
+            Damaged: what is known of it is not as it was written.
         """
-        self.output, self.folder, self.store = output, output / name, Store(output)
+        self.output, self.folder, self.store = output, folder or output / name, Store(output)
         self.records = read_journal(output, name)
         known = read_run(self.folder)
         if known is None:
@@ -302,10 +308,7 @@ class Run:
 
     def manifests(self, record: Record) -> list[Manifest]:
         """Return the manifests of a stage."""
-        found = [self.store.manifest(record.step, key) for key in record.shards]
-        if missing := found.count(None):
-            raise NoRun(f"{missing} shards of {record.label} are gone from the cache")
-        return [manifest for manifest in found if manifest]
+        return [self.store.finished(record.step, key) for key in record.shards]
 
     def final_rows(self) -> Iterator[Row]:
         """Yield the final rows, a shard at a time."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from curate.formats.index import INDEX_FILE
-from curate.formats.write import read_run
+from curate.formats.write import check_data, read_run
 from curate.publish.changes import Changes, compare
 from curate.publish.errors import NoRun
 
@@ -60,6 +60,7 @@ def diff(old: Path, new: Path) -> Diff:
 
     Raises:
         NoRun: a folder holds no finished run.
+        Damaged: a file of it is not as it was written.
     """
     a, b = _read(old), _read(new)
     return Diff(
@@ -77,6 +78,7 @@ def _read(folder: Path) -> dict[str, Any]:
     run = read_run(folder)
     if run is None:
         raise NoRun(f"{folder} holds no finished run: it has no run.json")
+    check_data(folder, run)
     return run
 
 

@@ -29,7 +29,7 @@ from markupsafe import Markup
 
 from curate.console import place
 from curate.files import write_atomically
-from curate.formats.write import record_files
+from curate.formats.write import check_data, record_files
 from curate.publish.analysis import (
     Analysis,
     Run,
@@ -87,16 +87,23 @@ LONGEST_FACT = 1500  # characters
 MOST_CHOICES = 40  # operators that the filter offers
 
 
-def write_report(output: Path, name: str) -> Path:
-    """Write report and card of a finished run beside its data, and their sha256 to ``run.json``.
+def write_report(output: Path, name: str, folder: Path | None = None) -> Path:
+    """Write report and card of a run alongside its data, and their sha256 to ``run.json``.
+
+    Args:
+        output: folder for data and cache.
+        name: of the run's recipe.
+        folder: of the data set, where it does not have its name yet.
 
     Returns:
         The path of ``report.html``.
 
     Raises:
         NoRun: there is no such run, or it is not finished.
+        Damaged: a file of it is not as it was written.
     """
-    run = Run(output, name)
+    run = Run(output, name, folder)
+    check_data(run.folder, run.known)
     analysis = analyse_run(run)
     drawn = figures(analysis)
     files = {f"figs/{name}.png": png for name, (_, png) in drawn.items()}

@@ -1,14 +1,15 @@
 """Artifacts: unpacked source trees, kept in the cache under the hash of what they came from.
 
 An artifact lies at ``<cache>/artifacts/<sha256>/``: its files under ``files/``, and ``index.json``
-with the list of files, what was left out, and where the artifact came from. The folder is made
-under a temporary name and renamed, so that one that exists is complete.
+with the files' hashes, what was left out, and where the artifact came from. The folder is made
+under a temporary name and renamed, so that one that exists is complete. The index carries a hash of
+itself, and every file is compared with the index when it is read.
 """
 
 from __future__ import annotations
 
 import email.parser
-import json
+import hashlib
 import shutil
 import tempfile
 from collections import Counter
@@ -19,8 +20,16 @@ from functools import cached_property, lru_cache
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from curate.files import (
+    Damaged,
+    check_file,
+    read_checked,
+    read_sealed,
+    sealed,
+    temporary_name,
+    writing,
+)
 from curate.sources.unpack import File
-from curate.step import SourceError
 
 SUFFIXES = frozenset({".py", ".pyi", ".cu", ".cuh", ".h", ".hpp", ".cpp"})
 _METADATA_FILES = frozenset({"PKG-INFO", "METADATA", "pyproject.toml"})
@@ -100,10 +109,25 @@ class Artifact:
 
         Raises:
             FileNotFoundError: the artifact has no such file.
+            Damaged: the file is not as it was stored.
         """
-        if path not in self._path_set:
+        return read_checked(self.root / path, self._sha256_of(path))
+
+    def checked_file(self, path: str) -> Path:
+        """Return where a file lies that is too large to hold.
+
+        Raises:
+            FileNotFoundError: the artifact has no such file.
+            Damaged: the file is not as it was stored.
+        """
+        check_file(self.root / path, self._sha256_of(path))
+        return self.root / path
+
+    def _sha256_of(self, path: str) -> str:
+        sha256: str | None = self._index["files"].get(path)
+        if sha256 is None:
             raise FileNotFoundError(f"artifact {self.sha256[:12]} has no file {path!r}")
-        return (self.root / path).read_bytes()
+        return sha256
 
     @property
     def info(self) -> Info:
@@ -142,16 +166,15 @@ class Artifact:
 
     @cached_property
     def _index(self) -> dict[str, Any]:
-        index: dict[str, Any] = json.loads((self.root.parent / "index.json").read_text("utf-8"))
+        path = self.root.parent / "index.json"
+        index = read_sealed(path)
+        if index["sha256"] != self.sha256:
+            raise Damaged(path, "is of another artifact")
         return index
 
     @cached_property
     def _paths(self) -> tuple[str, ...]:
         return tuple(self._index["files"])
-
-    @cached_property
-    def _path_set(self) -> frozenset[str]:
-        return frozenset(self._paths)
 
 
 @lru_cache(maxsize=256)
@@ -159,14 +182,11 @@ def open_artifact(cache: Path, sha256: str) -> Artifact:
     """Return an artifact that the cache holds.
 
     Raises:
-        SourceError: the cache does not hold it, or only in part.
+        Damaged: the cache does not hold it, or only in part.
     """
-    artifact = Artifact(_folder(cache, sha256) / "files", sha256)
     if not is_stored(cache, sha256):
-        raise SourceError(
-            f"artifact {sha256} is not in the cache {cache}: run the recipe's sources again"
-        )
-    return artifact
+        raise Damaged(_folder(cache, sha256), "is gone, or lacks its index.json")
+    return Artifact(_folder(cache, sha256) / "files", sha256)
 
 
 def is_stored(cache: Path, sha256: str) -> bool:
@@ -188,30 +208,34 @@ def store(
 
     Raises:
         ArchiveError: from ``files``; nothing is kept then.
+        CannotWrite: the operating system refused; nothing is kept then.
     """
     parent = cache / "artifacts"
-    parent.mkdir(parents=True, exist_ok=True)
-    work = Path(tempfile.mkdtemp(prefix=f".{sha256[:12]}-", dir=parent))
-    try:
-        top, sizes, skipped = _write(work / "files", files)
-        if strip_top and top:
-            (work / "files").rename(work / "packed")
-            (work / "packed" / top).rename(work / "files")
-            sizes = {path.removeprefix(f"{top}/"): size for path, size in sizes.items()}
-        stamped = {**asdict(info), "retrieved_at": datetime.now(UTC).isoformat(timespec="seconds")}
-        index = {"sha256": sha256, "info": stamped, "files": sizes, "skipped": skipped}
-        (work / "index.json").write_text(json.dumps(index, indent=1), "utf-8")
-        _publish(work, _folder(cache, sha256))
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
+    with writing(parent):
+        parent.mkdir(parents=True, exist_ok=True)
+        prefix = f".{temporary_name(sha256[:12])}."
+        work = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+        try:
+            top, hashes, skipped = _write(work / "files", files)
+            if strip_top and top:
+                (work / "files").rename(work / "packed")
+                (work / "packed" / top).rename(work / "files")
+                hashes = {path.removeprefix(f"{top}/"): sha for path, sha in hashes.items()}
+            now = datetime.now(UTC).isoformat(timespec="seconds")
+            stamped = {**asdict(info), "retrieved_at": now}
+            index = {"sha256": sha256, "info": stamped, "files": hashes, "skipped": skipped}
+            (work / "index.json").write_bytes(sealed(index, indent=1))
+            _publish(work, _folder(cache, sha256))
+        finally:
+            shutil.rmtree(work, ignore_errors=True)
     return open_artifact(cache, sha256)
 
 
-def _write(root: Path, files: Iterable[File]) -> tuple[str | None, dict[str, int], dict[str, int]]:
-    """Write files; return the only top folder, if so, sizes by path, and what was left out."""
+def _write(root: Path, files: Iterable[File]) -> tuple[str | None, dict[str, str], dict[str, int]]:
+    """Write files; return the only top folder, if so, hashes by path, and what was left out."""
     root.mkdir()
     tops: set[str] = set()
-    sizes: dict[str, int] = {}
+    hashes: dict[str, str] = {}
     skipped: Counter[str] = Counter()
     for path, content in files:
         head, slash, _ = path.partition("/")
@@ -222,10 +246,10 @@ def _write(root: Path, files: Iterable[File]) -> tuple[str | None, dict[str, int
         target = root / path
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(content)
-        sizes[path] = len(content)
+        hashes[path] = hashlib.sha256(content).hexdigest()
     top = tops.pop() if len(tops) == 1 else ""
-    strips = sizes and top and not top.endswith(".dist-info")
-    return top if strips else None, dict(sorted(sizes.items())), dict(sorted(skipped.items()))
+    strips = hashes and top and not top.endswith(".dist-info")
+    return top if strips else None, dict(sorted(hashes.items())), dict(sorted(skipped.items()))
 
 
 def _publish(work: Path, final: Path) -> None:
@@ -234,7 +258,7 @@ def _publish(work: Path, final: Path) -> None:
     except OSError:
         # Another process may have stored the same artifact first; its bytes are the same.
         if not (final / "index.json").is_file():
-            raise SourceError(f"{final} stands in the way and is no artifact: delete it") from None
+            raise Damaged(final, "stands in the way and is no artifact") from None
 
 
 def _folder(cache: Path, sha256: str) -> Path:

@@ -20,6 +20,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+from curate.files import Damaged, temporary_name, writing
 from curate.rows import Row
 from curate.sources.artifact import Artifact, Info, is_stored, open_artifact, store, wanted
 from curate.sources.files import FileSource, cache_of, distinct
@@ -31,6 +32,7 @@ _CONFIG = {
     "core.hooksPath": "/dev/null",
     "core.fsmonitor": "false",
     "gc.auto": "0",
+    "fetch.unpackLimit": "1",  # packs alone: they can be checked as a whole
     "maintenance.auto": "false",
     "submodule.recurse": "false",
     "http.lowSpeedLimit": "1000",  # bytes a second; with the line below, a stalled fetch ends
@@ -52,6 +54,10 @@ def _check_commit(commit: str) -> str:
             "`git rev-parse NAME` prints it"
         )
     return commit
+
+
+class _GitError(SourceError):
+    """Git ran and failed; the message is its last line."""
 
 
 class Repository(BaseModel):
@@ -105,6 +111,7 @@ def fetch(pin: Repository, cache: Path) -> Artifact:
 
     Raises:
         SourceError: the repository or the commit cannot be had, or its tree is unsafe.
+        Damaged: the clone in the cache is not as it was fetched.
     """
     bare = _bare_clone(pin, cache)
     listing = _git("ls-tree", "-r", "-z", "--full-tree", pin.commit, folder=bare)
@@ -148,13 +155,20 @@ def _name(url: str) -> str:
 
 
 def _bare_clone(pin: Repository, cache: Path) -> Path:
-    """Return a bare repository that has the commit; it is complete when it exists."""
+    """Return a bare repository that has the commit; it is complete when it exists.
+
+    Raises:
+        Damaged: it was fetched before, and is not as it was then.
+    """
     key = hashlib.sha256(f"{pin.url} {pin.commit}".encode()).hexdigest()[:32]
     final = cache / "git" / f"{key}.git"
-    if final.is_dir():
+    if final.exists():
+        _check_clone(final, pin)
         return final
-    final.parent.mkdir(parents=True, exist_ok=True)
-    work = Path(tempfile.mkdtemp(prefix=f".{key[:12]}-", dir=final.parent))
+    with writing(final):
+        final.parent.mkdir(parents=True, exist_ok=True)
+        prefix = f".{temporary_name(key[:12])}."
+        work = Path(tempfile.mkdtemp(prefix=prefix, dir=final.parent))
     try:
         _git("init", "--bare", "--quiet", folder=work)
         _fetch_commit(pin, work)
@@ -166,6 +180,22 @@ def _bare_clone(pin: Repository, cache: Path) -> Path:
     finally:
         shutil.rmtree(work, ignore_errors=True)
     return final
+
+
+def _check_clone(bare: Path, pin: Repository) -> None:
+    """Hash all objects of a clone, and follow the commit to each of its files.
+
+    Git names an object by the hash of its content, but does not compare them when it reads.
+    """
+    packs = [str(path.resolve()) for path in sorted(bare.glob("objects/pack/*.idx"))]
+    try:
+        if not packs:
+            raise _GitError("it holds no objects")
+        _git("verify-pack", *packs, folder=bare)
+        _git("rev-list", "--objects", "--no-walk", pin.commit, folder=bare)
+    except (_GitError, NotADirectoryError) as error:
+        why = f"the cached clone of {_name(pin.url)} is damaged ({error})"
+        raise Damaged(bare, why) from None
 
 
 def _fetch_commit(pin: Repository, bare: Path) -> None:
@@ -251,7 +281,7 @@ def _git(*arguments: str, folder: Path) -> bytes:
         output, errors = process.communicate()
     if process.returncode:
         message = errors.decode("utf-8", "replace").strip().splitlines() or ["no message"]
-        raise SourceError(f"git {arguments[0]}: {_without_credentials(message[-1])}")
+        raise _GitError(f"git {arguments[0]}: {_without_credentials(message[-1])}")
     return output
 
 

@@ -137,7 +137,8 @@ class Hub(SourceStep):
         for path in artifact.paths():
             if not path.endswith(".parquet"):
                 continue
-            for number, record in enumerate(_read_parquet(artifact.root / path, self.columns), 1):
+            records = _read_parquet(artifact.checked_file(path), self.columns)
+            for number, record in enumerate(records, 1):
                 yield self._record(artifact, path, number, record)
 
     def _record(

@@ -30,7 +30,7 @@ from unearth.auth import MultiDomainBasicAuth
 from unearth.evaluator import validate_hashes
 from unearth.fetchers import Fetcher, PyPIClient
 
-from curate.files import file_sha256
+from curate.files import Damaged, file_sha256, losing, writing
 from curate.sources.artifact import Artifact, Info, store, wanted
 from curate.sources.unpack import unpack
 from curate.step import SourceError
@@ -45,6 +45,7 @@ def fetch(name: str, version: str, sha256: str, cache: Path) -> Artifact:
     Raises:
         SourceError: the index has no such version or no file of it with this hash, cannot be
             reached, or the archive is unsafe.
+        Damaged: the cache's file is not the one with this hash.
     """
     archive, url = _download(name, version, sha256, cache / "downloads")
     purl = package_url(name, version)
@@ -60,22 +61,33 @@ def package_url(name: str, version: str) -> str:
 
 def _download(name: str, version: str, sha256: str, folder: Path) -> tuple[Path, str | None]:
     """Return the verified archive, and where it was fetched; None if it was there already."""
-    folder.mkdir(parents=True, exist_ok=True)
     final = folder / sha256
     with _locked(folder / f"{sha256}.lock"):
-        if final.is_file():
+        if final.exists():
+            _check_download(final, f"{name} {version}", sha256)
             return final, None
         settings = pip_settings()
         with _client(settings) as client:
             link = _find(name, version, sha256, settings, client)
-            _retrieve(client, link, sha256, final)
+            with writing(final):
+                _retrieve(client, link, sha256, final)
     return final, link.redacted
+
+
+def _check_download(file: Path, package: str, sha256: str) -> None:
+    with losing(file):
+        found = file_sha256(file)
+    if found != sha256:
+        raise Damaged(file, f"the cached download of {package} is damaged: its sha256 is {found}")
 
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
     """Hold a file lock: two runs that share a cache must not write one partial file."""
-    with path.open("w") as handle:
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle = path.open("w")
+    with handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield
 

@@ -6,9 +6,11 @@ from reports import KERNEL, make, rows
 
 from curate import api
 from curate.clean.decontaminate import Decontaminate
+from curate.files import Damaged
 from curate.formats.split import Split
 from curate.publish.analysis import Analysis, Run, analyse, purposes
 from curate.publish.errors import NoRun
+from curate.run import read_journal, write_journal
 
 
 @pytest.fixture(scope="module")
@@ -109,14 +111,14 @@ def test_a_run_that_is_not_there_or_not_finished_is_refused(tmp_path: Path) -> N
     with pytest.raises(NoRun, match="holds no finished run"):
         analyse(tmp_path, "scales")
     make(tmp_path)
-    journal = tmp_path / "cache" / "runs" / "scales.json"
-    records = json.loads(journal.read_text())
-    journal.write_text(json.dumps(records[:-1]))
+    records = read_journal(tmp_path, "scales")
+    write_journal(tmp_path, "scales", records[:-1])
     with pytest.raises(NoRun, match="stopped before its end"):
         analyse(tmp_path, "scales")
-    journal.write_text(json.dumps(records))
-    (tmp_path / "cache" / "steps" / "split" / f"{records[-1]['shards'][0]}.json").unlink()
-    with pytest.raises(NoRun, match="gone from the cache"):
+    write_journal(tmp_path, "scales", records)
+    manifest = tmp_path / "cache" / "steps" / "split" / f"{records[-1].shards[0]}.json"
+    manifest.unlink()
+    with pytest.raises(Damaged, match=manifest.name):
         analyse(tmp_path, "scales")
 
 

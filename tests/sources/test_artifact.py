@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from curate.files import Damaged
 from curate.sources.artifact import Info, open_artifact, store, wanted
 from curate.sources.unpack import ArchiveError, File
-from curate.step import SourceError
 
 SHA = "a" * 64
 PYPI = Info(source="pypi", purl="pkg:pypi/demo@1.0", version="1.0")
@@ -68,7 +68,7 @@ def test_nothing_is_kept_when_the_files_fail(tmp_path: Path) -> None:
     with pytest.raises(ArchiveError):
         store(tmp_path, SHA, PYPI, files())
     assert list((tmp_path / "artifacts").iterdir()) == []
-    with pytest.raises(SourceError, match="not in the cache"):
+    with pytest.raises(Damaged, match="is gone"):
         open_artifact(tmp_path, SHA)
 
 
@@ -83,10 +83,32 @@ def test_storing_twice_keeps_the_first(tmp_path: Path) -> None:
 
 def test_a_folder_without_index_is_not_trusted(tmp_path: Path) -> None:
     (tmp_path / "artifacts" / SHA / "files").mkdir(parents=True)
-    with pytest.raises(SourceError, match="not in the cache"):
+    with pytest.raises(Damaged, match="is gone"):
         open_artifact(tmp_path, SHA)
-    with pytest.raises(SourceError, match="delete it"):
+    with pytest.raises(Damaged, match="stands in the way"):
         store(tmp_path, SHA, PYPI, [("x.py", b"1")])
+
+
+@pytest.mark.parametrize("path", ["demo/a.py", "demo/b.py", "PKG-INFO"])
+def test_a_file_that_was_changed_in_the_cache_is_not_read(tmp_path: Path, path: str) -> None:
+    artifact = store(tmp_path, SHA, PYPI, SDIST, strip_top=True)
+    file = artifact.root / path
+    file.write_bytes(file.read_bytes() + b"#")
+    with pytest.raises(Damaged, match=path):
+        artifact.read_bytes(path)
+    file.unlink()
+    with pytest.raises(Damaged, match="is gone"):
+        artifact.read_bytes(path)
+
+
+@pytest.mark.parametrize(("old", "new"), [("demo@1.0", "demo@1.1"), ('"a"', '"b"'), ("{", "")])
+def test_an_index_that_was_changed_is_not_believed(tmp_path: Path, old: str, new: str) -> None:
+    artifact = store(tmp_path, SHA, PYPI, SDIST, strip_top=True)
+    index = artifact.root.parent / "index.json"
+    text = index.read_text()
+    index.write_text(text.replace(old, new, 1) if old in text else text[:-5])
+    with pytest.raises(Damaged, match=r"index\.json"):
+        open_artifact.__wrapped__(tmp_path, SHA).paths()
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,13 @@
 """Repositories made here, some of them hostile, are read at one commit and never run."""
 
+import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
 
+from curate.files import Damaged
 from curate.rows import Row
 from curate.sources import git as git_source
 from curate.sources.artifact import open_artifact
@@ -44,6 +46,23 @@ def rows_of(source: Git, cache: Path) -> list[Row]:
     context = Context(cache=cache)
     (unit,) = source.units(context)
     return [row for row in source.read(unit, context) if isinstance(row, dict)]
+
+
+@pytest.mark.parametrize("what", ["objects/pack/*.pack", "objects/pack/*.idx"])
+def test_a_clone_that_is_damaged_is_not_read(repository: Path, tmp_path: Path, what: str) -> None:
+    source, cache = step(repository, commit(repository)), tmp_path / "cache"
+    expected = rows_of(source, cache)
+    (clone,) = (cache / "git").glob("*.git")
+    (file,) = clone.glob(what)
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 1
+    file.chmod(0o644)
+    file.write_bytes(data)
+    with pytest.raises(Damaged, match="the cached clone of kernels is damaged") as told:
+        rows_of(source, cache)
+    assert told.value.path == clone
+    shutil.rmtree(clone)
+    assert rows_of(source, cache) == expected
 
 
 @pytest.mark.parametrize("form", ["folder", "file"])

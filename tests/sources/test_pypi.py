@@ -17,6 +17,7 @@ import pytest
 from pydantic import ValidationError
 from sources.index_stand_in import Index, serve, sha
 
+from curate.files import Damaged
 from curate.rows import Row
 from curate.sources import index
 from curate.sources.artifact import open_artifact
@@ -71,6 +72,24 @@ def rows_of(source: Pypi, cache: Path) -> list[Row]:
     context = Context(cache=cache)
     (unit,) = source.units(context)
     return [row for row in source.read(unit, context) if isinstance(row, dict)]
+
+
+@pytest.mark.parametrize("how", ["cut", "another package's"])
+def test_a_download_in_the_cache_is_hashed_before_it_is_believed(
+    served: Index, tmp_path: Path, how: str
+) -> None:
+    whole = served.files["demo_pkg-1.0-py3-none-any.whl"]
+    other = served.files["demo_pkg-1.1-py3-none-any.whl"]
+    source = step("1.0", sha(whole))
+    expected = rows_of(source, tmp_path / "good")
+    cached = tmp_path / "bad" / "downloads" / sha(whole)
+    cached.parent.mkdir(parents=True)
+    cached.write_bytes(whole[:-100] if how == "cut" else other)
+    with pytest.raises(Damaged, match=r"cached download of demo-pkg 1\.0 is damaged") as told:
+        rows_of(source, tmp_path / "bad")
+    assert told.value.path == cached
+    cached.unlink()
+    assert rows_of(source, tmp_path / "bad") == expected
 
 
 def test_wheel(served: Index, tmp_path: Path) -> None:
