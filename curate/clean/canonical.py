@@ -2,13 +2,14 @@
 
 Renamed: local variables, arguments, functions, classes and global variables that the code itself
 binds, and attributes that classes set on ``self`` and nothing else names, where the base is
-``nn.Module``, ``object`` or nothing. Gone: comments, docstrings, formatting, and import
-statements, because an imported name is replaced by what it stands for (``F`` by
-``torch.nn.functional``).
+``nn.Module``, ``object`` or nothing. With an argument go the keywords of calls of its own function,
+and the strings that name it in a kernel's decorators and in launch grids (``meta["BLOCK"]``).
+Gone: comments, docstrings, formatting, annotations, and import statements, because an imported name
+is replaced by what it stands for (``F`` by ``torch.nn.functional``).
 
 Kept, because another name is another program: names of libraries and of their attributes, methods
-and special names, builtins, strings, numbers, annotations, and names that are used as a keyword
-in any call.
+and special names, builtins, strings, numbers, keywords of calls of others' functions, and arguments
+whose name is the keyword of a call of nobody knows what (`curate.clean.calls`).
 """
 
 from __future__ import annotations
@@ -21,36 +22,28 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import count
 from typing import Any, get_args
 
+from curate.clean.calls import Calls
+from curate.clean.syntax import (
+    BINDS,
+    FIELDS,
+    Function,
+    by_type,
+    children,
+    is_jitted,
+    is_name,
+    parameters,
+    walk,
+)
+
 PLAIN_BASES = frozenset({"torch.nn.Module", "torch.nn.modules.module.Module", "object"})
 """Bases whose own attributes are known, so that other attributes are the author's."""
 
 KEPT_ATTRIBUTES = frozenset({"training", "call_super_init", "dump_patches"})
 """Attributes of ``nn.Module`` that a class may set and that mean something."""
 
-_Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 _Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
-_OWN_BLOCK = frozenset({*get_args(_Function), ast.ClassDef, *get_args(_Comprehension)})
+_OWN_BLOCK = frozenset({*get_args(Function), ast.ClassDef, *get_args(_Comprehension)})
 """Nodes whose insides are a block of their own."""
-
-_BINDS: dict[type[ast.AST], str] = {
-    **dict.fromkeys((ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef), "name"),
-    **dict.fromkeys((ast.ExceptHandler, ast.MatchAs, ast.MatchStar), "name"),
-    ast.MatchMapping: "rest",
-}
-"""The field in which a node names what it binds, where that is not a `Name` node."""
-
-FIELDS: dict[type[ast.AST], tuple[str, ...]] = {
-    kind: tuple(name for name in kind._fields if name not in ("ctx", "type_comment", "kind"))
-    for kind in vars(ast).values()
-    if isinstance(kind, type) and issubclass(kind, ast.AST)
-}
-"""The fields of each type of node that say something of the program."""
-
-_BELOW = {
-    kind: tuple(name for name in fields if name not in ("op", "ops", "id", "attr", "arg"))
-    for kind, fields in FIELDS.items()
-} | {ast.Constant: ()}
-"""The fields that may hold other nodes than operators."""
 
 _STATEMENTS = frozenset({"body", "orelse", "finalbody"})
 """Fields that hold statements, where they hold lists."""
@@ -89,26 +82,6 @@ def tokens_sha256(tokens: list[str]) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def children(node: ast.AST) -> list[ast.AST]:
-    """Return the nodes right below a node, operators left out, in the order of their fields."""
-    found: list[ast.AST] = []
-    for name in _BELOW[type(node)]:
-        value = getattr(node, name, None)
-        if isinstance(value, ast.AST):
-            found.append(value)
-        elif isinstance(value, list):
-            found += [item for item in value if isinstance(item, ast.AST)]
-    return found
-
-
-def walk(root: ast.AST) -> list[ast.AST]:
-    """Return a node and all below it, operators left out, in the order of `ast.walk`."""
-    nodes = [root]
-    for node in nodes:  # which grows meanwhile
-        nodes += children(node)
-    return nodes
-
-
 class _Scope(dict[str, str]):
     """What each name means in one block, found out and numbered when it is first asked for."""
 
@@ -127,10 +100,10 @@ class _Scope(dict[str, str]):
             meaning = self.outer[name] if self.outer is not None else name
         elif (path := self.bound[name]) is not None:
             meaning = path
-        elif self.is_class or name in self.encoder.keywords:
+        elif self.is_class:
             meaning = name
         else:
-            meaning = f"%{next(self.encoder.numbers)}"
+            meaning = self.encoder.new_name()
         self[name] = meaning
         return meaning
 
@@ -139,17 +112,31 @@ class _Encoder:
     """Writes a syntax tree as tokens, with names replaced."""
 
     def __init__(self, tree: ast.Module) -> None:
-        nodes = walk(tree)
+        nodes = by_type(tree)
         self.tokens: list[str] = []
-        self.keywords = {
-            keyword.arg for node in nodes if type(node) is ast.Call for keyword in node.keywords
-        }
+        self.calls = Calls(nodes)
         self.numbers = count()
+        self.parameters: dict[tuple[int, str], str] = {}
+        self.decorated: Function | None = None  # whose decorators we are in
         self.scopes: list[_Scope] = []
         self.scopes.append(_Scope(self, _bindings(tree.body)))
         self.selves: list[tuple[str, dict[str, str]]] = []  # name of self, its attributes
         self.own: list[dict[str, str]] = []  # attributes of the classes that we are in
+        self.plain: list[bool] = []  # whether each of them is without a decorator and a base
         self.private = self._private_attributes(nodes)
+
+    def new_name(self) -> str:
+        """Return a name that nothing else has."""
+        return f"%{next(self.numbers)}"
+
+    def parameter(self, function: Function, name: str) -> str:
+        """Return what an argument of a function is called."""
+        if name in self.calls.loose:
+            return name
+        key = id(function), name
+        if key not in self.parameters:
+            self.parameters[key] = self.new_name()
+        return self.parameters[key]
 
     def encode(self, node: ast.AST) -> None:
         """Append the tokens of a node."""
@@ -175,15 +162,59 @@ class _Encoder:
     def _value(self, value: object, owner: ast.AST) -> None:
         if isinstance(value, ast.AST):
             self.encode(value)
-        elif isinstance(value, str) and not isinstance(owner, ast.keyword):
+        elif isinstance(value, str):
             self.tokens.append(self.scopes[-1][value])
         else:
             self.tokens.append(f"{type(value).__name__} {value!r}")
 
     def constant(self, node: ast.Constant) -> None:
         value = node.value
-        said = [] if value is None else ["value", f"{type(value).__name__} {value!r}"]
-        self.tokens += ("Constant", *said, "end")
+        if isinstance(value, str) and self.decorated:
+            self.string(value, self.decorated)
+        else:
+            said = [] if value is None else ["value", f"{type(value).__name__} {value!r}"]
+            self.tokens += ("Constant", *said, "end")
+
+    def string(self, text: str, function: Function | None) -> None:
+        """Append a string, or the argument of a function that it names."""
+        if function and any(name == text for _, name in parameters(function)):
+            self.tokens += ("Constant", self.parameter(function, text), "end")
+        else:
+            self.tokens += ("Constant", "value", f"str {text!r}", "end")
+
+    def call(self, node: ast.Call) -> None:
+        callee = self.calls.callee(node)
+        names = {name for _, name in parameters(callee)} if isinstance(callee, ast.AST) else ()
+        self.tokens += ("Call", "func")
+        self.encode(node.func)
+        for argument in node.args:
+            self.encode(argument)
+        for keyword in node.keywords:
+            name = keyword.arg or "**"
+            if isinstance(callee, ast.AST) and name in names:
+                name = self.parameter(callee, name)
+            self.tokens += ("keyword", name)
+            self.encode(keyword.value)
+        self.tokens.append("end")
+
+    def subscript(self, node: ast.Subscript) -> None:
+        index = node.slice
+        if isinstance(index, ast.Constant) and isinstance(index.value, str):
+            self.tokens.append("Subscript")
+            self.encode(node.value)
+            self.string(index.value, self.calls.launched.get(index.value))
+        else:
+            self.fields(node)
+
+    def annotated(self, node: ast.AnnAssign) -> None:
+        if self.scopes[-1].is_class and not self.plain[-1]:
+            self.fields(node)  # of a dataclass and the like: a field, and no other variable is one
+        elif node.value:
+            self.tokens += ("Assign", "targets")
+            self.encode(node.target)
+            self.tokens += ("end", "value")
+            self.encode(node.value)
+            self.tokens.append("end")
 
     def name(self, node: ast.Name) -> None:
         self.tokens += ("Name", self.scopes[-1][node.id])
@@ -203,20 +234,23 @@ class _Encoder:
         self.encode(node.value)
         self.tokens.append(name)
 
-    def function(self, node: _Function) -> None:
+    def function(self, node: Function) -> None:
         is_method = self.scopes[-1].is_class
-        outer = [*getattr(node, "decorator_list", []), *node.args.defaults, *node.args.kw_defaults]
         self.tokens.append(type(node).__name__)
-        for part in [*outer, *_annotations(node)]:
+        outer, self.decorated = self.decorated, node if is_jitted(node) else None
+        for decorator in getattr(node, "decorator_list", []):
+            self.encode(decorator)
+        self.decorated = outer
+        for part in (*node.args.defaults, *node.args.kw_defaults):
             if part:
                 self.encode(part)
             else:
                 self.tokens.append("none")
         if not isinstance(node, ast.Lambda):
             self.tokens.append(node.name if is_method else self.scopes[-1][node.name])
-        arguments = _arguments(node.args)
+        arguments = parameters(node)
         body = node.body if isinstance(node.body, list) else [node.body]
-        bound: dict[str, str | None] = dict.fromkeys(arg for _, arg in arguments)
+        bound: dict[str, str | None] = {name: self.parameter(node, name) for _, name in arguments}
         scope = _Scope(self, _bindings(body) | bound)
         self.scopes.append(scope)
         entered = is_method and bool(arguments) and not _is_static(node)
@@ -233,9 +267,11 @@ class _Encoder:
         for part in (*node.decorator_list, *node.bases, *node.keywords):
             self.encode(part)
         own = _set_on_self(node) & self.private if self.private and self._is_plain(node) else ()
+        self.plain.append(self._is_plain(node) and not node.decorator_list)
         self.own.append(dict.fromkeys(own, ""))
         self.scopes.append(_Scope(self, _bindings(node.body), is_class=True))
         self._block(node.body)
+        self.plain.pop()
         self.own.pop()
 
     def _block(self, body: list[ast.stmt] | list[ast.expr]) -> None:
@@ -254,14 +290,14 @@ class _Encoder:
 
     # attributes of self
 
-    def _private_attributes(self, nodes: list[ast.AST]) -> set[str]:
+    def _private_attributes(self, nodes: dict[type[ast.AST], list[Any]]) -> set[str]:
         """Return the attributes that plain classes set on ``self`` and that nobody else names."""
-        classes = [n for n in nodes if isinstance(n, ast.ClassDef) and self._is_plain(n)]
+        classes = [node for node in nodes[ast.ClassDef] if self._is_plain(node)]
         if not classes:
             return set()
-        uses = Counter(node.attr for node in nodes if isinstance(node, ast.Attribute))
+        uses = Counter(node.attr for node in nodes[ast.Attribute])
         # getattr and register_buffer name them in strings
-        uses.update(str(node.value) for node in nodes if isinstance(node, ast.Constant))
+        uses.update(str(node.value) for node in nodes[ast.Constant])
         for node in classes:
             own = _set_on_self(node)
             uses.subtract(use.attr for use in _uses_of_self(node) if use.attr in own)
@@ -281,10 +317,13 @@ _ENCODERS: dict[type[ast.AST], Callable[[_Encoder, Any], None]] = {
     ast.Name: _Encoder.name,
     ast.Constant: _Encoder.constant,
     ast.Attribute: _Encoder.attribute,
+    ast.Call: _Encoder.call,
+    ast.Subscript: _Encoder.subscript,
+    ast.AnnAssign: _Encoder.annotated,
     ast.ClassDef: _Encoder.class_,
     ast.Import: _Encoder.import_,
     ast.ImportFrom: _Encoder.import_,
-    **dict.fromkeys(get_args(_Function), _Encoder.function),
+    **dict.fromkeys(get_args(Function), _Encoder.function),
     **dict.fromkeys(get_args(_Comprehension), _Encoder.comprehension),
 }
 """How nodes are written that are not written as `_Encoder.fields` does."""
@@ -296,12 +335,8 @@ def _uses_of_self(node: ast.ClassDef) -> Iterator[ast.Attribute]:
         if isinstance(method, ast.FunctionDef) and method.args.args and not _is_static(method):
             this = method.args.args[0].arg
             for part in walk(method):
-                if isinstance(part, ast.Attribute) and _is_name(part.value, this):
+                if isinstance(part, ast.Attribute) and is_name(part.value, this):
                     yield part
-
-
-def _is_name(node: ast.expr, name: str) -> bool:
-    return isinstance(node, ast.Name) and node.id == name
 
 
 def _set_on_self(node: ast.ClassDef) -> set[str]:
@@ -325,8 +360,8 @@ def _bindings(body: Iterable[ast.AST]) -> dict[str, str | None]:
         if isinstance(node, ast.Name):
             if not isinstance(node.ctx, ast.Load):
                 bound.setdefault(node.id)
-        elif kind in _BINDS:
-            if name := getattr(node, _BINDS[kind]):
+        elif kind in BINDS:
+            if name := getattr(node, BINDS[kind]):
                 bound.setdefault(name)
         elif isinstance(node, (ast.Import, ast.ImportFrom)):
             bound |= _imported(node)
@@ -354,26 +389,9 @@ def _imported(node: ast.Import | ast.ImportFrom) -> dict[str, str | None]:
     }
 
 
-def _is_static(node: _Function) -> bool:
+def _is_static(node: Function) -> bool:
     decorators = getattr(node, "decorator_list", [])
     return any(isinstance(d, ast.Name) and d.id == "staticmethod" for d in decorators)
-
-
-def _arguments(arguments: ast.arguments) -> list[tuple[str, str]]:
-    """Return the arguments in order, each with the kind of place it stands in."""
-    found = [("positional_only", a.arg) for a in arguments.posonlyargs]
-    found += [("argument", a.arg) for a in arguments.args]
-    found += [("rest", a.arg) for a in [arguments.vararg] if a]
-    found += [("keyword_only", a.arg) for a in arguments.kwonlyargs]
-    found += [("keywords", a.arg) for a in [arguments.kwarg] if a]
-    return found
-
-
-def _annotations(node: _Function) -> list[ast.expr | None]:
-    arguments = node.args
-    every = [*arguments.posonlyargs, *arguments.args, arguments.vararg]
-    every += [*arguments.kwonlyargs, arguments.kwarg]
-    return [a.annotation if a else None for a in every] + [getattr(node, "returns", None)]
 
 
 def _without_docstring(body: list[ast.stmt] | list[ast.expr]) -> list[ast.AST]:

@@ -64,7 +64,7 @@ PREFERENCE = (
 class Dedupe(TableStep):
     """Drops rows whose code another row of the same kind has already."""
 
-    version: ClassVar[int] = 4
+    version: ClassVar[int] = 5
     kinds: ClassVar[frozenset[str]] = frozenset(
         {"file", "module", "task", "pair", "kernel", "cuda", "sample"}
     )

@@ -23,7 +23,6 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from curate.clean.canonical import FIELDS
 from curate.clean.minhash import (
     PERMUTATIONS,
     U32,
@@ -34,6 +33,7 @@ from curate.clean.minhash import (
     sign,
 )
 from curate.clean.parts import Program
+from curate.clean.syntax import FIELDS
 
 WINDOW = 13  # tokens
 

@@ -14,7 +14,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
-from curate.clean.canonical import tokens_sha256, tree_tokens, walk
+from curate.clean.canonical import tokens_sha256, tree_tokens
+from curate.clean.syntax import is_jitted, walk
 
 MIN_NODES = 40
 """Nodes of its syntax tree (annotations, decorators and docstrings left out) that a part needs.
@@ -74,7 +75,7 @@ class Program:
             tree = ast.parse(code)
         self._line_count = code.count("\n") + 1
         self._defined = {node.name: node for node in _definitions(tree.body)}
-        self._jitted = {name: node for name, node in self._defined.items() if _is_jitted(node)}
+        self._jitted = {name: node for name, node in self._defined.items() if is_jitted(node)}
         self.libraries = _libraries(tree)
         self.body: list[ast.stmt] = _Plain(_imported(tree)).visit(tree).body
         definitions = list(_definitions(self.body))
@@ -131,16 +132,6 @@ def _definitions(body: Iterable[ast.stmt]) -> Iterator[_Definition]:
             yield from _definitions(
                 n for n in ast.iter_child_nodes(node) if isinstance(n, ast.stmt)
             )
-
-
-def _is_jitted(node: _Definition) -> bool:
-    """Say whether a decorator is ``jit`` by name, whatever it was imported as."""
-    names = (n for decorator in node.decorator_list for n in walk(decorator))
-    return not isinstance(node, ast.ClassDef) and any(
-        (isinstance(n, ast.Attribute) and n.attr == "jit")
-        or (isinstance(n, ast.Name) and n.id.endswith("jit"))
-        for n in names
-    )
 
 
 def _reached(kernel: ast.stmt, jitted: dict[str, _Definition]) -> list[ast.stmt]:

@@ -114,6 +114,145 @@ def test_renaming_is_not_taken_too_far(one: str, other: str) -> None:
     assert canonical_sha256(one) != canonical_sha256(other)
 
 
+PROGRAM = """
+import functools
+import torch
+import triton
+import triton.language as tl
+
+@triton.autotune([triton.Config({"BLOCK": 64})], key=["count"])
+@triton.jit
+def kernel(source, target, count, BLOCK: tl.constexpr):
+    places = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = places < count
+    values = tl.load(source + places, mask=mask, other=0.0)
+    tl.store(target + places, values * 2, mask=mask)
+
+def twice(x, count=None):
+    out = torch.empty_like(x)
+    dim = 0
+    count = count or x.sum(dim=dim)
+    grid = lambda meta: (triton.cdiv(count, meta["BLOCK"]),)
+    kernel[grid](x, out, count=count)
+    return out
+
+class Model(torch.nn.Module):
+    def __init__(self, width, eps=1e-5):
+        super().__init__()
+        self.norm = Norm(width, eps=eps)
+
+    def forward(self, x, scale=1.0):
+        return self.shift(self.norm(x, scale=scale), offset=1)
+
+    def shift(self, x, offset):
+        return twice(x, count=offset)
+
+class Norm(torch.nn.Module):
+    def __init__(self, width, eps):
+        super().__init__()
+        self.eps = eps
+
+    def forward(self, x, scale):
+        return x * scale + self.eps
+"""
+
+RENAMED = {
+    "a local that is a library's keyword": (("mask = places", "m = places"), ("=mask", "=m")),
+    "a local that is a method's keyword": (("dim = 0", "d = 0"), ("dim=dim", "dim=d")),
+    "a kernel's argument, in its decorators, grid and launch": (
+        *(("BLOCK", "TILE"), ("source", "src"), ('key=["count"]', 'key=["n"]')),
+        *(("target, count,", "target, n,"), ("places < count", "places < n")),
+        ("out, count=count", "out, n=count"),
+    ),
+    "an argument of a function, and its keyword": (
+        *(("x, count=None", "x, n=None"), ("count = count or", "n = n or")),
+        *(("cdiv(count,", "cdiv(n,"), ("=count)", "=n)"), ("twice(x, count=", "twice(x, n=")),
+    ),
+    "an argument of a class, and its keyword": (
+        *(("width, eps):", "width, e):"), ("self.eps = eps", "self.eps = e")),
+        ("eps=eps)", "e=eps)"),
+    ),
+    "an argument of a module's forward": (
+        *(("x, scale):", "x, s):"), ("x * scale", "x * s"), ("scale=scale", "s=scale")),
+    ),
+    "an argument of a method": (
+        *(("x, offset)", "x, by)"), ("offset=1", "by=1"), ("=offset)", "=by)")),
+    ),
+}
+
+
+@pytest.mark.parametrize("edit", RENAMED)
+def test_keywords_of_own_functions_are_renamed_with_their_arguments(edit: str) -> None:
+    other = PROGRAM
+    for old, new in RENAMED[edit]:
+        assert old in other
+        other = other.replace(old, new)
+    ast.parse(other)
+    assert canonical_sha256(other) == canonical_sha256(PROGRAM)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("other=0.0", "other=1.0"),
+        ("mask=mask, other=0.0", "mask=mask, cache_modifier=0.0"),
+        ("x.sum(dim=dim)", "x.sum(axis=dim)"),
+        ('{"BLOCK": 64}', '{"count": 64}'),
+        ('meta["BLOCK"]', 'meta["count"]'),
+        ("scale=scale", "x=scale"),
+    ],
+)
+def test_keywords_that_mean_something_are_kept(old: str, new: str) -> None:
+    assert old in PROGRAM
+    assert canonical_sha256(PROGRAM.replace(old, new)) != canonical_sha256(PROGRAM)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "h = [f][0]\nh(a=1, b=2)",
+        "import functools\nfunctools.partial(f, a=1, b=2)()",
+        "f(**{'a': 1, 'b': 2})",
+        "f(**dict(a=1, b=2))",
+        "def g(h):\n    return h(a=1, b=2)\ng(f)",
+        "class M:\n    def m(self):\n        return self.h(a=1, b=2)\nM.h = staticmethod(f)",
+    ],
+)
+def test_arguments_that_may_be_called_by_keyword_keep_their_names(use: str) -> None:
+    one, other = (f"def f({names}):\n    return a - b\n{use}\n" for names in ("a, b", "b, a"))
+    swapped = "def f(b, a):\n    return b - a\n" + use
+    assert canonical_sha256(one) != canonical_sha256(other)
+    assert canonical_sha256(one) != canonical_sha256(swapped)
+
+
+HINTS = {
+    "of arguments": (
+        "def forward(self, x, scale=1.0)",
+        "def forward(self, x: 'T', scale: float=1.0)",
+    ),
+    "of what is returned": ("def shift(self, x, offset)", "def shift(self, x, offset) -> 'T'"),
+    "of a local": ("    dim = 0", "    dim: int = 0"),
+    "alone": ("    dim = 0", "    dim: int\n    dim = 0"),
+    "of an attribute": ("self.eps = eps", "self.eps: float = eps"),
+    "of a kernel's argument": ("(source, target", "(source: torch.Tensor, target"),
+    "that looks like an attribute": ("width, eps):", "width: 'eps', eps):"),
+}
+
+
+@pytest.mark.parametrize("hint", HINTS)
+def test_hints_of_types_do_not_count(hint: str) -> None:
+    old, new = HINTS[hint]
+    assert old in PROGRAM
+    assert canonical_sha256(PROGRAM.replace(old, new)) == canonical_sha256(PROGRAM)
+
+
+def test_fields_of_a_dataclass_are_no_hints() -> None:
+    field = "from dataclasses import dataclass\n@dataclass\nclass A:\n    x: int = 1\n"
+    assert canonical_sha256(field) == canonical_sha256(field.replace("int", "float"))
+    assert canonical_sha256(field) != canonical_sha256(field.replace(": int", ""))
+    assert canonical_sha256(field) != canonical_sha256(field + "    y: int\n")
+
+
 def test_names_of_scopes_do_not_mix() -> None:
     one = "def f(x):\n    return x\ndef g(x):\n    return x\n"
     other = "def f(a):\n    return a\ndef g(b):\n    return b\n"
