@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 INPUT, WEIGHT, NUMBER = "input", "weight", "number"
@@ -26,7 +26,10 @@ LEAVES = frozenset({INPUT, WEIGHT, NUMBER})
 COPY = "copy"
 """The operator whose result has its operand's values, perhaps in another order or element type."""
 
-HEAVY = frozenset({"mm", "conv1d", "conv2d", "conv3d", "lstm", "gru", "rnn_tanh", "rnn_relu"})
+HEAVY = frozenset(
+    {"mm", "lstm", "gru", "rnn_tanh", "rnn_relu"}
+    | {f"conv{dims}d{transposed}" for dims in (1, 2, 3) for transposed in ("", "t")}
+)
 """Operators at which neighbourhoods end: what they read was computed by another part."""
 
 RADII = (2, 3)
@@ -210,42 +213,42 @@ def _neighbourhoods(nodes: list[Node], reached: set[int]) -> list[int]:
     order = sorted(number for number in reached if nodes[number].op not in LEAVES)
     found: set[str] = set()
 
-    def tree(stop: Callable[[int, dict[int, str]], str]) -> dict[int, str]:
-        hashes: dict[int, str] = {}
-        for number in order:
-            hashes[number] = stop(number, hashes)
-        return hashes
-
-    def to_heavy(number: int, before: dict[int, str]) -> str:
-        node = nodes[number]
-        below = []
-        for operand in node.operands:
-            op = nodes[operand.node].op
-            if node.op in HEAVY and op != WEIGHT:
-                below.append("*")
-            elif op == INPUT or before.get(operand.node) == "":
-                return ""
-            else:
-                below.append(before.get(operand.node, op))
-        return _sha256(node.op, *below)
-
-    found |= set(tree(to_heavy).values())
+    back: dict[int, str] = {}
+    for number in order:
+        back[number] = _back_to_heavy(nodes, number, back)
+    found |= set(back.values())
     shallow: dict[int, str] = dict.fromkeys(order, "*")
     for radius in range(1, max(RADII) + 1):
-
-        def one_more(number: int, _: dict[int, str], below: dict[int, str] = shallow) -> str:
-            read = []
-            for operand in nodes[number].operands:
-                op = nodes[operand.node].op
-                if op == INPUT and radius > 1:
-                    return ""
-                read.append("*" if op == INPUT else below.get(operand.node, op))
-            return "" if "" in read else _sha256(nodes[number].op, *read)
-
-        shallow = tree(one_more)
+        shallow = {number: _one_more(nodes, number, shallow, radius) for number in order}
         if radius in RADII:
             found |= set(shallow.values())
     return sorted({int(text[:8], 16) for text in found - {""}})
+
+
+def _back_to_heavy(nodes: list[Node], number: int, before: dict[int, str]) -> str:
+    """Return the hash of an operator and of what leads to it from the nearest heavy ones."""
+    node = nodes[number]
+    below = []
+    for operand in node.operands:
+        op = nodes[operand.node].op
+        if node.op in HEAVY and op != WEIGHT:
+            below.append("*")
+        elif op == INPUT or before.get(operand.node) == "":
+            return ""
+        else:
+            below.append(before.get(operand.node, op))
+    return _sha256(node.op, *below)
+
+
+def _one_more(nodes: list[Node], number: int, below: dict[int, str], radius: int) -> str:
+    """Return the hash of a neighbourhood of one more operator along each path than ``below``."""
+    read = []
+    for operand in nodes[number].operands:
+        op = nodes[operand.node].op
+        if op == INPUT and radius > 1:
+            return ""
+        read.append("*" if op == INPUT else below.get(operand.node, op))
+    return "" if "" in read else _sha256(nodes[number].op, *read)
 
 
 def _sha256(*texts: str) -> str:

@@ -157,5 +157,3 @@ def _rounded(array: NDArray[np.float64]) -> str:
 
 def _sha256(*texts: str) -> str:
     return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:12]
-
-

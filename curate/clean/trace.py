@@ -10,10 +10,11 @@ new node.
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
 import math
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from fractions import Fraction
 from typing import Any
 
@@ -34,10 +35,12 @@ MAX_NODES = 20_000
 MAX_REAL_ELEMENTS = 1 << 24
 """Elements of the inputs up to which a module that asks for values is run with real tensors."""
 
-_WHOLE = ("max_pool", "avg_pool", "adaptive_", "_adaptive_", "upsample_", "_upsample_", "pad")
-_WHOLE += ("constant_pad", "reflection_pad", "replication_pad", "grid_sampler", "embedding")
-_WHOLE += ("_embedding", "index", "gather", "scatter", "select_scatter", "slice_scatter", "im2col")
-_WHOLE += ("unfold", "col2im", "roll", "floor_divide", "remainder", "nll_loss", "pixel_")
+_WHOLE: tuple[str, ...] = (
+    *("max_pool", "avg_pool", "adaptive_", "_adaptive_", "upsample_", "_upsample_", "pixel_"),
+    *("pad", "constant_pad", "reflection_pad", "replication_pad", "grid_sampler", "roll"),
+    *("embedding", "_embedding", "index", "gather", "scatter", "select_scatter", "slice_scatter"),
+    *("im2col", "col2im", "unfold", "floor_divide", "remainder", "nll_loss"),
+)
 """Beginnings of the names of operators whose decomposition is index arithmetic, some of which
 depends on sizes."""
 
@@ -49,19 +52,29 @@ _SAME = {"bmm": "mm", "reciprocal": "inverse", "index_put": "write", "where_": "
 _RECURRENT = frozenset({"lstm", "gru", "rnn_tanh", "rnn_relu"})
 
 
+_HELD = " held as "
+
+
 class TooLong(Exception):
     """A graph has more than `MAX_NODES` operators."""
 
 
-def trace(names: dict[str, Any]) -> Graph:
+def trace(names: dict[str, Any], unlike: str = "") -> Graph:
     """Return what ``Model(*get_init_inputs())(*get_inputs())`` computes, in eval mode.
 
     Args:
         names: what a file in KernelBench's form defines.
+        unlike: stands for the values of a table that is too large to be made.
 
     Raises:
         Exception: whatever the module raised, or `TooLong`.
     """
+    graph, elements = _traced(names)
+    return _with_values(graph, elements, names, unlike)
+
+
+def _traced(names: dict[str, Any]) -> tuple[Graph, int]:
+    """Return the graph, in which buffers have names, and how many elements the module holds."""
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
         try:
@@ -85,6 +98,37 @@ def trace(names: dict[str, Any]) -> Graph:
         return _record(model, names["get_inputs"]())
 
 
+def _with_values(graph: Graph, elements: int, names: dict[str, Any], unlike: str) -> Graph:
+    """Put hashes of values in the place of the names of buffers, which may be tables.
+
+    The module is built once more, with values, where it is not too large for that.
+    """
+    wanted = [node.detail.split(_HELD)[1] for node in graph.nodes if _HELD in node.detail]
+    if not wanted:
+        return graph
+    values: dict[str, str] = {}
+    if elements <= MAX_REAL_ELEMENTS:
+        known = {name: tensor for name, tensor in _tensors_of(_build(names)) if name in wanted}
+        values = {name: _digest(tensor) for name, tensor in known.items()}
+    nodes = []
+    for node in graph.nodes:
+        kind, _, name = node.detail.partition(_HELD)
+        unlike = hashlib.sha256(f"{id(names)} {name}".encode()).hexdigest()
+        nodes.append(
+            Node(node.op, kind + values.get(name, unlike), node.operands) if name else node
+        )
+    return dataclasses.replace(graph, nodes=nodes)
+
+
+def _tensors_of(model: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    """Yield the tensors that a module holds, buffers or not, with what they are called in it."""
+    for path, module in model.named_modules():
+        held = [module._parameters, module._buffers, vars(module)]
+        for name, value in ((n, v) for group in held for n, v in group.items()):
+            if isinstance(value, torch.Tensor):
+                yield f"{path}.{name}", value
+
+
 def _build(names: dict[str, Any]) -> torch.nn.Module:
     torch.manual_seed(0)
     model = names["Model"](*names["get_init_inputs"]())
@@ -92,15 +136,20 @@ def _build(names: dict[str, Any]) -> torch.nn.Module:
     return model.eval()
 
 
-def _record(model: torch.nn.Module, inputs: Any) -> Graph:
+def _record(model: torch.nn.Module, inputs: Any) -> tuple[Graph, int]:
     recorder = _Recorder()
+    elements = 0
+    for name, tensor in _tensors_of(model):
+        recorder.held[_storage(tensor)] = name
+        elements += tensor.numel()
     for leaf in pytree.tree_leaves(inputs):
         if isinstance(leaf, torch.Tensor):
             recorder.give(leaf, INPUT)
     with sdpa_kernel(SDPBackend.MATH), _Whole(recorder), recorder:
         result = model(*inputs)
     tensors = [t for t in _leaves(result) if isinstance(t, torch.Tensor)]
-    return Graph(recorder.nodes, [recorder.read(t) for t in tensors], recorder.ops)
+    outputs = [recorder.read(t) for t in tensors]
+    return Graph(recorder.nodes, outputs, recorder.ops), elements
 
 
 def _leaves(result: Any) -> Iterator[Any]:
@@ -112,11 +161,12 @@ def _leaves(result: Any) -> Iterator[Any]:
             yield from pytree.tree_leaves(vars(leaf))
 
 
-class _Recorder(TorchDispatchMode):
+class _Recorder(TorchDispatchMode):  # type: ignore[misc]
     """Writes down operators; all but the smallest are broken down on the way."""
 
     def __init__(self) -> None:
         super().__init__()
+        self.held: dict[int, str] = {}  # what the module's tensors are called, by storage
         self.nodes: list[Node] = []
         self.ops = 0
         self._depth = 0
@@ -136,11 +186,20 @@ class _Recorder(TorchDispatchMode):
         if key not in self._at:
             value = _value(tensor)
             if value is None:
-                self.give(_whole(tensor), WEIGHT)
+                whole = _whole(tensor)
+                self._set(whole, self._node(WEIGHT, _kind(whole) + self._content(whole)))
             else:
                 self._set(tensor, self._node(NUMBER, repr(value)))
         number, shape, strides = self._at[key]
         return Operand(number, _layout(tensor, shape, strides))
+
+    def _content(self, tensor: torch.Tensor) -> str:
+        """Return a hash of a tensor's values, or for lack of them its name; '' if it is learned."""
+        if isinstance(tensor, torch.nn.Parameter):
+            return ""
+        if not isinstance(tensor, FakeTensor):
+            return f" {_digest(tensor)}"
+        return _HELD + self.held.get(_storage(tensor), "?")
 
     def _set(self, tensor: torch.Tensor, number: int) -> None:
         self._at[_storage(tensor)] = number, tuple(tensor.shape), tensor.stride()
@@ -162,15 +221,19 @@ class _Recorder(TorchDispatchMode):
     ) -> Any:
         kwargs = kwargs or {}
         name = func._opname
-        if self._silent or func.namespace == "prim" or func.is_view:
+        if self._silent or func.namespace == "prim":
             return func(*args, **kwargs)
         if func._can_decompose():
             return self._inside(func.decompose, args, kwargs)
+        if func.is_view:
+            return func(*args, **kwargs)
         if not self._depth and name not in _COPIES | _FILLED | {"copy_"}:
             self.ops += 1
         if func._schema.is_mutable:
             return self._mutate(func, args, kwargs)
-        formula = _FORMULAS.get(name) or decomposition_table.get(func)
+        formula = (
+            _variance if func is torch.ops.prims.var.default else decomposition_table.get(func)
+        )
         if formula and not name.startswith(_WHOLE) and name not in _COPIES | _FILLED:
             result = self._inside(formula, args, kwargs)
             if result is not NotImplemented:
@@ -187,15 +250,19 @@ class _Recorder(TorchDispatchMode):
         finally:
             self._depth -= 1
 
-    def silently(self, name: str, func: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        """Run a function as if it were one operator."""
+    def recurrent(self, func: Callable[..., Any], x: torch.Tensor, *rest: Any) -> Any:
+        """Write a recurrent layer down as one operator; only one step of time is run."""
         self.ops += 1
         self._silent = True
         try:
-            result = func(*args, **kwargs)
+            along = 1 if rest[-1] is True and x.dim() == 3 else 0  # batch_first
+            outputs, *states = func(x.narrow(along, 0, 1), *rest)
+            shape = list(outputs.shape)
+            shape[along] = x.shape[along]
+            result = outputs.new_zeros(shape), *states
         finally:
             self._silent = False
-        self._write_down(name, args, kwargs, result)
+        self._write_down(func.__name__, (x, *rest), {}, result)
         return result
 
     def _mutate(self, func: OpOverload, args: Any, kwargs: Any) -> Any:
@@ -243,25 +310,22 @@ class _Recorder(TorchDispatchMode):
                 number = self._plain(op, detail, operands, tensor)
             self._set(tensor, number)
 
-    def _plain(
-        self, op: str, detail: str, operands: list[Operand], result: torch.Tensor
-    ) -> int:
+    def _plain(self, op: str, detail: str, operands: list[Operand], result: torch.Tensor) -> int:
         """Return the node of an operator, written with fewer operators where that can be."""
         values = [n.detail if (n := self.nodes[o.node]).op == NUMBER else None for o in operands]
         if op in ("sub", "neg"):
-            *left, right = operands
-            if left and (value := _float(values[1])) is not None:
-                right = self._number(-value)
-            else:
-                right = Operand(self._node("mul", "", right, self._number(-1)))
-            return self._node("add", "", *left, right) if left else right.node
+            if op == "sub" and (value := _float(values[1])) is not None:
+                return self._node("add", "", operands[0], self._number(-value))
+            negative = self._node("mul", "", operands[-1], self._number(-1))
+            return (
+                self._node("add", "", operands[0], Operand(negative)) if op == "sub" else negative
+            )
         if op == "div":
-            left, right = operands
             if value := _float(values[1]):
-                return self._node("mul", "", left, self._number(1 / value))
-            inverse = self._node("inverse", "", right)
+                return self._node("mul", "", operands[0], self._number(1 / value))
+            inverse = self._node("inverse", "", operands[1])
             is_one = _float(values[0]) == 1
-            return inverse if is_one else self._node("mul", "", left, Operand(inverse))
+            return inverse if is_one else self._node("mul", "", operands[0], Operand(inverse))
         if op == "rsqrt":
             return self._node("inverse", "", Operand(self._node("sqrt", "", *operands)))
         if op == "pow" and _float(values[1]) == 2:
@@ -292,7 +356,7 @@ class _Recorder(TorchDispatchMode):
         return " ".join(rest), *operands
 
 
-class _Whole(TorchFunctionMode):
+class _Whole(TorchFunctionMode):  # type: ignore[misc]
     """Takes recurrent layers as one operator: PyTorch would write each step of time down."""
 
     def __init__(self, recorder: _Recorder) -> None:
@@ -301,20 +365,18 @@ class _Whole(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = getattr(func, "__name__", "")
-        if name in _RECURRENT and args and isinstance(args[0], torch.Tensor):
-            return self.recorder.silently(name, func, args, kwargs or {})
+        # A packed sequence has a tensor of sizes in the second place, and runs step by step.
+        if name in _RECURRENT and not kwargs and isinstance(args[-1], bool) and len(args) == 9:
+            return self.recorder.recurrent(func, *args)
         return func(*args, **(kwargs or {}))
 
 
 def _variance(x: Any, dims: Any = None, correction: float = 1, **_: Any) -> Any:
     """The formula of a variance, which PyTorch has as one operator."""
-    dims = list(range(x.dim())) if not dims else dims
+    dims = dims or list(range(x.dim()))
     count = math.prod(x.shape[d] for d in dims)
     off = x - x.mean(dims, keepdim=True)
     return (off * off).sum(dims) / max(count - correction, 1)
-
-
-_FORMULAS: dict[str, Callable[..., Any]] = {"var": _variance}
 
 
 def _storage(tensor: torch.Tensor) -> int:
@@ -331,6 +393,13 @@ def _float(text: str | None) -> float | None:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _digest(tensor: torch.Tensor) -> str:
+    """Return a hash of a tensor's values."""
+    plain = torch.view_as_real(tensor) if tensor.is_complex() else tensor
+    values = plain.detach().double().numpy()
+    return hashlib.sha256(values.tobytes()).hexdigest()[:12]
 
 
 def _value(tensor: torch.Tensor) -> Any:
@@ -379,7 +448,7 @@ def warm() -> None:
     trace(names)
 
 
-class _Warm(torch.nn.Module):
+class _Warm(torch.nn.Module):  # type: ignore[misc]
     """Uses what many modules use."""
 
     def __init__(self) -> None:

@@ -11,6 +11,7 @@ A problem that cannot be traced is kept, with a null.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
@@ -68,7 +69,7 @@ def read_wiring(reference: str) -> dict[str, Any] | None:
     logging.getLogger("torch").setLevel(logging.CRITICAL)  # it prints what it cannot trace
     try:
         names = load(reference)
-        graph = trace(names)
+        graph = trace(names, hashlib.sha256(reference.encode()).hexdigest())
     except Exception:  # the code is other people's: it may raise anything
         return None
     values: list[str] = []
