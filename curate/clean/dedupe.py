@@ -9,6 +9,10 @@ sorted. A row is dropped when a row of its kind that was kept before it has
    its docstring is that of any other stub;
 3. where the recipe asks for it, nearly the same text (``near_duplicate``, `curate.clean.minhash`).
 
+By ``wiring`` a row is dropped when its reference has the same graph, with all its numbers,
+dimensions and types but without its sizes, as that of a row that was kept before it
+(``wiring_duplicate``): the two compute the same, however they are written.
+
 A row is never dropped for its likeness to a row that is dropped itself: chains of likenesses lead
 away from where they began.
 
@@ -23,7 +27,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from curate.clean.canonical import canonical_tokens, tokens_sha256
 from curate.licenses.policy import burden
@@ -70,16 +74,17 @@ class Dedupe(TableStep):
     )
     columns: ClassVar[tuple[str, ...]] = (
         *("license", "origin", "verdict"),
-        *("text", "reference", "triton", "cuda"),
+        *("text", "reference", "triton", "cuda", "wiring"),
     )
 
     step: Literal["dedupe"]
     column: Annotated[
-        Literal["text", "reference", "triton", "cuda"],
+        Literal["text", "reference", "triton", "cuda", "wiring"],
         Field(
-            description="The code that is compared: text for files and modules, reference or "
-            "triton for tasks and pairs, cuda or triton for CUDA pairs. Rows without it are kept. "
-            "Answers of a teacher are compared by triton only: those to one task share the rest."
+            description="What is compared: text for files and modules, reference or triton for "
+            "tasks and pairs, cuda or triton for CUDA pairs; or wiring, what the reference of a "
+            "task or pair computes, which step `wiring` sets. Rows without it are kept. Answers of "
+            "a teacher are compared by triton only: those to one task share the rest."
         ),
     ]
     similarity: Annotated[
@@ -94,14 +99,24 @@ class Dedupe(TableStep):
         ),
     ] = None
 
+    @model_validator(mode="after")
+    def _wirings_are_equal_or_not(self) -> Dedupe:
+        if self.column == "wiring" and self.similarity is not None:
+            raise ValueError("similarity compares texts; leave it out with column: wiring")
+        return self
+
     def summarize(self, rows: pl.DataFrame, context: Context) -> pl.DataFrame:
         """Return the columns of `PREFERENCE`, hashes of the code and, if asked for, its sketch."""
         from curate.clean.minhash import sketch_columns
 
-        codes = rows[self.column]
+        wiring = self.column == "wiring"
+        codes = rows["reference" if wiring else self.column]
         if self.column != "triton":
             codes = codes.set(rows["kind"] == "sample", None)
-        summary = preference(rows, self.column).with_columns(hash_columns(codes))
+        summary = preference(rows, codes)
+        if wiring:
+            return summary.with_columns(graph_columns(rows["wiring"], codes.is_not_null()))
+        summary = summary.with_columns(hash_columns(codes))
         if self.similarity is None:
             return summary
         return summary.with_columns(sketch_columns(codes))
@@ -110,6 +125,8 @@ class Dedupe(TableStep):
         import polars as pl
 
         lost = find_duplicates(table, self.similarity, context.cache)
+        if self.column == "wiring":
+            lost = lost.with_columns(reason=pl.lit("wiring_duplicate"))
         evidence = [
             json.dumps({"of": of, "similarity": round(similarity, 4)})
             for of, similarity in zip(lost["of"], lost["similarity"], strict=True)
@@ -118,8 +135,8 @@ class Dedupe(TableStep):
         return table.select("id").join(lost, on="id", how="left", maintain_order="left")
 
 
-def preference(rows: pl.DataFrame, column: str) -> pl.DataFrame:
-    """Return ``id``, ``kind`` and the columns of `PREFERENCE` of rows."""
+def preference(rows: pl.DataFrame, codes: pl.Series) -> pl.DataFrame:
+    """Return ``id``, ``kind`` and the columns of `PREFERENCE` of rows, and of their codes."""
     import polars as pl
 
     license, origin = pl.col("license").struct, pl.col("origin").struct
@@ -139,10 +156,27 @@ def preference(rows: pl.DataFrame, column: str) -> pl.DataFrame:
         nameless=pl.coalesce(origin.field("purl"), origin.field("repo")).is_null(),
         generated=origin.field("generator").is_not_null(),
         depth=path.str.count_matches("/", literal=True),
-        length=-pl.col(column).str.len_chars().cast(pl.Int64),
+        length=-codes.str.len_chars().cast(pl.Int64),
         path_length=path.str.len_chars(),
         path=path,
     )
+
+
+def graph_columns(wirings: pl.Series, known: pl.Series) -> list[pl.Expr]:
+    """Return the columns ``exact`` and ``canonical`` of wirings, of which the second is null.
+
+    Args:
+        wirings: the rows' column ``wiring``.
+        known: which rows count; one whose graph computes nothing never does.
+    """
+    import polars as pl
+
+    computes = known & (wirings.struct.field("ops") > 0)
+    graphs = wirings.struct.field("exact").set(~computes.fill_null(False), None)
+    return [
+        pl.lit(graphs.cast(pl.Binary)).alias("exact"),
+        pl.lit(None, pl.Binary).alias("canonical"),
+    ]
 
 
 def hash_columns(codes: pl.Series) -> list[pl.Series]:

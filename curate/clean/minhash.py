@@ -141,14 +141,20 @@ class Sketches:
         twice = keys[1:][keys[1:] == keys[:-1]] >> _HALF
         return np.bincount(twice.astype(np.int64), minlength=len(ones))
 
-    def alike(self, ones: Indices, others: Indices, threshold: float) -> Pairs:
-        """Return those of some pairs that reach a threshold above 0."""
+    def alike(
+        self, ones: Indices, others: Indices, threshold: float, contained: bool = False
+    ) -> Pairs:
+        """Return those of some pairs that reach a threshold above 0.
+
+        With ``contained``, of these only where one text has all shingles of the other.
+        """
         small = np.minimum(self.sizes[ones], self.sizes[others])
         large = np.maximum(self.sizes[ones], self.sizes[others])
         possible = small >= threshold * large * (1 - 1e-9)  # what they could have in common
         ones, others = ones[possible], others[possible]
         similarities = self.similarities(ones, others)
-        enough = similarities >= threshold
+        least = np.maximum(threshold, small[possible] / large[possible]) if contained else threshold
+        enough = similarities >= least
         return Pairs(ones[enough], others[enough], similarities[enough])
 
     def shared(self, band: int) -> tuple[Indices, Indices]:
@@ -184,35 +190,48 @@ def _stored(bands: U32, shingles: U32, sizes: Indices) -> Sketches:
     return Sketches(bands, shingles, np.arange(len(sizes)), np.cumsum(sizes) - sizes, sizes)
 
 
+def sketch_sets(sets: list[U32]) -> Sketches:
+    """Return the sketches of sets of hashes, rising and distinct, as if these were shingles."""
+    counts: Indices = np.array([len(members) for members in sets], np.int64)
+    hashes = np.concatenate([np.zeros(0, np.uint32), *sets])
+    signatures = sign(hashes, counts, *permutation_parameters(PERMUTATIONS))
+    return _stored(band_keys(signatures), hashes, counts)
+
+
 def sketch_columns(texts: pl.Series) -> tuple[pl.Series, pl.Series]:
     """Return the columns ``bands`` and ``shingles`` of texts; a null has no shingles."""
+    return columns_of(sketch(texts.fill_null("").to_list()))
+
+
+def columns_of(sketches: Sketches, prefix: str = "") -> tuple[pl.Series, pl.Series]:
+    """Return the columns ``bands`` and ``shingles`` of sketches; a prefix goes before the names."""
     import polars as pl
     import pyarrow as pa
 
-    sketches = sketch(texts.fill_null("").to_list())
     ends = np.append(0, np.cumsum(sketches.sizes))
     shingles = pa.LargeListArray.from_arrays(pa.array(ends), pa.array(sketches.shingles))
-    bands = pl.Series("bands", np.ascontiguousarray(sketches.bands.T))
-    return bands, pl.Series("shingles", shingles)
+    bands = pl.Series(prefix + "bands", np.ascontiguousarray(sketches.bands.T))
+    return bands, pl.Series(prefix + "shingles", shingles)
 
 
-def gather(table: pl.DataFrame, folder: Path | None = None) -> Sketches:
+def gather(table: pl.DataFrame, folder: Path | None = None, prefix: str = "") -> Sketches:
     """Return the sketches that a table holds in its columns ``bands`` and ``shingles``.
 
     Args:
         table: of any number of chunks, which are read one after the other.
         folder: where files go if they are needed; by default where temporary files lie.
+        prefix: of the columns' names.
     """
-    counts = table["shingles"].list.len().to_numpy().astype(np.int64)
+    counts = table[prefix + "shingles"].list.len().to_numpy().astype(np.int64)
     total, texts = int(counts.sum()), len(counts)
     on_disk = 4 * (BANDS * texts + total) > IN_MEMORY
     bands, shingles = (_array(s, folder, on_disk) for s in ((BANDS, texts), (total,)))
     at = 0
-    for chunk in table["bands"].get_chunks():
+    for chunk in table[prefix + "bands"].get_chunks():
         bands[:, at : at + len(chunk)] = chunk.to_numpy().T
         at += len(chunk)
     at = 0
-    for chunk in table["shingles"].get_chunks():
+    for chunk in table[prefix + "shingles"].get_chunks():
         values = chunk.to_arrow().flatten().to_numpy()
         shingles[at : at + len(values)] = values
         at += len(values)
@@ -469,6 +488,7 @@ def link(
     threshold: float,
     group: Callable[[Indices], Indices],
     join: Callable[[int, int], None],
+    contained: bool = False,
 ) -> None:
     """Join the groups of all texts that are candidates and reach a threshold.
 
@@ -477,11 +497,12 @@ def link(
         threshold: the least similarity of a pair.
         group: returns the number of the group that each of some texts is in.
         join: makes one group of those that two texts are in.
+        contained: whether one of the two must have all shingles of the other.
     """
 
     def link_pairs(ones: Indices, others: Indices) -> None:
         apart = group(ones) != group(others)
-        pairs = sketches.alike(ones[apart], others[apart], threshold)
+        pairs = sketches.alike(ones[apart], others[apart], threshold, contained)
         for one, other in zip(pairs.ones.tolist(), pairs.others.tolist(), strict=True):
             join(one, other)
 

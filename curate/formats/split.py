@@ -1,16 +1,28 @@
 """The ``split`` step: train, validation and test that share no near-duplicates and no source.
 
-Rows that must stay together form a cluster: rows whose code is nearly the same
-(`curate.clean.minhash`), rows of one source file (of another data set's rows, which do not name
-theirs, those of one repository; of rows that come from no file, those made of one task) and, where
-the recipe asks for it, rows of one package or repository. A cluster is named by the smallest id in
-it, and a hash of its name and of the recipe's seed decides its split. A cluster that is too large
-for a split, because it has more rows than the split's share of all rows, is in train: packages that
-copy from each other make one cluster of most of a table.
+Rows that must stay together form a cluster:
 
-Shares are therefore expected ones, the same for every kind of row and every source, and not quotas:
-with clusters of one row, validation and test are as large as asked but for binomial noise, and the
-more rows a cluster has, the larger the noise, and the more rows are in train.
+- rows whose code is nearly the same as text (`curate.clean.minhash`), or of which one has all
+  statements of the other, and few more, with names and constants left out
+  (`curate.clean.statements`);
+- rows whose references have the same ``wiring``: the same operators feed each other;
+- rows of one source file (of another data set's rows, which do not name theirs, those of one
+  repository; of rows that come from no file, those made of one task) and, where the recipe asks for
+  it, rows of one package or repository.
+
+A cluster is named by the smallest id in it, and a hash of its name and of the recipe's seed decides
+its split. A cluster that is too large for a split, because it has more rows than the split's share
+of all rows, is in train: packages that copy from each other make one cluster of most of a table.
+
+Shares are therefore expected ones, the same for every kind of row, and not quotas: with clusters of
+one row, validation and test are as large as asked but for binomial noise, and the more rows a
+cluster has, the larger the noise, and the more rows are in train.
+
+Evaluation splits hold every source. A source (a package, a repository, torch's operators) of
+`SPREAD` clusters or more that the hash puts into one of the two splits with none of its clusters
+has one moved there from train: that with the smallest hash, of those that fit and hold at most half
+of the source's rows. So of a source of n clusters of one row, n * s + (1 - s)^n are expected in a
+split of share s: 1.8 of 35, and 1.0 of 3, at s = 0.05.
 
 A row that is added can move others: it may join clusters, or be the smallest id of the one that it
 joins. With ``previous`` none moves: rows of the earlier data set stay where they are, and new rows
@@ -23,30 +35,33 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
-from curate.step import Context, TableError, TableStep
+from curate.formats.groups import Groups
+from curate.step import Context, TableStep
 
 if TYPE_CHECKING:
-    import numpy as np
     import polars as pl
-    from numpy.typing import NDArray
-
-    Indices = NDArray[np.int64]
 
 SPLITS = ("train", "validation", "test")
+STATEMENTS = "statement_"
+"""What the names of the columns with sketches of statements begin with."""
+
 PLACE = ("source", "repo", "purl", "artifact_sha256", "path")
+
+SPREAD = 3
+"""Clusters from which a source is in every split: fewer cannot be."""
 
 
 class Split(TableStep):
     """Puts whole clusters of pairs, kernels and answers into train, validation or test."""
 
-    version: ClassVar[int] = 4
+    version: ClassVar[int] = 5
     seeded: ClassVar[bool] = True
     kinds: ClassVar[frozenset[str]] = frozenset({"pair", "kernel", "cuda", "sample"})
-    columns: ClassVar[tuple[str, ...]] = ("triton", "origin", "parent_ids")
+    columns: ClassVar[tuple[str, ...]] = ("triton", "wiring", "origin", "parent_ids")
 
     step: Literal["split"]
     validation: Annotated[float, Field(ge=0, lt=1, description="Expected share of rows.")] = 0.05
@@ -54,7 +69,10 @@ class Split(TableStep):
     threshold: Annotated[
         float,
         Field(
-            gt=0, le=1, description="Jaccard similarity from which two programs are one cluster."
+            gt=0,
+            le=1,
+            description="Jaccard similarity from which two programs are one cluster: of their "
+            "texts, or of their statements without names, where one has all that the other has.",
         ),
     ] = 0.8
     repositories: Annotated[
@@ -88,20 +106,31 @@ class Split(TableStep):
         return {**super().options(), "previous": hashlib.sha256(known.encode()).hexdigest()}
 
     def summarize(self, rows: pl.DataFrame, context: Context) -> pl.DataFrame:
-        """Return the code's sketch, and the hash ``whole`` of what a row must stay together with:
-        its package or repository, its file, or the task that it answers."""
+        """Return the sketches of the code and of its statements, the hash of the ``wiring``, and
+        those of the ``source`` and of the ``whole`` that a row must stay together with: its package
+        or repository, its file, or the task that it answers."""
         import polars as pl
 
-        from curate.clean.minhash import sketch_columns
+        from curate.clean.minhash import columns_of, sketch_columns, sketch_sets
+        from curate.clean.statements import statement_hashes
 
-        origin = rows["origin"].struct
-        places = zip(*(origin.field(name) for name in PLACE), strict=True)
+        origin, wiring = rows["origin"].struct, pl.col("wiring").struct
+        places = [*zip(*(origin.field(name) for name in PLACE), strict=True)]
         tasks = rows.select(pl.coalesce(pl.col("parent_ids").list.first(), "id")).to_series()
         whole = [self.whole(task, *p) for task, p in zip(tasks, places, strict=True)]
+        sources = [
+            _digest(repository(repo, purl) or source or "") for source, repo, purl, *_ in places
+        ]
+        statements = [statement_hashes(code or "") for code in rows["triton"]]
+        # A graph in which nothing is computed says nothing.
+        graph = pl.when(wiring.field("ops") > 0).then(wiring.field("graph"))
         return rows.select(
             "id",
             pl.Series("whole", whole, dtype=pl.Binary),
+            pl.Series("source", sources, dtype=pl.Binary),
+            graph.alias("graph"),
             *sketch_columns(rows["triton"]),
+            *columns_of(sketch_sets(statements), STATEMENTS),
         )
 
     def whole(
@@ -119,7 +148,7 @@ class Split(TableStep):
             place = repo  # the path is that of the data set's file
         elif place is None and path:
             place = json.dumps([artifact_sha256, path])
-        return hashlib.sha256((place or task).encode()).digest()[:16]
+        return _digest(place or task)
 
     def judge(self, table: pl.DataFrame, context: Context) -> pl.DataFrame:
         """Return the cluster and the split of every row, or why it is dropped.
@@ -131,26 +160,70 @@ class Split(TableStep):
 
         from curate.clean.minhash import gather, link
 
-        rows = table.select("id", "whole").with_row_index("row").sort("id")
+        rows = table.select("id", "whole", "graph", "source").with_row_index("row").sort("id")
         known = read_splits(self.previous) if self.previous else {}
         ids = rows["id"].to_list()
         groups = Groups(ids, rows["whole"], [known.get(row) for row in ids])
-        sketches = gather(table, context.cache).select(rows["row"].to_numpy())
-        link(sketches, self.threshold, groups.of, groups.join)
+        order = rows["row"].to_numpy()
+        for prefix in ("", STATEMENTS):
+            sketches = gather(table, context.cache, prefix).select(order)
+            link(sketches, self.threshold, groups.of, groups.join, contained=prefix == STATEMENTS)
+        groups.join_equal(rows["graph"])
         verdicts = groups.verdicts()
-        kept = verdicts.filter(pl.col("reason").is_null())
-        clusters = kept.group_by("cluster", "split").len("rows")
-        sides = [
-            split or self.side(cluster, rows / len(kept) if rows > 1 else 0, context.seed)
-            for cluster, split, rows in clusters.iter_rows()
-        ]
-        clusters = clusters.select("cluster", pl.Series("split", sides, pl.String))
+        kept = verdicts.join(rows.select("id", "source"), on="id").filter(
+            pl.col("reason").is_null()
+        )
+        splits = self._sides(kept, context.seed)
+        clusters = pl.DataFrame(
+            {"cluster": [*splits], "split": [*splits.values()]},
+            schema=dict.fromkeys(("cluster", "split"), pl.String),
+        )
         verdicts = verdicts.drop("split").join(clusters, on="cluster", how="left")
         return table.select("id").join(verdicts, on="id", how="left", maintain_order="left")
 
+    def _sides(self, kept: pl.DataFrame, seed: int) -> dict[str, str]:
+        """Return the split of each cluster.
+
+        Args:
+            kept: ``cluster`` and ``source`` of rows, and their ``split`` where it is given.
+            seed: the recipe's.
+        """
+        import polars as pl
+
+        clusters = kept.group_by("cluster", "split").len("rows").sort("cluster")
+        sides: dict[str, str] = {}
+        free: dict[str, float] = {}  # clusters that may be moved, with their shares
+        for cluster, split, rows in clusters.iter_rows():
+            share = rows / len(kept) if rows > 1 else 0
+            sides[cluster] = split or self.side(cluster, share, seed)
+            if not split:
+                free[cluster] = share
+        for parts in (
+            kept.group_by("source", "cluster")
+            .len("rows")
+            .sort("source", "cluster")
+            .partition_by("source", maintain_order=True)
+        ):
+            if len(parts) >= SPREAD:
+                small = parts.filter(2 * pl.col("rows") <= pl.col("rows").sum())["cluster"]
+                movable = {c: free[c] for c in small if c in free}
+                self._spread(parts["cluster"].to_list(), movable, sides, seed)
+        return sides
+
+    def _spread(
+        self, clusters: list[str], movable: dict[str, float], sides: dict[str, str], seed: int
+    ) -> None:
+        """Move a source's clusters from train to the evaluation splits that have none of them."""
+        for split, most in (("test", self.test), ("validation", self.validation)):
+            if not most or any(sides[c] == split for c in clusters):
+                continue
+            fit = [c for c, share in movable.items() if share <= most and sides[c] == "train"]
+            if fit:
+                sides[min(fit, key=lambda c: _point(c, seed))] = split
+
     def side(self, cluster: str, share: float, seed: int) -> str:
-        """Return the split that a cluster with a share of all rows falls into."""
-        point = int(hashlib.sha256(f"{seed}:{cluster}".encode()).hexdigest()[:12], 16) / 16**12
+        """Return the split that the hash of a cluster with a share of all rows falls into."""
+        point = _point(cluster, seed)
         if point < self.test:
             return "test" if share <= self.test else "train"
         if point < self.test + self.validation:
@@ -158,102 +231,13 @@ class Split(TableStep):
         return "train"
 
 
-class SplitsCross(TableError):
-    """Rows of an earlier data set belong together and are in two of its splits."""
+def _point(cluster: str, seed: int) -> float:
+    """Return a number from 0 to 1 that is a cluster's own."""
+    return int(hashlib.sha256(f"{seed}:{cluster}".encode()).hexdigest()[:12], 16) / 16**12
 
 
-class Groups:
-    """Rows that belong together, pair by pair, and in which split an earlier data set has them.
-
-    Rows are numbered in order of their ids; a group is numbered as the first row in it. Groups
-    whose splits differ are not joined: the new row that ties them is lost, and ties no others.
-    """
-
-    def __init__(self, ids: list[str], whole: pl.Series, splits: list[str | None]) -> None:
-        """Make groups of the rows that are equal in ``whole``; a null is equal to none.
-
-        Raises:
-            SplitsCross: two rows of such a group are in two splits.
-        """
-        import numpy as np
-        import polars as pl
-
-        self._ids = ids
-        self._splits = splits
-        rows = pl.DataFrame({"whole": whole}).with_row_index("row")
-        same = pl.when(pl.col("whole").is_null()).then("row")
-        first = same.otherwise(pl.col("row").first().over("whole"))
-        self._parent = rows.select(first).to_series().to_numpy().astype(np.int64)
-        self._lost: dict[int, dict[str, str]] = {}
-        self._held: dict[int, int] = {}  # of a group that has a split, a row that was there
-        for row, split in enumerate(splits):
-            if (
-                split
-                and splits[held := self._held.setdefault(int(self._parent[row]), row)] != split
-            ):
-                self._refuse(held, row)
-
-    def of(self, rows: Indices) -> Indices:
-        """Return the group of each row."""
-        groups = self._parent[rows]
-        while (up := self._parent[groups] != groups).any():
-            groups[up] = self._parent[groups[up]]
-        self._parent[rows] = groups
-        return groups
-
-    def join(self, one: int, other: int) -> None:
-        """Make one group of those that two rows are in, or lose one of the two.
-
-        Raises:
-            SplitsCross: both rows are in the earlier data set, in two splits.
-        """
-        if one in self._lost or other in self._lost:
-            return
-        low, high = sorted((self._group(one), self._group(other)))
-        held, too = self._held.get(low), self._held.get(high)
-        if held is not None and too is not None and self._splits[held] != self._splits[too]:
-            new = [row for row in (one, other) if self._splits[row] is None]
-            if not new:
-                self._refuse(one, other)
-            self._lost[max(new)] = {str(self._splits[r]): self._ids[r] for r in (held, too)}
-        elif low != high:
-            self._parent[high] = low
-            if held is None and too is not None:
-                self._held[low] = too
-
-    def _group(self, row: int) -> int:
-        while (up := int(self._parent[row])) != row:
-            self._parent[row] = self._parent[up]
-            row = up
-        return row
-
-    def _refuse(self, one: int, other: int) -> NoReturn:
-        rows = " and ".join(f"{self._ids[r]} ({self._splits[r]})" for r in (one, other))
-        raise SplitsCross(
-            f"rows of the earlier data set belong together but are in two splits: {rows}; it was "
-            "split with other options, so that it cannot be carried on with these"
-        )
-
-    def verdicts(self) -> pl.DataFrame:
-        """Return ``id``, ``reason``, ``evidence``, ``cluster`` and, where known, ``split``."""
-        import numpy as np
-        import polars as pl
-
-        every = np.arange(len(self._ids))
-        groups = [None if row in self._lost else g for row, g in enumerate(self.of(every).tolist())]
-        names: dict[int | None, str | None] = {None: None}
-        for row, group in zip(self._ids, groups, strict=True):
-            names.setdefault(group, row)
-        splits: dict[int | None, str | None] = {g: self._splits[r] for g, r in self._held.items()}
-        lost = [self._lost.get(row) for row in range(len(groups))]
-        columns = {
-            "id": self._ids,
-            "reason": ["joins_splits" if rows else None for rows in lost],
-            "evidence": [json.dumps(rows) if rows else None for rows in lost],
-            "cluster": [names[group] for group in groups],
-            "split": [splits.get(group) for group in groups],
-        }
-        return pl.DataFrame(columns, schema=dict.fromkeys(columns, pl.String))
+def _digest(text: str) -> bytes:
+    return hashlib.sha256(text.encode()).digest()[:16]
 
 
 def read_splits(folder: str) -> dict[str, str]:

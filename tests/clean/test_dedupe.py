@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from curate.clean import minhash
 from curate.clean.dedupe import PREFERENCE, Dedupe, find_duplicates, preference
@@ -124,7 +125,7 @@ def test_which_row_stays() -> None:
 )
 def test_preference(better: dict[str, Any], worse: dict[str, Any]) -> None:
     better, worse = {**better, "id": "b"}, {**worse, "id": "a"}
-    keys = preference(frame([worse, better]), "text")
+    keys = preference(rows := frame([worse, better]), rows["text"])
     assert keys.sort(PREFERENCE)["id"].to_list() == ["b", "a"]
     assert keys.sort(PREFERENCE[:-1], maintain_order=True)["id"].to_list() == ["b", "a"]
 
@@ -155,6 +156,52 @@ def test_nothing_to_compare(similarity: float | None) -> None:
         verdicts = step.judge(step.summarize(frame(rows), Context()), Context())
         assert verdicts["id"].to_list() == [r["id"] for r in rows]
         assert verdicts["reason"].null_count() == len(rows)
+
+
+# wirings
+
+
+def pair(path: str, exact: str | None, ops: int = 2, **columns: Any) -> dict[str, Any]:
+    made = row(None, path, kind=columns.pop("kind", "pair"))
+    graph = {"exact": exact, "graph": "g", "hops": [], "ops": ops, "values": []}
+    return {**made, "reference": code(path[0]), "wiring": graph if exact else None, **columns}
+
+
+def lost_by_wiring(rows: list[dict[str, Any]], shard: int = 2) -> dict[str, tuple[str, str]]:
+    step = Dedupe(step="dedupe", column="wiring")
+    parts = [rows[i : i + shard] for i in range(0, len(rows), shard)]
+    table = pl.concat([step.summarize(frame(part), Context()) for part in parts])
+    verdicts = step.judge(table, Context()).drop_nulls("reason")
+    paths = {r["id"]: r["origin"]["path"] for r in rows}
+    return {
+        paths[v["id"]]: (v["reason"], paths[json.loads(v["evidence"])["of"]])
+        for v in verdicts.to_dicts()
+    }
+
+
+def test_of_rows_with_one_wiring_one_stays() -> None:
+    rows = [
+        *(pair("b.py", "1"), pair("a.py", "1"), pair("c.py", "2"), pair("d/e.py", "1")),
+        *(pair("f.py", None), pair("g.py", None)),
+    ]
+    twins = {"b.py": ("wiring_duplicate", "a.py"), "d/e.py": ("wiring_duplicate", "a.py")}
+    assert lost_by_wiring(rows) == lost_by_wiring(rows[::-1], 3) == twins
+
+
+def test_only_what_computes_something_has_a_twin_by_wiring() -> None:
+    answers = {"kind": "sample", "triton": code("f")}
+    rows = [
+        *(pair("a.py", "1", ops=0), pair("b.py", "1", ops=0)),
+        *(pair("c.py", "2", **answers), pair("d.py", "2", **answers)),
+        *(pair("e.py", "3"), pair("f.py", "3", kind="task")),
+        *(pair("g.py", "4", reference=None), pair("h.py", "4")),
+    ]
+    assert lost_by_wiring(rows) == {}
+
+
+def test_a_wiring_is_not_nearly_the_same() -> None:
+    with pytest.raises(ValidationError, match="similarity compares texts"):
+        Dedupe(step="dedupe", column="wiring", similarity=0.8)
 
 
 # near duplicates

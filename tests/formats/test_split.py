@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from curate.clean.minhash import confirmed_pairs, sketch
-from curate.formats.split import Split, SplitsCross, repository
+from curate.formats.groups import SplitsCross
+from curate.formats.split import Split, repository
 from curate.rows import make_origin
 from curate.step import Context
 
@@ -34,10 +35,14 @@ def different(i: int, lines: int = 30) -> str:
     )
 
 
+def wiring(graph: str | None, ops: int = 3) -> dict[str, Any]:
+    return {"exact": graph, "graph": graph, "hops": None, "ops": ops, "values": None}
+
+
 def row(name: str, program: str, path: str | None = None, package: str = "") -> dict[str, Any]:
     purl = f"pkg:pypi/{package}@1" if package else None
     origin = make_origin("pypi", artifact_sha256="a" + package, path=path, purl=purl)
-    known = {"kind": "kernel", "triton": program, "origin": origin}
+    known = {"kind": "kernel", "triton": program, "origin": origin, "wiring": wiring(None)}
     return {"id": name, "parent_ids": [f"file of {name}"], **known}
 
 
