@@ -136,8 +136,7 @@ class _Builder:
                 once.add(made.node)
             else:
                 once.discard(made.node)
-        outputs = [read(output) for output in graph.outputs]
-        return sorted(outputs, key=lambda o: self._hashes[o.node]) if self.coarse else outputs
+        return [read(output) for output in graph.outputs]
 
     def _add_node(self, node: Node, once: set[int]) -> Operand:
         operands = node.operands
@@ -172,23 +171,43 @@ class _Builder:
 
     def sha256(self, outputs: list[Operand]) -> str:
         """Return the hash of all that outputs need, each node once, in the order of reading."""
+        uses = self._uses(outputs)
         numbers: dict[int, int] = {}
         lines: list[str] = []
+        if self.coarse:
+            outputs = sorted(outputs, key=lambda o: (self._hashes[o.node], uses[o.node]))
         pending = [(output.node, False) for output in reversed(outputs)]
         while pending:
             number, is_read = pending.pop()
             if number in numbers:
                 continue
             node = self.nodes[number]
+            operands = node.operands
+            if node.op in _COMMUTATIVE:  # those that are alike by what they are used for
+                key = {o: (self._hashes[o.node], o.layout, uses[o.node]) for o in operands}
+                operands = tuple(sorted(operands, key=key.__getitem__))
             if not is_read:
                 pending.append((number, True))
-                pending += [(o.node, False) for o in reversed(node.operands)]
+                pending += [(o.node, False) for o in reversed(operands)]
                 continue
             numbers[number] = len(numbers)
-            read = (f"{numbers[o.node]}{o.layout}" for o in node.operands)
+            read = (f"{numbers[o.node]}{o.layout}" for o in operands)
             lines.append(" ".join([node.op, node.detail, *read]))
         ends = (f"{numbers[o.node]}{o.layout}" for o in outputs)
         return _sha256(*lines, *ends)[:20]
+
+    def _uses(self, outputs: list[Operand]) -> dict[int, str]:
+        """Return a hash of what becomes of each node on the way to the outputs."""
+        found: dict[int, list[str]] = {output.node: ["output"] for output in outputs}
+        hashes: dict[int, str] = {}
+        for number in sorted(_reached(self.nodes, found), reverse=True):
+            hashes[number] = _sha256(*sorted(found[number]))
+            node = self.nodes[number]
+            for place, operand in enumerate(node.operands):
+                where = "" if node.op in _COMMUTATIVE else str(place)
+                use = f"{self._hashes[number]}{where}{operand.layout}{hashes[number]}"
+                found.setdefault(operand.node, []).append(use)
+        return hashes
 
 
 def _reached(nodes: list[Node], roots: Iterable[int]) -> set[int]:
@@ -237,7 +256,7 @@ def _back_to_heavy(nodes: list[Node], number: int, before: dict[int, str]) -> st
             return ""
         else:
             below.append(before.get(operand.node, op))
-    return _sha256(node.op, *below)
+    return _sha256(node.op, *_in_order(node, below))
 
 
 def _one_more(nodes: list[Node], number: int, below: dict[int, str], radius: int) -> str:
@@ -248,7 +267,12 @@ def _one_more(nodes: list[Node], number: int, below: dict[int, str], radius: int
         if op == INPUT and radius > 1:
             return ""
         read.append("*" if op == INPUT else below.get(operand.node, op))
-    return "" if "" in read else _sha256(nodes[number].op, *read)
+    return "" if "" in read else _sha256(nodes[number].op, *_in_order(nodes[number], read))
+
+
+def _in_order(node: Node, read: list[str]) -> list[str]:
+    """Return hashes of operands sorted, where their order means nothing."""
+    return sorted(read) if node.op in _COMMUTATIVE else read
 
 
 def _sha256(*texts: str) -> str:

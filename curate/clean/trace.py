@@ -313,6 +313,10 @@ class _Recorder(TorchDispatchMode):  # type: ignore[misc]
     def _plain(self, op: str, detail: str, operands: list[Operand], result: torch.Tensor) -> int:
         """Return the node of an operator, written with fewer operators where that can be."""
         values = [n.detail if (n := self.nodes[o.node]).op == NUMBER else None for o in operands]
+        neutral = {"mul": 1.0, "add": 0.0}.get(op)
+        for place, value in enumerate(values[:2]):
+            if neutral is not None and len(values) == 2 and _float(value) == neutral:
+                return self._node(COPY, "", operands[1 - place])
         if op in ("sub", "neg"):
             if op == "sub" and (value := _float(values[1])) is not None:
                 return self._node("add", "", operands[0], self._number(-value))
