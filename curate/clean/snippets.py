@@ -54,8 +54,9 @@ def snippets(text: str) -> list[Snippet]:
     for _ in range(DEPTH):
         inner = [s for outer in level for s in _inside(outer)]
         new = [s for s in inner if len(s.text) >= MIN_CHARACTERS and s.text not in found]
-        found |= {s.text: s for s in new[: MOST - len(found)]}
-        level = [s.text for s in new]
+        for snippet in new[: MOST - len(found)]:
+            found.setdefault(snippet.text, snippet)
+        level = list(dict.fromkeys(s.text for s in new))
         if not new or len(found) >= MOST:
             break
     return list(found.values())

@@ -15,14 +15,15 @@ from curate.step import Context  # noqa: E402
 HEAD = "import torch\nimport torch.nn as nn\nimport torch.nn.functional as F\n\n\n"
 
 
-def problem(init: str, forward: str, inputs: str = "torch.rand(4, 8)", given: str = "") -> str:
+def problem(init: str, forward: str, inputs: str = "torch.rand(4, 8)") -> str:
     """Return a problem in KernelBench's form."""
-    lines = [f"class Model(nn.Module):\n    def __init__(self{given}):\n        super().__init__()"]
+    lines = ["class Model(nn.Module):\n    def __init__(self):\n        super().__init__()"]
     lines += [f"        {line}" for line in init.splitlines()]
     lines += ["\n    def forward(self, *given):"]
     lines += [f"        {line}" for line in forward.splitlines()]
-    ends = f"\n\ndef get_inputs():\n    return [{inputs}]\n\n\ndef get_init_inputs():\n    return []\n"
-    return HEAD + "\n".join(lines) + "\n" + ends
+    ends = ["", "", "def get_inputs():", f"    return [{inputs}]", "", ""]
+    ends += ["def get_init_inputs():", "    return []", ""]
+    return HEAD + "\n".join([*lines, *ends])
 
 
 def known(reference: str) -> dict[str, Any]:
@@ -53,8 +54,9 @@ IN_OTHER_WORDS = {
     ),
     "copies, casts and shapes that are there already": problem(
         "self.a = nn.Linear(8, 6)\nself.b = nn.Linear(8, 6)\nself.drop = nn.Dropout(0.3)",
-        "x = given[0].reshape(4, 8).contiguous().float()\ny = F.silu(self.drop(self.a(x))).clone()\n"
-        "unused = x.exp()\nreturn F.softmax(self.b(x).view(-1, 6) * y, 1)",
+        "x = given[0].reshape(4, 8).contiguous().float()\n"
+        "y = F.silu(self.drop(self.a(x))).clone()\nunused = x.exp()\n"
+        "return F.softmax(self.b(x).view(-1, 6) * y, 1)",
     ),
     "other sizes": problem(
         "self.up = nn.Linear(16, 10)\nself.gate = nn.Linear(16, 10)",
@@ -169,7 +171,8 @@ def test_classes_and_numbers_are_drawn_too() -> None:
 
 
 def test_recurrent_layers_and_modules_that_ask_for_values_are_traced() -> None:
-    layer = problem("self.r = nn.GRU(8, 5, 2)", "return self.r(given[0])[0]", "torch.rand(900, 3, 8)")
+    inputs = "torch.rand(900, 3, 8)"
+    layer = problem("self.r = nn.GRU(8, 5, 2)", "return self.r(given[0])[0]", inputs)
     assert known(layer)["ops"] == 1
     asks = problem("self.n = int(torch.linspace(0, 3, 4)[2].item())", "return given[0] ** self.n")
     assert known(asks)["graph"] == known(problem("", "return given[0] * given[0]"))["graph"]
