@@ -1,13 +1,20 @@
 """The ``decontaminate`` step: no row may hold a part of a benchmark that models are measured with.
 
-A row is compared with every item of the benchmarks (`curate.clean.fingerprint`) in three tiers,
-and dropped by the first that finds a copy:
+Every text of a row is compared with every item of the benchmarks (`curate.clean.fingerprint`): its
+columns of code, its conversation, and programs inside these texts (`curate.clean.snippets`). A row
+is dropped by the first tier that finds a copy:
 
 1. ``structure``: a kernel, a class, a function or the whole program is the same but for names,
    comments, docstrings, formatting, annotations and imports;
 2. ``overlap``: most runs of 13 tokens of an item's part are in the row, whatever its names and
    numbers (`curate.clean.overlap`): a copy that was renamed and edited;
-3. ``resemblance``: the texts are nearly the same as sets of 5 tokens (`curate.clean.minhash`).
+3. ``resemblance``: the texts are nearly the same as sets of 5 tokens (`curate.clean.minhash`);
+4. ``wiring``: the row's graph, which step `wiring` finds out, is an item's, or holds it
+   (`curate.clean.computed`): a copy in other words.
+
+Some items are building blocks, such as ReLU or a matrix product, which many write without knowing
+the benchmark. A problem that computes one, by the same graph or by the same ``values`` on small
+inputs, is dropped for a reason of its own, `computes_benchmark_item`, or marked.
 
 A row that is kept says which item it is nearest to and how near, in the column ``contamination``;
 what the two scores are and what they do not show is said in `curate.clean.nearest`.

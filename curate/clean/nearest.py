@@ -10,9 +10,9 @@ Resemblance is the Jaccard similarity of token 5-grams of two whole texts (`cura
 estimated from 128 permutations: its standard error is at most 0.045. It tells copies whose edits
 lie everywhere, and code that is not Python, but no renamed ones.
 
-Neither says that two programs compute the same thing. Who writes a problem's answer anew, or a
-problem's text in other operators, shares nothing; two functions of one family, such as softmax
-forward and backward, may share half.
+Neither says that two programs compute the same thing, as `curate.clean.computed` does for problems.
+Who writes a kernel anew shares nothing; two functions of one family, such as softmax forward and
+backward, may share half.
 """
 
 from __future__ import annotations
