@@ -80,7 +80,7 @@ def value_hashes(names: dict[str, Any]) -> list[str]:
     found: set[str] = set()
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
-        for shapes in SHAPES[len(given)]:
+        for shapes in (s for s in SHAPES[len(given)] if _suit(given, s)):
             # Numbers of both signs say more; what has no value there has one on shares.
             found |= _run(model, given, shapes, False) or _run(model, given, shapes, True)
     return sorted(found)
@@ -93,6 +93,20 @@ def _kind(value: Any) -> str:
             return "bool"
         return "float" if value.is_floating_point() else "" if value.is_complex() else "int"
     return "number" if isinstance(value, (int, float)) and not isinstance(value, bool) else ""
+
+
+def _suit(given: Any, shapes: tuple[Shape, ...]) -> bool:
+    """Say whether inputs may have these shapes.
+
+    A vector stands for a vector only: on vectors, products of matrices are other functions. One
+    number may stand for a matrix, which is then scaled by it.
+    """
+    ranks = [value.dim() if isinstance(value, torch.Tensor) else 0 for value in given]
+    scales = 1 not in ranks
+    return all(
+        len(shape) == rank or len(shape) > 1 or (scales and not shape)
+        for shape, rank in zip(shapes, ranks, strict=True)
+    )
 
 
 def _run(model: Any, given: Any, shapes: tuple[Shape, ...], shares: bool) -> set[str]:

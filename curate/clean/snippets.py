@@ -26,6 +26,9 @@ MOST = 200
 MIN_CHARACTERS = 40
 """Characters that a snippet needs; no program of a benchmark is shorter."""
 
+_DEFINES = re.compile(r"\b(?:def|class)\s")
+"""What every program of a benchmark has, and hardly any docstring."""
+
 _FENCE = re.compile(
     r"^[ \t]*(?P<fence>`{3,}|~{3,})[^\n`]*\n(?P<code>.*?)(?:^[ \t]*(?P=fence)|\Z)", re.M | re.S
 )
@@ -53,13 +56,17 @@ def snippets(text: str) -> list[Snippet]:
     level = [text]
     for _ in range(DEPTH):
         inner = [s for outer in level for s in _inside(outer)]
-        new = [s for s in inner if len(s.text) >= MIN_CHARACTERS and s.text not in found]
+        new = [s for s in inner if s.text not in found and _may_be_program(s.text)]
         for snippet in new[: MOST - len(found)]:
             found.setdefault(snippet.text, snippet)
         level = list(dict.fromkeys(s.text for s in new))
         if not new or len(found) >= MOST:
             break
     return list(found.values())
+
+
+def _may_be_program(text: str) -> bool:
+    return len(text) >= MIN_CHARACTERS and _DEFINES.search(text) is not None
 
 
 def _inside(text: str) -> Iterator[Snippet]:
