@@ -58,8 +58,7 @@ def copies_of(code: str) -> Iterator[tuple[str, Row]]:
     for kind, edits in {"copy": (), **DISGUISES}.items():
         for suffix in ("", ", renamed"):
             try:
-                text = disguised(code, edits)
-                text = renamed(text) if suffix else text
+                text = disguised(renamed(code) if suffix else code, edits)
             except (NoPlace, RecursionError):
                 continue
             origin = make_origin("local")

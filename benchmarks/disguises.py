@@ -458,10 +458,19 @@ def _first_input(tree: ast.Module) -> str:
     return arguments[1].arg
 
 
+def _rename_model(tree: ast.Module, name: str) -> None:
+    """Give ``Model`` another name, also where it names itself."""
+    model = model_of(tree)
+    model.name = name
+    for node in ast.walk(model):
+        if isinstance(node, ast.Name) and node.id == "Model":
+            node.id = name
+
+
 def in_half_precision(tree: ast.Module) -> None:
     """Compute in bfloat16, and return float32."""
     method_of(tree, "__init__").body += ast.parse("self.to(torch.bfloat16)").body
-    model_of(tree).name = "Half"
+    _rename_model(tree, "Half")
     tree.body += ast.parse(
         "class Model(Half):\n"
         "    def forward(self, *given):\n"
@@ -473,7 +482,7 @@ def in_half_precision(tree: ast.Module) -> None:
 
 def wrapped(tree: ast.Module) -> None:
     """Make the problem a submodule of a larger one."""
-    model_of(tree).name = "Inner"
+    _rename_model(tree, "Inner")
     tree.body += ast.parse(
         "class Model(torch.nn.Module):\n"
         "    def __init__(self, *given):\n"
@@ -514,7 +523,7 @@ def in_two_parts(tree: ast.Module) -> None:
         "class {kind}(torch.nn.Module):\n"
         "    def __init__(self, owner):\n"
         "        super().__init__()\n"
-        "        self.__dict__['owner'] = owner\n"
+        "        self.owner = [owner]\n"
         "    def forward(self, {given}):\n"
         "        pass\n"
     )
@@ -522,7 +531,7 @@ def in_two_parts(tree: ast.Module) -> None:
     for kind, arguments, part in halves:
         half = ast.parse(text.format(kind=kind, given=arguments)).body[0]
         assert isinstance(half, ast.ClassDef) and isinstance(half.body[1], ast.FunctionDef)
-        owner = {"self": ast.Attribute(ast.Name("self", ast.Load()), "owner", ast.Load())}
+        owner = {"self": _call("self.owner[0]")}
         end = ast.parse(f"return {name}").body if kind == "First" else []
         half.body[1].body = [*(_Replace(owner).visit(s) for s in part), *end]
         tree.body.append(half)

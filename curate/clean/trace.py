@@ -314,8 +314,8 @@ class _Recorder(TorchDispatchMode):  # type: ignore[misc]
         """Return the node of an operator, written with fewer operators where that can be."""
         values = [n.detail if (n := self.nodes[o.node]).op == NUMBER else None for o in operands]
         neutral = {"mul": 1.0, "add": 0.0}.get(op)
-        for place, value in enumerate(values[:2]):
-            if neutral is not None and len(values) == 2 and _float(value) == neutral:
+        for place, text in enumerate(values[:2]):
+            if neutral is not None and len(values) == 2 and _float(text) == neutral:
                 return self._node(COPY, "", operands[1 - place])
         if op in ("sub", "neg"):
             if op == "sub" and (value := _float(values[1])) is not None:
