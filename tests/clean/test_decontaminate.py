@@ -355,3 +355,14 @@ def test_in_a_run(against: str, tmp_path: Path) -> None:
     walk = Walk(Small([Given(rows=rows)], [step]), tmp_path / "out", LocalExecutor(1))  # type: ignore[arg-type]
     stage = walk.run()[-1]
     assert (stage.total("seen"), stage.total("kept")) == (4, 2)
+
+
+@pytest.mark.parametrize("reader", ["decontaminate", "dedupe, column: wiring"])
+def test_a_recipe_that_reads_wirings_too_early_is_refused(reader: str, tmp_path: Path) -> None:
+    recipe = tmp_path / "recipe.yaml"
+    head = "name: small\nsources: [{source: torch_ops}]\nsteps:\n"
+    recipe.write_text(f"{head}  - {{step: {reader}}}\n  - {{step: wiring}}\n")
+    with pytest.raises(RecipeError, match="put `- step: wiring` before it"):
+        load_recipe(recipe)
+    recipe.write_text(f"{head}  - {{step: wiring}}\n  - {{step: {reader}}}\n")
+    assert load_recipe(recipe).steps[0].name == "wiring"
