@@ -116,6 +116,21 @@ def _check_order(recipe: Recipe, path: Path) -> None:
             f"{path}: formats: `{shown[0]}` shows kernels that stand alone: put `- step: closure` "
             "after `kernels`"
         )
+    _check_wiring(recipe, path)
+
+
+def _check_wiring(recipe: Recipe, path: Path) -> None:
+    """Refuse a step that reads the column ``wiring`` before it is set."""
+    for step in recipe.steps:
+        if step.name == "wiring":
+            return
+        by_wiring = getattr(step, "column", None) == "wiring"
+        later = any(other.name == "wiring" for other in recipe.steps)
+        if by_wiring or (step.name == "decontaminate" and later):
+            raise RecipeError(
+                f"{path}: steps: `{step.name}` compares what problems compute, which step "
+                "`wiring` finds out: put `- step: wiring` before it"
+            )
 
 
 def _check_names(recipe: Recipe, path: Path) -> None:

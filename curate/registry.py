@@ -10,6 +10,7 @@ from curate.clean.decontaminate import Decontaminate
 from curate.clean.dedupe import Dedupe
 from curate.clean.normalize import Normalize
 from curate.clean.parse import Parse
+from curate.clean.wiring import Wiring
 from curate.formats.conversion import Conversion
 from curate.formats.cuda import CudaToTriton
 from curate.formats.fim import Fim
@@ -57,6 +58,7 @@ AnyStep = Annotated[
     | Kernelbook
     | Normalize
     | Parse
+    | Wiring
     | Dedupe
     | Decontaminate
     | Inductor

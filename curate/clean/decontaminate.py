@@ -1,13 +1,20 @@
 """The ``decontaminate`` step: no row may hold a part of a benchmark that models are measured with.
 
-A row is compared with every item of the benchmarks (`curate.clean.fingerprint`) in three tiers,
-and dropped by the first that finds a copy:
+Every text of a row is compared with every item of the benchmarks (`curate.clean.fingerprint`): its
+columns of code, its conversation, and programs inside these texts (`curate.clean.snippets`). A row
+is dropped by the first tier that finds a copy:
 
 1. ``structure``: a kernel, a class, a function or the whole program is the same but for names,
    comments, docstrings, formatting, annotations and imports;
 2. ``overlap``: most runs of 13 tokens of an item's part are in the row, whatever its names and
    numbers (`curate.clean.overlap`): a copy that was renamed and edited;
-3. ``resemblance``: the texts are nearly the same as sets of 5 tokens (`curate.clean.minhash`).
+3. ``resemblance``: the texts are nearly the same as sets of 5 tokens (`curate.clean.minhash`);
+4. ``wiring``: the row's graph, which step `wiring` finds out, is an item's, or holds it
+   (`curate.clean.computed`): a copy in other words.
+
+Some items are building blocks, such as ReLU or a matrix product, which many write without knowing
+the benchmark. A problem that computes one, by the same graph or by the same ``values`` on small
+inputs, is dropped for a reason of its own, `computes_benchmark_item`, or marked.
 
 A row that is kept says which item it is nearest to and how near, in the column ``contamination``;
 what the two scores are and what they do not show is said in `curate.clean.nearest`.
@@ -23,7 +30,8 @@ code stands alone.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
@@ -34,11 +42,15 @@ from curate.rows import Row
 from curate.step import Context, Drop, Keep, Outcome, RowStep
 from curate.verify.files import InputError
 
+if TYPE_CHECKING:
+    from curate.clean.computed import Found
+    from curate.clean.nearest import Evaluation
+
 
 class Decontaminate(RowStep):
     """Drops rows that hold a benchmark's item, renamed, edited or as it is; names the item."""
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     kinds: ClassVar[frozenset[str]] = frozenset(
         {"task", "pair", "kernel", "module", "prompt", "sample", "cuda"}
     )
@@ -77,6 +89,26 @@ class Decontaminate(RowStep):
         ),
     ] = 0.8
 
+    wiring: Annotated[
+        float | None,
+        Field(
+            gt=0,
+            le=1,
+            description="Share of the neighbourhoods of an item's graph, rare ones weighing more, "
+            "from which a problem that holds them is a copy, whatever its words; null drops no "
+            "row for holding an item. Needs the step `wiring` before this one.",
+        ),
+    ] = 0.9
+    computes: Annotated[
+        Literal["drop", "mark"],
+        Field(
+            description="What becomes of a problem that computes a building block of a benchmark, "
+            "such as ReLU or a matrix product, in words of its own: `drop` loses the row with the "
+            "reason `computes_benchmark_item`; `mark` keeps the row and names the item in "
+            "`contamination.computes`. Needs the step `wiring` before this one."
+        ),
+    ] = "drop"
+
     @field_validator("against")
     @classmethod
     def _can_be_read(cls, against: tuple[str, ...]) -> tuple[str, ...]:
@@ -99,22 +131,55 @@ class Decontaminate(RowStep):
 
     def apply(self, row: Row, context: Context) -> Outcome:
         from curate.clean.nearest import find_match, find_nearest, load_evaluation
+        from curate.clean.snippets import snippets
 
         evaluation = load_evaluation(self.against)
-        columns = [column for column in COLUMNS if row[column] is not None]
-        comparisons = [evaluation.compare(row[column]) for column in columns]
-        for column, comparison in zip(columns, comparisons, strict=True):
-            if match := find_match(comparison, self.overlap, self.resemblance):
-                benchmark, item = evaluation.items[match.item]
-                found: dict[str, Any] = {"benchmark": benchmark, "item": item, "tier": match.tier}
-                found |= {"score": match.score, "column": column}
-                found |= {"part": match.part} if match.part else {}
-                found |= {"lines": list(match.lines)} if match.lines else {}
-                return Drop("contaminated", found)
+        comparisons = []
+        for column, text in _texts(row):
+            for snippet in snippets(text):
+                comparison = evaluation.compare(snippet.text)
+                comparisons.append(comparison)
+                if match := find_match(comparison, self.overlap, self.resemblance):
+                    found = _named(evaluation, match.item)
+                    found |= {"tier": match.tier, "score": match.score, "column": column}
+                    found |= {"inside": snippet.where} if snippet.where else {}
+                    found |= {"part": match.part} if match.part else {}
+                    found |= {"lines": list(match.lines)} if match.lines else {}
+                    return Drop("contaminated", found)
+        computes = None
+        if row["wiring"]:
+            computations = evaluation.computations
+            if copied := computations.copied(row["wiring"], self.wiring):
+                found = _named(evaluation, copied.item)
+                return Drop("contaminated", found | _shown(copied))
+            if (computed := computations.computed(row["wiring"])) is not None:
+                found = _named(evaluation, computed.item)
+                if self.computes == "drop":
+                    return Drop("computes_benchmark_item", found | _shown(computed))
+                computes = found
         nearest = find_nearest(comparisons) if comparisons else None
-        if nearest is None:
+        if nearest is None and computes is None:
             return Keep(({**row, "contamination": None},))
-        number, overlap, resemblance = nearest
-        benchmark, item = evaluation.items[number]
+        number, overlap, resemblance = nearest or (None, 0.0, 0.0)
+        item = _named(evaluation, number) if number is not None else computes or {}
         scores = {"overlap": overlap, "resemblance": resemblance}
-        return Keep(({**row, "contamination": {"benchmark": benchmark, "item": item, **scores}},))
+        what = f"{computes['benchmark']} {computes['item']}" if computes else None
+        return Keep(({**row, "contamination": {**item, **scores, "computes": what}},))
+
+
+def _texts(row: Row) -> Iterator[tuple[str, str]]:
+    """Yield every text of a row that may hold a program, with its column."""
+    for column in (*COLUMNS, "cuda"):
+        if row[column] is not None:
+            yield column, row[column]
+    for turn in row["turns"] or ():
+        yield "turns", turn["content"]
+
+
+def _named(evaluation: Evaluation, number: int) -> dict[str, Any]:
+    benchmark, item = evaluation.items[number]
+    return {"benchmark": benchmark, "item": item}
+
+
+def _shown(found: Found) -> dict[str, Any]:
+    return {"tier": found.tier, "score": found.score, "column": "reference"}

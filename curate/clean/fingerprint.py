@@ -1,10 +1,14 @@
 """Fingerprint files: what `decontaminate` knows of a benchmark, as hashes and without its code.
 
-Of each item the file holds, for the three ways in which a copy of it is found,
+Of each item the file holds, for the ways in which a copy of it is found,
 
 - the hash of each of its parts (`curate.clean.parts`);
 - the hashes of the grams of each part (`curate.clean.overlap`), if there are enough of them;
-- the MinHash signature of the text of each of its programs (`curate.clean.minhash`).
+- the MinHash signature of the text of each of its programs (`curate.clean.minhash`);
+
+and of each of its programs in KernelBench's form, which is run in the sandbox for it,
+
+- what it computes (`curate.clean.wiring`), which other words do not change.
 
 Neither code nor words can be had from them. The file is JSON with one line for each item of the
 benchmark, so that versions can be compared; numbers of 32 bits stand in it as base64, lowest byte
@@ -15,6 +19,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,7 +34,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-FORM = 2
+FORM = 3
 """Raised when the same code gets other hashes; a file of another form is refused."""
 
 MIN_GRAMS = 24
@@ -60,6 +65,21 @@ class Fingerprint(BaseModel):
     ] = ""
 
 
+class Computation(BaseModel):
+    """What a problem computes, without its code; see `curate.rows.WIRING`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    graph: Annotated[str, Field(pattern="^[0-9a-f]{20}$", description="Hash of its graph.")]
+    ops: Annotated[int, Field(description="Operators that compute something.")]
+    hops: Annotated[
+        Base64, Field(description="Hashes of the graph's neighbourhoods; empty if it has values.")
+    ] = ""
+    values: Annotated[
+        tuple[str, ...], Field(description="Hashes of what it computes on small inputs.")
+    ] = ()
+
+
 class Item(BaseModel):
     """One problem or program of a benchmark, without its code."""
 
@@ -69,6 +89,9 @@ class Item(BaseModel):
     signatures: Annotated[
         tuple[Signature, ...], Field(description="MinHash signatures of its programs' texts.")
     ]
+    computes: Annotated[
+        tuple[Computation, ...], Field(description="What its problems compute.")
+    ] = ()
 
 
 class Benchmark(BaseModel):
@@ -114,8 +137,11 @@ def make_fingerprints(
     version: str | None = None,
     url: str | None = None,
     license: str | None = None,
+    sandbox: bool = True,
 ) -> Made:
     """Return the fingerprints of the programs that files and folders hold.
+
+    Programs in KernelBench's form are run, in the sandbox.
 
     Args:
         paths: ``.py`` files; ``.json``, ``.jsonl`` and ``.parquet`` files with rows, of which
@@ -124,15 +150,19 @@ def make_fingerprints(
         version: its commit or release.
         url: where it is kept.
         license: its own, as an SPDX expression.
+        sandbox: whether programs run in the sandbox.
 
     Raises:
         InputError: a file cannot be read, holds something else, or nothing counts.
+        SandboxUnavailable: there is no sandbox on this machine.
     """
     items: dict[str, Item] = {}
+    problems: dict[str, list[str]] = {}
     passed_over: dict[str, str] = {}
     for item, codes in _items(paths):
         if item in items or item in passed_over:
             raise InputError(f"{item}: two items are called so; give the folder that holds both")
+        problems[item] = [code for code in codes if _is_problem(code)]
         found, error = _fingerprints(codes)
         if found:
             items[item] = found
@@ -141,11 +171,54 @@ def make_fingerprints(
     if not items:
         why = f"; {item}: {passed_over[item]}" if passed_over else ""
         raise InputError(f"nothing to fingerprint is there{why}")
+    known = _computations([code for item in items for code in problems[item]], sandbox)
+    for item, found in items.items():
+        computes = tuple(c for code in problems[item] if (c := known.get(code)))
+        items[item] = found.model_copy(update={"computes": computes})
     try:
         made = Benchmark(name=name, version=version, url=url, license=license, items=items)
     except ValidationError as error:
         raise InputError(f"--name {name}: use a-z, 0-9 and . _ - only") from error
     return Made(made, passed_over)
+
+
+def _is_problem(code: str) -> bool:
+    """Say whether a program has KernelBench's form."""
+    return all(f"{word}(" in code for word in ("class Model", "def get_inputs", "def forward"))
+
+
+def _computations(codes: list[str], sandbox: bool) -> dict[str, Computation]:
+    """Return what problems compute, by their code; those that cannot be traced are left out."""
+    from curate.clean.wiring import Wiring
+    from curate.execute.local import LocalExecutor
+    from curate.execute.protocol import Job
+    from curate.execute.sandbox import bubblewrap
+    from curate.rows import make_origin, make_row
+    from curate.step import Context
+
+    if not codes:
+        return {}
+    if sandbox:
+        bubblewrap()
+    step = Wiring(step="wiring", timeout_s=300)
+    rows = [make_row("task", code, make_origin("local"), reference=code) for code in codes]
+    jobs = (Job("", number, [row]) for number, row in enumerate(rows))
+    context = Context(sandbox=sandbox)
+    found = {}
+    for _, _, result in LocalExecutor(os.cpu_count() or 1, sandbox).run(step, context, jobs, None):
+        for row in result.kept:
+            if row["wiring"]:
+                found[row["reference"]] = _computation(row["wiring"])
+    return found
+
+
+def _computation(wiring: dict[str, Any]) -> Computation:
+    """Return what a file keeps of the column ``wiring``."""
+    import numpy as np
+
+    known = {name: wiring[name] for name in ("graph", "ops", "values")}
+    hops = "" if wiring["values"] else to_base64(np.array(wiring["hops"], np.uint32))
+    return Computation(**known, hops=hops)
 
 
 def _fingerprints(codes: list[str]) -> tuple[Item | None, str | None]:

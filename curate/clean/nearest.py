@@ -10,28 +10,25 @@ Resemblance is the Jaccard similarity of token 5-grams of two whole texts (`cura
 estimated from 128 permutations: its standard error is at most 0.045. It tells copies whose edits
 lie everywhere, and code that is not Python, but no renamed ones.
 
-Neither says that two programs compute the same thing. Who writes a problem's answer anew, or a
-problem's text in other operators, shares nothing; two functions of one family, such as softmax
-forward and backward, may share half.
+Neither says that two programs compute the same thing, as `curate.clean.computed` does for problems.
+Who writes a kernel anew shares nothing; two functions of one family, such as softmax forward and
+backward, may share half.
 """
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
-from curate.clean.fingerprint import Benchmark, find_file, read_benchmark
-from curate.clean.minhash import PERMUTATIONS, U32, spans
+from curate.clean.computed import Computations
+from curate.clean.fingerprint import Benchmark, Computation, find_file, read_benchmark
+from curate.clean.grams import GramIndex, Indices, Scores, from_base64
+from curate.clean.minhash import PERMUTATIONS, U32
 from curate.clean.overlap import grams, text_signatures
 from curate.clean.parts import Part, Program
-
-Scores = NDArray[np.float64]
-Indices = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -70,6 +67,7 @@ class Evaluation:
 
     Attributes:
         items: the name of the benchmark and of the item, by number.
+        computations: what the items compute.
     """
 
     def __init__(self, benchmarks: Sequence[Benchmark]) -> None:
@@ -79,23 +77,26 @@ class Evaluation:
         hashes: list[U32] = []
         signatures: list[U32] = []
         signed: list[int] = []
+        computations: list[tuple[int, Computation]] = []
         for benchmark in benchmarks:
             for name, item in sorted(benchmark.items.items()):
                 number = len(self.items)
                 self.items.append((benchmark.name, name))
-                signatures += map(_from_base64, item.signatures)
+                signatures += map(from_base64, item.signatures)
                 signed += [number] * len(item.signatures)
+                computations += [(number, computation) for computation in item.computes]
                 for part in item.parts:
                     label = Label(number, f"{part.kind} {part.name}".strip())
                     self._copied.setdefault(part.ast, label)
                     if part.grams:
                         labels.append(label)
-                        hashes.append(_from_base64(part.grams))
+                        hashes.append(from_base64(part.grams))
         self._labels = labels
         self._owners = np.array([label.item for label in labels], np.int64)
-        self._grams = _GramIndex(hashes, self._owners, len(self.items))
+        self._grams = GramIndex(hashes, self._owners, len(self.items))
         self._signatures = np.array(signatures, np.uint32).reshape(-1, PERMUTATIONS)
         self._signed = np.array(signed, np.int64)
+        self.computations = Computations(computations, len(self.items))
 
     def compare(self, code: str) -> Comparison:
         """Return what a program has in common with each item.
@@ -125,35 +126,6 @@ class Evaluation:
         highest = np.zeros(len(self.items))
         np.maximum.at(highest, owners, scores)
         return highest
-
-
-class _GramIndex:
-    """Finds the parts that hold a gram."""
-
-    def __init__(self, hashes: list[U32], owners: Indices, items: int) -> None:
-        """Take the grams of each part, and the number of the item that it belongs to."""
-        grams = np.concatenate([np.zeros(0, np.uint32), *hashes])
-        parts = np.repeat(np.arange(len(hashes)), [len(own) for own in hashes])
-        of_items = np.unique(owners[parts].astype(np.uint64) << np.uint64(32) | grams)
-        self._keys, counts = np.unique(of_items.astype(np.uint32), return_counts=True)
-        self._weights: Scores = np.log((items + 1) / counts)
-        places = np.searchsorted(self._keys, grams)
-        self._totals = np.bincount(parts, self._weights[places], len(hashes))
-        order = np.argsort(places, kind="stable")
-        self._parts = parts[order]
-        self._begins = np.searchsorted(places[order], np.arange(len(self._keys) + 1))
-
-    def overlap(self, grams: U32) -> Scores:
-        """Return the weighed share of each part's grams that are among these."""
-        found = np.flatnonzero(np.isin(self._keys, grams, assume_unique=True))
-        begins, counts = self._begins[found], self._begins[found + 1] - self._begins[found]
-        parts = self._parts[spans(begins, counts)]
-        weights = np.repeat(self._weights[found], counts)
-        return np.bincount(parts, weights, len(self._totals)) / self._totals
-
-
-def _from_base64(text: str) -> U32:
-    return np.frombuffer(base64.b64decode(text), "<u4")
 
 
 @lru_cache

@@ -113,7 +113,8 @@ def make_prompts(family: Family, row: Row, samples: int = 1) -> list[Row]:
         "template": template.label,
         "attempt": before["attempt"] + 1,
     }
-    columns = {name: row[name] for name in ("license", "reference", "entry_point", "static")}
+    kept = ("license", "reference", "entry_point", "static", "wiring")
+    columns = {name: row[name] for name in kept}
     columns["turns"] = [*(row["turns"] or ()), {"role": "user", "content": text}]
     return [
         make_row(

@@ -50,7 +50,7 @@ class Standalone(RowStep):
     """Rewrite what `inductor` generated as a program that needs only torch and triton."""
 
     step: Literal["standalone"]
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     kinds: ClassVar[frozenset[str]] = frozenset({"task"})
     batch: ClassVar[int] = 8
 
@@ -274,6 +274,7 @@ def _pair(row: Row, program: Program, spec: dict[str, Any]) -> Row:
         entry_point=row["entry_point"],
         license=_license(row["license"]),
         static=static,
+        wiring=row["wiring"],
     )
 
 

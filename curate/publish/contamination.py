@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from curate.publish.analysis import Run
 
 CLOSEST = 10  # rows that are named as most like a benchmark
+REASONS = ("contaminated", "computes_benchmark_item")
+"""Why `decontaminate` drops a row."""
+
 NAMED = 20  # dropped rows that are named
 OVERLAP = "share of a benchmark item's 13-grams that a kept row has"
 RESEMBLANCE = "5-gram Jaccard similarity of a kept row to an item"
@@ -48,7 +51,7 @@ class Check(Frozen):
         label: of the step.
         kind: of the rows.
         seen: rows that were compared.
-        dropped: of those, rows that hold a part of a benchmark.
+        dropped: of those, rows that hold a part of a benchmark or compute an item of it.
         overlap, resemblance: of the rows that were kept, with the item that each is most like.
     """
 
@@ -61,10 +64,11 @@ class Check(Frozen):
 
 
 class Copy(Frozen):
-    """A row that was dropped because a benchmark's item is in it.
+    """A row that was dropped because a benchmark's item is in it, or is what it computes.
 
     Attributes:
-        tier: how it was found: ``structure``, ``overlap`` or ``resemblance``.
+        tier: how it was found: ``structure``, ``overlap``, ``resemblance``, ``wiring`` or
+            ``values``.
         score: 0 to 1; what of, `tier` says.
         column: of the row, that holds it.
         part: of the item, where one was compared.
@@ -82,7 +86,7 @@ class Copy(Frozen):
 
 
 class Match(Frozen):
-    """A kept row, and the benchmark's item that it is most like."""
+    """A kept row, the benchmark's item that it is most like, and the one that it computes."""
 
     id: str
     kind: str
@@ -90,6 +94,7 @@ class Match(Frozen):
     item: str
     overlap: float
     resemblance: float
+    computes: str | None = None
 
 
 class Contamination(Frozen):
@@ -172,7 +177,7 @@ def _copies(run: Run, record: Record) -> list[Copy]:
     names = ("benchmark", "item", "tier", "score", "column", "part")
     found = []
     for row in run.lost_rows(record):
-        if row["reason"] == "contaminated":
+        if row["reason"] in REASONS:
             evidence = json.loads(row["evidence"])
             known = {name: evidence[name] for name in names if name in evidence}
             found.append(Copy(label=record.label, id=row["id"], kind=row["kind"], **known))

@@ -11,6 +11,7 @@ from steps_for_tests import Given
 
 from curate.clean.decontaminate import Decontaminate
 from curate.clean.fingerprint import make_fingerprints, shipped_names, write_benchmark
+from curate.clean.wiring import read_wiring
 from curate.execute.local import LocalExecutor
 from curate.recipe import RecipeError, load_recipe
 from curate.rows import make_origin, make_row
@@ -157,6 +158,147 @@ def test_a_row_without_code_is_kept(against: str) -> None:
     assert judge(against, row) == Keep((row | {"contamination": None},))
 
 
+# --- what is computed, and texts inside texts ---------------------------------------------------
+
+FORM = """import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+
+class Model(nn.Module):
+    def __init__(self, width=6):
+        super().__init__()
+        {init}
+
+    def forward(self, x):
+        {forward}
+
+
+def get_inputs():
+    return [torch.rand(3, 6)]
+
+
+def get_init_inputs():
+    return []
+"""
+GATED = FORM.format(
+    init="self.up, self.gate = nn.Linear(width, 8), nn.Linear(width, 8)",
+    forward="x = F.mish(self.gate(x)) * self.up(x)\n        x = torch.tanh(x)\n"
+    "        return x - x.mean(dim=-1, keepdim=True)",
+)
+GATED_IN_OTHER_WORDS = FORM.format(
+    init="self.a, self.b = nn.Linear(6, 8), nn.Linear(6, 8)",
+    forward="g = self.a(x)\n        u = F.linear(x, self.b.weight, self.b.bias)\n"
+    "        t = (u * nn.Mish()(g)).tanh()\n        return t - torch.mean(t, -1, True)",
+)
+HOLDS_GATED = FORM.format(
+    init="self.a, self.b, self.c = nn.Linear(6, 8), nn.Linear(6, 8), nn.Linear(6, 6)",
+    forward="y = torch.relu(self.c(x)) + x\n        t = (self.b(y) * nn.Mish()(self.a(y))).tanh()\n"
+    "        t = t - torch.mean(t, -1, True)\n        return torch.cos(t).sum(0)",
+)
+ONLY_HALF = GATED.replace("x = torch.tanh(x)", "x = x.exp()").replace("x.mean", "x.amax")
+CLIPPED = FORM.format(init="self.low = -0.75", forward="return F.hardtanh(x, self.low, 1.5)")
+CLIPPED_IN_OTHER_WORDS = FORM.format(
+    init="self.high = 1.5", forward="return torch.where(x > self.high, self.high, x).clip(-0.75)"
+)
+CLIPPED_ELSEWHERE = CLIPPED_IN_OTHER_WORDS.replace("0.75", "0.5")
+LAYER = FORM.format(init="self.norm = nn.LayerNorm(width)", forward="return self.norm(x)")
+LAYER_IN_OTHER_WORDS = FORM.format(
+    init="self.g, self.b = nn.Parameter(torch.ones(6)), nn.Parameter(torch.zeros(6))",
+    forward="return F.layer_norm(x, x.shape[-1:], bias=self.b, weight=self.g, eps=1e-6)",
+)
+HOLDS_A_LAYER = FORM.format(
+    init="self.norm, self.up = nn.LayerNorm(6), nn.Linear(6, 6)",
+    forward="return torch.relu(self.norm(self.up(x))) + x",
+)
+
+
+@pytest.fixture(scope="module")
+def problems(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A fingerprint file of a benchmark with three problems."""
+    folder = tmp_path_factory.mktemp("problems")
+    for name, code in (("gated", GATED), ("clipped", CLIPPED), ("layer", LAYER)):
+        (folder / f"{name}.py").write_text(code)
+    file = folder / "ours.json"
+    write_benchmark(file, make_fingerprints([folder], "ours").benchmark)
+    return str(file)
+
+
+def task(code: str) -> dict[str, Any]:
+    row = kernel(code, "task", "reference")
+    return row | {"wiring": read_wiring(code)}
+
+
+@pytest.mark.parametrize("code", [GATED_IN_OTHER_WORDS, HOLDS_GATED], ids=["alone", "held"])
+def test_a_problem_in_other_words_is_found_by_its_wiring(code: str, problems: str) -> None:
+    outcome = judge(problems, task(code))
+    assert isinstance(outcome, Drop) and outcome.reason == "contaminated"
+    assert (outcome.evidence["tier"], outcome.evidence["item"]) == ("wiring", "gated.py")
+    assert isinstance(judge(problems, task(code) | {"wiring": None}), Keep)
+
+
+@pytest.mark.parametrize("code", [ONLY_HALF, HOLDS_A_LAYER, CLIPPED_ELSEWHERE])
+def test_problems_that_share_some_wiring_are_kept(code: str, problems: str) -> None:
+    step = Decontaminate(step="decontaminate", against=(problems,), overlap=None, resemblance=None)
+    row = task(code)
+    (kept,) = step.apply(row, Context()).rows  # type: ignore[union-attr]
+    assert kept["id"] == row["id"]
+    assert not (kept["contamination"] or {}).get("computes")
+
+
+@pytest.mark.parametrize(
+    ("code", "item", "tier"),
+    [
+        (CLIPPED_IN_OTHER_WORDS, "clipped.py", "values"),
+        (LAYER_IN_OTHER_WORDS, "layer.py", "wiring"),
+    ],
+)
+def test_a_building_block_in_other_words_is_dropped_or_marked(
+    code: str, item: str, tier: str, problems: str
+) -> None:
+    outcome = judge(problems, task(code))
+    assert isinstance(outcome, Drop) and outcome.reason == "computes_benchmark_item"
+    assert (outcome.evidence["item"], outcome.evidence["tier"]) == (item, tier)
+    marking = Decontaminate(step="decontaminate", against=(problems,), computes="mark")
+    (kept,) = marking.apply(task(code), Context()).rows  # type: ignore[union-attr]
+    assert kept["contamination"]["computes"] == f"ours {item}"
+
+
+MESSAGE = f"Can you make this faster?\n\n```python\n{GATED}```\n\nThank you.\n"
+
+
+@pytest.mark.parametrize(
+    ("row", "column", "inside"),
+    [
+        ({"kind": "prompt", "turns": [{"role": "user", "content": MESSAGE}]}, "turns", "fence"),
+        ({"kind": "cuda", "cuda": GATED}, "cuda", None),
+        ({"kind": "module", "text": json.dumps({"messages": [MESSAGE]})}, "text", "fence"),
+        ({"kind": "pair", "triton": f"import json\n\nASK = {MESSAGE!r}\n"}, "triton", "fence"),
+        ({"kind": "pair", "triton": f"WHAT = {GATED!r}\n"}, "triton", "string"),
+        (
+            {"kind": "sample", "turns": [{"role": "user", "content": f"See.\n\n{GATED}\nSo."}]},
+            "turns",
+            "paragraph",
+        ),
+        ({"kind": "module", "text": json.dumps(GATED.splitlines(True))}, "text", "json"),
+        (
+            {"kind": "module", "text": "".join(f"> {s}\n" for s in GATED.splitlines())},
+            "text",
+            "quote",
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, str) else None,
+)
+def test_a_problem_inside_another_text_is_found(
+    row: dict[str, Any], column: str, inside: str | None, problems: str
+) -> None:
+    step = Decontaminate(step="decontaminate", against=(problems,), resemblance=None)
+    outcome = step.apply(kernel("") | {"triton": None} | row, Context())
+    assert isinstance(outcome, Drop)
+    found = outcome.evidence
+    assert (found["item"], found["column"], found.get("inside")) == ("gated.py", column, inside)
+
+
 def test_thresholds_are_part_of_the_identity(against: str) -> None:
     plain = Decontaminate(step="decontaminate", against=(against,))
     other = Decontaminate(step="decontaminate", against=(against,), overlap=0.9)
@@ -213,3 +355,14 @@ def test_in_a_run(against: str, tmp_path: Path) -> None:
     walk = Walk(Small([Given(rows=rows)], [step]), tmp_path / "out", LocalExecutor(1))  # type: ignore[arg-type]
     stage = walk.run()[-1]
     assert (stage.total("seen"), stage.total("kept")) == (4, 2)
+
+
+@pytest.mark.parametrize("reader", ["decontaminate", "dedupe, column: wiring"])
+def test_a_recipe_that_reads_wirings_too_early_is_refused(reader: str, tmp_path: Path) -> None:
+    recipe = tmp_path / "recipe.yaml"
+    head = "name: small\nsources: [{source: torch_ops}]\nsteps:\n"
+    recipe.write_text(f"{head}  - {{step: {reader}}}\n  - {{step: wiring}}\n")
+    with pytest.raises(RecipeError, match="put `- step: wiring` before it"):
+        load_recipe(recipe)
+    recipe.write_text(f"{head}  - {{step: wiring}}\n  - {{step: {reader}}}\n")
+    assert load_recipe(recipe).steps[0].name == "wiring"
