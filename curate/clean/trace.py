@@ -1,11 +1,10 @@
 """The operators that a module runs, broken down to a small set of them. For the sandbox only.
 
 The module runs once on fake tensors, which have sizes and no values, so that a problem of any size
-takes some milliseconds; `torch.export`, which `inductor` needs, takes ten times as long. PyTorch's
-own decompositions break each operator down, mostly to `torch._prims`, so that a module and a
-function, a method and an operator, an operator and its formula come to the same. What is known of
-a tensor hangs on its storage: a view is the tensor that it looks at, and writing in place makes a
-new node.
+costs the same. PyTorch's own decompositions break each operator down, mostly to `torch._prims`, so
+that a module and a function, a method and an operator, an operator and its formula come to the
+same. What is known of a tensor hangs on its storage: a view is the tensor that it looks at, and
+writing in place makes a new node.
 """
 
 from __future__ import annotations
@@ -113,10 +112,8 @@ def _with_values(graph: Graph, elements: int, names: dict[str, Any], unlike: str
     nodes = []
     for node in graph.nodes:
         kind, _, name = node.detail.partition(_HELD)
-        unlike = hashlib.sha256(f"{id(names)} {name}".encode()).hexdigest()
-        nodes.append(
-            Node(node.op, kind + values.get(name, unlike), node.operands) if name else node
-        )
+        held = f" {values.get(name) or f'{unlike} {name}'}"
+        nodes.append(Node(node.op, kind + held, node.operands) if name else node)
     return dataclasses.replace(graph, nodes=nodes)
 
 
