@@ -9,31 +9,28 @@ call them BSD-3-Clause. Whatever is left over and is not plainly harmless makes 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import PurePosixPath
 
 from licenseclassifier import identify_license
 
 from curate.licenses.policy import UnknownLicense, conjoin, normalize
+from curate.licenses.terms import speaks
 
-TAG_WINDOW = 8192
-"""Characters at the start of a file in which an SPDX tag counts."""
 MIN_COVERAGE = 0.75
 """Share of a text's words that templates must cover before the text counts as a license at all."""
 
 _WORD = re.compile(r"[^\W_]+")
-_TAG = re.compile(
-    r"^[ \t#/*;%<!-]*SPDX-License-Identifier:[ \t]*(.*?)[ \t]*(?:\*/|-->)?[ \t]*$", re.M
+# Names of tags that say nothing of terms. What stands in the others is read where they stand.
+_SPDX_LINE = re.compile(
+    r"^[^\w\n]*SPDX-(?:License-Identifier|FileType|FileName|FileContributor|Package\w+|Snippet(?:Begin|End|Name))\b.*$",
+    re.M,
 )
-_SPDX_LINE = re.compile(r"^[^\w\n]*SPDX-\w+(?:-\w+)*:.*$", re.M)
-_DOCSTRING = re.compile(r"[rRuUbB]{0,2}(\"\"\"|''')(.*?)\1", re.S)
-_BLOCK_COMMENT = re.compile(r"/\*(.*?)\*/", re.S)
 _DIRECTIVE = re.compile(
     r"^[^\w\n]*(?:-\*-.*-\*-|!\s*/.*|(?:ruff|flake8|mypy|pylint|isort|fmt|yapf)\s*:.*|type:\s*ignore.*|noqa\b.*)$",
     re.M,
 )
-_C_SUFFIXES = frozenset({".c", ".cc", ".cpp", ".cu", ".cuh", ".cxx", ".h", ".hpp"})
 
 _COPYRIGHT = re.compile(
     r"^\W*(?:SPDX-FileCopyrightText:\s*\S|(?:Portions\s+)?Copyright\b\s*:?\s*(?:\([cC]\)|©|\d{4}|by\b|[A-Z])"
@@ -49,9 +46,17 @@ _TERMS = re.compile(
     r"|purposes?|only|not?|must|may|shall|use|used|permi\w+|prohibit\w*|restrict\w*|proprietary"
     r"|confidential|under|provided|subject|except\w*)\b"
 )
-# A paragraph with one of these in a file's header speaks of terms; no template means unknown.
-_SPEAKS_OF_TERMS = re.compile(
-    r"(?i)licen[cs]|\bproprietary\b|\bconfidential\b|non-?commercial|copyleft|\b[al]?gpl"
+_ADDRESS = re.compile(
+    r"\S+@\S+|https?://\S+|www\.\S+|<[^>]*>|\S+\.(?:com|org|io|net|ai|dev)\b|\bgithub\S*"
+)
+_COPYRIGHT_WORD = re.compile(r"(?i)copyright|all rights reserved|spdx-\w+")
+_HOLDER_WORDS = frozenset(
+    "a affiliate affiliates al all and at author authors aka b by c community company contributor contributors copyright "
+    "d da dal de del della den der des developer developers di dos du e el et foundation from group holder holders in "
+    "inc institute its la lab labs le ltd llc member members of on original other others owner owners portions "
+    "present project reserved respective rights s team the their to university van various von y "
+    "individual see as shown many with more details later respective file txt js rst "
+    "for part parts now others listed file authors et gmbh und und/or or i ii iii".split()
 )
 # Words that head a license text. A line of nothing else names a license and adds no terms.
 _HEADING_WORD = re.compile(
@@ -99,53 +104,6 @@ class Placed:
         return self.expression is not None and not self.leftovers
 
 
-@dataclass(frozen=True)
-class Header:
-    """The comments and docstring with which a file begins.
-
-    Attributes:
-        text: without comment marks.
-        end: characters of the file that the header takes.
-    """
-
-    text: str
-    end: int
-
-
-def spdx_tags(text: str) -> list[str]:
-    """Return what the SPDX-License-Identifier lines near a file's start say, as written."""
-    return _TAG.findall(text[:TAG_WINDOW])
-
-
-def split_header(text: str, path: str) -> Header:
-    """Return a file's leading comments and docstring, comment marks taken off.
-
-    The marks follow the suffix: ``//`` and ``/* */`` for C and CUDA, ``#`` and triple quotes for
-    everything else.
-    """
-    is_c = PurePosixPath(path).suffix.lower() in _C_SUFFIXES
-    block, mark = (_BLOCK_COMMENT, "//") if is_c else (_DOCSTRING, "#")
-    parts: list[str] = []
-    position = len(text) - len(text.lstrip("\ufeff"))
-    while position < len(text):
-        end = text.find("\n", position) + 1 or len(text)
-        line = text[position:end].strip()
-        found = block.match(
-            text, position + len(text[position:end]) - len(text[position:end].lstrip())
-        )
-        if found and line:
-            # Blank lines keep a docstring from joining the comment above it into one paragraph.
-            body = found[1] if is_c else found[2]
-            parts.append("\n" + "\n".join(part.lstrip(" \t*") for part in body.split("\n")) + "\n")
-            position = found.end()
-        elif not line or line.startswith(mark):
-            parts.append(line.lstrip(mark).strip())
-            position = end
-        else:
-            break
-    return Header("\n".join(parts), position)
-
-
 @lru_cache(maxsize=4096)
 def place(text: str) -> Placed:
     """Return the licenses whose templates ``text`` holds, and everything that it holds besides."""
@@ -161,7 +119,7 @@ def place(text: str) -> Placed:
         rest.append(text[position:start])
         position = match.end
     rest.append(text[position:])
-    leftovers = tuple(notice for part in rest for notice in _paragraphs(part))
+    leftovers = tuple(notice for part in rest for notice in paragraphs(part))
     words = len(_WORD.findall(text))
     left = sum(len(_WORD.findall(notice)) for notice in leftovers)
     return Placed(
@@ -173,9 +131,17 @@ def place(text: str) -> Placed:
     )
 
 
-def terms(notices: tuple[str, ...]) -> list[str]:
+def paragraphs(text: str) -> list[str]:
+    """Return the paragraphs of ``text`` that are neither copyright lines nor mere headings."""
+    lines = ("" if _is_copyright(line) else line for line in text.splitlines())
+    parts = re.split(r"\n[^\w\n]*\n", "\n".join(lines))
+    paragraphs = (" ".join(part.split()) for part in parts)
+    return [paragraph for paragraph in paragraphs if not _is_heading(paragraph)]
+
+
+def terms(notices: Iterable[str], strict: bool = True) -> list[str]:
     """Return the notices that speak of license terms: in a header, they make the file unknown."""
-    return [notice for notice in notices if _SPEAKS_OF_TERMS.search(notice)]
+    return [notice for notice in notices if speaks(notice, strict)]
 
 
 def notices_after(text: str, start: int) -> list[str]:
@@ -231,14 +197,6 @@ def _lead(region: str, license_id: str) -> int:
     return start
 
 
-def _paragraphs(text: str) -> list[str]:
-    """Return the paragraphs of ``text`` that are neither copyright lines nor mere headings."""
-    lines = ("" if _is_copyright(line) else line for line in text.splitlines())
-    parts = re.split(r"\n[^\w\n]*\n", "\n".join(lines))
-    paragraphs = (" ".join(part.split()) for part in parts)
-    return [paragraph for paragraph in paragraphs if not _is_heading(paragraph)]
-
-
 def _is_heading(paragraph: str) -> bool:
     if _FOR_SOFTWARE.fullmatch(paragraph):
         return True
@@ -249,7 +207,19 @@ def _is_copyright(line: str) -> bool:
     if _ALL_RIGHTS.match(line):
         return True
     stated = _COPYRIGHT.match(line) and not _COPYRIGHT_PROSE.search(line)
-    return bool(stated) and not _TERMS.search(line)
+    return bool(stated) and not _TERMS.search(line) and _names_holders(line)
+
+
+def _names_holders(line: str) -> bool:
+    """Whether a copyright line says who holds it and nothing else.
+
+    Names are capitalised; of other words there are few. That is no proof in a line of capitals
+    only, where words that speak of terms must be absent too.
+    """
+    line = _ADDRESS.sub(" ", line)
+    words = [word for word in _WORD.findall(line) if word.isascii() and word.islower()]
+    names = set(words) - _HOLDER_WORDS  # a project's name is often in small letters
+    return len(names) <= 2 and not speaks(_COPYRIGHT_WORD.sub("", line), strict=True)
 
 
 def _spdx_id(license_id: str) -> str:

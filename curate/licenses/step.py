@@ -26,7 +26,8 @@ from curate.store import digest
 
 if TYPE_CHECKING:
     from curate.licenses.policy import Decision, Policy
-    from curate.licenses.resolve import Finding, Resolver
+    from curate.licenses.resolve import Resolver
+    from curate.licenses.statements import Finding
 
 _ALLOW_FILE = Path(__file__).with_name("allow.toml")
 
@@ -49,7 +50,7 @@ class Licenses(RowStep):
     step: Literal["licenses"]
     kinds: ClassVar[frozenset[str]] = frozenset({"file", "record", "module", "kernel", "cuda"})
     batch: ClassVar[int] = 64
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     tools: ClassVar[tuple[str, ...]] = ("license-expression", "licenseclassifier")
 
     allow: Annotated[

@@ -1,0 +1,171 @@
+"""What a file of code says to people: its comments, and the strings that stand alone in it.
+
+Python and C are read by small scanners of their own, not by a parser: a file that does not parse
+has comments too, and what a file says must not depend on the Python that runs this. Line ends of
+every kind end a line.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Literal
+
+C_SUFFIXES = frozenset({".c", ".cc", ".cpp", ".cu", ".cuh", ".cxx", ".h", ".hpp"})
+
+Place = Literal["header", "top", "body", "foot"]
+"""header: before the first statement. top: among the imports after it. foot: after the last one."""
+
+_BREAKS = re.compile(r"\r\n?|[\v\f\x1c-\x1e\x85\u2028\u2029]")
+# Begins with a set of characters, for which a search is quick; lookbehinds tell which it was.
+_PYTHON = re.compile(
+    r"[#\"'](?:"
+    r"(?<=\#)(?P<comment>[^\n]*)"
+    r'|(?<=")(?:""(?P<long1>[^"\\]*(?:(?:\\.|"(?!""))[^"\\]*)*)(?:"""|\Z)'
+    r'|(?P<short1>[^"\\\n]*(?:\\.[^"\\\n]*)*)"?)'
+    r"|(?<=')(?:''(?P<long2>[^'\\]*(?:(?:\\.|'(?!''))[^'\\]*)*)(?:'''|\Z)"
+    r"|(?P<short2>[^'\\\n]*(?:\\.[^'\\\n]*)*)'?))",
+    re.S,
+)
+_C = re.compile(
+    r"[/\"'](?:"
+    r"(?<=/)(?P<comment>/(?:[^\n\\]|\\.)*|\*.*?(?:\*/|\Z))"
+    r'|(?<=R")(?P<mark>[^()\\\s]{0,16})\(.*?\)(?P=mark)"'
+    r'|(?<=")(?:[^"\\\n]|\\.)*"?'
+    r"|(?<=')(?:[^'\\\n]|\\.)+')",
+    re.S,
+)
+_TOP = re.compile(
+    r"(?:\s*(?:from\s[^\n(]*import\s*(?:\([^)]*\)|[^\n]*)|import\s[^\n]*|__\w+__\s*=[^\n]*"
+    r"|\#[^\n]*|//[^\n]*|/\*.*?\*/|using\s[^\n]*)(?:\n|\Z))*",
+    re.S,
+)
+_MARKS = re.compile(r"^[ \t]*(?:#+:?|//+[!<]*|\*+(?!/))?[ \t]*", re.M)
+_PREFIXES = frozenset({"", "r", "b", "u", "f", "t", "rb", "br", "fr", "rf", "rt", "tr"})
+_INSIDE = "([{,=+-*/%&|<>\\"  # a string after one of these is part of an expression
+
+
+@dataclass(frozen=True)
+class Note:
+    """A run of comment lines, or one string that is a statement of its own.
+
+    Attributes:
+        text: without comment marks and quotes; line breaks are newlines.
+        start, end: characters of the file that it takes, in `Source.text`.
+        place: where in the file it stands.
+        comment: it is comments, not a string.
+    """
+
+    text: str
+    start: int
+    end: int
+    place: Place
+    comment: bool
+
+
+@dataclass(frozen=True)
+class Source:
+    """A file's text and what it says to people.
+
+    Attributes:
+        text: with newlines as the only line breaks, without a byte order mark.
+        notes: in order.
+        header: text of the notes before the first statement.
+        header_end: characters of ``text`` that they take.
+        strings: the other strings, with quotes.
+    """
+
+    text: str
+    notes: tuple[Note, ...]
+    header: str
+    header_end: int
+    strings: tuple[str, ...]
+
+
+def read_source(text: str, path: str) -> Source:
+    """Return what a file of code says to people; ``path`` tells C and CUDA from Python."""
+    text = _BREAKS.sub("\n", text).lstrip("\ufeff")
+    is_c = PurePosixPath(path).suffix.lower() in C_SUFFIXES
+    strings: list[str] = []
+    pieces = list(_pieces(text, is_c, strings))
+    header_end = _header_end(text, pieces)
+    top = _TOP.match(text, header_end)
+    top_end = top.end() if top else header_end
+    last = len(text.rstrip())
+    foot = last
+    for start, end, _, _ in reversed(pieces):
+        if end < foot and text[end:foot].strip():
+            break
+        foot = start
+    notes: list[Note] = []
+    header: list[str] = []
+    previous = 0
+    for start, end, said, comment in pieces:
+        place: Place = "body"
+        if end <= header_end:
+            place = "header"
+            # Empty lines keep a docstring from joining the comment above it into one paragraph.
+            block = not comment or "\n" in said
+            header += [*["\n"] * (block or text.count("\n", previous, start) > 1), said]
+            header += ["\n"] * block
+        elif start < top_end:
+            place = "top"
+        elif start >= foot:
+            place = "foot"
+        joins = notes and comment and notes[-1].comment and notes[-1].place == place
+        if joins and not text[notes[-1].end : start].strip() and _next_line(text, previous, start):
+            notes[-1] = Note(f"{notes[-1].text}\n{said}", notes[-1].start, end, place, True)
+        else:
+            notes.append(Note(said, start, end, place, comment))
+        previous = end
+    return Source(text, tuple(notes), "\n".join(header), header_end, tuple(strings))
+
+
+def _next_line(text: str, end: int, start: int) -> bool:
+    """Whether a comment follows the one before it without an empty line, and begins its line."""
+    return text.count("\n", end, start) == 1
+
+
+def _header_end(text: str, pieces: list[tuple[int, int, str, bool]]) -> int:
+    end = 0
+    for start, stop, _, _ in pieces:
+        if text[end:start].strip():
+            break
+        end = stop
+    return end
+
+
+def _pieces(text: str, is_c: bool, strings: list[str]) -> Iterator[tuple[int, int, str, bool]]:
+    """Yield start, end, text and kind of comments and of strings that stand alone."""
+    string_end, alone = -1, False
+    for match in (_C if is_c else _PYTHON).finditer(text):
+        start, end = match.span()
+        if match["comment"] is not None:
+            said = match[0].removesuffix("*/") if match[0].startswith("/*") else match[0]
+            said = said.replace("\\\n", "\n") if is_c else said
+            yield start, end, _MARKS.sub("", said.replace("/*", "", 1) if is_c else said), True
+            continue
+        if is_c:
+            strings.append(match[0])
+            continue
+        if string_end < 0 or text[string_end:start].strip().lower() not in _PREFIXES:
+            alone = _stands_alone(text, start)
+        string_end = end
+        if alone:
+            body = next(part for part in match.groups()[1:] if part is not None)
+            yield start, end, _MARKS.sub("", body), False
+        else:
+            strings.append(match[0])
+
+
+def _stands_alone(text: str, start: int) -> bool:
+    """Whether the string at ``start`` begins a statement, so that nothing uses it."""
+    line = text.rfind("\n", 0, start) + 1
+    if text[line:start].strip(" \t(").lower() not in _PREFIXES:
+        return False
+    at = line - 1
+    while at >= 0 and text[at] in " \t\n":
+        at -= 1
+    return at < 0 or text[at] not in _INSIDE
