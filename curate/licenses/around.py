@@ -87,10 +87,10 @@ class Around:
             return
         placed = place(text)
         if placed.expression and (kind == "terms" or self._is_denied(placed.expression)):
-            yield Claim(placed.found[:500], path, placed.expression)
+            yield Claim(placed.found, path, placed.expression)
         spoken = placed.leftovers if kind == "terms" else terms(placed.leftovers, kind == "credits")
         for notice in spoken:
-            named = named_in(notice, path)
+            named = named_in(notice, path, strict=kind != "other")
             said = named is not None and (kind != "terms" or bool(named))
             yield from (named or []) if said else [Claim(notice, path, None)]
 

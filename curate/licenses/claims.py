@@ -79,7 +79,7 @@ _ALIASES = {
     "lgplv3": "LGPL-3.0-only",
 }
 _FILLERS = frozenset(
-    "the a license licence licenses version v software open source opensource approved osi".split()
+    "the a license licence licenses licensed version v software open source opensource approved osi".split()
 )
 _PARTS = re.compile(r"(?i)\s*(?:[,;/&+|]|\band\b|\bor\b)\s*")
 _SAYS_NOTHING = re.compile(
@@ -87,7 +87,7 @@ _SAYS_NOTHING = re.compile(
     r"(?:\.(?:txt|md|rst))?(?: file| for details)*)\W*"
 )
 _LICENSE_KEY = re.compile(
-    r"""(?im)^[ \t]*["']?licen[cs]e(?:[-_ ]expression|\.workspace)?["']?[ \t]*[:=][ \t]*["']?([^"'\n]*?)["']?[ \t]*,?[ \t]*$"""
+    r"""(?im)^[ \t]*["']?licen[cs]e(?:[-_ ]expression)?["']?[ \t]*[:=][ \t]*["']?([^"'\n]*?)["']?[ \t]*,?[ \t]*$"""
 )
 _SETUP_LICENSE = re.compile(
     r"""(?i)\blicen[cs]e(?:_expression)?["']?\s*[:=]\s*(?P<quote>["'])(?P<value>.*?)(?P=quote)"""
@@ -121,7 +121,7 @@ def read_claim(text: str, path: str) -> Claim | None:
     value = " ".join(text.split())
     if _SAYS_NOTHING.fullmatch(value):
         return None
-    return Claim(value[:500], path, _expression(text))
+    return Claim(value, path, _expression(text))
 
 
 def _expression(text: str) -> str | None:
@@ -142,8 +142,11 @@ def _spdx(value: str) -> str | None:
 
 
 def _alias(value: str) -> str | None:
-    words = re.findall(r"[^\W_]+", fold(value))
-    return _ALIASES.get(" ".join(word for word in words if word not in _FILLERS))
+    words = [word for word in re.findall(r"[^\W_]+", fold(value)) if word not in _FILLERS]
+    half = len(words) // 2
+    if words[:half] == words[half:]:  # "MIT License (MIT)"
+        words = words[:half]
+    return _ALIASES.get(" ".join(words))
 
 
 def _several(value: str) -> str | None:
@@ -179,7 +182,8 @@ def claims_of(path: str, text: str) -> list[Claim]:
 def _classifier(value: str, path: str) -> Claim | None:
     if value.strip() in ("License :: OSI Approved", "License :: DFSG approved"):
         return None
-    return Claim(value, path, _classifiers().get(value.strip()))
+    known = _classifiers().get(value.strip()) or _alias(value.rpartition("::")[2])
+    return Claim(value, path, known)
 
 
 @cache
@@ -308,7 +312,7 @@ _LICENSED_AS = re.compile(
 _LINK = re.compile(
     r"https?://\S+|(?:please )?(?:see|refer to|found in|read|in|cf\.?)?(?: the)?(?: accompanying| attached| included| repository'?s| top-level)? ?"
     r"\b(?:licen[cs]e|copying|notice)s?(?:\.(?:txt|md|rst))?(?: and notice)? (?:file|for (?:more |full )?(?:details|information|terms)|at the root|in the root|in https?)"
-    r"|see licen[cs]e\b|(?:re)?licen[cs]ed under|under (?:the |an? )?licen[cs]e|licen[cs]ed|spdx-license-identifier|licen[cs]e ?:"
+    r"|see licen[cs]e\b(?: in the (?:project |repository )?root)?(?: for licen[cs]e information)?|(?:for )?(?:the )?(?:full|complete) (?:text of the )?licen[cs]e(?: texts?)?|\(the [\"'“]licen[cs]e[\"'”]\)|(?:re)?licen[cs]ed under|under (?:the |an? )?licen[cs]e|licen[cs]ed|spdx-license-identifier|licen[cs]e ?:"
 )
 _LIMIT = re.compile(
     r"\b(?:except\w*|unless|until|only|not?|non|never|nor|without|however|but|commercial\w*|academic\w*|subject"
@@ -316,7 +320,7 @@ _LIMIT = re.compile(
 )
 
 
-def named_in(paragraph: str, path: str) -> list[Claim] | None:
+def named_in(paragraph: str, path: str, strict: bool) -> list[Claim] | None:
     """Return the licenses that a paragraph merely names, as claims; None where it says more.
 
     "Adapted from flash-attention, BSD-3-Clause, see the LICENSE file" merely names one. A sentence
@@ -325,7 +329,7 @@ def named_in(paragraph: str, path: str) -> list[Claim] | None:
     text = fold(" ".join(paragraph.split()))
     names = [found[0] for found in _LICENSED_AS.finditer(text)]
     rest = _LINK.sub(" ", _LICENSED_AS.sub(" ", text))
-    if speaks(rest, strict=False):
+    if speaks(rest, strict):
         return None
     sentences = re.split(r"(?<=[.;!?])\s+", text)
     for sentence in sentences:

@@ -133,7 +133,7 @@ def place(text: str) -> Placed:
 
 def paragraphs(text: str) -> list[str]:
     """Return the paragraphs of ``text`` that are neither copyright lines nor mere headings."""
-    lines = ("" if _is_copyright(line) else line for line in text.splitlines())
+    lines = ("" if _is_copyright(line) else _apart(line) for line in text.splitlines())
     parts = re.split(r"\n[^\w\n]*\n", "\n".join(lines))
     paragraphs = (" ".join(part.split()) for part in parts)
     return [paragraph for paragraph in paragraphs if not _is_heading(paragraph)]
@@ -141,7 +141,17 @@ def paragraphs(text: str) -> list[str]:
 
 def terms(notices: Iterable[str], strict: bool = True) -> list[str]:
     """Return the notices that speak of license terms: in a header, they make the file unknown."""
-    return [notice for notice in notices if speaks(notice, strict)]
+    return [
+        notice
+        for notice in notices
+        if speaks(notice, strict) or (strict and _COPYRIGHT.match(notice) is not None)
+    ]
+
+
+def _apart(line: str) -> str:
+    """Return a line that begins as a copyright line and says more as a paragraph of its own."""
+    says_more = _COPYRIGHT.match(line) and not _COPYRIGHT_PROSE.search(line)
+    return f"\n{line}" if says_more else line
 
 
 def notices_after(text: str, start: int) -> list[str]:

@@ -34,13 +34,14 @@ _CAPITALS = re.compile(r"[A-Z][A-Z0-9_-]{2,}(?:\.(?:txt|md|rst|TXT|MD))?")
 _HARMLESS = re.compile(
     r"(?i)(?:read.?me|change\w*|history|news|release\w*|authors?|contribut\w*|maintainers?|owners|codeowners"
     r"|security|privacy|code.of.conduct|cla|dco|install\w*|citation|todo|roadmap|thanks|version|manifest"
-    r"|record|wheel|requested|requirements|makefile|dockerfile|agents?|claude|gemini|skill|governance|support|faq"
+    r"|record|wheel|sources|top.level|requires|requested|requirements|makefile|dockerfile|agents?|claude|gemini|skill|governance|support|faq"
     r"|testing|build\w*|workspace|develop\w*|pkg-info|metadata|upgrad\w*|migrat\w*)(?:[-_.].*)?"
 )
 _NO_PAPER = frozenset(
     ".py .pyi .cu .cuh .h .hpp .cpp .cc .c .json .toml .yaml .yml .csv .tsv .cfg .ini .lock .png .svg "
     ".jpg .gif .ipynb .js .ts .css .sh .xml .in .so .pyc .typed .cff .rs .go .java .cmake .jinja .j2".split()
 )
+_POOLS = frozenset({"licenses", "licences"})
 _FOLDERS = frozenset({"licenses", "licences", "legal", "terms", "licensing"})
 
 
@@ -49,10 +50,12 @@ def kind_of(path: str) -> Kind | None:
     file = PurePosixPath(path)
     if file.suffix.lower() in _NO_PAPER or _HARMLESS.fullmatch(file.name):
         return None
+    if _TERMS.search(file.name) and not _CREDITS.search(file.name):
+        return "terms"
+    if file.parent.name.lower() in _POOLS and ".dist-info/" not in path:
+        return None  # texts of the licenses of some files
     if _CREDITS.search(file.name):
         return "credits"
-    if _TERMS.search(file.name):
-        return "terms"
     return "other" if _CAPITALS.fullmatch(file.name) else None
 
 

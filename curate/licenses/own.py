@@ -94,7 +94,7 @@ class OwnReader:
         if placed.expression:
             own.further.append(placed.expression)
         for notice in terms(placed.leftovers, strict):
-            named = named_in(notice, path)
+            named = named_in(notice, path, strict)
             if named is None:
                 self._review([notice], path, own)
             else:

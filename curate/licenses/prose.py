@@ -18,7 +18,10 @@ C_SUFFIXES = frozenset({".c", ".cc", ".cpp", ".cu", ".cuh", ".cxx", ".h", ".hpp"
 Place = Literal["header", "top", "body", "foot"]
 """header: before the first statement. top: among the imports after it. foot: after the last one."""
 
-_BREAKS = re.compile(r"\r\n?|[\v\f\x1c-\x1e\x85\u2028\u2029]")
+_LINE_ENDS = re.compile(r"\r\n?")
+_BREAKS = re.compile(
+    r"[\v\f\x1c-\x1e\x85\u2028\u2029]"
+)  # these end a line for readers, not for Python
 # Begins with a set of characters, for which a search is quick; lookbehinds tell which it was.
 _PYTHON = re.compile(
     r"[#\"'](?:"
@@ -86,7 +89,7 @@ class Source:
 
 def read_source(text: str, path: str) -> Source:
     """Return what a file of code says to people; ``path`` tells C and CUDA from Python."""
-    text = _BREAKS.sub("\n", text).lstrip("\ufeff")
+    text = _LINE_ENDS.sub("\n", text).lstrip("\ufeff")
     is_c = PurePosixPath(path).suffix.lower() in C_SUFFIXES
     strings: list[str] = []
     pieces = list(_pieces(text, is_c, strings))
@@ -102,7 +105,8 @@ def read_source(text: str, path: str) -> Source:
     notes: list[Note] = []
     header: list[str] = []
     previous = 0
-    for start, end, said, comment in pieces:
+    for start, end, raw, comment in pieces:
+        said = _MARKS.sub("", _BREAKS.sub("\n", raw))
         place: Place = "body"
         if end <= header_end:
             place = "header"
@@ -145,7 +149,7 @@ def _pieces(text: str, is_c: bool, strings: list[str]) -> Iterator[tuple[int, in
         if match["comment"] is not None:
             said = match[0].removesuffix("*/") if match[0].startswith("/*") else match[0]
             said = said.replace("\\\n", "\n") if is_c else said
-            yield start, end, _MARKS.sub("", said.replace("/*", "", 1) if is_c else said), True
+            yield start, end, said.replace("/*", "", 1) if is_c else said, True
             continue
         if is_c:
             strings.append(match[0])
@@ -155,7 +159,7 @@ def _pieces(text: str, is_c: bool, strings: list[str]) -> Iterator[tuple[int, in
         string_end = end
         if alone:
             body = next(part for part in match.groups()[1:] if part is not None)
-            yield start, end, _MARKS.sub("", body), False
+            yield start, end, body, False
         else:
             strings.append(match[0])
 
@@ -165,7 +169,10 @@ def _stands_alone(text: str, start: int) -> bool:
     line = text.rfind("\n", 0, start) + 1
     if text[line:start].strip(" \t(").lower() not in _PREFIXES:
         return False
-    at = line - 1
-    while at >= 0 and text[at] in " \t\n":
+    at = start
+    while at and (text[at - 1] in " \t\n(" or (start - at < 3 and text[at - 1].isalpha())):
         at -= 1
-    return at < 0 or text[at] not in _INSIDE
+    opened = "(" in text[at:start]
+    if opened and "\n" not in text[at : text.index("(", at)] and at:
+        return False  # a call
+    return not at or text[at - 1] not in _INSIDE

@@ -32,17 +32,9 @@ from curate.licenses.statements import Finding, Statement, Unplaced
 from curate.licenses.tags import license_file_tags
 from curate.sources.artifact import Artifact
 
-VENDORED = frozenset(
-    {
-        "3rdparty",
-        "_vendor",
-        "_vendored",
-        "third-party",
-        "third_party",
-        "thirdparty",
-        "vendor",
-        "vendored",
-    }
+VENDORED = re.compile(
+    r"_?(?:3rd|third)[-_]?part(?:y|ies)(?:[-_]\w+)?|_?vendor(?:s|ed)?(?:[-_]\w+)?|_?extern(?:al)?s?|_?deps"
+    r"|_?bundled?|_?submodules|_?thirdparty\w*"
 )
 """Folders of other people's code: the root's license says nothing about them."""
 
@@ -158,7 +150,9 @@ class Resolver:
             return own
         if self._is_denied(own.expression):
             return own
-        own = replace(own, unplaced=(*own.unplaced, *level.unplaced))
+        readings = [self._read(file) for file in self._license_files[home]]
+        unread = [r.unplaced for r in readings if not self._is_denied(r.expression)]
+        own = replace(own, unplaced=(*own.unplaced, *(text for texts in unread for text in texts)))
         if level.expression is None:
             return own
         both = conjoin(str(own.expression), level.expression)
@@ -200,7 +194,15 @@ class Resolver:
         known = self._reader.known(claim.text)
         if known is not None:
             return known.expression is None  # it defers to the license files
+        if " ".join(claim.text.split()) in self._license_texts:
+            return True
         return bool(statement.expression) and claim.agrees(str(statement.expression))
+
+    @cached_property
+    def _license_texts(self) -> frozenset[str]:
+        """Every license file's text, whitespace collapsed: metadata may hold a copy of one."""
+        files = (path for paths in self._license_files.values() for path in paths)
+        return frozenset(" ".join((self._text(path) or "").split()) for path in files)
 
     def _metadata(self, path: str, home: str | None, governing: Statement) -> list[Claim]:
         """Return what metadata asks for beyond the license files.
@@ -249,7 +251,7 @@ class Resolver:
 
     def _vendored_root(self, path: str) -> str | None:
         """Return the nearest folder of other people's code that holds the file."""
-        parents = (p for p in PurePosixPath(path).parents if p.name.lower() in VENDORED)
+        parents = (p for p in PurePosixPath(path).parents if VENDORED.fullmatch(p.name.lower()))
         return next(map(str, parents), None)
 
     def _level(self, home: str) -> Statement:

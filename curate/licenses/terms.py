@@ -21,28 +21,27 @@ _LOOKALIKE_WORD = re.compile(r"\w+")
 
 _NEVER = (
     r"(?:no|not|never|nobody|none|cannot|without|forbid\w*|prohibit\w*|unauthori[sz]ed|illegal\w*"
-    r"|unlawful\w*|disallow\w*|ban(?:s|ned)?|declin\w*|refus\w*|object\w*|exclud\w*|den(?:y|ied)"
-    r"|\w+n['’]?t|opt(?:s|ed|ing)?[- ]?(?:ed)?[- ]?out|reserv\w*|off[- ]limits|withh\w+)"
+    r"|unlawful\w*|disallow\w*|ban(?:s|ned)?|declines?|refuses?|objects? to|denied"
+    r"|\w+n['’]t|opt(?:s|ed|ing)?[- ]?out|off[- ]limits|withh[eo]ld\w*)"
 )
 _WORK = (
     r"(?:this|these|the|our|my|any|such)\s+(?:[\w-]+\s+){0,2}?(?:files?|code|software|programs?|sources?"
     r"|source[- ]code|materials?|work|repositor\w+|repo|packages?|librar\w+|scripts?|documents?"
-    r"|notebooks?|contents?|derivatives?|intellectual property)"
+    r"|notebooks?|contents?|derivatives?|texts?|intellectual property)"
 )
 _ACT = (
-    r"(?:us(?:e|es|ed|ing|age)|cop(?:y|ies|ied|ying)|(?:re)?distribut\w+|reproduc\w+|shar(?:e|ed|ing)"
-    r"|(?:re|mis)?us(?:e|ed|ing)|(?:re)?publi(?:sh\w*|cation)|(?:re)?s(?:ell\w*|old|ale)|modif\w+"
-    r"|disclos\w+|disseminat\w+|sublicens\w+|licens\w+|decompil\w+|train\w*|execut\w+|run"
-    r"|deploy\w*|host\w*|embed\w*|scrap\w+|crawl\w*|includ\w+|incorporat\w+|exploit\w*)"
+    r"(?:cop(?:y|ies|ied|ying)|(?:re)?distribut\w+|reproduc\w+|shar(?:e|ed|ing)"
+    r"|re-?us(?:e|ed|ing)|(?:re)?publi(?:sh\w*|cation)|(?:re)?s(?:ell\w*|old|ale)|modif\w+"
+    r"|disclos\w+|disseminat\w+|sublicens\w+|licens\w+|decompil\w+|train\w*|scrap\w+|crawl\w*"
+    r"|commerc\w+)"
 )
 _AI = (
-    r"(?:ai|a\.i\.|llms?|gpt\w*|artificial intelligence|machine[- ]learning|ml|generative"
-    r"|(?:large |foundation |language |neural |statistical |ml |ai )models?|copilot|chatbots?)"
+    r"(?:ai|a\.i\.|llms?|artificial intelligence|machine[- ]learning|ml|generative ai"
+    r"|(?:large |foundation |language |neural |statistical |ml |ai )models?|copilot)"
 )
 _FIELD = (
     r"(?:academic\w*|research\w*|educational|education|evaluation|personal|scientific|hobby\w*"
-    r"|non-?profit\w*|students?|teaching|classroom|school\w*|universit\w+|in-?house|demonstration"
-    r"|assessment|trial)"
+    r"|non-?profit\w*|students?|teaching|classroom|school\w*|universit\w+)"
 )
 _GAP = r"(?:[^\w.!?]+\w+(?:\.\w+)*){0,%d}?[^\w.!?]+"
 
@@ -60,7 +59,7 @@ _ALWAYS = (
     r"|\bcommercial(?:ly|i[sz]\w+)?\b|terms (?:and conditions|of (?:use|service|the licen))|usage policy"
     r"|acceptable use|all rights? (?:is|are|not)|intellectual property|\bpatent(?:s|ed)?\b"
     r"|\bwarrant(?:y|ies)\b|(?:remains?|(?:sole|exclusive)) (?:the )?property\b|text[- ]and[- ]data"
-    r"|data[- ]?mining|\bundisclosed\b|top secret|\bsubscription\b|\binvoice|per seat|\bpaid licen"
+    r"|data[- ]?mining|\bundisclosed\b|top secret|(?:paid|valid|active) subscription|\binvoice|per seat|\bpaid licen"
     r"|\bexport[- ]control|\bitar\b"
 )
 _COMBINATIONS = "".join(
@@ -73,7 +72,7 @@ _COMBINATIONS = "".join(
         r"\bask (?:the )?(?:us|me|authors?|owners?|maintainers?|legal)\b (?:before|for|first)",
         # what must not be done with the work
         rf"\b{_NEVER}\b{_GAP % 6}{_ACT}{_GAP % 4}{_WORK}\b(?! (?:in|on|with|for) (?:python|torch|cuda|triton|gpu|cpu))",
-        rf"\b{_WORK}{_GAP % 4}{_NEVER}{_GAP % 4}(?:cop(?:y|ied)|(?:re)?distribut\w+|reproduc\w+|shared|(?:re)?publi\w+|(?:re)?sold|disclos\w+|disseminat\w+|used (?:to|for|in|by)|train\w*)\b",
+        rf"\b{_WORK}{_GAP % 4}{_NEVER}{_GAP % 4}(?:cop(?:y|ied)|(?:re)?distribut\w+|reproduc\w+|shared|(?:re)?publi\w+|(?:re)?sold|disclos\w+|disseminat\w+|used (?:to train|for (?:train|commerc|profit|any)|commercially|without|outside|by (?:compan|anyone|banks))|train\w*)\b",
         rf"\b{_ACT}{_GAP % 8}(?:(?:strictly|expressly|hereby|is|are) (?:prohibited|forbidden|unlawful|illegal)|punish\w*|prosecut\w*)",
         r"\b(?:unauthori[sz]ed|illegal) (?:us|cop|distrib|reprod|redistrib|disclos|shar|dup)\w+",
         r"\b(?:you|users?|one|companies|anyone|nobody|third parties) (?:may|must|shall|can|are)(?: ?not|n't| only)? (?:be )?(?:allowed to |permitted to )?(?:copy|redistribut|distribut|reproduc|sell|sublicens|publish|resell|disclose|commerc)\w*",
@@ -82,6 +81,7 @@ _COMBINATIONS = "".join(
         rf"\b{_NEVER}\b{_GAP % 8}{_AI}{_GAP % 3}(?:train\w*|learn\w*|dataset\w*|corp(?:us|ora)|purposes?|use)\b",
         rf"\b(?:{_NEVER}\b{_GAP % 8})(?:train\w*|fine-?tun\w*|learn|ingest\w*|scrap\w*|crawl\w*){_GAP % 3}(?:on|from|with|using|by)\s+{_WORK}",
         rf"\b(?:{_AI}|train\w*|fine-?tun\w*){_GAP % 7}(?:forbidden|prohibited|not (?:allowed|permitted|authori[sz]ed|granted|licensed))\b{_GAP % 4}(?:{_WORK}|without)",
+        rf"\b{_AI}{_GAP % 4}{_WORK}{_GAP % 3}(?:forbidden|prohibited|allowed|permitted|authori[sz]ed)",
         rf"\b(?:{_AI} training|training (?:of )?{_AI}|training (?:an? )?{_AI}){_GAP % 5}(?:forbidden|prohibited|not (?:allowed|permitted)|excluded|reserved|require\w*)",
         rf"\b(?:no|not for|never for|opt(?:ed)?[- ]out of) {_AI}[- ](?:model )?(?:training|use)\b",
         # who and what for
@@ -105,18 +105,18 @@ _STRICT = re.compile(
     _STRONG.pattern
     + r"|licen[cs]|\bpermission\b|\bpermitted\b|prohibit|forbid|unauthori[sz]ed|\bredistribut(?:ed|ion)\b|\bliab(?:le|ility)\b"
     + r"|\bcopyright\w* (?:belongs|is owned|owned|remains|reserved|protected|holder|law|act)|\bcopying\b|\bdisclaim"
-    + r"|\bconsent\b|\bin[- ]house\b|\binternal(?:ly)? (?:only|use)|\bacademic (?:use|purpose|only|work|research)"
+    + r"|\bconsent\b|\binternal(?:ly)? (?:only|use)|\bacademic (?:use|purpose|only|work|research)"
     + rf"|\b{_FIELD} (?:use|usage|purposes?|only)\b|\b(?:use|usage|purposes?) only\b"
-    + r"|\bdo not (?:copy|distribute|redistribute|share|publish|train|scrape|crawl|disclose|sell|leak|upload)\b"
+    + r"|\bdo not (?:copy|distribute|redistribute|publish|train|scrape|crawl|disclose|sell|leak|upload|share (?:this|it|with|outside))\b"
     + r"|\b(?:may|must|shall|can)(?: ?not|n't) be (?:copied|distributed|redistributed|shared|published|trained|sold|used (?:to|for|in|by|without|outside))"
     + r"|\byou (?:may|must|shall)(?: not)? (?:use|copy|modify|run|share|distribute)\b"
-    + rf"|\b{_NEVER}\b{_GAP % 8}{_AI}\b|\b{_AI}\b{_GAP % 8}{_NEVER}\b"
+    + rf"|\b{_NEVER}\b{_GAP % 8}{_AI}{_GAP % 3}(?:train|learn|dataset|use|ingest)|\b{_AI} (?:training|use|models?)\b{_GAP % 4}(?:forbidden|prohibited|not (?:allowed|permitted|welcome)|must not|may not)"
     + rf"|\b{_NEVER}\b{_GAP % 3}train(?:ing|ed)? (?:on|data|sets?|with)\b|\btraining (?:data|sets?)\b{_GAP % 5}{_NEVER}\b"
     + r"|\b(?:free (?:of charge )?(?:for|to)|restricted to|reserved for|limited to) (?:\w+ ){0,2}(?:use|students|research|academ|non|personal|individual|school|compan)"
-    + r"|\bpay(?:s|ment|ing)?\b(?! attention)|\bfees?\b|\bcompan(?:y|ies) (?:need|must|pay|shall|may)|\btrade ?mark|\bpublic domain"
-    + r"|\brights? reserved by|\breserves? (?:the|all) rights?|\bagree(?:s|ment)?\b (?:to|with|between|by|of)|\bterms\b (?:apply|of)"
+    + r"|\b(?:must|to|shall|have to|compan\w+|users?|who) (?:have to )?pays?\b(?! attention| for (?:the )?(?:overhead|cost))|\bpayments?\b|\b(?:licen[cs]e|annual|monthly|yearly) fees?\b|\bfees? (?:of|per|is|are)\b|\bcompan(?:y|ies) (?:need|must|pay|shall|may)|\btrade ?mark|\bpublic domain"
+    + r"|\brights? reserved by|\breserves? (?:the|all) rights?|\bagrees? to (?:the|these|our|be)\b|\bagreement (?:with|between|of)\b|\bterms\b (?:apply|of)"
     + r"|\bonly (?:for|by|to) (?:\w+ )?(?:members|employees|customers|students|subscribers|partners|people|companies|individuals)"
-    + r"|\bopt(?:ed|ing)?[- ]?out\b"
+    + r"|\bopt(?:s|ed|ing)?\W+(?:(?:this|it|the|these|my|our|file|code|us|work)\W+){0,3}out\b|\b(?:use|access)\b(?:\W+\w+){0,3}?\W+(?:restricted|limited|reserved) (?:to|for)\b"
 )
 
 # Every pattern of _STRONG needs one rare word, or one word of each of a pair.
@@ -131,15 +131,15 @@ _HINTS = {
         r"|ask$|prohibit|forbid|unlawful|illegal|punish|prosecut|unauthori|you$|users$|one$|companies|anyone|nobody|third"
         r"|redistribut|distribut|publi|resale|sale$|sold|release|disclos|production|profit|members|employees|customers"
         r"|subscribers|staff|partners|universit|academic|nonprofit|researchers|agree|accept|subject|pay$|purchase|buy"
-        r"|eur$|usd|gbp|weapon|military|surveillance|warfare|human|conditions|opt$|opted|opts|opting"
+        r"|eur$|usd|gbp|weapon|military|surveillance|warfare|human|conditions|opt$|opted|opts|opting|paid|active|valid|withh[eo]ld|commerc"
     ),
     _NO: re.compile(rf"(?:{_NEVER}|n|t|don|doesn|mustn|shan|off)$"),
     _THING: re.compile(
         r"(?:files?|code|software|programs?|sources?|materials?|work|repositor\w+|repo|packages?|librar\w+|scripts?"
-        r"|documents?|notebooks?|contents?|derivatives?|intellectual)$"
+        r"|documents?|notebooks?|contents?|derivatives?|texts?|intellectual)$"
     ),
     _MACHINE: re.compile(
-        r"(?:ai|a|llms?|gpt\w*|artificial|machine|ml|generative|models?|copilot|chatbots?|train\w*)$"
+        r"(?:ai|a|llms?|artificial|machine|ml|generative|models?|copilot|train\w*)$"
     ),
     _LIMIT: re.compile(
         r"(?:only|solely|exclusively|strictly|just|limited|restricted|reserved|permitted|allowed)$"
@@ -152,13 +152,13 @@ _PAIRS = (_NO | _THING, _NO | _MACHINE, _LIMIT | _PURPOSE)
 _FOREIGN_STEMS = """
     verbot untersagt kommerziell gewerblich lizenz vertraulich urheberrecht vervielfaltig weitergabe
     genehmigung zustimmung forschungszweck lehrzweck eigentum unzulassig nutzungs gestattet
-    interdit commercial licence reproduction autorisation confidentiel droits proprietaire diffusion
+    interdit licence autorisation confidentiel droits proprietaire gebruik verspreid
     prohibid comercial licencia permiso autoriza derechos prohibi confidencial investigacion
-    proibid licenc permissao direitos pesquisa vietat commercial licenz permesso diritti consenso
+    proibid licenc permissao direitos pesquisa vietat licenz permesso diritti consenso
     riservat verboden commercieel commerciele toestemming vertrouwelijk zabron licencj komercyjn
     zgody forbjud kommersiel tillat tilladt forbudt konfidentiel kielletty kaupalli lupaa lisenssi
     yasak ticari izinsiz lisans izni tilos kereskedelmi engedely interzis comerciale zakaz komerc
-    licenci povolen dilarang komersial izin lisensi cam thuong giay phep
+    licenci povolen dilarang komersial lisensi
 """
 _OTHER_SCRIPTS = """
     许可 許可 授权 授權 商业 商業 商用 禁止 版权 版權 保密 不得 仅供 僅供 未经 未經 机密 機密 侵权 盗用 转载 轉載
@@ -252,10 +252,11 @@ def speaks(paragraph: str, strict: bool) -> bool:
 
 
 def _in_another_language(paragraph: str, text: str, strict: bool) -> bool:
+    text = re.sub(r"\S+@\S+", " ", text)
     words = re.findall(r"[^\W\d_]+", text)
-    foreign = sum(word in _FOREIGN for word in words)
-    english = sum(word in _ENGLISH for word in words)
-    if (foreign > english or not text.isascii()) and _foreign().search(text):
+    foreign = len(_FOREIGN.intersection(words))
+    english = len(_ENGLISH.intersection(words))
+    if (foreign >= english or not text.isascii()) and _foreign().search(text):
         return True
     if not strict:
         return False
