@@ -10,6 +10,7 @@ from pathlib import PurePosixPath
 from curate.licenses.claims import READERS, Claim, claims_of, named_in
 from curate.licenses.detect import place, terms
 from curate.licenses.legal import annotated, applies, folder_of, is_annotations, kind_of
+from curate.licenses.terms import Care
 from curate.sources.artifact import Artifact
 
 _DIST_INFO = re.compile(r"[^/]+\.(?:dist|egg)-info/(?:licenses/)?(?P<inner>.*)")
@@ -88,9 +89,10 @@ class Around:
         placed = place(text)
         if placed.expression and (kind == "terms" or self._is_denied(placed.expression)):
             yield Claim(placed.found, path, placed.expression)
-        spoken = placed.leftovers if kind == "terms" else terms(placed.leftovers, kind == "credits")
+        care: Care = "code" if kind == "other" else "edge"
+        spoken = placed.leftovers if kind == "terms" else terms(placed.leftovers, care)
         for notice in spoken:
-            named = named_in(notice, path, strict=kind != "other")
+            named = named_in(notice, path, care)
             said = named is not None and (kind != "terms" or bool(named))
             yield from (named or []) if said else [Claim(notice, path, None)]
 

@@ -27,7 +27,7 @@ from curate.licenses.policy import (
     make_policy,
     normalize,
 )
-from curate.licenses.terms import fold, speaks
+from curate.licenses.terms import Care, fold, speaks
 
 CLASSIFIERS_FILE = Path(__file__).with_name("classifiers.toml")
 
@@ -273,10 +273,10 @@ def assigned_claims(text: str, path: str) -> list[Claim]:
     for match in _DUNDER.finditer(text):
         dunder = match[0].startswith("__")
         value = _literal(text[match.end() : match.end() + 20_000])
-        if value is None or "copyright" in match[0].lower() and not speaks(value, strict=True):
+        if value is None or "copyright" in match[0].lower() and not speaks(value, "edge"):
             continue
         claim = read_claim(value, path)
-        if claim and (claim.expression or dunder or speaks(value, strict=True)):
+        if claim and (claim.expression or dunder or speaks(value, "edge")):
             found.append(claim)
     return found
 
@@ -320,7 +320,7 @@ _LIMIT = re.compile(
 )
 
 
-def named_in(paragraph: str, path: str, strict: bool) -> list[Claim] | None:
+def named_in(paragraph: str, path: str, care: Care) -> list[Claim] | None:
     """Return the licenses that a paragraph merely names, as claims; None where it says more.
 
     "Adapted from flash-attention, BSD-3-Clause, see the LICENSE file" merely names one. A sentence
@@ -329,11 +329,11 @@ def named_in(paragraph: str, path: str, strict: bool) -> list[Claim] | None:
     text = fold(" ".join(paragraph.split()))
     names = [found[0] for found in _LICENSED_AS.finditer(text)]
     rest = _LINK.sub(" ", _LICENSED_AS.sub(" ", text))
-    if speaks(rest, strict):
+    if speaks(rest, care):
         return None
     sentences = re.split(r"(?<=[.;!?])\s+", text)
     for sentence in sentences:
-        about = speaks(sentence, strict=False) or _LICENSED_AS.search(sentence)
+        about = speaks(sentence, "code") or _LICENSED_AS.search(sentence)
         if about and _LIMIT.search(_LINK.sub(" ", sentence)):
             return None
     claims = [Claim(name, path, _alias(name)) for name in dict.fromkeys(names)]

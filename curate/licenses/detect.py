@@ -16,7 +16,7 @@ from functools import lru_cache
 from licenseclassifier import identify_license
 
 from curate.licenses.policy import UnknownLicense, conjoin, normalize
-from curate.licenses.terms import speaks
+from curate.licenses.terms import Care, speaks
 
 MIN_COVERAGE = 0.75
 """Share of a text's words that templates must cover before the text counts as a license at all."""
@@ -139,12 +139,12 @@ def paragraphs(text: str) -> list[str]:
     return [paragraph for paragraph in paragraphs if not _is_heading(paragraph)]
 
 
-def terms(notices: Iterable[str], strict: bool = True) -> list[str]:
+def terms(notices: Iterable[str], care: Care) -> list[str]:
     """Return the notices that speak of license terms: in a header, they make the file unknown."""
     return [
         notice
         for notice in notices
-        if speaks(notice, strict) or (strict and _COPYRIGHT.match(notice) is not None)
+        if speaks(notice, care) or (care != "code" and _COPYRIGHT.match(notice) is not None)
     ]
 
 
@@ -229,7 +229,7 @@ def _names_holders(line: str) -> bool:
     line = _ADDRESS.sub(" ", line)
     words = [word for word in _WORD.findall(line) if word.isascii() and word.islower()]
     names = set(words) - _HOLDER_WORDS  # a project's name is often in small letters
-    return len(names) <= 2 and not speaks(_COPYRIGHT_WORD.sub("", line), strict=True)
+    return len(names) <= 2 and not speaks(_COPYRIGHT_WORD.sub("", line), "edge")
 
 
 def _spdx_id(license_id: str) -> str:

@@ -98,7 +98,7 @@ def _reuse(path: str, text: str) -> Iterator[tuple[list[str], Claim | None]]:
         for value in [stated] if isinstance(stated, str) else stated:
             yield globs, read_claim(str(value), path)
         for name, value in entry.items():
-            if name not in ("path", "SPDX-License-Identifier") and speaks(str(value), strict=True):
+            if name not in ("path", "SPDX-License-Identifier") and speaks(str(value), "edge"):
                 yield globs, Claim(f"{name}: {value}", path, None)
 
 

@@ -12,7 +12,7 @@ from curate.licenses.policy import UnknownLicense, normalize
 from curate.licenses.prose import Note, Source
 from curate.licenses.statements import Unplaced
 from curate.licenses.tags import read_tags
-from curate.licenses.terms import might_speak
+from curate.licenses.terms import Care, might_speak
 from curate.licenses.texts import text_sha256
 
 
@@ -63,7 +63,10 @@ class OwnReader:
         placed = place(source.header)
         if placed.expression:
             (own.further if placed.by_url else own.notices).append(placed.expression)
-        self._review(terms(placed.leftovers), path, own)
+        docs = [note.text for note in source.notes if note.place == "header" and not note.comment]
+        edge = {paragraph for text in docs for paragraph in paragraphs(text)}
+        for notice in placed.leftovers:
+            self._review(terms([notice], "edge" if notice in edge else "head"), path, own)
         for note in source.notes:
             if note.place != "header":
                 self._prose(note, path, own)
@@ -87,14 +90,18 @@ class OwnReader:
 
     def _prose(self, note: Note, path: str, own: Own) -> None:
         """Collect what a comment or docstring further down says of terms."""
-        strict = note.place in ("top", "foot")
-        if not (strict or might_speak(note.text)) or not terms(paragraphs(note.text), strict):
+        care: Care = "code"
+        if note.place != "body":
+            care = "head" if note.place == "foot" and note.comment else "edge"
+        if care == "code" and not might_speak(note.text):
+            return
+        if not terms(paragraphs(note.text), care):
             return
         placed = place(note.text)
         if placed.expression:
             own.further.append(placed.expression)
-        for notice in terms(placed.leftovers, strict):
-            named = named_in(notice, path, strict)
+        for notice in terms(placed.leftovers, care):
+            named = named_in(notice, path, care)
             if named is None:
                 self._review([notice], path, own)
             else:

@@ -78,7 +78,7 @@ def _read_line(line: str, note: Note, inside: bool, tags: Tags) -> None:
         return
     other = _OTHER_TAG.fullmatch(line)
     known = other is not None and other["name"].lower() in _OTHERS
-    if known and other is not None and not speaks(other["value"], strict=True):
+    if known and other is not None and not speaks(other["value"], "edge"):
         return
     if known or _LOOKS_LIKE_TAG.search(fold(line)):
         tags.unread.append(line)

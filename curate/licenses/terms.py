@@ -1,7 +1,7 @@
 """Whether prose in a file of code speaks of the terms of its use.
 
 Templates say what a text grants; this module only ever takes away. It errs towards "yes" where
-people put terms, before the first statement and after the last one (`strict`), and asks for more
+people put terms, before the first statement and after the last one, and asks for more
 elsewhere, since comments in code speak of use, copies, training and permission for other reasons.
 """
 
@@ -11,11 +11,17 @@ import html
 import re
 import unicodedata
 from functools import lru_cache
+from typing import Literal
+
+Care = Literal["head", "edge", "code"]
+"""head: a comment before the first statement or after the last one. edge: a docstring there, or a
+comment among the imports; a language that cannot be read is not taken for harmless at both. code:
+everywhere else."""
 
 # Letters that look like Latin ones, in a word that is otherwise Latin or all of such letters.
 _LOOKALIKES = str.maketrans(
-    "АВЕЅІЈКМНОРСТХУаеіјорсухѕԁһӏᴄᴏɡΑΒΕΖΗΙΚΜΝΟΡΤΥΧαοινρυκτ",
-    "ABESIJKMHOPCTXYaeijopcyxsdhlcogABEZHIKMNOPTYXaoivpukt",
+    "АВЕЅІЈКМНОРСТХУаеіјорсухѕԁһӏᴄᴏɡΑΒΕΖΗΙΚΜΝΟΡΤΥΧαοινρυκτıłŁđĐøØ",
+    "ABESIJKMHOPCTXYaeijopcyxsdhlcogABEZHIKMNOPTYXaoivpuktilLdDoO",
 )
 _LOOKALIKE_WORD = re.compile(r"\w+")
 
@@ -88,7 +94,7 @@ _COMBINATIONS = "".join(
         rf"\b(?:only|solely|exclusively|strictly|just|limited to|restricted to|reserved (?:for|to)){_GAP % 5}{_FIELD}\s+(?:use|usage|purposes?|users?|projects?|institutions?)",
         rf"\b{_FIELD}(?:,? (?:and|or|and/or) \w+)? (?:use|usage|purposes?)(?: is| are)?[ ,]*(?:only|solely|exclusively|permitted|allowed)",
         r"\b(?:only|solely|exclusively) (?:by|for|to|within) (?:\w+ )?(?:members|employees|customers|licensees|subscribers|staff|partners|universities|academics|non-?profits)\b",
-        r"\b(?:members|employees|customers|licensees|subscribers|staff|academics|universities|non-?profits|researchers)(?: of [\w ]{1,30})? only\b",
+        r"\b(?:employees|customers|licensees|subscribers|staff|academics|universities|non-?profits)(?: of [\w ]{1,30})? only\b",
         r"\binternal use only\b[.,;:! ]+(?:do not|not|no|never|don't)",
         r"\bby (?:using|downloading|opening|reading|running|accessing|installing|copying)\b[^.]{0,60}\b(?:you|user) (?:\w+ )?(?:agree|accept|consent)",
         r"\bsubject to (?:the |these |its |their |an? )?(?:\w+ )?(?:terms|agreement|fee|approval of|licen)",
@@ -118,6 +124,18 @@ _STRICT = re.compile(
     + r"|\bonly (?:for|by|to) (?:\w+ )?(?:members|employees|customers|students|subscribers|partners|people|companies|individuals)"
     + r"|\bopt(?:s|ed|ing)?\W+(?:(?:this|it|the|these|my|our|file|code|us|work)\W+){0,3}out\b|\b(?:use|access)\b(?:\W+\w+){0,3}?\W+(?:restricted|limited|reserved) (?:to|for)\b"
 )
+
+# Any of these in a comment before the first statement: a short text there is rarely about the code.
+_WIDE = re.compile(
+    r"\b(?:private|closed[- ]source|open[- ]source|contracts? with|staff|sell\w*|sold|compan(?:y|ies)|firms?|governments?"
+    r"|crawl\w*|no-?(?:image)?ai|tdm\w*|robots|theft|offen[cs]e|criminal|derivatives?|share[- ]?alike|attribution"
+    r"|modifications?|terms|shareware|freeware|trial version|beer-?ware|nuclear|governed|partners?|copies|must not|may not"
+    r"|shall not|may be (?:used|read|copied|run)|not for|nobody|no one|property|vendors?|exclusive(?:ly)?|uso exclusivo"
+    r"|regulations?|by-n[cd]|by-sa|do not use|restricted|not to be|people|except for|own risk|distribution|purposes?|owners?"
+    r"|customers?|employees?|keep (?:it|this|out|off)|must stay|rights|eyes only|stud(?:y|ents)|deal with|hobby\w*"
+    r"|(?:only|never|not) (?:\w+ )?(?:may|run|use|used|for|to|by|by the|in|inside|within|train\w*)|train on)\b|\bonly\.?$"
+)
+_SHORT = 40  # words
 
 # Every pattern of _STRONG needs one rare word, or one word of each of a pair.
 _RARE, _NO, _THING, _MACHINE, _LIMIT, _PURPOSE = (1 << bit for bit in range(6))
@@ -150,6 +168,8 @@ _PAIRS = (_NO | _THING, _NO | _MACHINE, _LIMIT | _PURPOSE)
 
 # Stems, by which other languages speak of terms; folded as texts are.
 _FOREIGN_STEMS = """
+    rechte\\b gebrauch forschung forskning investigacion academico recherche\\b ricerca onderzoek badan
+    vyzkum kutat tutkimu arastirma penelitian nghien cercetare kibiashara wewnetrzn uso interne\\b interno\\b
     verbot untersagt kommerziell gewerblich lizenz vertraulich urheberrecht vervielfaltig weitergabe
     genehmigung zustimmung forschungszweck lehrzweck eigentum unzulassig nutzungs gestattet
     interdit licence autorisation confidentiel droits proprietaire gebruik verspreid
@@ -233,35 +253,38 @@ def _hint(word: str) -> int:
     return sum(bit for bit, stems in _HINTS.items() if stems.match(word))
 
 
-def speaks(paragraph: str, strict: bool) -> bool:
+def speaks(paragraph: str, care: Care) -> bool:
     """Return whether a paragraph speaks of terms.
 
     Args:
         paragraph: without comment marks.
-        strict: it stands where people put terms, so that less suffices, and a language that
-            cannot be read is not taken for harmless.
+        care: where it stands, which says how little suffices.
     """
-    if not strict and not might_speak(paragraph):
+    if care == "code" and not might_speak(paragraph):
         return False
     text = fold(" ".join(paragraph.split()))
-    if (_STRICT if strict else _STRONG).search(text):
+    if (_STRONG if care == "code" else _STRICT).search(text):
         return True
-    if text.isascii() and not strict:
+    if care == "head" and text.count(" ") < _SHORT and _WIDE.search(text):
+        return True
+    if text.isascii() and care == "code":
         return False
-    return _in_another_language(paragraph, text, strict)
+    return _in_another_language(paragraph, text, care)
 
 
-def _in_another_language(paragraph: str, text: str, strict: bool) -> bool:
+def _in_another_language(paragraph: str, text: str, care: Care) -> bool:
     text = re.sub(r"\S+@\S+", " ", text)
     words = re.findall(r"[^\W\d_]+", text)
     foreign = len(_FOREIGN.intersection(words))
     english = len(_ENGLISH.intersection(words))
     if (foreign >= english or not text.isascii()) and _foreign().search(text):
         return True
-    if not strict:
+    if care == "code":
         return False
     unnamed = re.findall(
         r"[^\W\d_]{3,}", _NAMED.sub("", fold(paragraph))
     )  # shorter: a symbol, a name
     letters = sum(ord(letter) > _LATIN_END for word in unnamed for letter in word)
-    return letters > 3 or (foreign >= 3 and foreign > english)
+    accented = len(re.findall(r"\w*[^\W\d_\x00-\x7f]\w*", _NAMED.sub("", paragraph)))
+    strange = care == "head" and accented >= 2 and not english
+    return letters > 3 or strange or (foreign >= 3 and foreign > english)

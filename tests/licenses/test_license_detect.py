@@ -68,7 +68,7 @@ def test_short_apache_notice_is_recognised_by_the_templates() -> None:
     placed = place("Licensed under the Apache License, Version 2.0")
     assert placed.expression == "Apache-2.0"
     assert not placed.by_url
-    assert not terms(placed.leftovers)
+    assert not terms(placed.leftovers, "edge")
 
 
 def test_address_alone_is_marked_as_such() -> None:
@@ -80,13 +80,15 @@ def test_address_alone_is_marked_as_such() -> None:
 def test_notice_without_template_is_left_over() -> None:
     placed = place(f"{APACHE_NOTICE}\n\nParts are under the Acme Community License Agreement.")
     assert placed.expression == "Apache-2.0"
-    assert terms(placed.leftovers) == ["Parts are under the Acme Community License Agreement."]
-    assert not terms(place("Fast kernels. All sizes are powers of two.").leftovers)
+    assert terms(placed.leftovers, "edge") == [
+        "Parts are under the Acme Community License Agreement."
+    ]
+    assert not terms(place("Fast kernels. All sizes are powers of two.").leftovers, "edge")
 
 
 def test_words_before_a_copyright_line_do_not_hide_in_the_match() -> None:
     placed = place(f"Copyright 2020 A\nTaken from code under a Foo license.\n{APACHE_NOTICE}")
-    assert terms(placed.leftovers) == ["Taken from code under a Foo license."]
+    assert terms(placed.leftovers, "edge") == ["Taken from code under a Foo license."]
 
 
 def granted(text: str, path: str = "a.py") -> list[str]:
