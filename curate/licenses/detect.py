@@ -33,7 +33,7 @@ _DIRECTIVE = re.compile(
 )
 
 _COPYRIGHT = re.compile(
-    r"^\W*(?:SPDX-FileCopyrightText:\s*\S|(?:Portions\s+)?Copyright\b\s*:?\s*(?:\([cC]\)|©|\d{4}|by\b|[A-Z])"
+    r"^\W*(?:SPDX-FileCopyrightText:\s*\S|(?:(?:Portions|Modifications|Parts)\s+)?Copyright\b\s*:?\s*(?:\([cC]\)|©|\d{4}|by\b|[A-Z])"
     r"|\([cC]\)\s*\d{4}|©)",
 )
 _COPYRIGHT_PROSE = re.compile(
@@ -47,7 +47,7 @@ _TERMS = re.compile(
     r"|confidential|under|provided|subject|except\w*)\b"
 )
 _ADDRESS = re.compile(
-    r"\S+@\S+|https?://\S+|www\.\S+|<[^>]*>|\S+\.(?:com|org|io|net|ai|dev)\b|\bgithub\S*"
+    r"\S+@\S+|https?://\S+|www\.\S+|<[^>]*>|\S+\.(?:com|org|io|net|ai|dev)\b|\bgithub\S*|\S+/\S+"
 )
 _COPYRIGHT_WORD = re.compile(r"(?i)copyright|all rights reserved|spdx-\w+")
 _HOLDER_WORDS = frozenset(
@@ -55,7 +55,7 @@ _HOLDER_WORDS = frozenset(
     "d da dal de del della den der des developer developers di dos du e el et foundation from group holder holders in "
     "inc institute its la lab labs le ltd llc member members of on original other others owner owners portions "
     "present project reserved respective rights s team the their to university van various von y "
-    "individual see as shown many with more details later respective file txt js rst "
+    "org individual see as shown many with more details later respective file txt js rst "
     "for part parts now others listed file authors et gmbh und und/or or i ii iii".split()
 )
 # Words that head a license text. A line of nothing else names a license and adds no terms.

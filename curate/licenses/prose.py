@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import Literal
 
@@ -104,6 +104,7 @@ def read_source(text: str, path: str) -> Source:
         foot = start
     notes: list[Note] = []
     header: list[str] = []
+    lines: list[str] = []  # of the note that is being read
     previous = 0
     for start, end, raw, comment in pieces:
         said = _MARKS.sub("", _BREAKS.sub("\n", raw))
@@ -118,18 +119,19 @@ def read_source(text: str, path: str) -> Source:
             place = "top"
         elif start >= foot:
             place = "foot"
-        joins = notes and comment and notes[-1].comment and notes[-1].place == place
-        if joins and not text[notes[-1].end : start].strip() and _next_line(text, previous, start):
-            notes[-1] = Note(f"{notes[-1].text}\n{said}", notes[-1].start, end, place, True)
+        follows = text[previous:start].strip() == "" and text.count("\n", previous, start) == 1
+        if notes and follows and comment and notes[-1].comment and notes[-1].place == place:
+            lines.append(said)
+            notes[-1] = replace(notes[-1], end=end)
         else:
-            notes.append(Note(said, start, end, place, comment))
+            if notes:
+                notes[-1] = replace(notes[-1], text="\n".join(lines))
+            lines = [said]
+            notes.append(Note("", start, end, place, comment))
         previous = end
+    if notes:
+        notes[-1] = replace(notes[-1], text="\n".join(lines))
     return Source(text, tuple(notes), "\n".join(header), header_end, tuple(strings))
-
-
-def _next_line(text: str, end: int, start: int) -> bool:
-    """Whether a comment follows the one before it without an empty line, and begins its line."""
-    return text.count("\n", end, start) == 1
 
 
 def _header_end(text: str, pieces: list[tuple[int, int, str, bool]]) -> int:
@@ -159,6 +161,8 @@ def _pieces(text: str, is_c: bool, strings: list[str]) -> Iterator[tuple[int, in
         string_end = end
         if alone:
             body = next(part for part in match.groups()[1:] if part is not None)
+            while start and text[start - 1].isalpha():  # r"…" and the like
+                start -= 1
             yield start, end, body, False
         else:
             strings.append(match[0])

@@ -21,7 +21,7 @@ _OTHERS = frozenset(
 )
 _TAG = re.compile(r"SPDX-License-Identifier:[ \t]*(?P<value>.*?)[ \t]*(?:\*/|-->)?[ \t]*")
 _TAG_LINE = re.compile(rf"(?m)^[ \t#/*;%<!-]*{_TAG.pattern}$")
-_TAG_IN_STRING = re.compile(r"(?m)^[\s\"'#/*;%<!rRbBfFuU-]*SPDX-License-Identifier:([^\n\"']*)")
+_TAG_IN_STRING = re.compile(r"(?m)^[\s\"'#/*;%<!rRbBfFuU-]*SPDX-License-Identifier:([^\n\"'\\]*)")
 _LOOKS_LIKE_TAG = re.compile(
     r"^\W*(?:spdx[-_ ]?\w*(?:[-_ ]\w+){0,3}\s*[:=]|spdx[-_ ]?licen[cs]e|\w{3,6}[-_]licen\w*[-_]ident\w*)"
     r"|\bspdx[-_ ]?\w*(?:[-_]\w+)+\s*[:=]|\bspdx-licen"

@@ -28,10 +28,10 @@ _LOOKALIKE_WORD = re.compile(r"\w+")
 _NEVER = (
     r"(?:no|not|never|nobody|none|cannot|without|forbid\w*|prohibit\w*|unauthori[sz]ed|illegal\w*"
     r"|unlawful\w*|disallow\w*|ban(?:s|ned)?|declines?|refuses?|objects? to|denied"
-    r"|\w+n['’]t|opt(?:s|ed|ing)?[- ]?out|off[- ]limits|withh[eo]ld\w*)"
+    r"|\w+n['’]t\b|opt(?:s|ed|ing)?[- ]?out|off[- ]limits|withh[eo]ld\w*)"
 )
 _WORK = (
-    r"(?:this|these|the|our|my|any|such)\s+(?:[\w-]+\s+){0,2}?(?:files?|code|software|programs?|sources?"
+    r"(?:(?:this|these|our|my|such)\s+(?:[\w-]+\s+){0,2}?|the\s+(?=software|programs?\b|source|repo|material))(?:files?|code|software|programs?|sources?"
     r"|source[- ]code|materials?|work|repositor\w+|repo|packages?|librar\w+|scripts?|documents?"
     r"|notebooks?|contents?|derivatives?|texts?|intellectual property)"
 )
@@ -58,10 +58,10 @@ _LICENSE_NAMES = (
     r"|commons[- ]clause|polyform|\bopen-?rail|\brail[- ][ms]\b|\b(?:cddl|epl|osl|afl|apsl|ms-[pr]l|odbl|ofl"
     r"|lppl|qpl|npl|ncsa|nposl|rpl|sgi-b|openldap)[- ]v?\d|\beclipse public|\bartistic[- ]2|artistic licen"
     r"|\bnda\b|non-?disclosure|hippocratic|anti-?996|\bprosperity public|parity public|big ?time public"
-    r"|fair[- ]source|\bfsl-1|functional source|source[- ]available"
+    r"|fair[- ]source|\bfsl-1|functional source|source[- ]available|\bbsd-?[0234]|\b[0234]-clause|\bapache[- ]?(?:v?2|licen)|\bmit[- ]licen|\(mit\)"
 )
 _ALWAYS = (
-    r"|proprietary|\bconfidential\b|trade secrets?\b|\beulas?\b|royalt(?:y|ies)|sublicens|non-?commercial"
+    r"|proprietary|\bconfidential\b(?! (?:computing|vms?|gpus?))|trade secrets?\b|\beulas?\b|royalt(?:y|ies)|sublicens|non-?commercial"
     r"|\bcommercial(?:ly|i[sz]\w+)?\b|terms (?:and conditions|of (?:use|service|the licen))|usage policy"
     r"|acceptable use|all rights? (?:is|are|not)|intellectual property|\bpatent(?:s|ed)?\b"
     r"|\bwarrant(?:y|ies)\b|(?:remains?|(?:sole|exclusive)) (?:the )?property\b|text[- ]and[- ]data"
@@ -74,7 +74,7 @@ _COMBINATIONS = "".join(
         # a permission, and whose
         r"\b(?:written|prior|express\w*|explicit|without|our|authors?'?s?|owners?'?s?|holders?'?s?|require\w*|needs?|ask\w*|with)"
         r"\s+(?:(?!file|root|sudo)\w+\s+){0,3}?(?:permission|consent|approval|authori[sz]ation)\b(?! (?:error|denied|bits?|check))",
-        r"\bpermission(?:s)? (?:to (?:use|copy|modify|distribute|reproduce|run)|of the|is (?:hereby|granted|given|needed|required)|from the (?:author|owner|copyright|holder))",
+        r"\bpermission(?:s)? (?:to (?:use|copy|modify|distribute|reproduce|run)(?:,| or| and| this| it)|of the|is (?:hereby|granted|given|needed|required)|from the (?:author|owner|copyright|holder))",
         r"\bask (?:the )?(?:us|me|authors?|owners?|maintainers?|legal)\b (?:before|for|first)",
         # what must not be done with the work
         rf"\b{_NEVER}\b{_GAP % 6}{_ACT}{_GAP % 4}{_WORK}\b(?! (?:in|on|with|for) (?:python|torch|cuda|triton|gpu|cpu))",
@@ -82,7 +82,7 @@ _COMBINATIONS = "".join(
         rf"\b{_ACT}{_GAP % 8}(?:(?:strictly|expressly|hereby|is|are) (?:prohibited|forbidden|unlawful|illegal)|punish\w*|prosecut\w*)",
         r"\b(?:unauthori[sz]ed|illegal) (?:us|cop|distrib|reprod|redistrib|disclos|shar|dup)\w+",
         r"\b(?:you|users?|one|companies|anyone|nobody|third parties) (?:may|must|shall|can|are)(?: ?not|n't| only)? (?:be )?(?:allowed to |permitted to )?(?:copy|redistribut|distribut|reproduc|sell|sublicens|publish|resell|disclose|commerc)\w*",
-        r"\b(?:not|never|n't|no) (?:\w+ )?(?:for|to be) (?:re-?)?(?:distribut\w+|publi(?:cation|shed)|resale|sale|sold|release|disclosure|disclosed|production use|profit|external use)\b(?! (?:across|over|among|evenly|on))",
+        r"\b(?:not|never|n't|no) (?:\w+ )?(?:for|to be) (?:re-?)?(?:distribut\w+|publi(?:cation|shed)|resale|sale|sold|release|disclosure|disclosed|profit|external use)\b(?! (?:across|over|among|evenly|on))",
         # machine learning
         rf"\b{_NEVER}\b{_GAP % 8}{_AI}{_GAP % 3}(?:train\w*|learn\w*|dataset\w*|corp(?:us|ora)|purposes?|use)\b",
         rf"\b(?:{_NEVER}\b{_GAP % 8})(?:train\w*|fine-?tun\w*|learn|ingest\w*|scrap\w*|crawl\w*){_GAP % 3}(?:on|from|with|using|by)\s+{_WORK}",
@@ -98,7 +98,7 @@ _COMBINATIONS = "".join(
         r"\binternal use only\b[.,;:! ]+(?:do not|not|no|never|don't)",
         r"\bby (?:using|downloading|opening|reading|running|accessing|installing|copying)\b[^.]{0,60}\b(?:you|user) (?:\w+ )?(?:agree|accept|consent)",
         r"\bsubject to (?:the |these |its |their |an? )?(?:\w+ )?(?:terms|agreement|fee|approval of|licen)",
-        r"\b(?:must|have to|has to|shall|need to|should) (?:pay|purchase|buy)\b",
+        r"\b(?:must|have to|has to|shall|need to|should) (?:pay(?! (?:\w+ )?attention)|purchase|buy)\b",
         r"(?:\b(?:eur|usd|gbp)\b|€|£|(?<!\w)\$) ?\d[\d,.]*\s*(?:k\b|per |an? |/)?\s*(?:seat|user|year|month|licen|copy|use)",
         r"\b(?:weapons?|military|surveillance|warfare|human rights)\b",
         r"\bunder (?:the )?(?:terms|conditions) of\b",
@@ -110,7 +110,7 @@ _STRONG = re.compile(_LICENSE_NAMES + _ALWAYS + _COMBINATIONS + _LICENSED)
 _STRICT = re.compile(
     _STRONG.pattern
     + r"|licen[cs]|\bpermission\b|\bpermitted\b|prohibit|forbid|unauthori[sz]ed|\bredistribut(?:ed|ion)\b|\bliab(?:le|ility)\b"
-    + r"|\bcopyright\w* (?:belongs|is owned|owned|remains|reserved|protected|holder|law|act)|\bcopying\b|\bdisclaim"
+    + r"|\bcopyright\w* (?:belongs|is owned|owned|remains|reserved|protected|holder|law|act)|\bcopying (?:of|or|is|this|permission|prohib)"
     + r"|\bconsent\b|\binternal(?:ly)? (?:only|use)|\bacademic (?:use|purpose|only|work|research)"
     + rf"|\b{_FIELD} (?:use|usage|purposes?|only)\b|\b(?:use|usage|purposes?) only\b"
     + r"|\bdo not (?:copy|distribute|redistribute|publish|train|scrape|crawl|disclose|sell|leak|upload|share (?:this|it|with|outside))\b"
@@ -128,12 +128,13 @@ _STRICT = re.compile(
 # Any of these in a comment before the first statement: a short text there is rarely about the code.
 _WIDE = re.compile(
     r"\b(?:private|closed[- ]source|open[- ]source|contracts? with|staff|sell\w*|sold|compan(?:y|ies)|firms?|governments?"
-    r"|crawl\w*|no-?(?:image)?ai|tdm\w*|robots|theft|offen[cs]e|criminal|derivatives?|share[- ]?alike|attribution"
-    r"|modifications?|terms|shareware|freeware|trial version|beer-?ware|nuclear|governed|partners?|copies|must not|may not"
-    r"|shall not|may be (?:used|read|copied|run)|not for|nobody|no one|property|vendors?|exclusive(?:ly)?|uso exclusivo"
-    r"|regulations?|by-n[cd]|by-sa|do not use|restricted|not to be|people|except for|own risk|distribution|purposes?|owners?"
+    r"|crawl\w*|no-?(?:image)?ai|tdm\w*|robots|theft|offen[cs]e|criminal|(?:no|and|or) derivatives?|share[- ]?alike|attribution"
+    r"|no (?:modifications?|copies)|(?:for|see|our|same|these|following) terms|terms apply|shareware|freeware|trial version|beer-?ware|nuclear|governed|partners?|copies (?:may|must|are)|(?:must|may) not (?:be )?(?:touch|used?\\b|copy|copied|share|leave|see|read|train|learn)\\w*"
+    r"|shall not|may (?:run|use|be (?:used|read|copied|run))|not for|nobody|no one|property|vendors?|exclusive(?:ly)?|uso exclusivo"
+    r"|regulations?|by-n[cd]|by-sa|do not use|restricted|not to be|own risk|distribution|purposes?|owners?"
     r"|customers?|employees?|keep (?:it|this|out|off)|must stay|rights|eyes only|stud(?:y|ents)|deal with|hobby\w*"
-    r"|(?:only|never|not) (?:\w+ )?(?:may|run|use|used|for|to|by|by the|in|inside|within|train\w*)|train on)\b|\bonly\.?$"
+    r"|only (?:by|to|within) |(?:never|not|only) (?:be )?(?:run|used?|train\w*)\b(?! (?:in|on|with|for|when|if|as|to|by))|train on)\b"
+    r"|^\W*(?:\w+\W+){1,6}only\W*$|\bterms: "
 )
 _SHORT = 40  # words
 
@@ -141,7 +142,7 @@ _SHORT = 40  # words
 _RARE, _NO, _THING, _MACHINE, _LIMIT, _PURPOSE = (1 << bit for bit in range(6))
 _HINTS = {
     _RARE: re.compile(
-        r"[al]?gpl|gnu|affero|general|copyleft|creative|cc|mozilla|mpl|eupl|cecill|bu?sl|business|sspl|server|wtfpl"
+        r"[al]?gpl|gnu|bsd|clause|apache|mit$|[0234]$|affero|general|copyleft|creative|cc|mozilla|mpl|eupl|cecill|bu?sl|business|sspl|server|wtfpl"
         r"|commons|polyform|open|rail|cddl|epl|osl|afl|apsl|ms|odbl|ofl|lppl|qpl|npl|ncsa|nposl|rpl|sgi|eclipse|artistic"
         r"|nda|disclosure|non|hippocratic|anti|996|prosperity|parity|big|fair|fsl|functional|source|proprietary|confidential"
         r"|trade|secret|eula|royalt|sublicens|commercial|terms|policy|acceptable|rights?$|intellectual|patent|warrant|property"
@@ -250,7 +251,8 @@ def might_speak(text: str) -> bool:
 
 @lru_cache(maxsize=1 << 17)
 def _hint(word: str) -> int:
-    return sum(bit for bit, stems in _HINTS.items() if stems.match(word))
+    known = sum(bit for bit, stems in _HINTS.items() if stems.match(word))
+    return known | _RARE if _foreign().match(word) else known
 
 
 def speaks(paragraph: str, care: Care) -> bool:
@@ -267,8 +269,6 @@ def speaks(paragraph: str, care: Care) -> bool:
         return True
     if care == "head" and text.count(" ") < _SHORT and _WIDE.search(text):
         return True
-    if text.isascii() and care == "code":
-        return False
     return _in_another_language(paragraph, text, care)
 
 
@@ -277,7 +277,7 @@ def _in_another_language(paragraph: str, text: str, care: Care) -> bool:
     words = re.findall(r"[^\W\d_]+", text)
     foreign = len(_FOREIGN.intersection(words))
     english = len(_ENGLISH.intersection(words))
-    if (foreign >= english or not text.isascii()) and _foreign().search(text):
+    if (foreign >= max(english, care == "code") or not text.isascii()) and _foreign().search(text):
         return True
     if care == "code":
         return False
