@@ -40,8 +40,9 @@ class Around:
     @cached_property
     def folders(self) -> frozenset[str]:
         """Every folder that holds files, or folders with files."""
+        direct = {path.rpartition("/")[0] for path in self._artifact.paths()}
         return frozenset(
-            str(parent) for path in self._artifact.paths() for parent in PurePosixPath(path).parents
+            str(parent) for folder in direct for parent in PurePosixPath(folder, "file").parents
         )
 
     def home(self, path: str) -> str:
@@ -98,7 +99,7 @@ class Around:
 
     @cached_property
     def _metadata_files(self) -> dict[str, list[str]]:
-        return self._by_folder(lambda path: PurePosixPath(path).name in READERS, self.home)
+        return self._by_folder(lambda path: path.rpartition("/")[2] in READERS, self.home)
 
     @cached_property
     def _papers(self) -> dict[str, list[str]]:
@@ -127,7 +128,7 @@ class Around:
         return name if home == "." and _DIST_INFO.fullmatch(path) else f"{home}/{name}"
 
     def _annotates(self, path: str) -> bool:
-        name = PurePosixPath(path).name
+        name = path.rpartition("/")[2]
         return name in ("REUSE.toml", "dep5", "copyright") and is_annotations(
             path, self._text(path)
         )

@@ -304,7 +304,7 @@ def _literal(text: str) -> str | None:
 
 
 _LICENSED_AS = re.compile(
-    r"(?:the )?(?:original )?(?:apache(?: software)?(?:,? licen[cs]e)?,? ?(?:version ?|v\.? ?)?2(?:\.0)?(?: licen[cs]e)?|apache licen[cs]e"
+    r"(?:the )?(?:original )?(?:apache(?: software)?(?:,? licen[cs]e)?,?[- ]?(?:version ?|v\.? ?)?2(?:\.0)?(?: licen[cs]e)?|apache licen[cs]e"
     r"|(?:mit|expat)(?:/expat)?(?:[- ]licen[cs]ed?)?|(?:new |modified |revised |simplified )?bsd[- ][023](?:[- ]clause)?(?:[- ]licen[cs]ed?)?"
     r"|[023][- ]clause bsd(?: licen[cs]ed?)?|(?:new |modified |revised |simplified )?bsd(?:[- ]style)?(?:[- ]licen[cs]ed?)?|isc licen[cs]e|zlib licen[cs]e"
     r"|boost(?: software)? licen[cs]e(?: 1\.0)?|(?:the )?unlicense|cc0(?:[- ]1\.0)?(?: universal)?)\b"

@@ -47,6 +47,8 @@ _FOLDERS = frozenset({"licenses", "licences", "legal", "terms", "licensing"})
 
 def kind_of(path: str) -> Kind | None:
     """Return as what kind of paper a file counts by its name; None where it is none."""
+    if path.endswith((".py", ".cu", ".h", ".cuh", ".hpp", ".cpp")):
+        return None  # most files, and quickly
     file = PurePosixPath(path)
     if file.suffix.lower() in _NO_PAPER or _HARMLESS.fullmatch(file.name):
         return None

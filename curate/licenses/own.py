@@ -66,7 +66,10 @@ class OwnReader:
         docs = [note.text for note in source.notes if note.place == "header" and not note.comment]
         edge = {paragraph for text in docs for paragraph in paragraphs(text)}
         for notice in placed.leftovers:
-            self._review(terms([notice], "edge" if notice in edge else "head"), path, own)
+            for said in terms([notice], "edge" if notice in edge else "head"):
+                names = None if "licen" in said.lower() else named_in(said, path, "edge")
+                own.claims += names or []
+                self._review([] if names else [said], path, own)
         for note in source.notes:
             if note.place != "header":
                 self._prose(note, path, own)

@@ -31,7 +31,7 @@ _NEVER = (
     r"|\w+n['’]t\b|opt(?:s|ed|ing)?[- ]?out|off[- ]limits|withh[eo]ld\w*)"
 )
 _WORK = (
-    r"(?:(?:this|these|our|my|such)\s+(?:[\w-]+\s+){0,2}?|the\s+(?=software|programs?\b|source|repo|material))(?:files?|code|software|programs?|sources?"
+    r"(?:(?:this|these|our|my|such)\s+(?:[\w-]+\s+){0,2}?|the\s+(?=software|programs?\b|source[- ]code|repo|material))(?:files?|code|software|programs?|sources?"
     r"|source[- ]code|materials?|work|repositor\w+|repo|packages?|librar\w+|scripts?|documents?"
     r"|notebooks?|contents?|derivatives?|texts?|intellectual property)"
 )
@@ -58,15 +58,15 @@ _LICENSE_NAMES = (
     r"|commons[- ]clause|polyform|\bopen-?rail|\brail[- ][ms]\b|\b(?:cddl|epl|osl|afl|apsl|ms-[pr]l|odbl|ofl"
     r"|lppl|qpl|npl|ncsa|nposl|rpl|sgi-b|openldap)[- ]v?\d|\beclipse public|\bartistic[- ]2|artistic licen"
     r"|\bnda\b|non-?disclosure|hippocratic|anti-?996|\bprosperity public|parity public|big ?time public"
-    r"|fair[- ]source|\bfsl-1|functional source|source[- ]available|\bbsd-?[0234]|\b[0234]-clause|\bapache[- ]?(?:v?2|licen)|\bmit[- ]licen|\(mit\)"
+    r"|fair[- ]source|\bfsl-1|functional source|\bbsd-?[0234]|\b[0234]-clause|\bapache[- ]?(?:v?2|licen)|\bmit[- ]licen|\(mit\)"
 )
 _ALWAYS = (
-    r"|proprietary|\bconfidential\b(?! (?:computing|vms?|gpus?))|trade secrets?\b|\beulas?\b|royalt(?:y|ies)|sublicens|non-?commercial"
+    r"|proprietary|\bconfidential\b(?! (?:comput\w*|vms?|gpus?))|trade secrets?\b|\beulas?\b|royalt(?:y|ies)|sublicens|non-?commercial"
     r"|\bcommercial(?:ly|i[sz]\w+)?\b|terms (?:and conditions|of (?:use|service|the licen))|usage policy"
     r"|acceptable use|all rights? (?:is|are|not)|intellectual property|\bpatent(?:s|ed)?\b"
     r"|\bwarrant(?:y|ies)\b|(?:remains?|(?:sole|exclusive)) (?:the )?property\b|text[- ]and[- ]data"
     r"|data[- ]?mining|\bundisclosed\b|top secret|(?:paid|valid|active) subscription|\binvoice|per seat|\bpaid licen"
-    r"|\bexport[- ]control|\bitar\b"
+    r"|\bitar\b"
 )
 _COMBINATIONS = "".join(
     f"|{pattern}"
@@ -109,18 +109,19 @@ _STRONG = re.compile(_LICENSE_NAMES + _ALWAYS + _COMBINATIONS + _LICENSED)
 
 _STRICT = re.compile(
     _STRONG.pattern
-    + r"|licen[cs]|\bpermission\b|\bpermitted\b|prohibit|forbid|unauthori[sz]ed|\bredistribut(?:ed|ion)\b|\bliab(?:le|ility)\b"
+    + r"|licen[cs]|source[- ]available|\bexport[- ]control|\bpermissions? (?:is|of|from|to|must|required|needed|before|by|only|granted)\b"
+    + r"|\b(?:with|without|by|written|prior|our|my|ask\w*) (?:\w+ ){0,2}permission|\bpermitted\b|\b(?:prohibited|forbidden)\b|\b(?:prohibit|forbid)s? (?:any|the use|all|use|copying)\b|unauthori[sz]ed|\bredistribut(?:ed|ion)\b|\bliab(?:le|ility)\b"
     + r"|\bcopyright\w* (?:belongs|is owned|owned|remains|reserved|protected|holder|law|act)|\bcopying (?:of|or|is|this|permission|prohib)"
-    + r"|\bconsent\b|\binternal(?:ly)? (?:only|use)|\bacademic (?:use|purpose|only|work|research)"
+    + r"|\bconsent\b|\binternal(?:ly)? (?:only|use\b)|\bacademic (?:use|purpose|only|work|research)"
     + rf"|\b{_FIELD} (?:use|usage|purposes?|only)\b|\b(?:use|usage|purposes?) only\b"
     + r"|\bdo not (?:copy|distribute|redistribute|publish|train|scrape|crawl|disclose|sell|leak|upload|share (?:this|it|with|outside))\b"
-    + r"|\b(?:may|must|shall|can)(?: ?not|n't) be (?:copied|distributed|redistributed|shared|published|trained|sold|used (?:to|for|in|by|without|outside))"
+    + r"|\b(?:may|must|shall|can)(?: ?not|n't) be (?:copied|distributed|redistributed|shared|published|trained|sold|used (?:to train|for (?:train|commerc|profit|any)|commercially|without|outside|by (?:any|compan|firms)))"
     + r"|\byou (?:may|must|shall)(?: not)? (?:use|copy|modify|run|share|distribute)\b"
     + rf"|\b{_NEVER}\b{_GAP % 8}{_AI}{_GAP % 3}(?:train|learn|dataset|use|ingest)|\b{_AI} (?:training|use|models?)\b{_GAP % 4}(?:forbidden|prohibited|not (?:allowed|permitted|welcome)|must not|may not)"
     + rf"|\b{_NEVER}\b{_GAP % 3}train(?:ing|ed)? (?:on|data|sets?|with)\b|\btraining (?:data|sets?)\b{_GAP % 5}{_NEVER}\b"
     + r"|\b(?:free (?:of charge )?(?:for|to)|restricted to|reserved for|limited to) (?:\w+ ){0,2}(?:use|students|research|academ|non|personal|individual|school|compan)"
     + r"|\b(?:must|to|shall|have to|compan\w+|users?|who) (?:have to )?pays?\b(?! attention| for (?:the )?(?:overhead|cost))|\bpayments?\b|\b(?:licen[cs]e|annual|monthly|yearly) fees?\b|\bfees? (?:of|per|is|are)\b|\bcompan(?:y|ies) (?:need|must|pay|shall|may)|\btrade ?mark|\bpublic domain"
-    + r"|\brights? reserved by|\breserves? (?:the|all) rights?|\bagrees? to (?:the|these|our|be)\b|\bagreement (?:with|between|of)\b|\bterms\b (?:apply|of)"
+    + r"|\brights? reserved by|\breserves? (?:the|all) rights?|\bagrees? to (?:the|these|our|be)\b|\bagreement between\b|\bunder (?:an |the |our |my )?(?:\w+ )?agreement\b|\bgoverned by\b|\bterms (?:apply|of (?:use|this|our|an? ))"
     + r"|\bonly (?:for|by|to) (?:\w+ )?(?:members|employees|customers|students|subscribers|partners|people|companies|individuals)"
     + r"|\bopt(?:s|ed|ing)?\W+(?:(?:this|it|the|these|my|our|file|code|us|work)\W+){0,3}out\b|\b(?:use|access)\b(?:\W+\w+){0,3}?\W+(?:restricted|limited|reserved) (?:to|for)\b"
 )
@@ -131,41 +132,59 @@ _WIDE = re.compile(
     r"|crawl\w*|no-?(?:image)?ai|tdm\w*|robots|theft|offen[cs]e|criminal|(?:no|and|or) derivatives?|share[- ]?alike|attribution"
     r"|no (?:modifications?|copies)|(?:for|see|our|same|these|following) terms|terms apply|shareware|freeware|trial version|beer-?ware|nuclear|governed|partners?|copies (?:may|must|are)|(?:must|may) not (?:be )?(?:touch|used?\\b|copy|copied|share|leave|see|read|train|learn)\\w*"
     r"|shall not|may (?:run|use|be (?:used|read|copied|run))|not for|nobody|no one|property|vendors?|exclusive(?:ly)?|uso exclusivo"
-    r"|regulations?|by-n[cd]|by-sa|do not use|restricted|not to be|own risk|distribution|purposes?|owners?"
+    r"|regulations?|by-n[cd]|by-sa|do not use|restricted|not to be|own risk|distribution (?:is|and|of this|limited|or|only)|(?:whatever|any|all|other) purposes?|owners?"
     r"|customers?|employees?|keep (?:it|this|out|off)|must stay|rights|eyes only|stud(?:y|ents)|deal with|hobby\w*"
-    r"|only (?:by|to|within) |(?:never|not|only) (?:be )?(?:run|used?|train\w*)\b(?! (?:in|on|with|for|when|if|as|to|by))|train on)\b"
+    r"|only (?:by|to|within) |(?:never|not|only) (?:be )?(?:run|used?|train\w*)(?=\W*$|\W+(?:this (?:file|code|software)|without|outside|for (?:train|ai|ml|commerc)))|train on)\b"
     r"|^\W*(?:\w+\W+){1,6}only\W*$|\bterms: "
 )
 _SHORT = 40  # words
 
-# Every pattern of _STRONG needs one rare word, or one word of each of a pair.
-_RARE, _NO, _THING, _MACHINE, _LIMIT, _PURPOSE = (1 << bit for bit in range(6))
+# Every pattern of _STRONG needs one rare word, or one word of each kind in a group.
+_RARE, _NO, _THING, _ACTS, _MACHINE, _LEARN, _LIMIT, _PURPOSE, _WHO, _CC, _BY = (
+    1 << bit for bit in range(11)
+)
 _HINTS = {
     _RARE: re.compile(
-        r"[al]?gpl|gnu|bsd|clause|apache|mit$|[0234]$|affero|general|copyleft|creative|cc|mozilla|mpl|eupl|cecill|bu?sl|business|sspl|server|wtfpl"
-        r"|commons|polyform|open|rail|cddl|epl|osl|afl|apsl|ms|odbl|ofl|lppl|qpl|npl|ncsa|nposl|rpl|sgi|eclipse|artistic"
-        r"|nda|disclosure|non|hippocratic|anti|996|prosperity|parity|big|fair|fsl|functional|source|proprietary|confidential"
-        r"|trade|secret|eula|royalt|sublicens|commercial|terms|policy|acceptable|rights?$|intellectual|patent|warrant|property"
-        r"|mining|datamining|undisclosed|subscription|invoice|seat|licen[cs]|export|itar|permission|consent|approval|authori[sz]"
-        r"|ask$|prohibit|forbid|unlawful|illegal|punish|prosecut|unauthori|you$|users$|one$|companies|anyone|nobody|third"
-        r"|redistribut|distribut|publi|resale|sale$|sold|release|disclos|production|profit|members|employees|customers"
-        r"|subscribers|staff|partners|universit|academic|nonprofit|researchers|agree|accept|subject|pay$|purchase|buy"
-        r"|eur$|usd|gbp|weapon|military|surveillance|warfare|human|conditions|opt$|opted|opts|opting|paid|active|valid|withh[eo]ld|commerc"
+        r"[al]?gpl|gnu$|bsd|clause|apache|mit$|affero|copyleft|commons|mozilla|mpl|eupl|cecill|bu?sl\d?$|business|sspl|wtfpl"
+        r"|polyform|\w*rail$|openrail|cddl|epl$|osl$|afl$|apsl|odbl|ofl$|lppl|qpl|npl$|ncsa|nposl|rpl$|openldap|eclipse"
+        r"|artistic|nda$|disclosure|nondisclosure|hippocratic|996|anti996|prosperity|parity$|fair$|fsl$|proprietary|confidential$"
+        r"|secrets?$|eulas?$|royalt|sublicens|commercial|noncommercial|terms$|policy$|acceptable$|intellectual|patent|warrant"
+        r"|property$|mining|datamining|undisclosed|subscription|invoice|seat$|licen[cs]|itar|permission|consent|approval"
+        r"|authori[sz]ation|ask$|asks$|prohibit|forbidden|unlawful|illegal|punish|prosecut|unauthori|resale|sold$|profit|employees"
+        r"|customers|subscribers|staff$|academics|universities|members|agree$|agrees$|accept$|subject$|pay$|purchase|buy$|eur$|usd|gbp"
+        r"|weapon|military|surveillance|warfare|rights$|publication|external|rights|conditions$|partners|nonprofits|licensees"
     ),
-    _NO: re.compile(rf"(?:{_NEVER}|n|t|don|doesn|mustn|shan|off)$"),
+    _NO: re.compile(rf"(?:{_NEVER}|no|t|off)$"),
     _THING: re.compile(
         r"(?:files?|code|software|programs?|sources?|materials?|work|repositor\w+|repo|packages?|librar\w+|scripts?"
-        r"|documents?|notebooks?|contents?|derivatives?|texts?|intellectual)$"
+        r"|documents?|notebooks?|contents?|derivatives?|texts?)$"
+    ),
+    _ACTS: re.compile(
+        r"(?:cop(?:y|ied|ies|ying)|re|redistribut|distribut|reproduc|shar|publi|sell|sold|sale|resell|disclos|disseminat"
+        r"|modif|decompil|train|scrap|crawl|commerc|us(?:e|ed)$|release|fine|learn|ingest)"
     ),
     _MACHINE: re.compile(
-        r"(?:ai|a|llms?|artificial|machine|ml|generative|models?|copilot|train\w*)$"
+        r"(?:ai|llms?|artificial|machine|ml|generative|models?|copilot|train\w*)$"
+    ),
+    _LEARN: re.compile(
+        r"(?:train|learn|dataset|corp(?:us|ora)|purpose|use$|fine|prohibit|forbid|allowed|permitted)"
     ),
     _LIMIT: re.compile(
         r"(?:only|solely|exclusively|strictly|just|limited|restricted|reserved|permitted|allowed)$"
     ),
-    _PURPOSE: re.compile(rf"(?:{_FIELD}|in|non|house)$"),
+    _PURPOSE: re.compile(rf"{_FIELD}$"),
+    _WHO: re.compile(r"(?:you|users?|one|companies|anyone|nobody|third)$"),
+    _CC: re.compile("cc$"),
+    _BY: re.compile("(?:by|nc|sa|nd)$"),
 }
-_PAIRS = (_NO | _THING, _NO | _MACHINE, _LIMIT | _PURPOSE)
+_GROUPS = (
+    _NO | _THING | _ACTS,
+    _NO | _MACHINE | _LEARN,
+    _MACHINE | _THING | _LEARN,
+    _LIMIT | _PURPOSE,
+    _WHO | _ACTS,
+    _CC | _BY,
+)
 
 # Stems, by which other languages speak of terms; folded as texts are.
 _FOREIGN_STEMS = """
@@ -246,7 +265,7 @@ def might_speak(text: str) -> bool:
     found = 0
     for word in set(_LOOKALIKE_WORD.findall(text.lower())):
         found |= _hint(word)
-    return bool(found & _RARE) or any(found & pair == pair for pair in _PAIRS)
+    return bool(found & _RARE) or any(found & group == group for group in _GROUPS)
 
 
 @lru_cache(maxsize=1 << 17)
