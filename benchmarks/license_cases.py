@@ -390,13 +390,10 @@ def _around_the_file(mit: str, apache: str) -> Iterator[tuple[Any, ...]]:
         yield (f"paper beside LICENSE: {path}", {**base, path: text}, "drop")
     for path, text in HONEST_PAPERS.items():
         yield (f"honest paper: {path}", {**base, path: text}, "keep")
-    for folder in (
-        "third_party vendor _vendor extern externs external externals deps 3rd_party thirdparty "
-        "third-parties _extern submodules bundled vendored vendor_py"
-    ).split():
+    for folder in ["third_party", "vendor", "_vendor", "extern", "externs", "external", "externals", "deps", "3rd_party", "thirdparty", "third-parties", "_extern", "submodules", "bundled", "vendored", "vendor_py"]:
         path = f"pkg/{folder}/gnome/a.py"
         yield (f"vendored without a license: {folder}", {path: CODE, "LICENSE": mit}, "drop", path)
-    for folder in "ext libs lib contrib common layers external_ops dependency".split():
+    for folder in ["ext", "libs", "lib", "contrib", "common", "layers", "external_ops", "dependency"]:
         path = f"pkg/{folder}/a.py"
         yield (f"honest folder: {folder}", {path: CODE, "LICENSE": mit}, "keep", path)
 

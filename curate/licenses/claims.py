@@ -79,7 +79,7 @@ _ALIASES = {
     "lgplv3": "LGPL-3.0-only",
 }
 _FILLERS = frozenset(
-    "the a license licence licenses licensed version v software open source opensource approved osi".split()
+    ["the", "a", "license", "licence", "licenses", "licensed", "version", "v", "software", "open", "source", "opensource", "approved", "osi"]
 )
 _PARTS = re.compile(r"(?i)\s*(?:[,;/&+|]|\band\b|\bor\b)\s*")
 _SAYS_NOTHING = re.compile(
@@ -273,7 +273,7 @@ def assigned_claims(text: str, path: str) -> list[Claim]:
     for match in _DUNDER.finditer(text):
         dunder = match[0].startswith("__")
         value = _literal(text[match.end() : match.end() + 20_000])
-        if value is None or "copyright" in match[0].lower() and not speaks(value, "edge"):
+        if value is None or ("copyright" in match[0].lower() and not speaks(value, "edge")):
             continue
         claim = read_claim(value, path)
         if claim and (claim.expression or dunder or speaks(value, "edge")):

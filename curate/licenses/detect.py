@@ -40,6 +40,7 @@ _COPYRIGHT_PROSE = re.compile(
     r"(?i)copyright\s+(?:license|licence|notice|notices|holder|holders|owner|law)\b|\[yyyy\]"
 )
 _ALL_RIGHTS = re.compile(r"(?i)^\W*all rights reserved\W*$")
+_MIGHT_BE_COPYRIGHT = re.compile(r"[Cc][Oo][Pp][Yy][Rr]|[Rr][Ii][Gg][Hh][Tt][Ss]|©|\([cC]\)")
 # Words with which a copyright line, or what looks like one, would be more than that.
 _TERMS = re.compile(
     r"(?i)\b(?:licen[cs]\w*|commercial\w*|noncommercial\w*|academic\w*|personal|educational"
@@ -51,12 +52,7 @@ _ADDRESS = re.compile(
 )
 _COPYRIGHT_WORD = re.compile(r"(?i)copyright|all rights reserved|spdx-\w+")
 _HOLDER_WORDS = frozenset(
-    "a affiliate affiliates al all and at author authors aka b by c community company contributor contributors copyright "
-    "d da dal de del della den der des developer developers di dos du e el et foundation from group holder holders in "
-    "inc institute its la lab labs le ltd llc member members of on original other others owner owners portions "
-    "present project reserved respective rights s team the their to university van various von y "
-    "org individual see as shown many with more details later respective file txt js rst "
-    "for part parts now others listed file authors et gmbh und und/or or i ii iii".split()
+    ["a", "affiliate", "affiliates", "al", "all", "and", "at", "author", "authors", "aka", "b", "by", "c", "community", "company", "contributor", "contributors", "copyright", "d", "da", "dal", "de", "del", "della", "den", "der", "des", "developer", "developers", "di", "dos", "du", "e", "el", "et", "foundation", "from", "group", "holder", "holders", "in", "inc", "institute", "its", "la", "lab", "labs", "le", "ltd", "llc", "member", "members", "of", "on", "original", "other", "others", "owner", "owners", "portions", "present", "project", "reserved", "respective", "rights", "s", "team", "the", "their", "to", "university", "van", "various", "von", "y", "org", "individual", "see", "as", "shown", "many", "with", "more", "details", "later", "respective", "file", "txt", "js", "rst", "for", "part", "parts", "now", "others", "listed", "file", "authors", "et", "gmbh", "und", "und/or", "or", "i", "ii", "iii"]
 )
 # Words that head a license text. A line of nothing else names a license and adds no terms.
 _HEADING_WORD = re.compile(
@@ -150,27 +146,32 @@ def terms(notices: Iterable[str], care: Care) -> list[str]:
 
 def _apart(line: str) -> str:
     """Return a line that begins as a copyright line and says more as a paragraph of its own."""
-    says_more = _COPYRIGHT.match(line) and not _COPYRIGHT_PROSE.search(line)
+    says_more = (
+        _MIGHT_BE_COPYRIGHT.search(line)
+        and _COPYRIGHT.match(line)
+        and not _COPYRIGHT_PROSE.search(line)
+    )
     return f"\n{line}" if says_more else line
 
 
-def notices_after(text: str, start: int) -> list[str]:
-    """Return the licenses, as SPDX, of the whole notices that stand in ``text`` after ``start``."""
-    if not _HINTS_AT_LICENSE.search(text, start):
+def notices_in(text: str) -> list[str]:
+    """Return the licenses, as SPDX, of the whole notices that stand in ``text``."""
+    if not _HINTS_AT_LICENSE.search(text):
         return []
-    matches = [m for m in identify_license(text, 0) if m.end > start]
+    matches = identify_license(text, 0)
     spelled = [m for m in matches if not text[m.start : m.end].lstrip(" \t#/*").startswith("http")]
     return sorted({_spdx_id(match.id) for match in spelled})
 
 
-def copyright_lines(text: str) -> list[str]:
+@lru_cache(maxsize=4096)
+def copyright_lines(text: str) -> tuple[str, ...]:
     """Return the lines that say who holds the copyright, in order, each once."""
     lines = (
         line.strip(" \t#*/").removeprefix("SPDX-FileCopyrightText:").strip()
         for line in text.splitlines()
         if _is_copyright(line) and not _ALL_RIGHTS.match(line)
     )
-    return list(dict.fromkeys(line for line in lines if line))
+    return tuple(dict.fromkeys(line for line in lines if line))
 
 
 def cites_origin(text: str) -> bool:
@@ -184,6 +185,8 @@ def cited_urls(text: str) -> list[str]:
     This is provenance and may name too much: an address counts when it stands within two lines.
     """
     urls: list[str] = []
+    if "://" not in text:
+        return urls
     for found in _CITED.finditer(text):
         near = "\n".join(text[found.end() : found.end() + 400].split("\n")[:2])
         urls.extend(url.rstrip(".,;:") for url in _URL.findall(near))
@@ -214,6 +217,8 @@ def _is_heading(paragraph: str) -> bool:
 
 
 def _is_copyright(line: str) -> bool:
+    if not _MIGHT_BE_COPYRIGHT.search(line):
+        return False
     if _ALL_RIGHTS.match(line):
         return True
     stated = _COPYRIGHT.match(line) and not _COPYRIGHT_PROSE.search(line)

@@ -38,8 +38,7 @@ _HARMLESS = re.compile(
     r"|testing|build\w*|workspace|develop\w*|pkg-info|metadata|upgrad\w*|migrat\w*)(?:[-_.].*)?"
 )
 _NO_PAPER = frozenset(
-    ".py .pyi .cu .cuh .h .hpp .cpp .cc .c .json .toml .yaml .yml .csv .tsv .cfg .ini .lock .png .svg "
-    ".jpg .gif .ipynb .js .ts .css .sh .xml .in .so .pyc .typed .cff .rs .go .java .cmake .jinja .j2".split()
+    [".py", ".pyi", ".cu", ".cuh", ".h", ".hpp", ".cpp", ".cc", ".c", ".json", ".toml", ".yaml", ".yml", ".csv", ".tsv", ".cfg", ".ini", ".lock", ".png", ".svg", ".jpg", ".gif", ".ipynb", ".js", ".ts", ".css", ".sh", ".xml", ".in", ".so", ".pyc", ".typed", ".cff", ".rs", ".go", ".java", ".cmake", ".jinja", ".j2"]
 )
 _POOLS = frozenset({"licenses", "licences"})
 _FOLDERS = frozenset({"licenses", "licences", "legal", "terms", "licensing"})

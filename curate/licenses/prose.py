@@ -47,6 +47,7 @@ _TOP = re.compile(
 )
 _MARKS = re.compile(r"^[ \t]*(?:#+:?|//+[!<]*|\*+(?!/))?[ \t]*", re.M)
 _PREFIXES = frozenset({"", "r", "b", "u", "f", "t", "rb", "br", "fr", "rf", "rt", "tr"})
+_NOTICE_LENGTH = 30  # characters; no notice of a license is shorter
 _INSIDE = "([{,=+-*/%&|<>\\"  # a string after one of these is part of an expression
 
 
@@ -85,6 +86,11 @@ class Source:
     header: str
     header_end: int
     strings: tuple[str, ...]
+
+    def after_header(self) -> str:
+        """Return all comments and strings after the header: what may hold a whole notice."""
+        notes = [note.text for note in self.notes if note.place != "header"]
+        return "\n\n".join([*notes, *(s for s in self.strings if len(s) > _NOTICE_LENGTH)])
 
 
 def read_source(text: str, path: str) -> Source:

@@ -21,7 +21,7 @@ from curate.licenses.detect import (
     cited_urls,
     cites_origin,
     copyright_lines,
-    notices_after,
+    notices_in,
     place,
 )
 from curate.licenses.overrides import Override
@@ -63,6 +63,7 @@ class Resolver:
         self._around = Around(artifact, _is_license_file, self._is_denied)
         self._levels: dict[str, Statement] = {}
         self._readings: dict[str, Statement] = {}
+        self._known_homes: dict[str, tuple[str | None, str | None]] = {}
 
     def resolve(self, path: str, text: str) -> Finding:
         """Return the license of the file at ``path`` whose content is ``text``."""
@@ -185,7 +186,7 @@ class Resolver:
             return replace(statement, unplaced=unplaced) if statement.unplaced else statement
         expression = conjoin(statement.expression, *joined)
         if not self._is_denied(expression):
-            expression = conjoin(expression, *notices_after(source.text, source.header_end))
+            expression = conjoin(expression, *notices_in(source.after_header()))
         turned = self._is_denied(expression) and not self._is_denied(statement.expression)
         conflict = statement.conflict or turned or bool(asked)
         return replace(statement, expression=expression, unplaced=unplaced, conflict=conflict)
@@ -241,18 +242,22 @@ class Resolver:
 
     def _home_of_license(self, path: str) -> str | None:
         """Return the nearest folder upward with a license file that reaches the file."""
-        vendored = self._vendored_root(path)
-        for parent in map(str, PurePosixPath(path).parents):
-            if parent in self._license_files:
-                return parent
-            if parent == vendored:
-                return None
-        return None
+        return self._homes(path.rpartition("/")[0] or ".")[0]
 
     def _vendored_root(self, path: str) -> str | None:
         """Return the nearest folder of other people's code that holds the file."""
-        parents = (p for p in PurePosixPath(path).parents if VENDORED.fullmatch(p.name.lower()))
-        return next(map(str, parents), None)
+        return self._homes(path.rpartition("/")[0] or ".")[1]
+
+    def _homes(self, folder: str) -> tuple[str | None, str | None]:
+        """Return the home of the license of a folder's files, and the vendored root over them."""
+        if folder not in self._known_homes:
+            above = folder.rpartition("/")[0] or "."
+            home, root = (None, None) if folder == "." else self._homes(above)
+            if VENDORED.fullmatch(folder.rpartition("/")[2].lower()):
+                home, root = None, folder
+            home = folder if folder in self._license_files else home
+            self._known_homes[folder] = (home, root)
+        return self._known_homes[folder]
 
     def _level(self, home: str) -> Statement:
         if home not in self._levels:

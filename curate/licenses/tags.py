@@ -14,10 +14,7 @@ from curate.licenses.prose import Note, Source
 from curate.licenses.terms import fold, speaks
 
 _OTHERS = frozenset(
-    """creator filecomment filecontributor filecopyrighttext filename filenotice filetype
-    packagecomment packagecopyrighttext packagedownloadlocation packagehomepage packagename
-    packageoriginator packagesupplier packageversion snippetbegin snippetcomment
-    snippetcopyrighttext snippetend snippetname""".split()
+    ["creator", "filecomment", "filecontributor", "filecopyrighttext", "filename", "filenotice", "filetype", "packagecomment", "packagecopyrighttext", "packagedownloadlocation", "packagehomepage", "packagename", "packageoriginator", "packagesupplier", "packageversion", "snippetbegin", "snippetcomment", "snippetcopyrighttext", "snippetend", "snippetname"]
 )
 _TAG = re.compile(r"SPDX-License-Identifier:[ \t]*(?P<value>.*?)[ \t]*(?:\*/|-->)?[ \t]*")
 _TAG_LINE = re.compile(rf"(?m)^[ \t#/*;%<!-]*{_TAG.pattern}$")
@@ -53,6 +50,8 @@ def license_file_tags(text: str) -> list[str]:
 def read_tags(source: Source) -> Tags:
     """Return what the SPDX tags of a file of code say."""
     tags = Tags()
+    if source.text.isascii() and not _may_hold_tags(source.text):
+        return tags
     inside = False
     for note in source.notes:
         for line in note.text.split("\n") if _may_hold_tags(note.text) else ():
@@ -67,8 +66,10 @@ def read_tags(source: Source) -> Tags:
 
 
 def _may_hold_tags(text: str) -> bool:
-    text = text if text.isascii() else fold(text)
-    return "&" in text or any(hint in text.lower() for hint in ("spdx", "ident", "reuse-"))
+    if not text.isascii() or "&" in text:
+        text = fold(text)
+    text = text.lower()
+    return "spdx" in text or "reuse-ignore" in text or ("licen" in text and "ident" in text)
 
 
 def _read_line(line: str, note: Note, inside: bool, tags: Tags) -> None:

@@ -23,6 +23,7 @@ _LOOKALIKES = str.maketrans(
     "АВЕЅІЈКМНОРСТХУаеіјорсухѕԁһӏᴄᴏɡΑΒΕΖΗΙΚΜΝΟΡΤΥΧαοινρυκτıłŁđĐøØ",
     "ABESIJKMHOPCTXYaeijopcyxsdhlcogABEZHIKMNOPTYXaoivpuktilLdDoO",
 )
+_NOT_ASCII = re.compile(r"[^\x00-\x7f]")
 _LOOKALIKE_WORD = re.compile(r"\w+")
 
 _NEVER = (
@@ -140,19 +141,19 @@ _WIDE = re.compile(
 _SHORT = 40  # words
 
 # Every pattern of _STRONG needs one rare word, or one word of each kind in a group.
-_RARE, _NO, _THING, _ACTS, _MACHINE, _LEARN, _LIMIT, _PURPOSE, _WHO, _CC, _BY = (
-    1 << bit for bit in range(11)
+_RARE, _NO, _THING, _ACTS, _MACHINE, _LEARN, _LIMIT, _PURPOSE, _WHO, _LEGAL, _CC, _BY = (
+    1 << bit for bit in range(12)
 )
 _HINTS = {
     _RARE: re.compile(
         r"[al]?gpl|gnu$|bsd|clause|apache|mit$|affero|copyleft|commons|mozilla|mpl|eupl|cecill|bu?sl\d?$|business|sspl|wtfpl"
         r"|polyform|\w*rail$|openrail|cddl|epl$|osl$|afl$|apsl|odbl|ofl$|lppl|qpl|npl$|ncsa|nposl|rpl$|openldap|eclipse"
-        r"|artistic|nda$|disclosure|nondisclosure|hippocratic|996|anti996|prosperity|parity$|fair$|fsl$|proprietary|confidential$"
+        r"|artistic|nda$|disclosure|nondisclosure|hippocratic|996|anti996|prosperity|fair$|fsl$|proprietary|confidential$"
         r"|secrets?$|eulas?$|royalt|sublicens|commercial|noncommercial|terms$|policy$|acceptable$|intellectual|patent|warrant"
         r"|property$|mining|datamining|undisclosed|subscription|invoice|seat$|licen[cs]|itar|permission|consent|approval"
         r"|authori[sz]ation|ask$|asks$|prohibit|forbidden|unlawful|illegal|punish|prosecut|unauthori|resale|sold$|profit|employees"
         r"|customers|subscribers|staff$|academics|universities|members|agree$|agrees$|accept$|subject$|pay$|purchase|buy$|eur$|usd|gbp"
-        r"|weapon|military|surveillance|warfare|rights$|publication|external|rights|conditions$|partners|nonprofits|licensees"
+        r"|weapon|military|surveillance|warfare|rights$|publication|conditions$|partners|nonprofits|licensees"
     ),
     _NO: re.compile(rf"(?:{_NEVER}|no|t|off)$"),
     _THING: re.compile(
@@ -160,8 +161,8 @@ _HINTS = {
         r"|documents?|notebooks?|contents?|derivatives?|texts?)$"
     ),
     _ACTS: re.compile(
-        r"(?:cop(?:y|ied|ies|ying)|re|redistribut|distribut|reproduc|shar|publi|sell|sold|sale|resell|disclos|disseminat"
-        r"|modif|decompil|train|scrap|crawl|commerc|us(?:e|ed)$|release|fine|learn|ingest)"
+        r"(?:cop(?:y|ied|ies|ying)|reuse|redistribut|distribut|reproduc|shar|publi|sell|sold|sale|resell|disclos|disseminat"
+        r"|modif|decompil|train|scrap|crawl|commerc|learn|ingest|finetun|tun(?:e|ing))"
     ),
     _MACHINE: re.compile(
         r"(?:ai|llms?|artificial|machine|ml|generative|models?|copilot|train\w*)$"
@@ -174,6 +175,9 @@ _HINTS = {
     ),
     _PURPOSE: re.compile(rf"{_FIELD}$"),
     _WHO: re.compile(r"(?:you|users?|one|companies|anyone|nobody|third)$"),
+    _LEGAL: re.compile(
+        r"(?:cop(?:y|ied)$|redistribut|distribut|reproduc|sell|publish|resell|disclos|commerc)"
+    ),
     _CC: re.compile("cc$"),
     _BY: re.compile("(?:by|nc|sa|nd)$"),
 }
@@ -182,7 +186,7 @@ _GROUPS = (
     _NO | _MACHINE | _LEARN,
     _MACHINE | _THING | _LEARN,
     _LIMIT | _PURPOSE,
-    _WHO | _ACTS,
+    _WHO | _LEGAL,
     _CC | _BY,
 )
 
@@ -209,17 +213,10 @@ _OTHER_SCRIPTS = """
     व्यावसायिक लाइसेंस अनुमति निषिद्ध प्रतिबंधित ห้าม อนุญาต ลิขสิทธิ์ พาณิชย์
 """
 _ENGLISH = frozenset(
-    "the a an of to is are be for and or in on with this that it as by from not at if which we can "
-    "all use used uses has have was will its you when each one file code module".split()
+    ["the", "a", "an", "of", "to", "is", "are", "be", "for", "and", "or", "in", "on", "with", "this", "that", "it", "as", "by", "from", "not", "at", "if", "which", "we", "can", "all", "use", "used", "uses", "has", "have", "was", "will", "its", "you", "when", "each", "one", "file", "code", "module"]
 )
 _FOREIGN = frozenset(
-    "der die das und ist nicht fur mit von den dem ein eine wird werden auf zu nur ohne "
-    "le la les des et est pas pour dans une du sur avec sans ce cette ne que qui "
-    "el los las una para por con sin no se del esta este lo su y solo "
-    "il di che non per con una della questo e gli solo senza o os da do em nao uso um uma "
-    "het een van niet voor door zonder en ett och inte for ikke og til av ej endast "
-    "nie jest na przez tylko bez ve bu icin degil bir ile ja ei tama vain saa "
-    "yang dan untuk ini tidak dengan oleh nem csak ez nu este pentru si hii la".split()
+    ["der", "die", "das", "und", "ist", "nicht", "fur", "mit", "von", "den", "dem", "ein", "eine", "wird", "werden", "auf", "zu", "nur", "ohne", "le", "la", "les", "des", "et", "est", "pas", "pour", "dans", "une", "du", "sur", "avec", "sans", "ce", "cette", "ne", "que", "qui", "el", "los", "las", "una", "para", "por", "con", "sin", "no", "se", "del", "esta", "este", "lo", "su", "y", "solo", "il", "di", "che", "non", "per", "con", "una", "della", "questo", "e", "gli", "solo", "senza", "o", "os", "da", "do", "em", "nao", "uso", "um", "uma", "het", "een", "van", "niet", "voor", "door", "zonder", "en", "ett", "och", "inte", "for", "ikke", "og", "til", "av", "ej", "endast", "nie", "jest", "na", "przez", "tylko", "bez", "ve", "bu", "icin", "degil", "bir", "ile", "ja", "ei", "tama", "vain", "saa", "yang", "dan", "untuk", "ini", "tidak", "dengan", "oleh", "nem", "csak", "ez", "nu", "este", "pentru", "si", "hii", "la"]
 ) - {"a", "on", "for", "in", "no", "do", "e", "y", "o"}
 _NAMED = re.compile(
     r"^\W*(?:@?\w*author\w*|by|created|date|e-?mail|maintain\w+|contribut\w+|contact|copyright|作者|时间|日期|"
@@ -239,9 +236,13 @@ def fold(text: str) -> str:
         text = html.unescape(text)
     if not text.isascii():
         text = unicodedata.normalize("NFKD", text)
-        text = "".join(c for c in text if unicodedata.category(c) not in ("Mn", "Cf"))
+        text = _NOT_ASCII.sub(_visible, text)
         text = _LOOKALIKE_WORD.sub(_unmixed, unicodedata.normalize("NFKC", text))
     return text.lower()
+
+
+def _visible(letter: re.Match[str]) -> str:
+    return "" if unicodedata.category(letter[0]) in ("Mn", "Cf") else letter[0]
 
 
 def _unmixed(word: re.Match[str]) -> str:
@@ -261,7 +262,9 @@ def _foreign() -> re.Pattern[str]:
 def might_speak(text: str) -> bool:
     """Return whether `speaks` may find anything in a text: quick, and right when it says no."""
     if not text.isascii() or "&" in text:
-        return True
+        text = fold(text)
+        if any(ord(letter) > _LATIN_END and letter.isalpha() for letter in text):
+            return True
     found = 0
     for word in set(_LOOKALIKE_WORD.findall(text.lower())):
         found |= _hint(word)
