@@ -55,14 +55,14 @@ FOREIGN = [
     "Proibido o uso comercial deste arquivo.",
     "Vietato l'uso commerciale di questo file.",
     "Alleen voor intern gebruik; verspreiding is verboden.",
-    "仅供研究使用，禁止商业用途。",
+    "仅供研究使用, 禁止商业用途。",
     "僅供學術研究",
     "商用利用を禁止します。",
     "상업적 사용을 금지합니다.",
     "Коммерческое использование запрещено.",
     "يمنع الاستخدام التجاري لهذا الملف",
     "Απαγορεύεται η εμπορική χρήση.",
-    "Ticari kullanım yasaktır.",
+    "Ticari kullan\u0131m yasakt\u0131r.",
     "Kaupallinen käyttö kielletty.",
 ]
 DISGUISED = [
@@ -189,13 +189,15 @@ PAPERS = {
         'version = 1\n[[annotations]]\npath = "pkg/**"\nSPDX-License-Identifier = "GPL-3.0-only"\n'
     ),
     "pkg/REUSE.toml": (
-        'version = 1\n[[annotations]]\npath = ["a.py"]\nSPDX-License-Identifier = "LicenseRef-Acme"\n'
+        'version = 1\n[[annotations]]\npath = ["a.py"]\nSPDX-License-Identifier ='
+        ' "LicenseRef-Acme"\n'
     ),
     ".reuse/dep5": "Format: x\n\nFiles: pkg/*\nCopyright: 2024 Ada\nLicense: AGPL-3.0-only\n",
     "debian/copyright": "Format: x\n\nFiles: *\nCopyright: 2024 Ada\nLicense: GPL-3+\n",
 }
 HONEST_PAPERS = {
-    "NOTICE": "Example Kernels\nCopyright 2024 Ada Lovelace\n\nThis product includes parts of Foo.\n",
+    "NOTICE": "Example Kernels\nCopyright 2024 Ada Lovelace\n\nThis product includes parts of"
+    " Foo.\n",
     "AUTHORS": "Ada Lovelace\nCharles Babbage\n",
     "CONTRIBUTING.md": "Open a pull request. You agree to our license.\n",
     "SECURITY.md": "Write to us. Do not publish a hole before it is closed.\n",
@@ -221,8 +223,8 @@ HONEST_COMMENTS = [
     "No copy is made. You can use a mask to train the model on part of the data.",
     "If permission is denied, the file is skipped.",
     "we use the same model for training and inference, not the teacher",
-    "按行计算最大值，然后减去它",
-    "σ is the scale, μ the mean",
+    "按行计算最大值, 然后减去它",
+    "\u03c3 is the scale, μ the mean",
     "Only used for internal purposes of the scheduler.",
     "Adapted from https://github.com/example/kernels (MIT License)",
     "This restricts the use of the cache to contiguous inputs.",
@@ -288,7 +290,8 @@ def _in_the_file(mit: str) -> Iterator[tuple[Any, ...]]:
         "CRLF": _comment(said).replace("\n", "\r\n") + CODE.replace("\n", "\r\n"),
         "CR": (_comment(said) + CODE).replace("\n", "\r"),
         "byte order mark": "\ufeff" + _comment(said) + CODE,
-        "shebang and coding": f"#!/usr/bin/env python\n# -*- coding: utf-8 -*-\n{_comment(said)}{CODE}",
+        "shebang and coding": "#!/usr/bin/env python\n# -*- coding: utf-8"
+        " -*-\n{_comment(said)}{CODE}",
         "raw docstring": f'r"""{said}"""\n{CODE}',
         "docstring in single quotes": f"'{said}'\n{CODE}",
         "docstring in parentheses": f'(\n    "{said}"\n)\n{CODE}',
@@ -390,10 +393,36 @@ def _around_the_file(mit: str, apache: str) -> Iterator[tuple[Any, ...]]:
         yield (f"paper beside LICENSE: {path}", {**base, path: text}, "drop")
     for path, text in HONEST_PAPERS.items():
         yield (f"honest paper: {path}", {**base, path: text}, "keep")
-    for folder in ["third_party", "vendor", "_vendor", "extern", "externs", "external", "externals", "deps", "3rd_party", "thirdparty", "third-parties", "_extern", "submodules", "bundled", "vendored", "vendor_py"]:
+    for folder in [
+        "third_party",
+        "vendor",
+        "_vendor",
+        "extern",
+        "externs",
+        "external",
+        "externals",
+        "deps",
+        "3rd_party",
+        "thirdparty",
+        "third-parties",
+        "_extern",
+        "submodules",
+        "bundled",
+        "vendored",
+        "vendor_py",
+    ]:
         path = f"pkg/{folder}/gnome/a.py"
         yield (f"vendored without a license: {folder}", {path: CODE, "LICENSE": mit}, "drop", path)
-    for folder in ["ext", "libs", "lib", "contrib", "common", "layers", "external_ops", "dependency"]:
+    for folder in [
+        "ext",
+        "libs",
+        "lib",
+        "contrib",
+        "common",
+        "layers",
+        "external_ops",
+        "dependency",
+    ]:
         path = f"pkg/{folder}/a.py"
         yield (f"honest folder: {folder}", {path: CODE, "LICENSE": mit}, "keep", path)
 

@@ -7,7 +7,6 @@ one that cannot be read makes the license unknown.
 
 from __future__ import annotations
 
-import ast
 import configparser
 import email.parser
 import re
@@ -19,6 +18,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from curate.licenses.detect import place
+from curate.licenses.languages import fold
 from curate.licenses.policy import (
     UnknownLicense,
     conjoin,
@@ -27,7 +27,8 @@ from curate.licenses.policy import (
     make_policy,
     normalize,
 )
-from curate.licenses.terms import Care, fold, speaks
+from curate.licenses.prose import string_at
+from curate.licenses.terms import Care, speaks
 
 CLASSIFIERS_FILE = Path(__file__).with_name("classifiers.toml")
 
@@ -79,15 +80,32 @@ _ALIASES = {
     "lgplv3": "LGPL-3.0-only",
 }
 _FILLERS = frozenset(
-    ["the", "a", "license", "licence", "licenses", "licensed", "version", "v", "software", "open", "source", "opensource", "approved", "osi"]
+    [
+        "the",
+        "a",
+        "license",
+        "licence",
+        "licenses",
+        "licensed",
+        "version",
+        "v",
+        "software",
+        "open",
+        "source",
+        "opensource",
+        "approved",
+        "osi",
+    ]
 )
 _PARTS = re.compile(r"(?i)\s*(?:[,;/&+|]|\band\b|\bor\b)\s*")
 _SAYS_NOTHING = re.compile(
-    r"(?i)\W*(?:|unknown|none|n/?a|(?:file:? *|please )?(?:see |in )*(?:the )?(?:\.?/?)(?:un)?(?:licen[cs]e|copying)s?"
+    r"(?i)\W*(?:|unknown|none|n/?a|(?:file:? *|please )?(?:see |in )*(?:the"
+    r" )?(?:\.?/?)(?:un)?(?:licen[cs]e|copying)s?"
     r"(?:\.(?:txt|md|rst))?(?: file| for details)*)\W*"
 )
 _LICENSE_KEY = re.compile(
-    r"""(?im)^[ \t]*["']?licen[cs]e(?:[-_ ]expression)?["']?[ \t]*[:=][ \t]*["']?([^"'\n]*?)["']?[ \t]*,?[ \t]*$"""
+    r"""(?im)^[ \t]*["']?licen[cs]e(?:[-_ ]expression)?["']?[ \t]*[:=][ \t]*["']?([^"'\n]*?)["']?["
+    r" \t]*,?[ \t]*$"""
 )
 _SETUP_LICENSE = re.compile(
     r"""(?i)\blicen[cs]e(?:_expression)?["']?\s*[:=]\s*(?P<quote>["'])(?P<value>.*?)(?P=quote)"""
@@ -263,7 +281,8 @@ READERS: dict[str, Callable[[str], Iterable[str]]] = {
 
 
 _DUNDER = re.compile(
-    r"(?im)^_*(?:spdx_?)?(?:licen[cs]e|copying|terms(?:_of_use)?|legal|rights|copyright)(?:_\w+)?\s*(?::[^=\n]+)?=\s*(?=[\"'(rRuUbBfF])"
+    r"(?im)^_*(?:spdx_?)?(?:licen[cs]e|copying|terms(?:_of_use)?|legal|rights"
+    r"|copyright)(?:_\w+)?\s*(?::[^=\n]+)?=\s*(?=[\"'(rRuUbBfF])"
 )
 
 
@@ -272,7 +291,7 @@ def assigned_claims(text: str, path: str) -> list[Claim]:
     found: list[Claim] = []
     for match in _DUNDER.finditer(text):
         dunder = match[0].startswith("__")
-        value = _literal(text[match.end() : match.end() + 20_000])
+        value = string_at(text, match.end())
         if value is None or ("copyright" in match[0].lower() and not speaks(value, "edge")):
             continue
         claim = read_claim(value, path)
@@ -281,42 +300,34 @@ def assigned_claims(text: str, path: str) -> list[Claim]:
     return found
 
 
-def _literal(text: str) -> str | None:
-    """Return the string literal with which ``text`` begins; None where it begins otherwise."""
-    lines = text.split("\n")
-    for count in range(1, min(len(lines), 400) + 1):
-        try:
-            value = ast.literal_eval("\n".join(lines[:count]).strip())
-        except (SyntaxError, ValueError, MemoryError, RecursionError):
-            if (
-                count == 1
-                and lines[0].count('"""') != 1
-                and lines[0].count("'''") != 1
-                and not lines[0].startswith("(")
-            ):
-                return None
-            continue
-        return value if isinstance(value, str) else None
-    return None
-
-
 # Prose
 
 
 _LICENSED_AS = re.compile(
-    r"(?:the )?(?:original )?(?:apache(?: software)?(?:,? licen[cs]e)?,?[- ]?(?:version ?|v\.? ?)?2(?:\.0)?(?: licen[cs]e)?|apache licen[cs]e"
-    r"|(?:mit|expat)(?:/expat)?(?:[- ]licen[cs]ed?)?|(?:new |modified |revised |simplified )?bsd[- ][023](?:[- ]clause)?(?:[- ]licen[cs]ed?)?"
-    r"|[023][- ]clause bsd(?: licen[cs]ed?)?|(?:new |modified |revised |simplified )?bsd(?:[- ]style)?(?:[- ]licen[cs]ed?)?|isc licen[cs]e|zlib licen[cs]e"
-    r"|boost(?: software)? licen[cs]e(?: 1\.0)?|(?:the )?unlicense|cc0(?:[- ]1\.0)?(?: universal)?)\b"
+    r"(?:the )?(?:original )?(?:apache(?: software)?(?:,? licen[cs]e)?,?[- ]?(?:version ?|v\.?"
+    r" ?)?2(?:\.0)?(?: licen[cs]e)?|apache licen[cs]e"
+    r"|(?:mit|expat)(?:/expat)?(?:[- ]licen[cs]ed?)?|(?:new |modified |revised |simplified )?bsd[-"
+    r" ][023](?:[- ]clause)?(?:[- ]licen[cs]ed?)?"
+    r"|[023][- ]clause bsd(?: licen[cs]ed?)?|(?:new |modified |revised |simplified )?bsd(?:[-"
+    r" ]style)?(?:[- ]licen[cs]ed?)?|isc licen[cs]e|zlib licen[cs]e"
+    r"|boost(?: software)? licen[cs]e(?: 1\.0)?|(?:the )?unlicense|cc0(?:[- ]1\.0)?(?:"
+    r" universal)?)\b"
 )
 _LINK = re.compile(
-    r"https?://\S+|(?:please )?(?:see|refer to|found in|read|in|cf\.?)?(?: the)?(?: accompanying| attached| included| repository'?s| top-level)? ?"
-    r"\b(?:licen[cs]e|copying|notice)s?(?:\.(?:txt|md|rst))?(?: and notice)? (?:file|for (?:more |full )?(?:details|information|terms)|at the root|in the root|in https?)"
-    r"|see licen[cs]e\b(?: in the (?:project |repository )?root)?(?: for licen[cs]e information)?|(?:for )?(?:the )?(?:full|complete) (?:text of the )?licen[cs]e(?: texts?)?|\(the [\"'“]licen[cs]e[\"'”]\)|(?:re)?licen[cs]ed under|under (?:the |an? )?licen[cs]e|licen[cs]ed|spdx-license-identifier|licen[cs]e ?:"
+    r"https?://\S+|(?:please )?(?:see|refer to|found in|read|in|cf\.?)?(?: the)?(?: accompanying|"
+    r" attached| included| repository'?s| top-level)? ?"
+    r"\b(?:licen[cs]e|copying|notice)s?(?:\.(?:txt|md|rst))?(?: and notice)? (?:file|for (?:more "
+    r"|full )?(?:details|information|terms)|at the root|in the root|in https?)"
+    r"|see licen[cs]e\b(?: in the (?:project |repository )?root)?(?: for licen[cs]e information)?"
+    r"|(?:for )?(?:the )?(?:full|complete) (?:text of the )?licen[cs]e(?: texts?)?|\(the"
+    r" [\"'“]licen[cs]e[\"'”]\)|(?:re)?licen[cs]ed under|under (?:the |an? )?licen[cs]e"
+    r"|licen[cs]ed|spdx-license-identifier|licen[cs]e ?:"
 )
 _LIMIT = re.compile(
-    r"\b(?:except\w*|unless|until|only|not?|non|never|nor|without|however|but|commercial\w*|academic\w*|subject"
-    r"|provided that|restrict\w*|prohibit\w*|forbid\w*|additional\w*|excluding|other than|solely|may|must|shall|if|when)\b|n't\b"
+    r"\b(?:except\w*|unless|until|only|not?|non|never|nor|without|however|but|commercial\w*"
+    r"|academic\w*|subject"
+    r"|provided that|restrict\w*|prohibit\w*|forbid\w*|additional\w*|excluding|other than|solely"
+    r"|may|must|shall|if|when)\b|n't\b"
 )
 
 

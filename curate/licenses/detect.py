@@ -52,7 +52,114 @@ _ADDRESS = re.compile(
 )
 _COPYRIGHT_WORD = re.compile(r"(?i)copyright|all rights reserved|spdx-\w+")
 _HOLDER_WORDS = frozenset(
-    ["a", "affiliate", "affiliates", "al", "all", "and", "at", "author", "authors", "aka", "b", "by", "c", "community", "company", "contributor", "contributors", "copyright", "d", "da", "dal", "de", "del", "della", "den", "der", "des", "developer", "developers", "di", "dos", "du", "e", "el", "et", "foundation", "from", "group", "holder", "holders", "in", "inc", "institute", "its", "la", "lab", "labs", "le", "ltd", "llc", "member", "members", "of", "on", "original", "other", "others", "owner", "owners", "portions", "present", "project", "reserved", "respective", "rights", "s", "team", "the", "their", "to", "university", "van", "various", "von", "y", "org", "individual", "see", "as", "shown", "many", "with", "more", "details", "later", "respective", "file", "txt", "js", "rst", "for", "part", "parts", "now", "others", "listed", "file", "authors", "et", "gmbh", "und", "und/or", "or", "i", "ii", "iii"]
+    [
+        "a",
+        "affiliate",
+        "affiliates",
+        "al",
+        "all",
+        "and",
+        "at",
+        "author",
+        "authors",
+        "aka",
+        "b",
+        "by",
+        "c",
+        "community",
+        "company",
+        "contributor",
+        "contributors",
+        "copyright",
+        "d",
+        "da",
+        "dal",
+        "de",
+        "del",
+        "della",
+        "den",
+        "der",
+        "des",
+        "developer",
+        "developers",
+        "di",
+        "dos",
+        "du",
+        "e",
+        "el",
+        "et",
+        "foundation",
+        "from",
+        "group",
+        "holder",
+        "holders",
+        "in",
+        "inc",
+        "institute",
+        "its",
+        "la",
+        "lab",
+        "labs",
+        "le",
+        "ltd",
+        "llc",
+        "member",
+        "members",
+        "of",
+        "on",
+        "original",
+        "other",
+        "others",
+        "owner",
+        "owners",
+        "portions",
+        "present",
+        "project",
+        "reserved",
+        "respective",
+        "rights",
+        "s",
+        "team",
+        "the",
+        "their",
+        "to",
+        "university",
+        "van",
+        "various",
+        "von",
+        "y",
+        "org",
+        "individual",
+        "see",
+        "as",
+        "shown",
+        "many",
+        "with",
+        "more",
+        "details",
+        "later",
+        "respective",
+        "file",
+        "txt",
+        "js",
+        "rst",
+        "for",
+        "part",
+        "parts",
+        "now",
+        "others",
+        "listed",
+        "file",
+        "authors",
+        "et",
+        "gmbh",
+        "und",
+        "und/or",
+        "or",
+        "i",
+        "ii",
+        "iii",
+    ]
 )
 # Words that head a license text. A line of nothing else names a license and adds no terms.
 _HEADING_WORD = re.compile(
@@ -163,9 +270,13 @@ def notices_in(text: str) -> list[str]:
     return sorted({_spdx_id(match.id) for match in spelled})
 
 
-@lru_cache(maxsize=4096)
-def copyright_lines(text: str) -> tuple[str, ...]:
+def copyright_lines(text: str) -> list[str]:
     """Return the lines that say who holds the copyright, in order, each once."""
+    return list(_copyright_lines(text))
+
+
+@lru_cache(maxsize=4096)
+def _copyright_lines(text: str) -> tuple[str, ...]:
     lines = (
         line.strip(" \t#*/").removeprefix("SPDX-FileCopyrightText:").strip()
         for line in text.splitlines()

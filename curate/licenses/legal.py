@@ -22,23 +22,70 @@ Kind = Literal["terms", "credits", "other"]
 where it speaks of terms. other: the same, but it must do so plainly."""
 
 _TERMS = re.compile(
-    r"(?i)(?:^|[^a-z])(?:eulas?|terms?|tos|clauses?|rail|openrail\w*|restrict\w*|agreements?|conditions"
-    r"|commercial\w*|non-?commercial\w*|proprietary|patents?|additional|addend\w*|riders?|permissions?"
-    r"|confidential\w*|royalt\w*|no-?ai|ai-?training|(?:use|usage|acceptable[-_ ]?use|ai|data)[-_ ]?policy"
+    r"(?i)(?:^|[^a-z])(?:eulas?|terms?|tos|clauses?|rail|openrail\w*|restrict\w*|agreements?"
+    r"|conditions"
+    r"|commercial\w*|non-?commercial\w*|proprietary|patents?|additional|addend\w*|riders?"
+    r"|permissions?"
+    r"|confidential\w*|royalt\w*|no-?ai|ai-?training|(?:use|usage|acceptable[-_ ]?use|ai|data)[-_"
+    r" ]?policy"
     r"|additional[-_]?terms|rights)(?![a-z])"
 )
 _CREDITS = re.compile(
-    r"(?i)third.?part|3rd.?part|notice|copyright|legal|attribution|acknowledg|credits|licensing|disclaimer"
+    r"(?i)third.?part|3rd.?part|notice|copyright|legal|attribution|acknowledg|credits|licensing"
+    r"|disclaimer"
 )
 _CAPITALS = re.compile(r"[A-Z][A-Z0-9_-]{2,}(?:\.(?:txt|md|rst|TXT|MD))?")
 _HARMLESS = re.compile(
-    r"(?i)(?:read.?me|change\w*|history|news|release\w*|authors?|contribut\w*|maintainers?|owners|codeowners"
-    r"|security|privacy|code.of.conduct|cla|dco|install\w*|citation|todo|roadmap|thanks|version|manifest"
-    r"|record|wheel|sources|top.level|requires|requested|requirements|makefile|dockerfile|agents?|claude|gemini|skill|governance|support|faq"
+    r"(?i)(?:read.?me|change\w*|history|news|release\w*|authors?|contribut\w*|maintainers?|owners"
+    r"|codeowners"
+    r"|security|privacy|code.of.conduct|cla|dco|install\w*|citation|todo|roadmap|thanks|version"
+    r"|manifest"
+    r"|record|wheel|sources|top.level|requires|requested|requirements|makefile|dockerfile|agents?"
+    r"|claude|gemini|skill|governance|support|faq"
     r"|testing|build\w*|workspace|develop\w*|pkg-info|metadata|upgrad\w*|migrat\w*)(?:[-_.].*)?"
 )
 _NO_PAPER = frozenset(
-    [".py", ".pyi", ".cu", ".cuh", ".h", ".hpp", ".cpp", ".cc", ".c", ".json", ".toml", ".yaml", ".yml", ".csv", ".tsv", ".cfg", ".ini", ".lock", ".png", ".svg", ".jpg", ".gif", ".ipynb", ".js", ".ts", ".css", ".sh", ".xml", ".in", ".so", ".pyc", ".typed", ".cff", ".rs", ".go", ".java", ".cmake", ".jinja", ".j2"]
+    [
+        ".py",
+        ".pyi",
+        ".cu",
+        ".cuh",
+        ".h",
+        ".hpp",
+        ".cpp",
+        ".cc",
+        ".c",
+        ".json",
+        ".toml",
+        ".yaml",
+        ".yml",
+        ".csv",
+        ".tsv",
+        ".cfg",
+        ".ini",
+        ".lock",
+        ".png",
+        ".svg",
+        ".jpg",
+        ".gif",
+        ".ipynb",
+        ".js",
+        ".ts",
+        ".css",
+        ".sh",
+        ".xml",
+        ".in",
+        ".so",
+        ".pyc",
+        ".typed",
+        ".cff",
+        ".rs",
+        ".go",
+        ".java",
+        ".cmake",
+        ".jinja",
+        ".j2",
+    ]
 )
 _POOLS = frozenset({"licenses", "licences"})
 _FOLDERS = frozenset({"licenses", "licences", "legal", "terms", "licensing"})

@@ -140,6 +140,26 @@ def read_source(text: str, path: str) -> Source:
     return Source(text, tuple(notes), "\n".join(header), header_end, tuple(strings))
 
 
+_BEFORE_STRING = re.compile(r"[\s(\\]*(?:[rRbBuUfFtT]{1,2}(?=[\"']))?")
+
+
+def string_at(text: str, position: int) -> str | None:
+    """Return the value of the Python string, or strings in a row, at a position; None for none."""
+    parts: list[str] = []
+    while True:
+        before = _BEFORE_STRING.match(text, position)
+        found = _PYTHON.match(text, before.end() if before else position)
+        row_ends = (
+            parts and found and "\n" in text[position : found.start()] and "(" not in parts[0]
+        )
+        if found is None or found["comment"] is not None or row_ends:
+            return "".join(parts[1:]) if parts else None
+        if not parts:
+            parts.append(between)  # whether a parenthesis is open
+        parts.append(next(part for part in found.groups()[1:] if part is not None))
+        position = found.end()
+
+
 def _header_end(text: str, pieces: list[tuple[int, int, str, bool]]) -> int:
     end = 0
     for start, stop, _, _ in pieces:

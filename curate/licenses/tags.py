@@ -10,17 +10,40 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
+from curate.licenses.languages import fold
 from curate.licenses.prose import Note, Source
-from curate.licenses.terms import fold, speaks
+from curate.licenses.terms import speaks
 
 _OTHERS = frozenset(
-    ["creator", "filecomment", "filecontributor", "filecopyrighttext", "filename", "filenotice", "filetype", "packagecomment", "packagecopyrighttext", "packagedownloadlocation", "packagehomepage", "packagename", "packageoriginator", "packagesupplier", "packageversion", "snippetbegin", "snippetcomment", "snippetcopyrighttext", "snippetend", "snippetname"]
+    [
+        "creator",
+        "filecomment",
+        "filecontributor",
+        "filecopyrighttext",
+        "filename",
+        "filenotice",
+        "filetype",
+        "packagecomment",
+        "packagecopyrighttext",
+        "packagedownloadlocation",
+        "packagehomepage",
+        "packagename",
+        "packageoriginator",
+        "packagesupplier",
+        "packageversion",
+        "snippetbegin",
+        "snippetcomment",
+        "snippetcopyrighttext",
+        "snippetend",
+        "snippetname",
+    ]
 )
 _TAG = re.compile(r"SPDX-License-Identifier:[ \t]*(?P<value>.*?)[ \t]*(?:\*/|-->)?[ \t]*")
 _TAG_LINE = re.compile(rf"(?m)^[ \t#/*;%<!-]*{_TAG.pattern}$")
 _TAG_IN_STRING = re.compile(r"(?m)^[\s\"'#/*;%<!rRbBfFuU-]*SPDX-License-Identifier:([^\n\"'\\]*)")
 _LOOKS_LIKE_TAG = re.compile(
-    r"^\W*(?:spdx[-_ ]?\w*(?:[-_ ]\w+){0,3}\s*[:=]|spdx[-_ ]?licen[cs]e|\w{3,6}[-_]licen\w*[-_]ident\w*)"
+    r"^\W*(?:spdx[-_ ]?\w*(?:[-_ ]\w+){0,3}\s*[:=]|spdx[-_ ]?licen[cs]e"
+    r"|\w{3,6}[-_]licen\w*[-_]ident\w*)"
     r"|\bspdx[-_ ]?\w*(?:[-_]\w+)+\s*[:=]|\bspdx-licen"
 )
 _OTHER_TAG = re.compile(r"SPDX-(?P<name>\w+):?(?P<value>.*)", re.S)

@@ -100,7 +100,7 @@ PROSE = [
     "Companies need a paid license.",
     "Redistribution in any form needs our written consent.",
     "Jede kommerzielle Nutzung dieser Datei ist untersagt.",
-    "仅供研究使用，禁止商业用途。",
+    "仅供研究使用, 禁止商业用途。",
     "Pr\u043epri\u0435tary",
     "Non\u200bcommercial use of this file.",
 ]
@@ -134,7 +134,7 @@ def test_prose_that_speaks_of_terms_is_terms_wherever_it_stands(
         "The distribution over classes, see torch.distributions.",
         "If permission is denied, the file is skipped.",
         "The payload is reserved, and all of it must be the same for each important component.",
-        "按行计算最大值，然后减去它",
+        "按行计算最大值, 然后减去它",
         "Adapted from https://github.com/example/kernels (MIT License)",
     ],
 )
