@@ -149,9 +149,8 @@ def string_at(text: str, position: int) -> str | None:
     while True:
         before = _BEFORE_STRING.match(text, position)
         found = _PYTHON.match(text, before.end() if before else position)
-        row_ends = (
-            parts and found and "\n" in text[position : found.start()] and "(" not in parts[0]
-        )
+        between = text[position : found.start()] if found else ""
+        row_ends = parts and "\n" in between and "(" not in parts[0]
         if found is None or found["comment"] is not None or row_ends:
             return "".join(parts[1:]) if parts else None
         if not parts:
