@@ -95,7 +95,11 @@ class Around:
         for notice in spoken:
             named = named_in(notice, path, care)
             said = named is not None and (kind != "terms" or bool(named))
-            yield from (named or []) if said else [Claim(notice, path, None)]
+            # That a part comes from elsewhere, under a license that is allowed, is a credit.
+            joins = [
+                c for c in named or () if kind == "terms" or self._is_denied(str(c.expression))
+            ]
+            yield from joins if said else [Claim(notice, path, None)]
 
     @cached_property
     def _metadata_files(self) -> dict[str, list[str]]:

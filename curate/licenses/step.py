@@ -35,6 +35,11 @@ _ALLOW_FILE = Path(__file__).with_name("allow.toml")
 class Licenses(RowStep):
     """Finds the license of every file and keeps what the allow list lets through.
 
+    SPDX tags in comments, notices in a file's header and whole license texts grant. Everything else
+    that names a license or speaks of terms only takes away: comments, docstrings, ``__license__``,
+    package metadata, NOTICE, EULA, REUSE.toml and other papers. What cannot be read, in whichever
+    language, makes the license unknown.
+
     A record of a data set is under the data set's license, as its card and license files say at
     the pinned commit, and under that of its own license column: both must pass.
 
