@@ -291,7 +291,7 @@ def _in_the_file(mit: str) -> Iterator[tuple[Any, ...]]:
         "CR": (_comment(said) + CODE).replace("\n", "\r"),
         "byte order mark": "\ufeff" + _comment(said) + CODE,
         "shebang and coding": "#!/usr/bin/env python\n# -*- coding: utf-8"
-        " -*-\n{_comment(said)}{CODE}",
+        f" -*-\n{_comment(said)}{CODE}",
         "raw docstring": f'r"""{said}"""\n{CODE}',
         "docstring in single quotes": f"'{said}'\n{CODE}",
         "docstring in parentheses": f'(\n    "{said}"\n)\n{CODE}',

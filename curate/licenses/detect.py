@@ -179,6 +179,8 @@ _CITED = re.compile(
     r"(?i)\b(?:adapted|adopted|borrowed|copied|derived|forked|incorporat(?:es|ed|ing)|lifted|modified|ported|simplified|taken"
     r"|based)\s+(?:\w+\s+){0,2}?(?:from|on)\b"
 )
+_NEAR = 400  # characters after "adapted from" in which an address counts
+_CITED_LENGTH = 200  # characters, more than the words take
 _URL = re.compile(r"https?://[^\s<>()\[\]{}'\"`]+")
 
 
@@ -296,11 +298,13 @@ def cited_urls(text: str) -> list[str]:
     This is provenance and may name too much: an address counts when it stands within two lines.
     """
     urls: list[str] = []
-    if "://" not in text:
-        return urls
-    for found in _CITED.finditer(text):
-        near = "\n".join(text[found.end() : found.end() + 400].split("\n")[:2])
-        urls.extend(url.rstrip(".,;:") for url in _URL.findall(near))
+    position = 0
+    while (address := text.find("://", position)) >= 0:
+        # The words stand before an address, within what is looked at after them.
+        for found in _CITED.finditer(text, max(position, address - _NEAR - _CITED_LENGTH), address):
+            near = "\n".join(text[found.end() : found.end() + _NEAR].split("\n")[:2])
+            urls.extend(url.rstrip(".,;:") for url in _URL.findall(near))
+        position = address + 3
     return list(dict.fromkeys(urls))
 
 

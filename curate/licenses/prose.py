@@ -111,7 +111,7 @@ def read_source(text: str, path: str) -> Source:
     notes: list[Note] = []
     header: list[str] = []
     lines: list[str] = []  # of the note that is being read
-    previous = 0
+    previous = stop = 0
     for start, end, raw, comment in pieces:
         said = _MARKS.sub("", _BREAKS.sub("\n", raw))
         place: Place = "body"
@@ -128,15 +128,16 @@ def read_source(text: str, path: str) -> Source:
         follows = text[previous:start].strip() == "" and text.count("\n", previous, start) == 1
         if notes and follows and comment and notes[-1].comment and notes[-1].place == place:
             lines.append(said)
-            notes[-1] = replace(notes[-1], end=end)
+            stop = end
         else:
             if notes:
-                notes[-1] = replace(notes[-1], text="\n".join(lines))
+                notes[-1] = replace(notes[-1], text="\n".join(lines), end=stop)
+            stop = end
             lines = [said]
             notes.append(Note("", start, end, place, comment))
         previous = end
     if notes:
-        notes[-1] = replace(notes[-1], text="\n".join(lines))
+        notes[-1] = replace(notes[-1], text="\n".join(lines), end=stop)
     return Source(text, tuple(notes), "\n".join(header), header_end, tuple(strings))
 
 

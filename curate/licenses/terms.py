@@ -280,6 +280,7 @@ def _hint(word: str) -> int:
     return known | _RARE if foreign_terms().match(word) else known
 
 
+@lru_cache(maxsize=1 << 16)
 def speaks(paragraph: str, care: Care) -> bool:
     """Return whether a paragraph speaks of terms.
 
