@@ -9,49 +9,157 @@ call them BSD-3-Clause. Whatever is left over and is not plainly harmless makes 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import PurePosixPath
 
 from licenseclassifier import identify_license
 
 from curate.licenses.policy import UnknownLicense, conjoin, normalize
+from curate.licenses.terms import Care, speaks
 
-TAG_WINDOW = 8192
-"""Characters at the start of a file in which an SPDX tag counts."""
 MIN_COVERAGE = 0.75
 """Share of a text's words that templates must cover before the text counts as a license at all."""
 
 _WORD = re.compile(r"[^\W_]+")
-_TAG = re.compile(
-    r"^[ \t#/*;%<!-]*SPDX-License-Identifier:[ \t]*(.*?)[ \t]*(?:\*/|-->)?[ \t]*$", re.M
+# Names of tags that say nothing of terms. What stands in the others is read where they stand.
+_SPDX_LINE = re.compile(
+    r"^[^\w\n]*SPDX-(?:License-Identifier|FileType|FileName|FileContributor|Package\w+|Snippet(?:Begin|End|Name))\b.*$",
+    re.M,
 )
-_SPDX_LINE = re.compile(r"^[^\w\n]*SPDX-\w+(?:-\w+)*:.*$", re.M)
-_DOCSTRING = re.compile(r"[rRuUbB]{0,2}(\"\"\"|''')(.*?)\1", re.S)
-_BLOCK_COMMENT = re.compile(r"/\*(.*?)\*/", re.S)
 _DIRECTIVE = re.compile(
     r"^[^\w\n]*(?:-\*-.*-\*-|!\s*/.*|(?:ruff|flake8|mypy|pylint|isort|fmt|yapf)\s*:.*|type:\s*ignore.*|noqa\b.*)$",
     re.M,
 )
-_C_SUFFIXES = frozenset({".c", ".cc", ".cpp", ".cu", ".cuh", ".cxx", ".h", ".hpp"})
 
 _COPYRIGHT = re.compile(
-    r"^\W*(?:SPDX-FileCopyrightText:\s*\S|(?:Portions\s+)?Copyright\b\s*:?\s*(?:\([cC]\)|©|\d{4}|by\b|[A-Z])"
+    r"^\W*(?:SPDX-FileCopyrightText:\s*\S|(?:(?:Portions|Modifications|Parts)\s+)?Copyright\b\s*:?\s*(?:\([cC]\)|©|\d{4}|by\b|[A-Z])"
     r"|\([cC]\)\s*\d{4}|©)",
 )
 _COPYRIGHT_PROSE = re.compile(
     r"(?i)copyright\s+(?:license|licence|notice|notices|holder|holders|owner|law)\b|\[yyyy\]"
 )
 _ALL_RIGHTS = re.compile(r"(?i)^\W*all rights reserved\W*$")
+_MIGHT_BE_COPYRIGHT = re.compile(r"[Cc][Oo][Pp][Yy][Rr]|[Rr][Ii][Gg][Hh][Tt][Ss]|©|\([cC]\)")
 # Words with which a copyright line, or what looks like one, would be more than that.
 _TERMS = re.compile(
     r"(?i)\b(?:licen[cs]\w*|commercial\w*|noncommercial\w*|academic\w*|personal|educational"
     r"|purposes?|only|not?|must|may|shall|use|used|permi\w+|prohibit\w*|restrict\w*|proprietary"
     r"|confidential|under|provided|subject|except\w*)\b"
 )
-# A paragraph with one of these in a file's header speaks of terms; no template means unknown.
-_SPEAKS_OF_TERMS = re.compile(
-    r"(?i)licen[cs]|\bproprietary\b|\bconfidential\b|non-?commercial|copyleft|\b[al]?gpl"
+_ADDRESS = re.compile(
+    r"\S+@\S+|https?://\S+|www\.\S+|<[^>]*>|\S+\.(?:com|org|io|net|ai|dev)\b|\bgithub\S*|\S+/\S+"
+)
+_COPYRIGHT_WORD = re.compile(r"(?i)copyright|all rights reserved|spdx-\w+")
+_HOLDER_WORDS = frozenset(
+    [
+        "a",
+        "affiliate",
+        "affiliates",
+        "al",
+        "all",
+        "and",
+        "at",
+        "author",
+        "authors",
+        "aka",
+        "b",
+        "by",
+        "c",
+        "community",
+        "company",
+        "contributor",
+        "contributors",
+        "copyright",
+        "d",
+        "da",
+        "dal",
+        "de",
+        "del",
+        "della",
+        "den",
+        "der",
+        "des",
+        "developer",
+        "developers",
+        "di",
+        "dos",
+        "du",
+        "e",
+        "el",
+        "et",
+        "foundation",
+        "from",
+        "group",
+        "holder",
+        "holders",
+        "in",
+        "inc",
+        "institute",
+        "its",
+        "la",
+        "lab",
+        "labs",
+        "le",
+        "ltd",
+        "llc",
+        "member",
+        "members",
+        "of",
+        "on",
+        "original",
+        "other",
+        "others",
+        "owner",
+        "owners",
+        "portions",
+        "present",
+        "project",
+        "reserved",
+        "respective",
+        "rights",
+        "s",
+        "team",
+        "the",
+        "their",
+        "to",
+        "university",
+        "van",
+        "various",
+        "von",
+        "y",
+        "org",
+        "individual",
+        "see",
+        "as",
+        "shown",
+        "many",
+        "with",
+        "more",
+        "details",
+        "later",
+        "respective",
+        "file",
+        "txt",
+        "js",
+        "rst",
+        "for",
+        "part",
+        "parts",
+        "now",
+        "others",
+        "listed",
+        "file",
+        "authors",
+        "et",
+        "gmbh",
+        "und",
+        "und/or",
+        "or",
+        "i",
+        "ii",
+        "iii",
+    ]
 )
 # Words that head a license text. A line of nothing else names a license and adds no terms.
 _HEADING_WORD = re.compile(
@@ -71,6 +179,8 @@ _CITED = re.compile(
     r"(?i)\b(?:adapted|adopted|borrowed|copied|derived|forked|incorporat(?:es|ed|ing)|lifted|modified|ported|simplified|taken"
     r"|based)\s+(?:\w+\s+){0,2}?(?:from|on)\b"
 )
+_NEAR = 400  # characters after "adapted from" in which an address counts
+_CITED_LENGTH = 200  # characters, more than the words take
 _URL = re.compile(r"https?://[^\s<>()\[\]{}'\"`]+")
 
 
@@ -99,53 +209,6 @@ class Placed:
         return self.expression is not None and not self.leftovers
 
 
-@dataclass(frozen=True)
-class Header:
-    """The comments and docstring with which a file begins.
-
-    Attributes:
-        text: without comment marks.
-        end: characters of the file that the header takes.
-    """
-
-    text: str
-    end: int
-
-
-def spdx_tags(text: str) -> list[str]:
-    """Return what the SPDX-License-Identifier lines near a file's start say, as written."""
-    return _TAG.findall(text[:TAG_WINDOW])
-
-
-def split_header(text: str, path: str) -> Header:
-    """Return a file's leading comments and docstring, comment marks taken off.
-
-    The marks follow the suffix: ``//`` and ``/* */`` for C and CUDA, ``#`` and triple quotes for
-    everything else.
-    """
-    is_c = PurePosixPath(path).suffix.lower() in _C_SUFFIXES
-    block, mark = (_BLOCK_COMMENT, "//") if is_c else (_DOCSTRING, "#")
-    parts: list[str] = []
-    position = len(text) - len(text.lstrip("\ufeff"))
-    while position < len(text):
-        end = text.find("\n", position) + 1 or len(text)
-        line = text[position:end].strip()
-        found = block.match(
-            text, position + len(text[position:end]) - len(text[position:end].lstrip())
-        )
-        if found and line:
-            # Blank lines keep a docstring from joining the comment above it into one paragraph.
-            body = found[1] if is_c else found[2]
-            parts.append("\n" + "\n".join(part.lstrip(" \t*") for part in body.split("\n")) + "\n")
-            position = found.end()
-        elif not line or line.startswith(mark):
-            parts.append(line.lstrip(mark).strip())
-            position = end
-        else:
-            break
-    return Header("\n".join(parts), position)
-
-
 @lru_cache(maxsize=4096)
 def place(text: str) -> Placed:
     """Return the licenses whose templates ``text`` holds, and everything that it holds besides."""
@@ -161,7 +224,7 @@ def place(text: str) -> Placed:
         rest.append(text[position:start])
         position = match.end
     rest.append(text[position:])
-    leftovers = tuple(notice for part in rest for notice in _paragraphs(part))
+    leftovers = tuple(notice for part in rest for notice in paragraphs(part))
     words = len(_WORD.findall(text))
     left = sum(len(_WORD.findall(notice)) for notice in leftovers)
     return Placed(
@@ -173,28 +236,55 @@ def place(text: str) -> Placed:
     )
 
 
-def terms(notices: tuple[str, ...]) -> list[str]:
+def paragraphs(text: str) -> list[str]:
+    """Return the paragraphs of ``text`` that are neither copyright lines nor mere headings."""
+    lines = ("" if _is_copyright(line) else _apart(line) for line in text.splitlines())
+    parts = re.split(r"\n[^\w\n]*\n", "\n".join(lines))
+    paragraphs = (" ".join(part.split()) for part in parts)
+    return [paragraph for paragraph in paragraphs if not _is_heading(paragraph)]
+
+
+def terms(notices: Iterable[str], care: Care) -> list[str]:
     """Return the notices that speak of license terms: in a header, they make the file unknown."""
-    return [notice for notice in notices if _SPEAKS_OF_TERMS.search(notice)]
+    return [
+        notice
+        for notice in notices
+        if speaks(notice, care) or (care != "code" and _COPYRIGHT.match(notice) is not None)
+    ]
 
 
-def notices_after(text: str, start: int) -> list[str]:
-    """Return the licenses, as SPDX, of the whole notices that stand in ``text`` after ``start``."""
-    if not _HINTS_AT_LICENSE.search(text, start):
+def _apart(line: str) -> str:
+    """Return a line that begins as a copyright line and says more as a paragraph of its own."""
+    says_more = (
+        _MIGHT_BE_COPYRIGHT.search(line)
+        and _COPYRIGHT.match(line)
+        and not _COPYRIGHT_PROSE.search(line)
+    )
+    return f"\n{line}" if says_more else line
+
+
+def notices_in(text: str) -> list[str]:
+    """Return the licenses, as SPDX, of the whole notices that stand in ``text``."""
+    if not _HINTS_AT_LICENSE.search(text):
         return []
-    matches = [m for m in identify_license(text, 0) if m.end > start]
+    matches = identify_license(text, 0)
     spelled = [m for m in matches if not text[m.start : m.end].lstrip(" \t#/*").startswith("http")]
     return sorted({_spdx_id(match.id) for match in spelled})
 
 
 def copyright_lines(text: str) -> list[str]:
     """Return the lines that say who holds the copyright, in order, each once."""
+    return list(_copyright_lines(text))
+
+
+@lru_cache(maxsize=4096)
+def _copyright_lines(text: str) -> tuple[str, ...]:
     lines = (
         line.strip(" \t#*/").removeprefix("SPDX-FileCopyrightText:").strip()
         for line in text.splitlines()
         if _is_copyright(line) and not _ALL_RIGHTS.match(line)
     )
-    return list(dict.fromkeys(line for line in lines if line))
+    return tuple(dict.fromkeys(line for line in lines if line))
 
 
 def cites_origin(text: str) -> bool:
@@ -208,9 +298,13 @@ def cited_urls(text: str) -> list[str]:
     This is provenance and may name too much: an address counts when it stands within two lines.
     """
     urls: list[str] = []
-    for found in _CITED.finditer(text):
-        near = "\n".join(text[found.end() : found.end() + 400].split("\n")[:2])
-        urls.extend(url.rstrip(".,;:") for url in _URL.findall(near))
+    position = 0
+    while (address := text.find("://", position)) >= 0:
+        # The words stand before an address, within what is looked at after them.
+        for found in _CITED.finditer(text, max(position, address - _NEAR - _CITED_LENGTH), address):
+            near = "\n".join(text[found.end() : found.end() + _NEAR].split("\n")[:2])
+            urls.extend(url.rstrip(".,;:") for url in _URL.findall(near))
+        position = address + 3
     return list(dict.fromkeys(urls))
 
 
@@ -231,14 +325,6 @@ def _lead(region: str, license_id: str) -> int:
     return start
 
 
-def _paragraphs(text: str) -> list[str]:
-    """Return the paragraphs of ``text`` that are neither copyright lines nor mere headings."""
-    lines = ("" if _is_copyright(line) else line for line in text.splitlines())
-    parts = re.split(r"\n[^\w\n]*\n", "\n".join(lines))
-    paragraphs = (" ".join(part.split()) for part in parts)
-    return [paragraph for paragraph in paragraphs if not _is_heading(paragraph)]
-
-
 def _is_heading(paragraph: str) -> bool:
     if _FOR_SOFTWARE.fullmatch(paragraph):
         return True
@@ -246,10 +332,24 @@ def _is_heading(paragraph: str) -> bool:
 
 
 def _is_copyright(line: str) -> bool:
+    if not _MIGHT_BE_COPYRIGHT.search(line):
+        return False
     if _ALL_RIGHTS.match(line):
         return True
     stated = _COPYRIGHT.match(line) and not _COPYRIGHT_PROSE.search(line)
-    return bool(stated) and not _TERMS.search(line)
+    return bool(stated) and not _TERMS.search(line) and _names_holders(line)
+
+
+def _names_holders(line: str) -> bool:
+    """Whether a copyright line says who holds it and nothing else.
+
+    Names are capitalised; of other words there are few. That is no proof in a line of capitals
+    only, where words that speak of terms must be absent too.
+    """
+    line = _ADDRESS.sub(" ", line)
+    words = [word for word in _WORD.findall(line) if word.isascii() and word.islower()]
+    names = set(words) - _HOLDER_WORDS  # a project's name is often in small letters
+    return len(names) <= 2 and not speaks(_COPYRIGHT_WORD.sub("", line), "edge")
 
 
 def _spdx_id(license_id: str) -> str:

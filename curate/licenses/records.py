@@ -14,7 +14,8 @@ from typing import Any
 import yaml
 
 from curate.licenses.policy import UnknownLicense, conjoin, license_ids, normalize
-from curate.licenses.resolve import Finding, Resolver, Statement
+from curate.licenses.resolve import Resolver
+from curate.licenses.statements import Finding, Statement
 from curate.rows import Row
 from curate.sources.artifact import Artifact
 

@@ -16,7 +16,8 @@ from typing import Any, Literal
 from curate.licenses.overrides import load_overrides
 from curate.licenses.policy import Policy, burden, default_policy, evaluate, make_policy
 from curate.licenses.records import resolve_record
-from curate.licenses.resolve import Resolver, Statement
+from curate.licenses.resolve import Resolver
+from curate.licenses.statements import Statement
 from curate.licenses.step import Licenses
 from curate.recipe import Recipe
 from curate.rows import make_origin, make_row

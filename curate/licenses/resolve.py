@@ -1,56 +1,40 @@
 """The license of one file of an artifact, from what stands in it and around it.
 
 What a file says of itself governs: SPDX tag, then the notices in its header. A file that says
-nothing is under the nearest license files upward, all of those in one folder together. Package
-metadata is compared with the root's license files and grants nothing. Whatever cannot be read
-leaves the file unknown, and where two statements disagree both apply.
+nothing is under the nearest license files upward, all of those in one folder together. Everything
+else that names a license or speaks of terms, in the file or around it, is a claim: it grants
+nothing, and applies as well. Whatever cannot be read leaves the file unknown.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from pathlib import PurePosixPath
 
-from curate.licenses.corroborate import metadata_expressions
+from curate.licenses.around import Around
+from curate.licenses.claims import Claim
 from curate.licenses.detect import (
     MIN_COVERAGE,
-    Header,
-    Placed,
     cited_urls,
     cites_origin,
     copyright_lines,
-    notices_after,
+    notices_in,
     place,
-    spdx_tags,
-    split_header,
-    terms,
 )
 from curate.licenses.overrides import Override
-from curate.licenses.policy import (
-    Policy,
-    UnknownLicense,
-    conjoin,
-    evaluate,
-    license_ids,
-    normalize,
-)
-from curate.licenses.texts import text_sha256
+from curate.licenses.own import Own, OwnReader
+from curate.licenses.policy import Policy, UnknownLicense, conjoin, evaluate, license_ids
+from curate.licenses.prose import Source, read_source
+from curate.licenses.statements import Finding, Statement, Unplaced
+from curate.licenses.tags import license_file_tags
 from curate.sources.artifact import Artifact
 
-VENDORED = frozenset(
-    {
-        "3rdparty",
-        "_vendor",
-        "_vendored",
-        "third-party",
-        "third_party",
-        "thirdparty",
-        "vendor",
-        "vendored",
-    }
+VENDORED = re.compile(
+    r"_?(?:3rd|third)[-_]?part(?:y|ies)(?:[-_]\w+)?|_?vendor(?:s|ed)?(?:[-_]\w+)?|_?extern(?:al)?s?|_?deps"
+    r"|_?bundled?|_?submodules|_?thirdparty\w*"
 )
 """Folders of other people's code: the root's license says nothing about them."""
 
@@ -61,64 +45,6 @@ _LICENSE_NAME = re.compile(
 _NOTICE_NAME = re.compile(r"(?i)notice(?:[-_.][\w.+-]*)?")
 _TEXT_SUFFIXES = frozenset({"", ".txt", ".md", ".rst"})
 _CODE_SUFFIXES = frozenset({".py", ".pyi", ".cu", ".cuh", ".h", ".hpp", ".cpp", ".json", ".toml"})
-_DIST_INFO = re.compile(r"[^/]+\.dist-info/(?:licenses/)?(?P<inner>.*)")
-
-
-@dataclass(frozen=True)
-class Unplaced:
-    """A text about licenses that could not be read.
-
-    Attributes:
-        text: as a person should read it, and as an override's hash takes it.
-        path: where it stands.
-        hint: what templates recognise in it; None when nothing.
-    """
-
-    text: str
-    path: str
-    hint: str | None = None
-
-
-@dataclass(frozen=True)
-class Statement:
-    """What one place says of a file's license.
-
-    Attributes:
-        method: spdx_tag, header, license_file or override.
-        expression: AND of all that could be read; None when nothing could.
-        confidence: share of the texts' words that templates cover, 0 to 1.
-        path: of the decisive text.
-        unplaced: what could not be read.
-        conflict: it says things that differ in whether the file may be used.
-    """
-
-    method: str
-    expression: str | None
-    confidence: float
-    path: str
-    unplaced: tuple[Unplaced, ...] = ()
-    conflict: bool = False
-
-
-@dataclass(frozen=True)
-class Finding:
-    """The license of one file.
-
-    Attributes:
-        statement: the one that governs, with everything joined to it.
-        why: why the license is unknown; empty when it is known.
-        texts: license texts to keep.
-        notices: texts of the NOTICE files that apply.
-        copyright: lines from the file's header and from the license files.
-        derived_from: addresses that the file says it comes from.
-    """
-
-    statement: Statement
-    why: str
-    texts: tuple[str, ...] = ()
-    notices: tuple[str, ...] = ()
-    copyright: tuple[str, ...] = ()
-    derived_from: tuple[str, ...] = ()
 
 
 class Resolver:
@@ -133,31 +59,34 @@ class Resolver:
     ) -> None:
         self._artifact = artifact
         self._policy = policy
-        self._overrides = overrides
-        self._scancode = scancode
-        self._levels: dict[str, Statement | None] = {}
+        self._reader = OwnReader(overrides, scancode)
+        self._around = Around(artifact, _is_license_file, self._is_denied)
+        self._levels: dict[str, Statement] = {}
         self._readings: dict[str, Statement] = {}
+        self._known_homes: dict[str, tuple[str | None, str | None]] = {}
 
     def resolve(self, path: str, text: str) -> Finding:
         """Return the license of the file at ``path`` whose content is ``text``."""
-        header = split_header(text, path)
+        source = read_source(text, path)
         home = self._home_of_license(path)
         level = self._level(home) if home is not None else None
-        own, joined = self._own_statement(path, text, header, alone=level is None)
-        if not own.expression and not own.unplaced:
+        own = self._reader.read(source, path)
+        stated = self._own_statement(own, path, alone=level is None)
+        if not stated.expression and not stated.unplaced:
             governing, why = self._from_level(path, level)
         else:
-            governing, why = self._check_against(own, header, home, level), ""
-        governing = self._join(governing, joined)
+            governing, why = self._check_against(stated, source, home, level), ""
+        claims = [*own.claims, *self._around.said(path), *self._metadata(path, home, governing)]
+        governing = self._join(governing, own, claims, source)
         if governing.unplaced and not self._is_denied(governing.expression):
             why = f"unreadable: {' '.join(governing.unplaced[0].text.split())[:160]}"
-        texts, holders = self._texts(path, governing, header)
+        texts, holders = self._texts(path, governing, source)
         return Finding(
             statement=governing,
             why=why,
             texts=texts,
             notices=self._notices(path),
-            copyright=tuple(dict.fromkeys((*copyright_lines(header.text), *holders))),
+            copyright=tuple(dict.fromkeys((*copyright_lines(source.header), *holders))),
             derived_from=tuple(cited_urls(text)),
         )
 
@@ -167,7 +96,7 @@ class Resolver:
 
     def has_folder(self, folder: str) -> bool:
         """Return whether files lie in the folder or below it."""
-        return folder in self._folders
+        return folder in self._around.folders
 
     def around(self, folder: str) -> tuple[Statement, str]:
         """Return what holds for a file of a folder that says nothing of itself.
@@ -179,55 +108,18 @@ class Resolver:
         finding = self.resolve(path, "")
         return finding.statement, finding.why
 
-    # What the file says of itself
-
-    def _own_statement(
-        self, path: str, text: str, header: Header, alone: bool
-    ) -> tuple[Statement, list[str]]:
-        """Return what governs, by the file's own words, and what else applies in any case.
+    def _own_statement(self, own: Own, path: str, alone: bool) -> Statement:
+        """Return what governs, by the file's own words.
 
         A tag or a notice in the header governs. A notice that only a person or ScanCode can read
         mostly speaks of where code came from, so it governs only where no license file stands by
         (``alone``). An address, or a notice further down, never governs.
         """
-        placed = place(header.text)
-        tagged, unplaced = self._read_tags(path, text)
-        reviewed = self._review(path, placed, unplaced)
-        notices = [placed.expression] if placed.expression else []
-        governing = tagged + ([] if placed.by_url else notices)
-        joined = reviewed + (notices if placed.by_url else [])
-        method = "spdx_tag" if tagged else "header"
+        governing, method = [*own.tags, *own.notices], "spdx_tag" if own.tags else "header"
         if not governing and alone:
-            method, governing = "override", reviewed
+            method, governing = "override", own.reviewed
         expression = conjoin(*governing) if governing else None
-        if not self._is_denied(expression):
-            joined.extend(notices_after(text, header.end))
-        return Statement(method, expression, 1.0, path, tuple(unplaced)), joined
-
-    def _read_tags(self, path: str, text: str) -> tuple[list[str], list[Unplaced]]:
-        """Return what the SPDX tags say, and the tags that are not SPDX."""
-        expressions: list[str] = []
-        unplaced: list[Unplaced] = []
-        for tag in spdx_tags(text):
-            line = f"SPDX-License-Identifier: {tag}"
-            known = self._overrides.get(text_sha256(line))
-            try:
-                expressions.append(normalize((known and known.expression) or tag))
-            except UnknownLicense:
-                unplaced.append(Unplaced(line, path))
-        return expressions, unplaced
-
-    def _review(self, path: str, placed: Placed, unplaced: list[Unplaced]) -> list[str]:
-        """Return what is known of a header's notices that no template covers; collect the rest."""
-        expressions: list[str] = []
-        for notice in terms(placed.leftovers):
-            known = self._overrides.get(text_sha256(notice))
-            expression = known.expression if known else self._scan(notice)
-            if expression is not None:
-                expressions.append(expression)
-            elif known is None:
-                unplaced.append(Unplaced(notice, path))
-        return expressions
+        return Statement(method, expression, 1.0, path, tuple(own.unplaced))
 
     # What stands around the file
 
@@ -239,30 +131,36 @@ class Resolver:
         vendored = self._vendored_root(path)
         if vendored is not None:
             return nothing, f"vendored in {vendored}/ without a license of its own"
-        claims = metadata_expressions(self._artifact.metadata)
+        claims = self._around.metadata(".")
         if claims:
-            return nothing, f"no license text; metadata alone says {' / '.join(claims)}"
+            said = " / ".join(claim.expression or claim.text for claim in claims)
+            return nothing, f"no license text; metadata alone says {said}"
         return nothing, "no license text"
 
     def _check_against(
-        self, own: Statement, header: Header, home: str | None, level: Statement | None
+        self, own: Statement, source: Source, home: str | None, level: Statement | None
     ) -> Statement:
         """Return ``own``, or both where the folder's license files apply all the same.
 
         They do where the header's notice belongs to code taken from elsewhere, and where they
-        forbid what the file permits. A folder that names the file's license beside a forbidden one
-        (Apache-2.0 in LICENSE, AGPL in COPYING) does not forbid it: that is how packages of
-        several licenses look.
+        forbid what the file permits, or cannot be read. A folder that names the file's license
+        beside a forbidden one (Apache-2.0 in LICENSE, AGPL in COPYING) does not forbid it: that is
+        how packages of several licenses look.
         """
-        if home is None or level is None or not own.expression or not level.expression:
+        if home is None or level is None or own.expression is None:
             return own
-        both = conjoin(own.expression, level.expression)
         if self._is_denied(own.expression):
             return own
+        readings = [self._read(file) for file in self._license_files[home]]
+        unread = [r.unplaced for r in readings if not self._is_denied(r.expression)]
+        own = replace(own, unplaced=(*own.unplaced, *(text for texts in unread for text in texts)))
+        if level.expression is None:
+            return own
+        both = conjoin(str(own.expression), level.expression)
         if self._is_denied(level.expression):
-            agrees = license_ids(own.expression) & self._named(home)
+            agrees = license_ids(str(own.expression)) & self._named(home)
             return own if agrees else replace(own, expression=both, path=level.path, conflict=True)
-        if own.method == "header" and cites_origin(header.text):
+        if own.method == "header" and cites_origin(source.header):
             return replace(own, expression=both)
         return own
 
@@ -275,20 +173,56 @@ class Resolver:
             key for expression in named if expression for key in license_ids(expression)
         )
 
-    def _join(self, statement: Statement, joined: list[str]) -> Statement:
-        if not joined or not statement.expression:
-            return statement
+    def _join(
+        self, statement: Statement, own: Own, claims: list[Claim], source: Source
+    ) -> Statement:
+        """Return ``statement`` and everything that applies besides."""
+        asked = {claim.text: claim for claim in claims if not self._agrees(claim, statement)}
+        unread = [claim for claim in asked.values() if claim.expression is None]
+        joined = [*own.reviewed, *own.further]
+        joined += [claim.expression for claim in asked.values() if claim.expression]
+        unplaced = (*statement.unplaced, *(Unplaced(claim.text, claim.path) for claim in unread))
+        if not statement.expression:
+            return replace(statement, unplaced=unplaced) if statement.unplaced else statement
         expression = conjoin(statement.expression, *joined)
+        if not self._is_denied(expression):
+            expression = conjoin(expression, *notices_in(source.after_header()))
         turned = self._is_denied(expression) and not self._is_denied(statement.expression)
-        return replace(statement, expression=expression, conflict=statement.conflict or turned)
+        conflict = statement.conflict or turned or bool(asked)
+        return replace(statement, expression=expression, unplaced=unplaced, conflict=conflict)
 
-    # License files
+    def _agrees(self, claim: Claim, statement: Statement) -> bool:
+        known = self._reader.known(claim.text)
+        if known is not None:
+            return known.expression is None  # it defers to the license files
+        if " ".join(claim.text.split()) in self._license_texts:
+            return True
+        return bool(statement.expression) and claim.agrees(str(statement.expression))
 
     @cached_property
-    def _folders(self) -> frozenset[str]:
-        return frozenset(
-            str(parent) for path in self._artifact.paths() for parent in PurePosixPath(path).parents
-        )
+    def _license_texts(self) -> frozenset[str]:
+        """Every license file's text, whitespace collapsed: metadata may hold a copy of one."""
+        files = (path for paths in self._license_files.values() for path in paths)
+        return frozenset(" ".join((self._text(path) or "").split()) for path in files)
+
+    def _metadata(self, path: str, home: str | None, governing: Statement) -> list[Claim]:
+        """Return what metadata asks for beyond the license files.
+
+        That of the file's own folder counts, and of each above it up to the license files. Beside
+        what a file says of itself, metadata counts where it forbids or cannot be read.
+        """
+        level = self._level(home) if home is not None else None
+        found: list[Claim] = []
+        for folder in map(str, PurePosixPath(path).parents):
+            found += self._around.metadata(folder)
+            if folder in (home, self._vendored_root(path)):
+                break
+        more = [claim for claim in found if level is None or not self._agrees(claim, level)]
+        if governing is level:
+            return more
+        return [c for c in more if c.expression is None or self._is_denied(c.expression)]
+
+    # License files
 
     @cached_property
     def _license_files(self) -> dict[str, list[str]]:
@@ -302,40 +236,33 @@ class Resolver:
     def _by_home(self, name: re.Pattern[str]) -> dict[str, list[str]]:
         homes: dict[str, list[str]] = {}
         for path in self._artifact.paths():
-            file = PurePosixPath(path)
-            if name.fullmatch(file.name) and file.suffix.lower() not in _CODE_SUFFIXES:
-                homes.setdefault(self._home(path), []).append(path)
+            if _is_named(path, name):
+                homes.setdefault(self._around.home(path), []).append(path)
         return homes
-
-    def _home(self, path: str) -> str:
-        """Return the folder that a license file applies to.
-
-        A wheel keeps license files in ``*.dist-info/licenses/`` under their paths in the source
-        tree: one from a folder that the wheel has applies there, any other to the whole wheel.
-        """
-        wheel = _DIST_INFO.fullmatch(path)
-        home = str(PurePosixPath(wheel["inner"] if wheel else path).parent)
-        return "." if wheel and home not in self._folders else home
 
     def _home_of_license(self, path: str) -> str | None:
         """Return the nearest folder upward with a license file that reaches the file."""
-        vendored = self._vendored_root(path)
-        for parent in map(str, PurePosixPath(path).parents):
-            if parent in self._license_files:
-                return parent
-            if parent == vendored:
-                return None
-        return None
+        return self._homes(path.rpartition("/")[0] or ".")[0]
 
     def _vendored_root(self, path: str) -> str | None:
         """Return the nearest folder of other people's code that holds the file."""
-        parents = (p for p in PurePosixPath(path).parents if p.name.lower() in VENDORED)
-        return next(map(str, parents), None)
+        return self._homes(path.rpartition("/")[0] or ".")[1]
 
-    def _level(self, home: str) -> Statement | None:
+    def _homes(self, folder: str) -> tuple[str | None, str | None]:
+        """Return the home of the license of a folder's files, and the vendored root over them."""
+        if folder not in self._known_homes:
+            above = folder.rpartition("/")[0] or "."
+            home, root = (None, None) if folder == "." else self._homes(above)
+            if VENDORED.fullmatch(folder.rpartition("/")[2].lower()):
+                home, root = None, folder
+            home = folder if folder in self._license_files else home
+            self._known_homes[folder] = (home, root)
+        return self._known_homes[folder]
+
+    def _level(self, home: str) -> Statement:
         if home not in self._levels:
-            statement = self._combine([self._read(path) for path in self._license_files[home]])
-            self._levels[home] = self._corroborate(statement) if home == "." else statement
+            readings = [self._read(path) for path in self._license_files[home]]
+            self._levels[home] = self._combine(readings)
         return self._levels[home]
 
     def _combine(self, readings: list[Statement]) -> Statement:
@@ -354,17 +281,6 @@ class Resolver:
             conflict=bool(denied) and len(denied) < len(readings),
         )
 
-    def _corroborate(self, statement: Statement) -> Statement:
-        """Return ``statement``, and with it the metadata's license where the two differ."""
-        if statement.expression is None or statement.method == "override":
-            return statement
-        ids = license_ids(statement.expression)
-        claims = metadata_expressions(self._artifact.metadata)
-        others = [claim for claim in claims if not ids & license_ids(claim)]
-        if not others:
-            return statement
-        return replace(statement, expression=conjoin(statement.expression, *others), conflict=True)
-
     def _read(self, path: str) -> Statement:
         if path not in self._readings:
             self._readings[path] = self._read_license(path)
@@ -375,14 +291,14 @@ class Resolver:
         text = self._text(path)
         if text is None:
             return Statement("license_file", None, 0.0, path, (Unplaced("not UTF-8", path),))
-        known = self._overrides.get(text_sha256(text))
+        known = self._reader.known(text)
         if known is not None:
             return Statement("override", known.expression, 1.0, path)
         placed = place(text)
         if placed.whole:
-            expression = _apply_tags(str(placed.expression), spdx_tags(text))
+            expression = _apply_tags(str(placed.expression), license_file_tags(text))
             return Statement("license_file", expression, placed.coverage, path)
-        scanned = self._scan(text)
+        scanned = self._reader.scan(text)
         if scanned is not None:
             return Statement("license_file", scanned, 1.0, path)
         # A restriction needs less proof than a grant: one that fills most of the text holds.
@@ -399,7 +315,7 @@ class Resolver:
     # Texts to keep
 
     def _texts(
-        self, path: str, statement: Statement, header: Header
+        self, path: str, statement: Statement, source: Source
     ) -> tuple[tuple[str, ...], list[str]]:
         """Return the license texts that go with the file, and the copyright lines in them."""
         if not statement.expression:
@@ -420,7 +336,7 @@ class Resolver:
         own_texts = (self._text(file) or "" for file in files if file in nearest)
         holders = [line for text in own_texts for line in copyright_lines(text)]
         if not texts:
-            texts = [found for found in (place(header.text).found.strip(),) if found]
+            texts = [found for found in (place(source.header).found.strip(),) if found]
         return tuple(texts), holders
 
     @cached_property
@@ -454,12 +370,14 @@ class Resolver:
     def _is_denied(self, expression: str | None) -> bool:
         return expression is not None and not evaluate(expression, self._policy).allowed
 
-    def _scan(self, text: str) -> str | None:
-        if not self._scancode:
-            return None
-        from curate.licenses.scancode import identify
 
-        return identify(text)
+def _is_license_file(path: str) -> bool:
+    return _is_named(path, _LICENSE_NAME)
+
+
+def _is_named(path: str, name: re.Pattern[str]) -> bool:
+    file = PurePosixPath(path)
+    return bool(name.fullmatch(file.name)) and file.suffix.lower() not in _CODE_SUFFIXES
 
 
 def _apply_tags(expression: str, tags: list[str]) -> str:

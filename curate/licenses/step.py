@@ -26,13 +26,19 @@ from curate.store import digest
 
 if TYPE_CHECKING:
     from curate.licenses.policy import Decision, Policy
-    from curate.licenses.resolve import Finding, Resolver
+    from curate.licenses.resolve import Resolver
+    from curate.licenses.statements import Finding
 
 _ALLOW_FILE = Path(__file__).with_name("allow.toml")
 
 
 class Licenses(RowStep):
     """Finds the license of every file and keeps what the allow list lets through.
+
+    SPDX tags in comments, notices in a file's header and whole license texts grant. Everything else
+    that names a license or speaks of terms only takes away: comments, docstrings, ``__license__``,
+    package metadata, NOTICE, EULA, REUSE.toml and other papers. What cannot be read, in whichever
+    language, makes the license unknown.
 
     A record of a data set is under the data set's license, as its card and license files say at
     the pinned commit, and under that of its own license column: both must pass.
@@ -49,7 +55,7 @@ class Licenses(RowStep):
     step: Literal["licenses"]
     kinds: ClassVar[frozenset[str]] = frozenset({"file", "record", "module", "kernel", "cuda"})
     batch: ClassVar[int] = 64
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     tools: ClassVar[tuple[str, ...]] = ("license-expression", "licenseclassifier")
 
     allow: Annotated[

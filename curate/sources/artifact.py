@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import email.parser
 import hashlib
+import re
 import shutil
 import tempfile
 from collections import Counter
@@ -32,8 +33,21 @@ from curate.files import (
 from curate.sources.unpack import File
 
 SUFFIXES = frozenset({".py", ".pyi", ".cu", ".cuh", ".h", ".hpp", ".cpp"})
-_METADATA_FILES = frozenset({"PKG-INFO", "METADATA", "pyproject.toml"})
-_LEGAL_WORDS = ("license", "licence", "copying", "notice", "copyright")
+_METADATA_FILES = frozenset(
+    {"CITATION.cff", "Cargo.toml", "METADATA", "PKG-INFO", "codemeta.json", "package.json"}
+    | {"pyproject.toml", "setup.cfg", "REUSE.toml", "dep5"}
+)
+# Words in the names of files that speak of terms; `licenses` decides what each of them counts for.
+_LEGAL_NAME = re.compile(
+    r"(?i)licen[cs]|copying|notice|copyright|eula|legal|third.?part|3rd.?part|proprietary|commercial"
+    r"|patent|disclaim|restrict|agreement|royalt|confidential|attribution|acknowledg|permission"
+    r"|(?:^|[^a-z])(?:terms?|tos|clauses?|(?:open)?rail\w*|conditions|additional|addend\w*|riders?|rights"
+    r"|credits|no-?ai|(?:ai|data|use|usage)[-_ ]?(?:policy|training))(?![a-z])"
+)
+_SHOUTED_NAME = re.compile(r"[A-Z][A-Z0-9_-]{2,}(?:\.(?:txt|md|rst|TXT|MD))?")
+_DATA_SUFFIXES = frozenset(
+    {".json", ".csv", ".yaml", ".yml", ".png", ".svg", ".jpg", ".so", ".pyc"}
+)
 _METADATA_FIELDS = (
     "Name",
     "Version",
@@ -50,8 +64,9 @@ def wanted(path: str) -> bool:
     return (
         parts.suffix.lower() in SUFFIXES
         or parts.name in _METADATA_FILES
-        or any(word in parts.name.lower() for word in _LEGAL_WORDS)
         or any(folder.lower() in ("licenses", "licences") for folder in parts.parts[:-1])
+        or (bool(_LEGAL_NAME.search(parts.name)) and parts.suffix.lower() not in _DATA_SUFFIXES)
+        or (bool(_SHOUTED_NAME.fullmatch(parts.name)) and not parts.name.startswith("README"))
     )
 
 

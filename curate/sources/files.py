@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, ClassVar, TypeVar
 
 from pydantic import Field
 
@@ -35,6 +35,8 @@ NOT_LIBRARY = (
 
 class FileSource(SourceStep):
     """A source whose rows are files (kind ``file``), each with its text and its place."""
+
+    version: ClassVar[int] = 2  # artifacts keep more of the files that speak of terms
 
     include: Annotated[
         tuple[str, ...],

@@ -9,10 +9,10 @@ from curate.licenses.detect import (
     cited_urls,
     copyright_lines,
     place,
-    spdx_tags,
-    split_header,
     terms,
 )
+from curate.licenses.prose import read_source
+from curate.licenses.tags import read_tags
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_short_apache_notice_is_recognised_by_the_templates() -> None:
     placed = place("Licensed under the Apache License, Version 2.0")
     assert placed.expression == "Apache-2.0"
     assert not placed.by_url
-    assert not terms(placed.leftovers)
+    assert not terms(placed.leftovers, "edge")
 
 
 def test_address_alone_is_marked_as_such() -> None:
@@ -80,29 +80,39 @@ def test_address_alone_is_marked_as_such() -> None:
 def test_notice_without_template_is_left_over() -> None:
     placed = place(f"{APACHE_NOTICE}\n\nParts are under the Acme Community License Agreement.")
     assert placed.expression == "Apache-2.0"
-    assert terms(placed.leftovers) == ["Parts are under the Acme Community License Agreement."]
-    assert not terms(place("Fast kernels. All sizes are powers of two.").leftovers)
+    assert terms(placed.leftovers, "edge") == [
+        "Parts are under the Acme Community License Agreement."
+    ]
+    assert not terms(place("Fast kernels. All sizes are powers of two.").leftovers, "edge")
 
 
 def test_words_before_a_copyright_line_do_not_hide_in_the_match() -> None:
     placed = place(f"Copyright 2020 A\nTaken from code under a Foo license.\n{APACHE_NOTICE}")
-    assert terms(placed.leftovers) == ["Taken from code under a Foo license."]
+    assert terms(placed.leftovers, "edge") == ["Taken from code under a Foo license."]
 
 
-def test_tags_count_near_the_start_only() -> None:
-    assert spdx_tags("# SPDX-License-Identifier: MIT\nx = 1") == ["MIT"]
-    assert spdx_tags("/* SPDX-License-Identifier: MIT OR Apache-2.0 */") == ["MIT OR Apache-2.0"]
-    assert spdx_tags('name = "SPDX-License-Identifier: MIT"') == []
-    assert spdx_tags("#" * 9000 + "\n# SPDX-License-Identifier: MIT") == []
+def granted(text: str, path: str = "a.py") -> list[str]:
+    return read_tags(read_source(text, path)).grants
+
+
+def test_tags_count_in_comments_only_and_anywhere() -> None:
+    assert granted("# SPDX-License-Identifier: MIT\nx = 1") == ["MIT"]
+    cuda = "/* SPDX-License-Identifier: MIT OR Apache-2.0 */"
+    assert granted(cuda, "a.cu") == ["MIT OR Apache-2.0"]
+    assert granted("x = 1\n" * 9000 + "# SPDX-License-Identifier: MIT") == ["MIT"]
+    for string in ('name = "{}"', "T = '''\n{}\n'''", '"""{}"""', "f(f'{}')", '("""\n{}\n""")'):
+        text = string.format("# SPDX-License-Identifier: MIT")
+        tags = read_tags(read_source(text, "a.py"))
+        assert (tags.grants, tags.claims) == ([], ["MIT"]), string
 
 
 def test_header_is_comments_and_docstring() -> None:
     text = '#!/usr/bin/env python\n# one\n\n"""two\n\nthree"""\n# four\nx = 1  # five\n'
-    header = split_header(text, "a.py")
-    assert header.text.split()[-4:] == ["one", "two", "three", "four"]
-    assert text[header.end :].startswith("x = 1")
+    source = read_source(text, "a.py")
+    assert source.header.split()[-4:] == ["one", "two", "three", "four"]
+    assert source.text[source.header_end :].startswith("\nx = 1")
     cuda = "/*\n * one\n */\n// two\n#include <a.h>\n"
-    assert split_header(cuda, "a.cu").text.split() == ["one", "two"]
+    assert read_source(cuda, "a.cu").header.split() == ["one", "two"]
 
 
 def test_copyright_lines() -> None:
@@ -127,5 +137,5 @@ def test_cited_urls() -> None:
 @pytest.mark.parametrize("line", ["#\n", "\n", "# -*-\n", "# (c\n"])
 def test_long_empty_header_takes_linear_time(line: str) -> None:
     text = line * 200_000
-    assert spdx_tags(text) == []
-    assert place(split_header(text, "a.py").text).expression is None
+    assert granted(text) == []
+    assert place(read_source(text, "a.py").header).expression is None

@@ -1,0 +1,121 @@
+"""What a file of code says of its own license: tags, its header, and the prose further down."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from curate.licenses.claims import Claim, assigned_claims, named_in
+from curate.licenses.detect import paragraphs, place, terms
+from curate.licenses.overrides import Override
+from curate.licenses.policy import UnknownLicense, normalize
+from curate.licenses.prose import Note, Source
+from curate.licenses.statements import Unplaced
+from curate.licenses.tags import read_tags
+from curate.licenses.terms import Care, might_speak
+from curate.licenses.texts import text_sha256
+
+
+@dataclass
+class Own:
+    """What a file says of its license, as SPDX expressions.
+
+    Attributes:
+        tags: of the SPDX tags that grant.
+        notices: of the whole notices in the header.
+        reviewed: of notices that a person or ScanCode has read.
+        further: of licenses that the file gives the address of, or the notice of further down.
+        claims: licenses that it merely names.
+        unplaced: what could not be read.
+    """
+
+    tags: list[str] = field(default_factory=list)
+    notices: list[str] = field(default_factory=list)
+    reviewed: list[str] = field(default_factory=list)
+    further: list[str] = field(default_factory=list)
+    claims: list[Claim] = field(default_factory=list)
+    unplaced: list[Unplaced] = field(default_factory=list)
+
+
+class OwnReader:
+    """Reads files; knows which texts a person has read."""
+
+    def __init__(self, overrides: Mapping[str, Override], scancode: bool) -> None:
+        self._overrides = overrides
+        self._scancode = scancode
+
+    def known(self, text: str) -> Override | None:
+        """Return what a person says that the text means."""
+        return self._overrides.get(text_sha256(text))
+
+    def scan(self, text: str) -> str | None:
+        """Return what ScanCode says that the text means, if it is to be asked."""
+        if not self._scancode:
+            return None
+        from curate.licenses.scancode import identify
+
+        return identify(text)
+
+    def read(self, source: Source, path: str) -> Own:
+        """Return what a file says of its license."""
+        own = Own(claims=assigned_claims(source.text, path))
+        self._tags(source, path, own)
+        placed = place(source.header)
+        if placed.expression:
+            (own.further if placed.by_url else own.notices).append(placed.expression)
+        docs = [note.text for note in source.notes if note.place == "header" and not note.comment]
+        edge = {paragraph for text in docs for paragraph in paragraphs(text)}
+        for notice in placed.leftovers:
+            for said in terms([notice], "edge" if notice in edge else "head"):
+                names = None if "licen" in said.lower() else named_in(said, path, "edge")
+                own.claims += names or []
+                self._review([] if names else [said], path, own)
+        for note in source.notes:
+            if note.place != "header":
+                self._prose(note, path, own)
+        return own
+
+    def _tags(self, source: Source, path: str, own: Own) -> None:
+        tags = read_tags(source)
+        own.unplaced += [Unplaced(line, path) for line in tags.unread]
+        for value in tags.grants:
+            line = f"SPDX-License-Identifier: {value}"
+            known = self.known(line)
+            try:
+                own.tags.append(normalize((known and known.expression) or value))
+            except UnknownLicense:
+                own.unplaced.append(Unplaced(line, path))
+        for value in tags.claims:
+            try:
+                own.claims.append(Claim(value, path, normalize(value)))
+            except UnknownLicense:
+                own.claims.append(Claim(f"SPDX-License-Identifier: {value}", path, None))
+
+    def _prose(self, note: Note, path: str, own: Own) -> None:
+        """Collect what a comment or docstring further down says of terms."""
+        care: Care = "code"
+        if note.place != "body":
+            care = "head" if note.place == "foot" and note.comment else "edge"
+        if care == "code" and not might_speak(note.text):
+            return
+        if not terms(paragraphs(note.text), care):
+            return
+        placed = place(note.text)
+        if placed.expression:
+            own.further.append(placed.expression)
+        for notice in terms(placed.leftovers, care):
+            named = named_in(notice, path, care)
+            if named is None:
+                self._review([notice], path, own)
+            else:
+                own.claims += named
+
+    def _review(self, notices: list[str], path: str, own: Own) -> None:
+        """Collect what is known of notices that no template covers, and the rest."""
+        for notice in notices:
+            known = self.known(notice)
+            expression = known.expression if known else self.scan(notice)
+            if expression is not None:
+                own.reviewed.append(expression)
+            elif known is None:
+                own.unplaced.append(Unplaced(notice, path))
