@@ -6,8 +6,8 @@
 Recall: problems in KernelBench's form, from folders at the commit of the shipped fingerprints, are
 written otherwise in the ways of `disguises.py`, traced by the step `wiring` and put to the step
 `decontaminate`, at their defaults. A copy that cannot be traced counts in ``untraced`` and, where
-no text tells it, in ``missed``; one that fails on its own, in eager, does not count. Each kind is
-measured with the names as they are and with all renamed.
+no text tells it, in ``missed``; some of these do not run at all. Each kind is measured with the
+names as they are and with all renamed.
 
 Rows: every row with a reference that ``wiring`` and ``values`` drop is named in RESULT.json, with
 the item, to be read; and how many items of each folder a kept row computes, by values.

@@ -54,6 +54,7 @@ class Prompts(RowStep):
     retried, so that a later `prompts` step asks about newer answers only.
     """
 
+    version: ClassVar[int] = 2
     kinds: ClassVar[frozenset[str]] = frozenset({"task", "pair", "cuda", "sample"})
     batch: ClassVar[int] = 64
 
