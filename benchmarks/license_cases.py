@@ -444,6 +444,13 @@ def _license_files(mit: str, bsd: str, apache: str) -> Iterator[tuple[Any, ...]]
         "without sale": mit.replace("and/or sell", "but not sell", 1),
         "without a disclaimer's end": mit[: len(mit) * 3 // 4],
     }
+    for at, text in {
+        "PROVIDED BY": "ADA, WHO LETS NO BANK USE IT,",
+        "name of": "Ada, unless paid,",
+    }.items():
+        riders[f"where {at} names the holder"] = bsd.replace(at, f"{at} {text}", 1)
+    appendix = "2024 Ada, Inc. Companies pay EUR 500 a seat."
+    riders["in Apache's appendix"] = apache.replace("[yyyy] [name of copyright owner]", appendix)
     for name, text in riders.items():
         yield under(f"rider inside LICENSE: {name}", "drop", LICENSE=text)
     yield under(

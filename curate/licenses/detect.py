@@ -168,6 +168,15 @@ _HEADING_WORD = re.compile(
     r"|zero|zlib"
 )
 _FOR_SOFTWARE = re.compile(r"For [\w.-]+ software")
+# Where a license names its holder, and words that are no part of a name.
+_SLOT = re.compile(
+    r"(?is)\bsoftware\s+is\s+provided\s+by\s+([^;]{1,300}?)\W+as\W+is\b"
+    r"|\bno\s+event\s+shall\s+([^;]{1,300}?)\s+be\s+liable"
+    r"|\bneither\s+the\s+names?\s+of\s+([^;]{1,300}?)\s+nor\b"
+)
+_NO_NAME = re.compile(
+    r"(?i)\b(?:who|which|unless|not?|never|pay\w*|must|may|only|us(?:e|es|ed|ing)|forbid\w*|prohibit\w*)\b"
+)
 _LEAD = 1000  # characters in which 50 words and a title end
 _COPYRIGHT_MARK = re.compile(r"(?i)copyright|©|\(c\)")
 
@@ -224,6 +233,9 @@ def place(text: str) -> Placed:
         rest.append(text[position:start])
         position = match.end
     rest.append(text[position:])
+    # Templates have room for a holder's name, and with it for more than a name.
+    rest += [line for region in regions for line in region.splitlines() if _is_rider(line)]
+    rest += [slot[0] for region in regions for slot in _SLOT.finditer(region) if _says_more(slot)]
     leftovers = tuple(notice for part in rest for notice in paragraphs(part))
     words = len(_WORD.findall(text))
     left = sum(len(_WORD.findall(notice)) for notice in leftovers)
@@ -253,14 +265,21 @@ def terms(notices: Iterable[str], care: Care) -> list[str]:
     ]
 
 
+def _is_rider(line: str) -> bool:
+    """Whether a line begins as a copyright line and says more."""
+    stated = _MIGHT_BE_COPYRIGHT.search(line) and _COPYRIGHT.match(line)
+    return bool(stated) and not _COPYRIGHT_PROSE.search(line) and not _is_copyright(line)
+
+
+def _says_more(slot: re.Match[str]) -> bool:
+    """Whether the room that a license has for a holder's name is used for more than a name."""
+    name = next(part for part in slot.groups() if part is not None)
+    return bool(_NO_NAME.search(name)) or speaks(name, "code")
+
+
 def _apart(line: str) -> str:
     """Return a line that begins as a copyright line and says more as a paragraph of its own."""
-    says_more = (
-        _MIGHT_BE_COPYRIGHT.search(line)
-        and _COPYRIGHT.match(line)
-        and not _COPYRIGHT_PROSE.search(line)
-    )
-    return f"\n{line}" if says_more else line
+    return f"\n{line}" if _is_rider(line) else line
 
 
 def notices_in(text: str) -> list[str]:

@@ -295,7 +295,7 @@ class Resolver:
         if known is not None:
             return Statement("override", known.expression, 1.0, path)
         placed = place(text)
-        if placed.whole:
+        if placed.expression and all(self._is_harmless(text) for text in placed.leftovers):
             expression = _apply_tags(str(placed.expression), license_file_tags(text))
             return Statement("license_file", expression, placed.coverage, path)
         scanned = self._reader.scan(text)
@@ -311,6 +311,11 @@ class Resolver:
             path,
             (Unplaced(text, path, placed.expression),),
         )
+
+    def _is_harmless(self, paragraph: str) -> bool:
+        """Whether a person has read a paragraph of a license file and found it to add nothing."""
+        known = self._reader.known(paragraph)
+        return known is not None and known.defers
 
     # Texts to keep
 

@@ -269,3 +269,22 @@ def test_more_folders_of_other_peoples_code(decide: Decide, folder: str) -> None
     assert decide({path: CODE, "LICENSE": MIT}, path) == "license_unknown"
     own = f"pkg/{folder}ly/a.py"
     assert decide({own: CODE, "LICENSE": MIT}, own) == "MIT"
+
+
+def test_a_license_file_with_its_appendix_filled_in_is_read(decide: Decide) -> None:
+    """Apache-2.0 tells to put a name into its appendix, which parts it from the template."""
+    filled = installed_text("datasets").replace(
+        "[yyyy] [name of copyright owner]", "2024 Ada, Inc."
+    )
+    assert decide({"pkg/a.py": CODE, "LICENSE": filled}) == "Apache-2.0"
+    rider = filled.replace("2024 Ada, Inc.", "2024 Ada, Inc. Companies pay.")
+    assert decide({"pkg/a.py": CODE, "LICENSE": rider}) == "license_unknown"
+
+
+@pytest.mark.parametrize("slot", ["PROVIDED BY", "name of"])
+def test_the_room_for_a_holders_name_holds_no_terms(decide: Decide, slot: str) -> None:
+    assert slot in bsd_text()
+    named = bsd_text().replace(slot, f"{slot} the Ada Company,", 1)
+    assert decide({"pkg/a.py": CODE, "LICENSE": named}) == "BSD-3-Clause"
+    rider = bsd_text().replace(slot, f"{slot} Ada, who lets no company use this,", 1)
+    assert decide({"pkg/a.py": CODE, "LICENSE": rider}) == "license_unknown"
