@@ -157,7 +157,7 @@ def record_launches(target: Target) -> Iterator[list[Launch]]:
     launches: list[Launch] = []
 
     def run(kernel: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> None:
-        launches.append(_bind(kernel, target, args, kwargs))
+        launches.append(bind_launch(kernel, target, args, kwargs))
 
     def no_time(tuner: Any, *args: Any, config: Any, **meta: Any) -> float:
         return 0.0
@@ -171,7 +171,7 @@ def record_launches(target: Target) -> Iterator[list[Launch]]:
         JITFunction.run, Autotuner._bench = saved
 
 
-def _bind(kernel: Any, target: Target, args: Any, kwargs: dict[str, Any]) -> Launch:
+def bind_launch(kernel: Any, target: Target, args: Any, kwargs: dict[str, Any]) -> Launch:
     """Do what `JITFunction.run` does before it compiles."""
     backend = make_backend(_gpu_target(target))
     binder = create_function_from_signature(kernel.signature, kernel.params, backend)

@@ -9,6 +9,7 @@ from typing import Any
 
 from curate.verify.compare import Agreement, Mismatch
 from curate.verify.draw import MANY, SETS, Draw, plan
+from curate.verify.halves import Halves
 from curate.verify.oracle import Expected, Oracle, Variety
 from curate.verify.role import Tensors, pack_all, same_tensors, unpack_named
 from curate.verify.session import Ended, Refused, Session
@@ -81,7 +82,9 @@ class Outcome:
 class Check:
     """One candidate's process, beside its oracle, in one mode."""
 
-    def __init__(self, oracle: Oracle, session: Session, mode: str, options: Options) -> None:
+    def __init__(
+        self, oracle: Oracle, session: Session | Halves, mode: str, options: Options
+    ) -> None:
         self.oracle, self.session, self.mode, self.options = oracle, session, mode, options
         self.interpreted = options.backend == "interpreter"
         self.device = "cpu" if self.interpreted else "cuda"
@@ -127,7 +130,7 @@ class Check:
         except (Found, Refused) as error:
             # What has been compared by then counts, if it is enough to say something.
             enough = self.outcome.trials >= min(ENOUGH, self.options.trials)
-            if error.reason != BUDGET or not enough:
+            if not self.interpreted or error.reason != BUDGET or not enough:
                 raise
             self.outcome.warn("fewer_trials", **_message(error))
         if not self.outcome.trials:
@@ -346,7 +349,7 @@ class Check:
     def _burst(self) -> None:
         """Call the candidate many times, and then look again."""
         expected = self.last
-        count = BURST
+        count = INTERPRETED_BURST if self.options.backend == "cpu" else BURST
         if self.interpreted:
             count = INTERPRETED_BURST
             if count * self.spent > self.options.operations / 4:

@@ -5,8 +5,9 @@ are JSON, one a packet:
 
 - ``{"backend", "memory_mb", "sandboxed", "compiles"}`` comes first and is answered by
   ``{"ready": true}``;
-- ``{"start": role, "job": n}`` comes with a file descriptor, the child's own channel to the judge
-  (`curate.verify.wire`). The host forks a child that serves the role on it, and never reads it;
+- ``{"start": role, "job": n}`` comes with file descriptors: the child's own channel to the judge
+  (`curate.verify.wire`) and, for some roles, one to another child. The host forks a child that
+  serves the role on them, and never reads them;
 - ``{"kill": reason}`` ends the child that is running;
 - when a child ends, the host clears the sandbox and sends ``{"ended": n, "died": why or null,
   "spoiled": whether something is left that cannot be cleared}``.
@@ -29,14 +30,16 @@ from typing import Any
 from curate.execute.child import TICK, Child, Limits, fork_child, is_spoiled, remember_sandbox
 
 PACKET = 1 << 16
+DEVICES = ("cuda", "hip")
 SOCKET_TYPE = socket.SOCK_SEQPACKET
 
 
-def warm(backend: str, compiles: bool) -> dict[str, Callable[[socket.socket], None]]:
+def warm(backend: str, compiles: bool) -> dict[str, Callable[..., None]]:
     """Import what children need and return the roles that they can play.
 
     Args:
-        backend: ``interpreter``, ``cuda``, ``hip`` or ``compile``. Only the interpreter is used
+        backend: ``host_half``, ``executor``, ``interpreter``, ``cuda``, ``hip``, ``cpu`` or
+            ``compile``. Only the interpreter is used
             before the fork: a device's context does not survive one.
         compiles: whether children will use `torch.compile`.
     """
@@ -48,6 +51,21 @@ def warm(backend: str, compiles: bool) -> dict[str, Callable[[socket.socket], No
 
         compiler.warm()
         return {"compiler": compiler.serve}
+    if backend == "host_half":
+        from curate.verify.host_half import serve as host_half
+
+        host_half.warm()
+        return {"host_half": host_half.serve}
+    if backend == "executor":
+        from curate.verify.executor import serve as executor
+
+        executor.warm()
+        return {"executor": executor.serve}
+    if backend == "cpu":
+        from curate.verify import reference
+
+        reference.warm()
+        return {"reference": reference.serve}
     if compiles:
         importlib.import_module("torch._inductor.compile_fx")
     from curate.verify import candidate, reference
@@ -72,7 +90,7 @@ class Host:
         self.waiting: tuple[dict[str, Any], list[int]] | None = None
         hello, _ = self._next()
         self.limits = Limits(
-            hello["memory_mb"], hello["sandboxed"], address_space=hello["backend"] == "interpreter"
+            hello["memory_mb"], hello["sandboxed"], address_space=hello["backend"] not in DEVICES
         )
         if self.limits.sandboxed:
             remember_sandbox()
@@ -83,7 +101,7 @@ class Host:
 
     def _next(self) -> tuple[dict[str, Any], list[int]]:
         """Return the judge's next message, and the file descriptors that came with it."""
-        data, fds, _, _ = socket.recv_fds(self.control, PACKET, 1)
+        data, fds, _, _ = socket.recv_fds(self.control, PACKET, 2)
         if not data:
             os._exit(0)  # the judge is gone
         return json.loads(data), fds
@@ -96,15 +114,16 @@ class Host:
         while True:
             (order, fds), self.waiting = self.waiting or self._next(), None
             if "start" in order:
-                self._serve(order["start"], order["job"], fds[0])
+                self._serve(order["start"], order["job"], fds)
 
-    def _serve(self, role: str, job: int, fd: int) -> None:
+    def _serve(self, role: str, job: int, fds: list[int]) -> None:
         def work() -> None:
-            self.roles[role](socket.socket(fileno=fd))
+            self.roles[role](*(socket.socket(fileno=fd) for fd in fds))
 
         with tempfile.TemporaryFile() as printed:
             pid = fork_child(work, self.limits, [self.control.fileno()], printed.fileno())
-            os.close(fd)
+            for fd in fds:
+                os.close(fd)
             child = Child(pid, printed, self.limits)
             self._watch(child)
             died = child.bury()

@@ -23,10 +23,11 @@ import triton
 from curate.execute.sandbox import SandboxUnavailable
 from curate.verify.check import Check, Found, Outcome
 from curate.verify.device import DeviceInfo, Gate, describe_device, resolve_backend
+from curate.verify.halves import Halves
 from curate.verify.oracle import REFERENCE_OOM, NoOracle, Oracle
 from curate.verify.problem import describe
 from curate.verify.screen import screen
-from curate.verify.session import Ended, Host, HostError, Refused
+from curate.verify.session import Ended, Host, HostError, Refused, Session
 from curate.verify.timer import Timer
 from curate.verify.verdict import Candidate, Options, Verdict
 from curate.verify.wire import WireError
@@ -263,9 +264,7 @@ class Slot:
                 oracle.load()
         except NoOracle as error:
             return dataclasses.replace(verdict, **_fields(error))
-        session = self.host("candidate", self.options.backend).open(
-            "candidate", self.options.timeout_s
-        )
+        session = self._session()
         check = Check(oracle, session, mode, self.options)
         fields: dict[str, Any] = {"status": "correct", "reason": None}
         try:
@@ -273,7 +272,7 @@ class Slot:
                 check.run(candidate)
                 device = self.device.torch_device
                 timer = None
-                if self.options.timing:
+                if self.options.timing and isinstance(session, Session):
                     kernels = set(check.outcome.evidence["launches"])
                     timer = Timer(oracle, session, mode, device, kernels)
             if timer:
@@ -286,6 +285,15 @@ class Slot:
         finally:
             session.close()
         return dataclasses.replace(verdict, **_result(fields, check.outcome, session.events))
+
+    def _session(self) -> Session | Halves:
+        """Return a conversation with a new candidate."""
+        seconds = self.options.timeout_s
+        if self.options.backend == "cpu":
+            return Halves(
+                self.host("host_half", "host_half"), self.host("executor", "executor"), seconds
+            )
+        return self.host("candidate", self.options.backend).open("candidate", seconds)
 
     def forget(self) -> None:
         """End the session with the reference at hand."""

@@ -73,13 +73,16 @@ class ProgramError(Exception):
         self.which = which
 
 
-def load(which: str, source: str, given: dict[str, Any] | None = None) -> ModuleType:
-    """Run a file's text as the module named ``which`` and return the module.
+def load(
+    which: str, source: str, given: dict[str, Any] | None = None, name: str | None = None
+) -> ModuleType:
+    """Run a file's text as a module and return the module.
 
     Args:
-        which: its name.
+        which: what it is, for messages; and its name, if there is no other.
         source: its text.
         given: globals that it finds there.
+        name: its name.
 
     The text is registered with `linecache`, where `inspect` and so Triton find it: no file is
     written.
@@ -87,12 +90,13 @@ def load(which: str, source: str, given: dict[str, Any] | None = None) -> Module
     Raises:
         ProgramError: the text does not run.
     """
-    filename = f"<{which}>"
+    name = name or which
+    filename = f"<{name}>"
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
-    module = ModuleType(which)
+    module = ModuleType(name)
     module.__file__ = filename
     module.__dict__.update(given or {})
-    sys.modules[which] = module
+    sys.modules[name] = module
     try:
         exec(compile(source, filename, "exec"), module.__dict__)
     except Exception as error:
@@ -140,13 +144,16 @@ class Program:
     Args:
         source: its text.
         given: globals that it finds there.
+        name: its module's name; ``candidate`` by default.
 
     Raises:
         ProgramError: it cannot be loaded, or defines no ``ModelNew``.
     """
 
-    def __init__(self, source: str, given: dict[str, Any] | None = None) -> None:
-        self.module = load(CANDIDATE, source, given)
+    def __init__(
+        self, source: str, given: dict[str, Any] | None = None, name: str | None = None
+    ) -> None:
+        self.module = load(CANDIDATE, source, given, name)
         if not hasattr(self.module, "ModelNew"):
             raise ProgramError(CANDIDATE, "defines no ModelNew")
 

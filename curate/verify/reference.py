@@ -23,7 +23,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from curate.verify.compare import Mismatch, compare, flatten
 from curate.verify.draw import OWN, Draw, draw_inputs, free_sizes, redraw_parameters
-from curate.verify.problem import Task, describe
+from curate.verify.problem import EXAMPLE, Task, describe
 from curate.verify.recorder import Recorder, is_compute
 from curate.verify.role import (
     Answer,
@@ -434,6 +434,13 @@ def _mostly_finite(value: Any) -> bool:
 def _has_indices(value: Any) -> bool:
     types = {t.dtype for t in list_tensors(value)}
     return any(not (t.is_floating_point or t.is_complex or t == torch.bool) for t in types)
+
+
+def warm() -> None:
+    """Load what problems need: an example loads what is loaded on first use."""
+    task = Task(EXAMPLE[0])
+    with torch.no_grad():
+        task.build(0, task.init_inputs())(*task.inputs())
 
 
 def serve(sock: socket.socket) -> None:

@@ -134,20 +134,24 @@ class Host:
         if self._hear(START_S) is None:
             raise HostError(f"the judge's {self.backend} host did not start\n{self.last_words()}")
 
-    def open(self, role: str, seconds: float) -> Session:
-        """Return a session with a new child that plays a role, for at most so many seconds."""
+    def open(self, role: str, seconds: float, peer: socket.socket | None = None) -> Session:
+        """Return a session with a new child that plays a role, for at most so many seconds.
+
+        ``peer`` is the child's end of a connection with another child.
+        """
         if self.pid is None:
             self.start()
         own, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         # Numbers that no other process, forked from the same judge, has used.
         job = secrets.randbits(53)
         order = json.dumps({"start": role, "job": job}).encode()
+        given = [other.fileno(), *([] if peer is None else [peer.fileno()])]
         try:
-            socket.send_fds(self.control, [order], [other.fileno()])
+            socket.send_fds(self.control, [order], given)
         except OSError:
             self.stop()
             self.start()
-            socket.send_fds(self.control, [order], [other.fileno()])
+            socket.send_fds(self.control, [order], given)
         other.close()
         return Session(self, job, Channel(own), seconds)
 

@@ -13,7 +13,7 @@ from curate.verify.targets import parse_target
 VERSION = 5
 """Raised whenever the judge may judge a candidate otherwise than before."""
 
-BACKENDS = ("auto", "interpreter", "cuda", "hip", "compile")
+BACKENDS = ("auto", "cpu", "interpreter", "cuda", "hip", "compile")
 """Where a candidate is run. ``auto`` takes the device that is there, or else the interpreter;
 ``compile`` runs nothing, and compiles for `Options.targets`."""
 
@@ -71,7 +71,8 @@ class Options:
 
     backend: str = _option(
         "auto",
-        "Where candidates run: auto is the device that is there or else the interpreter; "
+        "Where candidates run: auto is the device that is there or else the interpreter; cpu "
+        "runs kernels as Triton's compiler lowers them, the program's Python without any numbers; "
         "compile runs nothing.",
         choices=BACKENDS,
     )
@@ -112,7 +113,7 @@ class Options:
                 raise ValueError(f"{name} {value}: must be greater than 0")
         if self.backend == "compile" and not self.targets:
             raise ValueError("backend 'compile' needs targets to compile for, such as cuda:90")
-        if self.timing and self.backend in ("interpreter", "compile"):
+        if self.timing and self.backend in ("cpu", "interpreter", "compile"):
             raise ValueError(f"timing needs a device, and backend {self.backend!r} uses none")
 
     def deciding(self) -> dict[str, Any]:
@@ -130,7 +131,7 @@ class Verdict:
         status: one of `STATUSES`.
         reason: a short code that says more: the rule that a cheat broke, what was wrong.
         caveats: codes of what the status does not cover, such as ``own_sizes_only``.
-        backend: where it ran: ``interpreter``, ``cuda``, ``hip`` or ``compile``.
+        backend: where it ran: ``cpu``, ``interpreter``, ``cuda``, ``hip`` or ``compile``.
         device: the device's name; ``cpu`` for the interpreter.
         driver: version of the device's driver.
         torch: version.

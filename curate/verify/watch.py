@@ -92,14 +92,15 @@ def _code_name(event: str, arguments: tuple[Any, ...]) -> str | None:
     return None if arguments[1] is None else str(arguments[1])
 
 
-def watch_events(report: Callable[[str, str, int], None]) -> None:
+def watch_events(report: Callable[[str, str, int], None], module: str = CANDIDATE) -> None:
     """Call ``report(rule, event, line)`` at every event of the candidate's, before it happens.
 
-    For the rest of the process: an audit hook cannot be removed.
+    For the rest of the process: an audit hook cannot be removed. ``module`` is the name of the
+    candidate's module.
     """
     get_frame = sys._getframe
     reporting = False
-    made = {f"<{CANDIDATE}>"}  # what the candidate's code, and code that it makes, is called
+    made = {f"<{module}>"}  # what the candidate's code, and code that it makes, is called
 
     def culprit() -> int | None:
         frame: Any = get_frame(2)

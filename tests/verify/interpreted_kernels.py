@@ -1,13 +1,15 @@
-"""Small kernels for the interpreter, one a feature; each is compared with PyTorch or NumPy.
+"""Small kernels, one per feature; each is compared with PyTorch or NumPy.
 
-Run as a program with TRITON_INTERPRET=1, its last line is a JSON object: for each function named
-``case_…`` "ok", or the exception. `test_interpreter_language` looks at it.
+Run as a program, its last line is a JSON object: for each function named ``case_…`` "ok", or the
+exception. With TRITON_INTERPRET=1 kernels run in the interpreter (`test_interpreter_language`),
+without it as TTIR in the executor (`executor/test_language`).
 """
 
 from __future__ import annotations
 
 import json
 import math
+import os
 import traceback
 from typing import Any
 
@@ -16,8 +18,12 @@ import torch
 import triton
 import triton.language as tl
 
-from curate.verify import interpreter
-from curate.verify.rewrite import CompileError
+if os.environ.get("TRITON_INTERPRET"):
+    from curate.verify import interpreter
+    from curate.verify.rewrite import CompileError
+else:
+    import executor_for_tests as interpreter
+    from triton.compiler.errors import CompilationError as CompileError
 
 interpreter.install()
 

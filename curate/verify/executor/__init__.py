@@ -1,0 +1,1 @@
+"""Trusted code that runs a candidate's operators and launches on arrays, and knows no problem."""

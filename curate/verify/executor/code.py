@@ -1,0 +1,720 @@
+"""Turn a kernel's TTIR into a Python function over arrays of all programs (`operations`).
+
+The function's text is made of this file's own phrases and numbered names, so that nothing of the
+kernel's text is ever run.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from curate.verify import libdevice
+from curate.verify.executor import numbers, operations
+from curate.verify.executor.numbers import COMPUTED, element_size, rounder
+from curate.verify.executor.operations import FOLDS, RUNNING, Unsupported
+from curate.verify.executor.ttir import Block, Function, Op, Region, TTIRError, Type, walk
+
+_COMPARE = {
+    "eq": "{0} == {1}",
+    "ne": "{0} != {1}",
+    "slt": "{0} < {1}",
+    "sle": "{0} <= {1}",
+    "sgt": "{0} > {1}",
+    "sge": "{0} >= {1}",
+    "ult": "o.view_unsigned({0}) < o.view_unsigned({1})",
+    "ule": "o.view_unsigned({0}) <= o.view_unsigned({1})",
+    "ugt": "o.view_unsigned({0}) > o.view_unsigned({1})",
+    "uge": "o.view_unsigned({0}) >= o.view_unsigned({1})",
+}
+
+_COMPARE_FLOAT = {
+    "oeq": "{0} == {1}",
+    "ogt": "{0} > {1}",
+    "oge": "{0} >= {1}",
+    "olt": "{0} < {1}",
+    "ole": "{0} <= {1}",
+    "one": "({0} < {1}) | ({0} > {1})",
+    "ord": "~(np.isnan({0}) | np.isnan({1}))",
+    "ueq": "~(({0} < {1}) | ({0} > {1}))",
+    "ugt": "~({0} <= {1})",
+    "uge": "~({0} < {1})",
+    "ult": "~({0} >= {1})",
+    "ule": "~({0} > {1})",
+    "une": "{0} != {1}",
+    "uno": "np.isnan({0}) | np.isnan({1})",
+}
+
+_INTEGER = {
+    "arith.addi": "{0} + {1}",
+    "arith.subi": "{0} - {1}",
+    "arith.muli": "{0} * {1}",
+    "arith.divsi": "o.divide({0}, {1})",
+    "arith.remsi": "o.remainder({0}, {1})",
+    "arith.divui": "o.as_unsigned(o.divide, {0}, {1})",
+    "arith.remui": "o.as_unsigned(o.remainder, {0}, {1})",
+    "arith.andi": "{0} & {1}",
+    "arith.ori": "{0} | {1}",
+    "arith.xori": "{0} ^ {1}",
+    "arith.shli": "{0} << {1}",
+    "arith.shrsi": "{0} >> {1}",
+    "arith.shrui": "o.as_unsigned(np.right_shift, {0}, {1})",
+    "arith.maxsi": "np.maximum({0}, {1})",
+    "arith.minsi": "np.minimum({0}, {1})",
+    "arith.maxui": "o.as_unsigned(np.maximum, {0}, {1})",
+    "arith.minui": "o.as_unsigned(np.minimum, {0}, {1})",
+    "math.absi": "np.abs({0})",
+    "tt.mulhiui": "o.multiply_high({0}, {1})",
+}
+"""Operations on integers; those of one bit are in `_BOOLEAN`."""
+
+_BOOLEAN = {
+    "arith.addi": "{0} ^ {1}",
+    "arith.subi": "{0} ^ {1}",
+    "arith.muli": "{0} & {1}",
+    "arith.andi": "{0} & {1}",
+    "arith.ori": "{0} | {1}",
+    "arith.xori": "{0} ^ {1}",
+    "arith.maxui": "{0} | {1}",
+    "arith.minui": "{0} & {1}",
+    "arith.maxsi": "{0} & {1}",  # true is -1
+    "arith.minsi": "{0} | {1}",
+}
+
+_FLOAT = {
+    "arith.addf": "{0} + {1}",
+    "arith.subf": "{0} - {1}",
+    "arith.mulf": "{0} * {1}",
+    "arith.divf": "{0} / {1}",
+    "tt.precise_divf": "{0} / {1}",
+    "arith.remf": "np.fmod({0}, {1})",
+    "arith.negf": "-{0}",
+    "arith.maximumf": "np.maximum({0}, {1})",
+    "arith.minimumf": "np.minimum({0}, {1})",
+    "arith.maxnumf": "np.fmax({0}, {1})",
+    "arith.minnumf": "np.fmin({0}, {1})",
+    "math.absf": "np.abs({0})",
+    "math.ceil": "np.ceil({0})",
+    "math.floor": "np.floor({0})",
+    "math.trunc": "np.trunc({0})",
+    "math.round": "o.library('__nv_round', KIND, {0})",
+    "math.roundeven": "np.rint({0})",
+    "math.cos": "np.cos({0})",
+    "math.sin": "np.sin({0})",
+    "math.tan": "np.tan({0})",
+    "math.tanh": "np.tanh({0})",
+    "math.exp": "np.exp({0})",
+    "math.exp2": "np.exp2({0})",
+    "math.expm1": "np.expm1({0})",
+    "math.log": "np.log({0})",
+    "math.log2": "np.log2({0})",
+    "math.log10": "np.log10({0})",
+    "math.log1p": "np.log1p({0})",
+    "math.powf": "np.power({0}, {1})",
+    "math.sqrt": "np.sqrt({0})",
+    "tt.precise_sqrt": "np.sqrt({0})",
+    "math.rsqrt": "ONE / np.sqrt({0})",
+    "math.erf": "o.library('__nv_erf', KIND, {0})",
+    "math.fma": "o.fused({0}, {1}, {2})",
+    "math.copysign": "np.copysign({0}, {1})",
+    "tt.clampf": "CLAMP",
+}
+"""Operations on floating numbers. ``KIND`` is NumPy's type of the result, ``ONE`` its one."""
+
+_NOTHING = frozenset(
+    {"tt.print", "llvm.intr.assume", "tt.assume", "gpu.barrier", "ttg.barrier", "ttg.local_barrier"}
+)
+"""What has no effect on values: programs here are one thread each."""
+
+_ENDS = frozenset(
+    {
+        "scf.yield",
+        "scf.condition",
+        "tt.return",
+        "tt.reduce.return",
+        "tt.scan.return",
+        "tt.map_elementwise.return",
+    }
+)
+
+_AXES = {"x": 0, "y": 1, "z": 2}
+
+
+def compile_kernel(functions: dict[str, Function]) -> Callable[..., None]:
+    """Return a function that runs a module's kernel for a chunk of programs.
+
+    It takes a `curate.verify.executor.operations.Chunk` and the kernel's arguments, each an array
+    of one element.
+
+    Raises:
+        Unsupported: an operation is not known here.
+        TTIRError: the module is malformed.
+    """
+    writer = _Writer(functions)
+    text = writer.module()
+    space: dict[str, Any] = {"np": np, "o": operations, "n": numbers, **writer.constants}
+    exec(compile(text, "<executor>", "exec"), space)
+    entry: Callable[..., None] = space[writer.entry]
+    return entry
+
+
+def touched_arguments(functions: dict[str, Function], names: frozenset[str]) -> set[int] | None:
+    """Return the positions of the kernel's arguments that some operations may get pointers from.
+
+    None means that it cannot be told: a pointer came out of memory, from a number or from a call.
+    """
+    if len(functions) > 1 or any(
+        kind.element == "ptr"
+        and op.name in ("tt.int_to_ptr", "tt.load", "tt.bitcast", "arith.bitcast")
+        for op in _all_ops(functions)
+        for kind in op.types
+    ):
+        return None
+    kernel = next(function for function in functions.values() if function.public)
+    places = {name: i for i, (name, _) in enumerate(kernel.arguments)}
+    sources = _pointer_sources(kernel)
+    pending = [op.operands[0] for op in walk(kernel.body) if op.name in names]
+    seen = set(pending)
+    while pending:
+        for name in sources.get(pending.pop(), set()) - seen:
+            seen.add(name)
+            pending.append(name)
+    return {places[name] for name in seen & places.keys()}
+
+
+def _pointer_sources(kernel: Function) -> dict[str, set[str]]:
+    """Return the pointers that each pointer may be made of, or be the same as."""
+    pointers = {name for name, kind in kernel.arguments if kind.element == "ptr"}
+    for op in walk(kernel.body):
+        pairs = [*zip(op.results, op.types, strict=True)]
+        pairs += [p for region in op.regions for block in region.blocks for p in block.arguments]
+        pointers.update(name for name, kind in pairs if kind.element == "ptr")
+    for block in kernel.body.blocks:
+        pointers.update(name for name, kind in block.arguments if kind.element == "ptr")
+    sources: dict[str, set[str]] = {name: set() for name in pointers}
+    for op in walk(kernel.body):
+        blocks = [block for region in op.regions for block in region.blocks]
+        made = pointers.intersection(op.operands)
+        made.update(*(pointers.intersection(b.ops[-1].operands) for b in blocks if b.ops))
+        inside = [name for block in blocks for name, _ in block.arguments]
+        for name in pointers.intersection([*op.results, *inside]):
+            sources[name] |= made
+    arguments = {b.label: [name for name, _ in b.arguments] for b in kernel.body.blocks}
+    for op in walk(kernel.body):
+        for label, given in op.targets:
+            for name, value in zip(arguments.get(label, ()), given, strict=False):
+                if name in pointers:
+                    sources[name].add(value)
+    return sources
+
+
+def _all_ops(functions: dict[str, Function]) -> list[Op]:
+    return [op for function in functions.values() for op in walk(function.body)]
+
+
+class _Writer:
+    """Writes the text of a module's functions."""
+
+    def __init__(self, functions: dict[str, Function]) -> None:
+        self.functions = functions
+        self.lines: list[str] = []
+        self.constants: dict[str, Any] = {}
+        self.names: dict[str, str] = {}
+        self.types: dict[str, Type] = {}
+        self.count = 0
+        self.entry = ""
+        self.used: set[str] = set()
+
+    # functions and regions
+
+    def module(self) -> str:
+        called = {name: f"f{i}" for i, name in enumerate(self.functions)}
+        self.called = called
+        for name, function in self.functions.items():
+            self.function(called[name], function)
+            if function.public:
+                self.entry = called[name]
+        return "\n".join(self.lines) + "\n"
+
+    def function(self, name: str, function: Function) -> None:
+        self.names, self.types, self.used = {}, {}, set()
+        for op in walk(function.body):
+            self.used.update(op.operands)
+            for _, given in op.targets:
+                self.used.update(given)
+        arguments = [self.define(*argument) for argument in function.arguments]
+        self.lines.append(f"def {name}(k, live, {', '.join(arguments)}):")
+        if len(function.body.blocks) == 1:
+            self.block(function.body.blocks[0], 1, "live")
+        else:
+            self.graph(function)
+
+    def define(self, name: str, kind: Type) -> str:
+        self.count += 1
+        self.names[name] = f"v{self.count}"
+        self.types[name] = kind
+        return self.names[name]
+
+    def line(self, depth: int, text: str) -> None:
+        self.lines.append("    " * depth + text)
+
+    def block(self, block: Block, depth: int, live: str) -> None:
+        for op in block.ops:
+            self.op(op, depth, live)
+
+    def nested(self, region: Region, depth: int) -> str:
+        """Write a region as a function of its own; return its name."""
+        if len(region.blocks) != 1:
+            raise Unsupported("control_flow", "branches within a region")
+        self.count += 1
+        name, live = f"b{self.count}", f"live{self.count}"
+        arguments = [self.define(*argument) for argument in region.blocks[0].arguments]
+        self.line(depth, f"def {name}({', '.join([live, *arguments])}):")
+        self.block(region.blocks[0], depth + 1, live)
+        if not region.blocks[0].ops or region.blocks[0].ops[-1].name not in _ENDS:
+            self.line(depth + 1, "return ()")
+        return name
+
+    def graph(self, function: Function) -> None:
+        """Write blocks that branch forwards, each under a mask of the programs that get there."""
+        blocks = function.body.blocks
+        order = {block.label: i for i, block in enumerate(blocks)}
+        self.line(1, "gone = None")
+        for block in blocks[1:]:
+            for argument in block.arguments:
+                self.line(1, f"{self.define(*argument)} = None")
+        self.line(1, "live0 = np.ones(k.programs.shape, bool) if live is None else live")
+        for i in range(1, len(blocks)):
+            self.line(1, f"live{i}_ = np.zeros(k.programs.shape, bool)")
+        results: list[str] = []
+        for i, block in enumerate(blocks):
+            if i:
+                self.line(1, f"live{i} = live{i}_")
+            self.line(1, f"here{i} = k.all(live{i})")
+            *body, last = block.ops
+            self.block(Block(block.label, [], body), 1, f"here{i}")
+            if last.name == "tt.return":
+                values = ", ".join(self.names[v] for v in last.operands)
+                self.line(1, f"r{i} = ({values}{',' if values else ''})")
+                results.append(f"(live{i}, r{i})")
+                continue
+            if last.name not in ("cf.br", "cf.cond_br"):
+                raise Unsupported("control_flow", last.name)
+            for side, (label, given) in enumerate(last.targets):
+                to = order.get(label, -1)
+                if to <= i:
+                    raise Unsupported("control_flow", "a branch backwards")
+                mask = f"live{i}"
+                if last.name == "cf.cond_br":
+                    condition = self.names[last.operands[0]]
+                    mask = f"(live{i} & {'~' if side else ''}{condition})"
+                self.line(1, f"m = {mask}")
+                for (name, _), value in zip(blocks[to].arguments, given, strict=True):
+                    inner, outer = self.names[name], self.names[value]
+                    self.line(
+                        1,
+                        f"{inner} = {outer} if {inner} is None else o.choose(m, {outer}, {inner})",
+                    )
+                self.line(1, f"live{to}_ = live{to}_ | m")
+        self.line(1, f"return o.returned([{', '.join(results)}])")
+
+    # operations
+
+    def op(self, op: Op, depth: int, live: str) -> None:
+        try:
+            self.write(op, depth, live)
+        except KeyError as error:
+            raise TTIRError(f"line {op.line}: {error} is not known") from error
+
+    def write(self, op: Op, depth: int, live: str) -> None:
+        if op.name in _NOTHING:
+            return
+        given = [self.names[operand] for operand in op.operands]
+        special: Callable[[Op, list[str], int, str], None] | None = getattr(
+            self, "op_" + re.sub(r"\W", "_", op.name), None
+        )
+        if special:
+            special(op, given, depth, live)
+            return
+        self.result(op, depth, self.expression(op, given))
+
+    def result(self, op: Op, depth: int, expression: str) -> None:
+        names = [self.define(name, kind) for name, kind in zip(op.results, op.types, strict=True)]
+        if len(names) == 1:
+            self.line(depth, f"{names[0]} = {expression}")
+        elif names:
+            self.line(depth, f"{', '.join(names)} = {expression}")
+        else:
+            self.line(depth, expression)
+
+    def constant(self, value: Any) -> str:
+        self.count += 1
+        name = f"c{self.count}"
+        self.constants[name] = value
+        return name
+
+    def expression(self, op: Op, given: list[str]) -> str:
+        """Return the expression of an operation that works element by element."""
+        kind = op.types[0] if op.types else None
+        if kind is None:
+            raise Unsupported("operation", f"{op.name} is not known here")
+        if kind.element == "i1" and op.name in _BOOLEAN:
+            return _BOOLEAN[op.name].format(*given)
+        if op.name in _INTEGER:
+            return _INTEGER[op.name].format(*given)
+        if op.name in _FLOAT:
+            computed = COMPUTED[kind.element]
+            text = _FLOAT[op.name].format(*given).replace("KIND", repr(computed))
+            text = text.replace("ONE", f"np.{np.dtype(computed).name}(1)")
+            if op.name == "tt.clampf":
+                text = self.clamp(op, given)
+            return self.rounded(kind, text)
+        raise Unsupported("operation", f"{op.name} is not known here")
+
+    def rounded(self, kind: Type, text: str) -> str:
+        if rounder(kind.element) is None:
+            return text
+        return f"{self.constant(rounder(kind.element))}({text})"
+
+    def clamp(self, op: Op, given: list[str]) -> str:
+        x, low, high = given
+        if "propagateNan = all" in op.text:
+            return f"np.minimum(np.maximum({x}, {low}), {high})"
+        return f"np.fmin(np.fmax({x}, {low}), {high})"
+
+    # constants, indices
+
+    def op_arith_constant(self, op: Op, given: list[str], depth: int, live: str) -> None:
+        kind = op.types[0]
+        text = op.text.strip()
+        dense = re.fullmatch(r"(?:\{.*\} )?dense<(.*)>", text, re.S)
+        words = re.findall(r"0x[0-9A-Fa-f]+|true|false|[-+\d.eE]+", dense[1] if dense else text)
+        if not words:
+            raise TTIRError(f"line {op.line}: a constant without a value")
+        values = np.array([_number(word, kind) for word in words], COMPUTED[kind.element])
+        if len(words) == 1:
+            value = values.reshape((1,) + (1,) * len(kind.shape))
+        else:
+            value = values.reshape((1, *kind.shape))
+        self.result(op, depth, self.constant(value))
+
+    def op_ub_poison(self, op: Op, given: list[str], depth: int, live: str) -> None:
+        kind = op.types[0]
+        value = np.zeros((1,) * (1 + len(kind.shape)), COMPUTED[kind.element])
+        self.result(op, depth, self.constant(value))
+
+    def op_tt_get_program_id(self, op: Op, given: list[str], depth: int, live: str) -> None:
+        self.result(op, depth, f"k.index[{_AXES[op.text.split()[0]]}]")
+
+    def op_tt_get_num_programs(self, op: Op, given: list[str], depth: int, live: str) -> None:
+        self.result(op, depth, f"np.array([k.grid[{_AXES[op.text.split()[0]]}]], 'i4')")
+
+    def op_tt_make_range(self, op: Op, given: list[str], depth: int, live: str) -> None:
+        value = np.arange(op.integer("start"), op.integer("end"), dtype=np.int32)
+        self.result(op, depth, self.constant(value.reshape(1, -1)))
+
+    # shapes
+
+    def op_tt_splat(self, op: Op, given: list[str], depth: int, live: str) -> None:
+        self.result(op, depth, f"o.splat({given[0]}, {len(op.types[0].shape)})")
+
+    def op_tt_unsplat(self, op: Op, given: list[str], depth: int, live: str) -> None:
+        self.result(op, depth, f"{given[0]}.reshape(-1)")
+
+    def op_tt_broadcast(self, op: Op, given: list[str], depth: int, live: str) -> None:
+        self.result(op, depth, given[0])
+
+    def op_tt_expand_dims(self, op: Op, given: list[str], depth: int, live: str) -> None:
+        self.result(op, depth, f"np.expand_dims({given[0]}, {op.integer('axis') + 1})")
+
+    def full(self, op: Op, at: int, name: str) -> str:
+        return f"o.full({name}, {self.types[op.operands[at]].shape})"
+
+    def op_tt_reshape(self, op: Op, given: list[str], depth: int, live: str) -> None:
+        shape = op.types[0].shape
+        self.result(op, depth, f"{self.full(op, 0, given[0])}.reshape((-1, *{shape}))")
+
+    def op_tt_trans(self, op: Op, given: list[str], depth: int, live: str) -> None:
+        order = [0, *(axis + 1 for axis in op.integers("order"))]
+        self.result(op, depth, f"{given[0]}.transpose({order})")
+
+    def op_tt_cat(self, op: Op, given: list[str], depth: int, live: str) -> None:
+        parts = ", ".join(self.full(op, i, name) for i, name in enumerate(given))
+        self.result(op, depth, f"o.joined(np.concatenate, {parts}, axis=1)")
+
+    def op_tt_join(self, op: Op, given: list[str], depth: int, live: str) -> None:
+        parts = ", ".join(self.full(op, i, name) for i, name in enumerate(given))
+        self.result(op, depth, f"o.joined(np.stack, {parts}, axis=-1)")
+
+    def op_tt_split(self, op: Op, given: list[str], depth: int, live: str) -> None:
+        whole = self.full(op, 0, given[0])
+        self.result(op, depth, f"{whole}[..., 0], {whole}[..., 1]")
+
+    def op_tt_gather(self, op: Op, given: list[str], depth: int, live: str) -> None:
+        source, index = (self.full(op, i, name) for i, name in enumerate(given))
+        self.result(op, depth, f"o.gather({source}, {index}, {op.integer('axis') + 1})")
+
+    def op_tt_histogram(self, op: Op, given: list[str], depth: int, live: str) -> None:
+        mask = self.full(op, 1, given[1]) if len(given) > 1 else "None"
+        whole = self.full(op, 0, given[0])
+        self.result(op, depth, f"o.histogram({whole}, {mask}, {op.types[0].shape[0]})")
+
+    # comparisons, choices, conversions
+
+    def op_arith_cmpi(self, op: Op, given: list[str], depth: int, live: str) -> None:
+        predicate = op.text.split(",")[0].strip()
+        if self.types[op.operands[0]].element == "i1":
+            given = [f"{name}.view('i1')" for name in given]
+        self.result(op, depth, _COMPARE[predicate].format(*given))
+
+    def op_arith_cmpf(self, op: Op, given: list[str], depth: int, live: str) -> None:
+        self.result(op, depth, _COMPARE_FLOAT[op.text.split(",")[0].strip()].format(*given))
+
+    def op_arith_select(self, op: Op, given: list[str], depth: int, live: str) -> None:
+        self.result(op, depth, f"o.choose({', '.join(given)})")
+
+    def _as(self, op: Op, given: list[str], depth: int) -> None:
+        self.result(op, depth, f"{given[0]}.astype('{COMPUTED[op.types[0].element]}', copy=False)")
+
+    def op_arith_extsi(self, op: Op, given: list[str], depth: int, live: str) -> None:
+        if self.types[op.operands[0]].element == "i1":
+            self.result(op, depth, f"-{given[0]}.astype('{COMPUTED[op.types[0].element]}')")
+        else:
+            self._as(op, given, depth)
+
+    def op_arith_extui(self, op: Op, given: list[str], depth: int, live: str) -> None:
+        if self.types[op.operands[0]].element == "i1":
+            self._as(op, given, depth)
+        else:
+            self.result(
+                op, depth, f"o.view_unsigned({given[0]}).astype('{COMPUTED[op.types[0].element]}')"
+            )
+
+    def op_arith_trunci(self, op: Op, given: list[str], depth: int, live: str) -> None:
+        if op.types[0].element == "i1":
+            self.result(op, depth, f"({given[0]} & 1) != 0")
+        else:
+            self._as(op, given, depth)
+
+    def op_arith_index_cast(self, op: Op, given: list[str], depth: int, live: str) -> None:
+        self._as(op, given, depth)
+
+    def op_arith_sitofp(self, op: Op, given: list[str], depth: int, live: str) -> None:
+        source, kind = self.types[op.operands[0]].element, op.types[0]
+        sign = "-" if source == "i1" else ""
+        text = f"{sign}{given[0]}.astype('{COMPUTED[kind.element]}')"
+        self.result(op, depth, self.rounded(kind, text))
+
+    def op_arith_uitofp(self, op: Op, given: list[str], depth: int, live: str) -> None:
+        source, kind = self.types[op.operands[0]].element, op.types[0]
+        bits = given[0] if source == "i1" else f"o.view_unsigned({given[0]})"
+        self.result(op, depth, self.rounded(kind, f"{bits}.astype('{COMPUTED[kind.element]}')"))
+
+    def _to_integer(self, op: Op, given: list[str], depth: int, unsigned: bool) -> None:
+        kind = COMPUTED[op.types[0].element]
+        if kind == "?":
+            self.result(op, depth, f"np.trunc({given[0]}) != 0")
+        else:
+            self.result(op, depth, f"o.to_integer({given[0]}, '{kind}', {unsigned})")
+
+    def op_arith_fptosi(self, op: Op, given: list[str], depth: int, live: str) -> None:
+        self._to_integer(op, given, depth, unsigned=False)
+
+    def op_arith_fptoui(self, op: Op, given: list[str], depth: int, live: str) -> None:
+        self._to_integer(op, given, depth, unsigned=True)
+
+    def _convert(self, op: Op, given: list[str], depth: int) -> None:
+        source, target = self.types[op.operands[0]].element, op.types[0].element
+        down = "rtz" in op.text
+        self.result(op, depth, f"n.convert_float({given[0]}, '{source}', '{target}', {down})")
+
+    def op_arith_extf(self, op: Op, given: list[str], depth: int, live: str) -> None:
+        self._convert(op, given, depth)
+
+    def op_arith_truncf(self, op: Op, given: list[str], depth: int, live: str) -> None:
+        self._convert(op, given, depth)
+
+    def op_tt_fp_to_fp(self, op: Op, given: list[str], depth: int, live: str) -> None:
+        self._convert(op, given, depth)
+
+    def _bitcast(self, op: Op, given: list[str], depth: int) -> None:
+        source, target = self.types[op.operands[0]].element, op.types[0].element
+        if source == target or {source, target} <= {"ptr", "i64"}:
+            self.result(op, depth, given[0])
+        else:
+            self.result(op, depth, f"o.bitcast({given[0]}, '{source}', '{target}')")
+
+    def op_arith_bitcast(self, op: Op, given: list[str], depth: int, live: str) -> None:
+        self._bitcast(op, given, depth)
+
+    def op_tt_bitcast(self, op: Op, given: list[str], depth: int, live: str) -> None:
+        self._bitcast(op, given, depth)
+
+    def op_tt_int_to_ptr(self, op: Op, given: list[str], depth: int, live: str) -> None:
+        self.result(op, depth, given[0])
+
+    def op_tt_ptr_to_int(self, op: Op, given: list[str], depth: int, live: str) -> None:
+        self._as(op, given, depth)
+
+    # memory
+
+    def op_tt_addptr(self, op: Op, given: list[str], depth: int, live: str) -> None:
+        pointee = op.types[0].pointee
+        assert pointee
+        size = element_size(pointee)
+        offset = f"{given[1]}.astype('i8', copy=False)"
+        scaled = offset if size == 1 else f"{offset} * {size}"
+        self.result(op, depth, f"{given[0]} + {scaled}")
+
+    def op_tt_load(self, op: Op, given: list[str], depth: int, live: str) -> None:
+        pointer, mask, other = [*given, "None", "None"][:3]
+        element = op.types[0].element
+        element_size(op.types[0])
+        self.result(op, depth, f"k.load({live}, {pointer}, {mask}, {other}, '{element}')")
+
+    def op_tt_store(self, op: Op, given: list[str], depth: int, live: str) -> None:
+        pointer, value, mask = [*given, "None"][:3]
+        element = self.types[op.operands[1]].element
+        element_size(self.types[op.operands[1]])
+        self.result(op, depth, f"k.store({live}, {pointer}, {value}, {mask}, '{element}')")
+
+    def op_tt_atomic_rmw(self, op: Op, given: list[str], depth: int, live: str) -> None:
+        pointer, value, mask = [*given, "None"][:3]
+        how, element = op.text.split(",")[0].strip(), op.types[0].element
+        used = op.results[0] in self.used
+        self.result(
+            op,
+            depth,
+            f"k.update({live}, {pointer}, {value}, {mask}, '{_word(how)}', '{element}', {used})",
+        )
+
+    def op_tt_atomic_cas(self, op: Op, given: list[str], depth: int, live: str) -> None:
+        self.result(
+            op, depth, f"k.compare_and_swap({live}, {', '.join(given)}, '{op.types[0].element}')"
+        )
+
+    def op_tt_assert(self, op: Op, given: list[str], depth: int, live: str) -> None:
+        said = re.search(r'"((?:[^"\\]|\\.)*)"', op.text)
+        message = self.constant(said[1][:200] if said else "")
+        self.line(depth, f"k.require({live}, {given[0]}, {message})")
+
+    # products and library calls
+
+    def op_tt_dot(self, op: Op, given: list[str], depth: int, live: str) -> None:
+        left = self.types[op.operands[0]]
+        precision = op.attribute("inputPrecision") or "ieee"
+        blocks = ", ".join(self.full(op, i, name) for i, name in enumerate(given))
+        work = left.numel * op.types[0].shape[-1] // 16 + 1
+        self.line(depth, f"k.work.spend(len(k.programs) * {work})")
+        self.result(
+            op,
+            depth,
+            f"n.dot({blocks}, '{left.element}', '{op.types[0].element}', '{_word(precision)}')",
+        )
+
+    def op_tt_extern_elementwise(self, op: Op, given: list[str], depth: int, live: str) -> None:
+        symbol = (op.attribute("symbol") or "").strip('"')
+        name, kind = self.constant(symbol), op.types[0]
+        if libdevice.find(symbol) is None:
+            raise Unsupported("library_function", f"{symbol} is not known here")
+        text = f"o.library({name}, '{COMPUTED[kind.element]}', {', '.join(given)})"
+        self.result(op, depth, self.rounded(kind, text) if kind.is_float else text)
+
+    def op_tt_elementwise_inline_asm(self, op: Op, given: list[str], depth: int, live: str) -> None:
+        raise Unsupported("inline_asm", "inline assembly cannot be run on a CPU")
+
+    def op_tt_dot_scaled(self, op: Op, given: list[str], depth: int, live: str) -> None:
+        raise Unsupported("dot_scaled", "products of scaled blocks are not run on a CPU")
+
+    # regions
+
+    def op_scf_for(self, op: Op, given: list[str], depth: int, live: str) -> None:
+        body = self.nested(op.regions[0], depth)
+        low, high, step, *carried = given
+        arguments = ", ".join([live, low, high, step, body, *carried])
+        self.spread(op, depth, f"k.loop({arguments})")
+
+    def spread(self, op: Op, depth: int, expression: str) -> None:
+        """Write a call that gives a tuple, whatever its length."""
+        names = [self.define(name, kind) for name, kind in zip(op.results, op.types, strict=True)]
+        self.line(depth, f"{', '.join(names)}{',' if names else '_'} = {expression}")
+
+    def op_scf_while(self, op: Op, given: list[str], depth: int, live: str) -> None:
+        before, body = (self.nested(region, depth) for region in op.regions)
+        self.spread(op, depth, f"k.repeat({', '.join([live, before, body, *given])})")
+
+    def op_scf_if(self, op: Op, given: list[str], depth: int, live: str) -> None:
+        bodies = [self.nested(region, depth) for region in op.regions]
+        if len(bodies) == 1:
+            bodies.append("o.nothing")
+        self.spread(op, depth, f"k.branch({live}, {given[0]}, {', '.join(bodies)})")
+
+    def _return(self, op: Op, given: list[str], depth: int, live: str) -> None:
+        self.line(depth, f"return ({', '.join(given)}{',' if given else ''})")
+
+    op_scf_yield = op_scf_condition = op_tt_return = _return
+    op_tt_reduce_return = op_tt_scan_return = op_tt_map_elementwise_return = _return
+
+    def op_tt_call(self, op: Op, given: list[str], depth: int, live: str) -> None:
+        name = self.called.get(op.symbol or "")
+        if name is None:
+            raise Unsupported("call", f"{op.symbol} is not in the module")
+        self.spread(op, depth, f"{name}({', '.join(['k', live, *given])})")
+
+    def op_tt_map_elementwise(self, op: Op, given: list[str], depth: int, live: str) -> None:
+        if (op.attribute("pack") or "1") != "1":
+            raise Unsupported("operation", "map_elementwise with a pack")
+        body = self.nested(op.regions[0], depth)
+        self.spread(op, depth, f"{body}(None, {', '.join(given)})")
+
+    def _fold_name(self, op: Op, known: dict[str, np.ufunc]) -> str | None:
+        """Return the one operation that a region combines with, if NumPy folds it by itself."""
+        block = op.regions[0].blocks[0]
+        if len(op.regions[0].blocks) > 1 or len(block.ops) != 2 or len(block.arguments) != 2:
+            return None
+        first, last = block.ops
+        names = {name for name, _ in block.arguments}
+        plain = set(first.operands) == names and last.operands == first.results
+        short = rounder(block.arguments[0][1].element) is not None
+        return first.name if plain and first.name in known and not short else None
+
+    def op_tt_reduce(self, op: Op, given: list[str], depth: int, live: str) -> None:
+        axis = op.integer("axis") + 1
+        blocks = [self.full(op, i, name) for i, name in enumerate(given)]
+        if name := self._fold_name(op, FOLDS):
+            self.result(op, depth, f"o.fold(k.work, '{name}', {blocks[0]}, {axis})")
+            return
+        body = self.nested(op.regions[0], depth)
+        self.spread(op, depth, f"o.reduce(k.work, {body}, {axis}, {', '.join(blocks)})")
+
+    def op_tt_scan(self, op: Op, given: list[str], depth: int, live: str) -> None:
+        axis, reverse = op.integer("axis") + 1, op.attribute("reverse") == "true"
+        blocks = [self.full(op, i, name) for i, name in enumerate(given)]
+        if name := self._fold_name(op, RUNNING):
+            self.result(op, depth, f"o.running(k.work, '{name}', {blocks[0]}, {axis}, {reverse})")
+            return
+        body = self.nested(op.regions[0], depth)
+        self.spread(op, depth, f"o.scan(k.work, {body}, {axis}, {reverse}, {', '.join(blocks)})")
+
+
+def _word(text: str) -> str:
+    if not re.fullmatch(r"\w+", text):
+        raise TTIRError(f"not a word: {text[:40]!r}")
+    return text
+
+
+def _number(word: str, kind: Type) -> float | int | bool:
+    """Return a constant as MLIR prints it: decimal, or the bits in hexadecimal."""
+    if word in ("true", "false"):
+        return word == "true"
+    if not word.startswith("0x"):
+        return float(word) if kind.is_float else int(word)
+    bits = int(word, 16)
+    if not kind.is_float:
+        return bits - (1 << kind.bits) if bits >> (kind.bits - 1) else bits
+    size = element_size(kind)
+    raw = np.frombuffer(bits.to_bytes(size, "little"), numbers.STORED[kind.element])
+    return float(numbers.decode(raw, kind.element)[0])

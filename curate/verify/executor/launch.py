@@ -1,0 +1,142 @@
+"""Run a launch of a kernel: all programs of its grid, in chunks that fit a core's cache."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from curate.verify.executor import code, ttir
+from curate.verify.executor.memory import Memory, Races
+from curate.verify.executor.numbers import COMPUTED
+from curate.verify.executor.operations import Chunk, Unsupported, Work
+
+Array = np.ndarray[Any, Any]
+
+CHUNK = 1 << 16
+"""Elements of a kernel's largest block, times programs, that are worked on at a time."""
+MAX_PROGRAMS = 1 << 26
+LOADS = frozenset({"tt.load"})
+STORES = frozenset({"tt.store", "tt.atomic_rmw", "tt.atomic_cas"})
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel that is ready to run.
+
+    Attributes:
+        name: the kernel's.
+        run: the function that `code.compile_kernel` made.
+        arguments: types of its arguments.
+        block: elements of its largest block.
+        loaded, stored: arguments that it may read and write through; None: cannot be told.
+        in_turn: whether its programs wait for each other, so that they must run one by one.
+    """
+
+    name: str
+    run: Any
+    arguments: tuple[ttir.Type, ...]
+    block: int
+    loaded: frozenset[int] | None
+    stored: frozenset[int] | None
+    in_turn: bool
+
+
+@lru_cache(maxsize=512)
+def load_kernel(text: str) -> Kernel:
+    """Return the kernel of a module's text.
+
+    Raises:
+        TTIRError: it is no TTIR.
+        Unsupported, UnsupportedType: it needs what the executor lacks.
+    """
+    functions = ttir.parse(text)
+    entry = next(function for function in functions.values() if function.public)
+    ops = [op for function in functions.values() for op in ttir.walk(function.body)]
+    sizes = [kind.numel for op in ops for kind in op.types]
+    waits = any(
+        inner.name.startswith("tt.atomic") or inner.name == "tt.load"
+        for op in ops
+        if op.name == "scf.while"
+        for region in op.regions
+        for inner in ttir.walk(region)
+    )
+    loaded = code.touched_arguments(functions, LOADS)
+    stored = code.touched_arguments(functions, STORES)
+    return Kernel(
+        entry.name,
+        code.compile_kernel(functions),
+        tuple(kind for _, kind in entry.arguments),
+        max(sizes, default=1),
+        None if loaded is None else frozenset(loaded),
+        None if stored is None else frozenset(stored),
+        waits and any(op.name.startswith("tt.atomic") for op in ops),
+    )
+
+
+def run(
+    kernel: Kernel,
+    memory: Memory,
+    arguments: Sequence[int | float | bool],
+    grid: tuple[int, int, int],
+    work: Work,
+    seed: int = 0,
+    check_races: bool = True,
+) -> None:
+    """Run all programs of a grid.
+
+    Args:
+        kernel: from `load_kernel`.
+        memory: what its pointers lead to.
+        arguments: a number for each of its arguments; for a pointer, an address.
+        grid: programs along x, y and z.
+        work: bounds what it may cost.
+        seed: of the order of programs and of atomic operations.
+        check_races: whether two programs that touch one element are an error.
+
+    Raises:
+        OutOfBounds, Misaligned, Race: an access is wrong.
+        WorkExceeded, Unsupported, DeviceAssert: see there.
+    """
+    programs = grid[0] * grid[1] * grid[2]
+    if min(grid) < 0 or programs > MAX_PROGRAMS:
+        raise Unsupported("grid", f"a grid of {grid}")
+    if len(arguments) != len(kernel.arguments):
+        raise Unsupported("arguments", f"{len(arguments)} for {len(kernel.arguments)}")
+    values = [
+        np.array([value], COMPUTED[kind.element])
+        for value, kind in zip(arguments, kernel.arguments, strict=True)
+    ]
+    order = np.random.default_rng(seed)
+    races = Races(programs if check_races else 1, _may_alias(kernel, memory, values))
+    with np.errstate(all="ignore"):
+        for numbers in _chunks(kernel, programs):
+            x, y, z = (
+                numbers % grid[0],
+                numbers // grid[0] % grid[1],
+                numbers // (grid[0] * grid[1]),
+            )
+            index = tuple(part.astype(np.int32) for part in (x, y, z))
+            chunk = Chunk(memory, races, work, order, index, numbers.astype(np.int32) + 1, grid)  # type: ignore[arg-type]
+            kernel.run(chunk, None, *values)
+
+
+def _chunks(kernel: Kernel, programs: int) -> Iterator[Array]:
+    size = 1 if kernel.in_turn else max(1, CHUNK // max(1, kernel.block))
+    for start in range(0, programs, size):
+        yield np.arange(start, min(start + size, programs), dtype=np.int64)
+
+
+def _may_alias(kernel: Kernel, memory: Memory, values: Sequence[Array]) -> bool:
+    """Say whether a program may load what another one stores."""
+    if kernel.loaded is None or kernel.stored is None:
+        return True
+
+    def places(arguments: frozenset[int]) -> set[int]:
+        pointers = (i for i in arguments if kernel.arguments[i].element == "ptr")
+        return {memory.number(int(values[i][0])) for i in pointers}
+
+    return bool(places(kernel.loaded) & places(kernel.stored))

@@ -1,0 +1,472 @@
+"""The executor's process: it does what the host half asks, and tells the judge what was done.
+
+It speaks to two sides. The **host half** sends commands, one after the other, and waits only where
+it needs a value:
+
+- ``{"do": "new", "storage", "bytes"}``: memory, filled as `Fill` says;
+- ``{"do": "free", "storage"}``;
+- ``{"do": "op", "name", "args", "kwargs", "outs"}``: an operator, whose results go to places;
+- ``{"do": "ask", "name", "args", "kwargs", "first"}``: an operator whose results' sizes only their
+  values tell; they get storages from ``first`` on, and their places are the answer;
+- ``{"do": "launch", "ttir" or "sha256", "args", "grid"}``;
+- ``{"do": "upload", "out"}`` with a tensor; ``{"do": "read", "place"}``, answered with one;
+- ``{"do": "end", "number"}``: all that belongs to a call has been sent.
+
+The **judge** asks for `begin`, `finish` and the like (`Executor`). It runs no candidate's code and
+knows no expected value. After an error of the candidate's, what comes is read and not done.
+"""
+
+from __future__ import annotations
+
+import collections
+import hashlib
+import math
+import select
+import socket
+from typing import Any
+
+import torch
+
+from curate.verify.executor import launch as launching
+from curate.verify.executor.memory import Allocation, Memory, Misaligned, OutOfBounds, Race
+from curate.verify.executor.numbers import UnsupportedType
+from curate.verify.executor.operations import DeviceAssert, Unsupported, Work, WorkExceeded
+from curate.verify.executor.operators import find_operator, read_value
+from curate.verify.executor.tensors import Place, place_of, read_place
+from curate.verify.executor.ttir import TTIRError
+from curate.verify.recorder import is_compute
+from curate.verify.role import Answer, Refusal, Tensors, refusal
+from curate.verify.wire import Channel, Closed, WireError
+
+MAX_STORAGES = 100_000
+MAX_KERNELS = 4096
+MAX_UPLOAD = 2**30
+"""Bytes that the host half may send at once."""
+
+
+class Stopped(Exception):
+    """The call is over: the candidate did something wrong."""
+
+    def __init__(self, status: str, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.status, self.reason, self.message = status, reason, message
+
+
+class Storages:
+    """The device's memory: bytes by the number that the host half gave them."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self.memory = Memory()
+        self.most_bytes = most_bytes
+        self.used = 0
+        self.known: dict[int, tuple[Allocation, torch.Tensor]] = {}
+        self.fills = 0
+
+    def new(self, number: int, size: int) -> torch.Tensor:
+        """Make a storage, filled with what no program should count on.
+
+        Raises:
+            Stopped: there is no such memory.
+        """
+        if number in self.known or len(self.known) >= MAX_STORAGES or not 0 <= size < 2**48:
+            raise WireError("not a new storage")
+        if self.used + size > self.most_bytes:
+            raise Stopped("oom", "device_memory", f"{self.used + size} bytes of tensors")
+        data = torch.empty(size, dtype=torch.uint8)
+        self.fill(data)
+        self.used += size
+        self.known[number] = self.memory.add(data.numpy(), number), data
+        return data
+
+    def fill(self, data: torch.Tensor) -> None:
+        """Fill fresh memory with NaN, large finite numbers or small ones, in turn.
+
+        All are the same in float32 and float64 alike, and large as integers.
+        """
+        pattern = (0xFF, 0x5A, 0x01)[self.fills % 3]
+        self.fills += 1
+        data.fill_(pattern)
+
+    def free(self, number: int) -> None:
+        """Forget a storage."""
+        known = self.known.pop(number, None)
+        if known:
+            self.used -= len(known[1])
+            self.memory.remove(known[0])
+
+    def tensor(self, place: Place) -> torch.Tensor:
+        """Return the tensor at a place.
+
+        Raises:
+            WireError: the place is outside its storage.
+        """
+        known = self.known.get(place.storage)
+        if known is None:
+            raise WireError("no such storage")
+        data = known[1]
+        if place.extent > len(data):
+            raise WireError("a place outside its storage")
+        whole = len(data) // place.itemsize * place.itemsize
+        flat = data[:whole].view(place.dtype)
+        return flat.as_strided(place.shape, place.stride, place.offset)
+
+    def address(self, place: Place) -> int:
+        """Return the address of a place's first element."""
+        self.tensor(place)
+        return self.known[place.storage][0].base + place.start
+
+
+class Executor:
+    """One candidate's device, and the account of what was done on it."""
+
+    def __init__(self, host: Channel, most_bytes: int) -> None:
+        self.host = host
+        self.storages = Storages(most_bytes)
+        self.kernels: dict[str, str] = {}
+        self.error: Stopped | None = None
+        self.ended = -1
+        self.skip_launches = False
+        self.dry = False
+        self.keep = False
+        self.work = Work(math.inf, math.inf)
+        self._reset()
+
+    def _reset(self) -> None:
+        self.launches: collections.Counter[str] = collections.Counter()
+        self.calls: collections.Counter[str] = collections.Counter()
+        self.call_bytes = self.launch_elements = self.read_bytes = self.upload_bytes = 0
+        self.kept: list[tuple[str, torch.Tensor]] = []
+        self.stream = hashlib.sha256()
+        self.order: dict[Any, int] = {}
+        self.values_asked = False
+        self.error = None
+
+    # --- what the judge asks ---------------------------------------------------------------
+
+    def begin(self, request: dict[str, Any], tensors: Tensors) -> Answer:
+        """Start a call.
+
+        Args:
+            request: ``places`` for the tensors, which are written there, into new storages where
+                the number is new; ``elements`` and ``seconds`` that the call may take; ``seed`` of
+                random operators and of the order of atomics; ``keep``: whether results of
+                operators and uploads are kept; ``skip``: leave out launches; ``dry``: do nothing
+                but take note of the stream.
+            tensors: values.
+        """
+        self._reset()
+        for described, value in zip(request["places"], tensors, strict=True):
+            place = read_place(described)
+            if place.storage not in self.storages.known:
+                self.storages.new(place.storage, max(place.extent, request["room"]))
+            self.storages.tensor(place).copy_(value)
+        self.skip_launches, self.keep = request["skip"], request["keep"]
+        self.dry, self.seed = request["dry"], request["seed"]
+        self.work = Work(request["elements"], request["seconds"])
+        torch.manual_seed(self.seed)
+        return {}, []
+
+    def finish(self, request: dict[str, Any], tensors: Tensors) -> Answer:
+        """Return what a call did, once its last command was read, and the tensors at places.
+
+        Raises:
+            Refusal: the candidate did something wrong.
+        """
+        while request["number"] is not None and self.ended != request["number"] and not self.error:
+            self.hear()
+        if self.error is not None:
+            raise Refusal(self.error.status, self.error.reason, self.error.message)
+        found = [self.storages.tensor(read_place(place)) for place in request["places"]]
+        kept = self.kept if self.keep else []
+        return {
+            "launches": dict(self.launches),
+            "calls": dict(self.calls),
+            "call_bytes": self.call_bytes,
+            "launch_bytes": self.launch_elements,
+            "read_bytes": self.read_bytes,
+            "upload_bytes": self.upload_bytes,
+            "stream": self.stream.hexdigest(),
+            "values_asked": self.values_asked,
+            "kept": [name for name, _ in kept],
+        }, [t.clone() for t in found] + [t for _, t in kept]
+
+    def forget(self, request: dict[str, Any], tensors: Tensors) -> Answer:
+        """Free storages."""
+        for number in request["storages"]:
+            self.storages.free(number)
+        return {}, []
+
+    # --- what the host half asks -----------------------------------------------------------
+
+    def hear(self) -> None:
+        """Read one command of the host half and do it.
+
+        Raises:
+            Closed: the host half is gone.
+            WireError: it sent what is no command.
+        """
+        message, tensors = self.host.receive(limit=MAX_UPLOAD)
+        do = message.get("do")
+        if do == "end":
+            self.ended = message.get("number", -1)
+            return
+        answers = do in ("read", "ask")
+        if self.error is None:
+            try:
+                self._do(str(do), message, tensors)
+                return
+            except (WireError, KeyError, TypeError, ValueError) as error:
+                if isinstance(error, KeyError | TypeError) and do != "op":
+                    error = WireError(f"{do}: {type(error).__name__}")
+                self.error = _stopped(error)
+            except Exception as error:
+                self.error = _stopped(error)
+        if answers:
+            said = {"status": self.error.status, "message": self.error.message}
+            self.host.send({"stopped": said})
+
+    def _normal(self, value: Any) -> Any:
+        """Return a command with storages numbered in the order in which the call names them."""
+        if isinstance(value, dict):
+            return {
+                k: self._order(v) if k in ("storage", "first") else self._normal(v)
+                for k, v in value.items()
+            }
+        if isinstance(value, list):
+            if len(value) == 5 and isinstance(value[1], str) and isinstance(value[2], list):
+                return [self._order(value[0]), *value[1:]]
+            return [self._normal(item) for item in value]
+        return value
+
+    def _order(self, storage: Any) -> int:
+        return self.order.setdefault(storage, len(self.order))
+
+    def _do(self, do: str, message: dict[str, Any], tensors: Tensors) -> None:
+        if do not in ("free", "read"):
+            self.stream.update(repr(self._normal({**message, "ttir": None})).encode())
+        if do == "new":
+            self.storages.new(_number(message["storage"]), _number(message["bytes"]))
+        elif do == "free":
+            self.storages.free(_number(message["storage"]))
+        elif do == "op":
+            self._operator(message)
+        elif do == "ask":
+            self._ask(message)
+        elif do == "launch":
+            self._launch(message)
+        elif do == "upload":
+            self._upload(read_place(message["out"]), tensors)
+        elif do == "read":
+            self._read(read_place(message["place"]))
+        else:
+            raise WireError("an unknown command")
+
+    def _call(self, message: dict[str, Any]) -> tuple[Any, list[torch.Tensor], list[torch.Tensor]]:
+        """Run an operator; return itself, its tensors, and what came of it."""
+        operator = find_operator(str(message["name"]))
+        taken: list[torch.Tensor] = []
+
+        def tensor(described: Any) -> torch.Tensor:
+            taken.append(self.storages.tensor(read_place(described)))
+            return taken[-1]
+
+        args = [read_value(value, tensor) for value in message["args"]]
+        named = {str(k): read_value(v, tensor) for k, v in message["kwargs"].items()}
+        self.work.spend(sum(t.numel() for t in taken))
+        with torch.no_grad():
+            found = operator(*args, **named)
+        made = [t for t in _flat(found) if isinstance(t, torch.Tensor)]
+        return operator, taken, made
+
+    def _operator(self, message: dict[str, Any]) -> None:
+        places = [None if p is None else read_place(p) for p in message["outs"]]
+        if self.dry:
+            return
+        operator, taken, made = self._call(message)
+        if len(places) != len(made):
+            raise WireError("an operator with other results")
+        for place, result in zip(places, made, strict=True):
+            if place is None:  # one of its arguments, written in place
+                continue
+            target = self.storages.tensor(place)
+            if target.shape != result.shape or target.dtype != result.dtype:
+                what = f"{tuple(result.shape)} of {result.dtype}, not {tuple(target.shape)}"
+                raise Unsupported("operator_form", f"{message['name']} gives {what}")
+            target.copy_(result)
+        self._account(operator, taken, made)
+
+    def _account(self, operator: Any, taken: list[torch.Tensor], made: list[torch.Tensor]) -> None:
+        if self.keep:
+            name = operator._schema.name
+            self.kept += [(name, t.detach().clone()) for t in made]
+        if is_compute(operator):
+            self.calls[operator._schema.name.removeprefix("aten::")] += 1
+            self.call_bytes += sum(t.numel() * t.element_size() for t in (*taken, *made))
+
+    def _ask(self, message: dict[str, Any]) -> None:
+        self.values_asked = True
+        first = _number(message["first"])
+        operator, taken, made = self._call(message)
+        self._account(operator, taken, made)
+        places = []
+        for number, result in enumerate(made, start=first):
+            result = result.contiguous()
+            self.storages.new(number, result.numel() * result.element_size())
+            place = place_of(result, number)
+            place = Place(number, result.dtype, place.shape, place.stride, 0)
+            self.storages.tensor(place).copy_(result)
+            places.append(place.to_json())
+        self.host.send({"places": places})
+
+    def _launch(self, message: dict[str, Any]) -> None:
+        text = message.get("ttir")
+        sha256 = str(message["sha256"])
+        if text is not None:
+            if hashlib.sha256(str(text).encode()).hexdigest() != sha256:
+                raise WireError("a kernel under another's hash")
+            if len(self.kernels) >= MAX_KERNELS:
+                raise WireError("too many kernels")
+            self.kernels[sha256] = str(text)
+        if sha256 not in self.kernels:
+            raise WireError("an unknown kernel")
+        kernel = launching.load_kernel(self.kernels[sha256])
+        self.launches[kernel.name] += 1
+        grid = tuple(_number(size) for size in message["grid"])
+        if self.skip_launches or self.dry or len(grid) != 3:
+            return
+        values: list[int | float | bool] = []
+        for value in message["args"]:
+            if isinstance(value, dict):
+                values.append(self.storages.address(read_place(value["t"])))
+            elif isinstance(value, str):
+                values.append(float(value))
+            else:
+                values.append(0 if value is None else value)
+        before = self.work.left
+        launching.run(kernel, self.storages.memory, values, grid, self.work, seed=self.seed)
+        self.launch_elements += int(before - self.work.left) if math.isfinite(before) else 0
+
+    def _upload(self, place: Place, tensors: Tensors) -> None:
+        (value,) = tensors
+        self.stream.update(value.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+        target = self.storages.tensor(place)
+        if target.shape != value.shape or target.dtype != value.dtype:
+            raise WireError("an upload to another place")
+        target.copy_(value)
+        self.upload_bytes += value.numel() * value.element_size()
+        if self.keep:
+            self.kept.append(("upload", value.clone()))
+
+    def _read(self, place: Place) -> None:
+        self.values_asked = True
+        value = self.storages.tensor(place).clone()
+        self.read_bytes += value.numel() * value.element_size()
+        self.host.send({}, [value])
+
+
+def _flat(value: Any) -> list[Any]:
+    if isinstance(value, list | tuple):
+        return [leaf for item in value for leaf in _flat(item)]
+    return [value]
+
+
+def _number(value: Any) -> int:
+    if type(value) is not int or not 0 <= value < 2**48:
+        raise WireError("not a number")
+    return value
+
+
+def _stopped(error: Exception) -> Stopped:
+    """Return what an error says of the candidate."""
+    if isinstance(error, Stopped):
+        return error
+    text = f"{error}"[:1000]
+    if isinstance(error, OutOfBounds):
+        return Stopped("incorrect", "out_of_bounds", text)
+    if isinstance(error, Misaligned):
+        return Stopped("crash", "misaligned_address", text)
+    if isinstance(error, Race):
+        return Stopped("incorrect", "race", text)
+    if isinstance(error, DeviceAssert):
+        return Stopped("runtime_error", "device_assert", text)
+    if isinstance(error, WorkExceeded):
+        return Stopped("unsupported", "too_much_work", text)
+    if isinstance(error, Unsupported):
+        return Stopped("unsupported", error.reason, text)
+    if isinstance(error, UnsupportedType | TTIRError):
+        return Stopped("unsupported", "kernel", text)
+    if isinstance(error, WireError):
+        return Stopped("crash", "bad_command", text)
+    why = refusal(error)
+    return Stopped(why.status, why.reason, f"{why}"[:1000])
+
+
+def warm() -> None:
+    """Load what commands need, before children are forked."""
+    storages = Storages(2**20)
+    x, out = (storages.new(number, 64).view(torch.float32) for number in range(2))
+    x.fill_(1.0)
+    kernel = launching.load_kernel(EXAMPLE)
+    places = [place_of(t, n) for n, t in enumerate((x, out))]
+    arguments = [storages.address(place) for place in places]
+    launching.run(kernel, storages.memory, [*arguments, 16], (1, 1, 1), Work(1e6, 60))
+    torch.nn.functional.conv2d(torch.ones(1, 1, 4, 4), torch.ones(1, 1, 3, 3))
+    torch.ones(4, 4) @ torch.ones(4, 4)
+
+
+EXAMPLE = """module {
+  tt.func public @copy(%arg0: !tt.ptr<f32>, %arg1: !tt.ptr<f32>, %arg2: i32) {
+    %0 = tt.make_range {end = 16 : i32, start = 0 : i32} : tensor<16xi32>
+    %1 = tt.splat %arg2 : i32 -> tensor<16xi32>
+    %2 = arith.cmpi slt, %0, %1 : tensor<16xi32>
+    %3 = tt.splat %arg0 : !tt.ptr<f32> -> tensor<16x!tt.ptr<f32>>
+    %4 = tt.addptr %3, %0 : tensor<16x!tt.ptr<f32>>, tensor<16xi32>
+    %5 = tt.load %4, %2 : tensor<16x!tt.ptr<f32>>
+    %6 = tt.splat %arg1 : !tt.ptr<f32> -> tensor<16x!tt.ptr<f32>>
+    %7 = tt.addptr %6, %0 : tensor<16x!tt.ptr<f32>>, tensor<16xi32>
+    tt.store %7, %5, %2 : tensor<16x!tt.ptr<f32>>
+    tt.return
+  }
+}"""
+
+
+def serve(sock: socket.socket, host: socket.socket, most_bytes: int = 2**33) -> None:
+    """Serve judge and host half, in a child of its own, until the judge closes."""
+    torch.set_grad_enabled(False)
+    judge = Channel(sock)
+    executor = Executor(Channel(host), most_bytes)
+    handlers = {"begin": executor.begin, "finish": executor.finish, "forget": executor.forget}
+    while True:
+        ready, _, _ = select.select([sock, host] if executor.host else [sock], [], [])
+        if host in ready and sock not in ready:
+            try:
+                executor.hear()
+            except Closed:
+                _serve_judge_alone(judge, handlers)
+                return
+            except WireError as error:
+                executor.error = _stopped(error)
+            continue
+        if not _answer(judge, handlers):
+            return
+
+
+def _serve_judge_alone(judge: Channel, handlers: dict[str, Any]) -> None:
+    while _answer(judge, handlers):
+        pass
+
+
+def _answer(judge: Channel, handlers: dict[str, Any]) -> bool:
+    """Answer one request of the judge; return whether it is still there."""
+    try:
+        request, tensors = judge.receive()
+    except Closed:
+        return False
+    try:
+        answer, sent = handlers[request["do"]](request, tensors)
+        judge.send({"serial": request["serial"], **answer}, sent)
+    except Exception as error:
+        why = refusal(error) if not isinstance(error, Closed) else Refusal("crash", "left", "gone")
+        refused = {"status": why.status, "reason": why.reason, "message": str(why)[:1000]}
+        judge.send({"serial": request["serial"], "refused": refused})
+    return True

@@ -1,0 +1,361 @@
+"""The judge's end of a candidate: its Python in one process, its numbers in another.
+
+`Halves` answers what `curate.verify.check` asks of a candidate. The host half (`host_half`) runs
+the program's Python on handles; the executor does the work and says what was done. Whatever the
+host half claims is checked against the executor's account, or is of no use to a program.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import socket
+from typing import Any
+
+import torch
+
+from curate.verify.executor.tensors import Place, place_of, read_place
+from curate.verify.host_half.stream import JUDGES
+from curate.verify.role import (
+    Answer,
+    Tensors,
+    changed_inputs,
+    list_tensors,
+    map_tensors,
+    same_tensors,
+)
+from curate.verify.session import Host, Refused
+from curate.verify.wire import WireError, pack, unpack
+
+STOPPED = "stopped"
+"""Why the host half gives up when the executor does no more: the executor knows the reason."""
+
+
+class Halves:
+    """A conversation with both halves of one candidate.
+
+    Attributes:
+        events: what the host half reported that the program reached for.
+        seconds: how long the candidate may still take.
+    """
+
+    def __init__(
+        self, host: Host, executor: Host, seconds: float, elements: float = math.inf
+    ) -> None:
+        one, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.elements = elements
+        self.executor = executor.open("executor", seconds, other)
+        self.host = host.open("host_half", seconds, one)
+        one.close()
+        other.close()
+        self.calls = itertools.count()
+        self.numbers = itertools.count(JUDGES)
+        self.inputs: dict[str, list[Place]] = {}
+        self.state: list[tuple[str, Place]] = []
+        self.turn = 0
+        self.given_state: tuple[list[str], Tensors] = [], []
+
+    @property
+    def is_open(self) -> bool:
+        """Whether both halves are there."""
+        return self.host.is_open and self.executor.is_open
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        """What the program reached for, as its own process claims."""
+        return self.host.events
+
+    @property
+    def seconds(self) -> float:
+        """Seconds that are left."""
+        return min(self.host.seconds, self.executor.seconds)
+
+    def ask(self, do: str, tensors: Tensors | None = None, limit: int = 0, **fields: Any) -> Answer:
+        """Answer a request; see `curate.verify.candidate` for their names.
+
+        Raises:
+            Refused: the program did something wrong.
+            Ended: one of the processes is gone or late.
+        """
+        handlers = {
+            "load": self._load,
+            "build": self._build,
+            "set_state": self._set_state,
+            "run": self._run,
+            "ablate": self._ablate,
+            "burst": self._burst,
+        }
+        return handlers[do](fields, tensors or [])
+
+    def close(self, kill: str | None = "done") -> dict[str, Any]:
+        """End both processes."""
+        self.executor.close(kill)
+        return self.host.close(kill)
+
+    # one call
+
+    def _begin(self, places: list[Place], values: Tensors, **how: Any) -> None:
+        known = {"skip": False, "dry": False, "keep": False, "seed": 0, "room": 0} | how
+        self.executor.ask(
+            "begin",
+            [value.detach() for value in values],
+            places=[place.to_json() for place in places],
+            elements=min(self.elements, 1e18),
+            seconds=self.executor.seconds,
+            **known,
+        )
+
+    def _call(self, do: str, tensors: Tensors | None = None, **fields: Any) -> dict[str, Any]:
+        """Have the host half do something, and return what it said once all of it is done.
+
+        Raises:
+            Refused: by the executor's account where that has one, or else by the host half's.
+        """
+        number = next(self.calls)
+        refused = None
+        said: dict[str, Any] = {}
+        try:
+            said, _ = self.host.ask(do, tensors, **fields)
+        except Refused as error:
+            refused = error
+        self.executor.ask("finish", number=number, places=[])
+        if refused is not None:
+            raise _claimed(refused)
+        return said
+
+    def _load(self, request: dict[str, Any], tensors: Tensors) -> Answer:
+        self._begin([], [])
+        self._call("load", source=request["source"])
+        return {"patched": []}, []
+
+    def _build(self, request: dict[str, Any], tensors: Tensors) -> Answer:
+        init = unpack(request["init"], tensors)
+        names, values = unpack(request["names"], tensors), unpack(request["state"], tensors)
+        sent: Tensors = []
+        packed = pack(init, sent)
+        self._begin([], [], seed=request["parameters"])
+        said = self._call(
+            "build", sent, init=packed, parameters=request["parameters"], mode=request["mode"]
+        )
+        self.state = [(str(name), read_place(place)) for name, place in said["state"]]
+        own = [name for name, _ in self.state]
+        shapes = {name: tuple(place.shape) for name, place in self.state}
+        fits = own == names and all(
+            shapes[name] == tuple(value.shape) for name, value in zip(names, values, strict=True)
+        )
+        if fits:
+            self._give_state(names, values)
+            return {"names": None}, []
+        _, initial = self.executor.ask(
+            "finish", number=None, places=[place.to_json() for _, place in self.state]
+        )
+        found: Tensors = []
+        return {"names": pack(own, found), "state": pack(initial, found)}, found
+
+    def _set_state(self, request: dict[str, Any], tensors: Tensors) -> Answer:
+        names = unpack(request["names"], tensors)
+        self._give_state(names, unpack(request["state"], tensors))
+        return {}, []
+
+    def _give_state(self, names: list[str], values: Tensors) -> None:
+        """Write the state; it is written again before each forward, which may change it."""
+        self.given_state = names, values
+        places = dict(self.state)
+        converted = [
+            value.to(places[name].dtype) for name, value in zip(names, values, strict=True)
+        ]
+        self._begin([places[name] for name in names], converted)
+
+    def _run(self, request: dict[str, Any], tensors: Tensors) -> Answer:
+        self.turn += 1
+        return self._forward(request, tensors, keep=not request.get("plain"))
+
+    def _ablate(self, request: dict[str, Any], tensors: Tensors) -> Answer:
+        skip = request["refuse"] == "skip"
+        return self._forward(request, tensors, skip=skip, refuse=not skip)
+
+    def _burst(self, request: dict[str, Any], tensors: Tensors) -> Answer:
+        """Run many forwards: where they send the same commands, one result stands for all."""
+        first, found = self._forward({**request, "fresh": True}, tensors)
+        for _ in range(request["count"]):
+            again, other = self._forward({**request, "fresh": True}, tensors, dry=True)
+            if again["stream"] == first["stream"] and not again["values_asked"]:
+                continue
+            again, other = self._forward({**request, "fresh": True}, tensors)
+            if any(not _close(a, b) for a, b in zip(found, other, strict=False)):
+                return again, other
+        return first, found
+
+    def _forward(
+        self,
+        request: dict[str, Any],
+        tensors: Tensors,
+        skip: bool = False,
+        refuse: bool = False,
+        dry: bool = False,
+        keep: bool = False,
+    ) -> Answer:
+        inputs = unpack(request["inputs"], tensors)
+        given = list_tensors(inputs)
+        places = self._input_places(given, request)
+        values = [t.detach() for t in given]
+        if self.given_state[0]:
+            self._give_state(*self.given_state)
+        self._begin(places, values, seed=request["seed"], skip=skip, dry=dry, keep=keep)
+        number = next(self.calls)
+        refused = None
+        said: dict[str, Any] = {}
+        try:
+            said, _ = self.host.ask(
+                "run",
+                inputs=pack(inputs, []),
+                places=[place.to_json() for place in places],
+                seed=request["seed"],
+                turn=self.turn,
+                refuse=refuse,
+            )
+        except Refused as error:
+            refused = error
+        outputs = said.get("places", []) if refused is None else []
+        if not isinstance(outputs, list) or len(outputs) > 10_000:
+            raise WireError("not a list of places")
+        asked = [*outputs, *(place.to_json() for place in places)]
+        did, found = self.executor.ask("finish", number=number, places=asked)
+        if refused is not None:
+            raise _claimed(refused)
+        return self._answer(said, did, found, inputs, len(outputs))
+
+    def _answer(
+        self, said: dict[str, Any], did: dict[str, Any], found: Tensors, inputs: Any, outputs: int
+    ) -> Answer:
+        count = outputs + len(list_tensors(inputs))
+        result = unpack(said["output"], found[:outputs])
+        after = iter(found[outputs:])
+        given = _replaced(inputs, after)
+        changed = changed_inputs(given, inputs)
+        sent: Tensors = []
+        packed = {
+            "output": pack(result, sent),
+            "changed": pack(changed, sent),
+        }
+        work = [t for name, t in zip(did["kept"], found[count:], strict=True) if _counts(name)]
+        if given_holds(list_tensors(inputs), list_tensors(result)):
+            # The problem only moves data, and so whoever moves it does the work.
+            work = (
+                [torch.cat([t.reshape(-1).double() for t in found[count:]])] if did["kept"] else []
+            )
+        return {
+            **packed,
+            "subclasses": said["subclasses"],
+            "devices": said["devices"],
+            "patched": [],
+            "launches": did["launches"],
+            "calls": did["calls"],
+            "failed": [],
+            "trespassed": False,
+            "operations": 0,
+            "call_bytes": did["call_bytes"],
+            "launch_bytes": did["launch_bytes"],
+            "was_ready": holds_result(work, list_tensors(result)),
+            "was_called": False,
+            "was_scaled": False,
+            "count": sum(did["launches"].values()),
+            "stream": did["stream"],
+            "values_asked": did["values_asked"],
+        }, sent
+
+    def _input_places(self, given: Tensors, request: dict[str, Any]) -> list[Place]:
+        """Return where inputs go: to where the last ones of their form were, if they may."""
+        strided = request.get("layout") == "strided"
+        kind = repr([(t.shape, t.dtype, t.stride()) for t in given])
+        if not strided and not request.get("fresh") and kind in self.inputs:
+            return self.inputs[kind]
+        places = []
+        for tensor in given:
+            place = place_of(tensor, next(self.numbers))
+            places.append(_spread(place) if strided else _from_zero(place))
+        if not strided and not request.get("fresh"):
+            self.inputs[kind] = places
+        return places
+
+
+def _claimed(refused: Refused) -> Refused:
+    """Return what the host half says of itself, which cannot be that it is not to be judged."""
+    if refused.status == "unsupported" and refused.reason != "not_data":
+        refused.status, refused.reason = "runtime_error", refused.reason[:100]
+    return refused
+
+
+def _from_zero(place: Place) -> Place:
+    return Place(place.storage, place.dtype, place.shape, place.stride, 0)
+
+
+def _spread(place: Place) -> Place:
+    """Return a place with gaps between elements, at an odd offset."""
+    if not place.shape or not math.prod(place.shape):
+        return _from_zero(place)
+    stride, step = [], 2
+    for size in reversed(place.shape):
+        stride.append(step)
+        step *= size
+    return Place(place.storage, place.dtype, place.shape, tuple(reversed(stride)), 1)
+
+
+def _replaced(value: Any, tensors: Any) -> Any:
+    return map_tensors(value, lambda t: next(tensors))
+
+
+def _close(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return same_tensors([one], [other])
+
+
+# --- who did the work -----------------------------------------------------------------------
+
+MOVERS = ("copy", "clone", "_to_copy", "fill", "zero", "full", "empty", "arange", "scalar_tensor")
+SHARE, CHANCE = 0.75, 0.25
+"""Share of the output's values that a tensor must hold to have been the result already, and the
+share that may be found in it by chance."""
+SAMPLE = 4096
+
+
+def _counts(name: str) -> bool:
+    return name == "upload" or not any(
+        name.removeprefix("aten::").lstrip("_").startswith(word) for word in MOVERS
+    )
+
+
+def holds_result(work: Tensors, outputs: Tensors) -> bool:
+    """Say whether what operators or uploads gave holds the output's values, in any order.
+
+    A tensor of many values holds anything near one of them by chance, so values that are slightly
+    off are looked for as well.
+    """
+    floats = [t for t in outputs if t.is_floating_point() and t.numel() > 1]
+    if not floats or not work:
+        return False
+    values = torch.cat([t.reshape(-1)[:: max(1, t.numel() // SAMPLE)].double() for t in floats])
+    values = values[values.isfinite()]
+    if values.numel() < 2 or bool((values == values[0]).all()):
+        return False
+    off = values * 1.003 + 1e-4 * float(values.abs().mean())
+    for tensor in work:
+        if tensor.is_complex() or not tensor.numel():
+            continue
+        held = tensor.reshape(-1).double()
+        held = held[held.isfinite()].sort().values
+        if held.numel() and _found(values, held) >= SHARE and _found(off, held) <= CHANCE:
+            return True
+    return False
+
+
+def given_holds(inputs: Tensors, outputs: Tensors) -> bool:
+    """Say whether the output's values are those of the inputs."""
+    return holds_result(
+        [torch.cat([t.reshape(-1).double() for t in inputs])] if inputs else [], outputs
+    )
+
+
+def _found(values: torch.Tensor, held: torch.Tensor) -> float:
+    at = torch.searchsorted(held, values).clamp(max=held.numel() - 1)
+    near = torch.minimum((held[at] - values).abs(), (held[(at - 1).clamp(min=0)] - values).abs())
+    return float((near <= 1e-6 * values.abs()).double().mean())

@@ -1,0 +1,252 @@
+"""What programs ask of CUDA and of Triton's driver, answered for a device that is not there.
+
+The facts are those of one NVIDIA H100 SXM (CUDA C++ Programming Guide, "Compute Capabilities").
+Streams and events are virtual: work is done in the order in which it is asked for.
+"""
+
+from __future__ import annotations
+
+import types
+from typing import Any
+
+import torch
+from triton.backends.compiler import GPUTarget
+
+from curate.verify.host_half.handles import CUDA
+
+NAME = "NVIDIA H100 80GB HBM3"
+CAPABILITY = (9, 0)
+MEMORY = 80 * 2**30
+
+PROPERTIES = types.SimpleNamespace(
+    name=NAME,
+    major=CAPABILITY[0],
+    minor=CAPABILITY[1],
+    total_memory=MEMORY,
+    multi_processor_count=132,
+    shared_memory_per_block=48 * 1024,
+    shared_memory_per_block_optin=227 * 1024,
+    shared_memory_per_multiprocessor=228 * 1024,
+    regs_per_multiprocessor=65536,
+    max_threads_per_multi_processor=2048,
+    warp_size=32,
+    L2_cache_size=50 * 2**20,
+    gcnArchName="",
+    is_integrated=0,
+)
+
+
+class Utilities:
+    """What kernels' wrappers ask Triton's driver of the device."""
+
+    def get_device_properties(self, device: int = 0) -> dict[str, int]:
+        """As the driver's function of this name."""
+        return {
+            "max_shared_mem": PROPERTIES.shared_memory_per_block_optin,
+            "max_num_regs": PROPERTIES.regs_per_multiprocessor,
+            "multiprocessor_count": PROPERTIES.multi_processor_count,
+            "warpSize": PROPERTIES.warp_size,
+            "sm_clock_rate": 1_980_000,
+            "mem_clock_rate": 2_619_000,
+            "mem_bus_width": 5120,
+        }
+
+
+class Driver:
+    """Triton's driver, for a device that is not there."""
+
+    def __init__(self, target: GPUTarget) -> None:
+        self.target, self.utils = target, Utilities()
+
+    def get_current_target(self) -> GPUTarget:
+        """Return what kernels are compiled for."""
+        return self.target
+
+    def get_current_device(self) -> int:
+        """Return the device's number."""
+        return 0
+
+    def set_current_device(self, device: int) -> None:
+        """Do nothing: there is one device."""
+
+    def get_current_stream(self, device: int = 0) -> int:
+        """Return a stream's handle."""
+        return 0
+
+    def get_active_torch_device(self) -> torch.device:
+        """Return what PyTorch calls the device."""
+        return CUDA
+
+    def get_device_interface(self) -> Any:
+        """Return PyTorch's module for the device."""
+        return torch.cuda
+
+    def get_device_capability(self, device: int = 0) -> tuple[int, int]:
+        """Return the compute capability."""
+        return CAPABILITY
+
+    def get_empty_cache_for_benchmark(self) -> torch.Tensor:
+        """Return a buffer as large as the L2 cache."""
+        return torch.empty(PROPERTIES.L2_cache_size // 4, dtype=torch.int32, device=CUDA)
+
+    def clear_cache(self, cache: torch.Tensor) -> None:
+        """Clear the L2 cache."""
+        cache.zero_()
+
+    def get_benchmarker(self) -> Any:
+        """Return a function that times: every candidate takes as long as every other."""
+        return lambda function, *args, quantiles=None, **kwargs: [1.0] * len(quantiles or (1,))
+
+
+class Context:
+    """A context that changes nothing: a stream, a device guard."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        pass
+
+    def __enter__(self) -> Context:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        pass
+
+
+class Stream(Context):
+    """A stream; everything is on one."""
+
+    cuda_stream = 0
+    device = CUDA
+    device_index = 0
+    priority = 0
+
+    def synchronize(self) -> None:
+        """Wait for nothing."""
+
+    def query(self) -> bool:
+        """Say that all work is done."""
+        return True
+
+    def wait_stream(self, other: Any) -> None:
+        """Wait for nothing."""
+
+    def wait_event(self, event: Any) -> None:
+        """Wait for nothing."""
+
+    def record_event(self, event: Event | None = None) -> Event:
+        """Return an event."""
+        return event or Event()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Stream)
+
+    def __hash__(self) -> int:
+        return 0
+
+
+class Event(Context):
+    """An event that has happened."""
+
+    def record(self, stream: Any = None) -> None:
+        """Do nothing."""
+
+    def wait(self, stream: Any = None) -> None:
+        """Wait for nothing."""
+
+    def synchronize(self) -> None:
+        """Wait for nothing."""
+
+    def query(self) -> bool:
+        """Say that it has happened."""
+        return True
+
+    def elapsed_time(self, other: Any) -> float:
+        """Return milliseconds between two events: always one."""
+        return 1.0
+
+
+def install() -> None:
+    """Answer for CUDA in this process, for good."""
+    cuda: Any = torch.cuda
+    answers: dict[str, Any] = {
+        "is_available": lambda: True,
+        "is_initialized": lambda: True,
+        "init": lambda: None,
+        "_lazy_init": lambda: None,
+        "device_count": lambda: 1,
+        "current_device": lambda: 0,
+        "set_device": lambda device: None,
+        "synchronize": lambda device=None: None,
+        "get_device_properties": lambda device=None: PROPERTIES,
+        "get_device_capability": lambda device=None: CAPABILITY,
+        "get_device_name": lambda device=None: NAME,
+        "is_bf16_supported": lambda including_emulation=True: True,
+        "current_stream": lambda device=None: Stream(),
+        "default_stream": lambda device=None: Stream(),
+        "Stream": Stream,
+        "Event": Event,
+        "stream": Context,
+        "device": Context,
+        "device_of": Context,
+        "empty_cache": lambda: None,
+        "mem_get_info": lambda device=None: (MEMORY, MEMORY),
+        "memory_allocated": lambda device=None: 0,
+        "max_memory_allocated": lambda device=None: 0,
+        "memory_reserved": lambda device=None: 0,
+        "reset_peak_memory_stats": lambda device=None: None,
+        "manual_seed": lambda seed: None,
+        "manual_seed_all": lambda seed: None,
+        "is_current_stream_capturing": lambda: False,
+    }
+    for name, answer in answers.items():
+        setattr(cuda, name, answer)
+    cuda.CUDAGraph, cuda.graph = Graph, Capture
+    torch.version.cuda = torch.version.cuda or "12.8"
+
+
+class Graph:
+    """A CUDA graph: the commands of a capture, sent again at every replay."""
+
+    def __init__(self, keep_graph: bool = False) -> None:
+        self.commands: list[Any] = []
+
+    def capture_begin(self, *args: Any, **kwargs: Any) -> None:
+        """Begin to take note of commands."""
+        _stream().record(self.commands)
+
+    def capture_end(self) -> None:
+        """Stop to take note of commands."""
+        _stream().record(None)
+
+    def replay(self) -> None:
+        """Send the commands again."""
+        _stream().replay(self.commands)
+
+    def reset(self) -> None:
+        """Forget the commands."""
+        self.commands.clear()
+
+    def pool(self) -> tuple[int, int]:
+        """Return the memory pool's id."""
+        return 0, 0
+
+    def instantiate(self) -> None:
+        """Do nothing."""
+
+
+class Capture:
+    """`torch.cuda.graph`: what is called inside becomes a graph's commands."""
+
+    def __init__(self, cuda_graph: Graph, *args: Any, **kwargs: Any) -> None:
+        self.graph = cuda_graph
+
+    def __enter__(self) -> None:
+        self.graph.capture_begin()
+
+    def __exit__(self, *error: Any) -> None:
+        self.graph.capture_end()
+
+
+def _stream() -> Any:
+    from curate.verify.host_half.handles import Device
+
+    return Device.get()

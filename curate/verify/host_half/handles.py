@@ -1,0 +1,338 @@
+"""Handles: tensors that say that they are on a GPU and hold no numbers.
+
+A handle wraps a tensor on PyTorch's device ``meta``, which knows sizes, strides and storages.
+Operators on handles are worked out there and sent to the executor (`stream`); views cost nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+from torch.utils._pytree import tree_leaves, tree_map
+
+from curate.verify.executor.memory import address_of
+from curate.verify.host_half.stream import Stream
+
+CUDA = torch.device("cuda", 0)
+META = torch.device("meta")
+aten = torch.ops.aten
+
+VALUES = frozenset({aten._local_scalar_dense.default, aten.is_nonzero.default, aten.equal.default})
+"""Operators that return a plain value."""
+
+
+class Device:
+    """The one device of this process."""
+
+    stream: Stream | None = None
+
+    @classmethod
+    def get(cls) -> Stream:
+        """Return the stream that commands go to."""
+        if cls.stream is None:
+            raise RuntimeError("CUDA error: no device is there before the program is loaded")
+        return cls.stream
+
+
+class Handle(torch.Tensor):  # type: ignore[misc]
+    """A tensor on the GPU, as far as a program can see."""
+
+    inner: torch.Tensor
+
+    @staticmethod
+    def __new__(cls, inner: torch.Tensor) -> Handle:
+        made = torch.Tensor._make_wrapper_subclass(
+            cls,
+            inner.shape,
+            strides=inner.stride(),
+            storage_offset=inner.storage_offset(),
+            dtype=inner.dtype,
+            layout=inner.layout,
+            device=META,
+        )
+        made.inner = inner
+        assert isinstance(made, Handle)
+        return made
+
+    @property
+    def device(self) -> torch.device:
+        """Where a program finds it."""
+        return CUDA
+
+    @property
+    def is_cuda(self) -> bool:
+        """As `torch.Tensor.is_cuda`."""
+        return True
+
+    @property
+    def is_meta(self) -> bool:
+        """As `torch.Tensor.is_meta`."""
+        return False
+
+    @property
+    def is_cpu(self) -> bool:
+        """As `torch.Tensor.is_cpu`."""
+        return False
+
+    def get_device(self) -> int:
+        """As `torch.Tensor.get_device`."""
+        return 0
+
+    def data_ptr(self) -> int:
+        """Return an address in the executor's memory, which means nothing here."""
+        place = Device.get().place(self.inner)
+        return address_of(place.storage) + place.start
+
+    def __repr__(self, *args: Any, **kwargs: Any) -> str:
+        return f"tensor(..., device='cuda:0', size={tuple(self.shape)}, dtype={self.dtype})"
+
+    @classmethod
+    def __torch_dispatch__(
+        cls, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        return dispatch(func, args, kwargs or {})
+
+
+def unwrap(value: Any) -> Any:
+    """Return a handle's inner tensor, and all else as it is."""
+    return value.inner if isinstance(value, Handle) else value
+
+
+def wrap(value: Any) -> Any:
+    """Return a handle of a tensor on ``meta``, and all else as it is."""
+    if isinstance(value, torch.Tensor) and not isinstance(value, Handle) and value.is_meta:
+        return Handle(value)
+    return value
+
+
+def is_gpu(device: Any) -> bool:
+    """Say whether a device, as a program writes it, is the GPU."""
+    if device is None:
+        return False
+    return isinstance(device, int) or torch.device(device).type in ("cuda", "meta")
+
+
+def to_gpu(value: torch.Tensor) -> Handle:
+    """Return a handle with the values of a tensor of this process."""
+    with _disable_current_modes():
+        plain = value.detach()
+        inner = torch.empty_strided(plain.shape, plain.stride(), dtype=plain.dtype, device=META)
+        Device.get().upload(plain, inner)
+        return Handle(inner)
+
+
+def to_cpu(handle: Handle) -> torch.Tensor:
+    """Return a handle's values."""
+    with _disable_current_modes():
+        return Device.get().read(handle.inner)
+
+
+def dispatch(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+    """Do what an operator means for handles."""
+    with _disable_current_modes():
+        return _dispatch(func, args, kwargs)
+
+
+def _dispatch(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+    if func is aten._to_copy.default:
+        moved, args, kwargs = _move(args, kwargs)
+        if moved is not None:
+            return moved
+    if func is aten.copy_.default and not all(isinstance(t, Handle) for t in args[:2]):
+        return _copy(*args[:2])
+    if func in VALUES:
+        return func(*(to_cpu(a) if isinstance(a, Handle) else a for a in args), **kwargs)
+    _refuse_mixed(func, args, kwargs)
+    inner_args, inner_kwargs = tree_map(unwrap, (args, kwargs))
+    if inner_kwargs.get("device") is not None:
+        inner_kwargs["device"] = META
+    try:
+        found = func(*tree_map(_as_meta, inner_args), **tree_map(_as_meta, inner_kwargs))
+    except (NotImplementedError, RuntimeError) as error:
+        if not _needs_values(func, error):
+            raise
+        return _ask(func, inner_args, inner_kwargs)
+    schema = func._schema
+    writes = any(a.alias_info is not None and a.alias_info.is_write for a in schema.arguments)
+    if not writes and any(r.alias_info is not None for r in schema.returns):
+        return tree_map(wrap, found)  # a view
+    return _run(func, args, kwargs, inner_args, inner_kwargs, found)
+
+
+def _run(func: Any, args: Any, kwargs: Any, inner_args: Any, inner_kwargs: Any, found: Any) -> Any:
+    """Send an operator, and return its results: handles, of which some may be arguments."""
+    given = [t for t in tree_leaves((args, kwargs)) if isinstance(t, Handle)]
+    arguments = {id(handle.inner): handle for handle in given}
+    results = [t for t in tree_leaves(found) if isinstance(t, torch.Tensor)]
+    outs = [None if id(t) in arguments else t for t in results]
+    if func in EMPTY:
+        for out in results:
+            Device.get().storage(out)
+    else:
+        name = func._schema.name + (f".{o}" if (o := func._overloadname) != "default" else "")
+        Device.get().operator(name, inner_args, inner_kwargs, outs)
+
+    def handle(value: Any) -> Any:
+        return arguments[id(value)] if id(value) in arguments else wrap(value)
+
+    return tree_map(handle, found)
+
+
+EMPTY = frozenset(
+    {
+        aten.empty.memory_format,
+        aten.empty_like.default,
+        aten.empty_strided.default,
+        aten.new_empty.default,
+        aten.new_empty_strided.default,
+        aten.empty_permuted.default,
+    }
+)
+"""Operators that only allocate."""
+
+
+def _move(args: Any, kwargs: dict[str, Any]) -> tuple[Any, Any, dict[str, Any]]:
+    """Return the copy that ``to`` makes between devices, or what is left to do on one."""
+    source, device = args[0], kwargs.get("device")
+    rest = {k: v for k, v in kwargs.items() if k not in ("device", "non_blocking", "pin_memory")}
+    if isinstance(source, Handle) and device is not None and not is_gpu(device):
+        value = to_cpu(source)
+        return (aten._to_copy.default(value, **rest) if rest else value), args, kwargs
+    if not isinstance(source, Handle) and is_gpu(device):
+        return to_gpu(aten._to_copy.default(source, **rest) if rest else source), args, kwargs
+    return None, args, rest
+
+
+def _copy(target: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
+    if isinstance(target, Handle):
+        return target.copy_(to_gpu(source))
+    assert isinstance(source, Handle)
+    return target.copy_(to_cpu(source))
+
+
+def _as_meta(value: Any) -> Any:
+    """Return what an operator on ``meta`` takes in place of a tensor of this process."""
+    if isinstance(value, torch.Tensor) and not value.is_meta and value.ndim:
+        return value.to(META)
+    return value
+
+
+def _refuse_mixed(func: Any, args: Any, kwargs: dict[str, Any]) -> None:
+    """Raise what PyTorch raises of operators on two devices."""
+    tensors = [t for t in tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)]
+    here = [t for t in tensors if not isinstance(t, Handle) and t.ndim]
+    if here and len(here) < len(tensors) and not func._schema.name.startswith("aten::index"):
+        raise RuntimeError(
+            "Expected all tensors to be on the same device, but found at least two devices, "
+            "cuda:0 and cpu!"
+        )
+
+
+def _needs_values(func: Any, error: Exception) -> bool:
+    """Say whether an operator failed on ``meta`` because sizes depend on values."""
+    return isinstance(error, NotImplementedError) or "meta" in str(error).lower()
+
+
+def _ask(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+    name = func._schema.name + (f".{o}" if (o := func._overloadname) != "default" else "")
+    found = [Handle(tensor) for tensor in Device.get().ask(name, args, kwargs)]
+    if len(func._schema.returns) == 1 and str(func._schema.returns[0].type) == "Tensor":
+        return found[0]
+    return tuple(found)
+
+
+class OnDevice(TorchDispatchMode):  # type: ignore[misc]
+    """Makes handles of what is created on the GPU."""
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        device = kwargs.get("device")
+        if is_gpu(device) or any(isinstance(t, Handle) for t in tree_leaves((args, kwargs))):
+            return dispatch(func, args, kwargs)
+        return func(*args, **kwargs)
+
+
+class Calls(TorchFunctionMode):  # type: ignore[misc]
+    """Answers calls that PyTorch would answer with the help of a driver."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = dict(kwargs or {})
+        name = getattr(func, "__name__", "")
+        special = SPECIAL.get(name)
+        if special is not None:
+            found = special(func, args, kwargs)
+            if found is not NotImplemented:
+                return found
+        if kwargs.get("device") is not None and is_gpu(kwargs["device"]):
+            kwargs["device"] = META
+        if isinstance(kwargs.get("generator"), torch.Generator):
+            del kwargs["generator"]
+        return func(*args, **kwargs)
+
+
+def _to(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+    """`Tensor.to`, with the device by position."""
+    given = [META if isinstance(a, str | torch.device) and is_gpu(a) else a for a in args[1:]]
+    if kwargs.get("device") is not None and is_gpu(kwargs["device"]):
+        kwargs = {**kwargs, "device": META}
+    return func(args[0], *given, **kwargs)
+
+
+def _cuda(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+    return args[0] if isinstance(args[0], Handle) else args[0].to(META)
+
+
+def _tensor(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+    """`torch.tensor` and the like: made here, and sent."""
+    device = kwargs.get("device")
+    if device is None or not is_gpu(device) or (args and isinstance(args[0], Handle)):
+        return NotImplemented
+    made = func(*args, **{**kwargs, "device": "cpu"})
+    return made.to(META)
+
+
+def _tolist(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+    return to_cpu(args[0]).tolist() if isinstance(args[0], Handle) else NotImplemented
+
+
+def _numpy(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+    if not isinstance(args[0], Handle):
+        return NotImplemented
+    raise TypeError(
+        "can't convert cuda:0 device type tensor to numpy. Use Tensor.cpu() to copy the tensor to "
+        "host memory first."
+    )
+
+
+def _pinned(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+    return args[0]
+
+
+SPECIAL: dict[str, Callable[[Any, Any, dict[str, Any]], Any]] = {
+    "cuda": _cuda,
+    "to": _to,
+    "tensor": _tensor,
+    "as_tensor": _tensor,
+    "asarray": _tensor,
+    "tolist": _tolist,
+    "numpy": _numpy,
+    "__array__": _numpy,
+    "pin_memory": _pinned,
+}
+
+
+@contextlib.contextmanager
+def on_device(stream: Stream) -> Iterator[None]:
+    """Let programs find a GPU, whose work goes to a stream."""
+    Device.stream = stream
+    with Calls(), OnDevice():
+        yield

@@ -1,0 +1,145 @@
+"""Launches of Triton kernels, lowered to TTIR and sent to the executor."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import triton
+from triton.runtime.autotuner import Autotuner
+from triton.runtime.jit import JITFunction
+
+from curate.verify.host_half.driver import Driver
+from curate.verify.host_half.handles import Device, Handle
+from curate.verify.lowering import Lowering, gpu_target
+from curate.verify.targets import Target
+
+MAX_GRID = (2**31 - 1, 65535, 65535)
+"""Programs along x, y and z (CUDA C++ Programming Guide, "Compute Capabilities")."""
+
+
+class LaunchRefused(Exception):
+    """Raised in place of a launch, to see whether a program gets by without its kernels."""
+
+
+class Launches:
+    """Stands in for Triton's runtime.
+
+    Attributes:
+        refused: whether launches raise, for a program that may get by without them.
+    """
+
+    def __init__(self, target: Target) -> None:
+        self.target, self.lowering = target, Lowering(target)
+        self.refused = False
+        self.turn = 0
+
+    def reset(self) -> None:
+        """Forget what was lowered."""
+        self.lowering = Lowering(self.target)
+
+    def install(self) -> None:
+        """Take the place of Triton's runtime in this process, for good."""
+        JITFunction.run = self._runner()
+        JITFunction.warmup = self._warmer()
+        Autotuner._bench = lambda tuner, *args, config, **meta: 0.0
+        choose = Autotuner.run
+        launches = self
+
+        def run(tuner: Any, *args: Any, **named: Any) -> Any:
+            """Take the configurations in turn: which is fastest is a device's to say."""
+            tuner.cache = {}
+            configs = tuner.configs
+            shift = launches.turn % max(1, len(configs))
+            tuner.configs = configs[shift:] + configs[:shift]
+            try:
+                return choose(tuner, *args, **named)
+            finally:
+                tuner.configs = configs
+
+        Autotuner.run = run
+        triton.runtime.driver.set_active(Driver(gpu_target(self.target)))
+
+    def _runner(self) -> Any:
+        launches = self
+
+        def run(kernel: Any, *args: Any, grid: Any, warmup: bool, **named: Any) -> Any:
+            compiled = Compiled(launches, kernel, args, named)
+            if not warmup:
+                compiled.launch(grid, args, named)
+            return compiled
+
+        return run
+
+    def _warmer(self) -> Any:
+        launches = self
+
+        def warmup(kernel: Any, *args: Any, grid: Any, **named: Any) -> Any:
+            return Compiled(launches, kernel, args, named)
+
+        return warmup
+
+    def send(self, kernel: Any, args: Any, grid: Any, named: dict[str, Any]) -> None:
+        """Lower one launch and send it.
+
+        Raises:
+            CompilationError: Triton's front end refuses the kernel.
+            ValueError: an argument is no pointer that a GPU could follow.
+        """
+        if self.refused:
+            raise LaunchRefused("kernels are left out")
+        lowered = self.lowering.lower(kernel, args, grid, named)
+        if any(size > most for size, most in zip(lowered.grid, MAX_GRID, strict=True)):
+            raise RuntimeError("Triton Error [CUDA]: invalid argument")
+        pointers = {}
+        for i, value in enumerate(lowered.arguments):
+            if isinstance(value, Handle):
+                pointers[i] = value.inner
+            elif hasattr(value, "data_ptr"):
+                raise ValueError(
+                    f"Pointer argument (at {i}) cannot be accessed from Triton (cpu tensor?)"
+                )
+        if 0 not in lowered.grid:
+            Device.get().launch(lowered, pointers)
+
+
+class Compiled:
+    """What `kernel.warmup` and a launch return: it can be launched again on a grid."""
+
+    def __init__(self, launches: Launches, kernel: Any, args: Any, named: dict[str, Any]) -> None:
+        self._launches, self._kernel, self._args, self._named = launches, kernel, args, named
+        self.name = kernel.__name__
+        self.n_regs, self.n_spills = 32, 0
+        self.metadata = Metadata(named)
+
+    def __getitem__(self, grid: Any) -> Any:
+        def call(*args: Any, **named: Any) -> None:
+            kept = {k: v for k, v in self._named.items() if k not in named}
+            full = list(args)
+            constants = {p.name for p in self._kernel.params if p.is_constexpr}
+            given = [n for n in self._kernel.arg_names if n not in constants]
+            if len(full) < len(self._kernel.arg_names):
+                by_name = dict(zip(given, full, strict=False))
+                kept.update(by_name)
+                full = []
+                missing = dict(zip(self._kernel.arg_names, self._args, strict=False))
+                kept = {**{k: v for k, v in missing.items() if k in constants}, **kept}
+            self.launch(grid, full, {**kept, **named})
+
+        return call
+
+    def launch(self, grid: Any, args: Any, named: dict[str, Any]) -> None:
+        """Make a launch on a grid."""
+        self._launches.send(self._kernel, args, grid, named)
+
+    def _init_handles(self) -> None:
+        """Do nothing: there is no device to load a module on."""
+
+
+class Metadata:
+    """What programs ask of a compiled kernel; figures of a small one."""
+
+    def __init__(self, named: dict[str, Any]) -> None:
+        self.num_warps = named.get("num_warps", 4)
+        self.num_stages = named.get("num_stages", 3)
+        self.num_ctas = named.get("num_ctas", 1)
+        self.shared = 0

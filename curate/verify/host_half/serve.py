@@ -1,0 +1,141 @@
+"""The host half's process: builds a program on handles and runs it, as the judge asks.
+
+It serves these requests, one candidate a process:
+
+- ``load {source}``: run the file;
+- ``build {init, names, shapes, parameters, mode, state}``: construct ``ModelNew`` and give its
+  state the values at places of the executor's memory;
+- ``run {inputs, seed}``: one forward; the answer says at which places its results lie.
+
+The inputs are places in the executor's memory: no number of theirs is ever here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import nn
+
+from curate.verify import watch
+from curate.verify.executor.tensors import read_place
+from curate.verify.host_half import driver
+from curate.verify.host_half.handles import Handle, on_device, to_gpu
+from curate.verify.host_half.launches import Launches
+from curate.verify.host_half.stream import ExecutorStopped, Stream
+from curate.verify.problem import EXAMPLE, Program, Task
+from curate.verify.role import Answer, Refusal, Tensors, serve_requests, unpack_named
+from curate.verify.targets import parse_target
+from curate.verify.wire import Channel, Closed, pack, unpack
+
+TARGET = "cuda:90"
+PLAIN = {"Handle", "Tensor", "Parameter"}
+
+
+class HostHalf:
+    """One program, on a device that is not here."""
+
+    def __init__(self, stream: Stream, launches: Launches) -> None:
+        self.stream, self.launches = stream, launches
+        self.name = f"model_{secrets.token_hex(3)}"  # that no program knows beforehand
+        self.program: Program
+        self.model: nn.Module
+
+    def load(self, request: dict[str, Any], tensors: Tensors) -> Answer:
+        """Run the file's text."""
+        with self._call():
+            self.program = Program(request["source"], {}, self.name)
+        return {}, []
+
+    def build(self, request: dict[str, Any], tensors: Tensors) -> Answer:
+        """Construct the model; say under which names its state lies where."""
+        with self._call():
+            init = unpack_named(request, tensors, "init")
+            model = self.program.build(request["parameters"], init)
+            self.model = model.train(request["mode"] == "train").to("cuda")
+            self._state = {name: self._handle(t) for name, t in self.model.state_dict().items()}
+            state = [[n, self.stream.place(t.inner).to_json()] for n, t in self._state.items()]
+        return {"state": state}, []
+
+    def _handle(self, value: Any) -> Handle:
+        if isinstance(value, Handle):
+            return value
+        if isinstance(value, torch.Tensor):
+            return to_gpu(value)
+        raise Refusal("runtime_error", "state", "the state holds what is no tensor")
+
+    def run(self, request: dict[str, Any], tensors: Tensors) -> Answer:
+        """Run one forward."""
+        self.launches.turn = request["turn"]
+        self.launches.refused = request["refuse"]
+        with self._call():
+            given = [Handle(self.stream.adopt(read_place(place))) for place in request["places"]]
+            inputs = unpack(request["inputs"], given)
+            torch.manual_seed(request["seed"])
+            result = self.model(*inputs)
+            leaves: list[torch.Tensor] = []
+            packed = pack(result, leaves)
+            devices = sorted({t.device.type for t in leaves})
+            handles = [t if isinstance(t, Handle) else to_gpu(t) for t in leaves]
+            places = [self.stream.place(t.inner).to_json() for t in handles]
+            kinds = sorted({type(t).__name__ for t in leaves} - PLAIN)
+            self._kept = inputs, result
+        said = {"output": packed, "places": places, "devices": devices, "subclasses": kinds}
+        return said, []
+
+    @contextlib.contextmanager
+    def _call(self) -> Iterator[None]:
+        """Tell the executor where a call ends, however it does."""
+        try:
+            yield
+        except ExecutorStopped as error:
+            raise Refusal("skip", "stopped", str(error)) from error
+        finally:
+            with contextlib.suppress(Closed):
+                self.stream.end()
+
+
+class Nowhere:
+    """A channel on which everything is lost: what a warm process works on before it forks."""
+
+    def send(self, message: dict[str, Any], tensors: Tensors | None = None) -> None:
+        """Lose a message."""
+
+
+LAUNCHES = Launches(parse_target(TARGET))
+
+
+def warm() -> None:
+    """Load what programs need, before children are forked."""
+    driver.install()
+    LAUNCHES.install()
+    task, stream = Task(EXAMPLE[0]), Stream(Nowhere())  # type: ignore[arg-type]
+    with torch.no_grad(), on_device(stream):
+        model = Program(EXAMPLE[1]).build(0, task.init_inputs()).to("cuda")
+        model(*(to_gpu(value) for value in task.inputs()))
+        layer = nn.Sequential(nn.Conv2d(2, 2, 3), nn.BatchNorm2d(2), nn.GELU(), nn.Linear(6, 4))
+        x = layer.eval().to("cuda")(torch.randn(1, 2, 8, 8, device="cuda"))
+        x = torch.softmax(x.mean(-1) @ x.sum(-1).transpose(-1, -2).half().float(), -1)
+        torch.cat([x, x.new_zeros(1, 2, 1)], -1).clamp(min=0).contiguous().view(-1).copy_(
+            x.new_ones(1)
+        )
+    LAUNCHES.reset()
+
+
+def serve(sock: socket.socket, executor: socket.socket) -> None:
+    """Serve the judge on a channel, in a child of its own."""
+    torch.set_grad_enabled(False)
+    stream = Stream(Channel(executor))
+    half = HostHalf(stream, LAUNCHES)
+    channel = Channel(sock)
+
+    def report(rule: str, event: str, line: int) -> None:
+        channel.send({"event": rule, "what": event, "line": line})
+
+    watch.watch_events(report, half.name)
+    with on_device(stream):
+        serve_requests(channel, {"load": half.load, "build": half.build, "run": half.run})

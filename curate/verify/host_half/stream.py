@@ -1,0 +1,212 @@
+"""The host half's end of the stream of commands: storages get numbers, work is sent."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils._python_dispatch import _disable_current_modes
+
+from curate.verify.executor.tensors import Place, place_of, read_place
+from curate.verify.lowering import Lowered
+from curate.verify.wire import Channel
+
+JUDGES = 1 << 24
+"""Number of the first storage that is the judge's; those made here count from zero."""
+
+SWEEP = 256
+"""Storages after which those that are gone are freed in the executor."""
+
+
+class ExecutorStopped(BaseException):
+    """The executor does no more: the call is over, whatever the program makes of it."""
+
+
+class Stream:
+    """Sends commands and asks for values.
+
+    Tensors here are on PyTorch's device ``meta``: they have sizes and strides, and a storage
+    without memory, which two views of one tensor share as they would share its memory.
+    """
+
+    def __init__(self, channel: Channel) -> None:
+        self.channel = channel
+        self.numbers = itertools.count()
+        self.known: dict[int, tuple[StorageWeakRef, int]] = {}
+        self.sent: set[str] = set()
+        self.calls = itertools.count()
+        self.taped: list[Any] | None = None
+
+    def storage(self, tensor: torch.Tensor) -> int:
+        """Return the number of a tensor's storage; one that is new is made in the executor."""
+        storage = tensor.untyped_storage()
+        key = storage._cdata
+        known = self.known.get(key)
+        if known is not None and not known[0].expired():
+            return known[1]
+        number = next(self.numbers)
+        self._remember(storage, number)
+        self.channel.send({"do": "new", "storage": number, "bytes": storage.nbytes()})
+        return number
+
+    def _remember(self, storage: torch.UntypedStorage, number: int) -> None:
+        if len(self.known) >= SWEEP and len(self.known) % SWEEP == 0:
+            self.sweep()
+        if (old := self.known.get(storage._cdata)) is not None:
+            self._free(old[1])
+        self.known[storage._cdata] = StorageWeakRef(storage), number
+
+    def sweep(self) -> None:
+        """Free what no tensor holds any more."""
+        for key, (reference, number) in list(self.known.items()):
+            if reference.expired():
+                del self.known[key]
+                self._free(number)
+
+    def _free(self, number: int) -> None:
+        if number < JUDGES:  # the judge's inputs may be used again
+            self.channel.send({"do": "free", "storage": number})
+
+    def place(self, tensor: torch.Tensor) -> Place:
+        """Return where a tensor lies."""
+        return place_of(tensor, self.storage(tensor))
+
+    def adopt(self, place: Place) -> torch.Tensor:
+        """Return a tensor at a place that the executor or the judge has made."""
+        size = place.extent // place.itemsize
+        with _disable_current_modes():
+            flat = torch.empty(max(size, 0), dtype=place.dtype, device="meta")
+            tensor = flat.as_strided(place.shape, place.stride, place.offset)
+        self._remember(tensor.untyped_storage(), place.storage)
+        return tensor
+
+    # graphs
+
+    def record(self, tape: list[Any] | None) -> None:
+        """Keep commands on a tape from now on, or no more."""
+        self.taped = tape
+
+    def replay(self, tape: list[Any]) -> None:
+        """Send the commands of a tape again."""
+        for message, tensors in tape:
+            self.channel.send(message, tensors)
+
+    def send(self, message: dict[str, Any], tensors: list[torch.Tensor] | None = None) -> None:
+        """Send a command, which a graph may hold."""
+        if self.taped is not None and message["do"] in ("op", "launch", "upload"):
+            self.taped.append((message, tensors))
+        self.channel.send(message, tensors)
+
+    # commands
+
+    def operator(
+        self, name: str, args: Sequence[Any], kwargs: dict[str, Any], outs: Sequence[Any]
+    ) -> None:
+        """Have an operator run; ``outs`` are the tensors for its results, or None."""
+        places = [None if out is None else self.place(out).to_json() for out in outs]
+        packed = [self.pack(value) for value in args]
+        named = {key: self.pack(value) for key, value in kwargs.items()}
+        self.send({"do": "op", "name": name, "args": packed, "kwargs": named, "outs": places})
+
+    def ask(self, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> list[torch.Tensor]:
+        """Have an operator run whose results' sizes depend on values; return the results."""
+        first = next(self.numbers)
+        self.numbers = itertools.count(first + 64)
+        packed = [self.pack(value) for value in args]
+        named = {key: self.pack(value) for key, value in kwargs.items()}
+        self.channel.send(
+            {"do": "ask", "name": name, "args": packed, "kwargs": named, "first": first}
+        )
+        answer, _ = self._answer()
+        return [self.adopt(read_place(place)) for place in answer["places"]]
+
+    def launch(self, lowered: Lowered, pointers: dict[int, torch.Tensor]) -> None:
+        """Have a kernel run; ``pointers`` are the tensors among its arguments, by position."""
+        args: list[Any] = []
+        for i, value in enumerate(lowered.arguments):
+            if i in pointers:
+                args.append({"t": self.place(pointers[i]).to_json()})
+            else:
+                args.append(_finite(value))
+        text = None if lowered.sha256 in self.sent else lowered.ttir
+        self.sent.add(lowered.sha256)
+        self.send(
+            {
+                "do": "launch",
+                "ttir": text,
+                "sha256": lowered.sha256,
+                "args": args,
+                "grid": list(lowered.grid),
+            }
+        )
+
+    def upload(self, value: torch.Tensor, out: torch.Tensor) -> None:
+        """Write a tensor of this process's to the executor's memory."""
+        self.send({"do": "upload", "out": self.place(out).to_json()}, [value])
+
+    def read(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Return a tensor's values."""
+        self.channel.send({"do": "read", "place": self.place(tensor).to_json()})
+        _, (value,) = self._answer()
+        return value
+
+    def end(self) -> int:
+        """Say that a call has been sent; return its number."""
+        number = next(self.calls)
+        self.channel.send({"do": "end", "number": number})
+        return number
+
+    def _answer(self) -> tuple[dict[str, Any], list[torch.Tensor]]:
+        message, tensors = self.channel.receive()
+        if "stopped" in message:
+            raise ExecutorStopped(str(message["stopped"]))
+        return message, tensors
+
+    def pack(self, value: Any) -> Any:
+        """Return an operator's argument as JSON; `executor.operators.read_value` reads it."""
+        if isinstance(value, torch.Tensor):
+            if value.device.type != "meta":  # a number in a tensor, as PyTorch allows beside others
+                return self.pack(value.item()) if value.ndim == 0 else self._constant(value)
+            return {"t": self.place(value).to_json()}
+        if isinstance(value, bool | str) or value is None:
+            return value
+        if isinstance(value, int | float):
+            return _packed_number(value)
+        if isinstance(value, list | tuple):
+            return {"l": [self.pack(item) for item in value]}
+        if isinstance(value, torch.dtype):
+            return {"d": str(value).removeprefix("torch.")}
+        if isinstance(value, torch.memory_format):
+            return {"m": str(value).removeprefix("torch.")}
+        if isinstance(value, torch.device):
+            return {"device": None}
+        if isinstance(value, torch.layout):
+            return {"layout": None}
+        if isinstance(value, complex):
+            return {"c": [value.real, value.imag]}
+        if isinstance(value, torch.Generator):
+            return None
+        raise TypeError(f"a {type(value).__name__} cannot be given to an operator")
+
+    def _constant(self, value: torch.Tensor) -> Any:
+        """Upload a tensor of this process's that an operator takes beside others."""
+        out = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device="meta")
+        self.upload(value, out)
+        self._kept = out
+        return {"t": self.place(out).to_json()}
+
+
+def _packed_number(value: int | float) -> Any:
+    if isinstance(value, int):
+        return int(value)
+    return float(value) if value - value == 0 else {"f": repr(float(value))}
+
+
+def _finite(value: Any) -> Any:
+    """Return a launch's number as JSON can hold it."""
+    if isinstance(value, float) and value - value != 0:
+        return repr(value)
+    return value

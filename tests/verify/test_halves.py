@@ -1,0 +1,211 @@
+"""Judging without a GPU: the program's Python in one process, its numbers in another."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+
+import pytest
+
+from curate.verify.judge import Slot, make_slot
+from curate.verify.verdict import Candidate, Options, Verdict
+
+HEAD = """
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+"""
+
+ROWS = """
+@triton.jit
+def normalize_rows(source, target, width, BLOCK: tl.constexpr):
+    row, column = tl.program_id(0), tl.arange(0, BLOCK)
+    inside = column < width
+    values = tl.load(source + row * width + column, mask=inside, other=-float("inf"))
+    powers = tl.exp(values - tl.max(values, 0))
+    tl.store(target + row * width + column, powers / tl.sum(powers, 0), mask=inside)
+
+
+@triton.jit
+def carry(source, target, count, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(target + at, tl.load(source + at, mask=at < count), mask=at < count)
+
+
+def by_kernel(x):
+    out = torch.empty_like(x)
+    normalize_rows[(x.shape[0],)](x, out, x.shape[1], BLOCK=triton.next_power_of_2(x.shape[1]))
+    return out
+
+
+def carried(result):
+    out = torch.empty_like(result)
+    carry[(triton.cdiv(out.numel(), 256),)](result, out, out.numel(), BLOCK=256)
+    return out
+"""
+
+
+def problem(forward: str, inputs: str, init: str = "pass") -> str:
+    return HEAD + textwrap.dedent(
+        f"""
+        class Model(nn.Module):
+            def __init__(self):
+                super().__init__()
+                {init}
+
+            def forward(self, {forward.partition("|")[0]}):
+                {forward.partition("|")[2]}
+
+
+        def get_inputs():
+            return [{inputs}]
+
+
+        def get_init_inputs():
+            return []
+        """
+    )
+
+
+def program(forward: str, before: str = ROWS, init: str = "pass") -> str:
+    names, _, body = forward.partition("|")
+    lines = textwrap.indent(textwrap.dedent(body).strip(), " " * 8)
+    head = "\n\nclass ModelNew(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+    return HEAD + before + f"{head}        {init}\n\n    def forward(self, {names}):\n{lines}\n"
+
+
+SOFTMAX = problem("x|return torch.softmax(x, dim=1)", "torch.randn(16, 48)")
+
+
+@pytest.fixture(scope="module")
+def slot() -> Iterator[Slot]:
+    made = make_slot(Options(backend="cpu", workers=1, timeout_s=120))
+    yield made
+    made.close()
+
+
+def judged(slot: Slot, reference: str, candidate: str) -> Verdict:
+    return slot.judge(Candidate("one", reference, candidate))
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [
+        "x|return by_kernel(x.contiguous())",
+        "x|\nassert x.is_cuda and x.device.type == 'cuda'\nreturn by_kernel(x.contiguous())",
+        """x|
+x = x.contiguous()
+out = torch.empty(x.shape, device="cuda", dtype=x.dtype)
+with torch.cuda.device(x.device), torch.cuda.stream(torch.cuda.Stream()):
+    count = torch.cuda.get_device_properties(0).multi_processor_count
+    assert count > 1
+    normalize_rows[(x.shape[0],)](x, out, x.shape[1], BLOCK=64, num_warps=2)
+torch.cuda.synchronize()
+return out""",
+        """x|
+x = x.contiguous()
+out = torch.empty_like(x)
+ready = normalize_rows.warmup(x, out, x.shape[1], BLOCK=64, grid=(1,))
+ready[(x.shape[0],)](x, out, x.shape[1])
+return out""",
+    ],
+    ids=["plain", "is_cuda", "streams", "warmup"],
+)
+def test_honest_programs_in_everyday_idioms_are_correct(slot: Slot, forward: str) -> None:
+    verdict = judged(slot, SOFTMAX, program(forward))
+    assert verdict.status == "correct", verdict
+    assert verdict.trials == 8
+    assert verdict.evidence["kind"] == "pure_triton"
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [
+        "x|return carried(torch.softmax(x, 1))",
+        "x|return carried(torch.cat([torch.softmax(x[:-1], 1), by_kernel(x[-1:].contiguous())]))",
+        """x|
+rows = [[v - max(row) for v in row] for row in x.tolist()]
+import math
+powers = [[math.exp(v) for v in row] for row in rows]
+done = [[v / sum(row) for v in row] for row in powers]
+return carried(torch.tensor(done, device="cuda"))""",
+    ],
+    ids=["copying kernel", "all rows but one", "Python"],
+)
+def test_who_lets_others_work_is_a_cheat(slot: Slot, forward: str) -> None:
+    verdict = judged(slot, SOFTMAX, program(forward))
+    assert (verdict.status, verdict.reason) == ("cheat", "torch_does_the_work"), verdict
+
+
+def test_the_name_of_its_module_tells_a_program_nothing(slot: Slot) -> None:
+    forward = "x|return by_kernel(x.contiguous()) if __name__ == 'candidate' else x + 0"
+    assert judged(slot, SOFTMAX, program(forward)).status != "correct"
+
+
+RACES = """
+@triton.jit
+def count_in_one(source, target, count, ATOMIC: tl.constexpr, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    part = tl.sum(tl.load(source + at, mask=at < count, other=0.0), 0)
+    if ATOMIC:
+        tl.atomic_add(target, part)
+    else:
+        tl.store(target, tl.load(target) + part)
+
+
+@triton.jit
+def shift(target, count, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(target + at, tl.load(target + at + 1, mask=at + 1 < count), mask=at + 1 < count)
+"""
+TOTAL = problem("x|return x.sum()", "torch.randn(1000)")
+
+
+@pytest.mark.parametrize(("atomic", "status"), [("True", "correct"), ("False", "incorrect")])
+def test_programs_that_add_to_one_place_need_atomics(slot: Slot, atomic: str, status: str) -> None:
+    forward = f"""x|
+x = x.contiguous()
+out = torch.zeros((), device=x.device)
+count_in_one[(triton.cdiv(x.numel(), 64),)](x, out, x.numel(), ATOMIC={atomic}, BLOCK=64)
+return out"""
+    verdict = judged(slot, TOTAL, program(forward, RACES))
+    assert verdict.status == status, verdict
+    assert verdict.reason == (None if status == "correct" else "race")
+
+
+def test_loading_what_another_program_stores_is_a_race(slot: Slot) -> None:
+    reference = problem("x|y = x.clone(); y[:-1] = x[1:]; return y", "torch.randn(1000)")
+    forward = """x|
+out = x.clone()
+shift[(triton.cdiv(x.numel(), 64),)](out, x.numel(), BLOCK=64)
+return out"""
+    verdict = judged(slot, reference, program(forward, RACES))
+    assert (verdict.status, verdict.reason) == ("incorrect", "race"), verdict
+
+
+def test_every_address_is_checked(slot: Slot) -> None:
+    forward = """x|
+out = torch.empty_like(x)
+carry[(triton.cdiv(out.numel(), 256) + 1,)](x.contiguous(), out, out.numel() + 1, BLOCK=256)
+return out"""
+    verdict = judged(slot, problem("x|return x * 1.0", "torch.randn(30, 5)"), program(forward))
+    assert (verdict.status, verdict.reason) == ("incorrect", "out_of_bounds"), verdict
+
+
+def test_what_the_compiler_refuses_is_an_error_without_a_gpu(slot: Slot) -> None:
+    forward = """x|
+out = torch.empty_like(x)
+normalize_rows[(x.shape[0],)](x, out, x.shape[1], BLOCK=48)
+return out"""
+    verdict = judged(slot, SOFTMAX, program(forward))
+    assert verdict.status == "compile_error", verdict
+
+
+def test_a_program_cannot_claim_that_it_cannot_be_judged(slot: Slot) -> None:
+    forward = """x|
+class Unsupported(Exception):
+    reason = "interpreter_budget"
+raise Unsupported("too much work")"""
+    verdict = judged(slot, SOFTMAX, program(forward))
+    assert verdict.status == "runtime_error", verdict
