@@ -61,10 +61,14 @@ _METADATA_FIELDS = (
 def wanted(path: str) -> bool:
     """Return whether artifacts keep this file: code, package metadata and legal texts."""
     parts = PurePosixPath(path)
+    return parts.suffix.lower() in SUFFIXES or parts.name in _METADATA_FILES or may_hold_terms(path)
+
+
+def may_hold_terms(path: str) -> bool:
+    """Return whether a file's name or folder says that it may speak of terms."""
+    parts = PurePosixPath(path)
     return (
-        parts.suffix.lower() in SUFFIXES
-        or parts.name in _METADATA_FILES
-        or any(folder.lower() in ("licenses", "licences") for folder in parts.parts[:-1])
+        any(folder.lower() in ("licenses", "licences") for folder in parts.parts[:-1])
         or (bool(_LEGAL_NAME.search(parts.name)) and parts.suffix.lower() not in _DATA_SUFFIXES)
         or (bool(_SHOUTED_NAME.fullmatch(parts.name)) and not parts.name.startswith("README"))
     )

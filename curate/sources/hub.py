@@ -17,7 +17,7 @@ from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
 
 from curate.files import file_sha256, git_blob_id
 from curate.rows import Row, make_origin, make_row
-from curate.sources.artifact import Artifact, Info, is_stored, open_artifact, store
+from curate.sources.artifact import Artifact, Info, is_stored, may_hold_terms, open_artifact, store
 from curate.sources.files import cache_of, select
 from curate.sources.unpack import File
 from curate.step import Context, Drop, SourceError, SourceStep, Unit
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 _PIN = re.compile(  # owner, name, commit; JavaScript reads it as well, for the JSON schema
     r"^([A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9._-]*)@([0-9a-f]{40})$"
 )
-_LEGAL = ("README.md", "LICENSE*", "LICENCE*", "COPYING*", "NOTICE*")
+_CARD = "README.md"
+_LEGAL = 2  # raised when other files count as legal texts
 _BATCH = 64  # records read at a time: a record of code is some tens of kilobytes
 
 Use = Literal["license", "repo", "commit"]
@@ -178,7 +179,12 @@ def _wanted(paths: Iterable[str], include: Iterable[str], label: str) -> list[st
     data = [path for path in select(paths, include, ()) if path.endswith(".parquet")]
     if not data:
         raise SourceError(f"{label}: no Parquet file matches `include` {list(include)}")
-    return sorted({*data, *select(paths, _LEGAL, ())})
+    return sorted({*data, *_legal(paths)})
+
+
+def _legal(paths: Iterable[str]) -> list[str]:
+    """Return a data set's card and the files that may speak of its terms."""
+    return [p for p in paths if p == _CARD or (may_hold_terms(p) and not p.endswith(".parquet"))]
 
 
 def _read_parquet(file: Path, columns: dict[Use, str]) -> Iterator[dict[str, Any]]:
@@ -245,11 +251,11 @@ def fetch_papers(pin: str, cache: Path) -> Artifact:
     Raises:
         SourceError: as `fetch`.
     """
-    sha256 = _digest([pin, *_LEGAL])
+    sha256 = _digest([pin, _LEGAL])
     if not is_stored(cache, sha256):
         name, commit = pin.split("@")
         info = Info(source="hub", purl=_purl(pin), version=commit)
-        store(cache, sha256, info, fetch(name, commit, lambda paths: select(paths, _LEGAL, ())))
+        store(cache, sha256, info, fetch(name, commit, _legal))
     return open_artifact(cache, sha256)
 
 

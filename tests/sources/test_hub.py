@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from curate.licenses.step import Licenses
 from curate.rows import ROW, Row
-from curate.sources.hub import Hub
+from curate.sources.hub import Hub, _legal
 from curate.step import Context, Drop, Keep, SourceError
 
 COLUMNS = {"license": "licenses", "repo": "repo_link", "commit": "sha"}
@@ -260,3 +260,9 @@ def test_other_bytes_than_the_listed_ones_are_refused() -> None:
         check_listed("one/rows", content, listed)
         with pytest.raises(SourceError, match="the Hub lists"):
             check_listed("one/rows", content + b"more", listed)
+
+
+def test_files_that_may_speak_of_terms_come_with_the_card() -> None:
+    legal = ["README.md", "EULA.txt", "data/USE_POLICY.md", "LICENSE", "licenses/other.txt"]
+    others = ["data/train.parquet", "terms.parquet", "data/preview.png", "notes.md"]
+    assert _legal([*legal, *others]) == legal
