@@ -30,7 +30,7 @@ from typing import Any
 from curate.execute.child import TICK, Child, Limits, fork_child, is_spoiled, remember_sandbox
 
 PACKET = 1 << 16
-DEVICES = ("cuda", "hip")
+WITHOUT_DEVICE = ("interpreter", "cpu", "host_half", "executor")
 SOCKET_TYPE = socket.SOCK_SEQPACKET
 
 
@@ -90,7 +90,7 @@ class Host:
         self.waiting: tuple[dict[str, Any], list[int]] | None = None
         hello, _ = self._next()
         self.limits = Limits(
-            hello["memory_mb"], hello["sandboxed"], address_space=hello["backend"] not in DEVICES
+            hello["memory_mb"], hello["sandboxed"], address_space=hello["backend"] in WITHOUT_DEVICE
         )
         if self.limits.sandboxed:
             remember_sandbox()
