@@ -66,7 +66,7 @@ def test_a_status_that_nobody_knows_is_refused() -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"backend": "tpu"}, "allowed are auto, interpreter, cuda, hip, compile"),
+        ({"backend": "tpu"}, "allowed are auto, cpu, interpreter, cuda, hip, compile"),
         ({"targets": ("cuda:42",)}, "there are cuda:75, cuda:80"),
         ({"trials": 0}, "trials 0: must be greater than 0"),
         ({"timeout_s": float("nan")}, "timeout_s nan: must be greater than 0"),
