@@ -182,7 +182,7 @@ class Halves:
             if again["stream"] == first["stream"] and not again["values_asked"]:
                 continue
             again, other = self._forward({**request, "fresh": True}, tensors)
-            if any(not _close(a, b) for a, b in zip(found, other, strict=False)):
+            if not same_tensors(found, other):
                 return again, other
         return first, found
 
@@ -303,10 +303,6 @@ def _spread(place: Place) -> Place:
 
 def _replaced(value: Any, tensors: Any) -> Any:
     return map_tensors(value, lambda t: next(tensors))
-
-
-def _close(one: torch.Tensor, other: torch.Tensor) -> bool:
-    return same_tensors([one], [other])
 
 
 # --- who did the work -----------------------------------------------------------------------

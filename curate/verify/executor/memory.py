@@ -171,7 +171,6 @@ class Races:
         self.watch_loads = self.on and watch_loads
         self._writers: dict[int, tuple[int, Array]] = {}
         self._readers: dict[int, tuple[int, Array]] = {}
-        self._times: dict[int, Array] = {}
         self._synchronised = np.zeros(programs + 1, np.int32)  # time of each one's last atomic
         self._clock = 1
 

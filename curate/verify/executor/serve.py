@@ -3,7 +3,7 @@
 It speaks to two sides. The **host half** sends commands, one after the other, and waits only where
 it needs a value:
 
-- ``{"do": "new", "storage", "bytes"}``: memory, filled as `Fill` says;
+- ``{"do": "new", "storage", "bytes"}``: memory, filled as `Storages.fill` says;
 - ``{"do": "free", "storage"}``;
 - ``{"do": "op", "name", "args", "kwargs", "outs"}``: an operator, whose results go to places;
 - ``{"do": "ask", "name", "args", "kwargs", "first"}``: an operator whose results' sizes only their
