@@ -105,8 +105,12 @@ class Halves:
             **known,
         )
 
-    def _call(self, do: str, tensors: Tensors | None = None, **fields: Any) -> dict[str, Any]:
-        """Have the host half do something, and return what it said once all of it is done.
+    def _call(
+        self, do: str, tensors: Tensors | None = None, also: list[Place] | None = None, **how: Any
+    ) -> tuple[dict[str, Any], dict[str, Any], Tensors]:
+        """Have the host half do something; return what it said and what the executor did.
+
+        The tensors are those at the places that it said, and then at those of ``also``.
 
         Raises:
             Refused: by the executor's account where that has one, or else by the host half's.
@@ -115,13 +119,17 @@ class Halves:
         refused = None
         said: dict[str, Any] = {}
         try:
-            said, _ = self.host.ask(do, tensors, **fields)
+            said, _ = self.host.ask(do, tensors, **how)
         except Refused as error:
             refused = error
-        self.executor.ask("finish", number=number, places=[])
+        outputs = said.get("places", [])
+        if not isinstance(outputs, list) or len(outputs) > 10_000:
+            raise WireError("not a list of places")
+        asked = [*outputs, *(place.to_json() for place in also or [])]
+        did, found = self.executor.ask("finish", number=number, places=asked)
         if refused is not None:
             raise _claimed(refused)
-        return said
+        return said, did, found
 
     def _load(self, request: dict[str, Any], tensors: Tensors) -> Answer:
         self._begin([], [])
@@ -134,7 +142,7 @@ class Halves:
         sent: Tensors = []
         packed = pack(init, sent)
         self._begin([], [], seed=request["parameters"])
-        said = self._call(
+        said, _, _ = self._call(
             "build", sent, init=packed, parameters=request["parameters"], mode=request["mode"]
         )
         self.state = [(str(name), read_place(place)) for name, place in said["state"]]
@@ -202,28 +210,17 @@ class Halves:
         if self.given_state[0]:
             self._give_state(*self.given_state)
         self._begin(places, values, seed=request["seed"], skip=skip, dry=dry, keep=keep)
-        number = next(self.calls)
-        refused = None
-        said: dict[str, Any] = {}
-        try:
-            said, _ = self.host.ask(
-                "run",
-                inputs=pack(inputs, []),
-                places=[place.to_json() for place in places],
-                seed=request["seed"],
-                turn=self.turn,
-                refuse=refuse,
-            )
-        except Refused as error:
-            refused = error
-        outputs = said.get("places", []) if refused is None else []
-        if not isinstance(outputs, list) or len(outputs) > 10_000:
-            raise WireError("not a list of places")
-        asked = [*outputs, *(place.to_json() for place in places)]
-        did, found = self.executor.ask("finish", number=number, places=asked)
-        if refused is not None:
-            raise _claimed(refused)
-        return self._answer(said, did, found, inputs, len(outputs))
+        said, did, found = self._call(
+            "run",
+            None,
+            places,
+            inputs=pack(inputs, []),
+            places=[place.to_json() for place in places],
+            seed=request["seed"],
+            turn=self.turn,
+            refuse=refuse,
+        )
+        return self._answer(said, did, found, inputs, len(said.get("places", [])))
 
     def _answer(
         self, said: dict[str, Any], did: dict[str, Any], found: Tensors, inputs: Any, outputs: int
