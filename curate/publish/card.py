@@ -105,6 +105,10 @@ INTERPRETED = (
     "Programs ran in Triton's interpreter on a CPU: blocks one after the other, without a device's "
     "rounding and limits, where a race between blocks may not show."
 )
+ON_CPU = (
+    "Programs ran on a CPU, their kernels as Triton's compiler lowers them, all programs of a grid "
+    "at the same time: without a device's rounding and limits."
+)
 LAUNCHED = """\
 A kernel has no module to be compared with, so nothing here says that it computes the right thing.
 What is known of it: the argument types with which it compiles, for each target, and for kernels
@@ -273,6 +277,8 @@ def limits(a: Analysis) -> list[str]:
         found += NOT_JUDGED
         if any(place.startswith("interpreter") for place in a.verdicts.ran_on.counts):
             found.append(INTERPRETED)
+        if any(place.startswith("cpu") for place in a.verdicts.ran_on.counts):
+            found.append(ON_CPU)
     return found
 
 

@@ -22,6 +22,7 @@ KINDS = {
 }
 NAMED = 2  # names that a sentence has room for
 INTERPRETER = "Triton's interpreter on a CPU"
+CPU = "a CPU, from Triton's IR"
 RIGHT = ("correct", "ran")  # statuses that speak for a row
 
 REMOVAL = """\
@@ -101,7 +102,8 @@ def judged_word(a: Analysis) -> str:
 def ran_on(a: Analysis) -> str:
     """Return where programs were judged, in words."""
     places = [
-        place.replace("interpreter on cpu", INTERPRETER) for place in a.verdicts.ran_on.counts
+        place.replace("interpreter on cpu", INTERPRETER).replace("cpu on cpu", CPU)
+        for place in a.verdicts.ran_on.counts
     ]
     return " and ".join(places) or "an unknown place"
 

@@ -7,8 +7,10 @@ import dataclasses
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
+
 from curate.verify.compare import Agreement, Mismatch
-from curate.verify.draw import MANY, SETS, Draw, plan
+from curate.verify.draw import MANY, SETS, Draw, draws_integers, plan
 from curate.verify.halves import Halves
 from curate.verify.oracle import Expected, Oracle, Variety
 from curate.verify.role import Tensors, pack_all, same_tensors, unpack_named
@@ -94,6 +96,8 @@ class Check:
         self.variety = Variety()
         self.last: Expected
         self.by_torch: list[bool] = []
+        self.given: list[list[Any]] = []
+        self.ways: set[tuple[tuple[str, int], ...]] = set()
         self.spent = 0.0
         self.built: Draw | None = None
         self.first: tuple[Expected, Any] | None = None
@@ -127,6 +131,7 @@ class Check:
                 self._burst()
                 self._try_strided()
                 self._try_every_size()
+                self._try_negative_integers()
         except (Found, Refused) as error:
             # What has been compared by then counts, if it is enough to say something.
             enough = self.outcome.trials >= min(ENOUGH, self.options.trials)
@@ -136,6 +141,8 @@ class Check:
         if not self.outcome.trials:
             raise Found("unsupported", BUDGET)
         self._reject_idle_kernels()
+        if len(self.given) > 1 and (fixed := _never_varied(self.given)):
+            self.outcome.warn("constant_inputs", positions=fixed)
         if reason := self.variety.problem():
             raise Found("degenerate", reason)
 
@@ -181,6 +188,7 @@ class Check:
             return
         self._compare(expected, output)
         self._weigh(reply, expected)
+        self.given.append(expected.value("inputs"))
         self.variety.add(expected)
         self.last = expected
         self.outcome.trials += 1
@@ -223,10 +231,14 @@ class Check:
         own = list(unpack_named(reply, received, "state"))
         theirs, initial = self.oracle.initial_state(expected.draw)
         state = dict(zip(expected.value("names"), expected.value("state"), strict=True))
-        if len(own) != len(initial) or not same_tensors(own, [t.cpu() for t in initial]):
+        pairs = _paired(names, own, theirs, [t.cpu() for t in initial])
+        if pairs is None:
             raise Found("incorrect", "state_dict", expected=theirs[:20], got=names[:20])
-        message, tensors = pack_all({"names": names, "state": [state[name] for name in theirs]})
-        self.session.ask("set_state", tensors, **message)
+        message, tensors = pack_all(
+            {"names": names, "state": [state[pairs[name]] for name in names]}
+        )
+        theirs = [pairs[name] for name in names]
+        self.session.ask("set_state", tensors, **message, theirs=theirs)
 
     def _forward(
         self, expected: Expected, fresh: bool = False, **how: Any
@@ -248,7 +260,8 @@ class Check:
         if reply["devices"] not in ([], [self.device]):
             raise Found("incorrect", "device", expected=self.device, got=reply["devices"])
         self._reject_patches(reply)
-        results = {name: unpack_named(reply, received, name) for name in ("output", "changed")}
+        parts = ("output", "changed", "state") if "state" in reply else ("output", "changed")
+        results = {name: unpack_named(reply, received, name) for name in parts}
         return reply, results
 
     def _compare(self, expected: Expected, results: Any) -> None:
@@ -288,6 +301,7 @@ class Check:
         share = reply["call_bytes"] / max(1, facts["call_bytes"])
         trifle = reply["launch_bytes"] < TRIFLE * reply["call_bytes"]
         if expected.draw.size is None:
+            self.ways.add(tuple(sorted(calls.items())))
             whole = bool(calls) and (covers or share >= WHOLE)
             self.by_torch.append(
                 reply["was_ready"]  # what a kernel was given held the result already
@@ -300,7 +314,9 @@ class Check:
 
         On some draws a stage may be an identity, as ReLU is on positive numbers.
         """
-        if len(self.by_torch) > 1 and 2 * sum(self.by_torch) > len(self.by_torch):
+        often = len(self.by_torch) > 1 and 2 * sum(self.by_torch) > len(self.by_torch)
+        # Whoever calls other operators from one call to the next has chosen when to.
+        if often or (any(self.by_torch) and len(self.ways) > 1):
             raise Found("cheat", "torch_does_the_work")
 
     def _try_again(self) -> None:
@@ -349,7 +365,9 @@ class Check:
     def _burst(self) -> None:
         """Call the candidate many times, and then look again."""
         expected = self.last
-        count = INTERPRETED_BURST if self.options.backend == "cpu" else BURST
+        count = BURST
+        if self.options.backend == "cpu":
+            count = INTERPRETED_BURST
         if self.interpreted:
             count = INTERPRETED_BURST
             if count * self.spent > self.options.operations / 4:
@@ -387,6 +405,17 @@ class Check:
             if not self._try_beyond("some_sizes_only", self.oracle.expect(draw)):
                 return
 
+    def _try_negative_integers(self) -> None:
+        """Try integers below zero, where the file draws none and the reference takes them."""
+        draw = dataclasses.replace(
+            self.last.draw, family="negative_integers", size=None, every=False
+        )
+        draw = dataclasses.replace(draw, seed=self.last.draw.seed + 3 * OTHER)
+        if draws_integers(self.last.value("inputs")):
+            expected = self.oracle.expect(draw)
+            if expected.draw.family == draw.family:
+                self._try_beyond("own_integers_only", expected)
+
     def _try_beyond(self, caveat: str, expected: Expected, **how: Any) -> bool:
         """Try what the file does not ask for; return whether it went well, and note if not."""
         if not self.session.is_open:
@@ -406,6 +435,47 @@ class Check:
         else:
             return True
         return False
+
+
+def _never_varied(draws: list[list[Any]]) -> list[int]:
+    """Return the positions of inputs that were the same in every draw of the file's own size."""
+    found = []
+    for i, value in enumerate(draws[0]):
+        others = [draw[i] for draw in draws[1:]]
+        if isinstance(value, torch.Tensor):
+            same = all(
+                isinstance(o, torch.Tensor)
+                and (o.shape != value.shape or same_tensors([o], [value]))
+                for o in others
+            )
+            same &= value.numel() > 0
+        else:
+            same = value is not None and all(repr(o) == repr(value) for o in others)
+        if same and not isinstance(value, list | tuple | dict):
+            found.append(i)
+    return found
+
+
+def _paired(
+    names: list[str], own: Tensors, theirs: list[str], initial: Tensors
+) -> dict[str, str] | None:
+    """Return which of the reference's tensors each of a program's is, by name or else by value.
+
+    None means that there is no one way to pair them.
+    """
+    if sorted(names) == sorted(theirs):
+        known = dict(zip(theirs, initial, strict=True))
+        if all(known[n].shape == t.shape for n, t in zip(names, own, strict=True)):
+            return {name: name for name in names}
+    left = dict(zip(theirs, initial, strict=True))
+    pairs: dict[str, str] = {}
+    for name, tensor in zip(names, own, strict=True):
+        found = next((n for n, t in left.items() if same_tensors([tensor], [t])), None)
+        if found is None:
+            return None
+        pairs[name] = found
+        del left[found]
+    return None if left else pairs
 
 
 def _message(error: Found | Refused) -> dict[str, Any]:

@@ -9,9 +9,11 @@ of a few units in the last place.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Any, Literal
 
 import torch
+
+Strict = Literal["all", "exact", "none"]
 
 FACTOR = 8.0
 """How many times the reference's own error a candidate may have: it may add in another order."""
@@ -20,12 +22,22 @@ FLOOR_ULP, FLOOR_ULP_SHORT = 8.0, 1.0
 """Units in the last place that are always allowed, of the value and of a typical value: for types
 that kernels compute in, and for shorter ones, to which a result is rounded once."""
 
+SHORT_ULP = 0.75
+"""Units in the last place that a result in a type of 16 bits may be off besides the reference's own
+error: its rounding, which is half of one, and what comes before that in float32."""
+
+BIAS = 0.15
+"""Mean error, in units in the last place, from which results in such a type lean to one side."""
+
 WORST = 1.0
 """How much of the reference's largest error, relative to the values, is allowed everywhere."""
 
 TYPICAL = 0.95
 """The reference's own error is taken as at least this quantile of its errors in the tensor: one
 element may be exact by luck, and the largest error may belong to an outlier."""
+
+USUAL = 0.5
+"""The same, of how far the float64 result moves: an element may stay where it is by luck."""
 
 GROSS = 0.02
 """Share of the values up to which the reference's own error counts."""
@@ -75,7 +87,8 @@ def flatten(value: Any, path: str = "output") -> dict[str, Any]:
     if isinstance(value, list | tuple):
         parts = [(f"{path}[{i}]", item) for i, item in enumerate(value)]
     elif isinstance(value, dict):
-        parts = [(f"{path}[{key!r}]", item) for key, item in value.items()]
+        named = sorted(value.items(), key=lambda pair: repr(pair[0]))  # order says nothing
+        parts = [(f"{path}[{key!r}]", item) for key, item in named]
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):
         parts = [(f"{path}.{f.name}", getattr(value, f.name)) for f in dataclasses.fields(value)]
     else:
@@ -89,7 +102,8 @@ def compare(
     exact: Any,
     noise: Any = None,
     path: str = "output",
-    strict: bool = True,
+    strict: Strict = "all",
+    ties: bool = False,
 ) -> Agreement:
     """Compare a candidate's output with the reference's.
 
@@ -100,8 +114,9 @@ def compare(
         noise: how far the float64 output moves when last digits change on the way to it, or None:
             what is ill-conditioned is allowed as much error.
         path: what evidence calls the output.
-        strict: whether NaN and infinities must be where the reference has them; otherwise nothing
-            is asked of those elements.
+        strict: where NaN and infinities must be as in the reference: ``all``; ``exact``, where it
+            has them in float64 too; or ``none``, as on inputs so large that it overflows.
+        ties: see `allowed_error`.
 
     Raises:
         Mismatch: they differ; the evidence names the first leaf that does.
@@ -115,7 +130,7 @@ def compare(
         expected = own_leaves[path]
         if isinstance(expected, torch.Tensor):
             known = expected, exact_leaves[path], noise_leaves.get(path)
-            worst = worst.join(_compare_tensors(path, leaf, *known, strict))
+            worst = worst.join(_compare_tensors(path, leaf, *known, strict, ties))
         elif isinstance(leaf, torch.Tensor) or not _same_value(leaf, expected):
             raise Mismatch("value", output=path, expected=repr(expected), got=repr(leaf)[:200])
     return worst
@@ -133,7 +148,8 @@ def _compare_tensors(
     own: torch.Tensor,
     exact: torch.Tensor,
     noise: torch.Tensor | None,
-    strict: bool,
+    strict: Strict,
+    ties: bool,
 ) -> Agreement:
     if not isinstance(got, torch.Tensor):
         raise Mismatch("structure", output=path, expected="a tensor", got=type(got).__name__)
@@ -145,7 +161,7 @@ def _compare_tensors(
         got, own, exact = (torch.view_as_real(t.resolve_conj()) for t in (got, own, exact))
         noise = None if noise is None else noise.unsqueeze(-1)
     if own.is_floating_point():
-        return _compare_floats(path, got, own, exact, noise, strict)
+        return _compare_floats(path, got, own, exact, noise, strict, ties)
     _compare_exactly(path, got, own, exact)
     return Agreement()
 
@@ -163,18 +179,20 @@ def _compare_floats(
     own: torch.Tensor,
     exact: torch.Tensor,
     noise: torch.Tensor | None,
-    strict: bool,
+    strict: Strict,
+    ties: bool,
 ) -> Agreement:
     finite = own.isfinite()
     same = (got == own) | (got.isnan() & own.isnan())
-    wrong = torch.where(finite, ~got.isfinite(), ~same & strict)
+    asked = {"all": True, "exact": ~exact.isfinite(), "none": False}[strict]
+    wrong = torch.where(finite, ~got.isfinite(), ~same & asked)
     if wrong.any():
         raise _mismatch("nonfinite", path, wrong, got, own)
     true = torch.where(exact.isfinite() & finite, exact.double(), own.double())
     true = torch.where(finite, true, 0.0)
     error = torch.where(finite, (got.double() - true).abs(), 0.0)
     known = torch.where(finite, own, 0.0)
-    allowed = allowed_error(known, true, noise)
+    allowed = allowed_error(known, true, noise, ties)
     # Where rounding decides between two values, as in `floor`, the reference's own is right too.
     distance = torch.where(finite, (got.double() - known.double()).abs(), 0.0)
     differs = distance > _floor(own.dtype) * known.abs()
@@ -184,12 +202,41 @@ def _compare_floats(
         raise _mismatch("value", path, worst == worst.max(), got, own, error, allowed)
     if not error.numel():
         return Agreement()
+    _reject_bias(path, got, own, true, finite)
     ratio = torch.where((error > 0) & differs, error / allowed, 0.0)
     return Agreement(float(error.max()), float(ratio.max()))
 
 
+def _reject_bias(
+    path: str, got: torch.Tensor, own: torch.Tensor, true: torch.Tensor, finite: torch.Tensor
+) -> None:
+    """Raise if results in a short type lean to one side, and the reference's do not.
+
+    Each may be as far off as its rounding; a factor of 1.01 is no more, and shows in the mean.
+    """
+    eps = torch.finfo(own.dtype).eps
+    counts = finite & (true.abs() > torch.finfo(own.dtype).tiny / eps)
+    if eps <= torch.finfo(torch.float32).eps or int(counts.sum()) < MANY:
+        return
+    units = eps * true.abs()[counts]
+    sign = true.sign()[counts]
+    lean, own_lean = (
+        float(((x.double()[counts] - true[counts]) * sign / units).mean()) for x in (got, own)
+    )
+    spread = 4 * 0.5 / float(counts.sum()) ** 0.5
+    if abs(lean) > abs(own_lean) + BIAS + spread:
+        raise Mismatch("bias", output=path, units=round(lean, 3), expected=round(own_lean, 3))
+
+
+MANY = 256
+"""Elements from which a mean error says something."""
+
+
 def allowed_error(
-    own: torch.Tensor, exact: torch.Tensor, noise: torch.Tensor | None = None
+    own: torch.Tensor,
+    exact: torch.Tensor,
+    noise: torch.Tensor | None = None,
+    ties: bool = False,
 ) -> torch.Tensor:
     """Return, for each element, how far from the float64 result a candidate may be.
 
@@ -197,19 +244,39 @@ def allowed_error(
         own: the reference's output in its own precision; finite.
         exact: its output in float64; finite, same shape.
         noise: see `compare`; may be anything where the output is not finite.
+        ties: whether inputs were drawn to lie on thresholds: then many elements move by the one
+            step that a comparison makes, and nothing follows for the others.
     """
     if not own.numel():
         return exact
     size = exact.abs() + float(exact.square().mean().sqrt()) + torch.finfo(own.dtype).tiny
     # A reference that overflows is no license for any number at all.
     own_error = torch.minimum((own.double() - exact).abs(), GROSS * size)
-    if noise is not None:
-        own_error = torch.maximum(own_error, noise.double().nan_to_num(0.0, 0.0, 0.0))
+    moved = (
+        torch.zeros_like(own_error) if noise is None else noise.double().nan_to_num(0.0, 0.0, 0.0)
+    )
+    if torch.finfo(own.dtype).eps > torch.finfo(torch.float32).eps:
+        return _allowed_short(own, exact, torch.maximum(own_error, moved))
+    if not ties:
+        own_error = torch.maximum(own_error, moved)
     typical_error = _quantile(own_error, TYPICAL)
     # Where few elements are much less exact than the others, another order of operations makes
     # it other elements.
     worst = WORST * float((own_error / size).max())
-    return FACTOR * own_error.clamp(min=typical_error) + (_floor(own.dtype) + worst) * size
+    # What elements may move by that lie on a threshold licenses no others.
+    usual = torch.maximum(moved, _quantile(moved, USUAL) * torch.ones_like(moved))
+    allowed = torch.maximum(own_error.clamp(min=typical_error), usual)
+    return FACTOR * allowed + (_floor(own.dtype) + worst) * size
+
+
+def _allowed_short(own: torch.Tensor, exact: torch.Tensor, own_error: torch.Tensor) -> torch.Tensor:
+    """Return what is allowed in a type of 16 bits or fewer: a rounding of its own.
+
+    A reference in such a type rounds after every operator, and a kernel only once; so the
+    reference's own error counts once where it is more than that.
+    """
+    ulp = torch.finfo(own.dtype).eps * exact.abs() + torch.finfo(own.dtype).tiny
+    return own_error + ulp * SHORT_ULP
 
 
 def _floor(dtype: torch.dtype) -> float:

@@ -52,6 +52,15 @@ FAMILIES = (OWN, "steps", "signed", "shifted", "large", "small", "outlier", "neg
 - ``negative``: below zero everywhere, where a maximum that starts at zero stays there.
 """
 
+TIES = "steps"
+"""The family whose inputs lie on thresholds."""
+
+OVERFLOWS = ("large", "shifted", "outlier")
+"""Families on which a reference may overflow where a better program does not."""
+
+NEGATIVE_INTEGERS = "negative_integers"
+"""A family of its own, not among the draws that must be right: integers with the other sign."""
+
 EQUALS = 12
 """Elements of a tensor in ``steps`` for each two values that they may have."""
 
@@ -63,6 +72,15 @@ AGAIN = 5000
 
 ROWS = 4
 """Rows from which on each has a spread of its own in ``large``; elements have in fewer."""
+
+NUMBERS = (0.75, 1.5, 1.25)
+"""What plain numbers among the inputs are multiplied with, in turn."""
+
+STATES = ("signed", "outlier", "shifted")
+"""Families in which a state of zeros becomes one of numbers."""
+
+SEEN = 1 << 16
+"""Elements that are looked at to tell a mask from other numbers."""
 
 SETS = 3
 """Draws that share one set of parameters, and so one instance of the candidate."""
@@ -184,10 +202,12 @@ def constants(source: str) -> list[float]:
 
 
 def redraw(value: Any, again: Any, family: str, found: Sequence[float] = ()) -> Any:
-    """Return inputs of the same shapes, types and strides, from a family; integers stay.
+    """Return inputs of the same shapes, types and strides, from a family.
 
-    A tensor of one value stays too: it may be a mask, or a scalar with a meaning. Of a single
-    element it takes a second draw to tell.
+    Integers, and numbers that are all whole and few, such as masks and labels, are drawn anew among
+    those that the file draws; what it has sorted stays sorted. A state of zeros becomes one of
+    numbers. Any other tensor of one value stays: it may be a mask, or a scalar with a meaning. Of
+    a single element it takes a second draw to tell.
 
     Args:
         value: what the file drew.
@@ -198,8 +218,16 @@ def redraw(value: Any, again: Any, family: str, found: Sequence[float] = ()) -> 
     if isinstance(value, list | tuple):
         pairs = zip(value, again, strict=True)
         return type(value)(redraw(*both, family, found) for both in pairs)
-    if not isinstance(value, torch.Tensor) or not value.is_floating_point():
+    if isinstance(value, float):
+        return value * NUMBERS[len(family) % len(NUMBERS)]
+    if not isinstance(value, torch.Tensor) or not value.numel() or value.is_complex():
         return value
+    if family == NEGATIVE_INTEGERS:
+        return -value if draws_integers([value]) else value
+    if not value.is_floating_point() or is_mask(value):
+        return _whole_numbers(value)
+    if family in STATES and value.numel() > 1 and not value.any():
+        return value + torch.randn_like(value)
     known = value if value.numel() > 1 else torch.cat([value.reshape(-1), again.reshape(-1)])
     spread = float(known.double().std()) if known.numel() else 0.0
     if not 0 < spread < float("inf"):
@@ -215,6 +243,36 @@ def redraw(value: Any, again: Any, family: str, found: Sequence[float] = ()) -> 
     drawn = drawn.clamp(
         min=float(torch.finfo(value.dtype).min), max=float(torch.finfo(value.dtype).max)
     )
+    like = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=value.device)
+    return like.copy_(drawn)
+
+
+def draws_integers(inputs: list[Any]) -> bool:
+    """Say whether there are integers among the inputs, none of them below zero."""
+    whole = [t for t in list_tensors(inputs) if t.dtype in (torch.int32, torch.int64) and t.numel()]
+    return bool(whole) and all(int(t.min()) >= 0 for t in whole)
+
+
+def is_mask(value: torch.Tensor) -> bool:
+    """Say whether a floating tensor holds zeros and ones, and both."""
+    return value.numel() > 1 and set(value.reshape(-1)[:SEEN].unique().tolist()) == {0.0, 1.0}
+
+
+def _whole_numbers(value: torch.Tensor) -> torch.Tensor:
+    """Return integers or truth values drawn anew, within what the file draws."""
+    flat = value.reshape(-1)
+    if value.numel() < 2 or bool((flat == flat[0]).all()):
+        return value
+    if value.is_floating_point() or value.dtype == torch.bool:
+        share = float(flat.double().mean())
+        drawn = (torch.rand(value.shape) < share).to(value.dtype)
+    else:
+        low, high = int(flat.min()), int(flat.max())
+        drawn = torch.randint(low, high + 1, value.shape).to(value.dtype)
+    if value.dim() and bool((value.diff(dim=-1) >= 0).all()) and value.dtype != torch.bool:
+        if bool((value.diff(dim=-1) > 0).all()):
+            return value  # an order of things, such as positions: any other is none
+        drawn = drawn.sort(-1).values
     like = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=value.device)
     return like.copy_(drawn)
 
@@ -246,14 +304,16 @@ def _family(
 # --- parameters -----------------------------------------------------------------------------
 
 
-def redraw_parameters(model: nn.Module, seed: int) -> None:
+def redraw_parameters(model: nn.Module, seed: int, flip: bool = True) -> None:
     """Move every parameter, and every constant floating buffer, away from its default.
 
     A parameter moves by up to half its spread, or half its value where it is constant (half of
-    one for zero); one that was never initialised is drawn from [-0.5, 0.5). So signs of scales
-    and variances stay, and no stage is an identity.
+    one for zero); one that was never initialised is drawn from [-0.5, 0.5). So variances stay
+    positive, and no stage is an identity. With ``flip`` and an odd seed some elements of constant
+    parameters, such as scales, change their signs, as training may change them.
     """
     generator = torch.Generator().manual_seed(seed)
+    turned = flip and seed % 2 == 1
     for name, tensor in model.state_dict().items():
         if not tensor.is_floating_point() or not tensor.numel():
             continue
@@ -272,6 +332,10 @@ def redraw_parameters(model: nn.Module, seed: int) -> None:
             continue
         if scale < float("inf"):
             tensor.add_((scale * shift).to(tensor.dtype))
+        if turned and is_parameter and low == high:
+            signs = torch.randint(0, 2, tensor.shape, generator=generator) * 2 - 1
+            signs.view(-1)[0] = -1  # of a single one, too
+            tensor.mul_(signs.to(tensor.dtype))
 
 
 def _is_parameter(model: nn.Module, name: str) -> bool:

@@ -53,6 +53,7 @@ class Halves:
         self.inputs: dict[str, list[Place]] = {}
         self.state: list[tuple[str, Place]] = []
         self.turn = 0
+        self.pairs: dict[str, str] = {}
         self.given_state: tuple[list[str], Tensors] = [], []
 
     @property
@@ -162,6 +163,7 @@ class Halves:
 
     def _set_state(self, request: dict[str, Any], tensors: Tensors) -> Answer:
         names = unpack(request["names"], tensors)
+        self.pairs = dict(zip(names, request["theirs"], strict=True))
         self._give_state(names, unpack(request["state"], tensors))
         return {}, []
 
@@ -213,7 +215,7 @@ class Halves:
         said, did, found = self._call(
             "run",
             None,
-            places,
+            [*places, *(place for _, place in self.state)],
             inputs=pack(inputs, []),
             places=[place.to_json() for place in places],
             seed=request["seed"],
@@ -226,6 +228,9 @@ class Halves:
         self, said: dict[str, Any], did: dict[str, Any], found: Tensors, inputs: Any, outputs: int
     ) -> Answer:
         count = outputs + len(list_tensors(inputs))
+        after_state = dict(zip((n for n, _ in self.state), found[count:], strict=False))
+        state = {self.pairs.get(name, name): t for name, t in after_state.items()}
+        count += len(self.state)
         result = unpack(said["output"], found[:outputs])
         after = iter(found[outputs:])
         given = _replaced(inputs, after)
@@ -234,6 +239,7 @@ class Halves:
         packed = {
             "output": pack(result, sent),
             "changed": pack(changed, sent),
+            "state": pack(state, sent),
         }
         work = [t for name, t in zip(did["kept"], found[count:], strict=True) if _counts(name)]
         if given_holds(list_tensors(inputs), list_tensors(result)):

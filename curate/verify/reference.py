@@ -14,6 +14,8 @@ from __future__ import annotations
 import contextlib
 import copy
 import dataclasses
+import itertools
+import math
 import socket
 from typing import Any
 
@@ -152,9 +154,25 @@ class Reference:
             torch.manual_seed(draw.parameters)
             init = self.task.init_inputs()
             model = self.task.build(draw.parameters, init)
-            redraw_parameters(model, draw.parameters)
+            flipped = copy.deepcopy(model)
+            redraw_parameters(flipped, draw.parameters)
+            if self._takes(flipped, draw):
+                model = flipped
+            else:
+                redraw_parameters(model, draw.parameters, flip=False)
             self.models = {key: (init, model.train(draw.mode == "train").to(self.device))}
         return self.models[key]
+
+    def _takes(self, model: nn.Module, draw: Draw) -> bool:
+        """Say whether a model with drawn parameters gives numbers for the file's own inputs."""
+        if draw.parameters % 2 == 0:
+            return True
+        model = model.train(draw.mode == "train").to(self.device)
+        try:
+            inputs = self._inputs(dataclasses.replace(draw, family=OWN, size=None, every=False))
+            return _mostly_finite(self._forward(model, inputs, draw.seed))
+        except Exception:
+            return False
 
     def _right(self, draw: Draw) -> tuple[list[Any], Results]:
         """Return a draw's inputs and results; those of the last draw asked for are kept."""
@@ -176,8 +194,10 @@ class Reference:
         given = copy.deepcopy(inputs)
         model = copy.deepcopy(model)
         torch.manual_seed(seed)
+        before = {name: t.clone() for name, t in model.named_buffers()}
         result = model(*given)
-        return {"output": result, "changed": changed_inputs(given, inputs)}
+        state = {n: t for n, t in model.named_buffers() if not same_tensors([t], [before.get(n)])}
+        return {"output": result, "changed": changed_inputs(given, inputs), "state": state}
 
     def _run(self, model: nn.Module, inputs: list[Any], draw: Draw) -> Results:
         """Return the results in the file's own precision and in float64, and the latter's noise.
@@ -211,15 +231,20 @@ class Reference:
         """
         moved = []
         for seed in range(JITTERS):
-            jitter = Jitter(seed, keep_short)
+            jitter = Jitter(seed, keep_short, _last_place(inputs))
             changed = jitter.change(inputs)
             given, twin = copy.deepcopy(changed), copy.deepcopy(double)
             torch.manual_seed(draw.seed)
+            before = {name: t.clone() for name, t in twin.named_buffers()}
             with jitter:
                 result = twin(*given)
+            state = {
+                n: t for n, t in twin.named_buffers() if not same_tensors([t], [before.get(n)])
+            }
             if keep_short and jitter.rounds:
                 return self._moved(double, inputs, draw, keep_short=False)
-            moved.append({"output": result, "changed": changed_inputs(given, changed)})
+            parts = {"output": result, "changed": changed_inputs(given, changed), "state": state}
+            moved.append(parts)
         return moved
 
     # timing
@@ -315,6 +340,13 @@ def _cut(tensor: torch.Tensor) -> torch.Tensor:
     return (tensor.contiguous().view(torch.int32) & ~0x1FFF).view(torch.float32)
 
 
+def _last_place(inputs: list[Any]) -> float:
+    """Return the last place of the type that a problem computes in: float32, or float64."""
+    floats = [t.dtype for t in list_tensors(inputs) if t.is_floating_point()]
+    double = bool(floats) and all(kind == torch.float64 for kind in floats)
+    return float(torch.finfo(torch.float64 if double else torch.float32).eps)
+
+
 JITTERS = 4
 """How often the last digits are changed. One change may by luck move nothing."""
 
@@ -342,17 +374,21 @@ class Jitter(TorchDispatchMode):  # type: ignore[misc]
     Vignes, Discrete Stochastic Arithmetic for Validating Results of Numerical Software, 2004).
     """
 
-    def __init__(self, seed: int, keep_short: bool) -> None:
+    def __init__(
+        self, seed: int, keep_short: bool, ulp: float = torch.finfo(torch.float32).eps
+    ) -> None:
         """Make a run.
 
         Args:
             seed: of the changes.
+            ulp: the last place of the type that a program computes in.
             keep_short: whether inputs of few digits stay, and results of `EXACT` operators. Such a
                 number is meant as it is: where ``target == 1`` decides, it must not become
                 1.0000001, or the result would pass for one that any change tips.
         """
         super().__init__()
         self.seed = seed
+        self.ulp = ulp
         self.keep_short = keep_short
         self.rounds = False  # an operator of `ROUND_INSIDE` was called
         self._generators: dict[torch.device, torch.Generator] = {}
@@ -366,8 +402,20 @@ class Jitter(TorchDispatchMode):  # type: ignore[misc]
             self.rounds |= _rounds_inside(name, func)
             for tensor in list_tensors(result):
                 if tensor.dtype == torch.float64 and tensor.numel():
-                    tensor.mul_(self._factors(tensor, is_exact=name in EXACT))
+                    tensor.mul_(self._factors(tensor, self.ulp, is_exact=name in EXACT))
+            if isinstance(result, torch.Tensor) and result.dtype == torch.float64:
+                walk = walk_of(name, args, kwargs or {})
+                if walk is not None and walk.shape == result.shape:
+                    result.add_(self._normal(result) * walk * (self.ulp / 2) / math.sqrt(3))
         return result
+
+    def _normal(self, tensor: torch.Tensor) -> torch.Tensor:
+        generator = self._generators.setdefault(
+            tensor.device, torch.Generator(tensor.device).manual_seed(self.seed)
+        )
+        return torch.randn(
+            tensor.shape, generator=generator, dtype=torch.float64, device=tensor.device
+        )
 
     def change(self, inputs: list[Any]) -> list[Any]:
         """Return inputs in float64, changed likewise."""
@@ -376,7 +424,7 @@ class Jitter(TorchDispatchMode):  # type: ignore[misc]
             if not tensor.is_floating_point():
                 return tensor
             # Inputs in float64 have more digits, which a candidate has too.
-            ulp = min(torch.finfo(tensor.dtype).eps, torch.finfo(torch.float32).eps)
+            ulp = min(torch.finfo(tensor.dtype).eps, self.ulp)
             exact = tensor.double()
             return exact * self._factors(exact, ulp, is_exact=True)
 
@@ -396,6 +444,59 @@ class Jitter(TorchDispatchMode):  # type: ignore[misc]
             digits = tensor * SHORT
             factors.masked_fill_((digits == digits.round()) & (tensor.abs() <= SMALL), 1)
         return factors
+
+
+WALK_CHUNKS = 64
+"""Partial sums by which the roundings of a long sum are estimated."""
+
+
+def walk_of(name: str, args: Any, kwargs: dict[str, Any]) -> torch.Tensor | None:
+    """Return the root of the sum of squares of an accumulating operator's partial sums.
+
+    Adding n numbers one by one rounds each partial sum s by at most u |s|; the roundings are a
+    random walk of some u / sqrt(3) times what is returned. None for other operators.
+    """
+    with torch.utils._python_dispatch._disable_current_modes():
+        if name in ("mm", "bmm", "addmm", "baddbmm") and len(args) >= 2:
+            a, b = args[-2:]
+            return _walk([(a[..., lo:hi], b[..., lo:hi, :]) for lo, hi in _spans(a.shape[-1])], a)
+        if name in ("sum", "mean") and args and args[0].dtype == torch.float64:
+            return _walk_of_sum(name, *args, **kwargs)
+    return None
+
+
+def _spans(length: int) -> list[tuple[int, int]]:
+    count = max(1, min(WALK_CHUNKS, length))
+    edges = [length * i // count for i in range(count + 1)]
+    return list(itertools.pairwise(edges))
+
+
+def _walk(parts: list[tuple[torch.Tensor, torch.Tensor]], a: torch.Tensor) -> torch.Tensor:
+    total, squares = 0.0, 0.0
+    for left, right in parts:
+        total = total + left @ right
+        squares = squares + total.square() * left.shape[-1]
+    return torch.as_tensor(squares).sqrt()
+
+
+def _walk_of_sum(
+    name: str, x: torch.Tensor, dim: Any = None, keepdim: bool = False, **_: Any
+) -> torch.Tensor:
+    dims = (
+        list(range(x.ndim)) if dim is None or dim == [] else [dim] if isinstance(dim, int) else dim
+    )
+    dims = [d % max(1, x.ndim) for d in dims]
+    rest = [d for d in range(x.ndim) if d not in dims]
+    flat = x.permute(*rest, *dims).reshape([x.shape[d] for d in rest] + [-1])
+    total, squares = 0.0, 0.0
+    for lo, hi in _spans(flat.shape[-1]):
+        total = total + flat[..., lo:hi].sum(-1)
+        squares = squares + total.square() * (hi - lo)
+    walk = torch.as_tensor(squares).sqrt()
+    walk = walk / flat.shape[-1] if name == "mean" and flat.shape[-1] else walk
+    return (
+        walk.reshape([1 if d in dims else x.shape[d] for d in range(x.ndim)]) if keepdim else walk
+    )
 
 
 def _rounds_inside(name: str, operator: Any) -> bool:

@@ -96,6 +96,9 @@ class Compile(RowStep):
         return Keep(({**row, "compile": results},))
 
 
+WITHOUT_DEVICE = ("cpu", "interpreter")
+
+
 class Verify(RowStep):
     """Run a program beside its reference and compare: the judge, as a step.
 
@@ -107,6 +110,7 @@ class Verify(RowStep):
     """
 
     version: ClassVar[int] = VERSION
+    seeded: ClassVar[bool] = True
     kinds: ClassVar[frozenset[str]] = frozenset({"pair", "sample"})
     # Rows' code runs in the judge's own sandboxes, one for references and one for candidates.
     sandboxed: ClassVar[bool] = False
@@ -115,12 +119,12 @@ class Verify(RowStep):
 
     step: Literal["verify"]
     backend: Annotated[
-        Literal["interpreter", "cuda", "hip"],
+        Literal["cpu", "interpreter", "cuda", "hip"],
         Field(
-            description="Where programs run: Triton's interpreter on a CPU, or the device of "
-            "this machine."
+            description="Where programs run: on this machine's CPU, kernels as Triton's compiler "
+            "lowers them; in Triton's interpreter; or on the device of this machine."
         ),
-    ] = "interpreter"
+    ] = "cpu"
     trials: Annotated[
         int,
         Field(
@@ -168,13 +172,13 @@ class Verify(RowStep):
 
     @model_validator(mode="after")
     def _times_on_a_device(self) -> Verify:
-        if self.timing and self.backend == "interpreter":
+        if self.timing and self.backend in WITHOUT_DEVICE:
             raise ValueError("timing needs a device: backend cuda or hip")
         return self
 
     @property
     def gpus(self) -> int:
-        return 0 if self.backend == "interpreter" else 1
+        return 0 if self.backend in WITHOUT_DEVICE else 1
 
     @property
     def workers(self) -> int | None:
@@ -196,6 +200,7 @@ class Verify(RowStep):
             memory_mb=self.memory_mb,
             sandbox=context.sandbox,
             workers=1,
+            seed=context.seed,
         )
         slot = make_slot(options)
         example = slot.judge(Candidate("example", *EXAMPLE))

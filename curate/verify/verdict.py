@@ -10,7 +10,7 @@ from typing import Any
 
 from curate.verify.targets import parse_target
 
-VERSION = 5
+VERSION = 6
 """Raised whenever the judge may judge a candidate otherwise than before."""
 
 BACKENDS = ("auto", "cpu", "interpreter", "cuda", "hip", "compile")
@@ -86,6 +86,11 @@ class Options:
         metavar="N",
     )
     vary_sizes: bool = _option(True, "Also try other sizes, where the problem leaves one free.")
+    seed: int | None = _option(
+        None,
+        "Of the draws; at random if none is given, so that no program knows them.",
+        metavar="N",
+    )
     timing: bool = _option(False, "Time correct candidates, eager PyTorch and torch.compile.")
     timeout_s: float = _option(
         180.0, "Seconds that one candidate may take.", flag="--timeout", metavar="S"

@@ -33,7 +33,7 @@ def judge_cases(cases: Sequence[Case], **options: Any) -> dict[str, tuple[Verdic
                 ("honest", case.sound_reference or case.reference, case.honest),
             )
         ]
-        judged = verify(candidates, Options(**{**options, **json.loads(own)}))
+        judged = verify(candidates, Options(**{"seed": 1, **options, **json.loads(own)}))
         verdicts |= {verdict.id: verdict for verdict in judged}
     return {
         case.id: (verdicts[f"{case.id} cheat"], verdicts[f"{case.id} honest"]) for case in cases

@@ -130,8 +130,12 @@ import math
 powers = [[math.exp(v) for v in row] for row in rows]
 done = [[v / sum(row) for v in row] for row in powers]
 return carried(torch.tensor(done, device="cuda"))""",
+        """x|
+if bool((x.abs() < 4).all()):
+    return carried(torch.softmax(x, 1))
+return by_kernel(x.contiguous())""",
     ],
-    ids=["copying kernel", "all rows but one", "Python"],
+    ids=["copying kernel", "all rows but one", "Python", "on usual inputs"],
 )
 def test_who_lets_others_work_is_a_cheat(slot: Slot, forward: str) -> None:
     verdict = judged(slot, SOFTMAX, program(forward))
@@ -191,6 +195,45 @@ carry[(triton.cdiv(out.numel(), 256) + 1,)](x.contiguous(), out, out.numel() + 1
 return out"""
     verdict = judged(slot, problem("x|return x * 1.0", "torch.randn(30, 5)"), program(forward))
     assert (verdict.status, verdict.reason) == ("incorrect", "out_of_bounds"), verdict
+
+
+PRODUCT = """
+@triton.jit
+def multiply(a, b, c, K, N: tl.constexpr, HOW: tl.constexpr):
+    rows, columns = tl.arange(0, 16), tl.program_id(0) * 16 + tl.arange(0, 16)
+    total = tl.zeros((16, 16), tl.float32)
+    for start in range(0, K, 32):
+        k = start + tl.arange(0, 32)
+        left = tl.load(a + rows[:, None] * K + k[None, :])
+        right = tl.load(b + k[:, None] * N + columns[None, :])
+        total = tl.dot(left, right, total, input_precision=HOW)
+    tl.store(c + rows[:, None] * N + columns[None, :], total)
+"""
+
+
+@pytest.mark.parametrize(("how", "status"), [("ieee", "correct"), ("tf32", "incorrect")])
+def test_long_products_may_round_in_any_order_and_not_to_tf32(
+    slot: Slot, how: str, status: str
+) -> None:
+    reference = problem("a, b|return a @ b", "torch.randn(16, 4096), torch.randn(4096, 32)")
+    forward = f"""a, b|
+c = torch.empty(16, 32, device=a.device)
+multiply[(2,)](a.contiguous(), b.contiguous(), c, a.shape[1], N=32, HOW="{how}")
+return c"""
+    assert judged(slot, reference, program(forward, PRODUCT)).status == status
+
+
+def test_a_state_that_forward_must_update_is_compared(slot: Slot) -> None:
+    reference = problem(
+        "x|self.last.copy_(x); return torch.softmax(x, 1)",
+        "torch.randn(8, 16)",
+        'self.register_buffer("last", torch.zeros(8, 16))',
+    )
+    init = 'self.register_buffer("last", torch.zeros(8, 16))'
+    good = "x|\nself.last.copy_(x)\nreturn by_kernel(x.contiguous())"
+    assert judged(slot, reference, program(good, init=init)).status == "correct"
+    bad = judged(slot, reference, program("x|return by_kernel(x.contiguous())", init=init))
+    assert bad.status == "incorrect", bad
 
 
 def test_what_the_compiler_refuses_is_an_error_without_a_gpu(slot: Slot) -> None:
