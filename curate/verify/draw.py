@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from curate.verify.problem import Task
+from curate.verify.problem import Task, seed_everything
 from curate.verify.role import list_tensors
 
 MANY = 64
@@ -180,7 +180,7 @@ def resized(task: Task, size: int | None, every: bool = False) -> Iterator[None]
 
 def draw_inputs(task: Task, draw: Draw) -> list[Any]:
     """Return the arguments of ``forward`` for one draw."""
-    torch.manual_seed(draw.seed)
+    seed_everything(draw.seed)
     with resized(task, draw.size, draw.every):
         inputs = task.inputs()
         if draw.family == OWN:
@@ -188,7 +188,7 @@ def draw_inputs(task: Task, draw: Draw) -> list[Any]:
         again = inputs
         if any(tensor.numel() == 1 for tensor in list_tensors(inputs)):
             with torch.random.fork_rng(devices=[]):
-                torch.manual_seed(draw.seed + AGAIN)
+                seed_everything(draw.seed + AGAIN)
                 again = task.inputs()
     found = constants(task.source) if draw.family == "steps" else []
     return [redraw(*both, draw.family, found) for both in zip(inputs, again, strict=True)]
@@ -255,7 +255,9 @@ def draws_integers(inputs: list[Any]) -> bool:
 
 def is_mask(value: torch.Tensor) -> bool:
     """Say whether a floating tensor holds zeros and ones, and both."""
-    return value.numel() > 1 and set(value.reshape(-1)[:SEEN].unique().tolist()) == {0.0, 1.0}
+    seen = value.reshape(-1)[:SEEN]
+    ones = seen == 1
+    return 0 < int(ones.sum()) < seen.numel() and bool((ones | (seen == 0)).all())
 
 
 def _whole_numbers(value: torch.Tensor) -> torch.Tensor:

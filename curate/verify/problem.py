@@ -167,13 +167,24 @@ class Program:
 
 
 def _build(which: str, kind: Any, seed: int, init_inputs: list[Any]) -> torch.nn.Module:
-    torch.manual_seed(seed)
+    seed_everything(seed)
     try:
         model: torch.nn.Module = kind(*init_inputs).eval()
     except Exception as error:
         message = f"{kind.__name__} cannot be built: {describe(error)}"
         raise ProgramError(which, message) from error
     return model
+
+
+def seed_everything(seed: int) -> None:
+    """Seed PyTorch's generators.
+
+    `torch.manual_seed` takes note of the stack for a device that is not there.
+    """
+    if torch.backends.cuda.is_built():
+        torch.manual_seed(seed)
+    else:
+        torch.default_generator.manual_seed(seed)
 
 
 def describe(error: BaseException) -> str:

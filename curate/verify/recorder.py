@@ -14,11 +14,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 from triton.runtime.autotuner import Autotuner
 from triton.runtime.jit import JITFunction
 
-from curate.verify.role import list_tensors
+from curate.verify.role import Mode, list_tensors
 
 MOVES = {
     *("empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided"),
@@ -103,7 +102,7 @@ class Fingerprint:
         )
 
 
-class Recorder(TorchDispatchMode):  # type: ignore[misc]
+class Recorder(Mode):
     """Counts launches and calls while it is entered.
 
     Attributes:

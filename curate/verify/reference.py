@@ -4,6 +4,7 @@ It serves these requests, one problem a process:
 
 - ``load {source, device}``: run the file;
 - ``draw {draw}``: inputs, parameters, and the results in the file's precision and in float64;
+- ``noise {draw}``: how far the latter move when last digits change on the way;
 - ``facts {draw}``: what the task is made of, and whether it can tell right from wrong;
 - ``prepare_timing {draw, device}``, ``measure_bandwidth``, ``run_timed {name, n, nonce}``: the
   baselines (`curate.verify.timing`).
@@ -14,21 +15,23 @@ from __future__ import annotations
 import contextlib
 import copy
 import dataclasses
+import functools
 import itertools
 import math
+import random
 import socket
 from typing import Any
 
 import torch
 from torch import nn
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from curate.verify.compare import Mismatch, compare, flatten
 from curate.verify.draw import OWN, Draw, draw_inputs, free_sizes, redraw_parameters
-from curate.verify.problem import EXAMPLE, Task, describe
+from curate.verify.problem import EXAMPLE, Task, describe, seed_everything
 from curate.verify.recorder import Recorder, is_compute
 from curate.verify.role import (
     Answer,
+    Mode,
     Refusal,
     Tensors,
     changed_inputs,
@@ -56,8 +59,8 @@ from curate.verify.wire import Channel, WireError
 TIMED = 2000
 """Seed of the first set of inputs to time with."""
 
-Results = tuple[dict[str, Any], dict[str, Any], Any]
-"""What is right: in the file's own precision, in float64, and the latter's noise or None."""
+Results = tuple[dict[str, Any], dict[str, Any]]
+"""What is right: in the file's own precision, and in float64."""
 
 ANY_OF_EQUALS = ("sort", "topk", "median", "mode", "kthvalue", "cummax", "cummin", "_indices")
 """Ends of the names of operators whose indices PyTorch's documentation leaves open where inputs
@@ -89,7 +92,7 @@ class Reference:
         """Return one draw's inputs and parameters, and what is to come out."""
         draw = Draw(**request["draw"])
         init, model = self._model(draw)
-        inputs, (own, exact, noise) = self._right(draw)
+        inputs, (own, exact) = self._right(draw)
         if draw.family == "steps" and _has_indices(own["output"]) and not _has_indices(inputs):
             self._reject_ties(model, inputs)
         state = model.state_dict()
@@ -102,11 +105,23 @@ class Reference:
                     "state": list(state.values()),
                     "own": own,
                     "exact": exact,
-                    "noise": noise,
                 }
             )
         except WireError as error:
             raise Refusal("unsupported", "not_data", str(error)) from error
+
+    def noise(self, request: dict[str, Any], tensors: Tensors) -> Answer:
+        """Return how far a draw's float64 results move, or None where there are none."""
+        draw = Draw(**request["draw"])
+        return pack_all({"noise": self._noise(draw)})
+
+    def _noise(self, draw: Draw) -> Any:
+        _, model = self._model(draw)
+        inputs, (own, exact) = self._right(draw)
+        if exact is own:
+            return None
+        double = copy.deepcopy(model).double()
+        return _distance(exact, self._moved(double, inputs, draw))
 
     def _reject_ties(self, model: nn.Module, inputs: list[Any]) -> None:
         """Raise if an index may be that of any of several equal inputs."""
@@ -119,7 +134,7 @@ class Reference:
     def initial_state(self, request: dict[str, Any], tensors: Tensors) -> Answer:
         """Return the parameters as the constructor makes them."""
         draw = Draw(**request["draw"])
-        torch.manual_seed(draw.parameters)
+        seed_everything(draw.parameters)
         init = self.task.init_inputs()
         state = self.task.build(draw.parameters, init).state_dict()
         return pack_all({"names": list(state), "state": list(state.values())})
@@ -128,10 +143,12 @@ class Reference:
         """Return the operators that compute, and what the output does not depend on."""
         draw = Draw(**request["draw"])
         _, model = self._model(draw)
-        inputs, (own, exact, noise) = self._right(draw)
+        inputs, (own, exact) = self._right(draw)
+        other = self._forward(model, inputs, draw.seed + 1)
         try:
             # Sums by atomic operations differ in their last digits, which is not what is meant.
-            compare(self._forward(model, inputs, draw.seed + 1), own, exact, noise)
+            if not same_tensors(own, other):
+                compare(other, own, exact, self._noise(draw))
         except Mismatch as mismatch:
             message = f"the output depends on the seed: {mismatch.evidence}"
             raise Refusal("unsupported", "random", message) from mismatch
@@ -151,7 +168,7 @@ class Reference:
         """Return the constructor's arguments, and a model with drawn parameters."""
         key = draw.parameters, draw.mode
         if key not in self.models:
-            torch.manual_seed(draw.parameters)
+            seed_everything(draw.parameters)
             init = self.task.init_inputs()
             model = self.task.build(draw.parameters, init)
             flipped = copy.deepcopy(model)
@@ -193,14 +210,14 @@ class Reference:
         """Return what ``forward`` gives, and those inputs that it changed; the model stays."""
         given = copy.deepcopy(inputs)
         model = copy.deepcopy(model)
-        torch.manual_seed(seed)
+        seed_everything(seed)
         before = {name: t.clone() for name, t in model.named_buffers()}
         result = model(*given)
         state = {n: t for n, t in model.named_buffers() if not same_tensors([t], [before.get(n)])}
         return {"output": result, "changed": changed_inputs(given, inputs), "state": state}
 
     def _run(self, model: nn.Module, inputs: list[Any], draw: Draw) -> Results:
-        """Return the results in the file's own precision and in float64, and the latter's noise.
+        """Return the results in the file's own precision and in float64.
 
         Raises:
             Refusal: it raises, or gives little that is finite on a draw that is not the file's own.
@@ -216,10 +233,10 @@ class Reference:
             double, exactly = copy.deepcopy(model).double(), to_double(inputs)
             exact = self._forward(double, exactly, draw.seed)
             if list(flatten(exact)) == list(flatten(own)):
-                return own, exact, _distance(exact, self._moved(double, inputs, draw))
+                return own, exact
         # Some modules name float32 in their code and cannot be run in another precision; they
         # are held to the floor of the tolerance alone.
-        return own, own, None
+        return own, own
 
     def _moved(
         self, double: nn.Module, inputs: list[Any], draw: Draw, keep_short: bool = True
@@ -234,7 +251,7 @@ class Reference:
             jitter = Jitter(seed, keep_short, _last_place(inputs))
             changed = jitter.change(inputs)
             given, twin = copy.deepcopy(changed), copy.deepcopy(double)
-            torch.manual_seed(draw.seed)
+            seed_everything(draw.seed)
             before = {name: t.clone() for name, t in twin.named_buffers()}
             with jitter:
                 result = twin(*given)
@@ -321,7 +338,7 @@ class Reference:
         return found
 
 
-class RoundFactors(TorchDispatchMode):  # type: ignore[misc]
+class RoundFactors(Mode):
     """Cuts the factors of float32 matrix products to TF32's 10 bits of mantissa."""
 
     PRODUCTS = ("mm", "bmm", "addmm", "baddbmm", "addbmm", "mv", "addmv")
@@ -367,7 +384,7 @@ ROUND_INSIDE = ("remainder", "fmod", "floor_divide", "histc", "fake_quantize", "
 does a division with ``rounding_mode``, and ``round`` with ``decimals``."""
 
 
-class Jitter(TorchDispatchMode):  # type: ignore[misc]
+class Jitter(Mode):
     """Changes the result of every operator by up to a unit in float32's last place.
 
     So a run in float64 shows what rounding on the way can do to its end (stochastic arithmetic:
@@ -391,7 +408,7 @@ class Jitter(TorchDispatchMode):  # type: ignore[misc]
         self.ulp = ulp
         self.keep_short = keep_short
         self.rounds = False  # an operator of `ROUND_INSIDE` was called
-        self._generators: dict[torch.device, torch.Generator] = {}
+        self._noise = Noise(seed)
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
@@ -402,20 +419,13 @@ class Jitter(TorchDispatchMode):  # type: ignore[misc]
             self.rounds |= _rounds_inside(name, func)
             for tensor in list_tensors(result):
                 if tensor.dtype == torch.float64 and tensor.numel():
-                    tensor.mul_(self._factors(tensor, self.ulp, is_exact=name in EXACT))
+                    self._change(tensor, self.ulp, is_exact=name in EXACT)
             if isinstance(result, torch.Tensor) and result.dtype == torch.float64:
                 walk = walk_of(name, args, kwargs or {})
                 if walk is not None and walk.shape == result.shape:
-                    result.add_(self._normal(result) * walk * (self.ulp / 2) / math.sqrt(3))
+                    step = self.ulp / 2 / math.sqrt(3)
+                    result.addcmul_(walk, self._noise.normal(result), value=step)
         return result
-
-    def _normal(self, tensor: torch.Tensor) -> torch.Tensor:
-        generator = self._generators.setdefault(
-            tensor.device, torch.Generator(tensor.device).manual_seed(self.seed)
-        )
-        return torch.randn(
-            tensor.shape, generator=generator, dtype=torch.float64, device=tensor.device
-        )
 
     def change(self, inputs: list[Any]) -> list[Any]:
         """Return inputs in float64, changed likewise."""
@@ -425,25 +435,55 @@ class Jitter(TorchDispatchMode):  # type: ignore[misc]
                 return tensor
             # Inputs in float64 have more digits, which a candidate has too.
             ulp = min(torch.finfo(tensor.dtype).eps, self.ulp)
-            exact = tensor.double()
-            return exact * self._factors(exact, ulp, is_exact=True)
+            exact = tensor.to(torch.float64, copy=True)
+            self._change(exact, ulp, is_exact=True)
+            return exact
 
         return list(map_tensors(inputs, changed))
 
-    def _factors(
-        self, tensor: torch.Tensor, ulp: float = torch.finfo(torch.float32).eps, *, is_exact: bool
-    ) -> torch.Tensor:
-        place = tensor.device
-        if place not in self._generators:
-            self._generators[place] = torch.Generator(place).manual_seed(self.seed)
-        noise = torch.rand(
-            tensor.shape, generator=self._generators[place], dtype=torch.float64, device=place
-        )
-        factors = 1 + ulp * (2 * noise - 1)
+    def _change(self, tensor: torch.Tensor, ulp: float, *, is_exact: bool) -> None:
+        change = tensor * self._noise.uniform(tensor)
         if is_exact and self.keep_short:
             digits = tensor * SHORT
-            factors.masked_fill_((digits == digits.round()) & (tensor.abs() <= SMALL), 1)
-        return factors
+            change.masked_fill_((digits == digits.round()) & (tensor.abs() <= SMALL), 0)
+        tensor.add_(change, alpha=ulp)
+
+
+NOISE = 1 << 20
+"""Random numbers of each kind that are drawn once and used again, from another place each time."""
+
+
+class Noise:
+    """Random numbers in float64 for tensors of any shape."""
+
+    def __init__(self, seed: int) -> None:
+        self.starts = random.Random(seed)
+
+    def uniform(self, like: torch.Tensor) -> torch.Tensor:
+        """Return numbers from [-1, 1) in a tensor's shape, on its device."""
+        return self._take(like, 0)
+
+    def normal(self, like: torch.Tensor) -> torch.Tensor:
+        """Return normal numbers in a tensor's shape, on its device."""
+        return self._take(like, 1)
+
+    def _take(self, like: torch.Tensor, kind: int) -> torch.Tensor:
+        table = random_numbers(str(like.device))[kind]
+        count = like.numel()
+        start = self.starts.randrange(NOISE // 2)
+        if count > NOISE // 2:
+            table = table[start:].repeat(count // (NOISE // 2) + 1)
+            start = 0
+        return table[start : start + count].view(like.shape)
+
+
+@functools.cache
+def random_numbers(device: str) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return `NOISE` numbers from [-1, 1), and as many normal ones."""
+    generator = torch.Generator().manual_seed(0)
+    even = torch.rand(NOISE, generator=generator, dtype=torch.float64) * 2 - 1
+    normal = torch.randn(NOISE, generator=generator, dtype=torch.float64)
+    return even.to(device), normal.to(device)
 
 
 WALK_CHUNKS = 64
@@ -539,9 +579,10 @@ def _has_indices(value: Any) -> bool:
 
 def warm() -> None:
     """Load what problems need: an example loads what is loaded on first use."""
-    task = Task(EXAMPLE[0])
+    reference = Reference()
     with torch.no_grad():
-        task.build(0, task.init_inputs())(*task.inputs())
+        reference.load({"source": EXAMPLE[0], "device": "cpu"}, [])
+        reference.facts({"draw": Draw(0).to_json()}, [])
 
 
 def serve(sock: socket.socket) -> None:
@@ -555,6 +596,7 @@ def serve(sock: socket.socket) -> None:
         {
             "load": reference.load,
             "draw": reference.draw,
+            "noise": reference.noise,
             "initial_state": reference.initial_state,
             "facts": reference.facts,
             "prepare_timing": reference.prepare_timing,

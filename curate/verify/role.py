@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 import triton
+from torch.utils._python_dispatch import TorchDispatchMode
 from triton.compiler.errors import CompilationError
 from triton.runtime.errors import OutOfResources, PTXASError
 
@@ -92,6 +93,14 @@ def serve_requests(channel: Channel, handlers: Handlers) -> None:
             channel.send({"serial": request["serial"], "refused": refused})
 
 
+class Mode(TorchDispatchMode):  # type: ignore[misc]
+    """A dispatch mode that `torch.compile` may trace, and so need not be loaded for."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False
+
+
 # --- values ---------------------------------------------------------------------------------
 
 
@@ -134,9 +143,11 @@ def same(one: torch.Tensor, other: torch.Tensor) -> bool:
         return False
     if one.is_floating_point() and one.element_size() == 1:
         one, other = one.float(), other.float()
+    if torch.equal(one, other):
+        return True
     if one.is_floating_point() or one.is_complex():
         return bool(torch.equal(one.nan_to_num(nan=0.123), other.nan_to_num(nan=0.123)))
-    return bool(torch.equal(one, other))
+    return False
 
 
 def same_tensors(one: Any, other: Any) -> bool:

@@ -34,6 +34,7 @@ from curate.verify.executor.operations import DeviceAssert, Unsupported, Work, W
 from curate.verify.executor.operators import find_operator, read_value
 from curate.verify.executor.tensors import Place, place_of, read_place
 from curate.verify.executor.ttir import TTIRError
+from curate.verify.problem import seed_everything
 from curate.verify.recorder import is_compute
 from curate.verify.role import Answer, Refusal, Tensors, refusal
 from curate.verify.wire import Channel, Closed, WireError
@@ -163,7 +164,7 @@ class Executor:
         self.skip_launches, self.keep = request["skip"], request["keep"]
         self.dry, self.seed = request["dry"], request["seed"]
         self.work = Work(request["elements"], request["seconds"])
-        torch.manual_seed(self.seed)
+        seed_everything(self.seed)
         return {}, []
 
     def finish(self, request: dict[str, Any], tensors: Tensors) -> Answer:

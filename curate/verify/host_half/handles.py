@@ -12,11 +12,12 @@ from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_leaves, tree_map
 
 from curate.verify.executor.memory import address_of
 from curate.verify.host_half.stream import Stream
+from curate.verify.role import Mode
 
 CUDA = torch.device("cuda", 0)
 META = torch.device("meta")
@@ -246,7 +247,7 @@ def _ask(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     return tuple(found)
 
 
-class OnDevice(TorchDispatchMode):  # type: ignore[misc]
+class OnDevice(Mode):
     """Makes handles of what is created on the GPU."""
 
     def __torch_dispatch__(

@@ -27,7 +27,7 @@ from curate.verify.host_half import driver
 from curate.verify.host_half.handles import Handle, on_device, to_gpu
 from curate.verify.host_half.launches import Launches
 from curate.verify.host_half.stream import ExecutorStopped, Stream
-from curate.verify.problem import EXAMPLE, Program, Task
+from curate.verify.problem import EXAMPLE, Program, Task, seed_everything
 from curate.verify.role import Answer, Refusal, Tensors, serve_requests, unpack_named
 from curate.verify.targets import parse_target
 from curate.verify.wire import Channel, Closed, pack, unpack
@@ -75,7 +75,7 @@ class HostHalf:
         with self._call():
             given = [Handle(self.stream.adopt(read_place(place))) for place in request["places"]]
             inputs = unpack(request["inputs"], given)
-            torch.manual_seed(request["seed"])
+            seed_everything(request["seed"])
             result = self.model(*inputs)
             leaves: list[torch.Tensor] = []
             packed = pack(result, leaves)
