@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from curate.verify.compare import Agreement, Mismatch
-from curate.verify.draw import MANY, SETS, Draw, draws_integers, plan
+from curate.verify.draw import MANY, OWN, SETS, Draw, draws_integers, plan
 from curate.verify.halves import Halves
 from curate.verify.oracle import Expected, Oracle, Variety
 from curate.verify.role import Tensors, pack_all, same_tensors, unpack_named
@@ -39,6 +39,9 @@ SLACK = 2**20
 
 WHOLE, MOST = 0.99, 0.9
 """Share of the reference's work, in bytes, from which on PyTorch has done all of it, or most."""
+
+WEIGHED = (OWN, "steps", "signed", "small")
+"""Families on which it is looked at who did the work; on the others many a stage is an identity."""
 
 TRIFLE = 0.01
 """Share of a program's work, in bytes, below which its kernels do nothing that counts."""
@@ -176,7 +179,8 @@ class Check:
             self._build(expected)
             # Some objects are new: a program must not hold on to those of an earlier call.
             fresh = self.outcome.trials % SETS == SETS - 1
-            reply, output = self._forward(expected, fresh=fresh)
+            weighed = draw.size is None and (draw.family in WEIGHED or len(self.ways) > 1)
+            reply, output = self._forward(expected, fresh=fresh, weighed=weighed)
         except Refused as refused:
             if not self._may_refuse(refused, draw, expected.draw):
                 raise Found(
@@ -187,7 +191,7 @@ class Check:
                 ) from refused
             return
         self._compare(expected, output)
-        self._weigh(reply, expected)
+        self._weigh(reply, expected, weighed)
         self.given.append(expected.value("inputs"))
         self.variety.add(expected)
         self.last = expected
@@ -241,7 +245,7 @@ class Check:
         self.session.ask("set_state", tensors, **message, theirs=theirs)
 
     def _forward(
-        self, expected: Expected, fresh: bool = False, **how: Any
+        self, expected: Expected, fresh: bool = False, weighed: bool = False, **how: Any
     ) -> tuple[dict[str, Any], Any]:
         """Run the candidate on a draw; return its reply and its results."""
         message, tensors = expected.packed("inputs")
@@ -252,6 +256,7 @@ class Check:
             **message,
             seed=expected.draw.seed,
             fresh=fresh,
+            weighed=weighed,
             **how,
         )
         _check_form(reply, plain=bool(how.get("plain")))
@@ -280,7 +285,7 @@ class Check:
         if patched := reply["patched"]:
             raise Found("cheat", "patches_library", names=[str(name) for name in patched][:20])
 
-    def _weigh(self, reply: dict[str, Any], expected: Expected) -> None:
+    def _weigh(self, reply: dict[str, Any], expected: Expected, weighed: bool) -> None:
         """Note who did the work, and raise if no kernel was launched at all."""
         launches, calls = dict(reply["launches"]), dict(reply["calls"])
         did = {"launches": launches, "aten_calls": calls, "failed_launches": reply["failed"]}
@@ -302,6 +307,7 @@ class Check:
         trifle = reply["launch_bytes"] < TRIFLE * reply["call_bytes"]
         if expected.draw.size is None:
             self.ways.add(tuple(sorted(calls.items())))
+        if weighed:
             whole = bool(calls) and (covers or share >= WHOLE)
             self.by_torch.append(
                 reply["was_ready"]  # what a kernel was given held the result already

@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 import socket
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -55,6 +56,7 @@ class Halves:
         self.turn = 0
         self.pairs: dict[str, str] = {}
         self.given_state: tuple[list[str], Tensors] = [], []
+        self.spoiled = False
 
     @property
     def is_open(self) -> bool:
@@ -107,11 +109,17 @@ class Halves:
         )
 
     def _call(
-        self, do: str, tensors: Tensors | None = None, also: list[Place] | None = None, **how: Any
+        self,
+        do: str,
+        tensors: Tensors | None = None,
+        watched: Sequence[Place] = (),
+        dry: bool = False,
+        **how: Any,
     ) -> tuple[dict[str, Any], dict[str, Any], Tensors]:
         """Have the host half do something; return what it said and what the executor did.
 
-        The tensors are those at the places that it said, and then at those of ``also``.
+        The tensors are those at the places that it said, then those at ``watched`` places that
+        have changed, then what operators and uploads gave; see `Executor.finish`.
 
         Raises:
             Refused: by the executor's account where that has one, or else by the host half's.
@@ -126,11 +134,16 @@ class Halves:
         outputs = said.get("places", [])
         if not isinstance(outputs, list) or len(outputs) > 10_000:
             raise WireError("not a list of places")
-        asked = [*outputs, *(place.to_json() for place in also or [])]
-        did, found = self.executor.ask("finish", number=number, places=asked)
+        did, found = self._finish(number, outputs, watched) if not dry else self._finish(number)
         if refused is not None:
             raise _claimed(refused)
         return said, did, found
+
+    def _finish(
+        self, number: int | None, places: Sequence[Any] = (), watched: Sequence[Place] = ()
+    ) -> tuple[dict[str, Any], Tensors]:
+        asked = [place.to_json() for place in watched]
+        return self.executor.ask("finish", number=number, places=list(places), watched=asked)
 
     def _load(self, request: dict[str, Any], tensors: Tensors) -> Answer:
         self._begin([], [])
@@ -155,9 +168,7 @@ class Halves:
         if fits:
             self._give_state(names, values)
             return {"names": None}, []
-        _, initial = self.executor.ask(
-            "finish", number=None, places=[place.to_json() for _, place in self.state]
-        )
+        _, initial = self._finish(None, [place.to_json() for _, place in self.state])
         found: Tensors = []
         return {"names": pack(own, found), "state": pack(initial, found)}, found
 
@@ -168,17 +179,16 @@ class Halves:
         return {}, []
 
     def _give_state(self, names: list[str], values: Tensors) -> None:
-        """Write the state; it is written again before each forward, which may change it."""
-        self.given_state = names, values
+        """Write the state; it is written again where a forward has changed it."""
         places = dict(self.state)
-        converted = [
-            value.to(places[name].dtype) for name, value in zip(names, values, strict=True)
-        ]
-        self._begin([places[name] for name in names], converted)
+        values = [value.to(places[name].dtype) for name, value in zip(names, values, strict=True)]
+        self.given_state = names, values
+        self._begin([places[name] for name in names], values)
+        self.spoiled = False
 
     def _run(self, request: dict[str, Any], tensors: Tensors) -> Answer:
         self.turn += 1
-        return self._forward(request, tensors, keep=not request.get("plain"))
+        return self._forward(request, tensors, keep=request["weighed"])
 
     def _ablate(self, request: dict[str, Any], tensors: Tensors) -> Answer:
         skip = request["refuse"] == "skip"
@@ -186,15 +196,22 @@ class Halves:
 
     def _burst(self, request: dict[str, Any], tensors: Tensors) -> Answer:
         """Run many forwards: where they send the same commands, one result stands for all."""
-        first, found = self._forward({**request, "fresh": True}, tensors)
+        first, found = self._forward(request, tensors)
         for _ in range(request["count"]):
-            again, other = self._forward({**request, "fresh": True}, tensors, dry=True)
-            if again["stream"] == first["stream"] and not again["values_asked"]:
+            if not first["values_asked"] and self._repeats(request, tensors, first["stream"]):
                 continue
-            again, other = self._forward({**request, "fresh": True}, tensors)
+            again, other = self._forward(request, tensors)
             if not same_tensors(found, other):
                 return again, other
         return first, found
+
+    def _repeats(self, request: dict[str, Any], tensors: Tensors, stream: str) -> bool:
+        """Say whether a forward sends the same commands again, which are not done."""
+        try:
+            again, _ = self._forward(request, tensors, dry=True)
+        except Refused:
+            return False
+        return bool(again["stream"] == stream and not again["values_asked"])
 
     def _forward(
         self,
@@ -209,44 +226,45 @@ class Halves:
         given = list_tensors(inputs)
         places = self._input_places(given, request)
         values = [t.detach() for t in given]
-        if self.given_state[0]:
+        if self.spoiled:
             self._give_state(*self.given_state)
-        self._begin(places, values, seed=request["seed"], skip=skip, dry=dry, keep=keep)
+        written = ([], []) if dry else (places, values)  # they are there from an earlier call
+        self._begin(*written, seed=request["seed"], skip=skip, dry=dry, keep=keep)
+        self.spoiled = not dry
         said, did, found = self._call(
             "run",
             None,
             [*places, *(place for _, place in self.state)],
+            dry=dry,
             inputs=pack(inputs, []),
             places=[place.to_json() for place in places],
             seed=request["seed"],
             turn=self.turn,
             refuse=refuse,
         )
-        return self._answer(said, did, found, inputs, len(said.get("places", [])))
+        if dry:
+            return did, []
+        return self._answer(said, did, found, inputs)
 
     def _answer(
-        self, said: dict[str, Any], did: dict[str, Any], found: Tensors, inputs: Any, outputs: int
+        self, said: dict[str, Any], did: dict[str, Any], found: Tensors, inputs: Any
     ) -> Answer:
-        count = outputs + len(list_tensors(inputs))
-        after_state = dict(zip((n for n, _ in self.state), found[count:], strict=False))
-        state = {self.pairs.get(name, name): t for name, t in after_state.items()}
-        count += len(self.state)
+        outputs, now = len(said["places"]), len(said["places"]) + len(did["changed"])
         result = unpack(said["output"], found[:outputs])
-        after = iter(found[outputs:])
-        given = _replaced(inputs, after)
-        changed = changed_inputs(given, inputs)
+        after = dict(zip(did["changed"], found[outputs:now], strict=True))
+        given = list_tensors(inputs)
+        replaced = [after.get(i, tensor) for i, tensor in enumerate(given)]
+        state = {
+            self.pairs.get(name, name): after.get(i, value)
+            for i, (name, value) in enumerate(zip(*self.given_state, strict=True), len(given))
+        }
+        self.spoiled = any(i >= len(given) for i in after)
         sent: Tensors = []
         packed = {
             "output": pack(result, sent),
-            "changed": pack(changed, sent),
+            "changed": pack(changed_inputs(_replaced(inputs, iter(replaced)), inputs), sent),
             "state": pack(state, sent),
         }
-        work = [t for name, t in zip(did["kept"], found[count:], strict=True) if _counts(name)]
-        if given_holds(list_tensors(inputs), list_tensors(result)):
-            # The problem only moves data, and so whoever moves it does the work.
-            work = (
-                [torch.cat([t.reshape(-1).double() for t in found[count:]])] if did["kept"] else []
-            )
         return {
             **packed,
             "subclasses": said["subclasses"],
@@ -259,7 +277,7 @@ class Halves:
             "operations": 0,
             "call_bytes": did["call_bytes"],
             "launch_bytes": did["launch_bytes"],
-            "was_ready": holds_result(work, list_tensors(result)),
+            "was_ready": did_the_work(did["kept"], found[now:], given, list_tensors(result)),
             "was_called": False,
             "was_scaled": False,
             "count": sum(did["launches"].values()),
@@ -323,6 +341,30 @@ def _counts(name: str) -> bool:
     )
 
 
+def did_the_work(kept: list[str], made: Tensors, inputs: Tensors, outputs: Tensors) -> bool:
+    """Say whether what operators or uploads gave was the result already.
+
+    Args:
+        kept: their names.
+        made: what each gave.
+        inputs: what the program got.
+        outputs: what it gave.
+    """
+    if not kept:
+        return False
+    work = [t for name, t in zip(kept, made, strict=True) if _counts(name)]
+    if holds_result(work, outputs):
+        return True
+    # Where the problem only moves data, whoever moves it does the work.
+    copies = len(work) < len(kept) and holds_result([_joined(inputs)], outputs)
+    return copies and holds_result([_joined(made)], outputs)
+
+
+def _joined(tensors: Tensors) -> torch.Tensor:
+    plain = [t.reshape(-1).double() for t in tensors if not t.is_complex()]
+    return torch.cat(plain) if plain else torch.empty(0, dtype=torch.float64)
+
+
 def holds_result(work: Tensors, outputs: Tensors) -> bool:
     """Say whether what operators or uploads gave holds the output's values, in any order.
 
@@ -345,13 +387,6 @@ def holds_result(work: Tensors, outputs: Tensors) -> bool:
         if held.numel() and _found(values, held) >= SHARE and _found(off, held) <= CHANCE:
             return True
     return False
-
-
-def given_holds(inputs: Tensors, outputs: Tensors) -> bool:
-    """Say whether the output's values are those of the inputs."""
-    return holds_result(
-        [torch.cat([t.reshape(-1).double() for t in inputs])] if inputs else [], outputs
-    )
 
 
 def _found(values: torch.Tensor, held: torch.Tensor) -> float:

@@ -6,6 +6,7 @@ Nothing needs a GPU, and no device is asked.
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -45,7 +46,11 @@ def gpu_target(target: Target) -> GPUTarget:
 
 
 class Lowering:
-    """Lowers launches for one target; equal ones share their TTIR."""
+    """Lowers launches for one target; equal ones share their TTIR.
+
+    What Triton notes of arguments, such as that 16 divides them, is left out: it says how fast
+    code may be made, and not what it computes. So one TTIR serves many sizes.
+    """
 
     def __init__(self, target: Target) -> None:
         self.target = target
@@ -78,6 +83,7 @@ class Lowering:
 
     def text(self, launch: Launch) -> str:
         """Return a kernel's TTIR for the types and constants of a launch."""
+        launch = dataclasses.replace(launch, attributes={})
         key = launch.key()
         if key not in self._texts:
             self._texts[key] = self._lower(launch)

@@ -143,7 +143,7 @@ def same(one: torch.Tensor, other: torch.Tensor) -> bool:
         return False
     if one.is_floating_point() and one.element_size() == 1:
         one, other = one.float(), other.float()
-    if torch.equal(one, other):
+    if one is other or torch.equal(one, other):
         return True
     if one.is_floating_point() or one.is_complex():
         return bool(torch.equal(one.nan_to_num(nan=0.123), other.nan_to_num(nan=0.123)))

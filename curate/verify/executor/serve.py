@@ -36,7 +36,7 @@ from curate.verify.executor.tensors import Place, place_of, read_place
 from curate.verify.executor.ttir import TTIRError
 from curate.verify.problem import seed_everything
 from curate.verify.recorder import is_compute
-from curate.verify.role import Answer, Refusal, Tensors, refusal
+from curate.verify.role import Answer, Refusal, Tensors, refusal, same
 from curate.verify.wire import Channel, Closed, WireError
 
 MAX_STORAGES = 100_000
@@ -129,6 +129,7 @@ class Executor:
         self.skip_launches = False
         self.dry = False
         self.keep = False
+        self.written: dict[int, tuple[Place, torch.Tensor]] = {}
         self.work = Work(math.inf, math.inf)
         self._reset()
 
@@ -161,6 +162,7 @@ class Executor:
             if place.storage not in self.storages.known:
                 self.storages.new(place.storage, max(place.extent, request["room"]))
             self.storages.tensor(place).copy_(value)
+            self.written[place.storage] = place, value
         self.skip_launches, self.keep = request["skip"], request["keep"]
         self.dry, self.seed = request["dry"], request["seed"]
         self.work = Work(request["elements"], request["seconds"])
@@ -168,7 +170,10 @@ class Executor:
         return {}, []
 
     def finish(self, request: dict[str, Any], tensors: Tensors) -> Answer:
-        """Return what a call did, once its last command was read, and the tensors at places.
+        """Return what a call did, once its last command was read.
+
+        Tensors are those at ``places``, then those of ``watched`` that hold other values than the
+        judge wrote there last (``changed`` has their positions), then what was kept.
 
         Raises:
             Refusal: the candidate did something wrong.
@@ -178,8 +183,12 @@ class Executor:
         if self.error is not None:
             raise Refusal(self.error.status, self.error.reason, self.error.message)
         found = [self.storages.tensor(read_place(place)) for place in request["places"]]
+        watched = [read_place(place) for place in request["watched"]]
+        changed = [i for i, place in enumerate(watched) if self._has_changed(place)]
+        found += [self.storages.tensor(watched[i]) for i in changed]
         kept = self.kept if self.keep else []
         return {
+            "changed": changed,
             "launches": dict(self.launches),
             "calls": dict(self.calls),
             "call_bytes": self.call_bytes,
@@ -189,12 +198,17 @@ class Executor:
             "stream": self.stream.hexdigest(),
             "values_asked": self.values_asked,
             "kept": [name for name, _ in kept],
-        }, [t.clone() for t in found] + [t for _, t in kept]
+        }, found + [t for _, t in kept]
+
+    def _has_changed(self, place: Place) -> bool:
+        written, value = self.written[place.storage]
+        return written != place or not same(self.storages.tensor(place), value)
 
     def forget(self, request: dict[str, Any], tensors: Tensors) -> Answer:
         """Free storages."""
         for number in request["storages"]:
             self.storages.free(number)
+            self.written.pop(number, None)
         return {}, []
 
     # --- what the host half asks -----------------------------------------------------------

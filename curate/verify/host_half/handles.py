@@ -13,7 +13,6 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import _disable_current_modes
-from torch.utils._pytree import tree_leaves, tree_map
 
 from curate.verify.executor.memory import address_of
 from curate.verify.host_half.stream import Stream
@@ -104,6 +103,26 @@ def unwrap(value: Any) -> Any:
     return value.inner if isinstance(value, Handle) else value
 
 
+def each(function: Callable[[Any], Any], value: Any) -> Any:
+    """Return arguments or results of an operator with a function applied to each of them."""
+    if isinstance(value, list | tuple):
+        return type(value)([each(function, item) for item in value])
+    if isinstance(value, dict):
+        return {key: each(function, item) for key, item in value.items()}
+    return function(value)
+
+
+def tensors_in(value: Any) -> list[torch.Tensor]:
+    """Return the tensors among arguments or results of an operator."""
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, dict):
+        value = value.values()
+    elif not isinstance(value, list | tuple):
+        return []
+    return [tensor for item in value for tensor in tensors_in(item)]
+
+
 def wrap(value: Any) -> Any:
     """Return a handle of a tensor on ``meta``, and all else as it is."""
     if isinstance(value, torch.Tensor) and not isinstance(value, Handle) and value.is_meta:
@@ -148,12 +167,13 @@ def _dispatch(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         return _copy(*args[:2])
     if func in VALUES:
         return func(*(to_cpu(a) if isinstance(a, Handle) else a for a in args), **kwargs)
-    _refuse_mixed(func, args, kwargs)
-    inner_args, inner_kwargs = tree_map(unwrap, (args, kwargs))
+    given = tensors_in((args, kwargs))
+    _refuse_mixed(func, given)
+    inner_args, inner_kwargs = each(unwrap, args), each(unwrap, kwargs)
     if inner_kwargs.get("device") is not None:
         inner_kwargs["device"] = META
     try:
-        found = func(*tree_map(_as_meta, inner_args), **tree_map(_as_meta, inner_kwargs))
+        found = func(*each(_as_meta, inner_args), **each(_as_meta, inner_kwargs))
     except (NotImplementedError, RuntimeError) as error:
         if not _needs_values(func, error):
             raise
@@ -161,15 +181,16 @@ def _dispatch(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     schema = func._schema
     writes = any(a.alias_info is not None and a.alias_info.is_write for a in schema.arguments)
     if not writes and any(r.alias_info is not None for r in schema.returns):
-        return tree_map(wrap, found)  # a view
-    return _run(func, args, kwargs, inner_args, inner_kwargs, found)
+        return each(wrap, found)  # a view
+    return _run(func, given, inner_args, inner_kwargs, found)
 
 
-def _run(func: Any, args: Any, kwargs: Any, inner_args: Any, inner_kwargs: Any, found: Any) -> Any:
+def _run(
+    func: Any, given: list[torch.Tensor], inner_args: Any, inner_kwargs: Any, found: Any
+) -> Any:
     """Send an operator, and return its results: handles, of which some may be arguments."""
-    given = [t for t in tree_leaves((args, kwargs)) if isinstance(t, Handle)]
-    arguments = {id(handle.inner): handle for handle in given}
-    results = [t for t in tree_leaves(found) if isinstance(t, torch.Tensor)]
+    arguments = {id(t.inner): t for t in given if isinstance(t, Handle)}
+    results = tensors_in(found)
     outs = [None if id(t) in arguments else t for t in results]
     if func in EMPTY:
         for out in results:
@@ -181,7 +202,7 @@ def _run(func: Any, args: Any, kwargs: Any, inner_args: Any, inner_kwargs: Any, 
     def handle(value: Any) -> Any:
         return arguments[id(value)] if id(value) in arguments else wrap(value)
 
-    return tree_map(handle, found)
+    return each(handle, found)
 
 
 EMPTY = frozenset(
@@ -223,9 +244,8 @@ def _as_meta(value: Any) -> Any:
     return value
 
 
-def _refuse_mixed(func: Any, args: Any, kwargs: dict[str, Any]) -> None:
+def _refuse_mixed(func: Any, tensors: list[torch.Tensor]) -> None:
     """Raise what PyTorch raises of operators on two devices."""
-    tensors = [t for t in tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)]
     here = [t for t in tensors if not isinstance(t, Handle) and t.ndim]
     if here and len(here) < len(tensors) and not func._schema.name.startswith("aten::index"):
         raise RuntimeError(
@@ -255,7 +275,7 @@ class OnDevice(Mode):
     ) -> Any:
         kwargs = kwargs or {}
         device = kwargs.get("device")
-        if is_gpu(device) or any(isinstance(t, Handle) for t in tree_leaves((args, kwargs))):
+        if is_gpu(device) or any(isinstance(t, Handle) for t in tensors_in((args, kwargs))):
             return dispatch(func, args, kwargs)
         return func(*args, **kwargs)
 
@@ -266,9 +286,10 @@ class Calls(TorchFunctionMode):  # type: ignore[misc]
     def __torch_function__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
+        special = SPECIAL.get(getattr(func, "__name__", ""))
+        if special is None and not kwargs:
+            return func(*args)
         kwargs = dict(kwargs or {})
-        name = getattr(func, "__name__", "")
-        special = SPECIAL.get(name)
         if special is not None:
             found = special(func, args, kwargs)
             if found is not NotImplemented:
