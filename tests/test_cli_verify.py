@@ -331,7 +331,7 @@ def test_both_commands_have_the_same_options_and_defaults() -> None:
 
 
 def test_every_flag_sets_its_option() -> None:
-    words = "--backend cuda --targets cuda:80,hip:gfx942 --trials 3 --operations 7 --no-vary-sizes"
+    words = "--backend cuda --targets cuda:80,hip:gfx942 --trials 3 --elements 7 --no-vary-sizes"
     words += " --timing --timeout 1.5 --memory-mb 99 --sandbox none --workers 3"
     expected = Options(
         "cuda", ("cuda:80", "hip:gfx942"), 3, 7, False, True, 1.5, 99, sandbox=False, workers=3
@@ -478,7 +478,7 @@ def test_the_real_judge_behind_both_commands(tmp_path: Path) -> None:
     ]
     path, output = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    options = ["--backend", "interpreter", "--targets", "cuda:90", "--workers", "1"]
+    options = ["--backend", "cpu", "--targets", "cuda:90", "--workers", "1"]
     command = [sys.executable, "-m", "curate.verify", path, output, *options]
     ran = subprocess.run(command, capture_output=True, text=True)
     assert ran.returncode == 0, ran.stderr

@@ -2,7 +2,7 @@
 
 It serves these requests, one candidate a process:
 
-- ``load {source, ptx, device, precision, operations}``: run the file;
+- ``load {source, ptx, device, precision}``: run the file;
 - ``build {init, names, state, parameters, mode}``: construct ``ModelNew`` and give it the state;
 - ``run {inputs, seed, fresh, layout, plain}``: one forward, and what it launched and called;
 - ``ablate {inputs, seed, refuse}``: one forward without its kernels;
@@ -22,7 +22,6 @@ import os
 import socket
 import sys
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +42,6 @@ from curate.verify.role import (
     map_tensors,
     pack_all,
     poison_memory,
-    refusal,
     serve_requests,
     set_precision,
     to_device,
@@ -70,9 +68,6 @@ class Candidate:
         self.timed: TimedModel
         self.synchronize = torch.cuda.synchronize
         self.stream: Any = None
-        self.budget = contextlib.ExitStack()
-        self.work_budget: Any = None
-        self.spent: Callable[[], float] = lambda: 0.0
 
     def load(self, request: dict[str, Any], tensors: Tensors) -> Answer:
         """Run the file's text."""
@@ -81,8 +76,6 @@ class Candidate:
         if self.device != "cpu":
             torch.zeros(1, device=self.device)  # a context, before time counts
             self.stream = torch.cuda.current_stream()
-        if request["operations"] is not None:
-            self.budget.enter_context(self.work_budget(request["operations"]))
         launchers = {}
         if request["ptx"] is not None:
             launchers[LAUNCH] = make_launcher(request["ptx"], self.launches.admit, self.device)
@@ -120,22 +113,17 @@ class Candidate:
         kept = map_tensors(inputs, torch.clone)
         if request.get("plain"):
             before = self.launches.count
-            with self.launches.backwards():
-                result = self._forward(inputs, request["seed"])
+            result = self._forward(inputs, request["seed"])
             answer, sent = self._results(result, inputs, kept)
             return answer | {"count": self.launches.count - before}, sent
         known = [*list_tensors(inputs), *self.model.state_dict().values()]
         recorder = Recorder(known, blank=request["seed"] % 2 == 1)
         self.launches.recorder = recorder
-        spent = self.spent()
         try:
             with recorder:
                 result = self._forward(inputs, request["seed"])
         finally:
             self.launches.recorder = None
-        for error in recorder.failed:
-            if (why := refusal(error)).status == "unsupported":  # whatever the program made of it
-                raise why
         answer, sent = self._results(result, inputs, kept)
         outputs = [_plain(t) for t in list_tensors(result) if t.numel()]
         return {
@@ -149,7 +137,7 @@ class Candidate:
             "was_ready": bool(outputs) and all(map(recorder.was_ready, outputs)),
             "was_scaled": bool(outputs) and all(map(recorder.was_scaled, outputs)),
             "trespassed": recorder.trespassed(),
-            "operations": self.spent() - spent,
+            "elements": 0,
         }, sent
 
     def _results(self, result: Any, inputs: list[Any], kept: Any) -> Answer:
@@ -269,10 +257,7 @@ def _plain(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _guarded(tensor: torch.Tensor, device: str) -> torch.Tensor:
-    """Return a tensor on a device, with NaN before and behind it: nothing good to read there.
-
-    On a CPU the interpreter checks bounds itself.
-    """
+    """Return a tensor on a device, with NaN before and behind it: nothing good to read there."""
     if device == "cpu" or not tensor.is_floating_point() or tensor.element_size() < 2:
         return tensor.to(device)
     room = torch.full((tensor.numel() + 2 * GUARD,), float("nan"), dtype=tensor.dtype).to(device)
@@ -303,15 +288,12 @@ def _strided(tensor: torch.Tensor) -> torch.Tensor:
     return spread.copy_(tensor)
 
 
-def warm(interpreted: bool) -> None:
+def warm() -> None:
     """Load what programs need; an example on the CPU loads what is loaded on first use."""
-    if not interpreted:
-        launch_tools.prepare()
+    launch_tools.prepare()
     task = Task(EXAMPLE[0])
     with torch.no_grad(), Recorder():
         task.build(0, task.init_inputs())(*task.inputs())
-        if interpreted:
-            Program(EXAMPLE[1]).build(0, task.init_inputs())(*task.inputs())
     for name in (REFERENCE, CANDIDATE):
         sys.modules.pop(name, None)
 
@@ -345,19 +327,15 @@ class LaunchTools:
 launch_tools = LaunchTools()
 
 
-def serve(sock: socket.socket, interpreted: bool) -> None:
+def serve(sock: socket.socket) -> None:
     """Serve the judge on a channel, in a child of its own."""
     poison_memory()
     launch_tools.give()
     torch.set_grad_enabled(False)
     channel = Channel(sock)
     launches = Launches()
-    launches.install(interpreted)
+    launches.install()
     candidate = Candidate(launches)
-    if interpreted:
-        from curate.verify.interpreter import spent_operations, work_budget
-
-        candidate.work_budget, candidate.spent = work_budget, spent_operations
     handlers: Handlers = {
         "load": candidate.load,
         "build": candidate.build,

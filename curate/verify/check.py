@@ -18,16 +18,16 @@ from curate.verify.session import Ended, Refused, Session
 from curate.verify.verdict import Candidate, Options
 from curate.verify.wire import WireError
 
-BUDGET = "interpreter_budget"
-"""Reason of a program that is more work than the interpreter may do."""
+BUDGET = "too_much_work"
+"""Reason of a program that is more work than it may be."""
 
 ENOUGH = 3
 """Draws after which a program that has no budget left is not held against it."""
 
 DEAR = 2.0
-"""How often the first draw's operations must fit in what is left for each of the others."""
+"""How often the first draw's work must fit in what is left for each of the others."""
 
-BURST, INTERPRETED_BURST = 128, 20
+BURST, BURST_ON_CPU = 128, 20
 """Forwards between two checked ones, for programs that count their calls."""
 
 OTHER = 500
@@ -91,8 +91,8 @@ class Check:
         self, oracle: Oracle, session: Session | Halves, mode: str, options: Options
     ) -> None:
         self.oracle, self.session, self.mode, self.options = oracle, session, mode, options
-        self.interpreted = options.backend == "interpreter"
-        self.device = "cpu" if self.interpreted else "cuda"
+        self.on_cpu = options.backend == "cpu"
+        self.device = "cuda"  # as far as the program can see
         self.own_size = oracle.own_size if options.vary_sizes else None
         self.kind = "pure_triton"
         self.outcome = Outcome()
@@ -123,7 +123,6 @@ class Check:
             ptx=candidate.ptx,
             device=self.device,
             precision=self.oracle.precision,
-            operations=self.options.operations if self.interpreted else None,
         )
         self._reject_patches(loaded)
         try:
@@ -138,7 +137,7 @@ class Check:
         except (Found, Refused) as error:
             # What has been compared by then counts, if it is enough to say something.
             enough = self.outcome.trials >= min(ENOUGH, self.options.trials)
-            if not self.interpreted or error.reason != BUDGET or not enough:
+            if not self.on_cpu or error.reason != BUDGET or not enough:
                 raise
             self.outcome.warn("fewer_trials", **_message(error))
         if not self.outcome.trials:
@@ -155,8 +154,8 @@ class Check:
         """Run every draw of the plan, and the first one twice: the order must not matter."""
         trials, seed = self.options.trials, self.oracle.seed
         self._try(self._draw(plan(1, self.own_size, seed)[0]))
-        dear = not self.outcome.trials or DEAR * self.spent * trials > self.options.operations
-        thrifty = self.interpreted and dear
+        dear = not self.outcome.trials or DEAR * self.spent * trials > self.options.elements
+        thrifty = self.on_cpu and dear
         draws = plan(trials, self.own_size, seed, thrifty, many=not dear and self._may_grow())
         for i, draw in enumerate(draws[1:], start=1):
             self._try(self._draw(draw))
@@ -167,7 +166,7 @@ class Check:
         """Whether `MANY` instead of the file's own size takes little enough memory and work."""
         times = MANY / max(1, self.own_size or MANY)
         work = DEAR * self.spent * times
-        return self.last.size * times < GROWN_BYTES and work < self.options.operations
+        return self.last.size * times < GROWN_BYTES and work < self.options.elements
 
     def _draw(self, draw: Draw) -> Draw:
         return dataclasses.replace(draw, mode=self.mode)
@@ -293,7 +292,7 @@ class Check:
         if self.first is None:
             evidence |= did
         evidence["kind"] = "hybrid" if calls else evidence.get("kind", self.kind)
-        self.spent = float(reply["operations"])
+        self.spent = float(reply["elements"])
         if reply["trespassed"]:
             raise Found("incorrect", "out_of_bounds", trial=expected.draw.to_json(), **did)
         if reply["failed"]:
@@ -326,7 +325,7 @@ class Check:
             raise Found("cheat", "torch_does_the_work")
 
     def _try_again(self) -> None:
-        """Run the first draw once more, unrecorded, its programs from the last to the first."""
+        """Run the first draw once more, unrecorded."""
         if not self.first or self.built is None:
             return
         expected, before = self.first
@@ -371,13 +370,7 @@ class Check:
     def _burst(self) -> None:
         """Call the candidate many times, and then look again."""
         expected = self.last
-        count = BURST
-        if self.options.backend == "cpu":
-            count = INTERPRETED_BURST
-        if self.interpreted:
-            count = INTERPRETED_BURST
-            if count * self.spent > self.options.operations / 4:
-                return
+        count = BURST_ON_CPU if self.on_cpu else BURST
         self._build(expected)
         message, tensors = expected.packed("inputs")
         reply, received = self.session.ask(
@@ -496,7 +489,7 @@ def _check_form(reply: dict[str, Any], plain: bool) -> None:
         good &= type(reply.get("count")) is int
     else:
         counts = [reply.get(name) for name in ("launches", "calls")]
-        numbers = [reply.get(name) for name in ("call_bytes", "launch_bytes", "operations")]
+        numbers = [reply.get(name) for name in ("call_bytes", "launch_bytes", "elements")]
         flags = [reply.get(f"was_{name}") for name in ("called", "ready", "scaled")]
         good &= all(isinstance(count, dict) for count in counts)
         good &= all(type(n) is int for count in counts if count for n in count.values())

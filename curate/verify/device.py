@@ -42,7 +42,7 @@ def resolve_backend(name: str) -> str:
     if torch.cuda.is_available():
         here = "hip" if torch.version.hip else "cuda"
     if name == "auto":
-        return here or "interpreter"
+        return here or "cpu"
     if name in ("cuda", "hip") and name != here:
         raise ValueError(f"backend {name!r}: this machine has {here or 'no GPU'}")
     return name

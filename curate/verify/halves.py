@@ -40,11 +40,9 @@ class Halves:
         seconds: how long the candidate may still take.
     """
 
-    def __init__(
-        self, host: Host, executor: Host, seconds: float, elements: float = math.inf
-    ) -> None:
+    def __init__(self, host: Host, executor: Host, seconds: float, elements: float) -> None:
         one, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.elements = elements
+        self.elements = elements  # that are left
         self.executor = executor.open("executor", seconds, other)
         self.host = host.open("host_half", seconds, one)
         one.close()
@@ -98,12 +96,12 @@ class Halves:
     # one call
 
     def _begin(self, places: list[Place], values: Tensors, **how: Any) -> None:
-        known = {"skip": False, "dry": False, "keep": False, "seed": 0, "room": 0} | how
+        known = {"skip": False, "dry": False, "keep": False, "seed": 0, "order": 0} | how
         self.executor.ask(
             "begin",
             [value.detach() for value in values],
             places=[place.to_json() for place in places],
-            elements=min(self.elements, 1e18),
+            elements=max(0, self.elements),
             seconds=self.executor.seconds,
             **known,
         )
@@ -143,7 +141,9 @@ class Halves:
         self, number: int | None, places: Sequence[Any] = (), watched: Sequence[Place] = ()
     ) -> tuple[dict[str, Any], Tensors]:
         asked = [place.to_json() for place in watched]
-        return self.executor.ask("finish", number=number, places=list(places), watched=asked)
+        did, found = self.executor.ask("finish", number=number, places=list(places), watched=asked)
+        self.elements -= did["elements"]
+        return did, found
 
     def _load(self, request: dict[str, Any], tensors: Tensors) -> Answer:
         self._begin([], [])
@@ -229,7 +229,7 @@ class Halves:
         if self.spoiled:
             self._give_state(*self.given_state)
         written = ([], []) if dry else (places, values)  # they are there from an earlier call
-        self._begin(*written, seed=request["seed"], skip=skip, dry=dry, keep=keep)
+        self._begin(*written, seed=request["seed"], skip=skip, dry=dry, keep=keep, order=self.turn)
         self.spoiled = not dry
         said, did, found = self._call(
             "run",
@@ -274,7 +274,7 @@ class Halves:
             "calls": did["calls"],
             "failed": [],
             "trespassed": False,
-            "operations": 0,
+            "elements": did["elements"],
             "call_bytes": did["call_bytes"],
             "launch_bytes": did["launch_bytes"],
             "was_ready": did_the_work(did["kept"], found[now:], given, list_tensors(result)),

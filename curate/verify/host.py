@@ -30,7 +30,7 @@ from typing import Any
 from curate.execute.child import TICK, Child, Limits, fork_child, is_spoiled, remember_sandbox
 
 PACKET = 1 << 16
-WITHOUT_DEVICE = ("interpreter", "cpu", "host_half", "executor")
+WITHOUT_DEVICE = ("cpu", "host_half", "executor")
 SOCKET_TYPE = socket.SOCK_SEQPACKET
 
 
@@ -38,9 +38,8 @@ def warm(backend: str, compiles: bool) -> dict[str, Callable[..., None]]:
     """Import what children need and return the roles that they can play.
 
     Args:
-        backend: ``host_half``, ``executor``, ``interpreter``, ``cuda``, ``hip``, ``cpu`` or
-            ``compile``. Only the interpreter is used
-            before the fork: a device's context does not survive one.
+        backend: ``host_half``, ``executor``, ``cuda``, ``hip``, ``cpu`` or ``compile``. No device
+            is used before the fork: its context does not survive one.
         compiles: whether children will use `torch.compile`.
     """
     import torch
@@ -70,16 +69,8 @@ def warm(backend: str, compiles: bool) -> dict[str, Callable[..., None]]:
         importlib.import_module("torch._inductor.compile_fx")
     from curate.verify import candidate, reference
 
-    interpreted = backend == "interpreter"
-    if interpreted:
-        from curate.verify.interpreter import install
-
-        install()
-    candidate.warm(interpreted)
-    return {
-        "reference": reference.serve,
-        "candidate": lambda sock: candidate.serve(sock, interpreted),
-    }
+    candidate.warm()
+    return {"reference": reference.serve, "candidate": candidate.serve}
 
 
 class Host:

@@ -141,7 +141,7 @@ class Slot:
         self.options, self.device, self.gate = options, device, gate
         self.hosts: dict[str, Host] = {}
         self.oracle: Oracle | None = None
-        self.interpreter: Slot | None = None
+        self.on_cpu: Slot | None = None
 
     def host(self, name: str, backend: str) -> Host:
         """Return the slot's own host for a purpose; it is started when first used."""
@@ -183,27 +183,25 @@ class Slot:
             checked = dataclasses.replace(verdict, reason="judge_error", evidence=evidence)
         checked = decide(checked)
         if checked.status == "correct" and self.device.is_gpu and uses_atomics(checked):
-            return self.interpret(candidate, checked)
+            return self.check_atomics(candidate, checked)
         return checked
 
-    def interpret(self, candidate: Candidate, verdict: Verdict) -> Verdict:
-        """Return what is left of a device's ``correct`` when the interpreter has its say.
+    def check_atomics(self, candidate: Candidate, verdict: Verdict) -> Verdict:
+        """Return what is left of a device's ``correct`` when backend cpu has its say.
 
         With atomics a program may be right on a device by luck: one block clears what the others
-        add to and is nearly always first, or zero is added outside a tensor. The interpreter runs
-        the blocks backwards too, and knows every address.
+        add to and is nearly always first, or zero is added outside a tensor. The CPU's executor
+        sees what programs of a grid do to each other, and knows every address.
         """
-        if self.interpreter is None:
-            options = dataclasses.replace(
-                self.options, backend="interpreter", targets=(), timing=False
-            )
-            self.interpreter = Slot(options, describe_device("interpreter"), Gate())
-        found = self.interpreter.judge(candidate)
+        if self.on_cpu is None:
+            options = dataclasses.replace(self.options, backend="cpu", targets=(), timing=False)
+            self.on_cpu = Slot(options, describe_device("cpu"), Gate())
+        found = self.on_cpu.judge(candidate)
         if found.status == "correct":
             return verdict
         said = {"status": found.status, "reason": found.reason, **found.evidence}
-        evidence = {**verdict.evidence, "interpreter": tidy(said)}
-        if found.status == "incorrect" or found.reason == "out_of_bounds":
+        evidence = {**verdict.evidence, "on_cpu": tidy(said)}
+        if found.status == "incorrect":
             return dataclasses.replace(
                 verdict, status=found.status, reason=found.reason, evidence=evidence
             )
@@ -290,9 +288,8 @@ class Slot:
         """Return a conversation with a new candidate."""
         seconds = self.options.timeout_s
         if self.options.backend == "cpu":
-            return Halves(
-                self.host("host_half", "host_half"), self.host("executor", "executor"), seconds
-            )
+            hosts = self.host("host_half", "host_half"), self.host("executor", "executor")
+            return Halves(*hosts, seconds, self.options.elements)
         return self.host("candidate", self.options.backend).open("candidate", seconds)
 
     def forget(self) -> None:
@@ -305,8 +302,8 @@ class Slot:
         """End the slot's processes."""
         for host in self.hosts.values():
             host.close()
-        if self.interpreter:
-            self.interpreter.close()
+        if self.on_cpu:
+            self.on_cpu.close()
 
 
 def uses_atomics(verdict: Verdict) -> bool:

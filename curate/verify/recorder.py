@@ -9,7 +9,7 @@ from __future__ import annotations
 import collections
 import math
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -127,7 +127,6 @@ class Recorder(Mode):
         self.call_bytes = 0
         self.launch_bytes = 0
         self.failed: list[Exception] = []
-        self.interpreting = False
         self._results: list[tuple[torch.Size, torch.dtype, torch.Tensor]] = []
         # Storages that kernels may have written, or that came with the inputs and parameters.
         self._from_elsewhere = {t.untyped_storage().data_ptr() for t in known or []}
@@ -139,7 +138,7 @@ class Recorder(Mode):
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         result = func(*args, **(kwargs or {}))
-        if not self.interpreting and is_compute(func):
+        if is_compute(func):
             self.calls[func._schema.name.removeprefix("aten::")] += 1
             results = list_tensors(result)
             for tensor in [*list_tensors(args), *list_tensors(kwargs), *results]:
@@ -161,7 +160,7 @@ class Recorder(Mode):
     def _guard(self, result: torch.Tensor) -> torch.Tensor:
         """Return a new tensor with room around it that nothing may write to.
 
-        The interpreter checks bounds itself, and what a graph captures must stay where it is.
+        What a graph captures must stay where it is.
         """
         extent = 1 + sum(
             (n - 1) * step for n, step in zip(result.shape, result.stride(), strict=True)
@@ -243,7 +242,7 @@ def _no_mode() -> AbstractContextManager[None]:
 
 
 def kernel_name(kernel: Any) -> str:
-    """Return the name of a jitted function, compiled or interpreted."""
+    """Return the name of a jitted function."""
     return str(getattr(kernel, "__name__", None) or getattr(kernel.fn, "__name__", "kernel"))
 
 
@@ -262,37 +261,10 @@ class Launches:
         self.refused: str | None = None
         self.count = self.turn = 0
         self._tuners: dict[int, Any] = {}
-        self._reversed: Any = nullcontext
         self._bench = Autotuner._bench
 
-    def install(self, interpreted: bool) -> None:
+    def install(self) -> None:
         """Replace Triton's launch by ours."""
-        if interpreted:
-            self._install_interpreted()
-        else:
-            self._install_compiled()
-
-    def _install_interpreted(self) -> None:
-        from curate.verify import interpreter
-
-        executor: Any = interpreter.CheckedExecutor
-        launch, sizes = executor.__call__, executor._sizes
-        self._reversed = interpreter.reverse_programs
-
-        def call(this: Any, *args: Any, **kwargs: Any) -> Any:
-            with self.admit(this.fn, (*args, *kwargs.values())) as admitted:
-                return launch(this, *args, **kwargs) if admitted else None
-
-        def outside(this: Any, *args: Any) -> Any:
-            # The grid is the program's own function: what it calls counts.
-            grid = sizes(this, *args)
-            if self.recorder:
-                self.recorder.interpreting = True
-            return grid
-
-        executor.__call__, executor._sizes = call, outside
-
-    def _install_compiled(self) -> None:
         run = JITFunction.run
 
         def call(this: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Any:
@@ -323,12 +295,6 @@ class Launches:
         for tuner in self._tuners.values():
             tuner.cache.clear()
 
-    @contextmanager
-    def backwards(self) -> Iterator[None]:
-        """Run the interpreted programs of a launch from the last to the first."""
-        with self._reversed():
-            yield
-
     def tune(self) -> None:
         """Let autotuned kernels measure their configurations, as they do on their own."""
         Autotuner._bench = self._bench
@@ -349,7 +315,4 @@ class Launches:
             yield self.refused is None
             return
         with self.recorder.launch(kernel, arguments):
-            try:
-                yield self.refused is None
-            finally:
-                self.recorder.interpreting = False
+            yield self.refused is None

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-import triton
 from torch.utils._python_dispatch import TorchDispatchMode
 from triton.compiler.errors import CompilationError
 from triton.runtime.errors import OutOfResources, PTXASError
@@ -50,18 +49,11 @@ def refusal(error: BaseException) -> Refusal:
     cause: BaseException = error
     if isinstance(error, ProgramError) and error.__cause__:
         cause = error.__cause__
-    while isinstance(cause, triton.runtime.errors.InterpreterError) and cause.__cause__:
-        cause = cause.__cause__
     return Refusal(*_classify(cause), describe(error if isinstance(error, ProgramError) else cause))
 
 
 def _classify(error: BaseException) -> tuple[str, str]:
     name = type(error).__name__
-    if name in ("Unsupported", "OutOfBounds"):  # of curate.verify.interpreter
-        reason = str(getattr(error, "reason", "out_of_bounds"))
-        return ("unsupported", reason) if name == "Unsupported" else ("runtime_error", reason)
-    if name == "CompileError":  # of curate.verify.rewrite
-        return "compile_error", name
     if isinstance(error, OutOfResources):
         return "compile_error", "out_of_resources"
     if isinstance(error, CompilationError | PTXASError | SyntaxError):

@@ -100,8 +100,6 @@ class Host:
         command = [sys.executable, "-m", "curate.verify.host"]
         # What PyTorch asks CUDA itself, rather than NVML, leaves a process that cannot fork.
         environment = {"PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
-        if self.backend == "interpreter":
-            environment["TRITON_INTERPRET"] = "1"
         on_device = self.backend in ("cuda", "hip")
         if self.sandbox:
             command = sandbox_command(command, environment, devices=on_device)

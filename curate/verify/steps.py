@@ -96,9 +96,6 @@ class Compile(RowStep):
         return Keep(({**row, "compile": results},))
 
 
-WITHOUT_DEVICE = ("cpu", "interpreter")
-
-
 class Verify(RowStep):
     """Run a program beside its reference and compare: the judge, as a step.
 
@@ -119,10 +116,10 @@ class Verify(RowStep):
 
     step: Literal["verify"]
     backend: Annotated[
-        Literal["cpu", "interpreter", "cuda", "hip"],
+        Literal["cpu", "cuda", "hip"],
         Field(
             description="Where programs run: on this machine's CPU, kernels as Triton's compiler "
-            "lowers them; in Triton's interpreter; or on the device of this machine."
+            "lowers them, or on the device of this machine."
         ),
     ] = "cpu"
     trials: Annotated[
@@ -134,16 +131,16 @@ class Verify(RowStep):
             "program must agree with its reference.",
         ),
     ] = 8
-    operations: Annotated[
+    elements: Annotated[
         int,
         Field(
             gt=0,
-            description="Operations on blocks that the interpreter may take for one program: "
-            "about 40,000 are done in a second. A program that needs more is tried on smaller "
-            "sizes alone, where it takes its sizes from its inputs (caveat smaller_sizes_only), "
-            "and is otherwise kept as unsupported (reason interpreter_budget).",
+            description="Elements that one program may load, store and compute in all, with "
+            "backend cpu. A program that needs more is tried on smaller sizes alone, where it "
+            "takes its sizes from its inputs (caveat smaller_sizes_only), and is otherwise kept "
+            "as unsupported (reason too_much_work).",
         ),
-    ] = 500_000
+    ] = 20_000_000_000
     timeout_s: Annotated[
         float,
         Field(
@@ -172,13 +169,13 @@ class Verify(RowStep):
 
     @model_validator(mode="after")
     def _times_on_a_device(self) -> Verify:
-        if self.timing and self.backend in WITHOUT_DEVICE:
+        if self.timing and self.backend == "cpu":
             raise ValueError("timing needs a device: backend cuda or hip")
         return self
 
     @property
     def gpus(self) -> int:
-        return 0 if self.backend in WITHOUT_DEVICE else 1
+        return 0 if self.backend == "cpu" else 1
 
     @property
     def workers(self) -> int | None:
@@ -194,7 +191,7 @@ class Verify(RowStep):
         options = Options(
             backend=self.backend,
             trials=self.trials,
-            operations=self.operations,
+            elements=self.elements,
             timing=self.timing,
             timeout_s=self.timeout_s / 3,
             memory_mb=self.memory_mb,

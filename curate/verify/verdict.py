@@ -13,9 +13,9 @@ from curate.verify.targets import parse_target
 VERSION = 6
 """Raised whenever the judge may judge a candidate otherwise than before."""
 
-BACKENDS = ("auto", "cpu", "interpreter", "cuda", "hip", "compile")
-"""Where a candidate is run. ``auto`` takes the device that is there, or else the interpreter;
-``compile`` runs nothing, and compiles for `Options.targets`."""
+BACKENDS = ("auto", "cpu", "cuda", "hip", "compile")
+"""Where a candidate is run. ``auto`` takes the device that is there, or else the CPU; ``compile``
+runs nothing, and compiles for `Options.targets`."""
 
 STATUSES = (
     "correct",  # every output was right on every draw
@@ -71,18 +71,17 @@ class Options:
 
     backend: str = _option(
         "auto",
-        "Where candidates run: auto is the device that is there or else the interpreter; cpu "
-        "runs kernels as Triton's compiler lowers them, the program's Python without any numbers; "
-        "compile runs nothing.",
+        "Where candidates run: auto is the device that is there or else the CPU; cpu runs kernels "
+        "as Triton's compiler lowers them; compile runs nothing.",
         choices=BACKENDS,
     )
     targets: tuple[str, ...] = _option(
         (), "Devices to compile every kernel for, such as cuda:80,hip:gfx942.", metavar="NAME,NAME"
     )
     trials: int = _option(8, "Draws of inputs and parameters that must all agree.", metavar="N")
-    operations: int = _option(
-        500_000,
-        "Operations on blocks that the interpreter may take for one candidate.",
+    elements: int = _option(
+        20_000_000_000,
+        "Elements that one candidate may load, store and compute in all, with backend cpu.",
         metavar="N",
     )
     vary_sizes: bool = _option(True, "Also try other sizes, where the problem leaves one free.")
@@ -112,13 +111,13 @@ class Options:
             raise ValueError(f"backend {self.backend!r}: allowed are {', '.join(BACKENDS)}")
         for target in self.targets:
             parse_target(target)
-        for name in ("trials", "operations", "timeout_s", "memory_mb", "workers"):
+        for name in ("trials", "elements", "timeout_s", "memory_mb", "workers"):
             value = getattr(self, name)
             if not value > 0:
                 raise ValueError(f"{name} {value}: must be greater than 0")
         if self.backend == "compile" and not self.targets:
             raise ValueError("backend 'compile' needs targets to compile for, such as cuda:90")
-        if self.timing and self.backend in ("cpu", "interpreter", "compile"):
+        if self.timing and self.backend in ("cpu", "compile"):
             raise ValueError(f"timing needs a device, and backend {self.backend!r} uses none")
 
     def deciding(self) -> dict[str, Any]:
@@ -136,8 +135,8 @@ class Verdict:
         status: one of `STATUSES`.
         reason: a short code that says more: the rule that a cheat broke, what was wrong.
         caveats: codes of what the status does not cover, such as ``own_sizes_only``.
-        backend: where it ran: ``cpu``, ``interpreter``, ``cuda``, ``hip`` or ``compile``.
-        device: the device's name; ``cpu`` for the interpreter.
+        backend: where it ran: ``cpu``, ``cuda``, ``hip`` or ``compile``.
+        device: the device's name, or ``cpu``.
         driver: version of the device's driver.
         torch: version.
         triton: version.

@@ -176,7 +176,7 @@ def test_the_judge_calls_sound_rows_correct_and_others_not() -> None:
     records["wrong"] = changed("SwishOfSwish", "triton_code", "tmp2 * tmp3", "tmp2 * tmp3 * 1.001")
     pairs = {name: program(record) for name, record in records.items()}
     candidates = [Candidate(name, p["reference"], p["triton"]) for name, p in pairs.items()]
-    options = Options(backend="interpreter", trials=3, workers=1)
+    options = Options(backend="cpu", trials=3, workers=1)
     found = {verdict.id: verdict.status for verdict in verify(candidates, options)}
     assert found.pop("swapped") == found.pop("wrong") == "incorrect"
     assert found == dict.fromkeys(SOUND, "correct")

@@ -20,7 +20,7 @@ from curate.step import Step
 
 REFERENCE = "class Model(torch.nn.Module):\n    def forward(self, x):\n        return x + {}\n"
 TRITON = "@triton.jit\ndef add_{}_kernel(x_ptr):\n    pass\n"
-VERDICT = {"status": "correct", "caveats": [], "backend": "interpreter", "device": "cpu"}
+VERDICT = {"status": "correct", "caveats": [], "backend": "cpu", "device": "cpu"}
 VERDICT |= {"torch": "2.13.0", "triton": "3.7.1", "judge": 2, "trials": 5}
 
 

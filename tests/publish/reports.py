@@ -69,7 +69,7 @@ def rows() -> list[Row]:
         {"status": "unsupported", "reason": "too_large", "caveats": []},
     ]
     verdicts[0]["timing"] = {"candidate_us": 10.0, "eager_us": 30.0, "compile_us": 5.0}
-    common = {"backend": "interpreter", "device": "cpu", "judge": 2, "torch": "2.13.0"}
+    common = {"backend": "cpu", "device": "cpu", "judge": 2, "torch": "2.13.0"}
     pairs = [
         pair(n, static=static, verdict={**common, **v}, triton=KERNEL.format(n=100 + n))
         for n, v in enumerate(verdicts, 1)

@@ -9,7 +9,7 @@ from curate.train.sampling import Message, Progress, Sample, Sampling, Stream
 from curate.verify.problem import EXAMPLE
 from curate.verify.verdict import Options
 
-OPTIONS = Options(backend="interpreter", trials=2, workers=1, vary_sizes=False)
+OPTIONS = Options(backend="cpu", trials=2, workers=1, vary_sizes=False)
 REFERENCE, RIGHT = EXAMPLE
 WRONG = RIGHT.replace("x + 1, mask", "x + 1.5, mask")
 NEARLY = RIGHT.replace("x + 1, mask", "x + tl.where(offsets == 7, 2, 1), mask")

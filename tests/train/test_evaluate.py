@@ -28,7 +28,7 @@ from curate.verify.files import InputError
 from curate.verify.problem import EXAMPLE
 from curate.verify.verdict import Options
 
-OPTIONS = Options(backend="interpreter", workers=2, trials=2, memory_mb=1024)
+OPTIONS = Options(backend="cpu", workers=2, trials=2, memory_mb=1024)
 
 REFERENCE, RIGHT = EXAMPLE
 OTHER = REFERENCE.replace("x + 1", "x + 3")
@@ -297,7 +297,7 @@ def test_the_whole_path_with_a_tiny_model(
 ) -> None:
     model = make_tiny_model(tmp_path_factory.mktemp("tiny"))
     command = ["--bench", bench, "--levels", "1", "--limit", "2", "-n", "2", "--max-tokens", "8"]
-    command += ["--backend", "interpreter", "--output", tmp_path, "--model", f"tiny={model}"]
+    command += ["--backend", "cpu", "--output", tmp_path, "--model", f"tiny={model}"]
     result = curate(*command)
     assert result.exit_code == 0, result.output
     found = json.loads((tmp_path / "results.json").read_text())

@@ -1,4 +1,4 @@
-"""`generate_triton` with a scripted model and the real judge, in the interpreter."""
+"""`generate_triton` with a scripted model and the real judge, on the CPU."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ from curate.train.trace import read_trace
 
 pytest_plugins = ["shared_judge"]
 
-JUDGE = ["--backend", "interpreter", "--trials", "2", "--workers", "1", "--no-vary-sizes"]
+JUDGE = ["--backend", "cpu", "--trials", "2", "--workers", "1", "--no-vary-sizes"]
 PROGRAM = program_of(fence(RIGHT))
 ROOT = Path(__file__).parents[2]
 
@@ -132,7 +132,7 @@ def test_ctrl_c_leaves_the_trace_whole(
         (["--model", "m"], "say which FILE"),
         (["m.py", "--model", "m", "--rounds", "0"], "0 is not in the range"),
         (["m.py", "--model", "m", "--backend", "compile", "--targets", "cuda:90"], "runs nothing"),
-        (["m.py", "--model", "m", "--timing", "--backend", "interpreter"], "timing needs a device"),
+        (["m.py", "--model", "m", "--timing", "--backend", "cpu"], "timing needs a device"),
         (["m.py", "--model", "m", "--output", "no/new.py"], "no: there is no such folder"),
         (["m.py", "--model", "m", "--trace", "bad.py"], "bad.py:1: is not"),
     ],

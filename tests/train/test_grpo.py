@@ -1,4 +1,4 @@
-"""Training by reward: the whole way with TRL's trainer and the real judge, in the interpreter.
+"""Training by reward: the whole way with TRL's trainer and the real judge, on the CPU.
 
 A small random model never writes a program, so the model of these tests has a vocabulary of whole
 answers: right ones, wrong ones and cheats. It says one token, at random, until it has learned.
@@ -102,7 +102,7 @@ def weights(folder: str | Path) -> torch.Tensor:
     return torch.cat([p.detach().flatten() for p in loaded.parameters()])
 
 
-JUDGED = GrpoOptions("verified,format", 16, answer_length=1, backend="interpreter", judge_workers=1)
+JUDGED = GrpoOptions("verified,format", 16, answer_length=1, backend="cpu", judge_workers=1)
 
 
 @pytest.mark.slow
@@ -184,7 +184,7 @@ def test_what_does_not_fit_together_is_said(tmp_path: Path, model: str, problems
         ({"rewards": "verified,nice"}, "'nice': allowed are verified, format, similarity"),
         ({"generations": 1}, "a group has two answers or more"),
         ({"answer_length": 0}, "greater than 0"),
-        ({"backend": "interpreter", "timing": True}, "timing needs a device"),
+        ({"backend": "cpu", "timing": True}, "timing needs a device"),
         ({"judge_workers": 0}, "workers 0"),
     ],
 )

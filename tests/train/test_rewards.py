@@ -1,4 +1,4 @@
-"""Rewards: what each kind of completion earns from the real judge, in the interpreter."""
+"""Rewards: what each kind of completion earns from the real judge, on the CPU."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from curate.verify.label import CannotJudge
 from curate.verify.problem import EXAMPLE
 from curate.verify.verdict import STATUSES, Options, Verdict
 
-OPTIONS = Options(backend="interpreter", workers=2, trials=2, timeout_s=10, memory_mb=1024)
+OPTIONS = Options(backend="cpu", workers=2, trials=2, timeout_s=10, memory_mb=1024)
 
 REFERENCE, RIGHT = EXAMPLE
 LAUNCH = "        out = torch.empty_like(x)\n"

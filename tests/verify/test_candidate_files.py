@@ -66,13 +66,13 @@ def test_a_status_that_nobody_knows_is_refused() -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"backend": "tpu"}, "allowed are auto, cpu, interpreter, cuda, hip, compile"),
+        ({"backend": "tpu"}, "allowed are auto, cpu, cuda, hip, compile"),
         ({"targets": ("cuda:42",)}, "there are cuda:75, cuda:80"),
         ({"trials": 0}, "trials 0: must be greater than 0"),
         ({"timeout_s": float("nan")}, "timeout_s nan: must be greater than 0"),
         ({"memory_mb": -1}, "memory_mb -1"),
         ({"backend": "compile"}, "needs targets"),
-        ({"backend": "interpreter", "timing": True}, "timing needs a device"),
+        ({"backend": "cpu", "timing": True}, "timing needs a device"),
     ],
 )
 def test_bad_options_say_what_is_allowed(values: dict[str, Any], message: str) -> None:

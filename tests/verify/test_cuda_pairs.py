@@ -199,7 +199,7 @@ def test_verdicts_may_come_from_another_machine(folder: Path, tmp_path: Path) ->
     binding = read_binding(folder / "packed/twice.py")
     ptx = compile_ptx(binding.source(CUDA), 90, 100)
     path = tmp_path / "verdicts.jsonl"
-    with VerdictFile(path, Options(backend="interpreter")) as file:
+    with VerdictFile(path, Options(backend="cpu")) as file:
         for candidate in binding.candidates(pair(), ptx):
             file.append(candidate, Verdict(candidate.id, "correct", device="a GPU"))
     given = VerifyCuda(step="verify_cuda", bindings=str(folder), verdicts=str(path))

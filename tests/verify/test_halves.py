@@ -248,7 +248,7 @@ return out"""
 def test_a_program_cannot_claim_that_it_cannot_be_judged(slot: Slot) -> None:
     forward = """x|
 class Unsupported(Exception):
-    reason = "interpreter_budget"
+    reason = "too_much_work"
 raise Unsupported("too much work")"""
     verdict = judged(slot, SOFTMAX, program(forward))
     assert verdict.status == "runtime_error", verdict

@@ -157,7 +157,7 @@ def load(program: str, ptx: str | None) -> None:
     process = Process(Launches())
     process.before = watch.snapshot()
     request = {"source": program, "ptx": ptx, "device": "cpu"}
-    process.load({**request, "precision": {}, "operations": None}, [])
+    process.load({**request, "precision": {}}, [])
 
 
 def test_only_a_program_that_came_with_ptx_can_launch_cuda_kernels() -> None:
@@ -192,7 +192,7 @@ def test_ptx_is_part_of_what_is_judged(tmp_path: Path) -> None:
 
 
 def test_without_a_gpu_cuda_is_unsupported() -> None:
-    judge = Judge(Options(backend="interpreter", workers=1))
+    judge = Judge(Options(backend="cpu", workers=1))
     found = judge.slots[0].judge(Candidate("a", cuda_pairs.REFERENCE, cuda_pairs.PROGRAM, PTX))
     judge.close()
     assert (found.status, found.reason) == ("unsupported", "needs_cuda")

@@ -55,7 +55,7 @@ Ask = Callable[..., Oracle]
 def ask() -> Iterator[Ask]:
     """Return an oracle for a reference; they are closed one after the other."""
     opened: list[Oracle] = []
-    with closing(Host("interpreter", 1024, sandbox=True)) as host:
+    with closing(Host("cpu", 1024, sandbox=True)) as host:
 
         def load(*args: Any, **kwargs: Any) -> Oracle:
             for oracle in opened:

@@ -20,7 +20,7 @@ class Said:
 
     def judge(self, candidate: Candidate) -> Verdict:
         self.asked += 1
-        known = {"backend": "interpreter", "trials": 5, "evidence": {"got": 1}}
+        known = {"backend": "cpu", "trials": 5, "evidence": {"got": 1}}
         return Verdict(candidate.id, self.status, self.reason, **known)
 
 

@@ -131,6 +131,7 @@ class Executor:
         self.keep = False
         self.written: dict[int, tuple[Place, torch.Tensor]] = {}
         self.work = Work(math.inf, math.inf)
+        self.allowed = math.inf
         self._reset()
 
     def _reset(self) -> None:
@@ -151,22 +152,23 @@ class Executor:
         Args:
             request: ``places`` for the tensors, which are written there, into new storages where
                 the number is new; ``elements`` and ``seconds`` that the call may take; ``seed`` of
-                random operators and of the order of atomics; ``keep``: whether results of
-                operators and uploads are kept; ``skip``: leave out launches; ``dry``: do nothing
-                but take note of the stream.
+                random operators; ``order``, the seed of the order of a grid's programs; ``keep``:
+                whether results of operators and uploads are kept; ``skip``: leave out launches;
+                ``dry``: do nothing but take note of the stream.
             tensors: values.
         """
         self._reset()
         for described, value in zip(request["places"], tensors, strict=True):
             place = read_place(described)
             if place.storage not in self.storages.known:
-                self.storages.new(place.storage, max(place.extent, request["room"]))
+                self.storages.new(place.storage, place.extent)
             self.storages.tensor(place).copy_(value)
             self.written[place.storage] = place, value
         self.skip_launches, self.keep = request["skip"], request["keep"]
-        self.dry, self.seed = request["dry"], request["seed"]
+        self.dry, self.order_seed = request["dry"], request["order"]
         self.work = Work(request["elements"], request["seconds"])
-        seed_everything(self.seed)
+        self.allowed = self.work.left
+        seed_everything(request["seed"])
         return {}, []
 
     def finish(self, request: dict[str, Any], tensors: Tensors) -> Answer:
@@ -195,6 +197,7 @@ class Executor:
             "launch_bytes": self.launch_elements,
             "read_bytes": self.read_bytes,
             "upload_bytes": self.upload_bytes,
+            "elements": 0 if math.isinf(self.allowed) else self.allowed - self.work.left,
             "stream": self.stream.hexdigest(),
             "values_asked": self.values_asked,
             "kept": [name for name, _ in kept],
@@ -358,7 +361,7 @@ class Executor:
             else:
                 values.append(0 if value is None else value)
         before = self.work.left
-        launching.run(kernel, self.storages.memory, values, grid, self.work, seed=self.seed)
+        launching.run(kernel, self.storages.memory, values, grid, self.work, seed=self.order_seed)
         self.launch_elements += int(before - self.work.left) if math.isfinite(before) else 0
 
     def _upload(self, place: Place, tensors: Tensors) -> None:

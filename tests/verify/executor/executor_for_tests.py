@@ -1,13 +1,7 @@
-"""Runs kernels on tensors of this process by way of TTIR and the executor, without a host half.
-
-It stands in for `curate.verify.interpreter` in `interpreted_kernels`, whose cases so are tried on
-both.
-"""
+"""Runs kernels on tensors of this process by way of TTIR and the executor, without a host half."""
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -17,16 +11,15 @@ from triton.runtime.jit import JITFunction
 
 from curate.verify.executor import launch
 from curate.verify.executor.memory import Memory, OutOfBounds
-from curate.verify.executor.operations import Unsupported, Work, WorkExceeded
+from curate.verify.executor.operations import Unsupported, Work
 from curate.verify.host_half.driver import Driver
 from curate.verify.lowering import Lowering, gpu_target
 from curate.verify.targets import parse_target
 
-__all__ = ["OutOfBounds", "Unsupported", "install", "reverse_programs", "root_cause", "work_budget"]
+__all__ = ["OutOfBounds", "Unsupported", "install"]
 
 TARGET = parse_target("cuda:90")
 lowering = Lowering(TARGET)
-elements = [1e12]
 
 
 def run(kernel: Any, *args: Any, grid: Any, warmup: bool, **named: Any) -> None:
@@ -42,32 +35,11 @@ def run(kernel: Any, *args: Any, grid: Any, warmup: bool, **named: Any) -> None:
         return known[storage.data_ptr()].base + offset
 
     values = [address(v) if isinstance(v, torch.Tensor) else v for v in lowered.arguments]
-    try:
-        loaded = launch.load_kernel(lowered.ttir)
-        launch.run(loaded, memory, values, lowered.grid, Work(elements[0], 60))
-    except WorkExceeded as error:
-        raise Unsupported("interpreter_budget", str(error)) from error
+    loaded = launch.load_kernel(lowered.ttir)
+    launch.run(loaded, memory, values, lowered.grid, Work(1e12, 60))
 
 
 def install() -> None:
     JITFunction.run = run
     Autotuner._bench = lambda tuner, *args, config, **meta: 0.0
     triton.runtime.driver.set_active(Driver(gpu_target(TARGET)))
-
-
-def root_cause(error: BaseException) -> BaseException:
-    return error
-
-
-@contextlib.contextmanager
-def work_budget(most: float) -> Iterator[None]:
-    elements[0] = most
-    try:
-        yield
-    finally:
-        elements[0] = 1e12
-
-
-@contextlib.contextmanager
-def reverse_programs() -> Iterator[None]:
-    yield
