@@ -13,7 +13,7 @@ from curate.verify.flags import flags
 def judge_options(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the options of the judge, as ``python -m curate.verify`` has them."""
     for flag in reversed(list(flags())):
-        form: dict[str, Any] = {"type": type(flag.default), "metavar": flag.metavar}
+        form: dict[str, Any] = {"type": flag.kind, "metavar": flag.metavar}
         spelling = flag.spelling
         if isinstance(flag.default, bool):
             form, spelling = {}, f"{spelling}/--no-{spelling.removeprefix('--')}"

@@ -59,7 +59,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("output", type=Path, metavar="OUT.jsonl", help="A line a verdict.")
     parser.add_argument("--shard", metavar="i/n", default="1/1", help=SHARD_HELP)
     for flag in flags():
-        form: dict[str, Any] = {"type": type(flag.default), "metavar": flag.metavar}
+        form: dict[str, Any] = {"type": flag.kind, "metavar": flag.metavar}
         if isinstance(flag.default, bool):
             form = {"action": argparse.BooleanOptionalAction}
         elif flag.choices:

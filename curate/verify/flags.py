@@ -20,7 +20,8 @@ class Flag:
     Attributes:
         name: the field's.
         spelling: ``--memory-mb``; where the default is a bool, ``--no-`` turns it off.
-        default: its value if it is not given, a text where the field is not a number or a bool.
+        kind: the type of its value: a text where the field is not a number or a bool.
+        default: its value if it is not given.
         help: what it does.
         metavar: what stands for its value, or None.
         choices: the values that there are; empty if any will do.
@@ -28,6 +29,7 @@ class Flag:
 
     name: str
     spelling: str
+    kind: type
     default: Any
     help: str
     metavar: str | None
@@ -38,10 +40,12 @@ def flags() -> Iterator[Flag]:
     """Yield the flag of every option."""
     for field in dataclasses.fields(Options):
         shown = field.metadata
+        default = _shown(field.name, field.default)
         yield Flag(
             name=field.name,
             spelling=shown.get("flag", "--" + field.name.replace("_", "-")),
-            default=_shown(field.name, field.default),
+            kind=int if default is None else type(default),
+            default=default,
             help=shown["help"],
             metavar=shown.get("metavar"),
             choices=shown.get("choices", ()),

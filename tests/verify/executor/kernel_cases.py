@@ -457,7 +457,7 @@ def case_what_the_compiler_refuses() -> None:
     raised(CompilationError, lambda: global_kernel[ONE](out))
     raised(CompilationError, lambda: return_kernel[ONE](out))
     raised(RuntimeError, lambda: python_function_kernel[ONE](out))
-    raised(ValueError, lambda: assigned_size_kernel[ONE](out))
+    raised(CompilationError, lambda: assigned_size_kernel[ONE](out))
 
 
 def case_constexpr_globals() -> None:
