@@ -128,6 +128,7 @@ class Executor:
         self.skip_launches = False
         self.dry = False
         self.keep = False
+        self.check_races = True
         self.work = Work(math.inf, math.inf)
         self._reset()
 
@@ -343,7 +344,9 @@ class Executor:
             else:
                 values.append(0 if value is None else value)
         before = self.work.left
-        launching.run(kernel, self.storages.memory, values, grid, self.work, seed=self.seed)
+        launching.run(
+            kernel, self.storages.memory, values, grid, self.work, self.seed, self.check_races
+        )
         self.launch_elements += int(before - self.work.left) if math.isfinite(before) else 0
 
     def _upload(self, place: Place, tensors: Tensors) -> None:
