@@ -37,8 +37,8 @@ FILENAME = f"<{MODULE}>"
 
 INCURABLE = frozenset(
     (
-        *("inline_asm", "dot_scaled", "library_function", "operation", "control_flow", "call"),
-        "kernel",
+        *("inline_asm", "map_elementwise", "library_function", "operation", "control_flow"),
+        *("call", "kernel"),
     )
 )
 """What the executor lacks, whatever the inputs."""

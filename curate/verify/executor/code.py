@@ -627,7 +627,23 @@ class _Writer:
         raise Unsupported("inline_asm", "inline assembly cannot be run on a CPU")
 
     def op_tt_dot_scaled(self, op: Op, given: list[str], depth: int, live: str) -> None:
-        raise Unsupported("dot_scaled", "products of scaled blocks are not run on a CPU")
+        kinds = re.search(r"lhs = (\w+) rhs = (\w+)", op.text)
+        scaled = re.match(r"\s*%\S+( scale %\S+)?, %\S+( scale %\S+)?, ", op.text)
+        if not kinds or not scaled:
+            raise TTIRError(f"line {op.line}: a product of unknown form")
+        names = iter(self.full(op, i, name) for i, name in enumerate(given))
+        computed = "f16" if "fp16" in kinds.groups() else "bf16"
+        sides = []
+        for side, kind, scale in zip(("lhs", "rhs"), kinds.groups(), scaled.groups(), strict=True):
+            block, scales = next(names), next(names) if scale else "None"
+            along = op.attribute(f"{side}_k_pack") != "false"
+            left = side == "lhs"
+            sides.append(f"o.unscaled({block}, {scales}, '{kind}', '{computed}', {left}, {along})")
+        result = op.types[0]
+        work = self.types[op.operands[0]].numel * result.shape[-1] // 8 + 1
+        self.line(depth, f"k.work.spend(len(k.programs) * {work})")
+        total = f"{next(names)} + np.matmul({', '.join(sides)})"
+        self.result(op, depth, self.rounded(result, total))
 
     # regions
 
@@ -666,7 +682,8 @@ class _Writer:
 
     def op_tt_map_elementwise(self, op: Op, given: list[str], depth: int, live: str) -> None:
         if (op.attribute("pack") or "1") != "1":
-            raise Unsupported("operation", "map_elementwise with a pack")
+            # Which elements one call gets together is a layout's to say, and there is none yet.
+            raise Unsupported("map_elementwise", "map_elementwise with a pack")
         body = self.nested(op.regions[0], depth)
         self.spread(op, depth, f"{body}(None, {', '.join(given)})")
 
