@@ -29,6 +29,7 @@ OTHERWISE = {
     "case_wrong_calls_are_the_programs_errors": "CompilationError",
     # what the executor can do and the interpreter cannot
     "case_map_elementwise": "no Unsupported",
+    "case_dot_scaled_is_unsupported": "no Unsupported",
     # what the compiler takes away: loops that do nothing
     "case_empty_loops_spend_the_budget": "no Unsupported",
     # what is seen as a race, since programs run at the same time
