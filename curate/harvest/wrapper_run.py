@@ -27,6 +27,7 @@ from curate.harvest.search import OutOfTime, time_limit
 from curate.harvest.wrapper_inputs import OMIT, Hints, Scale, options, scales
 from curate.harvest.wrapper_reading import Known, Reading
 from curate.rows import Row
+from curate.verify.aot import first_line
 from curate.verify.host_half.handles import Handle, on_device, to_cpu, to_gpu
 from curate.verify.host_half.stream import ExecutorStopped
 from curate.verify.problem import ProgramError, describe, load
@@ -166,8 +167,8 @@ def _launcher(row: Row, reading: Reading) -> str | None:
 
 
 def _scrub(message: str) -> str:
-    """Return a message without addresses, which differ from run to run."""
-    return re.sub(r"0x[0-9a-f]{4,}", "0x…", message).replace("'Handle'", "'Tensor'")
+    """Return a message without addresses, which differ from run to run, and our own names."""
+    return re.sub(r"\bHandle\b", "Tensor", re.sub(r"0x[0-9a-f]{4,}", "0x…", message))
 
 
 class Search:
@@ -326,6 +327,8 @@ class Search:
         except (Exception, ExecutorStopped) as error:
             why = self.device.error or refusal(error)
             found.reason, found.message = why.reason, why.message
+            if why.status == "compile_error":
+                found.message = first_line(error)
             found.unsupported = why.status == "unsupported"
             self.late += why.reason == "too_much_work"
             found.line = self._line(error)
