@@ -117,7 +117,10 @@ def label(row: Row, limits: Limits) -> dict[str, Any]:
     if name is None or not callable(getattr(module, name, None)):
         return _label("unsupported", message="no_function: the file has none that launches")
     try:
-        search = Search(getattr(module, name), name, reading, limits, device)
+        function = getattr(module, name)
+        # An operator of PyTorch's library is called past the dispatcher, which knows no handles.
+        function = getattr(function, "_init_fn", function)
+        search = Search(function, name, reading, limits, device)
     except (TypeError, ValueError) as error:
         return _label("unsupported", message=f"no_signature: {describe(error)}")
     found = search.run()

@@ -78,6 +78,10 @@ def test_errors_guide_the_search(labels: dict[str, dict[str, Any]]) -> None:
     assert labels["DIM"]["inputs"].endswith("-1)")
 
 
+def test_operators_of_a_library_are_called(labels: dict[str, dict[str, Any]]) -> None:
+    assert (labels["OPERATOR"]["status"], labels["OPERATOR"]["launches"]) == ("ran", 1)
+
+
 def test_types_of_the_signature_are_used(labels: dict[str, dict[str, Any]]) -> None:
     assert labels["TYPED"]["inputs"] == (
         "add_(torch.randn((16, 64), dtype=torch.bfloat16), "
