@@ -121,7 +121,7 @@ KERNEL = pa.struct(
         ("found_by", pa.string()),  # launch_site | data_flow | search
         ("attempts", pa.int32()),  # compilations that finding it took
         ("dtypes", _strings),  # element types of its pointers with which it compiles
-        ("run", RUN),  # of its wrapper, in the interpreter
+        ("run", RUN),  # of its wrapper, on the CPU
     ]
 )
 

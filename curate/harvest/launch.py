@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
@@ -12,15 +11,17 @@ from curate.step import Context, Keep, Outcome, RowStep
 
 
 class Launch(RowStep):
-    """Call a kernel's wrapper in Triton's interpreter, with inputs made up for it.
+    """Call a kernel's wrapper on the CPU, with inputs made up for it.
 
-    Every row is kept; ``kernel.run`` says whether the wrapper ran, with which inputs, how many
-    kernels it launched, whether it gives the same bits again, and which inputs it wrote to. A
-    row without a wrapper has no run.
+    The wrapper finds a GPU; its kernels run as Triton's compiler lowers them, and every address
+    is checked. Every row is kept; ``kernel.run`` says whether the wrapper ran, with which inputs,
+    how many kernels it launched, whether it gives the same bits again, and which inputs it wrote
+    to. A row without a wrapper has no run.
     """
 
     step: Literal["launch"]
 
+    version: ClassVar[int] = 2  # kernels run as TTIR
     tools: ClassVar[tuple[str, ...]] = ("torch", "triton", "numpy")
     kinds: ClassVar[frozenset[str]] = frozenset({"kernel"})
     sandboxed: ClassVar[bool] = True
@@ -29,14 +30,10 @@ class Launch(RowStep):
     tries: Annotated[
         int, Field(gt=0, description="Calls with other inputs each before giving up.")
     ] = 80
-    operations: Annotated[
+    elements: Annotated[
         int,
-        Field(
-            gt=0,
-            description="Operations on blocks that the interpreter may take for all tries of one "
-            "wrapper: about 40,000 are done in a second.",
-        ),
-    ] = 400_000
+        Field(gt=0, description="Elements on which all tries of one wrapper may work."),
+    ] = 500_000_000
     seconds: Annotated[
         float, Field(gt=0, description="Time for all tries of one wrapper; it ends endless loops.")
     ] = 30.0
@@ -44,18 +41,18 @@ class Launch(RowStep):
     memory_mb: Annotated[int, Field(gt=0, description="Memory that one row may take, MiB.")] = 2048
 
     def setup(self, context: Context) -> None:
-        os.environ["TRITON_INTERPRET"] = "1"  # read when triton is imported
         import torch
 
-        import curate.harvest.wrapper_run as wrapper_run
+        import curate.harvest.wrapper_run  # noqa: F401  imported once, before workers fork
+        from curate.harvest import cpu_device
 
         torch.set_num_threads(1)
-        wrapper_run.warm()
+        cpu_device.warm()
 
     def apply(self, row: Row, context: Context) -> Outcome:
         from curate.harvest.wrapper_run import Limits, label
 
         if row["wrapper"] is None:
             return Keep((row,))
-        run = label(row, Limits(self.tries, self.operations, self.seconds))
+        run = label(row, Limits(self.tries, self.elements, self.seconds))
         return Keep(({**row, "kernel": {**row["kernel"], "run": run}},))

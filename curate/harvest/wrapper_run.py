@@ -1,9 +1,9 @@
 """Call a wrapper with made-up inputs until one call runs, and say what that call did.
 
-The interpreter is the judge's (`curate.verify.interpreter`), with its bounds checks, its work
-budget and its poisoned memory. A call that fails tells which arguments to change next: those of
-the statement that raised, by what its message mentions. A change stays when the wrapper gets
-further with it.
+The wrapper runs on the judge's device without a GPU (`cpu_device`), with its checks of every
+address, its bounds of work and its memory filled with what no program should count on. A call that
+fails tells which arguments to change next: those of the statement that raised, by what its message
+mentions. A change stays when the wrapper gets further with it.
 """
 
 from __future__ import annotations
@@ -22,35 +22,33 @@ from typing import Any
 import torch
 import triton.language as tl
 
-from curate.harvest.cuda_stand_in import CudaStandIn, answer_for_cuda
+from curate.harvest.cpu_device import CpuDevice, asked_launches
 from curate.harvest.search import OutOfTime, time_limit
 from curate.harvest.wrapper_inputs import OMIT, Hints, Scale, options, scales
 from curate.harvest.wrapper_reading import Known, Reading
 from curate.rows import Row
-from curate.verify import interpreter
+from curate.verify.aot import first_line
+from curate.verify.host_half.handles import Handle, on_device, to_cpu, to_gpu
+from curate.verify.host_half.stream import ExecutorStopped
 from curate.verify.problem import ProgramError, describe, load
-from curate.verify.recorder import Launches
-from curate.verify.role import list_tensors, map_tensors, poison_memory, refusal
+from curate.verify.role import list_tensors, map_tensors, refusal
 
 MODULE = "wrapper"
 FILENAME = f"<{MODULE}>"
 
 INCURABLE = frozenset(
     (
-        *("inline_asm", "gluon", "dot_scaled", "map_elementwise", "library_function"),
-        *("interpreter_operation", "compiled_kernel", "compiler_option", "interpreter_type"),
-        "needs_device",
+        *("inline_asm", "map_elementwise", "library_function", "operation", "control_flow"),
+        *("call", "kernel"),
     )
 )
-"""What the interpreter lacks, whatever the inputs."""
+"""What the executor lacks, whatever the inputs."""
 
 MAX_LATE = 3
-"""Calls that may take all their time or operations before the search ends."""
+"""Calls that may take all their time or work before the search ends."""
 
 SLICES = 5
-"""One try may take this part of the operations and of the time that there are for all."""
-
-_launches = Launches()
+"""One try may take this part of the work and of the time that there are for all."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +56,7 @@ class Limits:
     """Bounds of one search; see the options of `Launch`."""
 
     tries: int
-    operations: int
+    elements: int
     seconds: float
 
 
@@ -72,7 +70,7 @@ class Try:
         line: line of the wrapper that it came to.
         reason: a short code for what stopped it, or None.
         message: the error as one line.
-        unsupported: whether the interpreter is to blame.
+        unsupported: whether the device is to blame.
     """
 
     call: dict[str, str]
@@ -93,48 +91,17 @@ class Try:
         return self.launched, self.launches, self.reason is None, self.line
 
 
-def warm() -> None:
-    """Change Triton's interpreter and ``torch.cuda``, for good; load what the first call needs."""
-    interpreter.install()
-    _launches.install(interpreted=True)
-    poison_memory()
-    answer_for_cuda()
-    label(EXAMPLE, Limits(8, 10_000, 60.0))
-
-
-EXAMPLE: Row = {
-    "entry_point": "double_kernel",
-    "kernel": {"launches": None, "signature": None},
-    "wrapper": """
-import torch
-import triton
-import triton.language as tl
-
-
-@triton.jit
-def double_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
-    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    tl.store(out_ptr + at, 2 * tl.load(x_ptr + at, mask=at < n), mask=at < n)
-
-
-def double(x):
-    out = torch.empty_like(x)
-    double_kernel[(triton.cdiv(x.numel(), 64),)](x, out, x.numel(), BLOCK=64)
-    return out
-""",
-}
-"""A wrapper that runs."""
-
-
 def label(row: Row, limits: Limits) -> dict[str, Any]:
-    """Return a row's `curate.rows.RUN`; `warm` has been called.
+    """Return a row's `curate.rows.RUN`; `cpu_device.warm` has been called.
 
     ``raised`` is an error in a launch or after one; an error before the first launch says nothing
     of the kernel, and the inputs that were made up may be to blame for either.
     """
+    device = CpuDevice()
     try:
         reading = Reading(row["wrapper"], _signature(row))
-        with CudaStandIn(), time_limit(limits.seconds):
+        device.begin(0, limits.elements, races=False)
+        with on_device(device.stream), time_limit(limits.seconds):
             module = load(MODULE, row["wrapper"])
     except SyntaxError as error:
         return _label("unsupported", message=f"syntax_error: {describe(error)}")
@@ -142,13 +109,18 @@ def label(row: Row, limits: Limits) -> dict[str, Any]:
         return _label("unsupported", message=f"not_loaded: {_scrub(str(error))}")
     except OutOfTime:
         return _label("unsupported", message="out_of_time: the file does not load")
+    except ExecutorStopped as error:
+        return _label("unsupported", message=f"not_loaded: {_scrub(str(error))}")
     finally:
         sys.modules.pop(MODULE, None)
     name = _launcher(row, reading)
     if name is None or not callable(getattr(module, name, None)):
         return _label("unsupported", message="no_function: the file has none that launches")
     try:
-        search = Search(getattr(module, name), name, reading, limits)
+        function = getattr(module, name)
+        # An operator of PyTorch's library is called past the dispatcher, which knows no handles.
+        function = getattr(function, "_init_fn", function)
+        search = Search(function, name, reading, limits, device)
     except (TypeError, ValueError) as error:
         return _label("unsupported", message=f"no_signature: {describe(error)}")
     found = search.run()
@@ -198,17 +170,24 @@ def _launcher(row: Row, reading: Reading) -> str | None:
 
 
 def _scrub(message: str) -> str:
-    """Return a message without addresses, which differ from run to run."""
-    return re.sub(r"0x[0-9a-f]{4,}", "0x…", message)
+    """Return a message without addresses, which differ from run to run, and our own names."""
+    return re.sub(r"\bHandle\b", "Tensor", re.sub(r"0x[0-9a-f]{4,}", "0x…", message))
 
 
 class Search:
     """The search for one wrapper's inputs."""
 
     def __init__(
-        self, function: Callable[..., Any], name: str, reading: Reading, limits: Limits
+        self,
+        function: Callable[..., Any],
+        name: str,
+        reading: Reading,
+        limits: Limits,
+        device: CpuDevice,
     ) -> None:
-        self.function, self.name, self.reading, self.limits = function, name, reading, limits
+        self.function, self.name, self.reading = function, name, reading
+        self.limits, self.device = limits, device
+        self.calls, self.spent = itertools.count(), 0.0
         signature = inspect.signature(function)
         self.parameters = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
         self.known = reading.parameters(name)
@@ -217,7 +196,6 @@ class Search:
         self.tried: set[str] = set()
         self.late = 0
         self.started = time.monotonic()
-        self.operations = interpreter.spent_operations()
 
     def run(self) -> Try:
         """Return the first call that runs and launches, or the one that came furthest."""
@@ -240,12 +218,11 @@ class Search:
 
     def _over(self, best: Try | None) -> bool:
         """Whether there is no more to try."""
-        spent = interpreter.spent_operations() - self.operations
         return (
             (best is not None and (best.launched or best.reason in INCURABLE))
             or len(self.tried) >= self.limits.tries
             or self.late >= MAX_LATE
-            or spent > self.limits.operations
+            or self.spent > self.limits.elements
             or time.monotonic() - self.started > self.limits.seconds
         )
 
@@ -318,12 +295,23 @@ class Search:
         names = {"torch": torch, "tl": tl}
         return {name: eval(text, names) for name, text in call.items() if text != OMIT}
 
-    def _call(self, values: dict[str, Any]) -> Any:
-        """Call the wrapper within the limits of one try."""
-        positional, named = self._arrange(values)
-        budget = interpreter.work_budget(self.limits.operations / SLICES)
-        with CudaStandIn(), budget, time_limit(self.limits.seconds / SLICES):
-            return self.function(*positional, **named)
+    def _call(self, inputs: dict[str, Any], races: bool = False) -> Any:
+        """Call the wrapper on the device within the limits of one try.
+
+        Returns what it returns and the inputs afterwards, as they are on the device.
+        """
+        device, seconds = self.device, self.limits.seconds / SLICES
+        elements = self.limits.elements / SLICES
+        device.begin(next(self.calls), elements, races)
+        try:
+            with time_limit(seconds), on_device(device.stream):
+                given = map_tensors(inputs, to_gpu)
+                positional, named = self._arrange(given)
+                result = self.function(*positional, **named)
+                device.check()  # the wrapper may have caught what was raised
+        finally:
+            self.spent += elements - device.executor.work.left
+        return result, given
 
     def _try(self, call: dict[str, str]) -> Try | None:
         """Return what a call came to; None if it was tried before."""
@@ -331,7 +319,7 @@ class Search:
         if text in self.tried:
             return None
         self.tried.add(text)
-        before = _launches.count
+        before = asked_launches()
         found = Try(call)
         try:
             self._call(self._make(call))
@@ -339,13 +327,15 @@ class Search:
             self.late += 1
             found.reason, found.unsupported = "out_of_time", True
             found.message = "the call does not end in time"
-        except Exception as error:
-            why = refusal(error)
+        except (Exception, ExecutorStopped) as error:
+            why = self.device.error or refusal(error)
             found.reason, found.message = why.reason, why.message
+            if why.status == "compile_error":
+                found.message = first_line(error)
             found.unsupported = why.status == "unsupported"
-            self.late += why.reason == "interpreter_budget"
+            self.late += why.reason == "too_much_work"
             found.line = self._line(error)
-        found.launches = _launches.count - before
+        found.launches = asked_launches() - before
         return found
 
     def _line(self, error: BaseException) -> int:
@@ -362,22 +352,23 @@ class Search:
     # the label
 
     def describe(self, found: Try) -> dict[str, Any]:
-        """Return the label of a call that runs: it is made again, and in reverse, with two draws.
+        """Return the label of a call that runs: it is made twice more, with two draws.
 
-        A GPU runs a launch's programs in no order; a sum that depends on it is not deterministic.
+        A GPU runs a launch's programs in no order. So atomic operations come in another order in
+        each call, and what depends on the order of programs otherwise is not deterministic.
         """
         changed: set[str] = set()
         same: list[bool | None] = []
         for seed in (0, 1):
             inputs = self._make(found.call, seed)
-            first, again = self._again(inputs), self._again(inputs)
-            with interpreter.reverse_programs():
-                backwards = self._again(inputs)
-            if first is None or again is None or backwards is None:
-                same.append(None)
-                continue
-            changed |= {name for name in inputs if not _same_bits(inputs[name], first[1][name])}
-            same.append(_same_bits(first, again) and _same_bits(first, backwards))
+            first, again = self._again(inputs), self._again(inputs, races=True)
+            if first is not None:
+                changed |= {k for k in inputs if not _same_bits(inputs[k], first[1][k])}
+            if first is not None and again is not None:
+                same.append(_same_bits(first, again))
+            else:
+                error = self.device.error
+                same.append(False if error and error.reason == "race" else None)
         return _label(
             "ran",
             inputs=self.text(found.call),
@@ -386,13 +377,19 @@ class Search:
             changed_inputs=sorted(changed),
         )
 
-    def _again(self, inputs: dict[str, Any]) -> tuple[Any, dict[str, Any]] | None:
-        """Return what a call on copies of the inputs returns, and the copies; None if it raises."""
-        given = map_tensors(inputs, torch.clone)
+    def _again(
+        self, inputs: dict[str, Any], races: bool = False
+    ) -> tuple[Any, dict[str, Any]] | None:
+        """Return what a call returns, and the inputs afterwards; None if it raises."""
         try:
-            return self._call(given), given
-        except (Exception, OutOfTime):
+            result, given = self._call(inputs, races)
+            return map_tensors(result, _values), map_tensors(given, _values)
+        except (Exception, ExecutorStopped, OutOfTime):
             return None
+
+
+def _values(tensor: torch.Tensor) -> torch.Tensor:
+    return to_cpu(tensor) if isinstance(tensor, Handle) else tensor
 
 
 def _same_bits(one: Any, other: Any) -> bool:

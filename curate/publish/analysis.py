@@ -148,7 +148,7 @@ class Kernels(Frozen):
     """What is known of rows of kind ``kernel``.
 
     Attributes:
-        run: rows by how the run of their wrapper in the interpreter ended; unknown where no
+        run: rows by how the run of their wrapper on the CPU ended; unknown where no
             function launches the kernel.
         found_by: rows by how the signature was found.
         dtypes: rows by the element types that they compile with.

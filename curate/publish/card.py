@@ -112,7 +112,7 @@ ON_CPU = (
 LAUNCHED = """\
 A kernel has no module to be compared with, so nothing here says that it computes the right thing.
 What is known of it: the argument types with which it compiles, for each target, and for kernels
-with a function that launches them, whether that ran in Triton's interpreter.
+with a function that launches them, whether that ran on the CPU, as Triton lowers them.
 """
 
 

@@ -147,7 +147,7 @@ def _funnel(a: Analysis) -> Drawn:
 def _verdicts(a: Analysis) -> Drawn:
     tally = a.verdicts.status if a.verdicts.status.n else a.kernels.run
     judged = f"Verdicts on {judged_word(a)}s"
-    what = judged if a.verdicts.status.n else "Runs of kernels in the interpreter"
+    what = judged if a.verdicts.status.n else "Runs of kernels on the CPU"
     counts = {**tally.counts, **({"not known": tally.unknown} if tally.unknown else {})}
     return _bars(f"{what}, n = {number(tally.n)}", "rows", counts)
 

@@ -166,7 +166,7 @@ def _proof(a: Analysis) -> list[str]:
         lines += _tally("Caveats", verdicts.caveats, many)
     lines += _tally(f"Where {many} ran", verdicts.ran_on, many)
     lines += _tally("What did the work", verdicts.kind, many)
-    lines += _tally("Kernels run in the interpreter", kernels.run, "kernels")
+    lines += _tally("Kernels run on the CPU, as Triton lowers them", kernels.run, "kernels")
     lines += _tally("How the signature was found", kernels.found_by, "kernels")
     if a.targets:
         rows = [

@@ -129,7 +129,7 @@ def _run(a: Analysis) -> Iterator[str]:
     if run.n:
         ran = run.counts.get("ran", 0)
         yield (
-            f"{number(ran)} of {plural(run.n, 'kernel')} ran in the interpreter "
+            f"{number(ran)} of {plural(run.n, 'kernel')} ran on the CPU, as Triton lowers them "
             f"({share(ran, run.n)}), {number(run.unknown)} have nothing that launches them."
         )
 

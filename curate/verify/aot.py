@@ -268,7 +268,7 @@ def compile_launch(launch: Launch, target: Target) -> Usage:
         with stub_driver(target), _ptxas_log(), contextlib.redirect_stdout(log):
             compiled = triton.compile(source, target=_gpu_target(target), options=launch.options)
     except Exception as error:
-        raise KernelError(name, type(error).__name__, _first_line(error)) from error
+        raise KernelError(name, type(error).__name__, first_line(error)) from error
     usage = _usage(compiled, target, log.getvalue())
     limit = SHARED_MEMORY[target.name]
     if usage.shared > limit:
@@ -311,7 +311,7 @@ def _largest(pattern: str, text: str) -> int:
     return max(map(int, re.findall(pattern, text)), default=0)
 
 
-def _first_line(error: BaseException) -> str:
+def first_line(error: BaseException) -> str:
     """Return the first line that says what is wrong.
 
     Triton wraps an error once for every call between the kernel and the fault.

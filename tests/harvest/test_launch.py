@@ -12,7 +12,7 @@ from curate.harvest.wrapper_reading import Reading
 from curate.rows import KERNEL, RUN, Row, make_origin, make_row
 from curate.step import Context
 
-STEP = Launch(step="launch", seconds=10.0, operations=100_000)
+STEP = Launch(step="launch", seconds=10.0, elements=1_000_000)
 NAMES = [name for name in vars(wrappers) if name.isupper() and name != "HEAD"]
 ENDLESS = ("ENDLESS", "ENDLESS_KERNEL")
 
@@ -39,7 +39,7 @@ def run(rows: list[Row]) -> list[Row]:
 
 @pytest.fixture(scope="module")
 def labels() -> dict[str, dict[str, Any]]:
-    """The labels of all wrappers, made once: an interpreter takes seconds to start."""
+    """The labels of all wrappers, made once: a worker takes seconds to start."""
     sites = json.dumps([{"path": "a.py", "line": 1, "function": "add"}])
     extra = {
         "NONE": row("NONE", None),
@@ -78,6 +78,10 @@ def test_errors_guide_the_search(labels: dict[str, dict[str, Any]]) -> None:
     assert labels["DIM"]["inputs"].endswith("-1)")
 
 
+def test_operators_of_a_library_are_called(labels: dict[str, dict[str, Any]]) -> None:
+    assert (labels["OPERATOR"]["status"], labels["OPERATOR"]["launches"]) == ("ran", 1)
+
+
 def test_types_of_the_signature_are_used(labels: dict[str, dict[str, Any]]) -> None:
     assert labels["TYPED"]["inputs"] == (
         "add_(torch.randn((16, 64), dtype=torch.bfloat16), "
@@ -94,26 +98,46 @@ def test_inputs_that_are_written_to_are_named(labels: dict[str, dict[str, Any]])
     assert labels["ADD"]["changed_inputs"] == []
 
 
-@pytest.mark.parametrize("name", ["ATOMIC", "DRAWN"])
+@pytest.mark.parametrize("name", ["ATOMIC", "DRAWN", "RACE"])
 def test_what_differs_when_run_again_is_not_deterministic(
     labels: dict[str, dict[str, Any]], name: str
 ) -> None:
     assert (labels[name]["status"], labels[name]["deterministic"]) == ("ran", False)
 
 
+@pytest.mark.parametrize("name", ["CACHED", "CAUGHT", "READ"])
+def test_calls_share_a_device_that_errors_leave_usable(
+    labels: dict[str, dict[str, Any]], name: str
+) -> None:
+    label = labels[name]
+    assert (label["status"], label["launches"], label["deterministic"]) == ("ran", 1, True)
+
+
 def test_a_function_that_launches_nothing_is_told_of(labels: dict[str, dict[str, Any]]) -> None:
     assert (labels["NO_LAUNCH"]["status"], labels["NO_LAUNCH"]["launches"]) == ("ran", 0)
 
 
+def test_an_error_on_the_device_cannot_be_caught(labels: dict[str, dict[str, Any]]) -> None:
+    assert labels["SWALLOWED"]["status"] == "raised"
+    assert labels["SWALLOWED"]["message"].startswith("out_of_bounds: ")
+
+
+def test_what_the_compiler_refuses_raises(labels: dict[str, dict[str, Any]]) -> None:
+    assert (labels["REFUSED"]["status"], labels["REFUSED"]["launches"]) == ("raised", 1)
+    assert labels["REFUSED"]["message"].startswith(
+        "CompilationError: arange's range must be a power of 2"
+    )
+
+
 def test_a_load_out_of_bounds_raises(labels: dict[str, dict[str, Any]]) -> None:
     assert labels["BEYOND"]["status"] == "raised"
-    assert labels["BEYOND"]["message"].startswith("out_of_bounds: OutOfBounds: load outside")
+    assert labels["BEYOND"]["message"].startswith("out_of_bounds: load at 0x…")
 
 
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("HUGE", "no_inputs_found: RuntimeError: "),
+        ("HUGE", "no_inputs_found: device_memory: "),
         ("ASSEMBLY", "inline_asm: "),
         ("CONFIG", "no_inputs_found: AttributeError: 'Tensor' object has no attribute"),
         ("BROKEN", "not_loaded: cannot be loaded: ModuleNotFoundError: "),
@@ -133,7 +157,7 @@ def test_what_does_not_end_is_kept_with_the_reason() -> None:
     assert (loop["status"], loop["launches"]) == ("unsupported", 0)
     assert loop["message"].startswith("out_of_time: ")
     assert (kernel["status"], kernel["launches"]) == ("unsupported", 1)
-    assert kernel["message"].startswith("interpreter_budget: ")
+    assert kernel["message"].startswith("too_much_work: ")
 
 
 def test_a_row_without_a_wrapper_has_no_run(labels: dict[str, dict[str, Any]]) -> None:

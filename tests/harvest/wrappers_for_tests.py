@@ -135,14 +135,14 @@ def no_launch(x, y):
 ENDLESS = """
 def endless(x, y):
     while True:
-        x = x + 1
+        pass
 """
 
 ENDLESS_KERNEL = """
 @triton.jit
 def wait_kernel(x_ptr):
     while tl.load(x_ptr) == tl.load(x_ptr):
-        tl.store(x_ptr + 1, 1.0)
+        tl.store(x_ptr + 1 + tl.arange(0, 512), 1.0)
 
 
 def wait(x):
@@ -161,6 +161,74 @@ def beyond(x, y):
     out = torch.empty_like(x)
     add_kernel[(1,)](x, y, out, x.numel() + 1, BLOCK=triton.next_power_of_2(x.numel() + 1))
     return out
+"""
+
+RACE = """
+@triton.jit
+def last_kernel(out_ptr):
+    tl.store(out_ptr, tl.program_id(0))
+
+
+def last(x):
+    out = torch.empty(1, dtype=torch.int32, device="cuda")
+    last_kernel[(x.numel(),)](out)
+    return out
+"""
+
+CACHED = """
+ones = []
+
+
+def add_one(x):
+    if not ones:
+        ones.append(torch.ones(4096, device="cuda"))
+    assert x.numel() == 16
+    out = torch.empty_like(x)
+    add_kernel[(1,)](x, ones[0], out, 16, BLOCK=16)
+    return out
+"""
+
+CAUGHT = """
+def caught(x):
+    if x.numel() > 64:
+        torch.tensor([3], device=x.device)[x.long() + 4]
+    out = torch.empty_like(x)
+    add_kernel[(1,)](x, x, out, x.numel(), BLOCK=64)
+    return out
+"""
+
+READ = """
+def read(x):
+    assert x.numel() < 4096
+    add_kernel[(int(x.numel() * torch.ones(1, device=x.device).item()),)](x, x, x, 0, BLOCK=64)
+    return x.sum().cpu(), x.max().item()
+"""
+
+OPERATOR = """
+@torch.library.custom_op("curate_tests::add_op", mutates_args=())
+def operator(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    out = torch.empty_like(x)
+    add_kernel[(triton.cdiv(x.numel(), 64),)](x, y, out, x.numel(), BLOCK=64)
+    return out
+"""
+
+SWALLOWED = """
+def swallowed(x):
+    try:
+        add_kernel[(1,)](x, x, x, x.numel() + 1, BLOCK=triton.next_power_of_2(x.numel() + 1))
+    except:
+        pass
+    return x
+"""
+
+REFUSED = """
+@triton.jit
+def odd_kernel(x_ptr):
+    tl.store(x_ptr + tl.arange(0, 3), 1.0)
+
+
+def odd(x):
+    odd_kernel[(1,)](x)
 """
 
 ASSEMBLY = """

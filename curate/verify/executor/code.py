@@ -7,6 +7,7 @@ kernel's text is ever run.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -280,7 +281,7 @@ class _Writer:
 
     def graph(self, function: Function) -> None:
         """Write blocks that branch forwards, each under a mask of the programs that get there."""
-        blocks = function.body.blocks
+        blocks = _in_order(function.body.blocks)
         order = {block.label: i for i, block in enumerate(blocks)}
         self.line(1, "gone = None")
         for block in blocks[1:]:
@@ -304,9 +305,7 @@ class _Writer:
             if last.name not in ("cf.br", "cf.cond_br"):
                 raise Unsupported("control_flow", last.name)
             for side, (label, given) in enumerate(last.targets):
-                to = order.get(label, -1)
-                if to <= i:
-                    raise Unsupported("control_flow", "a branch backwards")
+                to = order[label]
                 mask = f"live{i}"
                 if last.name == "cf.cond_br":
                     condition = self.names[last.operands[0]]
@@ -436,6 +435,15 @@ class _Writer:
     def op_tt_reshape(self, op: Op, given: list[str], depth: int, live: str) -> None:
         shape = op.types[0].shape
         self.result(op, depth, f"{self.full(op, 0, given[0])}.reshape((-1, *{shape}))")
+
+    def op_builtin_unrealized_conversion_cast(
+        self, op: Op, given: list[str], depth: int, live: str
+    ) -> None:
+        """Drop axes of length one, as a descriptor's load of fewer axes does."""
+        before, after = self.types[op.operands[0]], op.types[0]
+        if (before.element, before.numel) != (after.element, after.numel):
+            raise Unsupported("operation", f"a cast from {before} to {after}")
+        self.op_tt_reshape(op, given, depth, live)
 
     def op_tt_trans(self, op: Op, given: list[str], depth: int, live: str) -> None:
         order = [0, *(axis + 1 for axis in op.integers("order"))]
@@ -627,7 +635,23 @@ class _Writer:
         raise Unsupported("inline_asm", "inline assembly cannot be run on a CPU")
 
     def op_tt_dot_scaled(self, op: Op, given: list[str], depth: int, live: str) -> None:
-        raise Unsupported("dot_scaled", "products of scaled blocks are not run on a CPU")
+        kinds = re.search(r"lhs = (\w+) rhs = (\w+)", op.text)
+        scaled = re.match(r"\s*%\S+( scale %\S+)?, %\S+( scale %\S+)?, ", op.text)
+        if not kinds or not scaled:
+            raise TTIRError(f"line {op.line}: a product of unknown form")
+        names = iter(self.full(op, i, name) for i, name in enumerate(given))
+        computed = "f16" if "fp16" in kinds.groups() else "bf16"
+        sides = []
+        for side, kind, scale in zip(("lhs", "rhs"), kinds.groups(), scaled.groups(), strict=True):
+            block, scales = next(names), next(names) if scale else "None"
+            along = op.attribute(f"{side}_k_pack") != "false"
+            left = side == "lhs"
+            sides.append(f"o.unscaled({block}, {scales}, '{kind}', '{computed}', {left}, {along})")
+        result = op.types[0]
+        work = self.types[op.operands[0]].numel * result.shape[-1] // 8 + 1
+        self.line(depth, f"k.work.spend(len(k.programs) * {work})")
+        total = f"{next(names)} + np.matmul({', '.join(sides)})"
+        self.result(op, depth, self.rounded(result, total))
 
     # regions
 
@@ -666,7 +690,8 @@ class _Writer:
 
     def op_tt_map_elementwise(self, op: Op, given: list[str], depth: int, live: str) -> None:
         if (op.attribute("pack") or "1") != "1":
-            raise Unsupported("operation", "map_elementwise with a pack")
+            # Which elements one call gets together is a layout's to say, and there is none yet.
+            raise Unsupported("map_elementwise", "map_elementwise with a pack")
         body = self.nested(op.regions[0], depth)
         self.spread(op, depth, f"{body}(None, {', '.join(given)})")
 
@@ -698,6 +723,26 @@ class _Writer:
             return
         body = self.nested(op.regions[0], depth)
         self.spread(op, depth, f"o.scan(k.work, {body}, {axis}, {reverse}, {', '.join(blocks)})")
+
+
+def _in_order(blocks: list[Block]) -> list[Block]:
+    """Return blocks so that each comes behind all that branch to it.
+
+    Raises:
+        Unsupported: they make a loop.
+    """
+    labelled = {block.label: block for block in blocks}
+    awaited = Counter(label for block in blocks for label, _ in block.ops[-1].targets)
+    ready, found = blocks[:1], []
+    while ready:
+        found.append(ready.pop())
+        for label, _ in found[-1].ops[-1].targets:
+            awaited[label] -= 1
+            if not awaited[label]:
+                ready.append(labelled[label])
+    if len(found) < len(blocks):
+        raise Unsupported("control_flow", "a branch backwards")
+    return found
 
 
 def _word(text: str) -> str:

@@ -15,7 +15,7 @@ import numpy as np
 
 from curate.verify import libdevice
 from curate.verify.executor.memory import Memory, OutOfBounds, Races
-from curate.verify.executor.numbers import COMPUTED, STORED, decode, encode
+from curate.verify.executor.numbers import COMPUTED, STORED, decode, encode, rounder
 
 Array = np.ndarray[Any, Any]
 Values = tuple[Array, ...]
@@ -535,6 +535,42 @@ def histogram(x: Array, mask: Array | None, bins: int) -> Array:
     place = values.astype(np.int64) + bins * np.arange(lead).reshape(-1, 1)
     counts = np.bincount(place[there], minlength=lead * bins)
     return counts.reshape(lead, bins).astype(np.int32)
+
+
+FLOAT4 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6], np.float32)
+"""The numbers of the type e2m1 without sign, by their bits (OCP Microscaling Formats, 5.3.3)."""
+
+
+def unscaled(
+    x: Array, scale: Array | None, kind: str, computed: str, left: bool, packed_along: bool
+) -> Array:
+    """Return an operand of ``tl.dot_scaled`` as the numbers that it stands for.
+
+    Args:
+        x: two numbers a byte, the first in the lower bits, where ``kind`` is ``e2m1``.
+        scale: exponents with a bias of 127, each for some elements in a row; 255 is NaN.
+        kind: the operand's type.
+        computed: the type in which Triton's compiler multiplies with the scale.
+        left: whether sums go along its last axis, or the one before.
+        packed_along: whether two numbers of a byte are neighbours along the sums.
+    """
+    if kind == "e2m1":
+        bits = view_unsigned(x)
+        values = np.concatenate([FLOAT4, -FLOAT4])
+        axis = -1 if left == packed_along else -2
+        parts = np.stack([values[bits & 15], values[bits >> 4]], x.ndim + 1 + axis)
+        shape = list(x.shape)
+        shape[axis] *= 2
+        x = parts.reshape(shape)
+    if scale is None:
+        return x
+    axis = -1 if left else -2
+    exponents = view_unsigned(scale if left else scale.swapaxes(-1, -2))
+    factors = np.where(exponents == 255, np.nan, np.ldexp(np.float32(1), exponents - np.int32(127)))
+    factors = np.repeat(factors, x.shape[axis] // factors.shape[axis], axis)
+    rounded = rounder(computed)
+    assert rounded
+    return rounded(x * factors.astype(np.float32))
 
 
 # --- reductions -------------------------------------------------------------------------------

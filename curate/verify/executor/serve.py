@@ -130,6 +130,7 @@ class Executor:
         self.dry = False
         self.keep = False
         self.written: dict[int, tuple[Place, torch.Tensor]] = {}
+        self.check_races = True
         self.work = Work(math.inf, math.inf)
         self.allowed = math.inf
         self._reset()
@@ -361,7 +362,9 @@ class Executor:
             else:
                 values.append(0 if value is None else value)
         before = self.work.left
-        launching.run(kernel, self.storages.memory, values, grid, self.work, seed=self.order_seed)
+        launching.run(
+            kernel, self.storages.memory, values, grid, self.work, self.order_seed, self.check_races
+        )
         self.launch_elements += int(before - self.work.left) if math.isfinite(before) else 0
 
     def _upload(self, place: Place, tensors: Tensors) -> None:

@@ -200,6 +200,7 @@ def install() -> None:
     for name, answer in answers.items():
         setattr(cuda, name, answer)
     cuda.CUDAGraph, cuda.graph = Graph, Capture
+    torch.get_device_module = lambda device=None: cuda
     torch.version.cuda = torch.version.cuda or "12.8"
 
 

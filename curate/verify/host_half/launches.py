@@ -26,12 +26,14 @@ class Launches:
 
     Attributes:
         refused: whether launches raise, for a program that may get by without them.
+        asked: how many launches a program has asked for, whatever became of them.
     """
 
     def __init__(self, target: Target) -> None:
         self.target, self.lowering = target, Lowering(target)
         self.refused = False
         self.turn = 0
+        self.asked = 0
 
     def reset(self) -> None:
         """Forget what was lowered."""
@@ -85,6 +87,7 @@ class Launches:
             CompilationError: Triton's front end refuses the kernel.
             ValueError: an argument is no pointer that a GPU could follow.
         """
+        self.asked += 1
         if self.refused:
             raise LaunchRefused("kernels are left out")
         lowered = self.lowering.lower(kernel, args, grid, named)

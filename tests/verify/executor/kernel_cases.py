@@ -149,20 +149,6 @@ def case_dot_of_batches_with_accumulator() -> None:
     close(c, a @ b + 1, 1e-5)
 
 
-@triton.jit
-def dot_scaled_kernel(a, c):
-    i = tl.arange(0, 32)
-    at = i[:, None] * 32 + i[None, :]
-    x = tl.load(a + at)
-    scale = tl.full((32, 1), 127, tl.uint8)
-    tl.store(c + at, tl.dot_scaled(x, scale, "e5m2", x, scale, "e5m2"))
-
-
-def case_dot_scaled_is_unsupported() -> None:
-    a = randn(32, 32).to(torch.float8_e5m2)
-    unsupported("dot_scaled", lambda: dot_scaled_kernel[ONE](a, torch.zeros(32, 32)))
-
-
 # --- atomics --------------------------------------------------------------------------------
 
 

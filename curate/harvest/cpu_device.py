@@ -1,0 +1,98 @@
+"""A device for wrappers: both halves of the judge without a GPU, in one process.
+
+A wrapper's Python runs on handles (`curate.verify.host_half`), and each command is done by the
+executor (`curate.verify.executor`) before the next line of the wrapper: so an error is raised where
+its cause is. Nothing here is a proof. It is meant for a process that does nothing else.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import _disable_current_modes
+
+from curate.verify.executor import serve as executor
+from curate.verify.host_half import serve as host_half
+from curate.verify.host_half.stream import ExecutorStopped, Stream
+from curate.verify.role import Tensors
+
+MOST_BYTES = 2**30
+"""Bytes of tensors that may be on the device at once."""
+
+
+def warm() -> None:
+    """Let ``torch.cuda`` and Triton find a device, for good; load what the first call needs."""
+    torch.set_grad_enabled(False)
+    host_half.warm()
+    executor.warm()
+
+
+def asked_launches() -> int:
+    """Return how many launches wrappers have asked for, those that were refused included."""
+    return host_half.LAUNCHES.asked
+
+
+class _Between:
+    """What is on its way from one half to the other: one message, since each waits."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[dict[str, Any], Tensors]] = []
+
+    def send(self, message: dict[str, Any], tensors: Tensors | None = None) -> None:
+        """Hand a message over."""
+        self.sent.append((message, tensors or []))
+
+    def receive(self, limit: int = 0) -> tuple[dict[str, Any], Tensors]:
+        """Take a message."""
+        return self.sent.pop()
+
+
+class CpuDevice:
+    """A device, which one search uses for all its calls: what a wrapper caches stays valid."""
+
+    def __init__(self) -> None:
+        self._between = _Between()
+        self.executor = executor.Executor(self._between, MOST_BYTES)  # type: ignore[arg-type]
+        self.stream = Stream(self)  # type: ignore[arg-type]
+
+    @property
+    def error(self) -> executor.Stopped | None:
+        """What the call did wrong on the device, if it did."""
+        return self.executor.error
+
+    def begin(self, seed: int, elements: float, races: bool) -> None:
+        """Start a call, whatever became of the last one.
+
+        Args:
+            seed: of random operators and of the order of atomic operations.
+            elements: that it may work on.
+            races: whether an access whose result depends on the order of programs is an error.
+        """
+        self._between.sent.clear()
+        self.executor.error = None
+        self.stream.sweep()
+        self.executor.storages.fills = 0  # what nobody wrote is the same in every call
+        self.executor.check_races = races
+        how = {"places": [], "skip": False, "dry": False, "keep": False, "room": 0}
+        limits = {"elements": elements, "seconds": math.inf}
+        self.executor.begin({**how, **limits, "seed": seed}, [])
+
+    def check(self) -> None:
+        """Raise `ExecutorStopped` if the call did something wrong."""
+        if self.error is not None:
+            raise ExecutorStopped(str(self.error))
+
+    # what `Stream` takes for its channel
+
+    def send(self, message: dict[str, Any], tensors: Tensors | None = None) -> None:
+        """Have the executor do a command."""
+        self._between.send(message, tensors)
+        with torch._C.DisableTorchFunction(), _disable_current_modes():
+            self.executor.hear()
+        self.check()
+
+    def receive(self) -> tuple[dict[str, Any], Tensors]:
+        """Return the executor's answer to the last command."""
+        return self._between.receive()
