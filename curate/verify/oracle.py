@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from curate.verify.compare import Agreement, Strict, compare
-from curate.verify.draw import OVERFLOWS, OWN, TIES, Draw
+from curate.verify.draw import OVERFLOWS, OWN, TIES, Draw, parameters_seed
 from curate.verify.reference import SKIP
 from curate.verify.role import Tensors, list_tensors, pack_all, same_tensors, unpack_named
 from curate.verify.session import Ended, Host, Refused, Session
@@ -59,8 +59,12 @@ class Expected:
         """Return one of ``init``, ``inputs``, ``names``, ``state``, ``own`` and ``exact``."""
         return unpack_named(self.message, self.tensors, name)
 
-    def compare(self, results: Any) -> Agreement:
+    def compare(self, results: Any, usual: float = 0.0) -> Agreement:
         """Compare a candidate's output, and the inputs that it changed, with what is right.
+
+        Args:
+            results: the candidate's.
+            usual: see `curate.verify.compare.compare`.
 
         Raises:
             Mismatch: they differ.
@@ -76,7 +80,9 @@ class Expected:
                 results = {**results, part: {n: results.get(part, {}).get(n, own[n]) for n in own}}
             path = part
             agreement = agreement.join(
-                compare(results[part], own, exact, noise, path, strict, self.draw.family == TIES)
+                compare(
+                    results[part], own, exact, noise, path, strict, self.draw.family == TIES, usual
+                )
             )
         return agreement
 
@@ -84,6 +90,13 @@ class Expected:
     def size(self) -> int:
         """Bytes of the draw's tensors."""
         return sum(t.numel() * t.element_size() for t in self.tensors)
+
+    @property
+    def usual(self) -> float:
+        """How large the output's values are."""
+        outputs = [t for t in list_tensors(self.value("own")["output"]) if t.is_floating_point()]
+        values = [t[t.isfinite()].double() for t in outputs]
+        return max((float(v.square().mean().sqrt()) for v in values if v.numel()), default=0.0)
 
     @property
     def varies(self) -> bool:
@@ -108,7 +121,7 @@ class Oracle:
         self.own_size: int | None = None
         # Seeds that a candidate cannot know; with one of the caller's own, the same in every run.
         told = secrets.token_hex(8) if seed is None else f"{seed} {reference}"
-        self.seed = int(hashlib.sha256(told.encode()).hexdigest()[:7], 16)
+        self.seed = int(hashlib.sha256(told.encode()).hexdigest()[:13], 16)
         self._drawn: dict[Draw, Expected] = {}
         self._facts: dict[str, dict[str, Any]] = {}
         self._prepared: tuple[Any, tuple[dict[str, Any], Tensors]] | None = None
@@ -169,7 +182,7 @@ class Oracle:
     def facts(self, mode: str) -> dict[str, Any]:
         """Return what the reference's process says of the problem on its first draw."""
         if mode not in self._facts:
-            draw = Draw(self.seed, self.seed, mode=mode)
+            draw = Draw(self.seed, parameters_seed(self.seed), mode=mode)
             self._facts[mode], _ = self._ask("facts", draw=draw.to_json())
         return self._facts[mode]
 
