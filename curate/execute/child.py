@@ -23,7 +23,8 @@ from typing import IO, Any
 MAX_PROCESSES = 64  # processes that one child may have inside the sandbox
 TEMPORARY = (Path("/tmp"), Path("/dev/shm"))  # emptied after every child, in the sandbox
 FOUND_THERE: set[Path] = set()  # what was there before any child: where Python itself may lie
-LIMITS_THEN: list[tuple[int, int]] = []  # our own, which a child can change with prlimit
+STATE_THEN: dict[str, Any] = {}  # our own limits, priority and CPUs, which a child can change
+IOPRIO_GET = {"x86_64": 252, "aarch64": 31}  # the number of ioprio_get(2), which libc lacks
 MAX_DYING_S = 10.0  # seconds for which killed processes may still be seen
 TICK = 0.1  # seconds between two looks at a child's memory and processes
 
@@ -167,7 +168,7 @@ def remember_sandbox() -> None:
     """Note how the sandbox is before any child has run in it."""
     hide_memory()
     FOUND_THERE.update(*(place.iterdir() for place in TEMPORARY))
-    LIMITS_THEN.extend(_own_limits())
+    STATE_THEN.update(_own_state())
 
 
 def kill_group(pid: int) -> None:
@@ -209,14 +210,26 @@ def _await_the_dying() -> None:
 
 def is_spoiled() -> bool:
     """Whether a child has left something behind that the next one would find."""
-    return _own_limits() != LIMITS_THEN or any(
-        set(place.iterdir()) - FOUND_THERE for place in TEMPORARY
-    )
+    return bool(changed_state()) or any(set(place.iterdir()) - FOUND_THERE for place in TEMPORARY)
 
 
-def _own_limits() -> list[tuple[int, int]]:
-    names = [name for name in dir(resource) if name.startswith("RLIMIT_")]
-    return [resource.getrlimit(getattr(resource, name)) for name in names]
+def changed_state() -> list[str]:
+    """Return what a child has changed of this process, which no child has a reason to touch."""
+    now = _own_state()
+    return sorted(name for name in now if now[name] != STATE_THEN.get(name))
+
+
+def _own_state() -> dict[str, Any]:
+    """Return what any process of our user can change from outside, and what forks inherit."""
+    limits = [name for name in dir(resource) if name.startswith("RLIMIT_")]
+    state: dict[str, Any] = {n: resource.getrlimit(getattr(resource, n)) for n in limits}
+    state["nice"] = os.getpriority(os.PRIO_PROCESS, 0)
+    if sys.platform == "linux":
+        state["scheduler"] = os.sched_getscheduler(0), os.sched_getparam(0).sched_priority
+        state["affinity"] = sorted(os.sched_getaffinity(0))
+        call = IOPRIO_GET.get(os.uname().machine)
+        state["io_priority"] = call and ctypes.CDLL(None).syscall(call, 1, 0)  # of a process
+    return state
 
 
 def _resident(pid: int) -> int:

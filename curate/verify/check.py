@@ -99,6 +99,7 @@ class Check:
         self.variety = Variety()
         self.last: Expected
         self.by_torch: list[bool] = []
+        self.by_host = False
         self.given: list[list[Any]] = []
         self.ways: set[tuple[tuple[str, int], ...]] = set()
         self.spent = 0.0
@@ -273,10 +274,27 @@ class Check:
         try:
             agreement = expected.compare(results)
         except Mismatch as mismatch:
-            raise Found(
-                "incorrect", mismatch.reason, trial=expected.draw.to_json(), **mismatch.evidence
-            ) from mismatch
+            if not self._is_right_beside_usual(expected, results):
+                raise Found(
+                    "incorrect", mismatch.reason, trial=expected.draw.to_json(), **mismatch.evidence
+                ) from mismatch
+            self.outcome.warn("absolute_accuracy", **mismatch.evidence)
+            return
         self.outcome.agreement = self.outcome.agreement.join(agreement)
+
+    def _is_right_beside_usual(self, expected: Expected, results: Any) -> bool:
+        """Whether a result of small inputs is as exact as results of the file's own inputs are.
+
+        ``(1 - exp(-2 x)) / (1 + exp(-2 x))`` for tanh is: near zero it loses digits of its value,
+        and none of one.
+        """
+        if expected.draw.family != "small" or self.first is None:
+            return False
+        try:
+            expected.compare(results, self.first[0].usual)
+        except Mismatch:
+            return False
+        return True
 
     # what it did
 
@@ -305,7 +323,8 @@ class Check:
         share = reply["call_bytes"] / max(1, facts["call_bytes"])
         trifle = reply["launch_bytes"] < TRIFLE * reply["call_bytes"]
         if expected.draw.size is None:
-            self.ways.add(tuple(sorted(calls.items())))
+            self.ways.add((*sorted(calls.items()), ("bytes", int(reply["call_bytes"]))))
+        self.by_host |= bool(reply.get("by_host"))
         if weighed:
             whole = bool(calls) and (covers or share >= WHOLE)
             self.by_torch.append(
@@ -319,6 +338,8 @@ class Check:
 
         On some draws a stage may be an identity, as ReLU is on positive numbers.
         """
+        if self.by_host:
+            raise Found("cheat", "host_does_the_work")
         often = len(self.by_torch) > 1 and 2 * sum(self.by_torch) > len(self.by_torch)
         # Whoever calls other operators from one call to the next has chosen when to.
         if often or (any(self.by_torch) and len(self.ways) > 1):
@@ -383,6 +404,8 @@ class Check:
         )
         output = unpack_named(reply, received, "output")
         self._compare(expected, {"output": output, "changed": expected.value("own")["changed"]})
+        if reply.get("unsteady"):
+            self.outcome.warn("calls_differ", message="equal calls ask the device for other work")
         _, results = self._forward(expected)
         self._compare(expected, results)
 
@@ -418,6 +441,7 @@ class Check:
     def _try_beyond(self, caveat: str, expected: Expected, **how: Any) -> bool:
         """Try what the file does not ask for; return whether it went well, and note if not."""
         if not self.session.is_open:
+            self.outcome.warn(caveat, message="its process had ended before")
             return False
         try:
             self._build(expected)

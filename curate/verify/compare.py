@@ -104,6 +104,7 @@ def compare(
     path: str = "output",
     strict: Strict = "all",
     ties: bool = False,
+    usual: float = 0.0,
 ) -> Agreement:
     """Compare a candidate's output with the reference's.
 
@@ -117,6 +118,7 @@ def compare(
         strict: where NaN and infinities must be as in the reference: ``all``; ``exact``, where it
             has them in float64 too; or ``none``, as on inputs so large that it overflows.
         ties: see `allowed_error`.
+        usual: size of values of which a few units in the last place are allowed besides.
 
     Raises:
         Mismatch: they differ; the evidence names the first leaf that does.
@@ -130,7 +132,7 @@ def compare(
         expected = own_leaves[path]
         if isinstance(expected, torch.Tensor):
             known = expected, exact_leaves[path], noise_leaves.get(path)
-            worst = worst.join(_compare_tensors(path, leaf, *known, strict, ties))
+            worst = worst.join(_compare_tensors(path, leaf, *known, strict, ties, usual))
         elif isinstance(leaf, torch.Tensor) or not _same_value(leaf, expected):
             raise Mismatch("value", output=path, expected=repr(expected), got=repr(leaf)[:200])
     return worst
@@ -150,6 +152,7 @@ def _compare_tensors(
     noise: torch.Tensor | None,
     strict: Strict,
     ties: bool,
+    usual: float,
 ) -> Agreement:
     if not isinstance(got, torch.Tensor):
         raise Mismatch("structure", output=path, expected="a tensor", got=type(got).__name__)
@@ -161,7 +164,7 @@ def _compare_tensors(
         got, own, exact = (torch.view_as_real(t.resolve_conj()) for t in (got, own, exact))
         noise = None if noise is None else noise.unsqueeze(-1)
     if own.is_floating_point():
-        return _compare_floats(path, got, own, exact, noise, strict, ties)
+        return _compare_floats(path, got, own, exact, noise, strict, ties, usual)
     _compare_exactly(path, got, own, exact)
     return Agreement()
 
@@ -181,6 +184,7 @@ def _compare_floats(
     noise: torch.Tensor | None,
     strict: Strict,
     ties: bool,
+    usual: float,
 ) -> Agreement:
     finite = own.isfinite()
     if not (all_finite := bool(finite.all())) or not got.isfinite().all():
@@ -200,7 +204,7 @@ def _compare_floats(
     differs = (found - known).abs_() > _floor(own.dtype) * known.abs()
     agreement = Agreement(float(error.max()))
     if differs.any():
-        allowed = allowed_error(known.to(own.dtype), true, noise, ties)
+        allowed = allowed_error(known.to(own.dtype), true, noise, ties) + _floor(own.dtype) * usual
         ratio = torch.where(differs, error / allowed, 0.0)
         agreement = Agreement(float(error.max()), float(ratio.max()))
         if agreement.tolerance > 1:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import hashlib
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -46,7 +47,8 @@ FAMILIES = (OWN, "steps", "signed", "shifted", "large", "small", "outlier", "neg
 - ``shifted``: normal with a mean of 64 spreads, where E[x²] - E[x]² loses its digits;
 - ``large``: normal with spreads from 1 to 30,000, one a row, where exp overflows, and what is
   rounded to half precision on the way is too coarse or infinite;
-- ``small``: normal with a spread of 0.001, where an absolute tolerance hides everything;
+- ``small``: normal with a spread of 0.001, where an absolute tolerance hides everything; one
+  element in sixteen is a millionth of that, which half precision takes for zero;
 - ``outlier``: as the file draws them, but for two elements, one of them 1,000 times as large:
   what holds for a sorted or padded input holds no more;
 - ``negative``: below zero everywhere, where a maximum that starts at zero stays there.
@@ -66,6 +68,9 @@ EQUALS = 12
 
 CONSTANTS, LARGEST = 0.125, 32.0
 """The share of elements in ``steps`` that are constants of the file, and the largest of these."""
+
+TINY = 1 / 16
+"""The share of elements in ``small`` that are smaller still."""
 
 AGAIN = 5000
 """How far the seed is with which single elements are drawn once more, to see whether they vary."""
@@ -137,8 +142,19 @@ def plan(
             size = sizes(own_size)[i // SETS % 2]
         elif own_size is not None and i and i % 2 == 0:
             size = sizes(own_size, many)[i // 2 % 3]
-        draws.append(Draw(seed + i, seed + i // SETS, FAMILIES[i % len(FAMILIES)], size))
+        parameters = parameters_seed(seed, i // SETS)
+        draws.append(Draw(seed + i, parameters, FAMILIES[i % len(FAMILIES)], size))
     return draws
+
+
+def parameters_seed(seed: int, number: int = 0) -> int:
+    """Return the seed of a set of parameters, which a program is told when it is built.
+
+    It says nothing of ``seed``, from which whoever knows the problem's text could draw the inputs.
+    Whether it is odd goes with the number, as `redraw_parameters` wants it.
+    """
+    known = hashlib.sha256(f"parameters {number} of {seed}".encode()).hexdigest()
+    return int(known[:13], 16) // 2 * 2 + number % 2
 
 
 # --- sizes ----------------------------------------------------------------------------------
@@ -299,7 +315,7 @@ def _family(
     if family == "negative":
         return -spread * (normal.abs() + 0.5)
     if family == "small":
-        return 0.001 * normal
+        return 0.001 * torch.where(torch.rand(shape) < TINY, 1e-6, 1.0) * normal
     return spread * normal
 
 

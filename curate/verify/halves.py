@@ -7,6 +7,7 @@ host half claims is checked against the executor's account, or is of no use to a
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import math
 import socket
@@ -26,10 +27,15 @@ from curate.verify.role import (
     same_tensors,
 )
 from curate.verify.session import Host, Refused
-from curate.verify.wire import WireError, pack, unpack
+from curate.verify.wire import MAX_PAYLOAD, WireError, pack, unpack
+from curate.verify.work import by_host, held_in_order, held_in_pieces, moves_only
 
 STOPPED = "stopped"
 """Why the host half gives up when the executor does no more: the executor knows the reason."""
+
+
+FEW_LAPS, MANY_LAPS, LAP_COMMANDS = 20, 400, 4000
+"""Forwards that are compared by their commands alone, and how many commands may be made for it."""
 
 
 class Halves:
@@ -55,6 +61,7 @@ class Halves:
         self.pairs: dict[str, str] = {}
         self.given_state: tuple[list[str], Tensors] = [], []
         self.spoiled = False
+        self.limit = MAX_PAYLOAD
 
     @property
     def is_open(self) -> bool:
@@ -86,6 +93,7 @@ class Halves:
             "ablate": self._ablate,
             "burst": self._burst,
         }
+        self.limit = limit or MAX_PAYLOAD
         return handlers[do](fields, tensors or [])
 
     def close(self, kill: str | None = "done") -> dict[str, Any]:
@@ -111,7 +119,6 @@ class Halves:
         do: str,
         tensors: Tensors | None = None,
         watched: Sequence[Place] = (),
-        dry: bool = False,
         **how: Any,
     ) -> tuple[dict[str, Any], dict[str, Any], Tensors]:
         """Have the host half do something; return what it said and what the executor did.
@@ -132,7 +139,7 @@ class Halves:
         outputs = said.get("places", [])
         if not isinstance(outputs, list) or len(outputs) > 10_000:
             raise WireError("not a list of places")
-        did, found = self._finish(number, outputs, watched) if not dry else self._finish(number)
+        did, found = self._finish(number, outputs, watched)
         if refused is not None:
             raise _claimed(refused)
         return said, did, found
@@ -140,8 +147,13 @@ class Halves:
     def _finish(
         self, number: int | None, places: Sequence[Any] = (), watched: Sequence[Place] = ()
     ) -> tuple[dict[str, Any], Tensors]:
-        asked = [place.to_json() for place in watched]
-        did, found = self.executor.ask("finish", number=number, places=list(places), watched=asked)
+        did, found = self.executor.ask(
+            "finish",
+            number=number,
+            places=list(places),
+            watched=[place.to_json() for place in watched],
+            most=self.limit,
+        )
         self.elements -= did["elements"]
         return did, found
 
@@ -191,27 +203,43 @@ class Halves:
         return self._forward(request, tensors, keep=request["weighed"])
 
     def _ablate(self, request: dict[str, Any], tensors: Tensors) -> Answer:
+        self.turn += 1  # as in any other run
         skip = request["refuse"] == "skip"
         return self._forward(request, tensors, skip=skip, refuse=not skip)
 
     def _burst(self, request: dict[str, Any], tensors: Tensors) -> Answer:
-        """Run many forwards: where they send the same commands, one result stands for all."""
-        first, found = self._forward(request, tensors)
-        for _ in range(request["count"]):
-            if not first["values_asked"] and self._repeats(request, tensors, first["stream"]):
-                continue
-            again, other = self._forward(request, tensors)
-            if not same_tensors(found, other):
-                return again, other
-        return first, found
+        """Run many forwards: where they send the same commands, one result stands for all.
 
-    def _repeats(self, request: dict[str, Any], tensors: Tensors, stream: str) -> bool:
-        """Say whether a forward sends the same commands again, which are not done."""
+        Where a call reads values, or writes to memory that is older than itself, as a counter on
+        the device would be, the same commands may do something else; such calls are all done.
+        """
+        _, found = self._forward({**request, "fresh": True}, tensors)
+        again, other = self._forward(request, tensors)
+        if not same_tensors(found, other):
+            return again, other
+        if not again["values_asked"] and not again["wrote_old"]:
+            if self._laps(request, tensors, again) == {again["stream"]}:
+                return again, other
+                return again, other
+            again["unsteady"] = True
+        for _ in range(request["count"]):
+            more, third = self._forward(request, tensors)
+            if not same_tensors(other, third):
+                return more, third
+        return again, other
+
+    def _laps(self, request: dict[str, Any], tensors: Tensors, like: dict[str, Any]) -> set[str]:
+        """Return the streams of many forwards in a row, of which none is done."""
+        inputs = unpack(request["inputs"], tensors)
+        given = list_tensors(inputs)
+        places = self._input_places(given, request)
+        self._begin(places, [t.detach() for t in given], seed=request["seed"], dry=True)
+        laps = max(FEW_LAPS, min(MANY_LAPS, LAP_COMMANDS // max(1, like["commands"])))
         try:
-            again, _ = self._forward(request, tensors, dry=True)
-        except Refused:
-            return False
-        return bool(again["stream"] == stream and not again["values_asked"])
+            _, did, _ = self._run_program(request, inputs, places, laps=laps)
+        except Refused as refused:
+            return {refused.reason}
+        return set(did["laps"])
 
     def _forward(
         self,
@@ -219,7 +247,6 @@ class Halves:
         tensors: Tensors,
         skip: bool = False,
         refuse: bool = False,
-        dry: bool = False,
         keep: bool = False,
     ) -> Answer:
         inputs = unpack(request["inputs"], tensors)
@@ -228,23 +255,30 @@ class Halves:
         values = [t.detach() for t in given]
         if self.spoiled:
             self._give_state(*self.given_state)
-        written = ([], []) if dry else (places, values)  # they are there from an earlier call
-        self._begin(*written, seed=request["seed"], skip=skip, dry=dry, keep=keep, order=self.turn)
-        self.spoiled = not dry
-        said, did, found = self._call(
+        self._begin(places, values, seed=request["seed"], skip=skip, keep=keep, order=self.turn)
+        self.spoiled = True
+        said, did, found = self._run_program(request, inputs, places, refuse)
+        return self._answer(said, did, found, inputs)
+
+    def _run_program(
+        self,
+        request: dict[str, Any],
+        inputs: Any,
+        places: list[Place],
+        refuse: bool = False,
+        laps: int = 1,
+    ) -> tuple[dict[str, Any], dict[str, Any], Tensors]:
+        return self._call(
             "run",
             None,
             [*places, *(place for _, place in self.state)],
-            dry=dry,
             inputs=pack(inputs, []),
             places=[place.to_json() for place in places],
-            seed=request["seed"],
+            seed=_unrelated(request["seed"]),
             turn=self.turn,
             refuse=refuse,
+            laps=laps,
         )
-        if dry:
-            return did, []
-        return self._answer(said, did, found, inputs)
 
     def _answer(
         self, said: dict[str, Any], did: dict[str, Any], found: Tensors, inputs: Any
@@ -265,6 +299,8 @@ class Halves:
             "changed": pack(changed_inputs(_replaced(inputs, iter(replaced)), inputs), sent),
             "state": pack(state, sent),
         }
+        named = list(zip(did["kept"], found[now:], strict=True))
+        uploaded, ready = self._who(named, given, list_tensors(result))
         return {
             **packed,
             "subclasses": said["subclasses"],
@@ -277,13 +313,38 @@ class Halves:
             "elements": did["elements"],
             "call_bytes": did["call_bytes"],
             "launch_bytes": did["launch_bytes"],
-            "was_ready": did_the_work(did["kept"], found[now:], given, list_tensors(result)),
+            "was_ready": ready,
+            "by_host": uploaded or by_host(did, given, list_tensors(result)),
             "was_called": False,
             "was_scaled": False,
             "count": sum(did["launches"].values()),
             "stream": did["stream"],
+            "commands": did["commands"],
             "values_asked": did["values_asked"],
+            "wrote_old": did["wrote_old"],
+            "unsteady": False,
         }, sent
+
+    def _who(
+        self, named: list[tuple[str, torch.Tensor]], inputs: Tensors, outputs: Tensors
+    ) -> tuple[bool, bool]:
+        """Say whether uploads, or operators, held the output before a kernel gave it.
+
+        Args:
+            named: what operators and uploads gave, each with its name.
+            inputs: of the problem.
+            outputs: of the program.
+        """
+        if not named:
+            return False, False
+        uploads = [(name, t) for name, t in named if name == "upload"]
+        others = [(name, t) for name, t in named if name != "upload"]
+        work = [(n, t) for n, t in others if _counts(n) and not moves_only(n)]
+        if others and given_holds([*inputs, *self.given_state[1]], outputs):
+            # The problem only moves data, and so whoever moves it does the work.
+            moved = torch.cat([t.reshape(-1).double() for _, t in others])
+            work = [("moved", moved)]
+        return was_done(uploads, outputs), was_done(work, outputs)
 
     def _input_places(self, given: Tensors, request: dict[str, Any]) -> list[Place]:
         """Return where inputs go: to where the last ones of their form were, if they may."""
@@ -302,9 +363,16 @@ class Halves:
 
 def _claimed(refused: Refused) -> Refused:
     """Return what the host half says of itself, which cannot be that it is not to be judged."""
-    if refused.status == "unsupported" and refused.reason != "not_data":
-        refused.status, refused.reason = "runtime_error", refused.reason[:100]
+    if refused.status == "unsupported" and refused.reason == "not_data":
+        refused.status, refused.reason = "incorrect", "structure"
+    elif refused.status in ("unsupported", "skip"):
+        refused.status, refused.reason = "runtime_error", "claims_to_be_unsupported"
     return refused
+
+
+def _unrelated(seed: int) -> int:
+    """Return a seed for the program's own process, from which the inputs' cannot be told."""
+    return int(hashlib.sha256(f"program {seed}".encode()).hexdigest()[:13], 16)
 
 
 def _from_zero(place: Place) -> Place:
@@ -341,30 +409,6 @@ def _counts(name: str) -> bool:
     )
 
 
-def did_the_work(kept: list[str], made: Tensors, inputs: Tensors, outputs: Tensors) -> bool:
-    """Say whether what operators or uploads gave was the result already.
-
-    Args:
-        kept: their names.
-        made: what each gave.
-        inputs: what the program got.
-        outputs: what it gave.
-    """
-    if not kept:
-        return False
-    work = [t for name, t in zip(kept, made, strict=True) if _counts(name)]
-    if holds_result(work, outputs):
-        return True
-    # Where the problem only moves data, whoever moves it does the work.
-    copies = len(work) < len(kept) and holds_result([_joined(inputs)], outputs)
-    return copies and holds_result([_joined(made)], outputs)
-
-
-def _joined(tensors: Tensors) -> torch.Tensor:
-    plain = [t.reshape(-1).double() for t in tensors if not t.is_complex()]
-    return torch.cat(plain) if plain else torch.empty(0, dtype=torch.float64)
-
-
 def holds_result(work: Tensors, outputs: Tensors) -> bool:
     """Say whether what operators or uploads gave holds the output's values, in any order.
 
@@ -387,6 +431,22 @@ def holds_result(work: Tensors, outputs: Tensors) -> bool:
         if held.numel() and _found(values, held) >= SHARE and _found(off, held) <= CHANCE:
             return True
     return False
+
+
+def was_done(named: list[tuple[str, torch.Tensor]], outputs: Tensors) -> bool:
+    """Say whether the output was there already, in one tensor, in pieces, or in another type."""
+    return (
+        holds_result([t for _, t in named], outputs)
+        or held_in_pieces(named, outputs)
+        or held_in_order(named, outputs)
+    )
+
+
+def given_holds(inputs: Tensors, outputs: Tensors) -> bool:
+    """Say whether the output's values are those of the inputs."""
+    return holds_result(
+        [torch.cat([t.reshape(-1).double() for t in inputs])] if inputs else [], outputs
+    )
 
 
 def _found(values: torch.Tensor, held: torch.Tensor) -> float:

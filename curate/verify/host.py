@@ -10,7 +10,8 @@ are JSON, one a packet:
   serves the role on them, and never reads them;
 - ``{"kill": reason}`` ends the child that is running;
 - when a child ends, the host clears the sandbox and sends ``{"ended": n, "died": why or null,
-  "spoiled": whether something is left that cannot be cleared}``.
+  "spoiled": whether something is left that cannot be cleared, "changed": what the child changed
+  of the host itself}``.
 
 Everything that every child needs is imported before the first fork.
 """
@@ -27,7 +28,15 @@ import tempfile
 from collections.abc import Callable
 from typing import Any
 
-from curate.execute.child import TICK, Child, Limits, fork_child, is_spoiled, remember_sandbox
+from curate.execute.child import (
+    TICK,
+    Child,
+    Limits,
+    changed_state,
+    fork_child,
+    is_spoiled,
+    remember_sandbox,
+)
 
 PACKET = 1 << 16
 WITHOUT_DEVICE = ("cpu", "host_half", "executor")
@@ -119,7 +128,8 @@ class Host:
             self._watch(child)
             died = child.bury()
         spoiled = self.limits.sandboxed and is_spoiled()
-        self._say({"ended": job, "died": died, "spoiled": spoiled})
+        changed = changed_state() if spoiled else []
+        self._say({"ended": job, "died": died, "spoiled": spoiled, "changed": changed})
 
     def _watch(self, child: Child) -> None:
         """Return when the child has ended, or takes too much, or the judge wants it gone."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from curate.verify.compare import Agreement, Mismatch, Strict, compare
-from curate.verify.draw import OVERFLOWS, OWN, TIES, Draw
+from curate.verify.draw import OVERFLOWS, OWN, TIES, Draw, parameters_seed
 from curate.verify.reference import SKIP
 from curate.verify.role import Tensors, list_tensors, pack_all, same_tensors, unpack_named
 from curate.verify.session import Ended, Host, Refused, Session
@@ -62,26 +62,30 @@ class Expected:
         """Return one of ``init``, ``inputs``, ``names``, ``state``, ``own`` and ``exact``."""
         return unpack_named(self.message, self.tensors, name)
 
-    def compare(self, results: Any) -> Agreement:
+    def compare(self, results: Any, usual: float = 0.0) -> Agreement:
         """Compare a candidate's output, and the inputs that it changed, with what is right.
 
         Noise only allows more, so what is right without it need not know it.
+
+        Args:
+            results: the candidate's.
+            usual: see `curate.verify.compare.compare`.
 
         Raises:
             Mismatch: they differ.
             NoOracle: the reference cannot say how exact its results are.
         """
         try:
-            return self._compare(results, None)
+            return self._compare(results, None, usual)
         except Mismatch as mismatch:
             if mismatch.reason != "value" or "error" not in mismatch.evidence:
                 raise
             noise = self.ask_noise(self.draw)
             if noise is None:
                 raise
-        return self._compare(results, noise)
+        return self._compare(results, noise, usual)
 
-    def _compare(self, results: Any, noise: Any) -> Agreement:
+    def _compare(self, results: Any, noise: Any, usual: float) -> Agreement:
         own, exact = self.value("own"), self.value("exact")
         # What inputs of other sizes overflow on is nobody's business.
         strict: Strict = "all" if self.draw.family == OWN else "exact"
@@ -93,13 +97,20 @@ class Expected:
                 results = {**results, part: {n: kept.get(n, own[part][n]) for n in own[part]}}
             right = own[part], exact[part], noise and noise[part]
             ties = self.draw.family == TIES
-            agreement = agreement.join(compare(results[part], *right, part, strict, ties))
+            agreement = agreement.join(compare(results[part], *right, part, strict, ties, usual))
         return agreement
 
     @property
     def size(self) -> int:
         """Bytes of the draw's tensors."""
         return sum(t.numel() * t.element_size() for t in self.tensors)
+
+    @property
+    def usual(self) -> float:
+        """How large the output's values are."""
+        outputs = [t for t in list_tensors(self.value("own")["output"]) if t.is_floating_point()]
+        values = [t[t.isfinite()].double() for t in outputs]
+        return max((float(v.square().mean().sqrt()) for v in values if v.numel()), default=0.0)
 
     @property
     def varies(self) -> bool:
@@ -124,7 +135,7 @@ class Oracle:
         self.own_size: int | None = None
         # Seeds that a candidate cannot know; with one of the caller's own, the same in every run.
         told = secrets.token_hex(8) if seed is None else f"{seed} {reference}"
-        self.seed = int(hashlib.sha256(told.encode()).hexdigest()[:7], 16)
+        self.seed = int(hashlib.sha256(told.encode()).hexdigest()[:13], 16)
         self._drawn: dict[Draw, Expected] = {}
         self._noises: dict[Draw, Any] = {}
         self._facts: dict[str, dict[str, Any]] = {}
@@ -192,7 +203,7 @@ class Oracle:
     def facts(self, mode: str) -> dict[str, Any]:
         """Return what the reference's process says of the problem on its first draw."""
         if mode not in self._facts:
-            draw = Draw(self.seed, self.seed, mode=mode)
+            draw = Draw(self.seed, parameters_seed(self.seed), mode=mode)
             self._facts[mode], _ = self._ask("facts", draw=draw.to_json())
         return self._facts[mode]
 

@@ -216,7 +216,8 @@ class Session:
     """A conversation with one child, which may die, hang or lie.
 
     Attributes:
-        events: what the child reported that the program reached for.
+        events: what the child reported that the program reached for, and, once it has ended, what
+            its host found that it had changed there.
         seconds: how long it may still take; the judge's own time does not count.
     """
 
@@ -284,7 +285,10 @@ class Session:
             return {}
         self.is_open = False
         self.channel.close()
-        return self.host.end(self.job, kill)
+        ended = self.host.end(self.job, kill)
+        for what in ended.get("changed", []):
+            self.events.append({"rule": "changes_host", "what": what, "line": None})
+        return ended
 
 
 def _how(ended: dict[str, Any]) -> Ended:

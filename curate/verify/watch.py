@@ -92,11 +92,27 @@ def _code_name(event: str, arguments: tuple[Any, ...]) -> str | None:
     return None if arguments[1] is None else str(arguments[1])
 
 
-def watch_events(report: Callable[[str, str, int], None], module: str = CANDIDATE) -> None:
+OF_SANDBOX = frozenset(
+    {"starts_process", "kills", "network", "native_code", "walks_memory", "imports_judge"}
+)
+"""The rules for a process that holds no numbers and no counts (`curate.verify.host_half`): to do
+one of these is to attack the sandbox or the judge. Threads, frames, NumPy and the rest gain nothing
+there, and honest programs use them."""
+
+
+def watch_events(
+    report: Callable[[str, str, int], None],
+    module: str = CANDIDATE,
+    rules: frozenset[str] | None = None,
+) -> None:
     """Call ``report(rule, event, line)`` at every event of the candidate's, before it happens.
 
-    For the rest of the process: an audit hook cannot be removed. ``module`` is the name of the
-    candidate's module.
+    For the rest of the process: an audit hook cannot be removed.
+
+    Args:
+        report: is told.
+        module: the name of the candidate's module.
+        rules: those that count; None for all of them.
     """
     get_frame = sys._getframe
     reporting = False
@@ -119,6 +135,8 @@ def watch_events(report: Callable[[str, str, int], None], module: str = CANDIDAT
         nonlocal reporting
         if reporting or (rule := rule_of(event, arguments)) is None:
             return
+        if rules is not None and rule not in rules:
+            return
         reporting = True
         try:
             line = culprit()
@@ -134,7 +152,8 @@ def watch_events(report: Callable[[str, str, int], None], module: str = CANDIDAT
     sys.addaudithook(note_code)
     sys.addaudithook(hook)
     for owner, name, rule in TRAPS:
-        _trap(owner, name, rule, culprit, report)
+        if rules is None or rule in rules:
+            _trap(owner, name, rule, culprit, report)
 
 
 TRAPS: tuple[tuple[Any, str, str], ...] = (

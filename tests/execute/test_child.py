@@ -137,7 +137,7 @@ def clean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "python").mkdir()
     monkeypatch.setattr(children, "TEMPORARY", (tmp_path,))
     monkeypatch.setattr(children, "FOUND_THERE", {tmp_path / "python"})
-    monkeypatch.setattr(children, "LIMITS_THEN", children._own_limits())
+    monkeypatch.setattr(children, "STATE_THEN", children._own_state())
     return tmp_path
 
 
@@ -160,4 +160,17 @@ def test_a_sandbox_is_spoiled_by_limits_that_a_child_changed(clean: Path, name: 
         assert resource.getrlimit(limit) == lower and is_spoiled()
     finally:
         resource.setrlimit(limit, (soft, hard))
+    assert not is_spoiled()
+
+
+def test_a_sandbox_is_spoiled_by_the_cpus_that_a_child_left_its_parent(clean: Path) -> None:
+    before = os.sched_getaffinity(0)
+    if len(before) < 2:
+        pytest.skip("there is one CPU")
+    died, _ = run(lambda: os.sched_setaffinity(os.getppid(), {min(before)}))
+    assert died is None, died
+    try:
+        assert is_spoiled() and children.changed_state() == ["affinity"]
+    finally:
+        os.sched_setaffinity(0, before)
     assert not is_spoiled()

@@ -16,6 +16,7 @@ from curate.verify.draw import (
     constants,
     draw_inputs,
     free_sizes,
+    parameters_seed,
     plan,
     redraw,
     redraw_parameters,
@@ -28,7 +29,7 @@ from curate.verify.problem import Task
 
 def test_a_plan_starts_with_the_files_own_draw_and_takes_every_family() -> None:
     draws = plan(8, own_size=7)
-    assert draws[0] == Draw(seed=0)
+    assert draws[0] == Draw(0, parameters_seed(0))
     assert [draw.family for draw in draws] == list(FAMILIES)
     assert [draw.seed for draw in draws] == list(range(8))
     assert [draw.family for draw in plan(9, None)][8] == OWN
@@ -57,8 +58,16 @@ def test_steps_never_have_a_size_of_one() -> None:
 def test_draws_share_parameters_in_sets_and_start_at_a_seed() -> None:
     draws = plan(8, None, seed=100)
     assert [draw.seed for draw in draws] == list(range(100, 108))
-    assert [draw.parameters for draw in draws] == [100 + i // SETS for i in range(8)]
-    assert draws[0].to_json() == dataclasses.asdict(Draw(100, 100))
+    assert [draw.parameters for draw in draws] == [
+        parameters_seed(100, i // SETS) for i in range(8)
+    ]
+    assert draws[0].to_json() == dataclasses.asdict(Draw(100, parameters_seed(100)))
+
+
+def test_the_seed_of_the_parameters_does_not_tell_that_of_the_inputs() -> None:
+    found = [parameters_seed(100, number) for number in range(4)]
+    assert len(set(found)) == 4 and not set(found) & set(range(90, 120))
+    assert [seed % 2 for seed in found] == [0, 1, 0, 1]
 
 
 # --- sizes ----------------------------------------------------------------------------------

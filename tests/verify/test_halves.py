@@ -120,26 +120,36 @@ def test_honest_programs_in_everyday_idioms_are_correct(slot: Slot, forward: str
 
 
 @pytest.mark.parametrize(
-    "forward",
+    ("by", "forward"),
     [
-        "x|return carried(torch.softmax(x, 1))",
-        "x|return carried(torch.cat([torch.softmax(x[:-1], 1), by_kernel(x[-1:].contiguous())]))",
-        """x|
+        ("torch", "x|return carried(torch.softmax(x, 1))"),
+        (
+            "torch",
+            "x|\nlast = by_kernel(x[-1:].contiguous())\n"
+            "return carried(torch.cat([torch.softmax(x[:-1], 1), last]))",
+        ),
+        (
+            "host",
+            """x|
 rows = [[v - max(row) for v in row] for row in x.tolist()]
 import math
 powers = [[math.exp(v) for v in row] for row in rows]
 done = [[v / sum(row) for v in row] for row in powers]
 return carried(torch.tensor(done, device="cuda"))""",
-        """x|
+        ),
+        (
+            "torch",
+            """x|
 if bool((x.abs() < 4).all()):
     return carried(torch.softmax(x, 1))
 return by_kernel(x.contiguous())""",
+        ),
     ],
     ids=["copying kernel", "all rows but one", "Python", "on usual inputs"],
 )
-def test_who_lets_others_work_is_a_cheat(slot: Slot, forward: str) -> None:
+def test_who_lets_others_work_is_a_cheat(slot: Slot, by: str, forward: str) -> None:
     verdict = judged(slot, SOFTMAX, program(forward))
-    assert (verdict.status, verdict.reason) == ("cheat", "torch_does_the_work"), verdict
+    assert (verdict.status, verdict.reason) == ("cheat", f"{by}_does_the_work"), verdict
 
 
 def test_the_name_of_its_module_tells_a_program_nothing(slot: Slot) -> None:

@@ -33,6 +33,7 @@ class Kernel:
         arguments: types of its arguments.
         block: elements of its largest block.
         loaded, stored: arguments that it may read and write through; None: cannot be told.
+        atomics: whether it has atomic operations.
         in_turn: whether its programs wait for each other, so that they must run one by one.
     """
 
@@ -42,6 +43,7 @@ class Kernel:
     block: int
     loaded: frozenset[int] | None
     stored: frozenset[int] | None
+    atomics: bool
     in_turn: bool
 
 
@@ -66,6 +68,7 @@ def load_kernel(text: str) -> Kernel:
     )
     loaded = code.touched_arguments(functions, LOADS)
     stored = code.touched_arguments(functions, STORES)
+    atomics = any(op.name.startswith("tt.atomic") for op in ops)
     return Kernel(
         entry.name,
         code.compile_kernel(functions),
@@ -73,7 +76,8 @@ def load_kernel(text: str) -> Kernel:
         max(sizes, default=1),
         None if loaded is None else frozenset(loaded),
         None if stored is None else frozenset(stored),
-        waits and any(op.name.startswith("tt.atomic") for op in ops),
+        atomics,
+        waits and atomics,
     )
 
 
@@ -111,7 +115,8 @@ def run(
         for value, kind in zip(arguments, kernel.arguments, strict=True)
     ]
     order = np.random.default_rng(seed)
-    races = Races(programs if check_races else 1, _may_alias(kernel, memory, values))
+    watch_loads = _may_alias(kernel, memory, values)
+    races = Races(programs if check_races else 1, watch_loads, kernel.atomics)
     with np.errstate(all="ignore"):
         for numbers in _chunks(kernel, programs):
             x, y, z = (

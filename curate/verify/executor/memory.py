@@ -155,32 +155,140 @@ class Memory:
         return found
 
 
+class Order:
+    """Which program's accesses come before which other's, as atomic operations tell.
+
+    What a program did before an atomic operation is seen by whoever does one at the same address
+    later. An operation's number is its place in the order in which all were done.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.programs, self.addresses = np.zeros(64, np.int32), np.zeros(64, np.int64)
+
+    def note(self, programs: Array, addresses: Array) -> None:
+        """Note atomic operations, in the order in which they were done.
+
+        Loads from where such operations were done count, too: a program may wait for another by
+        loading what that one's operation stores.
+        """
+        end = self.count + len(programs)
+        if end > MANY_OPERATIONS:
+            self.count = end  # too many to tell: what has an atomic operation counts as in order
+            return
+        while end > len(self.programs):
+            self.programs = np.concatenate([self.programs, np.zeros_like(self.programs)])
+            self.addresses = np.concatenate([self.addresses, np.zeros_like(self.addresses)])
+        self.programs[self.count : end] = programs
+        self.addresses[self.count : end] = addresses
+        self.count = end
+
+    def unordered(self, first: Array, times: Array, second: Array) -> int | None:
+        """Return the position of a pair of programs of which neither must come first, or None.
+
+        Args:
+            first: programs that accessed an element, or `MANY_READERS`.
+            times: how many atomic operations had been done then.
+            second: programs that access it now.
+        """
+        known = self.programs[: self.count]
+        if self.count > MANY_OPERATIONS:
+            return None
+        triples = np.stack([first, times, second], axis=1)
+        found, positions = np.unique(triples, axis=0, return_index=True)
+        for at in range(0, len(found), -(-len(found) // MOST_PAIRS)):
+            one, time, other = found[at].tolist()
+            if one == MANY_READERS:
+                if not (known == other).any():
+                    return int(positions[at])
+            elif not self._comes_before(one, time, other):
+                return int(positions[at])
+        return None
+
+    def _comes_before(self, one: int, time: int, other: int) -> bool:
+        programs, addresses = self.programs[time : self.count], self.addresses[time : self.count]
+        if not (programs == one).any() or not (programs == other).any():
+            return False
+        first: dict[int, int] = {}
+        for at in np.nonzero(programs == one)[0].tolist():
+            first.setdefault(int(addresses[at]), at)
+        for at in np.nonzero(programs == other)[0].tolist():
+            if first.get(int(addresses[at]), at) < at:
+                return True
+        told, seen = {one}, set()  # by way of others
+        for program, address in zip(programs.tolist(), addresses.tolist(), strict=True):
+            if address in seen:
+                told.add(program)
+            if program in told:
+                seen.add(address)
+        return other in told
+
+
+MANY_OPERATIONS, MOST_PAIRS = 1 << 16, 256
+"""Atomic operations of a launch up to which their order is looked at, and how many pairs of
+programs are looked at."""
+
+
 MANY_READERS = -1
+
+
+class Shadow:
+    """Who accessed each element of an allocation last, and when.
+
+    Attributes:
+        size: bytes of an element.
+        who: programs; 0 for none.
+    """
+
+    def __init__(self, size: int, count: int, timed: bool) -> None:
+        self.size = size
+        self.who = np.zeros(count, np.int32)
+        self.when = np.zeros(count, np.int32) if timed else None
+
+    def look(self, index: Array) -> tuple[Array, Array]:
+        """Return who and when."""
+        who = self.who[index]
+        return who, np.zeros_like(who) if self.when is None else self.when[index]
+
+    def note(self, index: Array, programs: Array, now: int) -> tuple[Array, Array]:
+        """Note an access; return who and when it was before."""
+        before = self.look(index)
+        self.who[index] = programs
+        if self.when is not None:
+            self.when[index] = now
+        return before
 
 
 class Races:
     """Who stored and who loaded what, in one launch.
 
     Two programs that store different values to one element, or one that loads what another
-    stores, make a race, unless each did an atomic operation in between (which orders them) or the
-    access is atomic itself. Programs are numbered from 1.
+    stores, make a race, unless atomic operations order them (`Order`). So do a store and another
+    program's atomic operation. Programs are numbered from 1.
+
+    Args:
+        programs: of the grid.
+        watch_loads: whether a program may load what another stores.
+        atomics: whether the kernel has atomic operations.
     """
 
-    def __init__(self, programs: int, watch_loads: bool) -> None:
+    def __init__(self, programs: int, watch_loads: bool, atomics: bool = True) -> None:
         self.on = programs > 1
         self.watch_loads = self.on and watch_loads
-        self._writers: dict[int, tuple[int, Array]] = {}
-        self._readers: dict[int, tuple[int, Array]] = {}
-        self._synchronised = np.zeros(programs + 1, np.int32)  # time of each one's last atomic
-        self._clock = 1
+        self._order = Order() if atomics else None
+        self._writers: dict[int, Shadow] = {}
+        self._readers: dict[int, Shadow] = {}
+        self._atomics: dict[int, Shadow] = {}
 
-    def _shadow(
-        self, table: dict[int, tuple[int, Array]], allocation: Allocation, size: int
-    ) -> Array | None:
+    def _shadow(self, table: dict[int, Shadow], allocation: Allocation, size: int) -> Shadow | None:
         known = table.get(allocation.base)
         if known is None:
-            known = table[allocation.base] = size, np.zeros(len(allocation.data) // size, np.int32)
-        return known[1] if known[0] == size else None  # another size: not watched
+            known = Shadow(size, len(allocation.data) // size, self._order is not None)
+            table[allocation.base] = known
+        return known if known.size == size else None  # another size: not watched
+
+    def _now(self) -> int:
+        return self._order.count if self._order else 0
 
     def stored(
         self,
@@ -204,23 +312,21 @@ class Races:
         """
         if not self.on or (writers := self._shadow(self._writers, allocation, size)) is None:
             return
-        self._clock += 1
-        before = writers[index]
-        writers[index] = programs
+        where = allocation, size, index
+        before, times = writers.note(index, programs, self._now())
         others = (before != 0) & (before != programs) & differs
         if lost.any():
-            now = writers[index]
+            now = writers.who[index]
             others |= (now != programs) & lost
-            before = np.where(lost, now, before)
-        if others.any():
-            self._refuse(allocation, size, index, others, before, programs, "store to")
-        if self.watch_loads:
-            readers = self._shadow(self._readers, allocation, size)
-            if readers is not None:
-                read = readers[index]
-                others = (read != 0) & (read != programs) & differs
-                if others.any():
-                    self._refuse(allocation, size, index, others, read, programs, "load and store")
+            before, times = np.where(lost, now, before), np.where(lost, self._now(), times)
+        self._check(where, others, before, times, programs, "store to")
+        tables = (self._atomics, self._readers) if self.watch_loads else (self._atomics,)
+        for table in tables:
+            known = table.get(allocation.base)
+            if known is not None and known.size == size:
+                before, times = known.look(index)
+                others = (before != 0) & (before != programs) & differs
+                self._check(where, others, before, times, programs, "load and store")
 
     def loaded(self, allocation: Allocation, size: int, index: Array, programs: Array) -> None:
         """Note a load.
@@ -230,43 +336,60 @@ class Races:
         """
         if not self.watch_loads:
             return
+        if self._order is not None and allocation.base in self._atomics:
+            self._order.note(programs, allocation.base + index.astype(np.int64) * size)
         known = self._writers.get(allocation.base)
-        if known is not None and known[0] == size:
-            before = known[1][index]
+        if known is not None and known.size == size:
+            before, times = known.look(index)
             others = (before != 0) & (before != programs)
-            if others.any():
-                self._refuse(allocation, size, index, others, before, programs, "load and store")
+            self._check(
+                (allocation, size, index), others, before, times, programs, "load and store"
+            )
         readers = self._shadow(self._readers, allocation, size)
         if readers is not None:
-            before = readers[index]
-            readers[index] = np.where((before == 0) | (before == programs), programs, MANY_READERS)
+            before, _ = readers.look(index)
+            alone = (before == 0) | (before == programs)
+            readers.note(index, np.where(alone, programs, MANY_READERS), self._now())
 
-    def synchronised(self, programs: Array) -> None:
-        """Note that programs did an atomic operation."""
-        if self.on:
-            self._clock += 1
-            self._synchronised[programs] = self._clock
+    def updated(self, allocation: Allocation, size: int, index: Array, programs: Array) -> None:
+        """Note atomic operations, in the order in which they were done.
 
-    def _refuse(
+        Raises:
+            Race: another program stored there.
+        """
+        if not self.on or self._order is None:
+            return
+        now = self._now()
+        self._order.note(programs, allocation.base + index.astype(np.int64) * size)
+        atomics = self._shadow(self._atomics, allocation, size)
+        if atomics is not None:
+            atomics.note(index, programs, now)
+        known = self._writers.get(allocation.base)
+        if known is not None and known.size == size:
+            before, times = known.look(index)
+            others = (before != 0) & (before != programs)
+            self._check((allocation, size, index), others, before, times, programs, "update")
+
+    def _check(
         self,
-        allocation: Allocation,
-        size: int,
-        index: Array,
+        where: tuple[Allocation, int, Array],
         others: Array,
         before: Array,
+        times: Array,
         programs: Array,
         what: str,
     ) -> None:
-        """Raise unless atomic operations order the two programs."""
-        mine = self._synchronised[programs[others]]
-        theirs = self._synchronised[np.maximum(before[others], 0)]
-        theirs = np.where(before[others] == MANY_READERS, mine, theirs)
-        unordered = (mine == 0) | (theirs == 0)
-        if unordered.any():
-            place = int(index[others][unordered][0])
-            one = int(programs[others][unordered][0]) - 1
-            other = int(before[others][unordered][0]) - 1
-            pair = f"programs {one} and {other}" if other >= 0 else f"program {one} and others"
-            raise Race(
-                f"{pair} {what} element {place} of an allocation of {len(allocation.data)} bytes"
-            )
+        """Raise unless atomic operations order the programs of all conflicts."""
+        if not others.any():
+            return
+        before, times, programs = before[others], times[others], programs[others]
+        at = 0 if self._order is None else self._order.unordered(before, times, programs)
+        if at is None:
+            return
+        allocation, _, index = where
+        one, other = int(programs[at]) - 1, int(before[at]) - 1
+        pair = f"programs {one} and {other}" if other >= 0 else f"program {one} and others"
+        raise Race(
+            f"{pair} {what} element {int(index[others][at])} of an allocation of "
+            f"{len(allocation.data)} bytes"
+        )

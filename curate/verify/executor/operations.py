@@ -297,13 +297,13 @@ class Chunk:
         addresses = np.broadcast_to(pointers, lanes).reshape(-1)[chosen]
         given = np.broadcast_to(values, lanes).reshape(-1)[chosen]
         self.work.spend(4 * chosen.size)
-        before = self._update_lanes(addresses, given, how, element, used)
+        who = self._who(lanes).reshape(-1)[chosen]
+        before = self._update_lanes(addresses, given, who, how, element, used)
         result.reshape(-1)[chosen] = before
-        self.races.synchronised(self._who(lanes).reshape(-1)[chosen])
         return result
 
     def _update_lanes(
-        self, addresses: Array, given: Array, how: str, element: str, used: bool
+        self, addresses: Array, given: Array, who: Array, how: str, element: str, used: bool
     ) -> Array:
         size = np.dtype(STORED[element]).itemsize
         placed = self.memory.places(addresses, size, "atomic operation")
@@ -318,8 +318,9 @@ class Chunk:
             fast = _AT.get(how) if not used and element in ("f32", "f64", "i32", "i64") else None
             if fast is not None:
                 fast.at(view, index, given[which])
-                continue
-            before[which] = _one_after_other(view, index, given[which], how, element)
+            else:
+                before[which] = _one_after_other(view, index, given[which], how, element)
+            self.races.updated(allocation, size, index, who[which])
         return before
 
     def compare_and_swap(
@@ -337,6 +338,7 @@ class Chunk:
         size = np.dtype(STORED[element]).itemsize
         chosen = self.order.permutation(np.nonzero(where)[0])
         self.work.spend(4 * chosen.size)
+        who = self._who(lanes).reshape(-1)
         for lane in chosen.tolist():
             address = int(flat[0][lane])
             allocation = self.memory.find(address, size, "atomic operation")
@@ -345,8 +347,7 @@ class Chunk:
             result.reshape(-1)[lane] = held[0]
             if held[0] == flat[1][lane]:
                 view[at : at + 1] = encode(flat[2][lane : lane + 1], element)
-        if chosen.size:
-            self.races.synchronised(self._who(lanes).reshape(-1)[chosen])
+            self.races.updated(allocation, size, np.array([at]), who[lane : lane + 1])
         return result
 
     def require(self, live: Array | None, condition: Array, message: str) -> None:

@@ -10,6 +10,7 @@ it needs a value:
   values tell; they get storages from ``first`` on, and their places are the answer;
 - ``{"do": "launch", "ttir" or "sha256", "args", "grid"}``;
 - ``{"do": "upload", "out"}`` with a tensor; ``{"do": "read", "place"}``, answered with one;
+- ``{"do": "lap", "places"}``: one of many calls in a row has been sent, whose outputs lie there;
 - ``{"do": "end", "number"}``: all that belongs to a call has been sent.
 
 The **judge** asks for `begin`, `finish` and the like (`Executor`). It runs no candidate's code and
@@ -23,6 +24,7 @@ import hashlib
 import math
 import select
 import socket
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
@@ -41,8 +43,11 @@ from curate.verify.wire import Channel, Closed, WireError
 
 MAX_STORAGES = 100_000
 MAX_KERNELS = 4096
+MAX_LAPS = 4096
+NUMBER_BYTES = 4
+"""What a number among arguments counts as, of what the host half sends."""
 MAX_UPLOAD = 2**30
-"""Bytes that the host half may send at once."""
+"""Bytes that the host half may send or read at once."""
 
 
 class Stopped(Exception):
@@ -138,11 +143,15 @@ class Executor:
     def _reset(self) -> None:
         self.launches: collections.Counter[str] = collections.Counter()
         self.calls: collections.Counter[str] = collections.Counter()
-        self.call_bytes = self.launch_elements = self.read_bytes = self.upload_bytes = 0
+        self.call_bytes = self.launch_elements = self.read_bytes = 0
         self.kept: list[tuple[str, torch.Tensor]] = []
+        self.sent_bytes = 0
         self.stream = hashlib.sha256()
+        self.laps: collections.Counter[str] = collections.Counter()
+        self.given: dict[Any, int] = {}
         self.order: dict[Any, int] = {}
-        self.values_asked = False
+        self.commands = 0
+        self.values_asked = self.wrote_old = False
         self.error = None
 
     # --- what the judge asks ---------------------------------------------------------------
@@ -165,6 +174,8 @@ class Executor:
                 self.storages.new(place.storage, place.extent)
             self.storages.tensor(place).copy_(value)
             self.written[place.storage] = place, value
+            self.given.setdefault(place.storage, len(self.given))
+        self.order = dict(self.given)
         self.skip_launches, self.keep = request["skip"], request["keep"]
         self.dry, self.order_seed = request["dry"], request["order"]
         self.work = Work(request["elements"], request["seconds"])
@@ -178,17 +189,27 @@ class Executor:
         Tensors are those at ``places``, then those of ``watched`` that hold other values than the
         judge wrote there last (``changed`` has their positions), then what was kept.
 
+        Args:
+            request: ``number`` of the call, or None not to wait for its end; ``places`` of its
+                results; ``watched`` places; ``most`` bytes of tensors there.
+            tensors: none.
+
         Raises:
             Refusal: the candidate did something wrong.
         """
-        while request["number"] is not None and self.ended != request["number"] and not self.error:
-            self.hear()
+        self._hear_all_of(request["number"])
         if self.error is not None:
             raise Refusal(self.error.status, self.error.reason, self.error.message)
-        found = [self.storages.tensor(read_place(place)) for place in request["places"]]
+        try:
+            found = [self.storages.tensor(read_place(place)) for place in request["places"]]
+        except WireError as error:
+            raise Refusal("crash", "bad_command", str(error)) from error
         watched = [read_place(place) for place in request["watched"]]
         changed = [i for i, place in enumerate(watched) if self._has_changed(place)]
         found += [self.storages.tensor(watched[i]) for i in changed]
+        size = sum(t.numel() * t.element_size() for t in found)
+        if size > request["most"]:
+            raise Refusal("incorrect", "shape", f"{size} bytes of results")
         kept = self.kept if self.keep else []
         return {
             "changed": changed,
@@ -197,16 +218,33 @@ class Executor:
             "call_bytes": self.call_bytes,
             "launch_bytes": self.launch_elements,
             "read_bytes": self.read_bytes,
-            "upload_bytes": self.upload_bytes,
+            "sent_bytes": self.sent_bytes,
             "elements": 0 if math.isinf(self.allowed) else self.allowed - self.work.left,
-            "stream": self.stream.hexdigest(),
+            "stream": self._ended_at(request["places"]),
+            "laps": dict(self.laps),
+            "commands": self.commands,
             "values_asked": self.values_asked,
+            "wrote_old": self.wrote_old,
             "kept": [name for name, _ in kept],
         }, found + [t for _, t in kept]
 
     def _has_changed(self, place: Place) -> bool:
         written, value = self.written[place.storage]
         return written != place or not same(self.storages.tensor(place), value)
+
+    def _hear_all_of(self, number: int | None) -> None:
+        """Return when a call's last command was read, or it is over for another reason."""
+        try:
+            while number is not None and self.ended != number and self.error is None:
+                self.hear()
+        except Closed:
+            if self.error is None:
+                self.error = Stopped("crash", "left", "the program's process is gone")
+
+    def _ended_at(self, places: Any) -> str:
+        """Return the hash of a call's stream, and of where its outputs lie."""
+        self.stream.update(repr(self._normal(places)).encode())
+        return self.stream.hexdigest()
 
     def forget(self, request: dict[str, Any], tensors: Tensors) -> Answer:
         """Free storages."""
@@ -224,7 +262,11 @@ class Executor:
             Closed: the host half is gone.
             WireError: it sent what is no command.
         """
-        message, tensors = self.host.receive(limit=MAX_UPLOAD)
+        try:
+            message, tensors = self.host.receive(limit=MAX_UPLOAD)
+        except WireError as error:
+            self.error = _stopped(error)
+            raise Closed from error  # where the next frame begins cannot be known
         do = message.get("do")
         if do == "end":
             self.ended = message.get("number", -1)
@@ -245,24 +287,34 @@ class Executor:
             self.host.send({"stopped": said})
 
     def _normal(self, value: Any) -> Any:
-        """Return a command with storages numbered in the order in which the call names them."""
+        """Return a command with the call's own storages numbered in the order of their making.
+
+        Inputs go by their position; those that were there before the call keep their own number,
+        since what they hold may differ.
+        """
         if isinstance(value, dict):
             return {
-                k: self._order(v) if k in ("storage", "first") else self._normal(v)
+                k: self._known(v) if k in ("storage", "first") else self._normal(v)
                 for k, v in value.items()
             }
         if isinstance(value, list):
             if len(value) == 5 and isinstance(value[1], str) and isinstance(value[2], list):
-                return [self._order(value[0]), *value[1:]]
+                return [self._known(value[0]), *value[1:]]
             return [self._normal(item) for item in value]
         return value
 
-    def _order(self, storage: Any) -> int:
-        return self.order.setdefault(storage, len(self.order))
+    def _known(self, storage: Any) -> Any:
+        return self.order.get(storage, f"old {storage}")
 
     def _do(self, do: str, message: dict[str, Any], tensors: Tensors) -> None:
-        if do not in ("free", "read"):
+        made = message.get("storage") if do == "new" else message.get("first")
+        if type(made) is int:
+            self.order.setdefault(made, len(self.order))
+        if do not in ("free", "read", "lap"):
+            self.commands += 1
             self.stream.update(repr(self._normal({**message, "ttir": None})).encode())
+        if self.dry and do in ("read", "ask"):
+            raise Stopped("skip", "asks", "a call that is not done has no values")
         if do == "new":
             self.storages.new(_number(message["storage"]), _number(message["bytes"]))
         elif do == "free":
@@ -274,11 +326,20 @@ class Executor:
         elif do == "launch":
             self._launch(message)
         elif do == "upload":
-            self._upload(read_place(message["out"]), tensors)
+            self._upload(message, tensors)
         elif do == "read":
             self._read(read_place(message["place"]))
+        elif do == "lap":
+            self._lap(message["places"])
         else:
             raise WireError("an unknown command")
+
+    def _lap(self, places: Any) -> None:
+        """Take note of the stream of one of many calls."""
+        self.laps[self._ended_at(places)] += 1
+        if len(self.laps) > MAX_LAPS:
+            raise WireError("too many streams")
+        self.stream, self.order, self.commands = hashlib.sha256(), dict(self.given), 0
 
     def _call(self, message: dict[str, Any]) -> tuple[Any, list[torch.Tensor], list[torch.Tensor]]:
         """Run an operator; return itself, its tensors, and what came of it."""
@@ -302,6 +363,8 @@ class Executor:
         if self.dry:
             return
         operator, taken, made = self._call(message)
+        self.sent_bytes += NUMBER_BYTES * _numbers([message["args"], message["kwargs"]])
+        self._writes(_written(operator, message))
         if len(places) != len(made):
             raise WireError("an operator with other results")
         for place, result in zip(places, made, strict=True):
@@ -361,28 +424,67 @@ class Executor:
                 values.append(float(value))
             else:
                 values.append(0 if value is None else value)
+        self.sent_bytes += NUMBER_BYTES * _numbers(message["args"]) + len(text or "")
+        stored = range(len(values)) if kernel.stored is None else kernel.stored
+        pointers = [message["args"][i] for i in stored]
+        self._writes(p["t"][0] for p in pointers if isinstance(p, dict))
         before = self.work.left
         launching.run(
             kernel, self.storages.memory, values, grid, self.work, self.order_seed, self.check_races
         )
         self.launch_elements += int(before - self.work.left) if math.isfinite(before) else 0
 
-    def _upload(self, place: Place, tensors: Tensors) -> None:
+    def _writes(self, storages: Iterable[Any]) -> None:
+        """Take note of memory that is older than the call and written in it: a state."""
+        self.wrote_old |= any(storage not in self.order for storage in storages)
+
+    def _upload(self, message: dict[str, Any], tensors: Tensors) -> None:
+        place = read_place(message["out"])
         (value,) = tensors
         self.stream.update(value.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
         target = self.storages.tensor(place)
         if target.shape != value.shape or target.dtype != value.dtype:
             raise WireError("an upload to another place")
         target.copy_(value)
-        self.upload_bytes += value.numel() * value.element_size()
+        self.sent_bytes += value.numel() * value.element_size()
+        self._writes([message["out"][0]])
         if self.keep:
             self.kept.append(("upload", value.clone()))
 
     def _read(self, place: Place) -> None:
         self.values_asked = True
-        value = self.storages.tensor(place).clone()
+        value = self.storages.tensor(place)
+        if value.numel() * value.element_size() > MAX_UPLOAD:  # by strides of zero
+            raise Stopped("oom", "host_memory", "a tensor larger than a program may read")
+        value = value.clone()
         self.read_bytes += value.numel() * value.element_size()
         self.host.send({}, [value])
+
+
+def _numbers(value: Any) -> int:
+    """Return how many numbers an argument holds, besides those that describe places."""
+    if isinstance(value, dict):
+        return sum(_numbers(item) for kind, item in value.items() if kind != "t")
+    if isinstance(value, list):
+        return sum(map(_numbers, value))
+    return int(isinstance(value, int | float) and not isinstance(value, bool))
+
+
+def _written(operator: Any, message: dict[str, Any]) -> Iterator[Any]:
+    """Yield the storages of the arguments that an operator writes to."""
+    arguments = operator._schema.arguments
+    given = {a.name: v for a, v in zip(arguments, message["args"], strict=False)}
+    for argument in arguments:
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            yield from _storages({**given, **message["kwargs"]}.get(argument.name))
+
+
+def _storages(value: Any) -> Iterator[Any]:
+    if isinstance(value, dict) and "t" in value:
+        yield value["t"][0]
+    elif isinstance(value, dict | list):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _storages(item)
 
 
 def _flat(value: Any) -> list[Any]:
@@ -465,8 +567,6 @@ def serve(sock: socket.socket, host: socket.socket, most_bytes: int = 2**33) -> 
             except Closed:
                 _serve_judge_alone(judge, handlers)
                 return
-            except WireError as error:
-                executor.error = _stopped(error)
             continue
         if not _answer(judge, handlers):
             return
@@ -487,7 +587,7 @@ def _answer(judge: Channel, handlers: dict[str, Any]) -> bool:
         answer, sent = handlers[request["do"]](request, tensors)
         judge.send({"serial": request["serial"], **answer}, sent)
     except Exception as error:
-        why = refusal(error) if not isinstance(error, Closed) else Refusal("crash", "left", "gone")
+        why = refusal(error)
         refused = {"status": why.status, "reason": why.reason, "message": str(why)[:1000]}
         judge.send({"serial": request["serial"], "refused": refused})
     return True

@@ -153,6 +153,10 @@ class Stream:
         _, (value,) = self._answer()
         return value
 
+    def lap(self, places: list[Any]) -> None:
+        """Say that one of many calls has been sent, and where its outputs lie."""
+        self.channel.send({"do": "lap", "places": places})
+
     def end(self) -> int:
         """Say that a call has been sent; return its number."""
         number = next(self.calls)
