@@ -458,11 +458,14 @@ class Check:
             return None
         try:
             self._build(expected)
-            _, results = self._forward(expected, fresh=True, **how)
+            _, results = self._forward(expected, fresh=True, plain=True, **how)
             expected.compare(results)
         except Refused as refused:
             if refused.status == "unsupported":
-                raise
+                if self.interpreted:
+                    raise
+                self.outcome.evidence["untried"] = refused.message
+                return None
             return {"message": refused.message}
         except Mismatch as mismatch:
             return {"reason": mismatch.reason, **mismatch.evidence}

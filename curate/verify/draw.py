@@ -135,9 +135,7 @@ class Draw:
 
     def to_json(self) -> dict[str, Any]:
         """Return the draw as JSON values."""
-        return dataclasses.asdict(self) | {
-            "changes": [dataclasses.asdict(change) for change in self.changes]
-        }
+        return dataclasses.asdict(self)
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> Draw:

@@ -162,9 +162,9 @@ def unpack_named(message: dict[str, Any], tensors: Tensors, name: str) -> Any:
     return unpack(message[name], tensors)
 
 
-LAYOUTS = ("strided", "transposed", "channels_last")
+STRIDED, PERMUTED = LAYOUTS = "strided", "permuted"
 """Ways in which inputs may lie in memory, other than one element after the other: with gaps, at an
-odd address; with the last two dimensions swapped; with channels last."""
+odd address; with channels last, or the last two dimensions swapped where there are no channels."""
 
 
 def layout_of(shape: Sequence[int], layout: str) -> tuple[tuple[int, ...], int] | None:
@@ -173,18 +173,18 @@ def layout_of(shape: Sequence[int], layout: str) -> tuple[tuple[int, ...], int] 
     None means that it lies there as it would anyway.
     """
     order = list(range(len(shape)))  # of dimensions, the last one innermost
-    if layout == "transposed":
-        order[-2:] = order[:-3:-1]
-    elif layout == "channels_last" and len(shape) in (4, 5):
-        order.append(order.pop(1))
-    stride, step = [0] * len(shape), 2 if layout == "strided" else 1
+    if layout == PERMUTED:
+        has_channels = len(shape) in (4, 5) and shape[1] > 1
+        if len(shape) > 1:
+            order.append(order.pop(1 if has_channels else -2))
+    stride, step = [0] * len(shape), 2 if layout == STRIDED else 1
     for dim in reversed(order):
         stride[dim] = step
         step *= shape[dim]
     moved = [dim for dim in order if shape[dim] > 1]
-    if not step or not moved or (layout != "strided" and moved == sorted(moved)):
+    if not step or not moved or (layout == PERMUTED and moved == sorted(moved)):
         return None
-    return tuple(stride), int(layout == "strided")
+    return tuple(stride), int(layout == STRIDED)
 
 
 def lay_out(tensor: torch.Tensor, layout: str) -> torch.Tensor:
