@@ -16,6 +16,7 @@ from curate.verify.draw import (
     NOT_FINITE,
     OWN,
     SETS,
+    Change,
     Draw,
     draws_integers,
     plan,
@@ -399,30 +400,32 @@ class Check:
 
     def _try_variants(self) -> None:
         """Try other sizes, arguments and layouts, where the reference takes them."""
-        own = dataclasses.replace(self.last.draw, family=OWN, size=None)
+        last = self._usual()
         try:
-            variants, layouts = self.oracle.variants(own)
-            usual = self.oracle.expect(dataclasses.replace(self.last.draw, size=None))
+            variants, layouts = self.oracle.variants(dataclasses.replace(last, family=OWN))
+            usual = self.oracle.expect(last)
         except NoOracle:
             return
         for layout in layouts:
             self._try_beyond("contiguous_only", usual, layout=layout)
-        for draw in variants["sizes"] if self.options.vary_sizes else []:
-            self._try_changes("some_sizes_only", draw)
-        for draw in variants["arguments"]:
-            self._try_changes("own_arguments_only", draw)
-        for draw in variants["ranks"]:
-            self._try_changes("own_ranks_only", draw)
+        if self.options.vary_sizes:
+            self._try_changes("some_sizes_only", variants["sizes"])
+            self._try_changes("own_ranks_only", variants["ranks"])
+        self._try_changes("own_arguments_only", variants["arguments"])
+
+    def _usual(self) -> Draw:
+        """Return the last draw, or one like it with more than one row."""
+        draw = self.last.draw
+        return dataclasses.replace(draw, size=3) if draw.size == 1 else draw
 
     def _try_other_values(self) -> None:
         """Try integers below zero, where the file draws none, and values that are not finite."""
-        last = dataclasses.replace(self.last.draw, size=None, seed=self.last.draw.seed + OTHER)
+        last = dataclasses.replace(self._usual(), seed=self.last.draw.seed + OTHER)
         draws = {"finite_only": dataclasses.replace(last, family=NOT_FINITE)}
         if draws_integers(self.last.value("inputs")):
             draws["own_integers_only"] = dataclasses.replace(last, family=NEGATIVE_INTEGERS)
         for caveat, draw in draws.items():
-            if (expected := self._expect(draw)) is not None:
-                self._try_beyond(caveat, expected)
+            self._try_beyond(caveat, self._expect(draw))
 
     def _expect(self, draw: Draw) -> Expected | None:
         """Return what a draw gives, or None where the reference does not take its changes."""
@@ -434,28 +437,29 @@ class Check:
         taken = expected.draw.changes == draw.changes
         return expected if taken and not (special and expected.draw != draw) else None
 
-    def _try_changes(self, caveat: str, draw: Draw) -> None:
-        """Try a draw with changes; where it goes wrong, name those that go wrong alone."""
-        expected = self._expect(draw)
-        if expected is None or (found := self._fault(expected)) is None:
-            return
-        wrong = []
-        for change in draw.changes if len(draw.changes) > 1 else ():
-            alone = self._expect(dataclasses.replace(draw, changes=(change,)))
-            if alone is not None and self._fault(alone) is not None:
-                wrong.append(dataclasses.asdict(change))
-        changes = wrong or [dataclasses.asdict(change) for change in draw.changes]
-        self.outcome.warn(caveat, changes=changes, **found)
+    def _try_changes(self, caveat: str, draws: list[Draw]) -> None:
+        """Try draws with changes; where one goes wrong, name those that go wrong alone."""
+        wrong: list[Change] = []
+        shown: dict[str, Any] = {}
+        for draw in draws:
+            if found := self._fault(self._expect(draw)):
+                alone = [dataclasses.replace(draw, changes=(change,)) for change in draw.changes]
+                known = [d for d in alone if len(alone) > 1 and self._fault(self._expect(d))]
+                wrong += [d.changes[0] for d in known] or draw.changes
+                shown = shown or found
+        if wrong:
+            changes = [dataclasses.asdict(change) for change in wrong]
+            self.outcome.warn(caveat, changes=changes, **shown)
 
-    def _try_beyond(self, caveat: str, expected: Expected, **how: Any) -> None:
+    def _try_beyond(self, caveat: str, expected: Expected | None, **how: Any) -> None:
         """Try what the file does not ask for, and note if it goes wrong."""
-        if (found := self._fault(expected, **how)) is not None:
+        if found := self._fault(expected, **how):
             self.outcome.warn(caveat, **found, **how)
 
-    def _fault(self, expected: Expected, **how: Any) -> dict[str, Any] | None:
-        """Return what goes wrong with a draw, or None; nothing if the program is gone."""
-        if not self.session.is_open:
-            return None
+    def _fault(self, expected: Expected | None, **how: Any) -> dict[str, Any]:
+        """Return what goes wrong with a draw; nothing if there is none, or the program is gone."""
+        if expected is None or not self.session.is_open:
+            return {}
         try:
             self._build(expected)
             _, results = self._forward(expected, fresh=True, plain=True, **how)
@@ -465,7 +469,7 @@ class Check:
                 if self.interpreted:
                     raise
                 self.outcome.evidence["untried"] = refused.message
-                return None
+                return {}
             return {"message": refused.message}
         except Mismatch as mismatch:
             return {"reason": mismatch.reason, **mismatch.evidence}
@@ -475,7 +479,7 @@ class Check:
             if found.status == "cheat":
                 raise
             return {"reason": found.reason, **found.evidence}
-        return None
+        return {}
 
 
 def _never_varied(draws: list[list[Any]]) -> list[int]:

@@ -201,9 +201,9 @@ def _names(function: Any) -> tuple[str, ...]:
 @contextmanager
 def resized(task: Task, draw: Draw) -> Iterator[None]:
     """Give the task's free sizes the draw's values inside the context."""
-    changed = {str(c.which): c.value for c in draw.changes if c.what == "size"}
-    if draw.size is not None:
-        changed |= dict.fromkeys(free_sizes(task)[:1], draw.size)
+    first = free_sizes(task)[: 0 if draw.size is None else 1]
+    changed: dict[str, Any] = dict.fromkeys(first, draw.size)
+    changed |= {str(c.which): c.value for c in draw.changes if c.what == "size"}
     saved = {name: getattr(task.module, name) for name in changed}
     try:
         for name, value in changed.items():
