@@ -38,6 +38,7 @@ from curate.verify.role import (
     Refusal,
     Tensors,
     changed_inputs,
+    lay_out,
     list_tensors,
     map_tensors,
     pack_all,
@@ -220,8 +221,9 @@ class Candidate:
         """
         inputs = unpack_named(request, tensors, "inputs")
         new = list_tensors(inputs)
-        if request.get("layout") == "strided":
-            return list(map_tensors(to_device(inputs, self.device), _strided))
+        if layout := request.get("layout"):
+            there = to_device(inputs, self.device)
+            return list(map_tensors(there, lambda tensor: lay_out(tensor, layout)))
         kind = repr([(t.shape, t.dtype, t.stride()) for t in new])
         if request.get("fresh") or kind not in self.inputs:
             there = map_tensors(inputs, lambda tensor: _guarded(tensor, self.device))
@@ -277,15 +279,6 @@ def _apart(one: Any, other: Any) -> float:
         apart = (a - b).abs().nan_to_num(nan=0.0)  # NaN, or the same infinity, in both
         furthest = max(furthest, float(apart.max()))
     return furthest
-
-
-def _strided(tensor: torch.Tensor) -> torch.Tensor:
-    """Return the same values with gaps between them, at an odd address."""
-    if not tensor.ndim or not tensor.numel():
-        return tensor
-    room = torch.zeros(2 * tensor.numel() + 1, dtype=tensor.dtype, device=tensor.device)
-    spread = room[1:].view(*tensor.shape, 2)[..., 0]
-    return spread.copy_(tensor)
 
 
 def warm() -> None:

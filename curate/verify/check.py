@@ -10,9 +10,19 @@ from typing import Any
 import torch
 
 from curate.verify.compare import Agreement, Mismatch
-from curate.verify.draw import MANY, OWN, SETS, Draw, draws_integers, plan
+from curate.verify.draw import (
+    MANY,
+    NEGATIVE_INTEGERS,
+    NOT_FINITE,
+    OWN,
+    SETS,
+    Change,
+    Draw,
+    draws_integers,
+    plan,
+)
 from curate.verify.halves import Halves
-from curate.verify.oracle import Expected, Oracle, Variety
+from curate.verify.oracle import Expected, NoOracle, Oracle, Variety
 from curate.verify.role import Tensors, pack_all, same_tensors, unpack_named
 from curate.verify.session import Ended, Refused, Session
 from curate.verify.verdict import Candidate, Options
@@ -132,9 +142,8 @@ class Check:
                 self._reject_idle_kernels()
                 self._ablate()
                 self._burst()
-                self._try_strided()
-                self._try_every_size()
-                self._try_negative_integers()
+                self._try_variants()
+                self._try_other_values()
         except (Found, Refused) as error:
             # What has been compared by then counts, if it is enough to say something.
             enough = self.outcome.trials >= min(ENOUGH, self.options.trials)
@@ -215,7 +224,7 @@ class Check:
     def _build(self, expected: Expected) -> None:
         """Construct the candidate with the draw's parameters, unless it has them."""
         draw = expected.draw
-        if self.built and self.built.parameters == draw.parameters:
+        if self.built and self.built.instance == draw.instance:
             return
         message, tensors = expected.packed("init", "names", "state")
         reply, received = self.session.ask(
@@ -350,7 +359,7 @@ class Check:
         if not self.first or self.built is None:
             return
         expected, before = self.first
-        if self.built.parameters != expected.draw.parameters:
+        if self.built.instance != expected.draw.instance:
             return
         reply, results = self._forward(expected, plain=True)
         self._compare(expected, results)
@@ -409,55 +418,92 @@ class Check:
         _, results = self._forward(expected)
         self._compare(expected, results)
 
-    def _try_strided(self) -> None:
-        """Try inputs with gaps at odd addresses, for which the file does not ask."""
-        self._try_beyond("contiguous_only", self.last, layout="strided")
+    # beyond what the file asks for
 
-    def _try_every_size(self) -> None:
-        """Try all sizes that only the inputs depend on, small and odd: not just the first.
-
-        Inputs are of one sign, then of the other: behind the last column stands a zero, which a
-        maximum or a minimum may take.
-        """
-        if self.own_size is None:
+    def _try_variants(self) -> None:
+        """Try other sizes, arguments and layouts, where the reference takes them."""
+        last = self._usual()
+        try:
+            variants, layouts = self.oracle.variants(dataclasses.replace(last, family=OWN))
+            usual = self.oracle.expect(last)
+        except NoOracle:
             return
-        for number, family in enumerate(("shifted", "negative")):
-            seed = self.last.draw.seed + OTHER + number
-            draw = dataclasses.replace(self.last.draw, size=3, every=True, family=family, seed=seed)
-            if not self._try_beyond("some_sizes_only", self.oracle.expect(draw)):
-                return
+        for layout in layouts:
+            self._try_beyond("contiguous_only", usual, layout=layout)
+        if self.options.vary_sizes:
+            self._try_changes("some_sizes_only", variants["sizes"])
+            self._try_changes("own_ranks_only", variants["ranks"])
+        self._try_changes("own_arguments_only", variants["arguments"])
 
-    def _try_negative_integers(self) -> None:
-        """Try integers below zero, where the file draws none and the reference takes them."""
-        draw = dataclasses.replace(
-            self.last.draw, family="negative_integers", size=None, every=False
-        )
-        draw = dataclasses.replace(draw, seed=self.last.draw.seed + 3 * OTHER)
+    def _usual(self) -> Draw:
+        """Return the last draw, or one like it with more than one row."""
+        draw = self.last.draw
+        return dataclasses.replace(draw, size=3) if draw.size == 1 else draw
+
+    def _try_other_values(self) -> None:
+        """Try integers below zero, where the file draws none, and values that are not finite."""
+        last = dataclasses.replace(self._usual(), seed=self.last.draw.seed + OTHER)
+        draws = {"finite_only": dataclasses.replace(last, family=NOT_FINITE)}
         if draws_integers(self.last.value("inputs")):
-            expected = self.oracle.expect(draw)
-            if expected.draw.family == draw.family:
-                self._try_beyond("own_integers_only", expected)
+            draws["own_integers_only"] = dataclasses.replace(last, family=NEGATIVE_INTEGERS)
+        for caveat, draw in draws.items():
+            self._try_beyond(caveat, self._expect(draw))
 
-    def _try_beyond(self, caveat: str, expected: Expected, **how: Any) -> bool:
-        """Try what the file does not ask for; return whether it went well, and note if not."""
+    def _expect(self, draw: Draw) -> Expected | None:
+        """Return what a draw gives, or None where the reference does not take its changes."""
+        try:
+            expected = self.oracle.expect(draw)
+        except NoOracle:
+            return None
+        special = draw.family in (NOT_FINITE, NEGATIVE_INTEGERS)
+        taken = expected.draw.changes == draw.changes
+        return expected if taken and not (special and expected.draw != draw) else None
+
+    def _try_changes(self, caveat: str, draws: list[Draw]) -> None:
+        """Try draws with changes; where one goes wrong, name those that go wrong alone."""
+        wrong: list[Change] = []
+        shown: dict[str, Any] = {}
+        for draw in draws:
+            if found := self._fault(self._expect(draw)):
+                alone = [dataclasses.replace(draw, changes=(change,)) for change in draw.changes]
+                known = [d for d in alone if len(alone) > 1 and self._fault(self._expect(d))]
+                wrong += [d.changes[0] for d in known] or draw.changes
+                shown = shown or found
+        if wrong:
+            changes = [dataclasses.asdict(change) for change in wrong]
+            self.outcome.warn(caveat, changes=changes, **shown)
+
+    def _try_beyond(self, caveat: str, expected: Expected | None, **how: Any) -> None:
+        """Try what the file does not ask for, and note if it goes wrong."""
+        if found := self._fault(expected, **how):
+            self.outcome.warn(caveat, **found, **how)
+
+    def _fault(self, expected: Expected | None, **how: Any) -> dict[str, Any]:
+        """Return what goes wrong with a draw; nothing if there is none."""
+        if expected is None:
+            return {}
         if not self.session.is_open:
-            self.outcome.warn(caveat, message="its process had ended before")
-            return False
+            return {"message": "its process had ended before"}
         try:
             self._build(expected)
-            _, results = self._forward(expected, fresh=True, **how)
+            _, results = self._forward(expected, fresh=True, plain=True, **how)
             expected.compare(results)
         except Refused as refused:
             if refused.status == "unsupported":
-                raise
-            self.outcome.warn(caveat, message=refused.message)
+                if refused.reason == BUDGET:
+                    raise
+                self.outcome.evidence["untried"] = refused.message
+                return {}
+            return {"message": refused.message}
         except Mismatch as mismatch:
-            self.outcome.warn(caveat, reason=mismatch.reason, **mismatch.evidence)
+            return {"reason": mismatch.reason, **mismatch.evidence}
         except Ended as ended:
-            self.outcome.warn(caveat, message=f"{ended.status}: {ended.reason}")
-        else:
-            return True
-        return False
+            return {"message": f"{ended.status}: {ended.reason}"}
+        except Found as found:
+            if found.status == "cheat":
+                raise
+            return {"reason": found.reason, **found.evidence}
+        return {}
 
 
 def _never_varied(draws: list[list[Any]]) -> list[int]:

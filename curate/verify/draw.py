@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 import hashlib
+import inspect
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -20,7 +21,7 @@ import torch
 from torch import nn
 
 from curate.verify.problem import Task, seed_everything
-from curate.verify.role import list_tensors
+from curate.verify.role import list_tensors, map_tensors
 
 MANY = 64
 """A size of which a few blocks are full: what is wrong between blocks needs more than one."""
@@ -41,8 +42,9 @@ FAMILIES = (OWN, "steps", "signed", "shifted", "large", "small", "outlier", "neg
 
 - ``own``: as the file draws them;
 - ``steps``: multiples of one half in [-4, 4], fewer in a small tensor, and `constants` of the file:
-  elements are equal to each other and to what they are compared with, where comparisons tip. It is
-  second, so that it has the file's own size, and not one element (`plan`);
+  elements are equal to each other and to what they are compared with, where comparisons tip. Half
+  of the zeros are -0.0. It is second, so that it has the file's own size, and not one element
+  (`plan`);
 - ``signed``: normal around zero, with the file's spread: on [0, 1) ReLU is an identity;
 - ``shifted``: normal with a mean of 64 spreads, where E[x²] - E[x]² loses its digits;
 - ``large``: normal with spreads from 1 to 30,000, one a row, where exp overflows, and what is
@@ -62,6 +64,9 @@ OVERFLOWS = ("large", "shifted", "outlier")
 
 NEGATIVE_INTEGERS = "negative_integers"
 """A family of its own, not among the draws that must be right: integers with the other sign."""
+
+NOT_FINITE = "not_finite"
+"""One more of that kind: as the file draws them, but for NaN, infinity and minus infinity."""
 
 EQUALS = 12
 """Elements of a tensor in ``steps`` for each two values that they may have."""
@@ -92,6 +97,27 @@ SETS = 3
 
 
 @dataclass(frozen=True)
+class Change:
+    """One thing that a caller may do otherwise than the file does.
+
+    Attributes:
+        what: ``size``: an integer of the module that only ``get_inputs`` reads; ``dimension`` or
+            ``leading``: sizes of the inputs' dimensions, or of their first; ``argument``: a number
+            for the constructor; ``input``: a number for ``forward``; ``rank``: inputs of most
+            dimensions get one more, in front.
+        which: the integer's name, or the position of an argument, which may be one that the file
+            leaves to its default.
+        value: what is there instead; for `NONES`, what is drawn there.
+        dimension: the inputs' dimensions of this size take the value as well, if not None.
+    """
+
+    what: str
+    which: str | int
+    value: int | float | bool | str
+    dimension: int | None = None
+
+
+@dataclass(frozen=True)
 class Draw:
     """One way to draw a problem's parameters and inputs.
 
@@ -101,20 +127,31 @@ class Draw:
         family: one of `FAMILIES`.
         size: None for the file's own sizes; otherwise the number that the first size which only
             the inputs depend on is set to.
-        every: whether the other such sizes become as small and odd.
         mode: ``eval`` or ``train``.
+        changes: what else is not as in the file.
     """
 
     seed: int
     parameters: int = 0
     family: str = OWN
     size: int | None = None
-    every: bool = False
     mode: str = "eval"
+    changes: tuple[Change, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return the draw as JSON values."""
         return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> Draw:
+        """Return the draw that `to_json` gave these values for."""
+        changes = tuple(Change(**change) for change in values["changes"])
+        return cls(**{**values, "changes": changes})
+
+    @property
+    def instance(self) -> tuple[int, tuple[Change, ...]]:
+        """What the module depends on: its parameters' seed and its constructor's arguments."""
+        return self.parameters, tuple(c for c in self.changes if c.what == "argument")
 
 
 def plan(
@@ -178,17 +215,96 @@ def _names(function: Any) -> tuple[str, ...]:
 
 
 @contextmanager
-def resized(task: Task, size: int | None, every: bool = False) -> Iterator[None]:
-    """Give the first of the task's free sizes, or all of them, other values inside the context."""
-    names = free_sizes(task)[: None if every else 1] if size is not None else []
-    saved = {name: getattr(task.module, name) for name in names}
+def resized(task: Task, draw: Draw) -> Iterator[None]:
+    """Give the task's free sizes the draw's values inside the context."""
+    first = free_sizes(task)[: 0 if draw.size is None else 1]
+    changed: dict[str, Any] = dict.fromkeys(first, draw.size)
+    changed |= {str(c.which): c.value for c in draw.changes if c.what == "size"}
+    saved = {name: getattr(task.module, name) for name in changed}
     try:
-        for i, name in enumerate(names):
-            setattr(task.module, name, size if not i else 2 * i + 3)
+        for name, value in changed.items():
+            setattr(task.module, name, value)
         yield
     finally:
         for name, value in saved.items():
             setattr(task.module, name, value)
+
+
+def reshaped(inputs: list[Any], changes: Sequence[Change]) -> list[Any]:
+    """Return inputs with other dimensions: their values go on from the start, integers' in order.
+
+    All changes are made at once, so that a new size is not taken for one that another change is
+    about.
+    """
+    sizes = {c.dimension: int(c.value) for c in changes if c.dimension and c.what != "leading"}
+    first = {c.dimension: int(c.value) for c in changes if c.dimension and c.what == "leading"}
+    ranks = [int(c.value) for c in changes if c.what == "rank"]
+    most = max((tensor.dim() for tensor in list_tensors(inputs)), default=0)
+
+    def change(tensor: torch.Tensor) -> torch.Tensor:
+        for dim, own in enumerate(tensor.shape):
+            new = first.get(own) if dim == 0 and own in first else sizes.get(own)
+            if new is not None:
+                places = torch.arange(new)
+                floating = tensor.is_floating_point() or tensor.is_complex()
+                places = places % own if floating else places * own // new
+                tensor = tensor.index_select(dim, places)
+        if tensor.dim() == most:
+            for new in ranks:
+                tensor = tensor.unsqueeze(0).repeat(new, *(1 for _ in tensor.shape))
+        return tensor
+
+    return list(map_tensors(inputs, change)) if sizes or first or ranks else inputs
+
+
+# --- numbers --------------------------------------------------------------------------------
+
+NONES = ("like", "pair", "places")
+"""What is tried for an argument of ``forward`` that is None by default: numbers as those of the
+first input, two tensors of such, or small integers for its first two dimensions."""
+
+
+def defaults(function: Any, given: int) -> list[Any]:
+    """Return the defaults of a method's arguments after so many that are given."""
+    found: list[Any] = []
+    for known in list(inspect.signature(function).parameters.values())[1 + given :]:
+        if known.kind != known.POSITIONAL_OR_KEYWORD or known.default is known.empty:
+            break
+        found.append(known.default)
+    return found
+
+
+def changed_arguments(
+    function: Any, given: list[Any], changes: Sequence[Change], what: str
+) -> list[Any]:
+    """Return arguments of a method with those changed that the changes say.
+
+    Args:
+        function: the method; it has the defaults of arguments that are not given.
+        given: the file's arguments.
+        what: ``argument`` or ``input``: of which changes.
+    """
+    changed = {int(c.which): c.value for c in changes if c.what == what}
+    whole = given + defaults(function, len(given)) if changed else given
+    count = max(len(given), *(which + 1 for which in changed)) if changed else len(given)
+    return [_made(changed[i], given) if i in changed else whole[i] for i in range(count)]
+
+
+def _made(value: Any, inputs: list[Any]) -> Any:
+    if value not in NONES:
+        return value
+    like = next(t for t in list_tensors(inputs) if t.is_floating_point())
+    if value == "places":
+        return torch.randint(0, 4, like.shape[:2])
+    one, other = torch.randn_like(like), torch.randn_like(like)
+    return one if value == "like" else (one, other)
+
+
+def draw_arguments(task: Task, draw: Draw) -> list[Any]:
+    """Return the constructor's arguments for one draw."""
+    seed_everything(draw.parameters)
+    init = task.module.Model.__init__
+    return changed_arguments(init, task.init_inputs(), draw.changes, "argument")
 
 
 # --- inputs ---------------------------------------------------------------------------------
@@ -197,17 +313,22 @@ def resized(task: Task, size: int | None, every: bool = False) -> Iterator[None]
 def draw_inputs(task: Task, draw: Draw) -> list[Any]:
     """Return the arguments of ``forward`` for one draw."""
     seed_everything(draw.seed)
-    with resized(task, draw.size, draw.every):
-        inputs = task.inputs()
+    with resized(task, draw):
+        inputs = _own_inputs(task, draw)
         if draw.family == OWN:
             return inputs
         again = inputs
         if any(tensor.numel() == 1 for tensor in list_tensors(inputs)):
             with torch.random.fork_rng(devices=[]):
                 seed_everything(draw.seed + AGAIN)
-                again = task.inputs()
+                again = _own_inputs(task, draw)
     found = constants(task.source) if draw.family == "steps" else []
     return [redraw(*both, draw.family, found) for both in zip(inputs, again, strict=True)]
+
+
+def _own_inputs(task: Task, draw: Draw) -> list[Any]:
+    inputs = reshaped(task.inputs(), draw.changes)
+    return changed_arguments(task.module.Model.forward, inputs, draw.changes, "input")
 
 
 def constants(source: str) -> list[float]:
@@ -242,6 +363,8 @@ def redraw(value: Any, again: Any, family: str, found: Sequence[float] = ()) -> 
         return -value if draws_integers([value]) else value
     if not value.is_floating_point() or is_mask(value):
         return _whole_numbers(value)
+    if family == NOT_FINITE:
+        return _with_not_finite(value)
     if family in STATES and value.numel() > 1 and not value.any():
         return value + torch.randn_like(value)
     known = value if value.numel() > 1 else torch.cat([value.reshape(-1), again.reshape(-1)])
@@ -261,6 +384,16 @@ def redraw(value: Any, again: Any, family: str, found: Sequence[float] = ()) -> 
     )
     like = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=value.device)
     return like.copy_(drawn)
+
+
+def _with_not_finite(value: torch.Tensor) -> torch.Tensor:
+    """Return the same values, but for one or two of each kind that is not finite."""
+    found = value.clone()
+    kinds = torch.tensor([float("nan"), float("inf"), -float("inf")], dtype=value.dtype)
+    chosen = torch.randperm(value.numel())[: max(1, min(6, value.numel() // 4))]
+    places = torch.unravel_index(chosen, value.shape)
+    found[places] = kinds.repeat(2)[torch.randperm(6)[: len(chosen)]]
+    return found
 
 
 def draws_integers(inputs: list[Any]) -> bool:
@@ -302,6 +435,7 @@ def _family(
     if family == "steps":
         halves = min(8, max(1, math.prod(shape) // EQUALS))
         steps = torch.randint(-halves, halves + 1, shape, dtype=torch.float64) / 2
+        steps *= torch.randint(0, 2, shape) * 2 - 1  # zeros have signs, too
         if found:
             chosen = torch.tensor(found, dtype=torch.float64)[torch.randint(len(found), shape)]
             steps = torch.where(torch.rand(shape) < CONSTANTS, chosen, steps)

@@ -9,19 +9,19 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import math
 import socket
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 
-from curate.verify.executor.tensors import Place, place_of, read_place
+from curate.verify.executor.tensors import Place, read_place
 from curate.verify.host_half.stream import JUDGES
 from curate.verify.role import (
     Answer,
     Tensors,
     changed_inputs,
+    layout_of,
     list_tensors,
     map_tensors,
     same_tensors,
@@ -348,15 +348,18 @@ class Halves:
 
     def _input_places(self, given: Tensors, request: dict[str, Any]) -> list[Place]:
         """Return where inputs go: to where the last ones of their form were, if they may."""
-        strided = request.get("layout") == "strided"
+        layout = request.get("layout")
+        anew = layout or request.get("fresh")
         kind = repr([(t.shape, t.dtype, t.stride()) for t in given])
-        if not strided and not request.get("fresh") and kind in self.inputs:
+        if not anew and kind in self.inputs:
             return self.inputs[kind]
         places = []
         for tensor in given:
-            place = place_of(tensor, next(self.numbers))
-            places.append(_spread(place) if strided else _from_zero(place))
-        if not strided and not request.get("fresh"):
+            found = layout_of(tensor.shape, layout) if layout else None
+            stride, offset = found or (tuple(tensor.stride()), 0)
+            shape = tuple(tensor.shape)
+            places.append(Place(next(self.numbers), tensor.dtype, shape, stride, offset))
+        if not anew:
             self.inputs[kind] = places
         return places
 
@@ -373,21 +376,6 @@ def _claimed(refused: Refused) -> Refused:
 def _unrelated(seed: int) -> int:
     """Return a seed for the program's own process, from which the inputs' cannot be told."""
     return int(hashlib.sha256(f"program {seed}".encode()).hexdigest()[:13], 16)
-
-
-def _from_zero(place: Place) -> Place:
-    return Place(place.storage, place.dtype, place.shape, place.stride, 0)
-
-
-def _spread(place: Place) -> Place:
-    """Return a place with gaps between elements, at an odd offset."""
-    if not place.shape or not math.prod(place.shape):
-        return _from_zero(place)
-    stride, step = [], 2
-    for size in reversed(place.shape):
-        stride.append(step)
-        step *= size
-    return Place(place.storage, place.dtype, place.shape, tuple(reversed(stride)), 1)
 
 
 def _replaced(value: Any, tensors: Any) -> Any:

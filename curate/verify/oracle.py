@@ -139,6 +139,7 @@ class Oracle:
         self._drawn: dict[Draw, Expected] = {}
         self._noises: dict[Draw, Any] = {}
         self._facts: dict[str, dict[str, Any]] = {}
+        self._variants: dict[Draw, tuple[dict[str, list[Draw]], list[str]]] = {}
         self._prepared: tuple[Any, tuple[dict[str, Any], Tensors]] | None = None
         self._bytes = 0
 
@@ -207,6 +208,14 @@ class Oracle:
             self._facts[mode], _ = self._ask("facts", draw=draw.to_json())
         return self._facts[mode]
 
+    def variants(self, draw: Draw) -> tuple[dict[str, list[Draw]], list[str]]:
+        """Return what else a caller may do: draws by what they change, and layouts of inputs."""
+        if draw not in self._variants:
+            found, _ = self._ask("variants", draw=draw.to_json())
+            draws = {what: [Draw.from_json(d) for d in ds] for what, ds in found["draws"].items()}
+            self._variants[draw] = draws, found["layouts"]
+        return self._variants[draw]
+
     def initial_state(self, draw: Draw) -> tuple[list[str], Tensors]:
         """Return the parameters as the constructor makes them."""
         message, tensors = self._ask("initial_state", draw=draw.to_json())
@@ -259,8 +268,8 @@ def easier(draw: Draw) -> Draw:
     """Return the next draw to try for a reference that does not take this one."""
     if draw.family != OWN:
         return dataclasses.replace(draw, family=OWN)
-    if draw.every:
-        return dataclasses.replace(draw, every=False)
+    if draw.changes:
+        return dataclasses.replace(draw, changes=())
     return dataclasses.replace(draw, size=None)
 
 

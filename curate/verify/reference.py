@@ -6,6 +6,7 @@ It serves these requests, one problem a process:
 - ``draw {draw}``: inputs, parameters, and the results in the file's precision and in float64;
 - ``noise {draw}``: how far the latter move when last digits change on the way;
 - ``facts {draw}``: what the task is made of, and whether it can tell right from wrong;
+- ``variants {draw}``: what else a caller may do;
 - ``prepare_timing {draw, device}``, ``measure_bandwidth``, ``run_timed {name, n, nonce}``: the
   baselines (`curate.verify.timing`).
 """
@@ -26,16 +27,27 @@ import torch
 from torch import nn
 
 from curate.verify.compare import Mismatch, compare, flatten
-from curate.verify.draw import OWN, Draw, draw_inputs, free_sizes, redraw_parameters
+from curate.verify.draw import (
+    NOT_FINITE,
+    OWN,
+    Draw,
+    draw_arguments,
+    draw_inputs,
+    free_sizes,
+    redraw_parameters,
+)
 from curate.verify.problem import EXAMPLE, Task, describe, seed_everything
 from curate.verify.recorder import Recorder, is_compute
 from curate.verify.role import (
+    LAYOUTS,
     Answer,
     Mode,
     Refusal,
     Tensors,
     changed_inputs,
     get_precision,
+    lay_out,
+    layout_of,
     list_tensors,
     map_tensors,
     pack_all,
@@ -54,6 +66,7 @@ from curate.verify.timing import (
     copy_bandwidth,
     count_sets,
 )
+from curate.verify.vary import find_variants
 from curate.verify.wire import Channel, WireError
 
 TIMED = 2000
@@ -76,7 +89,7 @@ class Reference:
     def __init__(self) -> None:
         self.task: Task
         self.device = "cpu"
-        self.models: dict[tuple[int, str], tuple[list[Any], nn.Module]] = {}
+        self.models: dict[Any, tuple[list[Any], nn.Module]] = {}
         self.last: tuple[Draw, list[Any], Results] | None = None
         self.timed: dict[str, TimedModel] = {}
 
@@ -90,7 +103,7 @@ class Reference:
 
     def draw(self, request: dict[str, Any], tensors: Tensors) -> Answer:
         """Return one draw's inputs and parameters, and what is to come out."""
-        draw = Draw(**request["draw"])
+        draw = Draw.from_json(request["draw"])
         init, model = self._model(draw)
         inputs, (own, exact) = self._right(draw)
         if draw.family == "steps" and _has_indices(own["output"]) and not _has_indices(inputs):
@@ -133,15 +146,14 @@ class Reference:
 
     def initial_state(self, request: dict[str, Any], tensors: Tensors) -> Answer:
         """Return the parameters as the constructor makes them."""
-        draw = Draw(**request["draw"])
-        seed_everything(draw.parameters)
-        init = self.task.init_inputs()
+        draw = Draw.from_json(request["draw"])
+        init = draw_arguments(self.task, draw)
         state = self.task.build(draw.parameters, init).state_dict()
         return pack_all({"names": list(state), "state": list(state.values())})
 
     def facts(self, request: dict[str, Any], tensors: Tensors) -> Answer:
         """Return the operators that compute, and what the output does not depend on."""
-        draw = Draw(**request["draw"])
+        draw = Draw.from_json(request["draw"])
         _, model = self._model(draw)
         inputs, (own, exact) = self._right(draw)
         other = self._forward(model, inputs, draw.seed + 1)
@@ -162,14 +174,38 @@ class Reference:
             "insensitive_inputs": self._insensitive(model, inputs, draw, own),
         }, []
 
+    def variants(self, request: dict[str, Any], tensors: Tensors) -> Answer:
+        """Return draws with changes that the reference takes, and layouts of inputs likewise."""
+        draw = Draw.from_json(request["draw"])
+        inputs = self._inputs(draw)
+
+        def forward(tried: Draw, most: int) -> Any:
+            given = self._inputs(tried)
+            if sum(tensor.numel() for tensor in list_tensors(given)) > most:
+                return None
+            _, model = self._model(tried)
+            result = self._forward(model, given, tried.seed)["output"]
+            return [result, list(model.state_dict().values())]
+
+        def takes(layout: str) -> bool:
+            given = list(map_tensors(inputs, lambda tensor: lay_out(tensor, layout)))
+            try:
+                self._forward(self._model(draw)[1], given, draw.seed)
+            except Exception:
+                return False
+            return any(layout_of(tensor.shape, layout) for tensor in list_tensors(inputs))
+
+        found = find_variants(self.task, draw, inputs, forward)
+        draws = {what: [one.to_json() for one in ones] for what, ones in found.items()}
+        return {"draws": draws, "layouts": [layout for layout in LAYOUTS if takes(layout)]}, []
+
     # the work
 
     def _model(self, draw: Draw) -> tuple[list[Any], nn.Module]:
         """Return the constructor's arguments, and a model with drawn parameters."""
-        key = draw.parameters, draw.mode
+        key = draw.instance, draw.mode
         if key not in self.models:
-            seed_everything(draw.parameters)
-            init = self.task.init_inputs()
+            init = draw_arguments(self.task, draw)
             model = self.task.build(draw.parameters, init)
             flipped = copy.deepcopy(model)
             redraw_parameters(flipped, draw.parameters)
@@ -186,7 +222,9 @@ class Reference:
             return True
         model = model.train(draw.mode == "train").to(self.device)
         try:
-            inputs = self._inputs(dataclasses.replace(draw, family=OWN, size=None, every=False))
+            changes = draw.instance[1]
+            own = dataclasses.replace(draw, family=OWN, size=None, changes=changes)
+            inputs = self._inputs(own)
             return _mostly_finite(self._forward(model, inputs, draw.seed))
         except Exception:
             return False
@@ -227,7 +265,7 @@ class Reference:
                 own = self._forward(model, inputs, draw.seed)
         except Exception as error:
             raise _failure(draw, error, self.device) from error
-        if draw.family != OWN and not _mostly_finite(own):
+        if draw.family not in (OWN, NOT_FINITE) and not _mostly_finite(own):
             raise Refusal(SKIP, "not_finite", f"mostly not finite on {draw.family} inputs")
         with contextlib.suppress(RuntimeError):
             double, exactly = copy.deepcopy(model).double(), to_double(inputs)
@@ -268,7 +306,7 @@ class Reference:
 
     def prepare_timing(self, request: dict[str, Any], tensors: Tensors) -> Answer:
         """Load sets of inputs, and the baselines: eager PyTorch and `torch.compile`."""
-        draw = Draw(**request["draw"])
+        draw = Draw.from_json(request["draw"])
         if self.device != request["device"]:
             self.device, self.models, self.last = request["device"], {}, None
         init, model = self._model(draw)
@@ -324,7 +362,7 @@ class Reference:
         self, model: nn.Module, inputs: list[Any], draw: Draw, own: dict[str, Any]
     ) -> list[int]:
         """Return positions of tensor inputs that can be drawn anew without effect."""
-        others = self._inputs(Draw(draw.seed + 1000, draw.parameters, draw.family, draw.size))
+        others = self._inputs(dataclasses.replace(draw, seed=draw.seed + 1000))
         found = []
         for i, (value, other) in enumerate(zip(inputs, others, strict=True)):
             if not isinstance(value, torch.Tensor) or same_tensors(value, other):
@@ -562,7 +600,7 @@ def _failure(draw: Draw, error: Exception, device: str) -> Refusal:
     why = refusal(error)
     if why.status == "oom" and device != "cpu":
         return why  # a neighbour may hold the memory: it says nothing of the draw
-    if draw.family != OWN or draw.size is not None:
+    if draw.family != OWN or draw.size is not None or draw.changes:
         return Refusal(SKIP, "raises", describe(error))
     return Refusal("unsupported", "reference_error", describe(error))
 
@@ -599,6 +637,7 @@ def serve(sock: socket.socket) -> None:
             "noise": reference.noise,
             "initial_state": reference.initial_state,
             "facts": reference.facts,
+            "variants": reference.variants,
             "prepare_timing": reference.prepare_timing,
             "measure_bandwidth": reference.measure_bandwidth,
             "run_timed": reference.run_timed,

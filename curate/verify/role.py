@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -163,6 +163,40 @@ def pack_all(values: dict[str, Any]) -> Answer:
 def unpack_named(message: dict[str, Any], tensors: Tensors, name: str) -> Any:
     """Return one of the values that `pack_all` packed."""
     return unpack(message[name], tensors)
+
+
+STRIDED, PERMUTED = LAYOUTS = "strided", "permuted"
+"""Ways in which inputs may lie in memory, other than one element after the other: with gaps, at an
+odd address; with channels last, or the last two dimensions swapped where there are no channels."""
+
+
+def layout_of(shape: Sequence[int], layout: str) -> tuple[tuple[int, ...], int] | None:
+    """Return strides, and the first element's offset, of a tensor in one of `LAYOUTS`.
+
+    None means that it lies there as it would anyway.
+    """
+    order = list(range(len(shape)))  # of dimensions, the last one innermost
+    if layout == PERMUTED:
+        has_channels = len(shape) in (4, 5) and shape[1] > 1
+        if len(shape) > 1:
+            order.append(order.pop(1 if has_channels else -2))
+    stride, step = [0] * len(shape), 2 if layout == STRIDED else 1
+    for dim in reversed(order):
+        stride[dim] = step
+        step *= shape[dim]
+    moved = [dim for dim in order if shape[dim] > 1]
+    if not step or not moved or (layout == PERMUTED and moved == sorted(moved)):
+        return None
+    return tuple(stride), int(layout == STRIDED)
+
+
+def lay_out(tensor: torch.Tensor, layout: str) -> torch.Tensor:
+    """Return a tensor with the same values in one of `LAYOUTS`, with zeros in gaps."""
+    found = layout_of(tensor.shape, layout)
+    if found is None:
+        return tensor
+    room = torch.zeros(2 * tensor.numel() + 1, dtype=tensor.dtype, device=tensor.device)
+    return room.as_strided(tensor.shape, *found).copy_(tensor)
 
 
 def set_precision(device: str, precision: dict[str, Any]) -> None:

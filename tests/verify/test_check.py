@@ -198,6 +198,142 @@ def test_a_program_may_refuse_other_sizes(judge: Judge) -> None:
     assert (verdict["status"], verdict["caveats"][0]) == ("correct", "own_sizes_only")
 
 
+# --- beyond the draws -----------------------------------------------------------------------
+
+SCALED = (
+    """
+import torch
+import torch.nn as nn
+
+class Model(nn.Module):
+    def __init__(self, scale=0.5):
+        super().__init__()
+        self.scale = scale
+
+    def forward(self, x, gain=1.0):
+        return torch.relu(x * self.scale) * gain
+
+def get_inputs():
+    return [torch.randn(4, 6)]
+
+def get_init_inputs():
+    return []
+""",
+    f"""{HEAD}
+@triton.jit
+def scale_kernel(x_ptr, y_ptr, n, scale, gain, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    scaled = tl.load(x_ptr + at, mask=at < n) * scale
+    tl.store(y_ptr + at, tl.where(scaled < 0, 0.0, scaled) * gain, mask=at < n)
+
+class ModelNew(nn.Module):
+    def __init__(self, scale=0.5):
+        super().__init__()
+        self.scale = scale
+
+    def forward(self, x, gain=1.0):
+        x = x.contiguous()
+        y = torch.empty(x.shape, device=x.device)
+        grid = (triton.cdiv(y.numel(), 16),)
+        scale_kernel[grid](x, y, y.numel(), self.scale, gain, BLOCK=16)
+        return y
+""",
+)
+CONVOLVED = (
+    """
+import torch
+import torch.nn as nn
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(2, 4, 3)
+
+    def forward(self, x):
+        return torch.relu(self.conv(x))
+
+def get_inputs():
+    return [torch.randn(2, 2, 6, 5)]
+
+def get_init_inputs():
+    return []
+""",
+    f"""{HEAD}
+@triton.jit
+def relu_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + at, mask=at < n)
+    tl.store(y_ptr + at, tl.where(x < 0, 0.0, x), mask=at < n)
+
+class ModelNew(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(2, 4, 3)
+
+    def forward(self, x):
+        x = self.conv(x).contiguous()
+        y = torch.empty(x.shape, device=x.device)
+        relu_kernel[(triton.cdiv(y.numel(), 16),)](x, y, y.numel(), BLOCK=16)
+        return y
+""",
+)
+SIGNS = adding("x.to(tl.int32, bitcast=True) < 0", "torch.signbit(x)", "torch.randn(100)")
+SIGNS = SIGNS[0], SIGNS[1].replace("torch.empty_like(x)", "torch.empty_like(x, dtype=torch.bool)")
+
+BEYOND = {
+    "honest": (SCALED, "", "", ()),
+    "sizes by heart": (
+        SCALED, "x.shape, device", "(4, 6), device", ("some_sizes_only", "own_ranks_only")
+    ),
+    "two dimensions": (
+        SCALED, "x = x.con", "rows, columns = x.shape\n        x = x.con", ("own_ranks_only",)
+    ),
+    "argument by heart": (SCALED, "self.scale, gain,", "0.5, gain,", ("own_arguments_only",)),
+    "option ignored": (SCALED, "self.scale, gain,", "self.scale, 1.0,", ("own_arguments_only",)),
+    "strides ignored": (SCALED, "x = x.contiguous()", "pass", ("contiguous_only",)),
+    "NaN lost": (
+        SCALED, "tl.where(scaled < 0, 0.0, scaled)", "tl.maximum(scaled, 0.0)", ("finite_only",)
+    ),
+    "honest convolution": (CONVOLVED, "", "", ()),
+    "channels first": (CONVOLVED, ".contiguous()", "", ("contiguous_only",)),
+    "honest signs": (SIGNS, "", "", ()),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def beyond(judge: Judge) -> dict[str, dict]:
+    pairs = [(pair[0], pair[1].replace(old, new)) for pair, old, new, _ in BEYOND.values()]
+    pairs.append((SIGNS[0], SIGNS[1].replace("x.to(tl.int32, bitcast=True) < 0", "x < 0")))
+    found = judge(pairs, backend="cpu", workers=1)
+    return dict(zip([*BEYOND, "negative"], found, strict=True))
+
+
+@pytest.mark.parametrize("name", BEYOND)
+def test_what_else_a_caller_may_do_is_tried(beyond: dict[str, dict], name: str) -> None:
+    verdict = beyond[name]
+    assert (verdict["status"], tuple(verdict["caveats"])) == ("correct", BEYOND[name][3]), verdict
+
+
+def test_caveats_say_what_was_changed(beyond: dict[str, dict]) -> None:
+    changes = {
+        name: beyond[name]["evidence"]["own_arguments_only"]["changes"]
+        for name in ("argument by heart", "option ignored")
+    }
+    assert [(c["what"], c["which"], c["value"]) for c in changes["argument by heart"]] == [
+        ("argument", 0, 0.75)
+    ]
+    assert [(c["what"], c["which"], c["value"]) for c in changes["option ignored"]] == [
+        ("input", 1, 0.75)
+    ]
+    assert beyond["channels first"]["evidence"]["contiguous_only"]["layout"] == "permuted"
+
+
+def test_zeros_have_signs(beyond: dict[str, dict]) -> None:
+    verdict = beyond["negative"]
+    assert (verdict["status"], verdict["reason"]) == ("incorrect", "value"), verdict
+    assert verdict["evidence"]["trial"]["family"] == "steps"
+
+
 def test_same_verdict_every_time(special: dict[str, dict], honest: dict[str, dict]) -> None:
     runs = [special["attention"], special["attention again"], honest["attention"]]
     assert len({json.dumps({**run, "id": ""}, sort_keys=True) for run in runs}) == 1

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 
 import pytest
 import torch
@@ -10,9 +11,12 @@ from verify_programs import LINEAR, SOFTMAX
 from curate.verify.draw import (
     FAMILIES,
     MANY,
+    NOT_FINITE,
     OWN,
     SETS,
+    Change,
     Draw,
+    changed_arguments,
     constants,
     draw_inputs,
     free_sizes,
@@ -20,6 +24,7 @@ from curate.verify.draw import (
     plan,
     redraw,
     redraw_parameters,
+    reshaped,
     sizes,
 )
 from curate.verify.problem import Task
@@ -97,13 +102,25 @@ def test_free_sizes_are_those_that_only_the_inputs_depend_on() -> None:
 
 
 @pytest.mark.parametrize(
-    ("size", "every", "shape"),
-    [(None, False, (4, 6, 8)), (3, False, (3, 6, 8)), (1, False, (1, 6, 8)), (3, True, (3, 5, 8))],
+    ("size", "changes", "shape"),
+    [
+        (None, (), (4, 6, 8)),
+        (3, (), (3, 6, 8)),
+        (1, (), (1, 6, 8)),
+        (3, (Change("size", "length", 5),), (3, 5, 8)),
+        (None, (Change("size", "batch", 9), Change("size", "length", 5)), (9, 5, 8)),
+        (None, (Change("dimension", 0, 5, dimension=8),), (4, 6, 5)),
+        (None, (Change("leading", 0, 8, dimension=4), Change("dimension", 0, 4, 8)), (8, 6, 4)),
+        (None, (Change("rank", 0, 2),), (2, 4, 6, 8)),
+    ],
 )
-def test_inputs_take_the_draws_sizes(size: int | None, every: bool, shape: tuple[int]) -> None:
+def test_inputs_take_the_draws_sizes(
+    size: int | None, changes: tuple[Change, ...], shape: tuple[int]
+) -> None:
     task = Task(SIZES)
-    (x,) = draw_inputs(task, Draw(seed=0, size=size, every=every))
-    assert x.shape == shape
+    for family in (OWN, "signed"):
+        (x,) = draw_inputs(task, Draw(0, family=family, size=size, changes=changes))
+        assert x.shape == shape
     assert (task.module.batch, task.module.length) == (4, 6), "the file's sizes are back"
 
 
@@ -112,6 +129,44 @@ def test_sizes_are_back_after_inputs_that_raise() -> None:
     with pytest.raises(ZeroDivisionError):
         draw_inputs(task, Draw(seed=0, size=5))
     assert task.module.batch == 4
+
+
+def test_a_draw_is_the_same_after_a_journey_as_json() -> None:
+    draw = Draw(1, 2, "large", 3, "train", (Change("argument", 0, 2.5), Change("size", "n", 3)))
+    assert Draw.from_json(json.loads(json.dumps(draw.to_json()))) == draw
+    assert draw.instance == (2, (Change("argument", 0, 2.5),))
+
+
+def test_equal_dimensions_change_together_and_values_stay_what_they_are() -> None:
+    x, places, bias = torch.rand(4, 3), torch.arange(4), torch.rand(3)
+    found = reshaped(
+        [x, [places], bias], [Change("leading", 0, 9, 4), Change("dimension", 0, 2, 3)]
+    )
+    assert torch.equal(found[0], x[:, :2].repeat(3, 1)[:9])
+    assert found[1][0].tolist() == [0, 0, 0, 1, 1, 2, 2, 3, 3], "in order"
+    assert torch.equal(found[2], bias[:2])
+
+
+# --- numbers --------------------------------------------------------------------------------
+
+
+def test_arguments_are_changed_by_position_also_those_that_are_left_out() -> None:
+    class Model:
+        def forward(self, x, n, gain=1.0, mask=None, *, flag=False):
+            pass
+
+    x = torch.rand(3, 5)
+    given = [x, 2]
+
+    def changed(*changes: Change) -> list:
+        return changed_arguments(Model.forward, given, changes, "input")
+
+    assert changed() == given == changed(Change("argument", 1, 7))
+    assert changed(Change("input", 1, 7)) == [x, 7]
+    assert changed(Change("input", 2, 0.5)) == [x, 2, 0.5]
+    *others, mask = changed(Change("input", 3, "like"))
+    assert others == [x, 2, 1.0] and mask.shape == x.shape
+    assert [t.shape for t in changed(Change("input", 3, "pair"))[3]] == [x.shape, x.shape]
 
 
 # --- inputs ---------------------------------------------------------------------------------
@@ -196,6 +251,23 @@ def test_steps_are_equal_to_each_other_and_to_constants_of_the_file() -> None:
     task = Task(SIZES)
     (x,) = draw_inputs(task, Draw(0, family="steps"))
     assert constants(task.source) == [-0.5, 0.5] and x.unique().numel() < x.numel() / 4
+
+
+def test_zeros_have_both_signs() -> None:
+    steps = redrawn("steps")
+    assert {bool(sign) for sign in steps[steps == 0].signbit()} == {False, True}
+
+
+@pytest.mark.parametrize("count", [1, 5, 100])
+def test_some_values_are_not_finite(count: int) -> None:
+    value = torch.rand(count, 2)
+    found = redraw(value, value, NOT_FINITE)
+    odd = ~found.isfinite()
+    assert 0 < int(odd.sum()) <= max(1, count // 2)
+    assert torch.equal(found[~odd], value[~odd])
+    if count == 100:
+        assert found.isnan().any() and (found.isinf() & (found > 0)).any()
+        assert (found.isinf() & (found < 0)).any()
 
 
 def test_tensors_in_lists_are_redrawn() -> None:

@@ -221,14 +221,14 @@ CASES = {
         None,
         SOFTMAX.reference,
         SOFTMAX.honest.replace("y = torch", "assert len(x) == 7\n        y = torch"),
-        ("own_sizes_only", "contiguous_only", "some_sizes_only"),
+        ("own_sizes_only", "contiguous_only", "some_sizes_only", "own_ranks_only"),
     ),
     "one size by heart": Case(
         "correct",
         None,
         TWO_SIZES,
         candidate("assert x.shape[1] == 6\nreturn launch(x.contiguous())"),
-        ("some_sizes_only",),
+        ("some_sizes_only", "own_ranks_only"),
     ),
     "fallback": Case(
         "correct",
@@ -243,7 +243,7 @@ CASES = {
         None,
         LAYER_NORM.reference,
         LAYER_NORM.honest.replace("self.norm", "self.called_otherwise"),
-        ("contiguous_only",),
+        ("contiguous_only", "own_ranks_only"),
     ),
     "right when training": Case(
         "correct",
@@ -272,7 +272,7 @@ CASES = {
         None,
         SOFTMAX.reference.replace("rows = 7", "rows = 4000"),
         SOFTMAX.honest,
-        ("smaller_sizes_only", "contiguous_only"),
+        ("smaller_sizes_only", "contiguous_only", "own_ranks_only"),
     ),
 }
 

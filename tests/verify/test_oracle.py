@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from curate.verify.compare import Mismatch
-from curate.verify.draw import FAMILIES, OWN, Draw
+from curate.verify.draw import FAMILIES, OWN, Change, Draw
 from curate.verify.oracle import Expected, NoOracle, Oracle, Variety, easier
 from curate.verify.role import pack_all
 from curate.verify.session import Host
@@ -74,12 +74,13 @@ def ask() -> Iterator[Ask]:
 
 
 def test_draws_get_easier_step_by_step() -> None:
-    steps = [Draw(5, 2, "large", size=3, every=True)]
+    changes = (Change("dimension", 0, 7, 8),)
+    steps = [Draw(5, 2, "large", size=3, changes=changes)]
     while steps[-1] != (following := easier(steps[-1])):
         steps.append(following)
     assert steps == [
-        Draw(5, 2, "large", size=3, every=True),
-        Draw(5, 2, "own", size=3, every=True),
+        Draw(5, 2, "large", size=3, changes=changes),
+        Draw(5, 2, "own", size=3, changes=changes),
         Draw(5, 2, "own", size=3),
         Draw(5, 2, "own"),
     ]
@@ -109,7 +110,11 @@ def test_a_draw_that_is_taken_is_the_one_that_was_asked_for(ask: Ask) -> None:
         ("return x.argmax(1)", Draw(1, family="steps"), Draw(1, family="steps")),
         ("return x > 1", Draw(1, family="steps"), Draw(1, family="steps")),
         ("return x.reshape(2, 16)", Draw(1, size=3), Draw(1)),
-        ("return x.reshape(2, 16)", Draw(1, family="small", size=3, every=True), Draw(1)),
+        (
+            "return x.reshape(2, 16)",
+            Draw(1, family="small", size=3, changes=(Change("dimension", 0, 7, 8),)),
+            Draw(1),
+        ),
     ],
     ids=str,
 )

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+from torch._prims_common import suggest_memory_format
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import _disable_current_modes
 
@@ -178,11 +179,19 @@ def _dispatch(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         if not _needs_values(func, error):
             raise
         return _ask(func, inner_args, inner_kwargs)
+    if func is aten.convolution.default:
+        found = _as_cudnn(inner_args, found)
     schema = func._schema
     writes = any(a.alias_info is not None and a.alias_info.is_write for a in schema.arguments)
     if not writes and any(r.alias_info is not None for r in schema.returns):
         return each(wrap, found)  # a view
     return _run(func, given, inner_args, inner_kwargs, found)
+
+
+def _as_cudnn(args: Any, found: torch.Tensor) -> torch.Tensor:
+    """Return a convolution's result with channels last if its input or its weight has them so."""
+    formats = {suggest_memory_format(tensor) for tensor in args[:2]} - {torch.contiguous_format}
+    return torch.empty_like(found, memory_format=formats.pop()) if formats else found
 
 
 def _run(
