@@ -125,7 +125,7 @@ class Reference:
 
     def noise(self, request: dict[str, Any], tensors: Tensors) -> Answer:
         """Return how far a draw's float64 results move, or None where there are none."""
-        draw = Draw(**request["draw"])
+        draw = Draw.from_json(request["draw"])
         return pack_all({"noise": self._noise(draw)})
 
     def _noise(self, draw: Draw) -> Any:
