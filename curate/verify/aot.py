@@ -8,13 +8,16 @@ a named target. Nothing here needs a GPU.
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import json
 import os
 import re
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -173,8 +176,7 @@ def record_launches(target: Target) -> Iterator[list[Launch]]:
 
 def bind_launch(kernel: Any, target: Target, args: Any, kwargs: dict[str, Any]) -> Launch:
     """Do what `JITFunction.run` does before it compiles."""
-    backend = make_backend(_gpu_target(target))
-    binder = create_function_from_signature(kernel.signature, kernel.params, backend)
+    backend, binder = _binder(kernel, target)
     kwargs = {name: _stand_in(value) for name, value in kwargs.items()}
     kwargs |= {"debug": False, "instrumentation_mode": ""}
     bound, specialization, _ = binder(*map(_stand_in, args), **kwargs)
@@ -182,6 +184,12 @@ def bind_launch(kernel: Any, target: Target, args: Any, kwargs: dict[str, Any]) 
         backend, kwargs, bound, specialization, None
     )
     return Launch(kernel, types, constants, attributes, options.__dict__)
+
+
+@functools.lru_cache(maxsize=256)
+def _binder(kernel: Any, target: Target) -> tuple[Any, Any]:
+    backend = make_backend(_gpu_target(target))
+    return backend, create_function_from_signature(kernel.signature, kernel.params, backend)
 
 
 class _Pointer:
@@ -261,12 +269,27 @@ def compile_launch(launch: Launch, target: Target) -> Usage:
     Raises:
         KernelError: it does not compile, or it takes more than the target has.
     """
-    name = launch.kernel.__name__
     source = ASTSource(launch.kernel, launch.types, launch.constants, launch.attributes)
+    return _compile_source(launch.kernel.__name__, source, launch.options, target)
+
+
+def compile_ttir(name: str, ttir: str, options: dict[str, Any], target: Target) -> Usage:
+    """Compile one kernel from its TTIR.
+
+    Raises:
+        KernelError: as `compile_launch`.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "kernel.ttir"
+        path.write_text(ttir)
+        return _compile_source(name, str(path), options, target)
+
+
+def _compile_source(name: str, source: Any, options: dict[str, Any], target: Target) -> Usage:
     log = io.StringIO()
     try:
         with stub_driver(target), _ptxas_log(), contextlib.redirect_stdout(log):
-            compiled = triton.compile(source, target=_gpu_target(target), options=launch.options)
+            compiled = triton.compile(source, target=_gpu_target(target), options=options)
     except Exception as error:
         raise KernelError(name, type(error).__name__, first_line(error)) from error
     usage = _usage(compiled, target, log.getvalue())
@@ -274,7 +297,7 @@ def compile_launch(launch: Launch, target: Target) -> Usage:
     if usage.shared > limit:
         message = f"{usage.shared} bytes of shared memory, {target.name} has {limit}"
         raise KernelError(name, "shared_memory", message)
-    threads = launch.options["num_warps"] * target.warp_size
+    threads = options["num_warps"] * target.warp_size
     if threads > MAX_THREADS:
         message = f"{threads} threads a block, {target.name} has {MAX_THREADS}"
         raise KernelError(name, "threads", message)

@@ -266,6 +266,7 @@ class Check:
             seed=expected.draw.seed,
             fresh=fresh,
             weighed=weighed,
+            ends_with=self.oracle.facts(self.mode)["last_call"],
             **how,
         )
         _check_form(reply, plain=bool(how.get("plain")))

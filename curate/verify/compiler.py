@@ -1,7 +1,12 @@
 """The process that compiles a candidate's kernels for devices that are not here.
 
-It serves ``compile {reference, candidate, targets}``. The program's own code runs in it, to find
-out what it launches, so that it is a process of its own, in the sandbox.
+It serves
+
+- ``compile {reference, candidate, targets}``: the program's own code runs, to find out what it
+  launches;
+- ``assemble {kernels, target}``: names, TTIR and options of kernels that were launched.
+
+What it is given is others', so that it is a process of its own, in the sandbox.
 """
 
 from __future__ import annotations
@@ -11,9 +16,10 @@ import socket
 import tempfile
 from typing import Any
 
-from curate.verify.aot import LaunchError, compile_program
+from curate.verify.aot import KernelError, LaunchError, compile_program, compile_ttir
 from curate.verify.problem import EXAMPLE
 from curate.verify.role import Answer, Refusal, Tensors, serve_requests
+from curate.verify.targets import parse_target
 from curate.verify.wire import Channel
 
 
@@ -31,6 +37,17 @@ def _compile(request: dict[str, Any], tensors: Tensors) -> Answer:
     return {"results": results}, []
 
 
+def _assemble(request: dict[str, Any], tensors: Tensors) -> Answer:
+    target = parse_target(request["target"])
+    try:
+        for name, ttir, options in request["kernels"]:
+            compile_ttir(name, ttir, options, target)
+    except KernelError as error:
+        message = f"{error.kernel} for {target.name}: {error.message}"
+        raise Refusal("compile_error", error.error, message) from error
+    return {}, []
+
+
 def serve(sock: socket.socket) -> None:
     """Serve the judge on a channel, in a child of its own."""
-    serve_requests(Channel(sock), {"compile": _compile})
+    serve_requests(Channel(sock), {"compile": _compile, "assemble": _assemble})

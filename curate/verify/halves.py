@@ -28,7 +28,7 @@ from curate.verify.role import (
 )
 from curate.verify.session import Host, Refused
 from curate.verify.wire import MAX_PAYLOAD, WireError, pack, unpack
-from curate.verify.work import by_host, held_in_order, held_in_pieces, moves_only
+from curate.verify.work import by_host, ends_as, held_in_order, held_in_pieces, moves_only
 
 STOPPED = "stopped"
 """Why the host half gives up when the executor does no more: the executor knows the reason."""
@@ -43,6 +43,7 @@ class Halves:
 
     Attributes:
         events: what the host half reported that the program reached for.
+        kernels: that the first call launched: names, TTIR and options.
         seconds: how long the candidate may still take.
     """
 
@@ -61,6 +62,8 @@ class Halves:
         self.pairs: dict[str, str] = {}
         self.given_state: tuple[list[str], Tensors] = [], []
         self.spoiled = False
+        self.kernels: list[Any] = []
+        self.ends_with = ""
         self.limit = MAX_PAYLOAD
 
     @property
@@ -200,7 +203,11 @@ class Halves:
 
     def _run(self, request: dict[str, Any], tensors: Tensors) -> Answer:
         self.turn += 1
-        return self._forward(request, tensors, keep=request["weighed"])
+        self.ends_with = request["ends_with"]
+        answer = self._forward(request, tensors, keep=request["weighed"])
+        if self.turn == 1:
+            self.kernels = self.executor.ask("kernels")[0]["kernels"]
+        return answer
 
     def _ablate(self, request: dict[str, Any], tensors: Tensors) -> Answer:
         self.turn += 1  # as in any other run
@@ -300,6 +307,7 @@ class Halves:
             "state": pack(state, sent),
         }
         named = list(zip(did["kept"], found[now:], strict=True))
+        named = [(n, t) for n, t in named if not ends_as(n, self.ends_with)]
         uploaded, ready = self._who(named, given, list_tensors(result))
         return {
             **packed,

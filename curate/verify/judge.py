@@ -28,6 +28,7 @@ from curate.verify.oracle import REFERENCE_OOM, NoOracle, Oracle
 from curate.verify.problem import describe
 from curate.verify.screen import screen
 from curate.verify.session import Ended, Host, HostError, Refused, Session
+from curate.verify.targets import ON_CPU
 from curate.verify.timer import Timer
 from curate.verify.verdict import Candidate, Options, Verdict
 from curate.verify.wire import WireError
@@ -234,6 +235,18 @@ class Slot:
             }
         return {"compile": results}
 
+    def _assemble(self, kernels: list[Any]) -> None:
+        """Compile kernels that were run without a device.
+
+        Raises:
+            Refused, Ended: the compiler does not take one.
+        """
+        session = self.host("compiler", "compile").open("compiler", self.options.timeout_s)
+        try:
+            session.ask("assemble", kernels=kernels, target=ON_CPU)
+        finally:
+            session.close()
+
     def _check(self, candidate: Candidate, verdict: Verdict, turn: Turn) -> Verdict:
         """Return the verdict of running a candidate beside its reference."""
         oracle = self._oracle(candidate.reference)
@@ -268,6 +281,8 @@ class Slot:
         try:
             with turn():
                 check.run(candidate)
+                if isinstance(session, Halves) and not (candidate.compiled or verdict.compile):
+                    self._assemble(session.kernels)
                 device = self.device.torch_device
                 timer = None
                 if self.options.timing and isinstance(session, Session):

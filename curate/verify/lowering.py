@@ -31,6 +31,7 @@ class Lowered:
         sha256: of the text.
         arguments: what its parameters get: numbers, and tensors where it takes pointers.
         grid: programs along x, y and z.
+        options: of `OPTIONS`, as the launch has them.
     """
 
     name: str
@@ -38,6 +39,11 @@ class Lowered:
     sha256: str
     arguments: tuple[Any, ...]
     grid: tuple[int, int, int]
+    options: dict[str, int]
+
+
+OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
+"""Numbers that decide what a compiler makes of TTIR."""
 
 
 def gpu_target(target: Target) -> GPUTarget:
@@ -48,8 +54,8 @@ def gpu_target(target: Target) -> GPUTarget:
 class Lowering:
     """Lowers launches for one target; equal ones share their TTIR.
 
-    What Triton notes of arguments, such as that 16 divides them, is left out: it says how fast
-    code may be made, and not what it computes. So one TTIR serves many sizes.
+    What Triton notes of arguments, such as that 16 divides them, says how fast code may be made,
+    and not what it computes. So the TTIR of a kernel's first launch serves many sizes.
     """
 
     def __init__(self, target: Target) -> None:
@@ -79,12 +85,12 @@ class Lowering:
             hashlib.sha256(text.encode()).hexdigest(),
             tuple(_arguments(kernel, launch, given)),
             _three(sizes),
+            {n: v for n in OPTIONS if type(v := launch.options.get(n)) is int},
         )
 
     def text(self, launch: Launch) -> str:
         """Return a kernel's TTIR for the types and constants of a launch."""
-        launch = dataclasses.replace(launch, attributes={})
-        key = launch.key()
+        key = dataclasses.replace(launch, attributes={}).key()
         if key not in self._texts:
             self._texts[key] = self._lower(launch)
         return self._texts[key]

@@ -25,6 +25,7 @@ MOVES = {
     *("new_full", "fill", "fill_", "zero", "zero_", "scalar_tensor", "arange", "resize_", "set_"),
     *("clone", "copy", "copy_", "_to_copy", "contiguous", "detach", "lift", "lift_fresh"),
     *("_local_scalar_dense", "is_pinned", "_pin_memory", "record_stream", "_reshape_alias"),
+    "_unsafe_view",
 }
 """Operators that allocate, fill, copy or convert. These and views compute nothing."""
 
@@ -108,6 +109,7 @@ class Recorder(Mode):
     Attributes:
         launches: kernel name to the number of its launches.
         calls: name of an ATen operator that computes to the number of its calls.
+        last_call: the last of them.
         call_bytes: bytes that those operators read and wrote.
         launch_bytes: bytes of the tensors that the kernels were given.
         failed: errors that launches raised, whatever the program made of them.
@@ -124,6 +126,7 @@ class Recorder(Mode):
         self.blank = blank
         self.launches: collections.Counter[str] = collections.Counter()
         self.calls: collections.Counter[str] = collections.Counter()
+        self.last_call = ""
         self.call_bytes = 0
         self.launch_bytes = 0
         self.failed: list[Exception] = []
@@ -139,7 +142,8 @@ class Recorder(Mode):
     ) -> Any:
         result = func(*args, **(kwargs or {}))
         if is_compute(func):
-            self.calls[func._schema.name.removeprefix("aten::")] += 1
+            self.last_call = func._schema.name.removeprefix("aten::")
+            self.calls[self.last_call] += 1
             results = list_tensors(result)
             for tensor in [*list_tensors(args), *list_tensors(kwargs), *results]:
                 self.call_bytes += tensor.numel() * tensor.element_size()

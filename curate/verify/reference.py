@@ -169,6 +169,7 @@ class Reference:
             twin(*given)
         return {
             "calls": dict(recorder.calls),
+            "last_call": recorder.last_call,
             "call_bytes": recorder.call_bytes,
             "mode_dependent": self._depends_on_mode(model, inputs, draw, own),
             "insensitive_inputs": self._insensitive(model, inputs, draw, own),

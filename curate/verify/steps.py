@@ -220,7 +220,10 @@ class Verify(RowStep):
         from curate.verify.verdict import Candidate
 
         assert self._slot
-        found = self._slot.judge(Candidate(row["id"], row["reference"], row["triton"]))
+        compiled = any(result["ok"] for result in row["compile"] or [])
+        found = self._slot.judge(
+            Candidate(row["id"], row["reference"], row["triton"], compiled=compiled)
+        )
         return found.to_row()
 
     def _stands(self, row: Row) -> bool:

@@ -19,6 +19,9 @@ SHARED_MEMORY = {
 """Bytes of shared memory that one block may have (CUDA C++ Programming Guide, "Compute
 Capabilities"; AMD Instinct ISA guides, "LDS")."""
 
+ON_CPU = "cuda:90"
+"""The device that programs see, and are compiled for, where there is none."""
+
 MAX_THREADS = 1024
 """Threads that one block may have, on all of them."""
 

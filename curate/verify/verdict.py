@@ -48,12 +48,14 @@ class Candidate:
         candidate: text of a file with ``ModelNew``.
         ptx: CUDA kernels that the file launches, by `curate.verify.launcher`; None for a file with
             Triton kernels. Launches of CUDA kernels count in no other.
+        compiled: whether its kernels are known to compile for a device.
     """
 
     id: str
     reference: str
     candidate: str
     ptx: str | None = None
+    compiled: bool = False
 
 
 def _option(default: Any, help: str, **flag: Any) -> Any:

@@ -47,6 +47,23 @@ def moves_only(name: str) -> bool:
     return name.removeprefix("aten::").removeprefix("_unsafe_").partition(".")[0] in MOVERS
 
 
+PRODUCTS = ("mm", "mv", "linear", "convolution", "attention")
+"""Ends of the names of operators that multiply matrices."""
+
+
+def ends_as(name: str, last: str) -> bool:
+    """Say whether an operator is the product of matrices that the reference ends with.
+
+    Its result is the program's, whatever kernels did before it.
+
+    Args:
+        name: the operator's.
+        last: of the last operator that the reference calls.
+    """
+    name, last = (n.removeprefix("aten::").partition(".")[0] for n in (name, last))
+    return name.endswith(PRODUCTS) and last.endswith(PRODUCTS)
+
+
 def held_in_pieces(work: list[tuple[str, torch.Tensor]], outputs: Tensors) -> bool:
     """Say whether what operators or uploads gave, taken together, holds half of the output.
 

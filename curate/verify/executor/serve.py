@@ -8,7 +8,7 @@ it needs a value:
 - ``{"do": "op", "name", "args", "kwargs", "outs"}``: an operator, whose results go to places;
 - ``{"do": "ask", "name", "args", "kwargs", "first"}``: an operator whose results' sizes only their
   values tell; they get storages from ``first`` on, and their places are the answer;
-- ``{"do": "launch", "ttir" or "sha256", "args", "grid"}``;
+- ``{"do": "launch", "ttir" or "sha256", "args", "grid", "options"}``;
 - ``{"do": "upload", "out"}`` with a tensor; ``{"do": "read", "place"}``, answered with one;
 - ``{"do": "lap", "places"}``: one of many calls in a row has been sent, whose outputs lie there;
 - ``{"do": "end", "number"}``: all that belongs to a call has been sent.
@@ -145,6 +145,7 @@ class Executor:
         self.calls: collections.Counter[str] = collections.Counter()
         self.call_bytes = self.launch_elements = self.read_bytes = 0
         self.kept: list[tuple[str, torch.Tensor]] = []
+        self.launched: dict[str, tuple[str, Any]] = {}
         self.sent_bytes = 0
         self.stream = hashlib.sha256()
         self.laps: collections.Counter[str] = collections.Counter()
@@ -245,6 +246,11 @@ class Executor:
         """Return the hash of a call's stream, and of where its outputs lie."""
         self.stream.update(repr(self._normal(places)).encode())
         return self.stream.hexdigest()
+
+    def launched_kernels(self, request: dict[str, Any], tensors: Tensors) -> Answer:
+        """Return the kernels of the last call: names, TTIR and options of the launches."""
+        kernels = [[name, self.kernels[sha], how] for sha, (name, how) in self.launched.items()]
+        return {"kernels": kernels}, []
 
     def forget(self, request: dict[str, Any], tensors: Tensors) -> Answer:
         """Free storages."""
@@ -413,6 +419,7 @@ class Executor:
             raise WireError("an unknown kernel")
         kernel = launching.load_kernel(self.kernels[sha256])
         self.launches[kernel.name] += 1
+        self.launched[sha256] = kernel.name, message["options"]
         grid = tuple(_number(size) for size in message["grid"])
         if self.skip_launches or self.dry or len(grid) != 3:
             return
@@ -558,7 +565,12 @@ def serve(sock: socket.socket, host: socket.socket, most_bytes: int = 2**33) -> 
     torch.set_grad_enabled(False)
     judge = Channel(sock)
     executor = Executor(Channel(host), most_bytes)
-    handlers = {"begin": executor.begin, "finish": executor.finish, "forget": executor.forget}
+    handlers = {
+        "begin": executor.begin,
+        "finish": executor.finish,
+        "forget": executor.forget,
+        "kernels": executor.launched_kernels,
+    }
     while True:
         ready, _, _ = select.select([sock, host] if executor.host else [sock], [], [])
         if host in ready and sock not in ready:

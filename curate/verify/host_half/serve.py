@@ -30,10 +30,9 @@ from curate.verify.host_half.launches import Launches
 from curate.verify.host_half.stream import ExecutorStopped, Stream
 from curate.verify.problem import EXAMPLE, Program, Task, seed_everything
 from curate.verify.role import Answer, Refusal, Tensors, serve_requests, unpack_named
-from curate.verify.targets import parse_target
+from curate.verify.targets import ON_CPU, parse_target
 from curate.verify.wire import Channel, Closed, pack, unpack
 
-TARGET = "cuda:90"
 PLAIN = {"Handle", "Tensor", "Parameter"}
 
 
@@ -115,7 +114,7 @@ class Nowhere:
         """Lose a message."""
 
 
-LAUNCHES = Launches(parse_target(TARGET))
+LAUNCHES = Launches(parse_target(ON_CPU))
 
 
 def warm() -> None:

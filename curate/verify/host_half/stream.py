@@ -140,6 +140,7 @@ class Stream:
                 "sha256": lowered.sha256,
                 "args": args,
                 "grid": list(lowered.grid),
+                "options": lowered.options,
             }
         )
 
