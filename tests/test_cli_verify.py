@@ -332,9 +332,9 @@ def test_both_commands_have_the_same_options_and_defaults() -> None:
 
 def test_every_flag_sets_its_option() -> None:
     words = "--backend cuda --targets cuda:80,hip:gfx942 --trials 3 --elements 7 --no-vary-sizes"
-    words += " --timing --timeout 1.5 --memory-mb 99 --sandbox none --workers 3"
+    words += " --draw-seed 5 --timing --timeout 1.5 --memory-mb 99 --sandbox none --workers 3"
     expected = Options(
-        "cuda", ("cuda:80", "hip:gfx942"), 3, 7, False, True, 1.5, 99, sandbox=False, workers=3
+        "cuda", ("cuda:80", "hip:gfx942"), 3, 7, False, 5, True, 1.5, 99, sandbox=False, workers=3
     )
     context = main.commands["verify"].make_context("verify", ["in.jsonl", *words.split()])
     assert make_options(context.params) == expected

@@ -34,7 +34,7 @@ STOPPED = "stopped"
 """Why the host half gives up when the executor does no more: the executor knows the reason."""
 
 
-FEW_LAPS, MANY_LAPS, LAP_COMMANDS = 20, 64, 1000
+FEW_LAPS, MANY_LAPS, LAP_COMMANDS = 20, 320, 1300
 """Forwards that are compared by their commands alone, and how many commands may be made for it."""
 
 

@@ -197,7 +197,7 @@ class Verify(RowStep):
             memory_mb=self.memory_mb,
             sandbox=context.sandbox,
             workers=1,
-            seed=context.seed,
+            draw_seed=context.seed,
         )
         slot = make_slot(options)
         example = slot.judge(Candidate("example", *EXAMPLE))

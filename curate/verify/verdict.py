@@ -87,7 +87,7 @@ class Options:
         metavar="N",
     )
     vary_sizes: bool = _option(True, "Also try other sizes, where the problem leaves one free.")
-    seed: int | None = _option(
+    draw_seed: int | None = _option(
         None,
         "Of the draws; at random if none is given, so that no program knows them.",
         metavar="N",

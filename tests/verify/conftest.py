@@ -22,7 +22,7 @@ def judge() -> Iterator[Judge]:
 
         def run(pairs: list[tuple[str, str]], **options: Any) -> list[dict[str, Any]]:
             candidates = [Candidate(str(i), *pair) for i, pair in enumerate(pairs)]
-            given = Options(**{"backend": "cpu", "workers": 2, "seed": 1, **options})
+            given = Options(**{"backend": "cpu", "workers": 2, "draw_seed": 1, **options})
             if given not in judges:
                 judges[given] = at_the_end.enter_context(closing(judging.Judge(given)))
             found = {verdict.id: verdict.to_json() for verdict in judges[given].run(candidates)}

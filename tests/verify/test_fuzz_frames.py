@@ -241,7 +241,7 @@ def serve(sent: list[bytes], **how: Any) -> tuple[Executor, dict[str, Any] | Ref
     here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     executor = Executor(Channel(there), MEMORY)
     place = [INPUT, "float32", [4, 4], [4, 1], 0]
-    known = {"skip": False, "dry": False, "keep": True, "seed": 0, "room": 0} | how
+    known = {"skip": False, "dry": False, "keep": True, "seed": 0, "order": 0} | how
     executor.begin(
         {"places": [place], "elements": 1e6, "seconds": 60.0, **known}, [torch.ones(4, 4)]
     )
@@ -260,7 +260,7 @@ def serve(sent: list[bytes], **how: Any) -> tuple[Executor, dict[str, Any] | Ref
     threads = [threading.Thread(target=work, daemon=True) for work in (write, read)]
     for thread in threads:
         thread.start()
-    request = {"number": 0, "places": [place], "outputs": 1, "most": 2**20}
+    request = {"number": 0, "places": [place], "watched": [place], "most": 2**20}
     try:
         answer: dict[str, Any] | Refusal = executor.finish(request, [])[0]
     except Refusal as refused:
