@@ -27,8 +27,9 @@ ENOUGH = 3
 DEAR = 2.0
 """How often the first draw's operations must fit in what is left for each of the others."""
 
-BURST, INTERPRETED_BURST = 128, 20
-"""Forwards between two checked ones, for programs that count their calls."""
+BURST, INTERPRETED_BURST, CPU_BURST = 128, 20, 60
+"""Forwards between two checked ones, for programs that count their calls. On the CPU they are done
+where the commands alone do not tell (`curate.verify.halves`)."""
 
 OTHER = 500
 """What is added to a draw's seed for one more like it."""
@@ -388,7 +389,7 @@ class Check:
         expected = self.last
         count = BURST
         if self.options.backend == "cpu":
-            count = INTERPRETED_BURST
+            count = CPU_BURST
         if self.interpreted:
             count = INTERPRETED_BURST
             if count * self.spent > self.options.operations / 4:
