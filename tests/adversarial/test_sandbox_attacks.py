@@ -185,7 +185,7 @@ ATTACKS = {
         """,
     ),
     "lowers its parent's priority": ({"cheat"}, "os.setpriority(0, os.getppid(), 19)"),
-    "leaves its parent one processor": (
+    "gives its parent one processor": (
         {"cheat"} if len(os.sched_getaffinity(0)) > 1 else BAD,
         "os.sched_setaffinity(os.getppid(), {min(os.sched_getaffinity(0))})",
     ),
