@@ -37,8 +37,9 @@ ENOUGH = 3
 DEAR = 2.0
 """How often the first draw's work must fit in what is left for each of the others."""
 
-BURST, BURST_ON_CPU = 128, 20
-"""Forwards between two checked ones, for programs that count their calls."""
+BURST, BURST_ON_CPU = 128, 60
+"""Forwards between two checked ones, for programs that count their calls. On the CPU they are done
+where the commands alone do not tell (`curate.verify.halves`)."""
 
 OTHER = 500
 """What is added to a draw's seed for one more like it."""

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from curate.verify.executor.tensors import Place, read_place
-from curate.verify.host_half.stream import JUDGES
+from curate.verify.host_half.stream import FEW_LAPS, JUDGES
 from curate.verify.role import (
     Answer,
     Tensors,
@@ -34,7 +34,7 @@ STOPPED = "stopped"
 """Why the host half gives up when the executor does no more: the executor knows the reason."""
 
 
-FEW_LAPS, MANY_LAPS, LAP_COMMANDS = 20, 320, 1300
+MANY_LAPS, LAP_COMMANDS = 320, 1300
 """Forwards that are compared by their commands alone, and how many commands may be made for it."""
 
 
@@ -241,7 +241,7 @@ class Halves:
         given = list_tensors(inputs)
         places = self._input_places(given, request)
         self._begin(places, [t.detach() for t in given], seed=request["seed"], dry=True)
-        laps = max(FEW_LAPS, min(MANY_LAPS, LAP_COMMANDS // max(1, like["commands"])))
+        laps = 1 + max(FEW_LAPS, min(MANY_LAPS, LAP_COMMANDS // max(1, like["commands"])))
         try:
             _, did, _ = self._run_program(request, inputs, places, laps=laps)
         except Refused as refused:

@@ -264,7 +264,9 @@ class Slot:
             self.forget()
             host = self.host("reference", self.options.backend)
             device = self.device.torch_device
-            self.oracle = Oracle(host, reference, device, self.options.timeout_s, self.options.draw_seed)
+            self.oracle = Oracle(
+                host, reference, device, self.options.timeout_s, self.options.draw_seed
+            )
         return self.oracle
 
     def _check_mode(

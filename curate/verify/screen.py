@@ -16,6 +16,7 @@ cannot tell.
 from __future__ import annotations
 
 import ast
+import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal
@@ -24,6 +25,9 @@ from curate.verify import screen_rules as find
 from curate.verify.screen_program import Program
 
 Severity = Literal["cheat", "look"]
+
+_PARSING = threading.Lock()
+"""Two threads that parse at once may make CPython raise SystemError (its issue 106905)."""
 
 
 @dataclass(frozen=True, order=True)
@@ -67,7 +71,8 @@ def screen(source: str) -> list[Finding]:
     A file that Python cannot parse has the one finding ``does_not_parse``.
     """
     try:
-        program = Program(source)
+        with _PARSING:
+            program = Program(source)
         places = {
             (node if isinstance(node, int) else getattr(node, "lineno", 1), name)
             for name, rule in RULES.items()

@@ -86,9 +86,9 @@ def held_in_pieces(work: list[tuple[str, torch.Tensor]], outputs: Tensors) -> bo
     for group in groups.values():
         if 2 * sum(t.numel() for t in group) >= ENOUGH * size:
             held |= _held(pieces, group)
-    informative = (pieces != 0) & pieces.isfinite()
-    counted = informative.sum(1) >= PIECE // 2
-    whole = (held & informative).sum(1) >= WHOLE * informative.sum(1)
+    finite = pieces.isfinite()
+    counted = (finite & (pieces != 0)).sum(1) >= PIECE // 2  # zeros alone say little
+    whole = (held & finite).sum(1) >= WHOLE * finite.sum(1)
     return bool(counted.sum() > 1) and float(whole[counted].double().mean()) >= ENOUGH
 
 

@@ -262,3 +262,77 @@ class Unsupported(Exception):
 raise Unsupported("too much work")"""
     verdict = judged(slot, SOFTMAX, program(forward))
     assert verdict.status == "runtime_error", verdict
+
+
+# --- calls in a row, graphs, and what a program says of itself ---------------------------------
+
+
+def test_a_graph_does_its_work_when_it_is_replayed(slot: Slot) -> None:
+    captured = """x|
+graph = torch.cuda.CUDAGraph()
+with torch.cuda.graph(graph):
+    out = by_kernel(x.contiguous())
+"""
+    replayed = judged(slot, SOFTMAX, program(captured + "graph.replay()\nreturn out"))
+    assert replayed.status == "correct", replayed
+    assert judged(slot, SOFTMAX, program(captured + "return out")).status == "incorrect"
+    asks = captured + "    out.sum().item()\ngraph.replay()\nreturn out"
+    assert judged(slot, SOFTMAX, program(asks)).status == "runtime_error"
+
+
+def test_a_program_whose_calls_differ_has_a_caveat(slot: Slot) -> None:
+    forward = """x|
+self.calls += 1
+return by_kernel(x.contiguous()) if self.calls % 7 else by_kernel(x.clone())"""
+    verdict = judged(slot, SOFTMAX, program(forward, init="self.calls = 0"))
+    assert (verdict.status, verdict.caveats) == ("correct", ("calls_differ",)), verdict
+
+
+@pytest.mark.parametrize(
+    ("result", "status"),
+    [("object()", "incorrect"), ("(_ for _ in ()).throw(Unsupported('no'))", "runtime_error")],
+)
+def test_no_program_says_that_it_is_not_to_be_judged(slot: Slot, result: str, status: str) -> None:
+    named = "\nclass Unsupported(Exception):\n    reason = 'interpreter_budget'\n"
+    verdict = judged(slot, SOFTMAX, program(f"x|return {result}", before=ROWS + named))
+    assert verdict.status == status, verdict
+
+
+def test_a_program_may_use_frames_threads_and_numpy(slot: Slot) -> None:
+    forward = """x|
+import inspect, threading
+import numpy as np
+threads = [threading.Thread(target=len, args=('',))]
+threads[0].start()
+threads[0].join()
+assert inspect.currentframe() is not None and np.prod(x.shape) == x.numel()
+assert torch.arange(3).numpy().sum() == 3
+return by_kernel(x.contiguous())"""
+    verdict = judged(slot, SOFTMAX, program(forward))
+    assert verdict.status == "correct", verdict
+
+
+@pytest.mark.parametrize("line", ["os.kill(os.getpid(), 0)", "import ctypes\nctypes.CDLL(None)"])
+def test_what_attacks_the_sandbox_is_a_cheat(slot: Slot, line: str) -> None:
+    forward = f"x|\nimport os\n{line}\nreturn by_kernel(x.contiguous())"
+    assert judged(slot, SOFTMAX, program(forward)).status == "cheat"
+
+
+def test_small_results_may_be_as_exact_as_usual_ones(slot: Slot) -> None:
+    kernel = """
+@triton.jit
+def tanh_kernel(source, target, count, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(source + at, mask=at < count)
+    e = tl.exp(-2.0 * tl.abs(x))
+    tl.store(target + at, tl.where(x < 0, -1.0, 1.0) * (1.0 - e) / (1.0 + e), mask=at < count)
+"""
+    forward = """x|
+out = torch.empty_like(x)
+tanh_kernel[(triton.cdiv(x.numel(), 256),)](x.contiguous(), out, x.numel(), BLOCK=256)
+return out"""
+    reference = problem("x|return torch.tanh(x)", "torch.randn(32, 32)")
+    verdict = judged(slot, reference, program(forward, before=kernel))
+    assert verdict.status == "correct" and "absolute_accuracy" in verdict.caveats, verdict
+    rounded = kernel.replace("(1.0 - e)", "(1.0 - e.to(tl.bfloat16).to(tl.float32))")
+    assert judged(slot, reference, program(forward, before=rounded)).status == "incorrect"

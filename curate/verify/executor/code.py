@@ -157,7 +157,10 @@ def compile_kernel(functions: dict[str, Function]) -> Callable[..., None]:
     writer = _Writer(functions)
     text = writer.module()
     space: dict[str, Any] = {"np": np, "o": operations, "n": numbers, **writer.constants}
-    exec(compile(text, "<executor>", "exec"), space)
+    try:
+        exec(compile(text, "<executor>", "exec"), space)
+    except (SyntaxError, ValueError, RecursionError) as error:  # such as a region without an end
+        raise TTIRError(f"is no TTIR: {type(error).__name__}: {error}") from error
     entry: Callable[..., None] = space[writer.entry]
     return entry
 

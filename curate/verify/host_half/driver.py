@@ -13,6 +13,7 @@ import torch
 from triton.backends.compiler import GPUTarget
 
 from curate.verify.host_half.handles import CUDA
+from curate.verify.host_half.stream import Tape
 
 NAME = "NVIDIA H100 80GB HBM3"
 CAPABILITY = (9, 0)
@@ -195,7 +196,7 @@ def install() -> None:
         "reset_peak_memory_stats": lambda device=None: None,
         "manual_seed": lambda seed: None,
         "manual_seed_all": lambda seed: None,
-        "is_current_stream_capturing": lambda: False,
+        "is_current_stream_capturing": lambda: _stream().tape is not None,
     }
     for name, answer in answers.items():
         setattr(cuda, name, answer)
@@ -208,11 +209,12 @@ class Graph:
     """A CUDA graph: the commands of a capture, sent again at every replay."""
 
     def __init__(self, keep_graph: bool = False) -> None:
-        self.commands: list[Any] = []
+        self.tape = Tape()
 
     def capture_begin(self, *args: Any, **kwargs: Any) -> None:
-        """Begin to take note of commands."""
-        _stream().record(self.commands)
+        """Begin to take note of commands, which are not done."""
+        self.tape = Tape()
+        _stream().record(self.tape)
 
     def capture_end(self) -> None:
         """Stop to take note of commands."""
@@ -220,11 +222,11 @@ class Graph:
 
     def replay(self) -> None:
         """Send the commands again."""
-        _stream().replay(self.commands)
+        _stream().replay(self.tape)
 
     def reset(self) -> None:
         """Forget the commands."""
-        self.commands.clear()
+        self.tape = Tape()
 
     def pool(self) -> tuple[int, int]:
         """Return the memory pool's id."""

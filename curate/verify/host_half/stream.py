@@ -17,12 +17,23 @@ from curate.verify.wire import Channel
 JUDGES = 1 << 24
 """Number of the first storage that is the judge's; those made here count from zero."""
 
+FEW_LAPS, LAPS_S = 20, 3.0
+"""Forwards in a row that are made in any case, and seconds for more of them."""
+
 SWEEP = 256
 """Storages after which those that are gone are freed in the executor."""
 
 
 class ExecutorStopped(BaseException):
     """The executor does no more: the call is over, whatever the program makes of it."""
+
+
+class Tape:
+    """What a CUDA graph holds: commands, and the storages that were made for them."""
+
+    def __init__(self) -> None:
+        self.commands: list[tuple[dict[str, Any], list[torch.Tensor] | None]] = []
+        self.kept: list[torch.UntypedStorage] = []
 
 
 class Stream:
@@ -38,7 +49,7 @@ class Stream:
         self.known: dict[int, tuple[StorageWeakRef, int]] = {}
         self.sent: set[str] = set()
         self.calls = itertools.count()
-        self.taped: list[Any] | None = None
+        self.tape: Tape | None = None
 
     def storage(self, tensor: torch.Tensor) -> int:
         """Return the number of a tensor's storage; one that is new is made in the executor."""
@@ -49,6 +60,8 @@ class Stream:
             return known[1]
         number = next(self.numbers)
         self._remember(storage, number)
+        if self.tape is not None:
+            self.tape.kept.append(storage)
         self.channel.send({"do": "new", "storage": number, "bytes": storage.nbytes()})
         return number
 
@@ -85,20 +98,25 @@ class Stream:
 
     # graphs
 
-    def record(self, tape: list[Any] | None) -> None:
-        """Keep commands on a tape from now on, or no more."""
-        self.taped = tape
+    def record(self, tape: Tape | None) -> None:
+        """Put commands on a tape from now on instead of sending them, or no more."""
+        self.tape = tape
 
-    def replay(self, tape: list[Any]) -> None:
-        """Send the commands of a tape again."""
-        for message, tensors in tape:
+    def replay(self, tape: Tape) -> None:
+        """Send the commands of a tape."""
+        for message, tensors in tape.commands:
             self.channel.send(message, tensors)
 
     def send(self, message: dict[str, Any], tensors: list[torch.Tensor] | None = None) -> None:
-        """Send a command, which a graph may hold."""
-        if self.taped is not None and message["do"] in ("op", "launch", "upload"):
-            self.taped.append((message, tensors))
-        self.channel.send(message, tensors)
+        """Send a command, or put it on the tape: what is captured is not done."""
+        if self.tape is not None:
+            self.tape.commands.append((message, tensors))
+        else:
+            self.channel.send(message, tensors)
+
+    def _refuse_capture(self) -> None:
+        if self.tape is not None:
+            raise RuntimeError("CUDA error: operation not permitted when stream is capturing")
 
     # commands
 
@@ -113,6 +131,7 @@ class Stream:
 
     def ask(self, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> list[torch.Tensor]:
         """Have an operator run whose results' sizes depend on values; return the results."""
+        self._refuse_capture()
         first = next(self.numbers)
         self.numbers = itertools.count(first + 64)
         packed = [self.pack(value) for value in args]
@@ -132,7 +151,8 @@ class Stream:
             else:
                 args.append(_finite(value))
         text = None if lowered.sha256 in self.sent else lowered.ttir
-        self.sent.add(lowered.sha256)
+        if self.tape is None:  # a tape may never be sent
+            self.sent.add(lowered.sha256)
         self.send(
             {
                 "do": "launch",
@@ -150,6 +170,7 @@ class Stream:
 
     def read(self, tensor: torch.Tensor) -> torch.Tensor:
         """Return a tensor's values."""
+        self._refuse_capture()
         self.channel.send({"do": "read", "place": self.place(tensor).to_json()})
         _, (value,) = self._answer()
         return value
