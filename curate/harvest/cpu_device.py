@@ -75,7 +75,7 @@ class CpuDevice:
         self.stream.sweep()
         self.executor.storages.fills = 0  # what nobody wrote is the same in every call
         self.executor.check_races = races
-        how = {"places": [], "skip": False, "dry": False, "keep": False, "room": 0}
+        how = {"places": [], "skip": False, "dry": False, "keep": False, "order": seed}
         limits = {"elements": elements, "seconds": math.inf}
         self.executor.begin({**how, **limits, "seed": seed}, [])
 
