@@ -1,4 +1,4 @@
-"""Do Triton's interpreter and a real device give the same pairs the same label?
+"""Do the judge without a GPU and the judge with one give the same pairs the same label?
 
     python benchmarks/agreement.py export PAIRS_FOLDER PAIRS.jsonl
     python benchmarks/agreement.py judge PAIRS.jsonl RESULT.json --backend cuda
@@ -6,7 +6,8 @@
 ``export`` writes the pairs of a data set, with the verdicts of `curate run`, as JSON lines, for a
 node that has only torch and triton. ``judge`` judges all of them on that node's device and prints
 how the two verdicts go together; the result lists with its evidence every pair whose verdicts
-differ and every pair that the device does not find correct.
+differ and every pair that the device does not find correct. With ``--backend cpu`` no device is
+needed, and verdicts of a run on a GPU are compared with those of the judge without one.
 """
 
 from __future__ import annotations
@@ -100,7 +101,7 @@ def main() -> None:
         command.set_defaults(run=run)
         command.add_argument("source", type=Path)
         command.add_argument("target", type=Path)
-    command.add_argument("--backend", choices=("cuda", "hip", "interpreter"), required=True)
+    command.add_argument("--backend", choices=("cuda", "hip", "cpu"), required=True)
     command.add_argument("--first", type=int, help="only so many pairs, from the first")
     command.add_argument("--seconds", type=float, help="stop after so long; what is there counts")
     command.add_argument("--timeout", type=float, default=180.0, help="seconds for one pair")

@@ -1,7 +1,7 @@
 """Correct programs with one comparison moved by its boundary, for the judge to tell apart.
 
     python benchmarks/boundaries.py PAIRS.parquet... CANDIDATES.jsonl
-    curate verify CANDIDATES.jsonl --output VERDICTS.jsonl --backend interpreter
+    curate verify CANDIDATES.jsonl --output VERDICTS.jsonl --backend cpu
 
 In each a comparison between values (not in a mask or an address) has `<=` for `<`, `>` for `>=`,
 and so on: it differs from the original where the two sides are equal, and only there. Many differ

@@ -10,8 +10,9 @@ their kernels and launches (`mutate`). ``judge`` asks three about each mutant: t
 like KernelBench's, and a search for an input on which the mutant is wrong (`witness`, which also
 says what counts as wrong). The shares are of the mutants that the search found wrong; those that do
 not run, and those that no input tells from the original, are counted beside them. ``judge`` needs
-torch and triton only and is meant for a machine with a GPU; stopped and started again, it goes on
-where it was. ``report`` prints a table, and every fault that the judge accepted.
+torch, triton and NumPy only; where there is a GPU, the check and the search use it, whatever the
+judge's backend is, and without one they run kernels in the judge's executor. Stopped and started
+again, it goes on where it was. ``report`` prints a table, and every fault that the judge accepted.
 """
 
 from __future__ import annotations
@@ -19,7 +20,6 @@ from __future__ import annotations
 import argparse
 import ast
 import collections
-import contextlib
 import dataclasses
 import json
 import multiprocessing
@@ -162,9 +162,9 @@ def _machine(backend: str) -> Row:
     import torch
     import triton
 
-    device = torch.cuda.get_device_name() if backend == "cuda" else platform.processor()
+    device = torch.cuda.get_device_name() if torch.cuda.is_available() else "none"
     versions = {"torch": torch.__version__, "triton": triton.__version__}
-    return {"backend": backend, "device": device, "python": platform.python_version(), **versions}
+    return {"judge": backend, "gpu": device, "python": platform.python_version(), **versions}
 
 
 def _verdicts(
@@ -205,9 +205,7 @@ def _search(
         [(p["id"], p["reference"], p["candidate"], m["id"], m["text"]) for m in p["mutants"]]
         for p in programs
     ]
-    interpret = {"TRITON_INTERPRET": "1" if backend == "interpreter" else "0"}
-    with _environment(**interpret):
-        yield from _in_children(groups, _serve_search, workers)
+    yield from _in_children(groups, _serve_search, workers)
 
 
 def _same_code(
@@ -223,20 +221,7 @@ def _same_code(
         ]
         for p in programs
     ]
-    with _environment(TRITON_INTERPRET="0", TRITON_DISABLE_LINE_INFO="1"):
-        yield from _in_children(groups, _serve_code, workers)
-
-
-@contextlib.contextmanager
-def _environment(**variables: str) -> Iterator[None]:
-    """Set environment variables for the processes that are started inside the context."""
-    saved = dict(os.environ)
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        os.environ.clear()
-        os.environ.update(saved)
+    yield from _in_children(groups, _serve_code, workers)
 
 
 def _serve_search(pipe: Any) -> None:
@@ -247,13 +232,9 @@ def _serve_search(pipe: Any) -> None:
     torch.set_num_threads(1)
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     torch.use_deterministic_algorithms(True, warn_only=True)
-    device = "cuda" if os.environ["TRITON_INTERPRET"] == "0" else "cpu"
-    if device == "cpu":
-        from curate.verify.interpreter import install
-
-        install()
     from witness import Trial, alive
 
+    device = "cuda" if torch.cuda.is_available() else "cpu"
     trials: dict[str, Trial | Exception] = {}
     lost = False
     while not lost:
@@ -282,6 +263,7 @@ def _serve_code(pipe: Any) -> None:
     """Say for one mutant after the other whether its code is the original's."""
     import torch
 
+    os.environ["TRITON_DISABLE_LINE_INFO"] = "1"  # where a kernel stands is no difference
     torch.set_num_threads(1)
     from witness import code
 
@@ -461,7 +443,7 @@ def main() -> None:
     judging = commands.add_parser("judge")
     judging.add_argument("given")
     judging.add_argument("out")
-    judging.add_argument("--backend", choices=("cuda", "interpreter"), default="cuda")
+    judging.add_argument("--backend", choices=("cuda", "cpu"), default="cuda")
     judging.add_argument("--workers", type=int, default=os.cpu_count())
     reporting = commands.add_parser("report")
     reporting.add_argument("given")

@@ -100,7 +100,7 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("pairs", type=Path)
     parser.add_argument("result", type=Path)
-    parser.add_argument("--backend", choices=("cuda", "interpreter"), required=True)
+    parser.add_argument("--backend", choices=("cuda", "cpu"), required=True)
     parser.add_argument("--size", type=int, default=256, help="completions in a batch")
     parser.add_argument("--sample", type=int, default=12, help="of them in fresh processes")
     parser.add_argument("--workers", type=int, default=os.cpu_count())

@@ -208,7 +208,7 @@ def parse() -> argparse.Namespace:
     """Return the command line's options."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("result", type=Path)
-    parser.add_argument("--backend", choices=("cuda", "interpreter"), required=True)
+    parser.add_argument("--backend", choices=("cuda", "cpu"), required=True)
     parser.add_argument("--count", type=int, default=2000, help="candidates")
     parser.add_argument("--poison", type=float, default=0.05, help="share that attacks the judge")
     parser.add_argument("--timeout", type=float, default=10.0, help="seconds for one candidate")

@@ -287,7 +287,7 @@ def stray_kernel(x_ptr, far):
 ATTACKS = {
     "loops": Attack("while True:\n        pass", frozenset({"timeout"})),
     "sleeps": Attack("time.sleep(1e6)", frozenset({"timeout"})),
-    # The interpreter's budget of operations ends the loop before the clock does.
+    # Without a GPU the bound of work may end the loop before the clock does.
     "loops_in_kernel": Attack(
         "spin_kernel[(1,)](x)", frozenset({"timeout", "unsupported"}), SPIN, needs_input=True
     ),

@@ -8,10 +8,11 @@ eight answer each problem, as where a model is sampled. The samples are one pair
 comment of their own, so that each is compiled anew.
 
 The judge runs all candidates without timing, and (on a device) the first of them again with it.
-The usual harness is `usual_harness.py`: a fresh process for each candidate, one after the other.
-It takes seconds for each, so that it gets a sample of those that were judged with timing, at even
-distances; one process gives both of its times, since what its timing takes is measured inside. All
-seconds include starting up, and Triton's cache is empty at every start.
+The usual harness is `usual_harness.py`: a fresh process for each candidate, one after the other
+(without a GPU, with kernels in Triton's interpreter). It takes seconds for each, so that it gets a
+sample of those that were judged with timing, at even distances; one process gives both of its
+times, since what its timing takes is measured inside. All seconds include starting up, and Triton's
+cache is empty at every start.
 """
 
 from __future__ import annotations
@@ -121,7 +122,7 @@ def usual_process(candidate: Candidate, backend: str, cache: str) -> tuple[dict[
     """Return what the usual harness says of one candidate, and the wall seconds it took."""
     device = "cuda" if backend == "cuda" else "cpu"
     given = {"reference": candidate.reference, "candidate": candidate.candidate, "device": device}
-    interpret = {"TRITON_INTERPRET": "1"} if backend == "interpreter" else {}
+    interpret = {"TRITON_INTERPRET": "1"} if backend == "cpu" else {}
     started = time.perf_counter()
     try:
         ran = subprocess.run(
@@ -177,7 +178,7 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("pairs", type=Path)
     parser.add_argument("result", type=Path)
-    parser.add_argument("--backend", choices=("cuda", "interpreter"), required=True)
+    parser.add_argument("--backend", choices=("cuda", "cpu"), required=True)
     parser.add_argument("--count", type=int, default=256, help="candidates of each case")
     parser.add_argument("--timed", type=int, default=64, help="of them judged with timing too")
     parser.add_argument("--sample", type=int, default=12, help="of them for the usual harness")

@@ -6,8 +6,8 @@ draws of inputs, parameters and sizes with their results. The answer for a mutan
 
 ``invalid``
     it does not load or run on the file's own inputs, ends its process, takes more than a minute,
-    or writes outside its tensors, which stand between guard bytes here. Every checker should see
-    these, so they are no part of the shares.
+    or writes outside its tensors, which stand between guard bytes on a GPU; without a GPU, reads
+    outside them count too. Every checker should see these, so they are no part of the shares.
 ``fault``
     on some draw an output is not within rounding: further from the module's float64 result than 4
     times the original kernel's largest error on that draw, plus 16 units in the last place of the
@@ -20,7 +20,8 @@ draws of inputs, parameters and sizes with their results. The answer for a mutan
     no draw shows a difference. If the mutant's code is the original's too (`code`) it is
     equivalent for certain; otherwise it is equivalent, or within rounding, as far as is known.
 
-Only draws on which the original kernel is itself right count. Needs torch and triton.
+Only draws on which the original kernel is itself right count. Needs torch, triton and NumPy.
+Without a GPU the kernels run in the judge's executor, which looks at every address.
 """
 
 from __future__ import annotations
@@ -30,12 +31,15 @@ import dataclasses
 import hashlib
 import math
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
+from curate.harvest import cpu_device
+from curate.verify.host_half.handles import Handle, on_device, to_cpu, to_gpu
+from curate.verify.host_half.stream import ExecutorStopped
 from curate.verify.problem import load
 
 FACTOR = 4.0
@@ -278,22 +282,64 @@ def _tensors(value: Any) -> list[torch.Tensor]:
     return []
 
 
-def _run(model: torch.nn.Module, inputs: list[Any], device: str) -> list[torch.Tensor]:
-    """Run a model on copies of the inputs and return its outputs.
+class Gpu:
+    """Runs programs on this machine's GPU."""
 
-    The interpreter looks at every address by itself.
+    def here(self) -> Any:
+        """Return the context in which programs are loaded and built."""
+        return nullcontext()
 
-    Raises:
-        Invalid: it wrote outside its tensors.
-    """
-    if device == "cpu":
-        return [t.clone() for t in _tensors(model(*copy.deepcopy(inputs)))]
-    memory = _Guarded()
-    given = _moved(inputs, lambda t: memory.like(t).copy_(t))
-    with memory.allocating():
-        outputs = [t.clone() for t in _tensors(model(*given))]
-    memory.check()
-    return outputs
+    def call(self, model: torch.nn.Module, inputs: list[Any]) -> list[torch.Tensor]:
+        """Run a model on copies of the inputs and return its outputs."""
+        return _tensors(model(*copy.deepcopy(inputs)))
+
+    def call_guarded(self, model: torch.nn.Module, inputs: list[Any]) -> list[torch.Tensor]:
+        """Do the same with tensors between guard bytes.
+
+        Raises:
+            Invalid: it wrote outside its tensors.
+        """
+        memory = _Guarded()
+        given = _moved(inputs, lambda t: memory.like(t).copy_(t))
+        with memory.allocating():
+            outputs = [t.clone() for t in _tensors(model(*given))]
+        memory.check()
+        return outputs
+
+
+class Cpu:
+    """Runs programs' Python on handles of tensors, and their kernels in the judge's executor."""
+
+    def __init__(self) -> None:
+        cpu_device.warm()
+        self.device = cpu_device.CpuDevice()
+
+    @contextmanager
+    def here(self) -> Iterator[None]:
+        """Let programs find a GPU inside the context.
+
+        Raises:
+            Invalid: the executor did no more.
+        """
+        self.device.begin(0, math.inf, races=False)
+        try:
+            with on_device(self.device.stream):
+                yield
+                self.device.check()  # the program may have caught what was raised
+        except ExecutorStopped as error:
+            raise Invalid(str(error)) from error
+
+    def call(self, model: torch.nn.Module, inputs: list[Any]) -> list[torch.Tensor]:
+        """Run a model on copies of the inputs and return its outputs, on the CPU.
+
+        Raises:
+            Invalid: it left its tensors, or did what the executor does not do.
+        """
+        with self.here():
+            outputs = _tensors(model(*_moved(inputs, to_gpu)))
+            return [to_cpu(t) if isinstance(t, Handle) else t for t in outputs]
+
+    call_guarded = call
 
 
 def alive(device: str) -> bool:
@@ -309,6 +355,12 @@ def alive(device: str) -> bool:
 class Trial:
     """A program and its draws.
 
+    Args:
+        reference: the module's text.
+        original: the program's.
+        device: ``cuda`` or ``cpu``: where results are compared, and whose `Gpu` or `Cpu` runs the
+            kernels.
+
     Attributes:
         draws: those that count; the first has the file's own inputs.
         kernelbench: parameters, inputs and expected outputs of KernelBench's trials.
@@ -319,8 +371,10 @@ class Trial:
 
     def __init__(self, reference: str, original: str, device: str) -> None:
         self.device = device
+        self.kernels: Gpu | Cpu = Gpu() if device == "cuda" else Cpu()
         self.module = load("reference", reference)
-        self.original = load("original", original)
+        with self.kernels.here():
+            self.original = load("original", original)
         self.draws: list[Draw] = []
         kept = 0
         for index, (name, family) in enumerate([*FAMILIES.items(), *SPECIAL.items()]):
@@ -374,6 +428,12 @@ class Trial:
         model: torch.nn.Module = kind(*self.module.get_init_inputs())
         return model.eval()
 
+    def _build_kernels(self, kind: Any, state: dict[str, torch.Tensor]) -> torch.nn.Module:
+        with self.kernels.here():
+            model = self._build(kind, 0)
+            model.load_state_dict(state)
+            return model.to("cuda")
+
     def _draw(self, index: int, name: str, family: Family | None) -> Draw | None:
         """Return a draw with its results; None where the module or the original is at a loss."""
         size = SIZES[index % len(SIZES)] if self._free_sizes() else None
@@ -398,16 +458,15 @@ class Trial:
         self, model: torch.nn.Module, inputs: list[Any]
     ) -> list[tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]] | None:
         state = model.state_dict()
-        kernel = self._build(self.original.ModelNew, 0)
-        kernel.load_state_dict(state)
-        model, kernel = model.to(self.device), kernel.to(self.device)
+        kernel = self._build_kernels(self.original.ModelNew, state)
+        model = model.to(self.device)
         here = _moved(inputs, lambda t: t.to(self.device))
         own = [t.clone() for t in _tensors(model(*copy.deepcopy(here)))]
         try:
             exact = _tensors(copy.deepcopy(model).double()(*_moved(copy.deepcopy(here), _double)))
         except RuntimeError:  # the module names a type in its code
             exact = own
-        original = _run(kernel, here, self.device)
+        original = self.kernels.call_guarded(kernel, here)
         if not own or [t.shape for t in own] != [t.shape for t in original]:
             return None
         leaves = []
@@ -428,7 +487,8 @@ class Trial:
         caught = True
         try:
             with torch.no_grad():
-                kind = load("mutant", text).ModelNew
+                with self.kernels.here():
+                    kind = load("mutant", text).ModelNew
                 caught = self._kernelbench(kind)
                 outcome, why = self._search(kind)
         except Exception as error:  # a mutant may raise anything
@@ -438,10 +498,9 @@ class Trial:
     def _search(self, kind: Any) -> tuple[str, str]:
         special = ""
         for draw in self.draws:
-            model = self._build(kind, 0)
-            model.load_state_dict(draw.state)
+            model = self._build_kernels(kind, draw.state)
             try:
-                outputs = _run(model.to(self.device), draw.inputs, self.device)
+                outputs = self.kernels.call_guarded(model, draw.inputs)
             except Exception as error:
                 if draw is self.draws[0]:
                     raise
@@ -463,9 +522,7 @@ class Trial:
         makes them of a seed. Uninitialised memory is NaN here, which helps the check.
         """
         for state, inputs, expected in self.kernelbench:
-            new = self._build(kind, 0)
-            new.load_state_dict(state)
-            got = _tensors(new.to(self.device)(*copy.deepcopy(inputs)))
+            got = self.kernels.call(self._build_kernels(kind, state), inputs)
             if len(got) != len(expected) or not all(map(_allclose, expected, got)):
                 return True
         return False
@@ -556,7 +613,7 @@ def code(reference: str, candidate: str) -> str:
     """Return a hash of the PTX for sm_90 of all that a candidate launches on its own inputs.
 
     The kernels are the same code where the hashes are; what ``ModelNew`` passes to them is not
-    looked at. To be called where ``TRITON_INTERPRET`` is not set.
+    looked at.
     """
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource, compile
