@@ -139,7 +139,7 @@ VERDICT = pa.struct(
         ("status", pa.string()),  # one of curate.verify.verdict.STATUSES
         ("reason", pa.string()),
         ("caveats", _strings),  # what the status does not cover
-        ("backend", pa.string()),  # cpu | interpreter | cuda | hip
+        ("backend", pa.string()),  # cpu | cuda | hip
         ("device", pa.string()),
         ("driver", pa.string()),
         ("torch", pa.string()),

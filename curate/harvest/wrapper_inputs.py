@@ -1,6 +1,6 @@
 """What an argument of a wrapper may be: Python expressions, the likeliest first.
 
-Sizes are small powers of two, so that blocks fit and the interpreter is soon done. The tables of
+Sizes are small powers of two, so that blocks fit and the executor is soon done. The tables of
 names were written by hand from the terms that papers and PyTorch use.
 """
 

@@ -101,13 +101,9 @@ NOT_JUDGED = (
     "A program that is wrong only on inputs that no draw comes near is called `correct`.",
     "`correct` is about `forward` in eval mode, without gradients, unless a caveat says otherwise.",
 )
-INTERPRETED = (
-    "Programs ran in Triton's interpreter on a CPU: blocks one after the other, without a device's "
-    "rounding and limits, where a race between blocks may not show."
-)
 ON_CPU = (
-    "Programs ran on a CPU, their kernels as Triton's compiler lowers them, all programs of a grid "
-    "at the same time: without a device's rounding and limits."
+    "Programs ran on a CPU: their kernels from Triton's IR, which was compiled for a device as "
+    "well. A device adds in another order, and what depends on its timing does not show."
 )
 LAUNCHED = """\
 A kernel has no module to be compared with, so nothing here says that it computes the right thing.
@@ -275,8 +271,6 @@ def limits(a: Analysis) -> list[str]:
     found = [*unknowns(a)]
     if a.verdicts.status.n - a.verdicts.status.unknown:
         found += NOT_JUDGED
-        if any(place.startswith("interpreter") for place in a.verdicts.ran_on.counts):
-            found.append(INTERPRETED)
         if any(place.startswith("cpu") for place in a.verdicts.ran_on.counts):
             found.append(ON_CPU)
     return found

@@ -21,7 +21,6 @@ KINDS = {
     "cuda": "a CUDA kernel and the Triton kernel named as its counterpart",
 }
 NAMED = 2  # names that a sentence has room for
-INTERPRETER = "Triton's interpreter on a CPU"
 CPU = "a CPU, from Triton's IR"
 RIGHT = ("correct", "ran")  # statuses that speak for a row
 
@@ -101,10 +100,7 @@ def judged_word(a: Analysis) -> str:
 
 def ran_on(a: Analysis) -> str:
     """Return where programs were judged, in words."""
-    places = [
-        place.replace("interpreter on cpu", INTERPRETER).replace("cpu on cpu", CPU)
-        for place in a.verdicts.ran_on.counts
-    ]
+    places = [place.replace("cpu on cpu", CPU) for place in a.verdicts.ran_on.counts]
     return " and ".join(places) or "an unknown place"
 
 

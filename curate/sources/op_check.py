@@ -15,7 +15,7 @@ import torch
 from curate.step import Drop
 
 MAX_ELEMENTS = 2**20
-"""Largest tensor of a problem: more makes Triton's CPU interpreter slow."""
+"""Largest tensor of a problem: more makes the judge slow on a CPU."""
 
 _NOISE = 1e-5
 

@@ -196,13 +196,11 @@ def notes(values: dict[str, Any]) -> list[str]:
             + "."
         )
     if "on_backend" in judge:
-        where = f"{judge['on_backend']} on {judge['on_device']}"
+        where = f"backend {judge['on_backend']} on {judge['on_device']}"
         said.append(
-            f"Judged in {where}, torch {judge['on_torch']}, triton {judge['on_triton']}, judge "
+            f"Judged with {where}, torch {judge['on_torch']}, triton {judge['on_triton']}, judge "
             f"{judge['on_judge']}, {judge['trials']} draws."
         )
-    if judge.get("on_backend") == "interpreter" and not judge["targets"]:
-        said.append("In the interpreter nothing is compiled: compile@k says that a program ran.")
     return said
 
 

@@ -5,8 +5,8 @@ Definitions
     wrong, found to be a cheat, or followed by a crash on later inputs. So all kernels that it
     launched were compiled. A program without a kernel, or one that launches none as far as the
     judge or its static screen sees, has not compiled. Where ``targets`` were given, all of them
-    must have taken its kernels too. In the interpreter Triton compiles nothing: there it means
-    "it ran".
+    must have taken its kernels too. On backend ``cpu`` that is to say by Triton's front end: for a
+    device the judge compiles the kernels of a program that is otherwise right.
 
     **correct**: the judge's status is ``correct``. What the judge could not judge is not correct.
 

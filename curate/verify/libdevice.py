@@ -1,8 +1,9 @@
 """Functions of NVIDIA's libdevice and AMD's OCML, by symbol, computed with NumPy and PyTorch.
 
-Triton's interpreter has none of them. Values are computed in float64 and rounded once, which is
-at least as exact as the libraries (CUDA Math API, "Mathematical Functions": 0 to a few ulp). The
-variants that round towards zero or an infinity are left out: NumPy has no such mode.
+Kernels call them by name, and TTIR holds no text of theirs. Values are computed in float64 and
+rounded once, which is at least as exact as the libraries (CUDA Math API, "Mathematical Functions":
+0 to a few ulp). The variants that round towards zero or an infinity are left out: NumPy has no such
+mode.
 """
 
 from __future__ import annotations

@@ -122,7 +122,8 @@ def test_what_the_card_tells(written: Write, tmp_path: Path) -> None:
     assert "[`index.parquet`](index.parquet)" in text and "report.html" not in text
     assert "| `pkg:pypi/adders@1.0` | MIT | 6 |" in text
     assert recipe_sha256(run) in text
-    assert "Triton's interpreter on a CPU" in text
+    assert "judged correct (1 could not be judged), on a CPU, from Triton's IR." in text
+    assert "what depends on its timing does not show" in text
     assert "**not** compared with any benchmark" in text
     assert "lost/" not in text, "what is not published"
 

@@ -122,7 +122,7 @@ def results(folder: Path) -> dict[str, Any]:
 def test_planted_answers_are_counted_as_what_they_are(results: dict[str, Any]) -> None:
     outcomes = results["models"]["tuned"]["by_problem"]["add"]["outcomes"]
     assert outcomes == [
-        *("correct", "correct", "incorrect", "cheat", "runtime_error", "compile_error"),
+        *("correct", "correct", "incorrect", "cheat", "compile_error", "compile_error"),
         *("correct", "incorrect", "no_program", "cut_off", "correct"),
     ]
     classes = results["models"]["tuned"]["classes"]
@@ -170,8 +170,7 @@ def test_the_folder_holds_all_of_it(results: dict[str, Any], folder: Path) -> No
     assert json.loads((folder / "results.json").read_text()) == results
     page = (folder / "results.md").read_text()
     assert "| metric | base | tuned | tuned - base |" in page
-    assert "signals, not proof" in page and "it ran" not in page
-    assert "a program ran" in page  # the interpreter compiles nothing
+    assert "signals, not proof" in page and "Judged with backend cpu on cpu" in page
     svg = (folder / "results.svg").read_text()
     assert "tuned" in svg and "pass@10" in svg
     rows = [json.loads(line) for line in (folder / "tuned/samples.jsonl").read_text().splitlines()]

@@ -98,7 +98,7 @@ def run(
         arguments: a number for each of its arguments; for a pointer, an address.
         grid: programs along x, y and z.
         work: bounds what it may cost.
-        seed: of the order of programs and of atomic operations.
+        seed: of the order of atomic operations.
         check_races: whether two programs that touch one element are an error.
 
     Raises:

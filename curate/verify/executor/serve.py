@@ -163,7 +163,7 @@ class Executor:
         Args:
             request: ``places`` for the tensors, which are written there, into new storages where
                 the number is new; ``elements`` and ``seconds`` that the call may take; ``seed`` of
-                random operators; ``order``, the seed of the order of a grid's programs; ``keep``:
+                random operators; ``order``, the seed of the order of atomic operations; ``keep``:
                 whether results of operators and uploads are kept; ``skip``: leave out launches;
                 ``dry``: do nothing but take note of the stream.
             tensors: values.

@@ -3,10 +3,10 @@
 It serves these requests, one candidate a process:
 
 - ``load {source}``: run the file;
-- ``build {init, names, shapes, parameters, mode, state}``: construct ``ModelNew`` and give its
-  state the values at places of the executor's memory;
-- ``run {inputs, seed, laps}``: one forward, or many in a row; the answer says at which places the
-  results of the last lie.
+- ``build {init, parameters, mode}``: construct ``ModelNew``; the answer says at which places its
+  state lies, where the judge then writes values;
+- ``run {inputs, places, seed, turn, refuse, laps}``: one forward, or many in a row; the answer says
+  at which places the results of the last lie.
 
 The inputs are places in the executor's memory: no number of theirs is ever here.
 """
