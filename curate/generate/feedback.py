@@ -30,7 +30,9 @@ REASONS = {
     "state_dict": "Its parameters and buffers have not the names or the initial values of the "
     "module's.",
     "device": "An output is on the wrong device.",
+    "bias": "An output in 16 bits is rounded to one side.",
     "out_of_bounds": "A kernel reads or writes outside of its tensors: a mask is missing or wrong.",
+    "race": "Two programs of a grid touch the same element, and nothing orders them.",
     "shared_memory": "A kernel needs more shared memory than the device has.",
     "out_of_resources": "A kernel needs more registers or shared memory than the device has.",
     "illegal_memory_access": "A kernel reads or writes where it must not, which broke the device's "
@@ -39,6 +41,7 @@ REASONS = {
     "decoy_kernel": "Its outputs are right even when its kernels are left out: PyTorch computes "
     "them, and the kernels are for show.",
     "torch_does_the_work": "PyTorch computes the result, and the kernels do next to nothing.",
+    "host_does_the_work": "Python computes the result, and the kernels do next to nothing.",
     "fallback": "A kernel failed to launch, and PyTorch computed the result in its place.",
 }
 """What a reason says, where it says more than the status."""

@@ -227,7 +227,6 @@ class Halves:
         if not again["values_asked"] and not again["wrote_old"]:
             if self._laps(request, tensors, again) == {again["stream"]}:
                 return again, other
-                return again, other
             again["unsteady"] = True
         for _ in range(request["count"]):
             more, third = self._forward(request, tensors)

@@ -162,7 +162,7 @@ def test_a_finding_is_in_plain_words(verdict: dict[str, str], said: str) -> None
 
 def test_every_wrong_status_has_words_and_no_reason_gives_one_for_a_right_program() -> None:
     assert FINDINGS.keys() == WRONG
-    assert not REASONS.keys() & {"reference_error", "interpreter_budget", "random"}
+    assert not REASONS.keys() & {"reference_error", "too_much_work", "random"}
 
 
 def test_evidence_shows_the_message_whatever_fences_it_holds() -> None:
