@@ -44,7 +44,9 @@ def changed(old: str, new: str) -> str:
 WRONG = changed("x + 1, mask", "x + 2, mask")
 BROKEN = changed("tl.load(x_ptr", "tl.laod(x_ptr")
 FALLBACK = changed("        return out", "        return x + 1")
-DECOY = changed("        return out", "        return torch.tensor([v + 1 for v in x.tolist()])")
+DECOY = changed(
+    "        return out", "        return torch.tensor([v + 1 for v in x.tolist()]).to(x)"
+)
 NO_KERNEL_RUNS = changed("return out", "return x + 2").replace(
     "        add_one_kernel[(triton.cdiv(x.numel(), 64),)](x, out, x.numel(), BLOCK=64)\n", ""
 )
@@ -57,7 +59,7 @@ PLANTED: dict[str, tuple[str, str, float]] = {
     "does not parse": (fence(RIGHT + "class (:\n"), "compile_error", 0.05),
     "no such function": (fence(BROKEN), "compile_error", 0.05),
     "PyTorch does it": (fence(FALLBACK), "cheat", 0.0),
-    "kernel for show": (fence(DECOY), "incorrect", 0.0),
+    "kernel for show": (fence(DECOY), "cheat", 0.0),
     "wrong, and no kernel runs": (fence(NO_KERNEL_RUNS), "incorrect", 0.0),
     "kills its process": (fence(KILLS_ITSELF), "crash", 0.1),
     "hangs": (fence(HANGS), "timeout", 0.1),
