@@ -11,11 +11,11 @@ taken at even distances. Each program gets its file's own inputs, and makes a fe
   with the judge's checks of addresses and races, in one process.
 
 Each side has one process, from which a child is forked for every program, with one thread. What
-counts is the median of the forwards after the first, of which there is one, or as many as fit into
-a fifth of a second; of the interpreter, which keeps next to nothing from the first, the first where
-that takes more than a second. Times are CPU seconds of the child, since other work on a machine
-delays both sides by unlike times; wall seconds are written down beside them. Inputs are in place
-when the clock starts.
+counts is the mean of the forwards after the first, of which there are as many as fill half a
+second, since some systems count CPU time in coarse steps; of the interpreter, which keeps next to
+nothing from the first, the first where that takes more than a second. Times are CPU seconds of the
+child, since other work on a machine delays both sides by unlike times; wall seconds are written
+down beside them. Inputs are in place when the clock starts.
 
 A forward that takes longer than the limit is given up, and the limit is taken for its time: the
 ratio is a lower bound then. Pairs that a side cannot run (the interpreter lacks the functions of
@@ -61,7 +61,7 @@ SHOWN = 5
 ENOUGH_S = 1.0
 """Seconds of an interpreter's first forward after which there is no second."""
 
-REPEATED_S = 0.2
+REPEATED_S = 0.5
 """Seconds that the forwards after the first fill."""
 
 Row = dict[str, Any]
@@ -144,7 +144,7 @@ def forwards(given: Row, side: Callable[[Row], Interpreter]) -> Row:
             later.append(tuple(seconds))
     except TooLong:
         return {"seconds": given["limit"], "bound": True}
-    cpu, walls = (statistics.median(column) for column in zip(*later, strict=True))
+    cpu, walls = (statistics.mean(column) for column in zip(*later, strict=True))
     return {
         "first": first,
         "seconds": cpu,

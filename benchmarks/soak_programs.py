@@ -315,7 +315,7 @@ ATTACKS = {
     ),
     "stores_out_of_bounds": Attack(
         "stray_kernel[(1,)](x, 1 << 44)",
-        frozenset({"crash", "runtime_error"}),
+        frozenset({"crash", "runtime_error", "incorrect"}),
         STRAY,
         needs_input=True,
     ),
