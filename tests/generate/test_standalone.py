@@ -149,7 +149,8 @@ def test_programs_agree_with_their_references(pairs):
     candidates = [Candidate(name, row["reference"], row["triton"]) for name, row in pairs.items()]
     options = Options(backend="cpu", workers=2, trials=3, draw_seed=1)
     found = {verdict.id: verdict for verdict in verify(candidates, options)}
-    assert {name: v.status for name, v in found.items()} == dict.fromkeys(pairs, "correct"), found
+    expected = {name: "degenerate" if name.startswith("nan") else "correct" for name in pairs}
+    assert {name: v.status for name, v in found.items()} == expected, found
 
 
 def test_programs_import_nothing_but_torch_and_triton(pairs):
