@@ -26,6 +26,9 @@ SHORT_ULP = 0.75
 """Units in the last place that a result in a type of 16 bits may be off besides the reference's own
 error: its rounding, which is half of one, and what comes before that in float32."""
 
+SHORT_FACTOR = 4.0
+"""How many times the reference's typical error before its last rounding a result may be off."""
+
 BIAS = 0.15
 """Mean error, in units in the last place, from which results in such a type lean to one side."""
 
@@ -280,10 +283,13 @@ def _allowed_short(own: torch.Tensor, exact: torch.Tensor, own_error: torch.Tens
     """Return what is allowed in a type of 16 bits or fewer: a rounding of its own.
 
     A reference in such a type rounds after every operator, and a kernel only once; so the
-    reference's own error counts once where it is more than that.
+    reference's own error counts once where it is more than that. What its results are off by
+    besides their last rounding comes from roundings on the way, of which a kernel may have some
+    too, such as the weights of an attention; it counts for all elements.
     """
     ulp = torch.finfo(own.dtype).eps * exact.abs() + torch.finfo(own.dtype).tiny
-    return own_error + ulp * SHORT_ULP
+    before = _quantile((own_error - ulp / 2).clamp(min=0.0), TYPICAL)
+    return own_error.clamp(min=SHORT_FACTOR * before) + ulp * SHORT_ULP
 
 
 def _floor(dtype: torch.dtype) -> float:

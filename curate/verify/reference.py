@@ -287,7 +287,7 @@ class Reference:
         """
         moved = []
         for seed in range(JITTERS):
-            jitter = Jitter(seed, keep_short, _last_place(inputs))
+            jitter = Jitter(seed, keep_short, _last_place(inputs), _short_place(inputs))
             changed = jitter.change(inputs)
             given, twin = copy.deepcopy(changed), copy.deepcopy(double)
             seed_everything(draw.seed)
@@ -403,6 +403,14 @@ def _last_place(inputs: list[Any]) -> float:
     return float(torch.finfo(torch.float64 if double else torch.float32).eps)
 
 
+def _short_place(inputs: list[Any]) -> float:
+    """Return the last place of the 16-bit type that all floating inputs have, or 0."""
+    kinds = {t.dtype for t in list_tensors(inputs) if t.is_floating_point()}
+    return float(torch.finfo(kinds.pop()).eps) if kinds in SHORT_TYPES else 0.0
+
+
+SHORT_TYPES = ({torch.float16}, {torch.bfloat16})
+
 JITTERS = 4
 """How often the last digits are changed. One change may by luck move nothing."""
 
@@ -431,7 +439,11 @@ class Jitter(Mode):
     """
 
     def __init__(
-        self, seed: int, keep_short: bool, ulp: float = torch.finfo(torch.float32).eps
+        self,
+        seed: int,
+        keep_short: bool,
+        ulp: float = torch.finfo(torch.float32).eps,
+        weights: float = 0.0,
     ) -> None:
         """Make a run.
 
@@ -441,11 +453,13 @@ class Jitter(Mode):
             keep_short: whether inputs of few digits stay, and results of `EXACT` operators. Such a
                 number is meant as it is: where ``target == 1`` decides, it must not become
                 1.0000001, or the result would pass for one that any change tips.
+            weights: the last place of the type that an attention's weights may be rounded to.
         """
         super().__init__()
         self.seed = seed
         self.ulp = ulp
         self.keep_short = keep_short
+        self.weights = weights
         self.rounds = False  # an operator of `ROUND_INSIDE` was called
         self._noise = Noise(seed)
 
@@ -459,6 +473,12 @@ class Jitter(Mode):
             for tensor in list_tensors(result):
                 if tensor.dtype == torch.float64 and tensor.numel():
                     self._change(tensor, self.ulp, is_exact=name in EXACT)
+            if self.weights and name.startswith("scaled_dot_product"):
+                # Tensor cores take weights of 16 bits, each of which is then rounded.
+                (attended, *_) = list_tensors(result)
+                size = float(attended.square().mean().sqrt())
+                step = self.weights / 2 / math.sqrt(3) * size
+                attended.add_(self._noise.normal(attended), alpha=step)
             if isinstance(result, torch.Tensor) and result.dtype == torch.float64:
                 walk = walk_of(name, args, kwargs or {})
                 if walk is not None and walk.shape == result.shape:
