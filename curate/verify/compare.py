@@ -42,6 +42,9 @@ USUAL = 0.5
 GROSS = 0.02
 """Share of the values up to which the reference's own error counts."""
 
+BESIDE = 1e-3
+"""Share of the values up to which ``usual`` counts."""
+
 SAMPLE = 100_000
 """Elements from which a quantile is taken, evenly spaced."""
 
@@ -118,7 +121,8 @@ def compare(
         strict: where NaN and infinities must be as in the reference: ``all``; ``exact``, where it
             has them in float64 too; or ``none``, as on inputs so large that it overflows.
         ties: see `allowed_error`.
-        usual: size of values of which a few units in the last place are allowed besides.
+        usual: size of values of which a few units in the last place are allowed besides, as far as
+            that is little beside the values here.
 
     Raises:
         Mismatch: they differ; the evidence names the first leaf that does.
@@ -196,7 +200,10 @@ def _compare_floats(
     true = torch.where(finite, true, 0.0)
     error = torch.where(finite, (got.double() - true).abs(), 0.0)
     known = torch.where(finite, own, 0.0)
-    allowed = allowed_error(known, true, noise, ties) + _floor(own.dtype) * usual
+    allowed = allowed_error(known, true, noise, ties)
+    if usual and true.numel():
+        size = true.abs() + float(true.square().mean().sqrt())
+        allowed = allowed + (BESIDE * size).clamp(max=_floor(own.dtype) * usual)
     # Where rounding decides between two values, as in `floor`, the reference's own is right too.
     distance = torch.where(finite, (got.double() - known.double()).abs(), 0.0)
     differs = distance > _floor(own.dtype) * known.abs()

@@ -27,7 +27,13 @@ from curate.verify.role import (
 )
 from curate.verify.session import Host, Refused
 from curate.verify.wire import MAX_PAYLOAD, WireError, pack, unpack
-from curate.verify.work import by_host, held_in_order, held_in_pieces, moves_only
+from curate.verify.work import (
+    by_host,
+    held_in_order,
+    held_in_pieces,
+    moves_only,
+    scaled_in_order,
+)
 
 STOPPED = "stopped"
 """Why the host half gives up when the executor does no more: the executor knows the reason."""
@@ -134,7 +140,11 @@ class Halves:
         outputs = said.get("places", [])
         if not isinstance(outputs, list) or len(outputs) > 10_000:
             raise WireError("not a list of places")
-        asked = [*outputs, *(place.to_json() for place in also or [])]
+        also = also or []
+        given = said.get("given", [])  # where the program has left its inputs
+        if isinstance(given, list) and len(given) <= len(also):
+            also = [*map(read_place, given), *also[len(given) :]]
+        asked = [*outputs, *(place.to_json() for place in also)]
         did, found = self.executor.ask(
             "finish", number=number, places=asked, outputs=len(outputs), most=self.limit
         )
@@ -289,7 +299,7 @@ class Halves:
             "state": pack(state, sent),
         }
         named = list(zip(did["kept"], found[count:], strict=True))
-        uploaded, ready = self._who(named, list_tensors(inputs), list_tensors(result))
+        uploaded, ready, scaled = self._who(named, list_tensors(inputs), list_tensors(result))
         return {
             **packed,
             "subclasses": said["subclasses"],
@@ -305,7 +315,7 @@ class Halves:
             "was_ready": ready,
             "by_host": uploaded or by_host(did, list_tensors(inputs), list_tensors(result)),
             "was_called": False,
-            "was_scaled": False,
+            "was_scaled": scaled,
             "count": sum(did["launches"].values()),
             "stream": did["stream"],
             "commands": did["commands"],
@@ -316,8 +326,10 @@ class Halves:
 
     def _who(
         self, named: list[tuple[str, torch.Tensor]], inputs: Tensors, outputs: Tensors
-    ) -> tuple[bool, bool]:
+    ) -> tuple[bool, bool, bool]:
         """Say whether uploads, or operators, held the output before a kernel gave it.
+
+        The third answer is whether an operator held it but for a factor and a summand.
 
         Args:
             named: what operators and uploads gave, each with its name.
@@ -325,7 +337,7 @@ class Halves:
             outputs: of the program.
         """
         if not named:
-            return False, False
+            return False, False, False
         uploads = [(name, t) for name, t in named if name == "upload"]
         others = [(name, t) for name, t in named if name != "upload"]
         work = [(n, t) for n, t in others if _counts(n) and not moves_only(n)]
@@ -333,7 +345,8 @@ class Halves:
             # The problem only moves data, and so whoever moves it does the work.
             moved = torch.cat([t.reshape(-1).double() for _, t in others])
             work = [("moved", moved)]
-        return was_done(uploads, outputs), was_done(work, outputs)
+        ready = was_done(work, outputs)
+        return was_done(uploads, outputs), ready, not ready and scaled_in_order(work, outputs)
 
     def _input_places(self, given: Tensors, request: dict[str, Any]) -> list[Place]:
         """Return where inputs go: to where the last ones of their form were, if they may."""
