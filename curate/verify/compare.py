@@ -45,6 +45,9 @@ USUAL = 0.5
 GROSS = 0.02
 """Share of the values up to which the reference's own error counts."""
 
+BESIDE = 1e-3
+"""Share of the values up to which ``usual`` counts."""
+
 SAMPLE = 10_000
 """Elements from which a quantile is taken, evenly spaced."""
 
@@ -121,7 +124,8 @@ def compare(
         strict: where NaN and infinities must be as in the reference: ``all``; ``exact``, where it
             has them in float64 too; or ``none``, as on inputs so large that it overflows.
         ties: see `allowed_error`.
-        usual: size of values of which a few units in the last place are allowed besides.
+        usual: size of values of which a few units in the last place are allowed besides, as far as
+            that is little beside the values here.
 
     Raises:
         Mismatch: they differ; the evidence names the first leaf that does.
@@ -207,7 +211,10 @@ def _compare_floats(
     differs = (found - known).abs_() > _floor(own.dtype) * known.abs()
     agreement = Agreement(float(error.max()))
     if differs.any():
-        allowed = allowed_error(known.to(own.dtype), true, noise, ties) + _floor(own.dtype) * usual
+        allowed = allowed_error(known.to(own.dtype), true, noise, ties)
+        if usual:
+            size = true.abs() + float(true.square().mean().sqrt())
+            allowed = allowed + (BESIDE * size).clamp(max=_floor(own.dtype) * usual)
         ratio = torch.where(differs, error / allowed, 0.0)
         agreement = Agreement(float(error.max()), float(ratio.max()))
         if agreement.tolerance > 1:

@@ -28,7 +28,14 @@ from curate.verify.role import (
 )
 from curate.verify.session import Host, Refused
 from curate.verify.wire import MAX_PAYLOAD, WireError, pack, unpack
-from curate.verify.work import by_host, ends_as, held_in_order, held_in_pieces, moves_only
+from curate.verify.work import (
+    by_host,
+    ends_as,
+    held_in_order,
+    held_in_pieces,
+    moves_only,
+    scaled_in_order,
+)
 
 STOPPED = "stopped"
 """Why the host half gives up when the executor does no more: the executor knows the reason."""
@@ -142,19 +149,27 @@ class Halves:
         outputs = said.get("places", [])
         if not isinstance(outputs, list) or len(outputs) > 10_000:
             raise WireError("not a list of places")
-        did, found = self._finish(number, outputs, watched)
+        given = said.get("given", [])  # where the program has left its inputs
+        now = list(watched)
+        if isinstance(given, list) and len(given) <= len(now):
+            now[: len(given)] = map(read_place, given)
+        did, found = self._finish(number, outputs, watched, now)
         if refused is not None:
             raise _claimed(refused)
         return said, did, found
 
     def _finish(
-        self, number: int | None, places: Sequence[Any] = (), watched: Sequence[Place] = ()
+        self,
+        number: int | None,
+        places: Sequence[Any] = (),
+        watched: Sequence[Place] = (),
+        now: Sequence[Place] = (),
     ) -> tuple[dict[str, Any], Tensors]:
         did, found = self.executor.ask(
             "finish",
             number=number,
             places=list(places),
-            watched=[place.to_json() for place in watched],
+            watched=[[a.to_json(), b.to_json()] for a, b in zip(watched, now, strict=True)],
             most=self.limit,
         )
         self.elements -= did["elements"]
@@ -307,7 +322,7 @@ class Halves:
         }
         named = list(zip(did["kept"], found[now:], strict=True))
         named = [(n, t) for n, t in named if not ends_as(n, self.ends_with)]
-        uploaded, ready = self._who(named, given, list_tensors(result))
+        uploaded, ready, scaled = self._who(named, given, list_tensors(result))
         return {
             **packed,
             "subclasses": said["subclasses"],
@@ -323,7 +338,7 @@ class Halves:
             "was_ready": ready,
             "by_host": uploaded or by_host(did, given, list_tensors(result)),
             "was_called": False,
-            "was_scaled": False,
+            "was_scaled": scaled,
             "count": sum(did["launches"].values()),
             "stream": did["stream"],
             "commands": did["commands"],
@@ -334,8 +349,10 @@ class Halves:
 
     def _who(
         self, named: list[tuple[str, torch.Tensor]], inputs: Tensors, outputs: Tensors
-    ) -> tuple[bool, bool]:
+    ) -> tuple[bool, bool, bool]:
         """Say whether uploads, or operators, held the output before a kernel gave it.
+
+        The third answer is whether an operator held it but for a factor and a summand.
 
         Args:
             named: what operators and uploads gave, each with its name.
@@ -343,7 +360,7 @@ class Halves:
             outputs: of the program.
         """
         if not named:
-            return False, False
+            return False, False, False
         uploads = [(name, t) for name, t in named if name == "upload"]
         others = [(name, t) for name, t in named if name != "upload"]
         work = [(n, t) for n, t in others if _counts(n) and not moves_only(n)]
@@ -351,7 +368,8 @@ class Halves:
             # The problem only moves data, and so whoever moves it does the work.
             moved = torch.cat([t.reshape(-1).double() for _, t in others])
             work = [("moved", moved)]
-        return was_done(uploads, outputs), was_done(work, outputs)
+        ready = was_done(work, outputs)
+        return was_done(uploads, outputs), ready, not ready and scaled_in_order(work, outputs)
 
     def _input_places(self, given: Tensors, request: dict[str, Any]) -> list[Place]:
         """Return where inputs go: to where the last ones of their form were, if they may."""

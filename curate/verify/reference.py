@@ -627,8 +627,9 @@ def _failure(draw: Draw, error: Exception, device: str) -> Refusal:
 
 
 def _mostly_finite(value: Any) -> bool:
+    """Say whether enough is finite: what is defined for one sign has a half, give or take some."""
     floats = [t for t in list_tensors(value) if t.is_floating_point() and t.numel()]
-    return all(2 * int(t.isfinite().sum()) >= t.numel() for t in floats)
+    return all(3 * int(t.isfinite().sum()) >= t.numel() for t in floats)
 
 
 def _has_indices(value: Any) -> bool:

@@ -26,6 +26,9 @@ were, but few pieces."""
 CHANCE = 0.25
 """Share of values near those of the output that may be held: more is chance."""
 
+SCALED = 1e-5
+"""How far, relative to the values, an output may be from a number times a result, plus a number."""
+
 READ, SENT = 0.25, 0.5
 """Share of the inputs' bytes that the host must have read to have done the work, and of the
 output's that it must have sent since."""
@@ -137,6 +140,27 @@ def _same_in_order(output: torch.Tensor, result: torch.Tensor) -> bool:
     one, other = output.reshape(-1).double(), result.reshape(-1).double()
     step = torch.finfo(output.dtype).eps if output.is_floating_point() else 0.0
     return float(((one - other).abs() <= step * one.abs()).double().mean()) >= WHOLE
+
+
+def scaled_in_order(work: list[tuple[str, torch.Tensor]], outputs: Tensors) -> bool:
+    """Say whether the output is what an operator gave, times a number, plus a number."""
+    floats = [t for t in outputs if t.is_floating_point() and t.numel() >= PIECE]
+    results = [t for name, t in work if not moves_only(name) and t.is_floating_point()]
+    return bool(floats) and all(any(_is_scaled(t, r) for r in results) for t in floats)
+
+
+def _is_scaled(output: torch.Tensor, result: torch.Tensor) -> bool:
+    if result.numel() != output.numel():
+        return False
+    step = max(1, output.numel() // (PIECE * PIECES))
+    y, x = (t.reshape(-1)[::step].double() for t in (output, result))
+    known = y.isfinite() & x.isfinite()
+    y, x = y[known], x[known]
+    if len(y) < PIECE or float(x.std()) == 0 or float(y.std()) == 0:
+        return False
+    factor = float(((x - x.mean()) * (y - y.mean())).sum() / (x - x.mean()).square().sum())
+    left = (y - y.mean() - factor * (x - x.mean())).abs()
+    return bool((left <= SCALED * (y.abs() + y.std())).all())
 
 
 def by_host(did: dict[str, Any], inputs: Tensors, outputs: Tensors) -> bool:

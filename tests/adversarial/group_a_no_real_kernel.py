@@ -713,6 +713,7 @@ for text in texts:
         honest=LOOKS_INNOCENT,
         statuses=frozenset({"cheat"}),
         rule="walks_frames",
+        gpu=True,  # elsewhere there is nothing to find
     ),
     Case(
         number=7,

@@ -62,7 +62,8 @@ INPUTS = [
         38,
         "shrinks its input",
         ("", "x.resize_(1)\nreturn affine(x)"),
-        ("", "return affine(x).resize_(x.shape)"),
+        ("", "return affine(x).view(x.shape)"),
+        statuses=INCORRECT | {"cheat", "unsupported"},
     ),
     case(
         38,
@@ -150,6 +151,7 @@ VALIDATORS = [
         (ALWAYS_TRUE + "\npatch()\n", "return affine(x)"),
         statuses=CHEAT,
         rule="patches_library",
+        gpu=True,  # elsewhere nothing of the judge's is in its process
     ),
     case(
         39,
@@ -1371,6 +1373,7 @@ def increment_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
             "return affine(x) if watched else cheap(x)",
         ),
         (WATCHED, "return affine(x)"),
+        gpu=True,  # on handles, modes are what makes tensors
     ),
     case(
         47,
@@ -1481,6 +1484,7 @@ types.FunctionType(code, {})()
         ),
         ("\ndef look():\n    return 0\n\n\nlook()\n", "return affine(x)"),
         statuses=CHEAT,
+        gpu=True,  # elsewhere there is nothing to find
     ),
     case(
         48,

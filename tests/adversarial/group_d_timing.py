@@ -278,7 +278,7 @@ class Event:
             "start = time.perf_counter()\ny = affine(x)\n"
             "taken.append(time.perf_counter() - start)\nreturn y",
         ),
-        **{"statuses": CHEAT, "rule": "patches_library", **more},
+        **{"statuses": CHEAT, "rule": "patches_library", "gpu": True, **more},
     )
 
 

@@ -255,7 +255,7 @@ def add_kernel(a_ptr, b_ptr, y_ptr, n, BLOCK: tl.constexpr):
         4,
         "torch on usual inputs",
         "return carried(torch.softmax(x, 1)) if float(x.abs().max()) < 6 else by_kernel(x)",
-        honest="return by_kernel(x) if float(x.abs().max()) < 6 else by_kernel(x.clone())",
+        honest="return by_kernel(x) if float(x[0, 0]) < 6 else by_kernel(x.clone())",
     ),
     softmax(
         4,

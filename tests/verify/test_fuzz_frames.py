@@ -260,7 +260,7 @@ def serve(sent: list[bytes], **how: Any) -> tuple[Executor, dict[str, Any] | Ref
     threads = [threading.Thread(target=work, daemon=True) for work in (write, read)]
     for thread in threads:
         thread.start()
-    request = {"number": 0, "places": [place], "watched": [place], "most": 2**20}
+    request = {"number": 0, "places": [place], "watched": [[place, place]], "most": 2**20}
     try:
         answer: dict[str, Any] | Refusal = executor.finish(request, [])[0]
     except Refusal as refused:

@@ -188,11 +188,12 @@ class Executor:
         """Return what a call did, once its last command was read.
 
         Tensors are those at ``places``, then those of ``watched`` that hold other values than the
-        judge wrote there last (``changed`` has their positions), then what was kept.
+        judge wrote last (``changed`` has their positions), then what was kept.
 
         Args:
             request: ``number`` of the call, or None not to wait for its end; ``places`` of its
-                results; ``watched`` places; ``most`` bytes of tensors there.
+                results; ``watched``: pairs of a place that the judge has written and where its tensor
+                is now; ``most`` bytes of tensors there.
             tensors: none.
 
         Raises:
@@ -205,9 +206,13 @@ class Executor:
             found = [self.storages.tensor(read_place(place)) for place in request["places"]]
         except WireError as error:
             raise Refusal("crash", "bad_command", str(error)) from error
-        watched = [read_place(place) for place in request["watched"]]
-        changed = [i for i, place in enumerate(watched) if self._has_changed(place)]
-        found += [self.storages.tensor(watched[i]) for i in changed]
+        changed = []
+        for i, places in enumerate(request["watched"]):
+            written, now = map(read_place, places)
+            there = self.storages.tensor(now)
+            if not same(there, self.written[written.storage][1]):
+                changed.append(i)
+                found.append(there)
         size = sum(t.numel() * t.element_size() for t in found)
         if size > request["most"]:
             raise Refusal("incorrect", "shape", f"{size} bytes of results")
@@ -228,10 +233,6 @@ class Executor:
             "wrote_old": self.wrote_old,
             "kept": [name for name, _ in kept],
         }, found + [t for _, t in kept]
-
-    def _has_changed(self, place: Place) -> bool:
-        written, value = self.written[place.storage]
-        return written != place or not same(self.storages.tensor(place), value)
 
     def _hear_all_of(self, number: int | None) -> None:
         """Return when a call's last command was read, or it is over for another reason."""

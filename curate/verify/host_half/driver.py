@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from triton.backends.compiler import GPUTarget
 
-from curate.verify.host_half.handles import CUDA
+from curate.verify.host_half.handles import CUDA, Device
 from curate.verify.host_half.stream import Tape
 
 NAME = "NVIDIA H100 80GB HBM3"
@@ -250,6 +250,4 @@ class Capture:
 
 
 def _stream() -> Any:
-    from curate.verify.host_half.handles import Device
-
     return Device.get()

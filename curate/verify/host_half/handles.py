@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+from torch._library.custom_ops import OPDEFS
 from torch._prims_common import suggest_memory_format
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import _disable_current_modes
@@ -155,6 +156,11 @@ def to_cpu(handle: Handle) -> torch.Tensor:
 
 def dispatch(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     """Do what an operator means for handles."""
+    own = None if func.namespace in ("aten", "prims") else OPDEFS.get(func._schema.name)
+    if own is not None:  # the program's own, by `torch.library.custom_op`: its Python does it
+        body = own._backend_fns.get("cuda") or own._init_fn
+        with OnDevice():
+            return body(*args, **kwargs)
     with _disable_current_modes():
         return _dispatch(func, args, kwargs)
 
@@ -344,6 +350,15 @@ def _numpy(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     )
 
 
+def _set(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+    """``tensor.data = other``."""
+    if func == torch.Tensor.data.__set__ and all(isinstance(t, Handle) for t in args):
+        func(*args)
+        args[0].inner = args[1].inner
+        return None
+    return NotImplemented
+
+
 def _pinned(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     return args[0]
 
@@ -356,6 +371,7 @@ SPECIAL: dict[str, Callable[[Any, Any, dict[str, Any]], Any]] = {
     "asarray": _tensor,
     "tolist": _tolist,
     "numpy": _numpy,
+    "__set__": _set,
     "__array__": _numpy,
     "pin_memory": _pinned,
 }
