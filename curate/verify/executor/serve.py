@@ -192,8 +192,8 @@ class Executor:
 
         Args:
             request: ``number`` of the call, or None not to wait for its end; ``places`` of its
-                results; ``watched``: pairs of a place that the judge has written and where its tensor
-                is now; ``most`` bytes of tensors there.
+                results; ``watched``: pairs of a place that the judge has written and of where its
+                tensor is now; ``most`` bytes of tensors there.
             tensors: none.
 
         Raises:
@@ -204,15 +204,12 @@ class Executor:
             raise Refusal(self.error.status, self.error.reason, self.error.message)
         try:
             found = [self.storages.tensor(read_place(place)) for place in request["places"]]
+            there = [self.storages.tensor(read_place(now)) for _, now in request["watched"]]
         except WireError as error:
             raise Refusal("crash", "bad_command", str(error)) from error
-        changed = []
-        for i, places in enumerate(request["watched"]):
-            written, now = map(read_place, places)
-            there = self.storages.tensor(now)
-            if not same(there, self.written[written.storage][1]):
-                changed.append(i)
-                found.append(there)
+        written = [self.written[read_place(place).storage][1] for place, _ in request["watched"]]
+        changed = [i for i, pair in enumerate(zip(there, written, strict=True)) if not same(*pair)]
+        found += [there[i] for i in changed]
         size = sum(t.numel() * t.element_size() for t in found)
         if size > request["most"]:
             raise Refusal("incorrect", "shape", f"{size} bytes of results")
