@@ -196,6 +196,8 @@ def _compare_floats(
     finite = own.isfinite()
     if not (all_finite := bool(finite.all())) or not got.isfinite().all():
         same = (got == own) | (got.isnan() & own.isnan())
+        if ties:  # the sign of a zero, which operators may lose, decides that of an infinity
+            same |= got.isinf() & own.isinf()
         asked = {"all": True, "exact": ~exact.isfinite(), "none": False}[strict]
         wrong = torch.where(finite, ~got.isfinite(), ~same & asked)
         if wrong.any():

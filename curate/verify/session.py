@@ -101,8 +101,6 @@ class Host:
         # What PyTorch asks CUDA itself, rather than NVML, leaves a process that cannot fork.
         environment = {"PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
         on_device = self.backend in ("cuda", "hip")
-        if on_device:  # contexts open more than twice as fast
-            environment["CUDA_DEVICE_MAX_CONNECTIONS"] = "1"
         if self.sandbox:
             command = sandbox_command(command, environment, devices=on_device)
         if self.sandbox:

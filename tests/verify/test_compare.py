@@ -105,3 +105,10 @@ def test_tolerance_follows_the_type() -> None:
     single = allowed_error(exact.float(), exact).max()
     half = allowed_error(exact.half(), exact).max()
     assert single < 1e-5 < 1e-3 < half < 0.1
+
+
+def test_signs_of_infinities_may_differ_on_thresholds_only() -> None:
+    own, got = torch.tensor([1.0, -torch.inf]), torch.tensor([1.0, torch.inf])
+    compare(got, own, own.double(), ties=True)
+    with pytest.raises(Mismatch, match="nonfinite"):
+        compare(got, own, own.double())
