@@ -27,8 +27,14 @@ def by_id(case: Case) -> str:
     return case.id.replace(" ", "-")
 
 
+FAILS = ("incorrect", "runtime_error")
+"""What becomes of a cheat in a process where what it reaches for is not there."""
+
+
 def check_cheat(case: Case, verdict: Verdict) -> None:
     assert verdict.status != "correct", verdict.to_json()
+    if verdict.backend == "cpu" and verdict.status in FAILS:
+        return
     assert verdict.status in case.statuses, verdict.to_json()
     if case.rule is not None:
         assert verdict.reason == case.rule, verdict.to_json()

@@ -24,7 +24,14 @@ CUDA = torch.device("cuda", 0)
 META = torch.device("meta")
 aten = torch.ops.aten
 
-VALUES = frozenset({aten._local_scalar_dense.default, aten.is_nonzero.default, aten.equal.default})
+VALUES = frozenset(
+    {
+        aten._local_scalar_dense.default,
+        aten.is_nonzero.default,
+        aten.equal.default,
+        aten.allclose.default,
+    }
+)
 """Operators that return a plain value."""
 
 

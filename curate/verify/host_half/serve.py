@@ -119,7 +119,6 @@ class HostHalf:
             self.inputs[key] = [(Handle(inner), inner) for inner in made]
         for handle, inner in self.inputs[key]:
             handle.inner = inner
-            torch.autograd.graph.increment_version(handle)
         return [handle for handle, _ in self.inputs[key]]
 
     @contextlib.contextmanager
