@@ -164,7 +164,7 @@ def test_where_it_comes_from_in_prov(folder: Path, written: dict[str, Any]) -> N
 
 def test_what_it_says_for_responsible_ai(data_set: mlcroissant.Dataset) -> None:
     said = data_set.metadata
-    assert said.data_limitations and "a race between blocks may" in said.data_limitations[0]
+    assert said.data_limitations and "A device adds in another order" in said.data_limitations[0]
     assert said.data_annotation_protocol and "`unsupported`" in said.data_annotation_protocol[0]
     assert said.annotations_per_item == "None by people: programs make all labels."
     assert said.personal_sensitive_information
