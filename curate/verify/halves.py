@@ -13,8 +13,6 @@ import socket
 from collections.abc import Sequence
 from typing import Any
 
-import torch
-
 from curate.verify.executor.tensors import Place, read_place
 from curate.verify.host_half.stream import FEW_LAPS, JUDGES
 from curate.verify.role import (
@@ -28,14 +26,7 @@ from curate.verify.role import (
 )
 from curate.verify.session import Host, Refused
 from curate.verify.wire import MAX_PAYLOAD, WireError, pack, unpack
-from curate.verify.work import (
-    by_host,
-    ends_as,
-    held_in_order,
-    held_in_pieces,
-    moves_only,
-    scaled_in_order,
-)
+from curate.verify.work import by_host, ends_as, who_worked
 
 STOPPED = "stopped"
 """Why the host half gives up when the executor does no more: the executor knows the reason."""
@@ -322,7 +313,8 @@ class Halves:
         }
         named = list(zip(did["kept"], found[now:], strict=True))
         named = [(n, t) for n, t in named if not ends_as(n, self.ends_with)]
-        uploaded, ready, scaled = self._who(named, given, list_tensors(result))
+        results = list_tensors(result)
+        work = who_worked(named, [*given, *self.given_state[1]], results)
         return {
             **packed,
             "subclasses": said["subclasses"],
@@ -335,10 +327,10 @@ class Halves:
             "elements": did["elements"],
             "call_bytes": did["call_bytes"],
             "launch_bytes": did["launch_bytes"],
-            "was_ready": ready,
-            "by_host": uploaded or by_host(did, given, list_tensors(result)),
+            "was_ready": work.ready,
+            "by_host": work.uploaded or by_host(did, given, results),
             "was_called": False,
-            "was_scaled": scaled,
+            "was_scaled": work.scaled,
             "count": sum(did["launches"].values()),
             "stream": did["stream"],
             "commands": did["commands"],
@@ -346,30 +338,6 @@ class Halves:
             "wrote_old": did["wrote_old"],
             "unsteady": False,
         }, sent
-
-    def _who(
-        self, named: list[tuple[str, torch.Tensor]], inputs: Tensors, outputs: Tensors
-    ) -> tuple[bool, bool, bool]:
-        """Say whether uploads, or operators, held the output before a kernel gave it.
-
-        The third answer is whether an operator held it but for a factor and a summand.
-
-        Args:
-            named: what operators and uploads gave, each with its name.
-            inputs: of the problem.
-            outputs: of the program.
-        """
-        if not named:
-            return False, False, False
-        uploads = [(name, t) for name, t in named if name == "upload"]
-        others = [(name, t) for name, t in named if name != "upload"]
-        work = [(n, t) for n, t in others if _counts(n) and not moves_only(n)]
-        if others and given_holds([*inputs, *self.given_state[1]], outputs):
-            # The problem only moves data, and so whoever moves it does the work.
-            moved = torch.cat([t.reshape(-1).double() for _, t in others])
-            work = [("moved", moved)]
-        ready = was_done(work, outputs)
-        return was_done(uploads, outputs), ready, not ready and scaled_in_order(work, outputs)
 
     def _input_places(self, given: Tensors, request: dict[str, Any]) -> list[Place]:
         """Return where inputs go: to where the last ones of their form were, if they may."""
@@ -405,70 +373,3 @@ def _unrelated(seed: int) -> int:
 
 def _replaced(value: Any, tensors: Any) -> Any:
     return map_tensors(value, lambda t: next(tensors))
-
-
-# --- who did the work -----------------------------------------------------------------------
-
-MOVERS = ("copy", "clone", "_to_copy", "fill", "zero", "full", "empty", "arange", "scalar_tensor")
-SHARE, CHANCE = 0.75, 0.25
-"""Share of the output's values that a tensor must hold to have been the result already, and the
-share that may be found in it by chance."""
-SAMPLE = 4096
-
-
-def _counts(name: str) -> bool:
-    return name == "upload" or not any(
-        name.removeprefix("aten::").lstrip("_").startswith(word) for word in MOVERS
-    )
-
-
-def holds_result(work: Tensors, outputs: Tensors) -> bool:
-    """Say whether what operators or uploads gave holds the output's values, in any order.
-
-    A tensor of many values holds anything near one of them by chance, so values that are slightly
-    off are looked for as well.
-    """
-    floats = [t for t in outputs if t.is_floating_point() and t.numel() > 1]
-    if not floats or not work:
-        return False
-    values = torch.cat([t.reshape(-1)[:: max(1, t.numel() // SAMPLE)].double() for t in floats])
-    values = values[values.isfinite()]
-    if values.numel() < 2 or bool((values == values[0]).all()):
-        return False
-    off = values * 1.003 + 1e-4 * float(values.abs().mean())
-    for tensor in work:
-        if tensor.is_complex() or not tensor.numel():
-            continue
-        held = tensor.reshape(-1).double()
-        held = held[held.isfinite()].sort().values
-        if held.numel() and _found(values, held) >= SHARE and _found(off, held) <= CHANCE:
-            return True
-    return False
-
-
-def was_done(named: list[tuple[str, torch.Tensor]], outputs: Tensors) -> bool:
-    """Say whether the output was there already, in one tensor, in pieces, or in another type.
-
-    Only floating numbers tell; where they are no more than half of the output, nothing is said.
-    """
-    floats = sum(t.numel() for t in outputs if t.is_floating_point())
-    if 2 * floats <= sum(t.numel() for t in outputs):
-        return False
-    return (
-        holds_result([t for _, t in named], outputs)
-        or held_in_pieces(named, outputs)
-        or held_in_order(named, outputs)
-    )
-
-
-def given_holds(inputs: Tensors, outputs: Tensors) -> bool:
-    """Say whether the output's values are those of the inputs."""
-    return holds_result(
-        [torch.cat([t.reshape(-1).double() for t in inputs])] if inputs else [], outputs
-    )
-
-
-def _found(values: torch.Tensor, held: torch.Tensor) -> float:
-    at = torch.searchsorted(held, values).clamp(max=held.numel() - 1)
-    near = torch.minimum((held[at] - values).abs(), (held[(at - 1).clamp(min=0)] - values).abs())
-    return float((near <= 1e-6 * values.abs()).double().mean())

@@ -1,17 +1,28 @@
-"""Who did the work, where no one tensor shows it: in pieces, in another type, or on the host.
+"""Who did the work: whether operators or uploads gave a program's results before a kernel did.
 
-`curate.verify.halves.holds_result` looks for the result in one tensor that an operator gave. Here
-several operators, or several uploads, are looked at together.
+It is read from the values of each, at the moment they were given: in one tensor in any order, in
+pieces over several, element by element in another type, or but for a factor and a summand.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from curate.verify.role import Tensors
+
+UPLOAD = "upload"
+"""Name of what the host half sent, among the names of operators."""
+
+SHARE, CHANCE = 0.75, 0.25
+"""Share of the output's values that a tensor must hold to have been the result already, and the
+share of values near those that may be found in it: more is chance."""
+
+SAMPLE = 4096
+"""Values of each output that are looked for."""
 
 PIECE, PIECES = 16, 256
 """Values in a row that make a piece of an output, and how many pieces are looked at."""
@@ -22,9 +33,6 @@ ENOUGH = 0.5
 WHOLE = 0.9
 """Share of a piece's values that must be held. A stage such as ReLU leaves most values as they
 were, but few pieces."""
-
-CHANCE = 0.25
-"""Share of values near those of the output that may be held: more is chance."""
 
 SCALED = 1e-5
 """How far, relative to the values, an output may be from a number times a result, plus a number."""
@@ -44,14 +52,113 @@ MOVERS = frozenset(
 )
 """Operators that give what they were given: the values are another's work, wherever they lie."""
 
+MAKERS = ("copy", "clone", "to_copy", "fill", "zero", "full", "empty", "arange", "scalar_tensor")
+"""Beginnings of the names of operators that copy, or that make values of none."""
+
+PRODUCTS = (
+    *("mm", "mv", "linear", "convolution", "attention", "attention_for_cpu"),
+    *("cdist", "_trilinear"),
+)
+"""Ends of the names of operators that multiply matrices."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """Who held the output of a call before a kernel gave it.
+
+    Attributes:
+        uploaded: the host sent it.
+        ready: operators gave it.
+        scaled: operators gave it, but for a factor and a summand.
+    """
+
+    uploaded: bool = False
+    ready: bool = False
+    scaled: bool = False
+
+
+def who_worked(named: list[tuple[str, torch.Tensor]], given: Tensors, outputs: Tensors) -> Work:
+    """Say who gave the output of a call.
+
+    Args:
+        named: what operators and uploads gave, each with its name.
+        given: inputs and parameters of the problem.
+        outputs: of the program.
+    """
+    if not named:
+        return Work()
+    uploads = [(name, t) for name, t in named if name == UPLOAD]
+    others = [(name, t) for name, t in named if name != UPLOAD]
+    work = [(n, t) for n, t in others if not _base(n).startswith(MAKERS) and not moves_only(n)]
+    if others and _joined_holds(given, outputs):
+        # The problem only moves data, and so whoever moves it does the work.
+        work = [("moved", _joined([t for _, t in others]))]
+    ready = _was_done(work, outputs)
+    scaled = not ready and scaled_in_order(work, outputs)
+    return Work(_was_done(uploads, outputs), ready, scaled)
+
+
+def _was_done(named: list[tuple[str, torch.Tensor]], outputs: Tensors) -> bool:
+    """Say whether the output was there already, in one tensor, in pieces, or in another type.
+
+    Only floating numbers tell; where they are no more than half of the output, nothing is said.
+    """
+    floats = sum(t.numel() for t in outputs if t.is_floating_point())
+    if not named or 2 * floats <= sum(t.numel() for t in outputs):
+        return False
+    return (
+        holds_result([t for _, t in named], outputs)
+        or held_in_pieces(named, outputs)
+        or held_in_order(named, outputs)
+    )
+
+
+def _joined_holds(tensors: Tensors, outputs: Tensors) -> bool:
+    return bool(tensors) and holds_result([_joined(tensors)], outputs)
+
+
+def _joined(tensors: Tensors) -> torch.Tensor:
+    return torch.cat([t.reshape(-1).double() for t in tensors])
+
+
+def _base(name: str) -> str:
+    """Return an operator's name without its namespace, overload and leading underscores."""
+    return name.removeprefix("aten::").lstrip("_").partition(".")[0]
+
 
 def moves_only(name: str) -> bool:
     """Say whether an operator of the executor's account only moves values."""
-    return name.removeprefix("aten::").removeprefix("_unsafe_").partition(".")[0] in MOVERS
+    return _base(name).removeprefix("unsafe_") in MOVERS
 
 
-PRODUCTS = ("mm", "mv", "linear", "convolution", "attention")
-"""Ends of the names of operators that multiply matrices."""
+def holds_result(work: Tensors, outputs: Tensors) -> bool:
+    """Say whether one of the tensors that were given holds the output's values, in any order.
+
+    A tensor of many values holds anything near one of them by chance, so values that are slightly
+    off are looked for as well.
+    """
+    floats = [t for t in outputs if t.is_floating_point() and t.numel() > 1]
+    if not floats or not work:
+        return False
+    values = torch.cat([t.reshape(-1)[:: max(1, t.numel() // SAMPLE)].double() for t in floats])
+    values = values[values.isfinite()]
+    if values.numel() < 2 or bool((values == values[0]).all()):
+        return False
+    off = values * 1.003 + 1e-4 * float(values.abs().mean())
+    for tensor in work:
+        if tensor.is_complex() or not tensor.numel():
+            continue
+        held = tensor.reshape(-1).double()
+        held = held[held.isfinite()].sort().values
+        if held.numel() and _found(values, held) >= SHARE and _found(off, held) <= CHANCE:
+            return True
+    return False
+
+
+def _found(values: torch.Tensor, held: torch.Tensor) -> float:
+    at = torch.searchsorted(held, values).clamp(max=held.numel() - 1)
+    near = torch.minimum((held[at] - values).abs(), (held[(at - 1).clamp(min=0)] - values).abs())
+    return float((near <= 1e-6 * values.abs()).double().mean())
 
 
 def ends_as(name: str, last: str) -> bool:
@@ -63,7 +170,7 @@ def ends_as(name: str, last: str) -> bool:
         name: the operator's.
         last: of the last operator that the reference calls.
     """
-    name, last = (n.removeprefix("aten::").partition(".")[0] for n in (name, last))
+    name, last = _base(name), _base(last)
     return name.endswith(PRODUCTS) and last.endswith(PRODUCTS)
 
 
