@@ -38,7 +38,7 @@ DEVICE_VARIABLES = (
     "HIP_VISIBLE_DEVICES",
     "ROCR_VISIBLE_DEVICES",
 )
-PACKAGE = Path(curate.__file__).parent
+PACKAGE = Path(curate.__file__).absolute().parent
 
 
 class SandboxUnavailable(Exception):
@@ -140,7 +140,8 @@ def worker_environment() -> dict[str, str]:
 
 
 def _python_path() -> list[str]:
-    return [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
+    given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    return [str(Path(path).absolute()) for path in given if path]  # the sandbox starts elsewhere
 
 
 def _visible_paths() -> list[str]:

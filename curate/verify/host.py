@@ -4,7 +4,7 @@
 are JSON, one a packet:
 
 - ``{"backend", "memory_mb", "sandboxed", "compiles"}`` comes first and is answered by
-  ``{"ready": true}``;
+  ``{"ready": true, "package": folder}``, which says whose code the host runs;
 - ``{"start": role, "job": n}`` comes with file descriptors: the child's own channel to the judge
   (`curate.verify.wire`) and, for some roles, one to another child. The host forks a child that
   serves the role on them, and never reads them;
@@ -26,8 +26,10 @@ import select
 import socket
 import tempfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import curate
 from curate.execute.child import (
     TICK,
     Child,
@@ -97,7 +99,7 @@ class Host:
         self.roles = warm(hello["backend"], hello["compiles"])
         gc.collect()
         gc.freeze()  # children share what is loaded, and never walk it
-        self._say({"ready": True})
+        self._say({"ready": True, "package": str(Path(curate.__file__).absolute().parent)})
 
     def _next(self) -> tuple[dict[str, Any], list[int]]:
         """Return the judge's next message, and the file descriptors that came with it."""

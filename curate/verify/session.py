@@ -14,13 +14,11 @@ import tempfile
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import torch
 
-import curate
-from curate.execute.sandbox import sandbox_command, worker_environment
+from curate.execute.sandbox import PACKAGE, sandbox_command, worker_environment
 from curate.verify.host import PACKET, SOCKET_TYPE
 from curate.verify.wire import MAX_PAYLOAD, Channel, Closed, Late, TooLarge, WireError
 
@@ -106,7 +104,7 @@ class Host:
         if self.sandbox:
             given = {"PATH": os.environ.get("PATH", "")}
         else:
-            path = [str(Path(curate.__file__).parents[1]), os.environ.get("PYTHONPATH")]
+            path = [str(PACKAGE.parent), os.environ.get("PYTHONPATH")]
             inherited = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
             given = {**inherited, **worker_environment(), **environment}
             given["PYTHONPATH"] = os.pathsep.join(filter(None, path))
@@ -129,8 +127,15 @@ class Host:
                 "compiles": self.compiles,
             }
         )
-        if self._hear(START_S) is None:
+        answer = self._hear(START_S)
+        if answer is None:
             raise HostError(f"the judge's {self.backend} host did not start\n{self.last_words()}")
+        if answer["package"] != str(PACKAGE):
+            self.stop()
+            raise HostError(
+                f"the judge's {self.backend} host runs the code in {answer['package']} and not "
+                f"that in {PACKAGE}: its sandbox cannot read that folder, or one above it"
+            )
 
     def open(self, role: str, seconds: float, peer: socket.socket | None = None) -> Session:
         """Return a session with a new child that plays a role, for at most so many seconds.
