@@ -292,6 +292,8 @@ class Check:
             self.outcome.warn("absolute_accuracy", **mismatch.evidence)
             return
         self.outcome.agreement = self.outcome.agreement.join(agreement)
+        if agreement.coarse:
+            self.outcome.warn("low_precision", trial=expected.draw.to_json())
 
     def _is_right_beside_usual(self, expected: Expected, results: Any) -> bool:
         """Whether a result of small inputs is as exact as results of the file's own inputs are.

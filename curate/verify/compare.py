@@ -59,15 +59,19 @@ class Agreement:
     Attributes:
         max_abs_error: largest distance from the float64 result.
         tolerance: largest ratio of an error to what was allowed; at most 1.
+        coarse: whether they agree to the 10 bits of TF32 and float16 only.
     """
 
     max_abs_error: float = 0.0
     tolerance: float = 0.0
+    coarse: bool = False
 
     def join(self, other: Agreement) -> Agreement:
         """Return the worse of the two, number by number."""
         return Agreement(
-            max(self.max_abs_error, other.max_abs_error), max(self.tolerance, other.tolerance)
+            max(self.max_abs_error, other.max_abs_error),
+            max(self.tolerance, other.tolerance),
+            self.coarse or other.coarse,
         )
 
 
@@ -75,7 +79,8 @@ class Mismatch(Exception):
     """Two outputs differ.
 
     Attributes:
-        reason: ``structure``, ``shape``, ``dtype``, ``nonfinite`` or ``value``.
+        reason: ``structure``, ``shape``, ``dtype``, ``nonfinite``, ``value``, ``bias`` or
+            ``precision``.
         evidence: where, what was expected and what was found, as JSON values.
     """
 

@@ -264,9 +264,14 @@ class Slot:
         if self.oracle is None or self.oracle.reference != reference:
             self.forget()
             host = self.host("reference", self.options.backend)
-            device = self.device.torch_device
+            options = self.options
             self.oracle = Oracle(
-                host, reference, device, self.options.timeout_s, self.options.draw_seed
+                host,
+                reference,
+                self.device.torch_device,
+                options.timeout_s,
+                options.draw_seed,
+                options.precision,
             )
         return self.oracle
 

@@ -14,13 +14,11 @@ from curate.verify.draw import OVERFLOWS, OWN, TIES, Draw, parameters_seed
 from curate.verify.reference import SKIP
 from curate.verify.role import Tensors, list_tensors, pack_all, same_tensors, unpack_named
 from curate.verify.session import Ended, Host, Refused, Session
+from curate.verify.work import PRODUCTS
 
 SMALL_BYTES, SMALL_PRODUCT_BYTES = 2**26, 2**22
 """Bytes that a reference's operators may read and write for it to run on the CPU; the latter if
 it multiplies matrices."""
-
-PRODUCTS = ("mm", "mv", "linear", "attention", "cdist", "_trilinear", "attention_for_cpu")
-"""Ends of the names of operators that do so."""
 
 CACHE_BYTES = 2**29  # of draws that are kept for the next candidate of the same reference
 
@@ -50,13 +48,18 @@ class Expected:
         draw: the draw; not the one that was asked for where the reference did not take that.
         message: the reference's reply: inputs, parameters and results, packed.
         tensors: the tensors of the message.
-        ask_noise: gives the noise of a draw's results; see `curate.verify.compare.compare`.
+        ask_noise: gives the noise of a draw's results, in float32 or, if so asked, of 10 bits;
+            see `curate.verify.compare.compare`.
+        precision: one of `curate.verify.verdict.PRECISIONS`.
     """
 
     draw: Draw
     message: dict[str, Any]
     tensors: Tensors
-    ask_noise: Callable[[Draw], Any] = dataclasses.field(default=lambda draw: None, repr=False)
+    ask_noise: Callable[[Draw, bool], Any] = dataclasses.field(
+        default=lambda draw, coarse: None, repr=False
+    )
+    precision: str = "own"
 
     def value(self, name: str) -> Any:
         """Return one of ``init``, ``inputs``, ``names``, ``state``, ``own`` and ``exact``."""
@@ -80,10 +83,23 @@ class Expected:
         except Mismatch as mismatch:
             if mismatch.reason != "value" or "error" not in mismatch.evidence:
                 raise
-            noise = self.ask_noise(self.draw)
-            if noise is None:
+        return self._compare_noisy(results, usual)
+
+    def _compare_noisy(self, results: Any, usual: float) -> Agreement:
+        """Compare with what the noise allows; say where more of it, of 10 bits, would allow it."""
+        try:
+            return self._compare(results, self.ask_noise(self.draw, False), usual)
+        except Mismatch as mismatch:
+            coarse = self.ask_noise(self.draw, True) if mismatch.reason == "value" else None
+            if coarse is None:
                 raise
-        return self._compare(results, noise, usual)
+            try:
+                agreement = self._compare(results, coarse, usual)
+            except Mismatch:
+                raise mismatch from None
+            if self.precision == "tf32":
+                return dataclasses.replace(agreement, coarse=True)
+            raise Mismatch("precision", **mismatch.evidence) from mismatch
 
     def _compare(self, results: Any, noise: Any, usual: float) -> Agreement:
         own, exact = self.value("own"), self.value("exact")
@@ -127,9 +143,16 @@ class Oracle:
     """A session with a reference, and the draws that it gave."""
 
     def __init__(
-        self, host: Host, reference: str, device: str, seconds: float, seed: int | None = None
+        self,
+        host: Host,
+        reference: str,
+        device: str,
+        seconds: float,
+        seed: int | None = None,
+        allowed: str = "own",
     ) -> None:
         self.host, self.reference, self.device, self.seconds = host, reference, device, seconds
+        self.allowed = allowed
         self.session: Session | None = None
         self.precision: dict[str, Any] = {}
         self.own_size: int | None = None
@@ -137,7 +160,7 @@ class Oracle:
         told = secrets.token_hex(8) if seed is None else f"{seed} {reference}"
         self.seed = int(hashlib.sha256(told.encode()).hexdigest()[:13], 16)
         self._drawn: dict[Draw, Expected] = {}
-        self._noises: dict[Draw, Any] = {}
+        self._noises: dict[tuple[Draw, bool], Any] = {}
         self._facts: dict[str, dict[str, Any]] = {}
         self._variants: dict[Draw, tuple[dict[str, list[Draw]], list[str]]] = {}
         self._prepared: tuple[Any, tuple[dict[str, Any], Tensors]] | None = None
@@ -187,7 +210,7 @@ class Oracle:
             return self._drawn[draw]
         try:
             message, tensors = self._ask("draw", draw=draw.to_json())
-            expected = Expected(draw, message, tensors, self._noise)
+            expected = Expected(draw, message, tensors, self._noise, self.allowed)
         except _Skip:
             expected = self.expect(easier(draw))
         self._bytes += expected.size
@@ -195,11 +218,11 @@ class Oracle:
             self._drawn[draw] = expected
         return expected
 
-    def _noise(self, draw: Draw) -> Any:
-        if draw not in self._noises:
-            message, tensors = self._ask("noise", draw=draw.to_json())
-            self._noises[draw] = unpack_named(message, tensors, "noise")
-        return self._noises[draw]
+    def _noise(self, draw: Draw, coarse: bool) -> Any:
+        if (draw, coarse) not in self._noises:
+            message, tensors = self._ask("noise", draw=draw.to_json(), coarse=coarse)
+            self._noises[draw, coarse] = unpack_named(message, tensors, "noise")
+        return self._noises[draw, coarse]
 
     def facts(self, mode: str) -> dict[str, Any]:
         """Return what the reference's process says of the problem on its first draw."""

@@ -4,7 +4,7 @@ It serves these requests, one problem a process:
 
 - ``load {source, device}``: run the file;
 - ``draw {draw}``: inputs, parameters, and the results in the file's precision and in float64;
-- ``noise {draw}``: how far the latter move when last digits change on the way;
+- ``noise {draw, coarse}``: how far the latter move when last digits change on the way;
 - ``facts {draw}``: what the task is made of, and whether it can tell right from wrong;
 - ``variants {draw}``: what else a caller may do;
 - ``prepare_timing {draw, device}``, ``measure_bandwidth``, ``run_timed {name, n, nonce}``: the
@@ -68,6 +68,7 @@ from curate.verify.timing import (
 )
 from curate.verify.vary import find_variants
 from curate.verify.wire import Channel, WireError
+from curate.verify.work import PRODUCTS
 
 TIMED = 2000
 """Seed of the first set of inputs to time with."""
@@ -126,15 +127,17 @@ class Reference:
     def noise(self, request: dict[str, Any], tensors: Tensors) -> Answer:
         """Return how far a draw's float64 results move, or None where there are none."""
         draw = Draw.from_json(request["draw"])
-        return pack_all({"noise": self._noise(draw)})
+        return pack_all({"noise": self._noise(draw, request["coarse"])})
 
-    def _noise(self, draw: Draw) -> Any:
+    def _noise(self, draw: Draw, coarse: bool = False) -> Any:
         _, model = self._model(draw)
         inputs, (own, exact) = self._right(draw)
-        if exact is own:
+        last, short = _last_place(inputs), _short_place(inputs)
+        if exact is own or (coarse and last < torch.finfo(torch.float32).eps):
             return None
         double = copy.deepcopy(model).double()
-        return _distance(exact, self._moved(double, inputs, draw))
+        places = (max(COARSE, short), short, COARSE) if coarse else (last, short, 0.0)
+        return _distance(exact, self._moved(double, inputs, draw, places))
 
     def _reject_ties(self, model: nn.Module, inputs: list[Any]) -> None:
         """Raise if an index may be that of any of several equal inputs."""
@@ -278,7 +281,12 @@ class Reference:
         return own, own
 
     def _moved(
-        self, double: nn.Module, inputs: list[Any], draw: Draw, keep_short: bool = True
+        self,
+        double: nn.Module,
+        inputs: list[Any],
+        draw: Draw,
+        places: tuple[float, float, float],
+        keep_short: bool = True,
     ) -> list[dict[str, Any]]:
         """Return float64 results with the last digits changed on the way.
 
@@ -287,7 +295,7 @@ class Reference:
         """
         moved = []
         for seed in range(JITTERS):
-            jitter = Jitter(seed, keep_short, _last_place(inputs), _short_place(inputs))
+            jitter = Jitter(seed, keep_short, *places)
             changed = jitter.change(inputs)
             given, twin = copy.deepcopy(changed), copy.deepcopy(double)
             seed_everything(draw.seed)
@@ -298,7 +306,7 @@ class Reference:
                 n: t for n, t in twin.named_buffers() if not same_tensors([t], [before.get(n)])
             }
             if keep_short and jitter.rounds:
-                return self._moved(double, inputs, draw, keep_short=False)
+                return self._moved(double, inputs, draw, places, keep_short=False)
             parts = {"output": result, "changed": changed_inputs(given, changed), "state": state}
             moved.append(parts)
         return moved
@@ -409,6 +417,9 @@ def _short_place(inputs: list[Any]) -> float:
     return float(torch.finfo(kinds.pop()).eps) if kinds in SHORT_TYPES else 0.0
 
 
+COARSE = 2.0**-10
+"""The last place of TF32 and of float16, relative to the values."""
+
 SHORT_TYPES = ({torch.float16}, {torch.bfloat16})
 
 JITTERS = 4
@@ -444,6 +455,7 @@ class Jitter(Mode):
         keep_short: bool,
         ulp: float = torch.finfo(torch.float32).eps,
         weights: float = 0.0,
+        factors: float = 0.0,
     ) -> None:
         """Make a run.
 
@@ -454,21 +466,25 @@ class Jitter(Mode):
                 number is meant as it is: where ``target == 1`` decides, it must not become
                 1.0000001, or the result would pass for one that any change tips.
             weights: the last place of the type that an attention's weights may be rounded to.
+            factors: the last place of the type that factors of products may be rounded to.
         """
         super().__init__()
         self.seed = seed
         self.ulp = ulp
         self.keep_short = keep_short
         self.weights = weights
+        self.factors = factors
         self.rounds = False  # an operator of `ROUND_INSIDE` was called
         self._noise = Noise(seed)
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
+        name = func._schema.name.removeprefix("aten::").strip("_")
+        if self.factors and name.endswith(PRODUCTS):
+            args = list(map_tensors(list(args), self._rounded))
         result = func(*args, **(kwargs or {}))
         if is_compute(func):
-            name = func._schema.name.removeprefix("aten::").strip("_")
             self.rounds |= _rounds_inside(name, func)
             for tensor in list_tensors(result):
                 if tensor.dtype == torch.float64 and tensor.numel():
@@ -485,6 +501,11 @@ class Jitter(Mode):
                     step = self.ulp / 2 / math.sqrt(3)
                     result.addcmul_(walk, self._noise.normal(result), value=step)
         return result
+
+    def _rounded(self, factor: torch.Tensor) -> torch.Tensor:
+        if factor.dtype != torch.float64:
+            return factor
+        return factor + factor * self._noise.uniform(factor) * self.factors
 
     def change(self, inputs: list[Any]) -> list[Any]:
         """Return inputs in float64, changed likewise."""

@@ -17,6 +17,10 @@ BACKENDS = ("auto", "cpu", "cuda", "hip", "compile")
 """Where a candidate is run. ``auto`` takes the device that is there, or else the CPU; ``compile``
 runs nothing, and compiles for `Options.targets`."""
 
+PRECISIONS = ("own", "tf32")
+"""How exact a program must be: as operators in the problem's own types are; or, for problems in
+float32, as they are where factors of products have 10 bits and results on the way as many."""
+
 STATUSES = (
     "correct",  # every output was right on every draw
     "incorrect",  # an output was wrong: its values, shape, dtype or structure
@@ -92,6 +96,12 @@ class Options:
         "Of the draws; at random if none is given, so that no program knows them.",
         metavar="N",
     )
+    precision: str = _option(
+        "own",
+        "How exact float32 must be: own rounds to float32 on the way; tf32 lets programs round to "
+        "10 bits, as TF32 and float16 do. Without it such a program is incorrect: precision.",
+        choices=PRECISIONS,
+    )
     timing: bool = _option(False, "Time correct candidates, eager PyTorch and torch.compile.")
     timeout_s: float = _option(
         180.0, "Seconds that one candidate may take.", flag="--timeout", metavar="S"
@@ -111,6 +121,8 @@ class Options:
     def __post_init__(self) -> None:
         if self.backend not in BACKENDS:
             raise ValueError(f"backend {self.backend!r}: allowed are {', '.join(BACKENDS)}")
+        if self.precision not in PRECISIONS:
+            raise ValueError(f"precision {self.precision!r}: allowed are {', '.join(PRECISIONS)}")
         for target in self.targets:
             parse_target(target)
         for name in ("trials", "elements", "timeout_s", "memory_mb", "workers"):

@@ -1011,7 +1011,14 @@ ARITHMETIC = [
         rows_to_one(HALF_SUM),
         MEAN_REASSOCIATED.replace("axis=0) / n", "axis=0)"),
     ),
-    case(28, "product in float16", PRODUCT, product_of(".to(tl.float16)"), PRODUCT_HONEST),
+    case(
+        28,
+        "product in float16",
+        PRODUCT,
+        product_of(".to(tl.float16)"),
+        PRODUCT_HONEST,
+        rule="precision",
+    ),
     case(28, "product in bfloat16", PRODUCT, product_of(".to(tl.bfloat16)"), PRODUCT_HONEST),
     case(
         28,
@@ -1033,6 +1040,7 @@ ARITHMETIC = [
         PRODUCT,
         swap(PRODUCT_HONEST, DOT, 'tl.dot(a, b, input_precision="tf32")'),
         PRODUCT_HONEST,
+        rule="precision",
     ),
     case(
         28,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import textwrap
 from collections.abc import Iterator
 
@@ -221,16 +222,31 @@ def multiply(a, b, c, K, N: tl.constexpr, HOW: tl.constexpr):
 """
 
 
-@pytest.mark.parametrize(("how", "status"), [("ieee", "correct"), ("tf32", "incorrect")])
-def test_long_products_may_round_in_any_order_and_not_to_tf32(
-    slot: Slot, how: str, status: str
+@pytest.mark.parametrize(
+    ("how", "precision", "verdict"),
+    [
+        ("ieee", "own", ("correct", None)),
+        ("tf32", "own", ("incorrect", "precision")),
+        ("tf32", "tf32", ("correct", None)),
+    ],
+)
+def test_long_products_may_round_in_any_order_and_to_tf32_where_asked(
+    slot: Slot,
+    monkeypatch: pytest.MonkeyPatch,
+    how: str,
+    precision: str,
+    verdict: tuple[str, str | None],
 ) -> None:
+    slot.forget()
+    monkeypatch.setattr(slot, "options", dataclasses.replace(slot.options, precision=precision))
     reference = problem("a, b|return a @ b", "torch.randn(16, 4096), torch.randn(4096, 32)")
     forward = f"""a, b|
 c = torch.empty(16, 32, device=a.device)
 multiply[(2,)](a.contiguous(), b.contiguous(), c, a.shape[1], N=32, HOW="{how}")
 return c"""
-    assert judged(slot, reference, program(forward, PRODUCT)).status == status
+    found = judged(slot, reference, program(forward, PRODUCT))
+    assert (found.status, found.reason) == verdict, found
+    assert found.caveats.count("low_precision") == (precision == "tf32")
 
 
 def test_a_state_that_forward_must_update_is_compared(slot: Slot) -> None:

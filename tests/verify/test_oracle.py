@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import copy
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+import curate
+from curate.execute import sandbox
 from curate.verify.compare import Mismatch
 from curate.verify.draw import FAMILIES, OWN, Change, Draw
 from curate.verify.oracle import Expected, NoOracle, Oracle, Variety, easier
 from curate.verify.role import pack_all
-from curate.verify.session import Host
+from curate.verify.session import Host, HostError
 
 REFERENCE = """
 import os
@@ -258,14 +262,14 @@ def test_an_ill_conditioned_reference_is_allowed_more_error(ask: Ask) -> None:
         expected = ask(text).expect(draw)
         own, exact = expected.value("own")["output"], expected.value("exact")["output"]
         assert torch.equal(own.double(), exact), "no error of its own"
-        noise.append(float(expected.ask_noise(draw)["output"].max()))
+        noise.append(float(expected.ask_noise(draw, False)["output"].max()))
         assert passes(expected, 1e-4) == allowed and not passes(expected, 0.1)
     assert noise[0] < 2e-6 < 1e-4 < noise[1] < 2e-3
 
 
 def test_noise_of_integers_is_none_and_of_a_chaotic_sum_is_finite(ask: Ask) -> None:
     oracle = ask("return x.argmax(1), x.exp().cumsum(1)")
-    noise = oracle.expect(Draw(0)).ask_noise(Draw(0))
+    noise = oracle.expect(Draw(0)).ask_noise(Draw(0), False)
     indices, sums = noise["output"]
     assert not indices.any() and sums.isfinite().all() and sums.dtype == torch.float32
 
@@ -273,7 +277,7 @@ def test_noise_of_integers_is_none_and_of_a_chaotic_sum_is_finite(ask: Ask) -> N
 def test_a_reference_of_one_precision_has_no_noise(ask: Ask) -> None:
     expected = ask("return x @ torch.ones(8, 8)").expect(Draw(0))
     own, exact = expected.value("own")["output"], expected.value("exact")["output"]
-    assert expected.ask_noise(expected.draw) is None and torch.equal(own, exact)
+    assert expected.ask_noise(expected.draw, False) is None and torch.equal(own, exact)
     assert own.dtype == torch.float32
 
 
@@ -325,3 +329,17 @@ def test_an_output_varies_if_two_of_its_numbers_differ() -> None:
         [torch.ones(2), torch.rand(2)],
     ]
     assert [one.varies for one in draws(*cases)] == [True, False, False, False, True]
+
+
+# --- the host -------------------------------------------------------------------------------
+
+
+def test_a_host_that_would_run_other_code_does_not_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = Path(curate.__file__).absolute().parent
+    shutil.copytree(package, tmp_path / "curate", ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setattr(sandbox, "PACKAGE", tmp_path / "curate")
+    with closing(Host("cpu", 1024, sandbox=True)) as host, pytest.raises(HostError) as caught:
+        host.start()
+    assert f"and not that in {package}" in str(caught.value)
