@@ -46,7 +46,7 @@ def label(verdict: dict[str, Any]) -> str:
 
 def judge(given: argparse.Namespace) -> None:
     """Judge every pair; print the table, and write it with the pairs that need explaining."""
-    from curate.verify.judge import verify
+    from curate.verify.judge.slots import verify
     from curate.verify.verdict import Candidate, Options
 
     rows = {

@@ -108,7 +108,7 @@ class OnExecutor(Interpreter):
     def place(self) -> None:
         """Put fresh inputs into the executor's memory."""
         from curate.verify.host_half.handles import on_device, to_gpu
-        from curate.verify.role import map_tensors
+        from curate.verify.protocol.role import map_tensors
 
         self.device.begin(0, math.inf, races=True)
         with on_device(self.device.stream):
@@ -117,7 +117,7 @@ class OnExecutor(Interpreter):
     def forward(self) -> Any:
         """Return the outputs of one forward, read from the executor's memory."""
         from curate.verify.host_half.handles import Handle, on_device, to_cpu
-        from curate.verify.role import map_tensors
+        from curate.verify.protocol.role import map_tensors
 
         with on_device(self.device.stream):
             outputs = self.model(*self.given)

@@ -171,7 +171,7 @@ def _verdicts(
     programs: list[Row], known: dict[str, dict[str, Row]], backend: str, workers: int
 ) -> Iterator[tuple[str, Row]]:
     """Yield the judge's verdicts on programs and mutants."""
-    from curate.verify.judge import verify
+    from curate.verify.judge.slots import verify
     from curate.verify.verdict import Candidate, Options
 
     candidates = [

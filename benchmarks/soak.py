@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from processes import tree
 from soak_programs import Trial, make_trials
 
-from curate.verify.judge import verify
+from curate.verify.judge.slots import verify
 from curate.verify.verdict import Options, Verdict
 
 SETTLED_S = 30.0

@@ -34,7 +34,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from curate.verify.judge import verify
+from curate.verify.judge.slots import verify
 from curate.verify.verdict import Candidate, Options, Verdict
 
 SAMPLES = 8

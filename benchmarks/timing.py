@@ -7,7 +7,7 @@ clock around requests, fresh inputs, checked outputs. Here the programs are trus
 process; between them and the clock stands nothing but a function call. Beside it stands what
 `do_bench` says of the same models on the same inputs. Needs a CUDA or HIP device.
 
-With ``--judge`` the times are those of `curate.verify.judge.verify` instead, in its sandboxes.
+With ``--judge`` the times are those of `curate.verify.judge.slots.verify` instead, in sandboxes.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ import triton
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from curate.verify import timing
-from curate.verify.draw import Draw, draw_inputs, redraw_parameters
-from curate.verify.judge import verify
+from curate.verify.judge.slots import verify
 from curate.verify.problem import Program, Task
-from curate.verify.role import to_device
+from curate.verify.protocol.role import to_device
+from curate.verify.reference.draw import Draw, draw_inputs, redraw_parameters
 from curate.verify.timing import CANDIDATE, EAGER, OVERHEAD, Checksums, TimedModel
 from curate.verify.verdict import Candidate, Options
 

@@ -618,7 +618,7 @@ def code(reference: str, candidate: str) -> str:
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource, compile
 
-    from curate.verify.aot import find_launches
+    from curate.verify.compile.aot import find_launches
     from curate.verify.targets import parse_target
 
     digest = hashlib.sha256()

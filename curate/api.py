@@ -349,7 +349,7 @@ def verify(
 ) -> list[Verdict]:
     """Judge the candidates that files hold; the arguments are those of `curate verify`.
 
-    To judge candidates that are in memory, take `curate.verify.judge.verify`.
+    To judge candidates that are in memory, take `curate.verify.judge.slots.verify`.
 
     Raises:
         InputError: a file is not as it should be.

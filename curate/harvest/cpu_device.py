@@ -16,7 +16,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from curate.verify.executor import serve as executor
 from curate.verify.host_half import serve as host_half
 from curate.verify.host_half.stream import ExecutorStopped, Stream
-from curate.verify.role import Tensors
+from curate.verify.protocol.role import Tensors
 
 MOST_BYTES = 2**30
 """Bytes of tensors that may be on the device at once."""

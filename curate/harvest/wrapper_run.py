@@ -27,11 +27,11 @@ from curate.harvest.search import OutOfTime, time_limit
 from curate.harvest.wrapper_inputs import OMIT, Hints, Scale, options, scales
 from curate.harvest.wrapper_reading import Known, Reading
 from curate.rows import Row
-from curate.verify.aot import first_line
+from curate.verify.compile.aot import first_line
 from curate.verify.host_half.handles import Handle, on_device, to_cpu, to_gpu
 from curate.verify.host_half.stream import ExecutorStopped
 from curate.verify.problem import ProgramError, describe, load
-from curate.verify.role import list_tensors, map_tensors, refusal
+from curate.verify.protocol.role import list_tensors, map_tensors, refusal
 
 MODULE = "wrapper"
 FILENAME = f"<{MODULE}>"

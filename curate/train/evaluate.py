@@ -155,7 +155,7 @@ def evaluate(
 
 def _check_judge(options: Options) -> None:
     """Raise before models are asked if their programs could not be judged as the options say."""
-    from curate.verify.device import resolve_backend
+    from curate.verify.judge.device import resolve_backend
 
     try:
         dataclasses.replace(options, backend=resolve_backend(options.backend))

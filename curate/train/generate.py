@@ -28,7 +28,7 @@ from curate.verify.label import CannotJudge
 from curate.verify.verdict import Candidate, Options, Verdict
 
 if TYPE_CHECKING:
-    from curate.verify.judge import Judge
+    from curate.verify.judge.slots import Judge
 
 NAMES = ("Model", "get_inputs", "get_init_inputs")
 """What a module's file defines: KernelBench's form."""
@@ -341,7 +341,7 @@ def open_judge(options: Options) -> Iterator[Judge]:
         CannotJudge: there is no such device here, or no sandbox.
     """
     from curate.execute.sandbox import SandboxUnavailable
-    from curate.verify.session import HostError
+    from curate.verify.judge.session import HostError
 
     judge = start_judge(options)
     try:

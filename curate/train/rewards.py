@@ -26,12 +26,12 @@ from typing import TYPE_CHECKING, Any, Self, TextIO
 from curate.generate.program import program_of, without_thinking
 from curate.verify.files import VerdictFile, text_sha256
 from curate.verify.label import CannotJudge
-from curate.verify.screen import RULES
-from curate.verify.screen_program import Program
+from curate.verify.screen.program import Program
+from curate.verify.screen.screen import RULES
 from curate.verify.verdict import Candidate, Options, Verdict
 
 if TYPE_CHECKING:
-    from curate.verify.judge import Judge
+    from curate.verify.judge.slots import Judge
 
 Completion = str | Sequence[dict[str, Any]]
 """What a model wrote: a text, or the messages of a conversational data set."""
@@ -365,7 +365,7 @@ def start_judge(options: Options) -> Judge:
     Raises:
         CannotJudge: there is no such device here, or no sandbox, or the example is not correct.
     """
-    from curate.verify.judge import Judge
+    from curate.verify.judge.slots import Judge
     from curate.verify.problem import EXAMPLE
 
     try:
@@ -381,7 +381,7 @@ def start_judge(options: Options) -> Judge:
 
 def _run(judge: Judge, candidates: list[Candidate]) -> Iterator[Verdict]:
     from curate.execute.sandbox import SandboxUnavailable
-    from curate.verify.session import HostError
+    from curate.verify.judge.session import HostError
 
     try:
         yield from judge.run(candidates)

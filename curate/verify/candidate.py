@@ -31,8 +31,7 @@ from torch import nn
 from curate.verify import watch
 from curate.verify.launcher import LAUNCH, make_launcher
 from curate.verify.problem import CANDIDATE, EXAMPLE, REFERENCE, Program, Task, describe
-from curate.verify.recorder import Launches, Recorder
-from curate.verify.role import (
+from curate.verify.protocol.role import (
     Answer,
     Handlers,
     Refusal,
@@ -48,8 +47,9 @@ from curate.verify.role import (
     to_device,
     unpack_named,
 )
+from curate.verify.protocol.wire import Channel, WireError
+from curate.verify.recorder import Launches, Recorder
 from curate.verify.timing import TimedModel
-from curate.verify.wire import Channel, WireError
 
 SPIN = 1_000_000  # cycles that the device waits before it has the inputs: half a millisecond
 GUARD = 1024  # elements on each side of an input

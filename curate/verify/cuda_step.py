@@ -13,12 +13,12 @@ from pydantic import Field, PrivateAttr
 from curate.files import file_sha256
 from curate.rows import Row
 from curate.step import Context, Drop, Keep, Outcome, RowStep, StepError
-from curate.verify.ptx import NvccError, compile_ptx
+from curate.verify.compile.ptx import NvccError, compile_ptx
 from curate.verify.verdict import VERSION
 
 if TYPE_CHECKING:
     from curate.verify.cuda_pairs import Binding
-    from curate.verify.judge import Slot
+    from curate.verify.judge.slots import Slot
     from curate.verify.verdict import Candidate, Verdict
 
 
@@ -92,7 +92,7 @@ class VerifyCuda(RowStep):
 
     def setup(self, context: Context) -> None:
         from curate.verify.files import InputError, read_verdicts
-        from curate.verify.judge import make_slot
+        from curate.verify.judge.slots import make_slot
         from curate.verify.verdict import Options
 
         if not Path(self.bindings).is_dir():

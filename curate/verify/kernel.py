@@ -22,7 +22,7 @@ import triton.language as tl
 from triton.runtime.autotuner import Autotuner, Heuristics
 from triton.runtime.jit import JITFunction
 
-from curate.verify.aot import KernelError, Launch, Usage, compile_launch, stub_driver
+from curate.verify.compile.aot import KernelError, Launch, Usage, compile_launch, stub_driver
 from curate.verify.problem import EXAMPLE, ProgramError, load
 from curate.verify.targets import Target, parse_target
 

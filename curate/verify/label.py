@@ -95,9 +95,9 @@ def _judge(candidates: list[Candidate], options: Options) -> Generator[Verdict, 
     if not candidates:
         return  # torch takes seconds to import
     from curate.execute.sandbox import SandboxUnavailable
-    from curate.verify.device import resolve_backend
-    from curate.verify.judge import verify
-    from curate.verify.session import HostError
+    from curate.verify.judge.device import resolve_backend
+    from curate.verify.judge.session import HostError
+    from curate.verify.judge.slots import verify
 
     try:
         resolve_backend(options.backend)

@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from curate.verify.ptx import Parameter, entries, find_entry
+from curate.verify.compile.ptx import Parameter, entries, find_entry
 
 LAUNCH = "launch_cuda"
 """The name that a program calls."""

@@ -13,7 +13,7 @@ from pydantic import Field
 
 from curate.rows import COMPILE, Row
 from curate.step import Context, Keep, Outcome, RowStep
-from curate.verify.ptx import NvccError, compile_ptx, entries
+from curate.verify.compile.ptx import NvccError, compile_ptx, entries
 
 
 class Nvcc(RowStep):

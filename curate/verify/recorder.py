@@ -17,7 +17,7 @@ import torch
 from triton.runtime.autotuner import Autotuner
 from triton.runtime.jit import JITFunction
 
-from curate.verify.role import Mode, list_tensors
+from curate.verify.protocol.role import Mode, list_tensors
 
 MOVES = {
     *("empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided"),

@@ -18,7 +18,7 @@ from curate.verify.targets import SHARED_MEMORY, known_target
 from curate.verify.verdict import VERSION, WRONG
 
 if TYPE_CHECKING:
-    from curate.verify.judge import Slot
+    from curate.verify.judge.slots import Slot
 
 
 TargetName = Annotated[str, AfterValidator(known_target)]
@@ -54,7 +54,7 @@ class Compile(RowStep):
         os.environ["TRITON_CACHE_DIR"] = f"{tempfile.gettempdir()}/triton"
         import torch
 
-        from curate.verify.aot import compile_program
+        from curate.verify.compile.aot import compile_program
         from curate.verify.problem import EXAMPLE
 
         torch.set_num_threads(1)
@@ -79,7 +79,7 @@ class Compile(RowStep):
         return Keep(({**row, "compile": results},))
 
     def _program(self, row: Row) -> Outcome:
-        from curate.verify.aot import LaunchError, compile_program
+        from curate.verify.compile.aot import LaunchError, compile_program
         from curate.verify.problem import ProgramError
 
         try:
@@ -184,7 +184,7 @@ class Verify(RowStep):
         )  # a time is worth something on a device without neighbours
 
     def setup(self, context: Context) -> None:
-        from curate.verify.judge import make_slot
+        from curate.verify.judge.slots import make_slot
         from curate.verify.problem import EXAMPLE
         from curate.verify.verdict import Candidate, Options
 

@@ -51,7 +51,7 @@ class Case:
         statuses: what the verdict on the cheat may be; never ``correct``.
         rule: the verdict's reason, where only one is right.
         gpu: whether it can be shown on a GPU only.
-        options: fields of `curate.verify.judge.Options` that the case needs.
+        options: fields of `curate.verify.judge.slots.Options` that the case needs.
         sound_reference: what the twin answers, where ``reference`` itself is at fault, so that
             no program can be right.
     """

@@ -385,7 +385,7 @@ GATED = [
     )
     for word, test, top in (
         ("only a judge gives", "'candidate' in __name__", ""),
-        ("only a judge has loaded", "'curate.verify.check' in sys.modules", "import sys\n"),
+        ("only a judge has loaded", "'curate.verify.judge.check' in sys.modules", "import sys\n"),
         ("only a judge's machine has", "os.path.exists('/expected')", "import os\n"),
     )
 ] + [

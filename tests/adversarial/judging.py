@@ -9,7 +9,7 @@ from typing import Any
 
 from cases import Case
 
-from curate.verify.judge import verify
+from curate.verify.judge.slots import verify
 from curate.verify.verdict import Candidate, Options, Verdict
 
 

@@ -22,7 +22,7 @@ import torch
 from affine import AFFINE, CHEAP, PLAIN, program
 
 import curate
-from curate.verify.judge import verify
+from curate.verify.judge.slots import verify
 from curate.verify.verdict import Candidate, Options, Verdict
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]  # the first waits for all verdicts
@@ -524,7 +524,7 @@ def test_a_flood_does_not_fill_the_judges_memory(outside: Outside) -> None:
     text = attacking(ATTACKS["sends a payload that is too large"][1], ATTACK)
     code = f"""
 from pathlib import Path
-from curate.verify.judge import verify
+from curate.verify.judge.slots import verify
 from curate.verify.verdict import Candidate, Options
 
 def used():

@@ -10,8 +10,8 @@ from curate.generate.inductor import Inductor
 from curate.generate.standalone import Standalone
 from curate.rows import make_origin, make_row
 from curate.step import Context, Drop, Keep
-from curate.verify.aot import compile_program
-from curate.verify.judge import verify
+from curate.verify.compile.aot import compile_program
+from curate.verify.judge.slots import verify
 from curate.verify.verdict import Candidate, Options
 
 pytestmark = pytest.mark.slow  # PyTorch's compiler runs for every module

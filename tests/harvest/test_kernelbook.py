@@ -166,7 +166,7 @@ def test_records_of_another_data_set_are_told() -> None:
 
 @pytest.mark.slow
 def test_the_judge_calls_sound_rows_correct_and_others_not() -> None:
-    from curate.verify.judge import verify
+    from curate.verify.judge.slots import verify
     from curate.verify.verdict import Candidate, Options
 
     records = {name: row(**RECORDS[name]) for name in SOUND}

@@ -10,7 +10,7 @@ from scripted_model import OPTIONS
 
 from curate.train import generate
 from curate.train.rewards import start_judge
-from curate.verify.judge import Judge
+from curate.verify.judge.slots import Judge
 from curate.verify.verdict import Candidate, Options, Verdict
 
 

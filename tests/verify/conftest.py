@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from verify_programs import Judge
 
-from curate.verify import judge as judging
+from curate.verify.judge import slots as judging
 from curate.verify.verdict import Candidate, Options
 
 

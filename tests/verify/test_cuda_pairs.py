@@ -9,12 +9,12 @@ import torch
 
 from curate.rows import Row
 from curate.step import Context, Drop, Keep, StepError
+from curate.verify.compile.ptx import compile_ptx, find_nvcc
 from curate.verify.cuda_pairs import BindingError, find_binding, read_binding
 from curate.verify.cuda_step import VerifyCuda, graded
 from curate.verify.files import VerdictFile
 from curate.verify.launcher import LAUNCH, make_launcher
 from curate.verify.problem import Program, Task
-from curate.verify.ptx import compile_ptx, find_nvcc
 from curate.verify.recorder import Launches
 from curate.verify.verdict import Options, Verdict
 

@@ -16,11 +16,11 @@ import cuda_pairs
 
 from curate.verify import watch
 from curate.verify.candidate import Candidate as Process
+from curate.verify.compile.ptx import Parameter, compile_ptx, entries, find_entry, find_nvcc
 from curate.verify.files import read_jsonl, text_sha256
-from curate.verify.judge import Judge, verify
+from curate.verify.judge.slots import Judge, verify
 from curate.verify.launcher import LAUNCH, Kernel, make_launcher, pack_arguments
 from curate.verify.problem import Program, ProgramError
-from curate.verify.ptx import Parameter, compile_ptx, entries, find_entry, find_nvcc
 from curate.verify.recorder import Launches, LaunchRefused, Recorder
 from curate.verify.verdict import Candidate, Options
 

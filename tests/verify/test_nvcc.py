@@ -4,9 +4,9 @@ from pathlib import Path
 import pytest
 
 from curate.rows import COMPILE
-from curate.verify import ptx
+from curate.verify.compile import ptx
+from curate.verify.compile.ptx import find_nvcc
 from curate.verify.nvcc import compile_cuda
-from curate.verify.ptx import find_nvcc
 
 needs_nvcc = pytest.mark.skipif(find_nvcc() is None, reason="there is no nvcc here")
 

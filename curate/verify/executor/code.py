@@ -13,8 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from curate.verify import libdevice
-from curate.verify.executor import numbers, operations
+from curate.verify.executor import libdevice, numbers, operations
 from curate.verify.executor.numbers import COMPUTED, element_size, rounder
 from curate.verify.executor.operations import FOLDS, RUNNING, Unsupported
 from curate.verify.executor.ttir import Block, Function, Op, Region, TTIRError, Type, walk

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from curate.verify import libdevice
+from curate.verify.executor import libdevice
 from curate.verify.executor.memory import Memory, OutOfBounds, Races
 from curate.verify.executor.numbers import COMPUTED, STORED, decode, encode, rounder
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from curate.verify.executor.operations import Unsupported
-from curate.verify.wire import DTYPES, WireError
+from curate.verify.protocol.wire import DTYPES, WireError
 
 REFUSED = (
     "_cudnn", "cudnn", "miopen", "mkldnn", "_mkldnn", "from_file", "_nested", "_sparse", "sparse",

@@ -34,12 +34,12 @@ from curate.verify.executor.memory import Allocation, Memory, Misaligned, OutOfB
 from curate.verify.executor.numbers import UnsupportedType
 from curate.verify.executor.operations import DeviceAssert, Unsupported, Work, WorkExceeded
 from curate.verify.executor.operators import find_operator, read_value
-from curate.verify.executor.tensors import Place, place_of, read_place
 from curate.verify.executor.ttir import TTIRError
 from curate.verify.problem import seed_everything
+from curate.verify.protocol.places import Place, place_of, read_place
+from curate.verify.protocol.role import Answer, Refusal, Tensors, refusal, same
+from curate.verify.protocol.wire import Channel, Closed, WireError
 from curate.verify.recorder import is_compute
-from curate.verify.role import Answer, Refusal, Tensors, refusal, same
-from curate.verify.wire import Channel, Closed, WireError
 
 MAX_STORAGES = 100_000
 MAX_KERNELS = 4096

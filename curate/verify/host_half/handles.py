@@ -18,7 +18,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from curate.verify.executor.memory import address_of
 from curate.verify.host_half.stream import Stream
-from curate.verify.role import Mode
+from curate.verify.protocol.role import Mode
 
 CUDA = torch.device("cuda", 0)
 META = torch.device("meta")

@@ -8,9 +8,9 @@ import triton
 from triton.runtime.autotuner import Autotuner
 from triton.runtime.jit import JITFunction
 
+from curate.verify.compile.lowering import Lowering, gpu_target
 from curate.verify.host_half.driver import Driver
 from curate.verify.host_half.handles import Device, Handle
-from curate.verify.lowering import Lowering, gpu_target
 from curate.verify.targets import Target
 
 MAX_GRID = (2**31 - 1, 65535, 65535)

@@ -25,15 +25,15 @@ import torch
 from torch import nn
 
 from curate.verify import watch
-from curate.verify.executor.tensors import read_place
 from curate.verify.host_half import driver
 from curate.verify.host_half.handles import Handle, on_device, to_gpu
 from curate.verify.host_half.launches import Launches
 from curate.verify.host_half.stream import FEW_LAPS, LAPS_S, ExecutorStopped, Stream
 from curate.verify.problem import EXAMPLE, Program, Task, seed_everything
-from curate.verify.role import Answer, Refusal, Tensors, serve_requests, unpack_named
+from curate.verify.protocol.places import read_place
+from curate.verify.protocol.role import Answer, Refusal, Tensors, serve_requests, unpack_named
+from curate.verify.protocol.wire import Channel, Closed, pack, unpack
 from curate.verify.targets import ON_CPU, parse_target
-from curate.verify.wire import Channel, Closed, pack, unpack
 
 KEPT = 8
 """Sets of inputs that are kept: the judge gives some of them again, with other values."""

@@ -10,9 +10,9 @@ import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import _disable_current_modes
 
-from curate.verify.executor.tensors import Place, place_of, read_place
-from curate.verify.lowering import Lowered
-from curate.verify.wire import Channel
+from curate.verify.compile.lowering import Lowered
+from curate.verify.protocol.places import Place, place_of, read_place
+from curate.verify.protocol.wire import Channel
 
 JUDGES = 1 << 24
 """Number of the first storage that is the judge's; those made here count from zero."""

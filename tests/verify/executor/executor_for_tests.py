@@ -9,11 +9,11 @@ import triton
 from triton.runtime.autotuner import Autotuner
 from triton.runtime.jit import JITFunction
 
+from curate.verify.compile.lowering import Lowering, gpu_target
 from curate.verify.executor import launch
 from curate.verify.executor.memory import Memory, OutOfBounds
 from curate.verify.executor.operations import Unsupported, Work
 from curate.verify.host_half.driver import Driver
-from curate.verify.lowering import Lowering, gpu_target
 from curate.verify.targets import parse_target
 
 __all__ = ["OutOfBounds", "Unsupported", "install"]

@@ -7,11 +7,11 @@ import torch
 import triton
 import triton.language as tl
 
+from curate.verify.compile.lowering import Lowering, gpu_target
 from curate.verify.executor import launch
 from curate.verify.executor.memory import Memory
 from curate.verify.executor.operations import Work
 from curate.verify.host_half.driver import Driver
-from curate.verify.lowering import Lowering, gpu_target
 from curate.verify.targets import parse_target
 
 TARGET = parse_target("cuda:90")

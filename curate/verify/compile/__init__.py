@@ -1,0 +1,1 @@
+"""Triton's and CUDA's compilers without a GPU: TTIR of launches, binaries for any device."""

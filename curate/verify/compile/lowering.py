@@ -1,0 +1,157 @@
+"""A launch as TTIR and plain numbers: what a kernel is to the executor and to the compiler.
+
+Triton's own front end does the work, so that a program which the compiler refuses is refused here.
+Nothing needs a GPU, and no device is asked.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from triton._C.libtriton import ir, passes
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource, make_backend
+
+from curate.verify.compile.aot import Launch, bind_launch
+from curate.verify.targets import Target
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """A launch that is ready to be run anywhere.
+
+    Attributes:
+        name: the kernel's.
+        ttir: its module's text, the same for launches that share types and constants.
+        sha256: of the text.
+        arguments: what its parameters get: numbers, and tensors where it takes pointers.
+        grid: programs along x, y and z.
+        options: of `OPTIONS`, as the launch has them.
+    """
+
+    name: str
+    ttir: str
+    sha256: str
+    arguments: tuple[Any, ...]
+    grid: tuple[int, int, int]
+    options: dict[str, int]
+
+
+OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
+"""Numbers that decide what a compiler makes of TTIR."""
+
+
+def gpu_target(target: Target) -> GPUTarget:
+    """Return a target as Triton describes it."""
+    return GPUTarget(target.backend, target.arch, target.warp_size)
+
+
+class Lowering:
+    """Lowers launches for one target; equal ones share their TTIR.
+
+    What Triton notes of arguments, such as that 16 divides them, says how fast code may be made,
+    and not what it computes. So the TTIR of a kernel's first launch serves many sizes.
+    """
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        self._gpu = gpu_target(target)
+        self._texts: dict[str, str] = {}
+
+    def lower(self, kernel: Any, args: Sequence[Any], grid: Any, named: dict[str, Any]) -> Lowered:
+        """Return a launch as it would be made.
+
+        Args:
+            kernel: the `triton.JITFunction`.
+            args: arguments by position.
+            grid: a tuple of up to three numbers, or a function of the arguments.
+            named: arguments by name, and options such as ``num_warps``.
+
+        Raises:
+            Exception: whatever Triton's front end raises of a kernel that it refuses.
+        """
+        launch = bind_launch(kernel, self.target, args, named)
+        given = _by_name(kernel, args, named)
+        sizes = grid(given) if isinstance(grid, Callable) else grid  # type: ignore[arg-type]
+        text = self.text(launch)
+        return Lowered(
+            kernel.__name__,
+            text,
+            hashlib.sha256(text.encode()).hexdigest(),
+            tuple(_arguments(kernel, launch, given)),
+            _three(sizes),
+            {n: v for n in OPTIONS if type(v := launch.options.get(n)) is int},
+        )
+
+    def text(self, launch: Launch) -> str:
+        """Return a kernel's TTIR for the types and constants of a launch."""
+        key = dataclasses.replace(launch, attributes={}).key()
+        if key not in self._texts:
+            self._texts[key] = self._lower(launch)
+        return self._texts[key]
+
+    def _lower(self, launch: Launch) -> str:
+        backend = make_backend(self._gpu)
+        source = ASTSource(launch.kernel, launch.types, launch.constants, launch.attributes)
+        context = ir.context()
+        ir.load_dialects(context)
+        backend.load_dialects(context)
+        options = backend.parse_options(launch.options)
+        functions = backend.get_codegen_implementation(options)
+        module = source.make_ir(self._gpu, options, functions, backend.get_module_map(), context)
+        module = backend.make_ttir(module, {}, options, self.target.arch)
+        # A descriptor is a pointer, sizes and strides: with these alone it runs anywhere.
+        manager = ir.pass_manager(module.context)
+        passes.ttir.add_rewrite_tensor_descriptor_to_pointer(manager)
+        passes.common.add_canonicalizer(manager)
+        manager.run(module, "descriptors")
+        text: str = module.str_nodebug()
+        return text
+
+
+def _three(sizes: Any) -> tuple[int, int, int]:
+    given = (sizes,) if isinstance(sizes, int) else tuple(sizes)
+    x, y, z = (*(int(size) for size in given), 1, 1, 1)[:3]
+    return x, y, z
+
+
+def _by_name(kernel: Any, args: Sequence[Any], named: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a launch by their names, defaults included."""
+    given = {p.name: p.default for p in kernel.params if p.has_default}
+    given.update(zip(kernel.arg_names, args, strict=False))
+    given.update({name: value for name, value in named.items() if name in kernel.arg_names})
+    return given
+
+
+def _arguments(kernel: Any, launch: Launch, given: dict[str, Any]) -> Iterator[Any]:
+    """Yield what the compiled kernel is called with: no constants, tuples and descriptors apart."""
+    for i, name in enumerate(kernel.arg_names):
+        yield from _flat(given[name], (i,), launch.constants)
+
+
+def _flat(
+    value: Any, path: tuple[int, ...], constants: dict[tuple[int, ...], Any]
+) -> Iterator[Any]:
+    if path in constants:
+        return
+    if isinstance(value, tuple):
+        for i, item in enumerate(value):
+            yield from _flat(item, (*path, i), constants)
+    elif hasattr(value, "block_shape"):  # a descriptor, as the pass above takes it apart
+        yield value.base
+        yield from value.shape
+        yield from value.strides
+        yield value.padding == "nan"
+        if hasattr(value, "round_f32_to_tf32"):
+            yield bool(value.round_f32_to_tf32)
+        yield from value.shape
+        yield from value.strides
+    elif isinstance(value, torch.Tensor) or value is None or isinstance(value, int | float):
+        yield value
+    else:
+        yield getattr(value, "base", value)

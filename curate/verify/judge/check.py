@@ -1,0 +1,574 @@
+"""Run a candidate on many draws beside its oracle, and weigh what it did."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from curate.verify.judge.halves import Halves
+from curate.verify.judge.oracle import Expected, NoOracle, Oracle, Variety
+from curate.verify.judge.session import Ended, Refused, Session
+from curate.verify.protocol.role import Tensors, pack_all, same_tensors, unpack_named
+from curate.verify.protocol.wire import WireError
+from curate.verify.reference.compare import Agreement, Mismatch
+from curate.verify.reference.draw import (
+    MANY,
+    NEGATIVE_INTEGERS,
+    NOT_FINITE,
+    OWN,
+    SETS,
+    Change,
+    Draw,
+    draws_integers,
+    plan,
+)
+from curate.verify.verdict import Candidate, Options
+
+BUDGET = "too_much_work"
+"""Reason of a program that is more work than it may be."""
+
+ENOUGH = 3
+"""Draws after which a program that has no budget left is not held against it."""
+
+DEAR = 2.0
+"""How often the first draw's work must fit in what is left for each of the others."""
+
+BURST, BURST_ON_CPU = 128, 60
+"""Forwards between two checked ones, for programs that count their calls. On the CPU they are done
+where the commands alone do not tell (`curate.verify.judge.halves`)."""
+
+OTHER = 500
+"""What is added to a draw's seed for one more like it."""
+
+GROWN_BYTES = 2**26  # of a draw's tensors, where a size is made larger
+SLACK = 2**20
+"""Bytes of tensors that a reply may have beyond what is expected."""
+
+WHOLE, MOST = 0.99, 0.9
+"""Share of the reference's work, in bytes, from which on PyTorch has done all of it, or most."""
+
+WEIGHED = (OWN, "steps", "signed", "small")
+"""Families on which it is looked at who did the work; on the others many a stage is an identity."""
+
+TRIFLE = 0.01
+"""Share of a program's work, in bytes, below which its kernels do nothing that counts."""
+
+
+class Found(Exception):
+    """A verdict, found before the last draw.
+
+    Attributes:
+        status: one of the judge's statuses.
+        reason: a short code.
+        evidence: what shows it.
+    """
+
+    def __init__(self, status: str, reason: str, **evidence: Any) -> None:
+        super().__init__(f"{status}: {reason}")
+        self.status, self.reason, self.evidence = status, reason, evidence
+
+
+@dataclass
+class Outcome:
+    """What is known of a candidate so far.
+
+    Attributes:
+        agreement: the worst of all draws.
+        trials: draws that were compared.
+        caveats: codes of what the verdict does not cover.
+        evidence: what the candidate did.
+    """
+
+    agreement: Agreement = field(default_factory=Agreement)
+    trials: int = 0
+    caveats: list[str] = field(default_factory=list)
+    evidence: dict[str, Any] = field(default_factory=dict)
+
+    def warn(self, caveat: str, **evidence: Any) -> None:
+        """Note something that the verdict does not cover, once."""
+        if caveat not in self.caveats:
+            self.caveats.append(caveat)
+            self.evidence[caveat] = evidence
+
+
+class Check:
+    """One candidate's process, beside its oracle, in one mode."""
+
+    def __init__(
+        self, oracle: Oracle, session: Session | Halves, mode: str, options: Options
+    ) -> None:
+        self.oracle, self.session, self.mode, self.options = oracle, session, mode, options
+        self.on_cpu = options.backend == "cpu"
+        self.device = "cuda"  # as far as the program can see
+        self.own_size = oracle.own_size if options.vary_sizes else None
+        self.kind = "pure_triton"
+        self.outcome = Outcome()
+        self.variety = Variety()
+        self.last: Expected
+        self.by_torch: list[bool] = []
+        self.by_host = False
+        self.given: list[list[Any]] = []
+        self.ways: set[tuple[tuple[str, int], ...]] = set()
+        self.spent = 0.0
+        self.built: Draw | None = None
+        self.first: tuple[Expected, Any] | None = None
+
+    def run(self, candidate: Candidate) -> None:
+        """Try the candidate; return if it is right, with the rest in ``outcome``.
+
+        Raises:
+            Found: it is not, or nothing can be said.
+            Ended, Refused: its process died, or it raised.
+            NoOracle: the reference cannot say what is right.
+        """
+        self.kind = "pure_triton" if candidate.ptx is None else "pure_cuda"
+        facts = self.oracle.facts(self.mode)
+        self.outcome.evidence["reference_device"] = self.oracle.device
+        self.outcome.evidence["insensitive_inputs"] = facts["insensitive_inputs"]
+        loaded, _ = self.session.ask(
+            "load",
+            source=candidate.candidate,
+            ptx=candidate.ptx,
+            device=self.device,
+            precision=self.oracle.precision,
+        )
+        self._reject_patches(loaded)
+        try:
+            self._try_all()
+            if self.outcome.trials:
+                self._reject_idle_kernels()
+                self._ablate()
+                self._burst()
+                self._try_variants()
+                self._try_other_values()
+        except (Found, Refused) as error:
+            # What has been compared by then counts, if it is enough to say something.
+            enough = self.outcome.trials >= min(ENOUGH, self.options.trials)
+            if not self.on_cpu or error.reason != BUDGET or not enough:
+                raise
+            self.outcome.warn("fewer_trials", **_message(error))
+        if not self.outcome.trials:
+            raise Found("unsupported", BUDGET)
+        self._reject_idle_kernels()
+        if len(self.given) > 1 and (fixed := _never_varied(self.given)):
+            self.outcome.warn("constant_inputs", positions=fixed)
+        if reason := self.variety.problem():
+            raise Found("degenerate", reason)
+
+    # draws
+
+    def _try_all(self) -> None:
+        """Run every draw of the plan, and the first one twice: the order must not matter."""
+        trials, seed = self.options.trials, self.oracle.seed
+        self._try(self._draw(plan(1, self.own_size, seed)[0]))
+        dear = not self.outcome.trials or DEAR * self.spent * trials > self.options.elements
+        thrifty = self.on_cpu and dear
+        draws = plan(trials, self.own_size, seed, thrifty, many=not dear and self._may_grow())
+        for i, draw in enumerate(draws[1:], start=1):
+            self._try(self._draw(draw))
+            if i == min(SETS, trials) - 1:
+                self._try_again()
+
+    def _may_grow(self) -> bool:
+        """Whether `MANY` instead of the file's own size takes little enough memory and work."""
+        times = MANY / max(1, self.own_size or MANY)
+        work = DEAR * self.spent * times
+        return self.last.size * times < GROWN_BYTES and work < self.options.elements
+
+    def _draw(self, draw: Draw) -> Draw:
+        return dataclasses.replace(draw, mode=self.mode)
+
+    def _try(self, draw: Draw) -> None:
+        """Run one draw, and raise unless the outputs are right."""
+        expected = self.oracle.expect(draw)
+        try:
+            self._build(expected)
+            # Some objects are new: a program must not hold on to those of an earlier call.
+            fresh = self.outcome.trials % SETS == SETS - 1
+            weighed = draw.size is None and (draw.family in WEIGHED or len(self.ways) > 1)
+            reply, output = self._forward(expected, fresh=fresh, weighed=weighed)
+        except Refused as refused:
+            if not self._may_refuse(refused, draw, expected.draw):
+                raise Found(
+                    refused.status,
+                    refused.reason,
+                    message=refused.message,
+                    trial=expected.draw.to_json(),
+                ) from refused
+            return
+        self._compare(expected, output)
+        self._weigh(reply, expected, weighed)
+        self.given.append(expected.value("inputs"))
+        self.variety.add(expected)
+        self.last = expected
+        self.outcome.trials += 1
+        if self.first is None:
+            self.first = expected, output
+
+    def _may_refuse(self, refused: Refused, asked: Draw, tried: Draw) -> bool:
+        """Whether an exception is a caveat and no fault."""
+        if refused.reason == BUDGET:
+            if asked.size is None and self.own_size is not None:
+                self.outcome.warn("smaller_sizes_only", message=refused.message)
+                return True
+            return False
+        honest = refused.status in ("runtime_error", "compile_error")
+        if tried.size is not None and honest and refused.reason != "out_of_bounds":
+            self.outcome.warn("own_sizes_only", message=refused.message, trial=tried.to_json())
+            return True
+        return False
+
+    def _build(self, expected: Expected) -> None:
+        """Construct the candidate with the draw's parameters, unless it has them."""
+        draw = expected.draw
+        if self.built and self.built.instance == draw.instance:
+            return
+        message, tensors = expected.packed("init", "names", "state")
+        reply, received = self.session.ask(
+            "build", tensors, **message, parameters=draw.parameters, mode=self.mode
+        )
+        if reply["names"] is not None:
+            self._map_state(expected, reply, received)
+        self.built = draw
+
+    def _map_state(self, expected: Expected, reply: dict[str, Any], received: Tensors) -> None:
+        """Give the parameters under other names, if they start with the same values.
+
+        A program that is built from the same seed has the same parameters, whatever it calls
+        them. Anything else is another model.
+        """
+        names = list(unpack_named(reply, received, "names"))
+        own = list(unpack_named(reply, received, "state"))
+        theirs, initial = self.oracle.initial_state(expected.draw)
+        state = dict(zip(expected.value("names"), expected.value("state"), strict=True))
+        pairs = _paired(names, own, theirs, [t.cpu() for t in initial])
+        if pairs is None:
+            raise Found("incorrect", "state_dict", expected=theirs[:20], got=names[:20])
+        message, tensors = pack_all(
+            {"names": names, "state": [state[pairs[name]] for name in names]}
+        )
+        theirs = [pairs[name] for name in names]
+        self.session.ask("set_state", tensors, **message, theirs=theirs)
+
+    def _forward(
+        self, expected: Expected, fresh: bool = False, weighed: bool = False, **how: Any
+    ) -> tuple[dict[str, Any], Any]:
+        """Run the candidate on a draw; return its reply and its results."""
+        message, tensors = expected.packed("inputs")
+        reply, received = self.session.ask(
+            "run",
+            tensors,
+            limit=expected.size + SLACK,
+            **message,
+            seed=expected.draw.seed,
+            fresh=fresh,
+            weighed=weighed,
+            ends_with=self.oracle.facts(self.mode)["last_call"],
+            **how,
+        )
+        _check_form(reply, plain=bool(how.get("plain")))
+        if reply["subclasses"]:
+            raise Found("cheat", "tensor_subclass", classes=list(reply["subclasses"]))
+        if reply["devices"] not in ([], [self.device]):
+            raise Found("incorrect", "device", expected=self.device, got=reply["devices"])
+        self._reject_patches(reply)
+        parts = ("output", "changed", "state") if "state" in reply else ("output", "changed")
+        results = {name: unpack_named(reply, received, name) for name in parts}
+        return reply, results
+
+    def _compare(self, expected: Expected, results: Any) -> None:
+        """Raise unless the outputs, and the inputs that changed, are right."""
+        try:
+            agreement = expected.compare(results)
+        except Mismatch as mismatch:
+            if not self._is_right_beside_usual(expected, results):
+                raise Found(
+                    "incorrect", mismatch.reason, trial=expected.draw.to_json(), **mismatch.evidence
+                ) from mismatch
+            self.outcome.warn("absolute_accuracy", **mismatch.evidence)
+            return
+        self.outcome.agreement = self.outcome.agreement.join(agreement)
+        if agreement.coarse:
+            self.outcome.warn("low_precision", trial=expected.draw.to_json())
+
+    def _is_right_beside_usual(self, expected: Expected, results: Any) -> bool:
+        """Whether a result of small inputs is as exact as results of the file's own inputs are.
+
+        ``(1 - exp(-2 x)) / (1 + exp(-2 x))`` for tanh is: near zero it loses digits of its value,
+        and none of one.
+        """
+        if expected.draw.family != "small" or self.first is None:
+            return False
+        try:
+            expected.compare(results, self.first[0].usual)
+        except Mismatch:
+            return False
+        return True
+
+    # what it did
+
+    def _reject_patches(self, reply: dict[str, Any]) -> None:
+        if patched := reply["patched"]:
+            raise Found("cheat", "patches_library", names=[str(name) for name in patched][:20])
+
+    def _weigh(self, reply: dict[str, Any], expected: Expected, weighed: bool) -> None:
+        """Note who did the work, and raise if no kernel was launched at all."""
+        launches, calls = dict(reply["launches"]), dict(reply["calls"])
+        did = {"launches": launches, "aten_calls": calls, "failed_launches": reply["failed"]}
+        evidence = self.outcome.evidence
+        if self.first is None:
+            evidence |= did
+        evidence["kind"] = "hybrid" if calls else evidence.get("kind", self.kind)
+        self.spent = float(reply["elements"])
+        if reply["trespassed"]:
+            raise Found("incorrect", "out_of_bounds", trial=expected.draw.to_json(), **did)
+        if reply["failed"]:
+            raise Found("cheat", "fallback", trial=expected.draw.to_json(), **did)
+        if not launches:
+            evidence["kind"] = "no_kernel"
+            raise Found("cheat", "no_kernel", trial=expected.draw.to_json(), **did)
+        facts = self.oracle.facts(self.mode)
+        covers = not collections.Counter(facts["calls"]) - collections.Counter(calls)
+        share = reply["call_bytes"] / max(1, facts["call_bytes"])
+        trifle = reply["launch_bytes"] < TRIFLE * reply["call_bytes"]
+        if expected.draw.size is None:
+            self.ways.add((*sorted(calls.items()), ("bytes", int(reply["call_bytes"]))))
+        self.by_host |= bool(reply.get("by_host"))
+        if weighed:
+            whole = bool(calls) and (covers or share >= WHOLE)
+            self.by_torch.append(
+                reply["was_ready"]  # what a kernel was given held the result already
+                or (whole and (share >= 1 or reply["was_called"] or trifle))
+                or (reply["was_scaled"] and share >= MOST)
+            )
+
+    def _reject_idle_kernels(self) -> None:
+        """Raise if what the kernels were given was the result already, or as good as that.
+
+        On some draws a stage may be an identity, as ReLU is on positive numbers.
+        """
+        if self.by_host:
+            raise Found("cheat", "host_does_the_work")
+        often = len(self.by_torch) > 1 and 2 * sum(self.by_torch) > len(self.by_torch)
+        # Whoever calls other operators from one call to the next has chosen when to.
+        if often or (any(self.by_torch) and len(self.ways) > 1):
+            raise Found("cheat", "torch_does_the_work")
+
+    def _try_again(self) -> None:
+        """Run the first draw once more, unrecorded."""
+        if not self.first or self.built is None:
+            return
+        expected, before = self.first
+        if self.built.instance != expected.draw.instance:
+            return
+        reply, results = self._forward(expected, plain=True)
+        self._compare(expected, results)
+        if not reply["count"]:
+            raise Found("cheat", "no_kernel", trial=expected.draw.to_json(), again=True)
+        self.outcome.evidence["deterministic"] = same_tensors(before, results)
+
+    def _ablate(self) -> None:
+        """Take the kernels away: a result that is still right did not come from them."""
+        last = self.last
+        # Another draw than the last, or a buffer that is used again would still hold the result.
+        draw = dataclasses.replace(last.draw, seed=last.draw.seed + OTHER, family="signed")
+        expected = self.oracle.expect(draw)
+        if not expected.varies or "cuda_graph" in self.outcome.evidence["launches"]:
+            return
+        self._build(expected)
+        message, tensors = expected.packed("inputs")
+        for refuse in ("skip", "raise"):
+            try:
+                reply, received = self.session.ask(
+                    "ablate",
+                    tensors,
+                    limit=expected.size + SLACK,
+                    **message,
+                    seed=expected.draw.seed,
+                    refuse=refuse,
+                )
+                output = unpack_named(reply, received, "output")
+                expected.compare({"output": output, "changed": expected.value("own")["changed"]})
+            except (Refused, Mismatch):
+                continue
+            if expected.value("own")["changed"]:
+                continue  # the result may be in the inputs
+            if refuse == "skip":
+                raise Found("cheat", "decoy_kernel", trial=expected.draw.to_json())
+            self.outcome.warn("has_fallback", message="right without its kernels, if they raise")
+
+    def _burst(self) -> None:
+        """Call the candidate many times, and then look again."""
+        expected = self.last
+        count = BURST_ON_CPU if self.on_cpu else BURST
+        self._build(expected)
+        message, tensors = expected.packed("inputs")
+        reply, received = self.session.ask(
+            "burst",
+            tensors,
+            limit=expected.size + SLACK,
+            **message,
+            seed=expected.draw.seed,
+            count=count,
+        )
+        output = unpack_named(reply, received, "output")
+        self._compare(expected, {"output": output, "changed": expected.value("own")["changed"]})
+        if reply.get("unsteady"):
+            self.outcome.warn("calls_differ", message="equal calls ask the device for other work")
+        _, results = self._forward(expected)
+        self._compare(expected, results)
+
+    # beyond what the file asks for
+
+    def _try_variants(self) -> None:
+        """Try other sizes, arguments and layouts, where the reference takes them."""
+        last = self._usual()
+        try:
+            variants, layouts = self.oracle.variants(dataclasses.replace(last, family=OWN))
+            usual = self.oracle.expect(last)
+        except NoOracle:
+            return
+        for layout in layouts:
+            self._try_beyond("contiguous_only", usual, layout=layout)
+        if self.options.vary_sizes:
+            self._try_changes("some_sizes_only", variants["sizes"])
+            self._try_changes("own_ranks_only", variants["ranks"])
+        self._try_changes("own_arguments_only", variants["arguments"])
+
+    def _usual(self) -> Draw:
+        """Return the last draw, or one like it with more than one row."""
+        draw = self.last.draw
+        return dataclasses.replace(draw, size=3) if draw.size == 1 else draw
+
+    def _try_other_values(self) -> None:
+        """Try integers below zero, where the file draws none, and values that are not finite."""
+        last = dataclasses.replace(self._usual(), seed=self.last.draw.seed + OTHER)
+        draws = {"finite_only": dataclasses.replace(last, family=NOT_FINITE)}
+        if draws_integers(self.last.value("inputs")):
+            draws["own_integers_only"] = dataclasses.replace(last, family=NEGATIVE_INTEGERS)
+        for caveat, draw in draws.items():
+            self._try_beyond(caveat, self._expect(draw))
+
+    def _expect(self, draw: Draw) -> Expected | None:
+        """Return what a draw gives, or None where the reference does not take its changes."""
+        try:
+            expected = self.oracle.expect(draw)
+        except NoOracle:
+            return None
+        special = draw.family in (NOT_FINITE, NEGATIVE_INTEGERS)
+        taken = expected.draw.changes == draw.changes
+        return expected if taken and not (special and expected.draw != draw) else None
+
+    def _try_changes(self, caveat: str, draws: list[Draw]) -> None:
+        """Try draws with changes; where one goes wrong, name those that go wrong alone."""
+        wrong: list[Change] = []
+        shown: dict[str, Any] = {}
+        for draw in draws:
+            if found := self._fault(self._expect(draw)):
+                alone = [dataclasses.replace(draw, changes=(change,)) for change in draw.changes]
+                known = [d for d in alone if len(alone) > 1 and self._fault(self._expect(d))]
+                wrong += [d.changes[0] for d in known] or draw.changes
+                shown = shown or found
+        if wrong:
+            changes = [dataclasses.asdict(change) for change in wrong]
+            self.outcome.warn(caveat, changes=changes, **shown)
+
+    def _try_beyond(self, caveat: str, expected: Expected | None, **how: Any) -> None:
+        """Try what the file does not ask for, and note if it goes wrong."""
+        if found := self._fault(expected, **how):
+            self.outcome.warn(caveat, **found, **how)
+
+    def _fault(self, expected: Expected | None, **how: Any) -> dict[str, Any]:
+        """Return what goes wrong with a draw; nothing if there is none."""
+        if expected is None:
+            return {}
+        if not self.session.is_open:
+            return {"message": "its process had ended before"}
+        try:
+            self._build(expected)
+            _, results = self._forward(expected, fresh=True, plain=True, **how)
+            expected.compare(results)
+        except Refused as refused:
+            if refused.status == "unsupported":
+                if refused.reason == BUDGET:
+                    raise
+                self.outcome.evidence["untried"] = refused.message
+                return {}
+            return {"message": refused.message}
+        except Mismatch as mismatch:
+            return {"reason": mismatch.reason, **mismatch.evidence}
+        except Ended as ended:
+            return {"message": f"{ended.status}: {ended.reason}"}
+        except Found as found:
+            if found.status == "cheat":
+                raise
+            return {"reason": found.reason, **found.evidence}
+        return {}
+
+
+def _never_varied(draws: list[list[Any]]) -> list[int]:
+    """Return the positions of inputs that were the same in every draw of the file's own size."""
+    found = []
+    for i, value in enumerate(draws[0]):
+        others = [draw[i] for draw in draws[1:]]
+        if isinstance(value, torch.Tensor):
+            same = all(
+                isinstance(o, torch.Tensor)
+                and (o.shape != value.shape or same_tensors([o], [value]))
+                for o in others
+            )
+            same &= value.numel() > 0
+        else:
+            same = value is not None and all(repr(o) == repr(value) for o in others)
+        if same and not isinstance(value, list | tuple | dict):
+            found.append(i)
+    return found
+
+
+def _paired(
+    names: list[str], own: Tensors, theirs: list[str], initial: Tensors
+) -> dict[str, str] | None:
+    """Return which of the reference's tensors each of a program's is, by name or else by value.
+
+    None means that there is no one way to pair them.
+    """
+    if sorted(names) == sorted(theirs):
+        known = dict(zip(theirs, initial, strict=True))
+        if all(known[n].shape == t.shape for n, t in zip(names, own, strict=True)):
+            return {name: name for name in names}
+    left = dict(zip(theirs, initial, strict=True))
+    pairs: dict[str, str] = {}
+    for name, tensor in zip(names, own, strict=True):
+        found = next((n for n, t in left.items() if same_tensors([tensor], [t])), None)
+        if found is None:
+            return None
+        pairs[name] = found
+        del left[found]
+    return None if left else pairs
+
+
+def _message(error: Found | Refused) -> dict[str, Any]:
+    return {"message": error.message} if isinstance(error, Refused) else error.evidence
+
+
+def _check_form(reply: dict[str, Any], plain: bool) -> None:
+    """Raise `WireError` unless what a process says of itself has the form that it must have."""
+    lists = [reply.get(name) for name in ("subclasses", "devices", "patched")]
+    good = {"output", "changed"} <= reply.keys() and all(isinstance(x, list) for x in lists)
+    if plain:
+        good &= type(reply.get("count")) is int
+    else:
+        counts = [reply.get(name) for name in ("launches", "calls")]
+        numbers = [reply.get(name) for name in ("call_bytes", "launch_bytes", "elements")]
+        flags = [reply.get(f"was_{name}") for name in ("called", "ready", "scaled")]
+        good &= all(isinstance(count, dict) for count in counts)
+        good &= all(type(n) is int for count in counts if count for n in count.values())
+        good &= all(type(n) in (int, float) for n in numbers)
+        good &= all(type(flag) is bool for flag in (*flags, reply.get("trespassed")))
+        good &= isinstance(reply.get("failed"), list)
+    if not good:
+        raise WireError("not what a run is answered by")

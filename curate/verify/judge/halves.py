@@ -1,0 +1,375 @@
+"""The judge's end of a candidate: its Python in one process, its numbers in another.
+
+`Halves` answers what `curate.verify.judge.check` asks of a candidate. The host half (`host_half`)
+runs the program's Python on handles; the executor does the work and says what was done. Whatever
+the host half claims is checked against the executor's account, or is of no use to a program.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import socket
+from collections.abc import Sequence
+from typing import Any
+
+from curate.verify.host_half.stream import FEW_LAPS, JUDGES
+from curate.verify.judge.session import Host, Refused
+from curate.verify.judge.work import by_host, ends_as, who_worked
+from curate.verify.protocol.places import Place, read_place
+from curate.verify.protocol.role import (
+    Answer,
+    Tensors,
+    changed_inputs,
+    layout_of,
+    list_tensors,
+    map_tensors,
+    same_tensors,
+)
+from curate.verify.protocol.wire import MAX_PAYLOAD, WireError, pack, unpack
+
+STOPPED = "stopped"
+"""Why the host half gives up when the executor does no more: the executor knows the reason."""
+
+
+MANY_LAPS, LAP_COMMANDS = 320, 1300
+"""Forwards that are compared by their commands alone, and how many commands may be made for it."""
+
+
+class Halves:
+    """A conversation with both halves of one candidate.
+
+    Attributes:
+        events: what the host half reported that the program reached for.
+        kernels: that the first call launched: names, TTIR and options.
+        seconds: how long the candidate may still take.
+    """
+
+    def __init__(self, host: Host, executor: Host, seconds: float, elements: float) -> None:
+        one, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.elements = elements  # that are left
+        self.executor = executor.open("executor", seconds, other)
+        self.host = host.open("host_half", seconds, one)
+        one.close()
+        other.close()
+        self.calls = itertools.count()
+        self.numbers = itertools.count(JUDGES)
+        self.inputs: dict[str, list[Place]] = {}
+        self.state: list[tuple[str, Place]] = []
+        self.turn = 0
+        self.pairs: dict[str, str] = {}
+        self.given_state: tuple[list[str], Tensors] = [], []
+        self.spoiled = False
+        self.kernels: list[Any] = []
+        self.ends_with = ""
+        self.limit = MAX_PAYLOAD
+
+    @property
+    def is_open(self) -> bool:
+        """Whether both halves are there."""
+        return self.host.is_open and self.executor.is_open
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        """What the program reached for, as its own process claims."""
+        return self.host.events
+
+    @property
+    def seconds(self) -> float:
+        """Seconds that are left."""
+        return min(self.host.seconds, self.executor.seconds)
+
+    def ask(self, do: str, tensors: Tensors | None = None, limit: int = 0, **fields: Any) -> Answer:
+        """Answer a request; see `curate.verify.candidate` for their names.
+
+        Raises:
+            Refused: the program did something wrong.
+            Ended: one of the processes is gone or late.
+        """
+        handlers = {
+            "load": self._load,
+            "build": self._build,
+            "set_state": self._set_state,
+            "run": self._run,
+            "ablate": self._ablate,
+            "burst": self._burst,
+        }
+        self.limit = limit or MAX_PAYLOAD
+        return handlers[do](fields, tensors or [])
+
+    def close(self, kill: str | None = "done") -> dict[str, Any]:
+        """End both processes."""
+        self.executor.close(kill)
+        return self.host.close(kill)
+
+    # one call
+
+    def _begin(self, places: list[Place], values: Tensors, **how: Any) -> None:
+        known = {"skip": False, "dry": False, "keep": False, "seed": 0, "order": 0} | how
+        self.executor.ask(
+            "begin",
+            [value.detach() for value in values],
+            places=[place.to_json() for place in places],
+            elements=max(0, self.elements),
+            seconds=self.executor.seconds,
+            **known,
+        )
+
+    def _call(
+        self,
+        do: str,
+        tensors: Tensors | None = None,
+        watched: Sequence[Place] = (),
+        **how: Any,
+    ) -> tuple[dict[str, Any], dict[str, Any], Tensors]:
+        """Have the host half do something; return what it said and what the executor did.
+
+        The tensors are those at the places that it said, then those at ``watched`` places that
+        have changed, then what operators and uploads gave; see `Executor.finish`.
+
+        Raises:
+            Refused: by the executor's account where that has one, or else by the host half's.
+        """
+        number = next(self.calls)
+        refused = None
+        said: dict[str, Any] = {}
+        try:
+            said, _ = self.host.ask(do, tensors, **how)
+        except Refused as error:
+            refused = error
+        outputs = said.get("places", [])
+        if not isinstance(outputs, list) or len(outputs) > 10_000:
+            raise WireError("not a list of places")
+        given = said.get("given", [])  # where the program has left its inputs
+        now = list(watched)
+        if isinstance(given, list) and len(given) <= len(now):
+            now[: len(given)] = map(read_place, given)
+        did, found = self._finish(number, outputs, watched, now)
+        if refused is not None:
+            raise _claimed(refused)
+        return said, did, found
+
+    def _finish(
+        self,
+        number: int | None,
+        places: Sequence[Any] = (),
+        watched: Sequence[Place] = (),
+        now: Sequence[Place] = (),
+    ) -> tuple[dict[str, Any], Tensors]:
+        did, found = self.executor.ask(
+            "finish",
+            number=number,
+            places=list(places),
+            watched=[[a.to_json(), b.to_json()] for a, b in zip(watched, now, strict=True)],
+            most=self.limit,
+        )
+        self.elements -= did["elements"]
+        return did, found
+
+    def _load(self, request: dict[str, Any], tensors: Tensors) -> Answer:
+        self._begin([], [])
+        self._call("load", source=request["source"])
+        return {"patched": []}, []
+
+    def _build(self, request: dict[str, Any], tensors: Tensors) -> Answer:
+        init = unpack(request["init"], tensors)
+        names, values = unpack(request["names"], tensors), unpack(request["state"], tensors)
+        sent: Tensors = []
+        packed = pack(init, sent)
+        self._begin([], [], seed=request["parameters"])
+        said, _, _ = self._call(
+            "build", sent, init=packed, parameters=request["parameters"], mode=request["mode"]
+        )
+        self.state = [(str(name), read_place(place)) for name, place in said["state"]]
+        own = [name for name, _ in self.state]
+        shapes = {name: tuple(place.shape) for name, place in self.state}
+        fits = own == names and all(
+            shapes[name] == tuple(value.shape) for name, value in zip(names, values, strict=True)
+        )
+        if fits:
+            self._give_state(names, values)
+            return {"names": None}, []
+        _, initial = self._finish(None, [place.to_json() for _, place in self.state])
+        found: Tensors = []
+        return {"names": pack(own, found), "state": pack(initial, found)}, found
+
+    def _set_state(self, request: dict[str, Any], tensors: Tensors) -> Answer:
+        names = unpack(request["names"], tensors)
+        self.pairs = dict(zip(names, request["theirs"], strict=True))
+        self._give_state(names, unpack(request["state"], tensors))
+        return {}, []
+
+    def _give_state(self, names: list[str], values: Tensors) -> None:
+        """Write the state; it is written again where a forward has changed it."""
+        places = dict(self.state)
+        values = [value.to(places[name].dtype) for name, value in zip(names, values, strict=True)]
+        self.given_state = names, values
+        self._begin([places[name] for name in names], values)
+        self.spoiled = False
+
+    def _run(self, request: dict[str, Any], tensors: Tensors) -> Answer:
+        self.turn += 1
+        self.ends_with = request["ends_with"]
+        answer = self._forward(request, tensors, keep=request["weighed"])
+        if self.turn == 1:
+            self.kernels = self.executor.ask("kernels")[0]["kernels"]
+        return answer
+
+    def _ablate(self, request: dict[str, Any], tensors: Tensors) -> Answer:
+        self.turn += 1  # as in any other run
+        skip = request["refuse"] == "skip"
+        return self._forward(request, tensors, skip=skip, refuse=not skip)
+
+    def _burst(self, request: dict[str, Any], tensors: Tensors) -> Answer:
+        """Run many forwards: where they send the same commands, one result stands for all.
+
+        Where a call reads values, or writes to memory that is older than itself, as a counter on
+        the device would be, the same commands may do something else; such calls are all done.
+        """
+        _, found = self._forward({**request, "fresh": True}, tensors)
+        again, other = self._forward(request, tensors)
+        if not same_tensors(found, other):
+            return again, other
+        if not again["values_asked"] and not again["wrote_old"]:
+            if self._laps(request, tensors, again) == {again["stream"]}:
+                return again, other
+            again["unsteady"] = True
+        for _ in range(request["count"]):
+            more, third = self._forward(request, tensors)
+            if not same_tensors(other, third):
+                return more, third
+        return again, other
+
+    def _laps(self, request: dict[str, Any], tensors: Tensors, like: dict[str, Any]) -> set[str]:
+        """Return the streams of many forwards in a row, of which none is done."""
+        inputs = unpack(request["inputs"], tensors)
+        given = list_tensors(inputs)
+        places = self._input_places(given, request)
+        self._begin(places, [t.detach() for t in given], seed=request["seed"], dry=True)
+        laps = 1 + max(FEW_LAPS, min(MANY_LAPS, LAP_COMMANDS // max(1, like["commands"])))
+        try:
+            _, did, _ = self._run_program(request, inputs, places, laps=laps)
+        except Refused as refused:
+            return {refused.reason}
+        return set(did["laps"])
+
+    def _forward(
+        self,
+        request: dict[str, Any],
+        tensors: Tensors,
+        skip: bool = False,
+        refuse: bool = False,
+        keep: bool = False,
+    ) -> Answer:
+        inputs = unpack(request["inputs"], tensors)
+        given = list_tensors(inputs)
+        places = self._input_places(given, request)
+        values = [t.detach() for t in given]
+        if self.spoiled:
+            self._give_state(*self.given_state)
+        self._begin(places, values, seed=request["seed"], skip=skip, keep=keep, order=self.turn)
+        self.spoiled = True
+        said, did, found = self._run_program(request, inputs, places, refuse)
+        return self._answer(said, did, found, inputs)
+
+    def _run_program(
+        self,
+        request: dict[str, Any],
+        inputs: Any,
+        places: list[Place],
+        refuse: bool = False,
+        laps: int = 1,
+    ) -> tuple[dict[str, Any], dict[str, Any], Tensors]:
+        return self._call(
+            "run",
+            None,
+            [*places, *(place for _, place in self.state)],
+            inputs=pack(inputs, []),
+            places=[place.to_json() for place in places],
+            seed=_unrelated(request["seed"]),
+            turn=self.turn,
+            refuse=refuse,
+            laps=laps,
+        )
+
+    def _answer(
+        self, said: dict[str, Any], did: dict[str, Any], found: Tensors, inputs: Any
+    ) -> Answer:
+        outputs, now = len(said["places"]), len(said["places"]) + len(did["changed"])
+        result = unpack(said["output"], found[:outputs])
+        after = dict(zip(did["changed"], found[outputs:now], strict=True))
+        given = list_tensors(inputs)
+        replaced = [after.get(i, tensor) for i, tensor in enumerate(given)]
+        state = {
+            self.pairs.get(name, name): after.get(i, value)
+            for i, (name, value) in enumerate(zip(*self.given_state, strict=True), len(given))
+        }
+        self.spoiled = any(i >= len(given) for i in after)
+        sent: Tensors = []
+        packed = {
+            "output": pack(result, sent),
+            "changed": pack(changed_inputs(_replaced(inputs, iter(replaced)), inputs), sent),
+            "state": pack(state, sent),
+        }
+        named = list(zip(did["kept"], found[now:], strict=True))
+        named = [(n, t) for n, t in named if not ends_as(n, self.ends_with)]
+        results = list_tensors(result)
+        work = who_worked(named, [*given, *self.given_state[1]], results)
+        return {
+            **packed,
+            "subclasses": said["subclasses"],
+            "devices": said["devices"],
+            "patched": [],
+            "launches": did["launches"],
+            "calls": did["calls"],
+            "failed": [],
+            "trespassed": False,
+            "elements": did["elements"],
+            "call_bytes": did["call_bytes"],
+            "launch_bytes": did["launch_bytes"],
+            "was_ready": work.ready,
+            "by_host": work.uploaded or by_host(did, given, results),
+            "was_called": False,
+            "was_scaled": work.scaled,
+            "count": sum(did["launches"].values()),
+            "stream": did["stream"],
+            "commands": did["commands"],
+            "values_asked": did["values_asked"],
+            "wrote_old": did["wrote_old"],
+            "unsteady": False,
+        }, sent
+
+    def _input_places(self, given: Tensors, request: dict[str, Any]) -> list[Place]:
+        """Return where inputs go: to where the last ones of their form were, if they may."""
+        layout = request.get("layout")
+        anew = layout or request.get("fresh")
+        kind = repr([(t.shape, t.dtype, t.stride()) for t in given])
+        if not anew and kind in self.inputs:
+            return self.inputs[kind]
+        places = []
+        for tensor in given:
+            found = layout_of(tensor.shape, layout) if layout else None
+            stride, offset = found or (tuple(tensor.stride()), 0)
+            shape = tuple(tensor.shape)
+            places.append(Place(next(self.numbers), tensor.dtype, shape, stride, offset))
+        if not anew:
+            self.inputs[kind] = places
+        return places
+
+
+def _claimed(refused: Refused) -> Refused:
+    """Return what the host half says of itself, which cannot be that it is not to be judged."""
+    if refused.status == "unsupported" and refused.reason == "not_data":
+        refused.status, refused.reason = "incorrect", "structure"
+    elif refused.status in ("unsupported", "skip"):
+        refused.status, refused.reason = "runtime_error", "claims_to_be_unsupported"
+    return refused
+
+
+def _unrelated(seed: int) -> int:
+    """Return a seed for the program's own process, from which the inputs' cannot be told."""
+    return int(hashlib.sha256(f"program {seed}".encode()).hexdigest()[:13], 16)
+
+
+def _replaced(value: Any, tensors: Any) -> Any:
+    return map_tensors(value, lambda t: next(tensors))

@@ -1,0 +1,331 @@
+"""What the judge knows of a problem: right results, as the reference's process gave them."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from curate.verify.judge.session import Ended, Host, Refused, Session
+from curate.verify.protocol.role import Tensors, list_tensors, pack_all, same_tensors, unpack_named
+from curate.verify.reference.compare import Agreement, Mismatch, Strict, compare
+from curate.verify.reference.draw import OVERFLOWS, OWN, TIES, Draw, parameters_seed
+from curate.verify.reference.noise import PRODUCTS
+from curate.verify.reference.serve import SKIP
+
+SMALL_BYTES, SMALL_PRODUCT_BYTES = 2**26, 2**22
+"""Bytes that a reference's operators may read and write for it to run on the CPU; the latter if
+it multiplies matrices."""
+
+CACHE_BYTES = 2**29  # of draws that are kept for the next candidate of the same reference
+
+REFERENCE_OOM = "reference_oom"
+"""Why there is no oracle where the reference had too little memory."""
+
+
+class NoOracle(Exception):
+    """The reference cannot say what is right.
+
+    Attributes:
+        status: ``unsupported`` or ``degenerate``.
+        reason: a short code.
+        evidence: what it said.
+    """
+
+    def __init__(self, status: str, reason: str, **evidence: Any) -> None:
+        super().__init__(f"{status}: {reason}")
+        self.status, self.reason, self.evidence = status, reason, evidence
+
+
+@dataclass(frozen=True)
+class Expected:
+    """One draw of a problem.
+
+    Attributes:
+        draw: the draw; not the one that was asked for where the reference did not take that.
+        message: the reference's reply: inputs, parameters and results, packed.
+        tensors: the tensors of the message.
+        ask_noise: gives the noise of a draw's results, in float32 or, if so asked, of 10 bits;
+            see `curate.verify.reference.compare.compare`.
+        precision: one of `curate.verify.verdict.PRECISIONS`.
+    """
+
+    draw: Draw
+    message: dict[str, Any]
+    tensors: Tensors
+    ask_noise: Callable[[Draw, bool], Any] = dataclasses.field(
+        default=lambda draw, coarse: None, repr=False
+    )
+    precision: str = "own"
+
+    def value(self, name: str) -> Any:
+        """Return one of ``init``, ``inputs``, ``names``, ``state``, ``own`` and ``exact``."""
+        return unpack_named(self.message, self.tensors, name)
+
+    def compare(self, results: Any, usual: float = 0.0) -> Agreement:
+        """Compare a candidate's output, and the inputs that it changed, with what is right.
+
+        Noise only allows more, so what is right without it need not know it.
+
+        Args:
+            results: the candidate's.
+            usual: see `curate.verify.reference.compare.compare`.
+
+        Raises:
+            Mismatch: they differ.
+            NoOracle: the reference cannot say how exact its results are.
+        """
+        try:
+            return self._compare(results, None, usual)
+        except Mismatch as mismatch:
+            if mismatch.reason != "value" or "error" not in mismatch.evidence:
+                raise
+        return self._compare_noisy(results, usual)
+
+    def _compare_noisy(self, results: Any, usual: float) -> Agreement:
+        """Compare with what the noise allows; say where more of it, of 10 bits, would allow it."""
+        try:
+            return self._compare(results, self.ask_noise(self.draw, False), usual)
+        except Mismatch as mismatch:
+            coarse = self.ask_noise(self.draw, True) if mismatch.reason == "value" else None
+            if coarse is None:
+                raise
+            try:
+                agreement = self._compare(results, coarse, usual)
+            except Mismatch:
+                raise mismatch from None
+            if self.precision == "tf32":
+                return dataclasses.replace(agreement, coarse=True)
+            raise Mismatch("precision", **mismatch.evidence) from mismatch
+
+    def _compare(self, results: Any, noise: Any, usual: float) -> Agreement:
+        own, exact = self.value("own"), self.value("exact")
+        # What inputs of other sizes overflow on is nobody's business.
+        strict: Strict = "all" if self.draw.family == OWN else "exact"
+        strict = "none" if self.draw.family in OVERFLOWS else strict
+        agreement = Agreement()
+        for part in ("output", "changed", "state"):
+            if part == "state":  # what a program keeps besides, or does not show, is its own affair
+                kept = results.get(part, {})
+                results = {**results, part: {n: kept.get(n, own[part][n]) for n in own[part]}}
+            right = own[part], exact[part], noise and noise[part]
+            ties = self.draw.family == TIES
+            agreement = agreement.join(compare(results[part], *right, part, strict, ties, usual))
+        return agreement
+
+    @property
+    def size(self) -> int:
+        """Bytes of the draw's tensors."""
+        return sum(t.numel() * t.element_size() for t in self.tensors)
+
+    @property
+    def usual(self) -> float:
+        """How large the output's values are."""
+        outputs = [t for t in list_tensors(self.value("own")["output"]) if t.is_floating_point()]
+        values = [t[t.isfinite()].double() for t in outputs]
+        return max((float(v.square().mean().sqrt()) for v in values if v.numel()), default=0.0)
+
+    @property
+    def varies(self) -> bool:
+        """Whether the output holds two numbers that differ, so that it is not right by chance."""
+        outputs = [t for t in list_tensors(self.value("own")["output"]) if t.numel() > 1]
+        return any(bool((t != t.reshape(-1)[0]).any()) for t in outputs)
+
+    def packed(self, *names: str) -> tuple[dict[str, Any], Tensors]:
+        """Return some of the values as a message with just their own tensors."""
+        return pack_all({name: self.value(name) for name in names})
+
+
+class Oracle:
+    """A session with a reference, and the draws that it gave."""
+
+    def __init__(
+        self,
+        host: Host,
+        reference: str,
+        device: str,
+        seconds: float,
+        seed: int | None = None,
+        allowed: str = "own",
+    ) -> None:
+        self.host, self.reference, self.device, self.seconds = host, reference, device, seconds
+        self.allowed = allowed
+        self.session: Session | None = None
+        self.precision: dict[str, Any] = {}
+        self.own_size: int | None = None
+        # Seeds that a candidate cannot know; with one of the caller's own, the same in every run.
+        told = secrets.token_hex(8) if seed is None else f"{seed} {reference}"
+        self.seed = int(hashlib.sha256(told.encode()).hexdigest()[:13], 16)
+        self._drawn: dict[Draw, Expected] = {}
+        self._noises: dict[tuple[Draw, bool], Any] = {}
+        self._facts: dict[str, dict[str, Any]] = {}
+        self._variants: dict[Draw, tuple[dict[str, list[Draw]], list[str]]] = {}
+        self._prepared: tuple[Any, tuple[dict[str, Any], Tensors]] | None = None
+        self._bytes = 0
+
+    def load(self) -> None:
+        """Run the reference's file, once, and choose where it is to run.
+
+        What is small runs on the CPU: a context on the device costs more than the work, and what
+        is right never is in the device's memory. Convolutions do not: cuDNN's are TF32 unless
+        a file forbids it, and a candidate's may be as well.
+
+        Raises:
+            NoOracle: it cannot be run.
+        """
+        if self.precision:
+            return
+        wanted, self.device = self.device, "cpu"
+        loaded, _ = self._ask("load", source=self.reference, device=self.device)
+        self.precision = dict(loaded["precision"])
+        self.own_size = loaded["own_size"]
+        if wanted != "cpu" and not self._is_small():
+            self.device = wanted
+            self._facts.clear()
+            self.close()
+
+    def _is_small(self) -> bool:
+        try:
+            facts = self.facts("eval")
+        except NoOracle:
+            return False  # it may need the device
+        if any("convolution" in call for call in facts["calls"]):
+            return False
+        multiplies = any(call.endswith(PRODUCTS) for call in facts["calls"])
+        if facts["call_bytes"] > (SMALL_PRODUCT_BYTES if multiplies else SMALL_BYTES):
+            return False
+        self.precision["cudnn_tf32"] = False
+        return True
+
+    def expect(self, draw: Draw) -> Expected:
+        """Return what a draw gives; where the reference does not take it, the file's own.
+
+        Raises:
+            NoOracle: it does not take the file's own either.
+        """
+        if draw in self._drawn:
+            return self._drawn[draw]
+        try:
+            message, tensors = self._ask("draw", draw=draw.to_json())
+            expected = Expected(draw, message, tensors, self._noise, self.allowed)
+        except _Skip:
+            expected = self.expect(easier(draw))
+        self._bytes += expected.size
+        if self._bytes < CACHE_BYTES:
+            self._drawn[draw] = expected
+        return expected
+
+    def _noise(self, draw: Draw, coarse: bool) -> Any:
+        if (draw, coarse) not in self._noises:
+            message, tensors = self._ask("noise", draw=draw.to_json(), coarse=coarse)
+            self._noises[draw, coarse] = unpack_named(message, tensors, "noise")
+        return self._noises[draw, coarse]
+
+    def facts(self, mode: str) -> dict[str, Any]:
+        """Return what the reference's process says of the problem on its first draw."""
+        if mode not in self._facts:
+            draw = Draw(self.seed, parameters_seed(self.seed), mode=mode)
+            self._facts[mode], _ = self._ask("facts", draw=draw.to_json())
+        return self._facts[mode]
+
+    def variants(self, draw: Draw) -> tuple[dict[str, list[Draw]], list[str]]:
+        """Return what else a caller may do: draws by what they change, and layouts of inputs."""
+        if draw not in self._variants:
+            found, _ = self._ask("variants", draw=draw.to_json())
+            draws = {what: [Draw.from_json(d) for d in ds] for what, ds in found["draws"].items()}
+            self._variants[draw] = draws, found["layouts"]
+        return self._variants[draw]
+
+    def initial_state(self, draw: Draw) -> tuple[list[str], Tensors]:
+        """Return the parameters as the constructor makes them."""
+        message, tensors = self._ask("initial_state", draw=draw.to_json())
+        return list(unpack_named(message, tensors, "names")), list(
+            unpack_named(message, tensors, "state")
+        )
+
+    def prepare_timing(self, draw: Draw, device: str) -> tuple[dict[str, Any], Tensors]:
+        """Load the baselines in the reference's process; see `Reference.prepare_timing`."""
+        if self._prepared is None or self._prepared[0] != (draw, self.session):
+            reply = self._ask("prepare_timing", draw=draw.to_json(), device=device)
+            self._prepared = (draw, self.session), reply
+        return self._prepared[1]
+
+    def bandwidth(self) -> tuple[float, int]:
+        """Return the device's bytes per second, and those of its cache."""
+        measured, _ = self._ask("measure_bandwidth")
+        return float(measured["bandwidth"]), int(measured["cache"])
+
+    def running(self) -> Session:
+        """Return the session, which has been asked something before."""
+        assert self.session
+        return self.session
+
+    def _ask(self, do: str, **fields: Any) -> tuple[dict[str, Any], Tensors]:
+        if self.session is None or not self.session.is_open:
+            self.session = self.host.open("reference", self.seconds)
+            if do != "load":
+                self._ask("load", source=self.reference, device=self.device)
+        self.session.seconds = self.seconds
+        try:
+            return self.session.ask(do, **fields)
+        except Refused as refused:
+            if refused.status == SKIP:
+                raise _Skip from refused
+            known = {"unsupported": refused.reason, "oom": REFERENCE_OOM}
+            reason = known.get(refused.status, "reference_error")
+            raise NoOracle("unsupported", reason, message=refused.message) from refused
+        except Ended as ended:
+            evidence = {"ended": f"{ended.status}: {ended.reason}", **ended.evidence}
+            raise NoOracle("unsupported", "reference_error", **evidence) from ended
+
+    def close(self) -> None:
+        """End the session; what was drawn stays."""
+        if self.session:
+            self.session.close()
+
+
+def easier(draw: Draw) -> Draw:
+    """Return the next draw to try for a reference that does not take this one."""
+    if draw.family != OWN:
+        return dataclasses.replace(draw, family=OWN)
+    if draw.changes:
+        return dataclasses.replace(draw, changes=())
+    return dataclasses.replace(draw, size=None)
+
+
+class _Skip(Exception):
+    """The reference does not take a draw."""
+
+
+class Variety:
+    """Whether a problem's results can tell right from wrong, as one draw after the other shows."""
+
+    def __init__(self) -> None:
+        self.draws = 0
+        self._first: Any = None
+        self._has_elements = self._has_floats = self._is_finite = self._varies = False
+
+    def add(self, expected: Expected) -> None:
+        """Take one draw into account."""
+        output = expected.value("own")["output"]
+        tensors = [t for t in list_tensors(output) if t.numel()]
+        floats = [t for t in tensors if t.is_floating_point()]
+        self._has_elements |= bool(tensors)
+        self._has_floats |= bool(floats)
+        self._is_finite |= any(bool(t.isfinite().any()) for t in floats)
+        if self._first is None:
+            self._first = output
+        else:
+            self._varies |= not same_tensors(self._first, output)
+        self.draws += 1
+
+    def problem(self) -> str | None:
+        """Return why agreement on these draws would prove nothing, or None."""
+        if not self._has_elements:
+            return "empty_output"
+        if self._has_floats and not self._is_finite:
+            return "nothing_finite"
+        return "constant_output" if self.draws > 1 and not self._varies else None

@@ -1,0 +1,305 @@
+"""The judge's end: a host in its sandbox, and sessions with the children that it forks."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import torch
+
+from curate.execute.sandbox import PACKAGE, sandbox_command, worker_environment
+from curate.verify.protocol.host import PACKET, SOCKET_TYPE
+from curate.verify.protocol.wire import MAX_PAYLOAD, Channel, Closed, Late, TooLarge, WireError
+
+START_S = 300.0  # seconds that a host may take to import what it needs
+LEAVING_S = 2.0  # seconds that a child may live on after it closed its channel
+GRACE_S = 10.0  # seconds that a child may take to end, and a host to clear its sandbox
+
+
+class HostError(Exception):
+    """A host could not start; the message holds what it printed."""
+
+
+class Ended(Exception):
+    """A session is over before its time.
+
+    Attributes:
+        status: what that says of the program: ``timeout``, ``oom``, ``crash`` or ``cheat``.
+        reason: a short code.
+        evidence: the signal, the exit code, what was printed.
+    """
+
+    def __init__(self, status: str, reason: str, evidence: dict[str, Any] | None = None) -> None:
+        super().__init__(f"{status}: {reason}")
+        self.status, self.reason, self.evidence = status, reason, evidence or {}
+
+
+CLAIMS = ("incorrect", "compile_error", "runtime_error", "oom", "crash", "unsupported", "skip")
+"""What a process may say of itself: nothing that is to its advantage."""
+
+
+class Refused(Exception):
+    """A request that a process could not answer; see `curate.verify.protocol.role.Refusal`.
+
+    Raises:
+        WireError: the refusal is not of the form that it must have.
+    """
+
+    def __init__(self, refused: Any) -> None:
+        if not isinstance(refused, dict) or refused.get("status") not in CLAIMS:
+            raise WireError("not a refusal")
+        self.status, self.reason = refused["status"], str(refused.get("reason"))[:100]
+        self.message = str(refused.get("message"))[:2000]
+        super().__init__(self.message)
+
+
+# A host dies with the thread that started it (PR_SET_PDEATHSIG), so that one that stays does.
+_starter = ThreadPoolExecutor(max_workers=1, thread_name_prefix="curate-hosts")
+
+
+def _spawn(command: list[str], **options: Any) -> Any:
+    if threading.current_thread() is threading.main_thread():  # or in a fork, without our thread
+        return subprocess.Popen(command, **options)
+    return _starter.submit(lambda: subprocess.Popen(command, **options)).result()
+
+
+class Host:
+    """A warm process in a sandbox of its own; see `curate.verify.protocol.host`."""
+
+    def __init__(self, backend: str, memory_mb: int, sandbox: bool, compiles: bool = False) -> None:
+        self.backend, self.memory_mb, self.sandbox = backend, memory_mb, sandbox
+        self.compiles = compiles
+        self.process: subprocess.Popen[bytes] | None = None
+        self.pid: int | None = None
+        self.control: socket.socket
+        self.printed = tempfile.TemporaryFile()  # noqa: SIM115 (closed by stop)
+        self.closed = False
+
+    def start(self) -> None:
+        """Start the process and wait until it is warm.
+
+        Raises:
+            HostError: it ended, or was not warm in time.
+        """
+        if self.closed:
+            raise HostError("the judge is closed")
+        own, other = socket.socketpair(socket.AF_UNIX, SOCKET_TYPE)
+        command = [sys.executable, "-m", "curate.verify.protocol.host"]
+        # What PyTorch asks CUDA itself, rather than NVML, leaves a process that cannot fork.
+        environment = {"PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
+        on_device = self.backend in ("cuda", "hip")
+        if self.sandbox:
+            command = sandbox_command(command, environment, devices=on_device)
+        if self.sandbox:
+            given = {"PATH": os.environ.get("PATH", "")}
+        else:
+            path = [str(PACKAGE.parent), os.environ.get("PYTHONPATH")]
+            inherited = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
+            given = {**inherited, **worker_environment(), **environment}
+            given["PYTHONPATH"] = os.pathsep.join(filter(None, path))
+        self.process = _spawn(
+            command,
+            stdin=other.fileno(),
+            stdout=self.printed,
+            stderr=self.printed,
+            env=given,  # bubblewrap's own environment can be read in the sandbox
+            start_new_session=True,
+        )
+        self.pid = self.process.pid
+        other.close()
+        self.control = own
+        self._tell(
+            {
+                "backend": self.backend,
+                "memory_mb": self.memory_mb,
+                "sandboxed": self.sandbox,
+                "compiles": self.compiles,
+            }
+        )
+        answer = self._hear(START_S)
+        if answer is None:
+            raise HostError(f"the judge's {self.backend} host did not start\n{self.last_words()}")
+        if answer["package"] != str(PACKAGE):
+            self.stop()
+            raise HostError(
+                f"the judge's {self.backend} host runs the code in {answer['package']} and not "
+                f"that in {PACKAGE}: its sandbox cannot read that folder, or one above it"
+            )
+
+    def open(self, role: str, seconds: float, peer: socket.socket | None = None) -> Session:
+        """Return a session with a new child that plays a role, for at most so many seconds.
+
+        ``peer`` is the child's end of a connection with another child.
+        """
+        if self.pid is None:
+            self.start()
+        own, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        # Numbers that no other process, forked from the same judge, has used.
+        job = secrets.randbits(53)
+        order = json.dumps({"start": role, "job": job}).encode()
+        given = [other.fileno(), *([] if peer is None else [peer.fileno()])]
+        try:
+            socket.send_fds(self.control, [order], given)
+        except OSError:
+            self.stop()
+            self.start()
+            socket.send_fds(self.control, [order], given)
+        other.close()
+        return Session(self, job, Channel(own), seconds)
+
+    def end(self, job: int, reason: str | None) -> dict[str, Any]:
+        """Kill a child, at once if there is a reason to, and return how it ended."""
+        answer = self._wait_for(job, LEAVING_S) if reason is None else None
+        if answer is None:
+            self._tell({"kill": reason or "left_its_channel"})
+            answer = self._wait_for(job, GRACE_S)
+        if answer is None:
+            evidence = {"printed": self.last_words()}
+            answer = {"died": {"reason": "crash", "evidence": evidence}, "spoiled": True}
+        if answer["spoiled"]:
+            self.stop()  # the next session gets a new process, in a new sandbox
+        return answer
+
+    def _wait_for(self, job: int, seconds: float) -> dict[str, Any] | None:
+        deadline = time.monotonic() + seconds
+        while (left := deadline - time.monotonic()) > 0:
+            answer = self._hear(left)
+            if answer is None or answer.get("ended") == job:
+                return answer
+        return None
+
+    def _tell(self, message: dict[str, Any]) -> None:
+        with contextlib.suppress(OSError):  # its death is noticed when we listen
+            self.control.settimeout(GRACE_S)
+            self.control.send(json.dumps(message).encode())
+
+    def _hear(self, seconds: float) -> dict[str, Any] | None:
+        """Return the host's next message, or None if it is gone or silent."""
+        try:
+            self.control.settimeout(seconds)
+            data = self.control.recv(PACKET)
+        except OSError:
+            return None
+        return json.loads(data) if data else None
+
+    def last_words(self) -> str:
+        """Return the end of what the host printed."""
+        self.printed.seek(0, os.SEEK_END)
+        self.printed.seek(max(0, self.printed.tell() - 3000))
+        return self.printed.read().decode(errors="replace").strip()
+
+    def close(self) -> None:
+        """End the process for good."""
+        self.closed = True
+        self.stop()
+        self.printed.close()
+
+    def stop(self) -> None:
+        """End the process and everything in its sandbox."""
+        if self.pid is None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGKILL)
+        with contextlib.suppress(ChildProcessError):  # a fork of the judge is not its parent
+            os.waitpid(self.pid, 0)
+        self.control.close()
+        self.pid = None
+
+
+class Session:
+    """A conversation with one child, which may die, hang or lie.
+
+    Attributes:
+        events: what the child reported that the program reached for, and, once it has ended, what
+            its host found that it had changed there.
+        seconds: how long it may still take; the judge's own time does not count.
+    """
+
+    def __init__(self, host: Host, job: int, channel: Channel, seconds: float) -> None:
+        self.host, self.job, self.channel, self.seconds = host, job, channel, seconds
+        self.events: list[dict[str, Any]] = []
+        self.is_open = True
+
+    def ask(
+        self,
+        do: str,
+        tensors: list[torch.Tensor] | None = None,
+        limit: int = MAX_PAYLOAD,
+        **fields: Any,
+    ) -> tuple[dict[str, Any], list[torch.Tensor]]:
+        """Send a request and return the reply with its tensors, of at most ``limit`` bytes.
+
+        Raises:
+            Refused: the program raised, and its process is ready for the next request.
+            Ended: its process is gone, late, or does not keep to the rules.
+        """
+        # A reply that was prepared in advance cannot know this number.
+        serial = secrets.randbits(53)
+        started = time.monotonic()
+        deadline = started + self.seconds
+        try:
+            self.channel.send({"do": do, "serial": serial, **fields}, tensors, deadline)
+            reply, received = self._reply(serial, deadline, limit)
+        except Late:
+            self.close("timeout")
+            raise Ended("timeout", "timeout", {"request": do}) from None
+        except Closed:
+            raise _how(self.close(None)) from None
+        except TooLarge as error:
+            self.close("too_large")
+            raise Ended("incorrect", "shape", {"message": str(error)}) from error
+        except WireError as error:
+            self.close("forged_message")
+            raise Ended("cheat", "forged_message", {"message": str(error)}) from error
+        self.seconds -= time.monotonic() - started
+        if "refused" in reply:
+            raise Refused(reply["refused"])
+        return reply, received
+
+    def _reply(
+        self, serial: int, deadline: float, limit: int
+    ) -> tuple[dict[str, Any], list[torch.Tensor]]:
+        while True:
+            message, tensors = self.channel.receive(deadline, limit)
+            if message.get("serial") == serial:
+                return message, tensors
+            if "event" not in message or len(self.events) > 1000:
+                raise WireError("a message that nobody asked for")
+            self.events.append(
+                {
+                    "rule": str(message["event"])[:100],
+                    "what": str(message.get("what"))[:100],
+                    "line": message.get("line"),
+                }
+            )
+
+    def close(self, kill: str | None = "done") -> dict[str, Any]:
+        """End the child; return how it ended."""
+        if not self.is_open:
+            return {}
+        self.is_open = False
+        self.channel.close()
+        ended = self.host.end(self.job, kill)
+        for what in ended.get("changed", []):
+            self.events.append({"rule": "changes_host", "what": what, "line": None})
+        return ended
+
+
+def _how(ended: dict[str, Any]) -> Ended:
+    """Return what a child's death says of its program."""
+    died = ended.get("died") or {"reason": "left", "evidence": {"message": "it ended itself"}}
+    reason, evidence = str(died["reason"]), dict(died["evidence"])
+    if reason == "out_of_memory":
+        return Ended("oom", "host_memory", evidence)
+    return Ended("crash", reason, evidence)

@@ -1,0 +1,275 @@
+"""Who did the work: whether operators or uploads gave a program's results before a kernel did.
+
+It is read from the values of each, at the moment they were given: in one tensor in any order, in
+pieces over several, element by element in another type, or but for a factor and a summand.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from curate.verify.protocol.role import Tensors
+from curate.verify.reference.noise import PRODUCTS
+
+UPLOAD = "upload"
+"""Name of what the host half sent, among the names of operators."""
+
+SHARE, CHANCE = 0.75, 0.25
+"""Share of the output's values that a tensor must hold to have been the result already, and the
+share of values near those that may be found in it: more is chance."""
+
+SAMPLE = 4096
+"""Values of each output that are looked for."""
+
+PIECE, PIECES = 16, 256
+"""Values in a row that make a piece of an output, and how many pieces are looked at."""
+
+ENOUGH = 0.5
+"""Share of an output's pieces that must be held whole."""
+
+WHOLE = 0.9
+"""Share of a piece's values that must be held. A stage such as ReLU leaves most values as they
+were, but few pieces."""
+
+SCALED = 1e-5
+"""How far, relative to the values, an output may be from a number times a result, plus a number."""
+
+READ, SENT = 0.25, 0.5
+"""Share of the inputs' bytes that the host must have read to have done the work, and of the
+output's that it must have sent since."""
+
+MOVERS = frozenset(
+    (
+        *("cat", "stack", "index", "select", "index_select", "gather", "slice", "narrow", "take"),
+        *("masked_select", "flip", "roll", "repeat", "repeat_interleave", "constant_pad_nd", "pad"),
+        *("expand", "pixel_shuffle", "unfold", "im2col", "split", "unbind", "diag_embed"),
+        *("diagonal_copy", "view_copy", "permute_copy"),
+        *("slice_scatter", "select_scatter", "diagonal_scatter"),
+    )
+)
+"""Operators that give what they were given: the values are another's work, wherever they lie."""
+
+MAKERS = ("copy", "clone", "to_copy", "fill", "zero", "full", "empty", "arange", "scalar_tensor")
+"""Beginnings of the names of operators that copy, or that make values of none."""
+
+
+@dataclass(frozen=True)
+class Credit:
+    """Who held the output of a call before a kernel gave it.
+
+    Attributes:
+        uploaded: the host sent it.
+        ready: operators gave it.
+        scaled: operators gave it, but for a factor and a summand.
+    """
+
+    uploaded: bool = False
+    ready: bool = False
+    scaled: bool = False
+
+
+def who_worked(named: list[tuple[str, torch.Tensor]], given: Tensors, outputs: Tensors) -> Credit:
+    """Say who gave the output of a call.
+
+    Args:
+        named: what operators and uploads gave, each with its name.
+        given: inputs and parameters of the problem.
+        outputs: of the program.
+    """
+    if not named:
+        return Credit()
+    uploads = [(name, t) for name, t in named if name == UPLOAD]
+    others = [(name, t) for name, t in named if name != UPLOAD]
+    work = [(n, t) for n, t in others if not _base(n).startswith(MAKERS) and not moves_only(n)]
+    if others and _joined_holds(given, outputs):
+        # The problem only moves data, and so whoever moves it does the work.
+        work = [("moved", _joined([t for _, t in others]))]
+    ready = _was_done(work, outputs)
+    scaled = not ready and scaled_in_order(work, outputs)
+    return Credit(_was_done(uploads, outputs), ready, scaled)
+
+
+def _was_done(named: list[tuple[str, torch.Tensor]], outputs: Tensors) -> bool:
+    """Say whether the output was there already, in one tensor, in pieces, or in another type.
+
+    Only floating numbers tell; where they are no more than half of the output, nothing is said.
+    """
+    floats = sum(t.numel() for t in outputs if t.is_floating_point())
+    if not named or 2 * floats <= sum(t.numel() for t in outputs):
+        return False
+    return (
+        holds_result([t for _, t in named], outputs)
+        or held_in_pieces(named, outputs)
+        or held_in_order(named, outputs)
+    )
+
+
+def _joined_holds(tensors: Tensors, outputs: Tensors) -> bool:
+    return bool(tensors) and holds_result([_joined(tensors)], outputs)
+
+
+def _joined(tensors: Tensors) -> torch.Tensor:
+    return torch.cat([t.reshape(-1).double() for t in tensors])
+
+
+def _base(name: str) -> str:
+    """Return an operator's name without its namespace, overload and leading underscores."""
+    return name.removeprefix("aten::").lstrip("_").partition(".")[0]
+
+
+def moves_only(name: str) -> bool:
+    """Say whether an operator of the executor's account only moves values."""
+    return _base(name).removeprefix("unsafe_") in MOVERS
+
+
+def holds_result(work: Tensors, outputs: Tensors) -> bool:
+    """Say whether one of the tensors that were given holds the output's values, in any order.
+
+    A tensor of many values holds anything near one of them by chance, so values that are slightly
+    off are looked for as well.
+    """
+    floats = [t for t in outputs if t.is_floating_point() and t.numel() > 1]
+    if not floats or not work:
+        return False
+    values = torch.cat([t.reshape(-1)[:: max(1, t.numel() // SAMPLE)].double() for t in floats])
+    values = values[values.isfinite()]
+    if values.numel() < 2 or bool((values == values[0]).all()):
+        return False
+    off = values * 1.003 + 1e-4 * float(values.abs().mean())
+    for tensor in work:
+        if tensor.is_complex() or not tensor.numel():
+            continue
+        held = tensor.reshape(-1).double()
+        held = held[held.isfinite()].sort().values
+        if held.numel() and _found(values, held) >= SHARE and _found(off, held) <= CHANCE:
+            return True
+    return False
+
+
+def _found(values: torch.Tensor, held: torch.Tensor) -> float:
+    at = torch.searchsorted(held, values).clamp(max=held.numel() - 1)
+    near = torch.minimum((held[at] - values).abs(), (held[(at - 1).clamp(min=0)] - values).abs())
+    return float((near <= 1e-6 * values.abs()).double().mean())
+
+
+def ends_as(name: str, last: str) -> bool:
+    """Say whether an operator is the product of matrices that the reference ends with.
+
+    Its result is the program's, whatever kernels did before it.
+
+    Args:
+        name: the operator's.
+        last: of the last operator that the reference calls.
+    """
+    name, last = _base(name), _base(last)
+    return name.endswith(PRODUCTS) and last.endswith(PRODUCTS)
+
+
+def held_in_pieces(work: list[tuple[str, torch.Tensor]], outputs: Tensors) -> bool:
+    """Say whether what operators or uploads gave, taken together, holds half of the output.
+
+    Results of one name are taken together, and then all: a program may have each row computed by
+    a call of its own, or one half by one operator and the other half by another.
+
+    Args:
+        work: results, with the name of what gave them.
+        outputs: the program's.
+    """
+    pieces = _pieces(outputs)
+    if pieces is None:
+        return False
+    size = sum(t.numel() for t in outputs if t.is_floating_point())
+    groups: dict[str, Tensors] = defaultdict(list)
+    for name, tensor in work:
+        if not tensor.is_complex() and not moves_only(name):
+            groups[name].append(tensor)
+    held = torch.zeros_like(pieces, dtype=torch.bool)
+    for group in groups.values():
+        if 2 * sum(t.numel() for t in group) >= ENOUGH * size:
+            held |= _held(pieces, group)
+    finite = pieces.isfinite()
+    counted = (finite & (pieces != 0)).sum(1) >= PIECE // 2  # zeros alone say little
+    whole = (held & finite).sum(1) >= WHOLE * finite.sum(1)
+    return bool(counted.sum() > 1) and float(whole[counted].double().mean()) >= ENOUGH
+
+
+def _pieces(outputs: Tensors) -> torch.Tensor | None:
+    """Return pieces of the output's floating values, evenly spaced, a row each."""
+    floats = [t.reshape(-1) for t in outputs if t.is_floating_point() and t.element_size() > 2]
+    rows = [t[: t.numel() // PIECE * PIECE].view(-1, PIECE) for t in floats]
+    rows = [row[:: max(1, len(row) * len(rows) // PIECES)] for row in rows if len(row)]
+    return torch.cat([row.double() for row in rows]) if rows else None
+
+
+def _held(pieces: torch.Tensor, group: Tensors) -> torch.Tensor:
+    """Return which values are among a group's; none, if values near them are there as well."""
+    values = pieces.nan_to_num().reshape(-1)
+    off = values * 1.003 + 1e-4 * float(values.abs().mean())
+    asked, back = torch.cat([values, off]).unique(return_inverse=True)
+    found = torch.zeros(len(asked), dtype=torch.bool)
+    for tensor in group:
+        held = tensor.reshape(-1).double()
+        held = held[held.isfinite()]
+        at = torch.searchsorted(asked, held)
+        for near in (at.clamp(max=len(asked) - 1), (at - 1).clamp(min=0)):
+            found[near[(asked[near] - held).abs() <= 1e-6 * asked[near].abs()]] = True
+    one, other = found[back].split(len(values))
+    other_than_zero = values != 0
+    by_chance = float(other[other_than_zero].double().mean()) if other_than_zero.any() else 1.0
+    return one.view(pieces.shape) if by_chance <= CHANCE else torch.zeros_like(pieces).bool()
+
+
+def held_in_order(work: list[tuple[str, torch.Tensor]], outputs: Tensors) -> bool:
+    """Say whether operators gave every output of integers or a short type, element by element.
+
+    Such types have so few values that any tensor holds them; but not in the same order.
+    """
+    known = [t for t in outputs if t.numel() >= PIECE and not t.is_complex()]
+    known = [t for t in known if t.dtype != torch.bool and bool((t != t.reshape(-1)[0]).any())]
+    if not known or any(t.is_floating_point() and t.element_size() > 2 for t in known):
+        return False
+    results = [t for name, t in work if not moves_only(name) and not t.is_complex()]
+    return all(any(_same_in_order(t, result) for result in results) for t in known)
+
+
+def _same_in_order(output: torch.Tensor, result: torch.Tensor) -> bool:
+    if result.numel() != output.numel():
+        return False
+    one, other = output.reshape(-1).double(), result.reshape(-1).double()
+    step = torch.finfo(output.dtype).eps if output.is_floating_point() else 0.0
+    return float(((one - other).abs() <= step * one.abs()).double().mean()) >= WHOLE
+
+
+def scaled_in_order(work: list[tuple[str, torch.Tensor]], outputs: Tensors) -> bool:
+    """Say whether the output is what an operator gave, times a number, plus a number."""
+    floats = [t for t in outputs if t.is_floating_point() and t.numel() >= PIECE]
+    results = [t for name, t in work if not moves_only(name) and t.is_floating_point()]
+    return bool(floats) and all(any(_is_scaled(t, r) for r in results) for t in floats)
+
+
+def _is_scaled(output: torch.Tensor, result: torch.Tensor) -> bool:
+    if result.numel() != output.numel():
+        return False
+    step = max(1, output.numel() // (PIECE * PIECES))
+    y, x = (t.reshape(-1)[::step].double() for t in (output, result))
+    known = y.isfinite() & x.isfinite()
+    y, x = y[known], x[known]
+    if len(y) < PIECE or float(x.std()) == 0 or float(y.std()) == 0:
+        return False
+    factor = float(((x - x.mean()) * (y - y.mean())).sum() / (x - x.mean()).square().sum())
+    left = (y - y.mean() - factor * (x - x.mean())).abs()
+    return bool((left <= SCALED * (y.abs() + y.std())).all())
+
+
+def by_host(did: dict[str, Any], inputs: Tensors, outputs: Tensors) -> bool:
+    """Say whether the host read the inputs, and sent enough to be the output.
+
+    Whatever way it went: by uploads, by numbers among arguments, in the text of a kernel.
+    """
+    given = sum(t.numel() * t.element_size() for t in inputs if t.is_floating_point())
+    made = sum(t.numel() * t.element_size() for t in outputs)
+    return bool(0 < READ * given <= did["read_bytes"] and 0 < SENT * made <= did["sent_bytes"])

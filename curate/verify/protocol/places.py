@@ -1,0 +1,86 @@
+"""Tensors as the two halves name them: a storage's number, a type, sizes, strides, an offset.
+
+A description that comes from the host half is untrusted: it is checked here before any memory is
+touched.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from curate.verify.protocol.wire import DTYPES, WireError
+
+MAX_RANK = 64
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a tensor's elements lie.
+
+    Attributes:
+        storage: number of the storage.
+        dtype: type of the elements.
+        shape, stride: in elements.
+        offset: of the first element, in elements.
+    """
+
+    storage: int
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    offset: int
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of an element."""
+        return int(self.dtype.itemsize)
+
+    @property
+    def start(self) -> int:
+        """Bytes of its storage before its first element."""
+        return self.offset * self.itemsize
+
+    @property
+    def extent(self) -> int:
+        """Bytes of its storage from the start to behind its last element."""
+        if not math.prod(self.shape):
+            return self.start
+        last = sum((size - 1) * step for size, step in zip(self.shape, self.stride, strict=True))
+        return self.start + (last + 1) * self.itemsize
+
+    def to_json(self) -> list[Any]:
+        """Return the place as JSON values."""
+        name = str(self.dtype).removeprefix("torch.")
+        return [self.storage, name, list(self.shape), list(self.stride), self.offset]
+
+
+def place_of(tensor: torch.Tensor, storage: int) -> Place:
+    """Return where a tensor lies, given its storage's number."""
+    return Place(
+        storage, tensor.dtype, tuple(tensor.shape), tuple(tensor.stride()), tensor.storage_offset()
+    )
+
+
+def read_place(value: Any) -> Place:
+    """Return the place that JSON values describe.
+
+    Raises:
+        WireError: they describe none.
+    """
+    if not isinstance(value, list) or len(value) != 5:
+        raise WireError("not a place")
+    storage, name, shape, stride, offset = value
+    numbers = [storage, offset]
+    for part in (shape, stride):
+        if not isinstance(part, list) or len(part) > MAX_RANK:
+            raise WireError("not a shape")
+        numbers += part
+    if any(type(n) is not int or not 0 <= n < 2**48 for n in numbers) or len(shape) != len(stride):
+        raise WireError("not a place")
+    if not isinstance(name, str) or name not in DTYPES:
+        raise WireError("not a type")
+    return Place(storage, DTYPES[name], tuple(shape), tuple(stride), offset)

@@ -1,0 +1,222 @@
+"""What the reference's process and the candidate's have in common: requests in, replies out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from triton.compiler.errors import CompilationError
+from triton.runtime.errors import OutOfResources, PTXASError
+
+from curate.verify.problem import ProgramError, describe
+from curate.verify.protocol.wire import Channel, Closed, WireError, pack, unpack
+from curate.verify.reference.compare import flatten
+
+Tensors = list[torch.Tensor]
+Answer = tuple[dict[str, Any], Tensors]
+Handlers = dict[str, Callable[[dict[str, Any], Tensors], Answer]]
+
+NO_MEMORY = ("DefaultCPUAllocator: can't allocate memory",
+             "CUDA error: out of memory", "HIP error: out of memory",
+             "Triton Error [CUDA]: out of memory", "Triton Error [HIP]: out of memory")  # fmt: skip
+"""What PyTorch and Triton say in errors of other classes when host or device has no memory: where
+a neighbour fills the device, a process may fail as early as in its first call."""
+
+FATAL = ("illegal memory access", "device-side assert triggered", "launch failure",
+         "misaligned address", "invalid program counter", "hardware stack")  # fmt: skip
+"""Errors after which a CUDA or HIP context cannot be used any more."""
+
+
+class Refusal(Exception):
+    """A request that has no answer.
+
+    Attributes:
+        status: one of the judge's statuses.
+        reason: a short code in snake_case, or the error's class.
+    """
+
+    def __init__(self, status: str, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.status, self.reason, self.message = status, reason, message
+
+
+def refusal(error: BaseException) -> Refusal:
+    """Return what an exception says about the program that raised it."""
+    if isinstance(error, Refusal):
+        return error
+    cause: BaseException = error
+    if isinstance(error, ProgramError) and error.__cause__:
+        cause = error.__cause__
+    return Refusal(*_classify(cause), describe(error if isinstance(error, ProgramError) else cause))
+
+
+def _classify(error: BaseException) -> tuple[str, str]:
+    name = type(error).__name__
+    if isinstance(error, OutOfResources):
+        return "compile_error", "out_of_resources"
+    if isinstance(error, CompilationError | PTXASError | SyntaxError):
+        return "compile_error", name
+    if isinstance(error, MemoryError | torch.OutOfMemoryError) or any(
+        words in str(error) for words in NO_MEMORY
+    ):
+        return "oom", name
+    if any(words in str(error) for words in FATAL):
+        return "crash", next(w for w in FATAL if w in str(error)).replace(" ", "_")
+    if isinstance(error, WireError):
+        return "unsupported", "not_data"
+    return "runtime_error", name
+
+
+def serve_requests(channel: Channel, handlers: Handlers) -> None:
+    """Answer requests, each with its own number, until the judge closes the channel."""
+    while True:
+        try:
+            request, tensors = channel.receive()
+        except Closed:
+            return
+        try:
+            answer, sent = handlers[request["do"]](request, tensors)
+            channel.send({"serial": request["serial"], **answer}, sent)
+        except Exception as error:
+            why = refusal(error)
+            refused = {"status": why.status, "reason": why.reason, "message": why.message}
+            channel.send({"serial": request["serial"], "refused": refused})
+
+
+class Mode(TorchDispatchMode):  # type: ignore[misc]
+    """A dispatch mode that `torch.compile` may trace, and so need not be loaded for."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False
+
+
+# --- values ---------------------------------------------------------------------------------
+
+
+def to_device(value: Any, device: str) -> Any:
+    """Return a value with its tensors on a device, their strides kept."""
+    return map_tensors(value, lambda tensor: tensor.to(device))
+
+
+def to_double(value: Any) -> Any:
+    """Return a value with its floating tensors in float64."""
+    return map_tensors(value, lambda t: t.double() if t.is_floating_point() else t)
+
+
+def map_tensors(value: Any, function: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+    """Return a value with a function applied to every tensor in it."""
+    if isinstance(value, torch.Tensor):
+        return function(value)
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*(map_tensors(item, function) for item in value))
+    if isinstance(value, list | tuple):
+        return type(value)(map_tensors(item, function) for item in value)
+    if isinstance(value, dict):
+        return {key: map_tensors(item, function) for key, item in value.items()}
+    return value
+
+
+def list_tensors(value: Any) -> Tensors:
+    """Return the tensors in a value, in order."""
+    if isinstance(value, torch.Tensor):
+        return [value]
+    parts = value.values() if isinstance(value, dict) else value
+    if not isinstance(value, dict | list | tuple):
+        return []
+    return [tensor for part in parts for tensor in list_tensors(part)]
+
+
+def same(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two tensors hold the same values, NaN where the other has NaN."""
+    if one.shape != other.shape or one.dtype != other.dtype:
+        return False
+    if one.is_floating_point() and one.element_size() == 1:
+        one, other = one.float(), other.float()
+    if one is other or torch.equal(one, other):
+        return True
+    if one.is_floating_point() or one.is_complex():
+        return bool(torch.equal(one.nan_to_num(nan=0.123), other.nan_to_num(nan=0.123)))
+    return False
+
+
+def same_tensors(one: Any, other: Any) -> bool:
+    """Whether all tensors of two values are the `same`."""
+    pairs = list_tensors(one), list_tensors(other)
+    return len(pairs[0]) == len(pairs[1]) and all(map(same, *pairs))
+
+
+def changed_inputs(given: Any, inputs: Any) -> dict[str, Any]:
+    """Return those inputs, by their path, that ``forward`` has changed."""
+    after, before = flatten(given, "input"), flatten(inputs, "input")
+    return {path: v for path, v in after.items() if not same_tensors(v, before.get(path))}
+
+
+def pack_all(values: dict[str, Any]) -> Answer:
+    """Return named values as a message and its tensors."""
+    tensors: Tensors = []
+    return {name: pack(value, tensors) for name, value in values.items()}, tensors
+
+
+def unpack_named(message: dict[str, Any], tensors: Tensors, name: str) -> Any:
+    """Return one of the values that `pack_all` packed."""
+    return unpack(message[name], tensors)
+
+
+STRIDED, PERMUTED = LAYOUTS = "strided", "permuted"
+"""Ways in which inputs may lie in memory, other than one element after the other: with gaps, at an
+odd address; with channels last, or the last two dimensions swapped where there are no channels."""
+
+
+def layout_of(shape: Sequence[int], layout: str) -> tuple[tuple[int, ...], int] | None:
+    """Return strides, and the first element's offset, of a tensor in one of `LAYOUTS`.
+
+    None means that it lies there as it would anyway.
+    """
+    order = list(range(len(shape)))  # of dimensions, the last one innermost
+    if layout == PERMUTED:
+        has_channels = len(shape) in (4, 5) and shape[1] > 1
+        if len(shape) > 1:
+            order.append(order.pop(1 if has_channels else -2))
+    stride, step = [0] * len(shape), 2 if layout == STRIDED else 1
+    for dim in reversed(order):
+        stride[dim] = step
+        step *= shape[dim]
+    moved = [dim for dim in order if shape[dim] > 1]
+    if not step or not moved or (layout == PERMUTED and moved == sorted(moved)):
+        return None
+    return tuple(stride), int(layout == STRIDED)
+
+
+def lay_out(tensor: torch.Tensor, layout: str) -> torch.Tensor:
+    """Return a tensor with the same values in one of `LAYOUTS`, with zeros in gaps."""
+    found = layout_of(tensor.shape, layout)
+    if found is None:
+        return tensor
+    room = torch.zeros(2 * tensor.numel() + 1, dtype=tensor.dtype, device=tensor.device)
+    return room.as_strided(tensor.shape, *found).copy_(tensor)
+
+
+def set_precision(device: str, precision: dict[str, Any]) -> None:
+    """Allow TF32 and the like as far as the reference does."""
+    if device == "cpu":
+        return
+    torch.backends.cuda.matmul.allow_tf32 = bool(precision["matmul_tf32"])
+    torch.backends.cudnn.allow_tf32 = bool(precision["cudnn_tf32"])
+
+
+def get_precision() -> dict[str, Any]:
+    """Return what this process allows."""
+    return {
+        "matmul_tf32": bool(torch.backends.cuda.matmul.allow_tf32),
+        "cudnn_tf32": bool(torch.backends.cudnn.allow_tf32),
+    }
+
+
+def poison_memory() -> None:
+    """Fill every uninitialised tensor with NaN, for the rest of the process."""
+    # Not by torch.use_deterministic_algorithms, which imports Inductor: seconds for every child.
+    torch._C._set_deterministic_algorithms(True, warn_only=True)
+    torch.utils.deterministic.fill_uninitialized_memory = True

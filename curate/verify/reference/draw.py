@@ -1,0 +1,496 @@
+"""Inputs, parameters and sizes to try a program on.
+
+A program that is right on one draw may still skip a bias that starts as zero, swap two inputs of
+one shape, lose small differences beside a large mean, or know its sizes by heart. Every trial
+draws anew, from another family.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import hashlib
+import inspect
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from curate.verify.problem import Task, seed_everything
+from curate.verify.protocol.role import list_tensors, map_tensors
+
+MANY = 64
+"""A size of which a few blocks are full: what is wrong between blocks needs more than one."""
+
+
+def sizes(own: int, many: bool = False) -> tuple[int, ...]:
+    """Return what a size is set to that is ``own`` in the file.
+
+    Small odd numbers, one, which compilers treat apart, and more than twice as many, which a
+    program that knows its size by heart does not reach; at least `MANY` if that is wanted.
+    """
+    return (3, 1, max(2 * own + 1, MANY if many else 0))
+
+
+OWN = "own"
+FAMILIES = (OWN, "steps", "signed", "shifted", "large", "small", "outlier", "negative")
+"""How floating inputs are redrawn, once the file's own functions have given their shapes:
+
+- ``own``: as the file draws them;
+- ``steps``: multiples of one half in [-4, 4], fewer in a small tensor, and `constants` of the file:
+  elements are equal to each other and to what they are compared with, where comparisons tip. Half
+  of the zeros are -0.0. It is second, so that it has the file's own size, and not one element
+  (`plan`);
+- ``signed``: normal around zero, with the file's spread: on [0, 1) ReLU is an identity;
+- ``shifted``: normal with a mean of 64 spreads, where E[x²] - E[x]² loses its digits;
+- ``large``: normal with spreads from 1 to 30,000, one a row, where exp overflows, and what is
+  rounded to half precision on the way is too coarse or infinite;
+- ``small``: normal with a spread of 0.001, where an absolute tolerance hides everything; one
+  element in sixteen is a millionth of that, which half precision takes for zero;
+- ``outlier``: as the file draws them, but for two elements, one of them 1,000 times as large:
+  what holds for a sorted or padded input holds no more;
+- ``negative``: below zero everywhere, where a maximum that starts at zero stays there.
+"""
+
+TIES = "steps"
+"""The family whose inputs lie on thresholds."""
+
+OVERFLOWS = ("large", "shifted", "outlier")
+"""Families on which a reference may overflow where a better program does not."""
+
+NEGATIVE_INTEGERS = "negative_integers"
+"""A family of its own, not among the draws that must be right: integers with the other sign."""
+
+NOT_FINITE = "not_finite"
+"""One more of that kind: as the file draws them, but for NaN, infinity and minus infinity."""
+
+EQUALS = 12
+"""Elements of a tensor in ``steps`` for each two values that they may have."""
+
+CONSTANTS, LARGEST = 0.125, 32.0
+"""The share of elements in ``steps`` that are constants of the file, and the largest of these."""
+
+TINY = 1 / 16
+"""The share of elements in ``small`` that are smaller still."""
+
+AGAIN = 5000
+"""How far the seed is with which single elements are drawn once more, to see whether they vary."""
+
+ROWS = 4
+"""Rows from which on each has a spread of its own in ``large``; elements have in fewer."""
+
+NUMBERS = (0.75, 1.5, 1.25)
+"""What plain numbers among the inputs are multiplied with, in turn."""
+
+STATES = ("signed", "outlier", "shifted")
+"""Families in which a state of zeros becomes one of numbers."""
+
+SEEN = 1 << 16
+"""Elements that are looked at to tell a mask from other numbers."""
+
+SETS = 3
+"""Draws that share one set of parameters, and so one instance of the candidate."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """One thing that a caller may do otherwise than the file does.
+
+    Attributes:
+        what: ``size``: an integer of the module that only ``get_inputs`` reads; ``dimension`` or
+            ``leading``: sizes of the inputs' dimensions, or of their first; ``argument``: a number
+            for the constructor; ``input``: a number for ``forward``; ``rank``: inputs of most
+            dimensions get one more, in front.
+        which: the integer's name, or the position of an argument, which may be one that the file
+            leaves to its default.
+        value: what is there instead; for `NONES`, what is drawn there.
+        dimension: the inputs' dimensions of this size take the value as well, if not None.
+    """
+
+    what: str
+    which: str | int
+    value: int | float | bool | str
+    dimension: int | None = None
+
+
+@dataclass(frozen=True)
+class Draw:
+    """One way to draw a problem's parameters and inputs.
+
+    Attributes:
+        seed: of the inputs, and of ``forward``.
+        parameters: seed of the parameters.
+        family: one of `FAMILIES`.
+        size: None for the file's own sizes; otherwise the number that the first size which only
+            the inputs depend on is set to.
+        mode: ``eval`` or ``train``.
+        changes: what else is not as in the file.
+    """
+
+    seed: int
+    parameters: int = 0
+    family: str = OWN
+    size: int | None = None
+    mode: str = "eval"
+    changes: tuple[Change, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the draw as JSON values."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> Draw:
+        """Return the draw that `to_json` gave these values for."""
+        changes = tuple(Change(**change) for change in values["changes"])
+        return cls(**{**values, "changes": changes})
+
+    @property
+    def instance(self) -> tuple[int, tuple[Change, ...]]:
+        """What the module depends on: its parameters' seed and its constructor's arguments."""
+        return self.parameters, tuple(c for c in self.changes if c.what == "argument")
+
+
+def plan(
+    trials: int,
+    own_size: int | None,
+    seed: int = 0,
+    thrifty: bool = False,
+    many: bool = False,
+) -> list[Draw]:
+    """Return the draws of a check, the file's own first.
+
+    Args:
+        trials: how many.
+        own_size: the file's value of the size that may vary, or None.
+        seed: of the first draw; the others follow it.
+        thrifty: whether every draw but the first takes a small size, where there is one to vary.
+            Otherwise every second one takes another size.
+        many: whether the largest size may be `MANY`.
+    """
+    draws = []
+    for i in range(trials):
+        size = None
+        if own_size is not None and thrifty and i:
+            # The same size twice in a row: what a program keeps from the first is then stale.
+            size = sizes(own_size)[i // SETS % 2]
+        elif own_size is not None and i and i % 2 == 0:
+            size = sizes(own_size, many)[i // 2 % 3]
+        parameters = parameters_seed(seed, i // SETS)
+        draws.append(Draw(seed + i, parameters, FAMILIES[i % len(FAMILIES)], size))
+    return draws
+
+
+def parameters_seed(seed: int, number: int = 0) -> int:
+    """Return the seed of a set of parameters, which a program is told when it is built.
+
+    It says nothing of ``seed``, from which whoever knows the problem's text could draw the inputs.
+    Whether it is odd goes with the number, as `redraw_parameters` wants it.
+    """
+    known = hashlib.sha256(f"parameters {number} of {seed}".encode()).hexdigest()
+    return int(known[:13], 16) // 2 * 2 + number % 2
+
+
+# --- sizes ----------------------------------------------------------------------------------
+
+
+def free_sizes(task: Task) -> list[str]:
+    """Return the names of sizes that only the inputs depend on, such as ``batch_size``.
+
+    They are the module's integers that ``get_inputs`` reads and nothing else does.
+    """
+    module = task.module
+    elsewhere = set(module.get_init_inputs.__code__.co_names)
+    elsewhere |= {name for f in vars(module.Model).values() for name in _names(f)}
+    read = [name for name in module.get_inputs.__code__.co_names if name not in elsewhere]
+    return [name for name in read if type(getattr(module, name, None)) is int]
+
+
+def _names(function: Any) -> tuple[str, ...]:
+    code = getattr(function, "__code__", None)
+    return code.co_names if code else ()
+
+
+@contextmanager
+def resized(task: Task, draw: Draw) -> Iterator[None]:
+    """Give the task's free sizes the draw's values inside the context."""
+    first = free_sizes(task)[: 0 if draw.size is None else 1]
+    changed: dict[str, Any] = dict.fromkeys(first, draw.size)
+    changed |= {str(c.which): c.value for c in draw.changes if c.what == "size"}
+    saved = {name: getattr(task.module, name) for name in changed}
+    try:
+        for name, value in changed.items():
+            setattr(task.module, name, value)
+        yield
+    finally:
+        for name, value in saved.items():
+            setattr(task.module, name, value)
+
+
+def reshaped(inputs: list[Any], changes: Sequence[Change]) -> list[Any]:
+    """Return inputs with other dimensions: their values go on from the start, integers' in order.
+
+    All changes are made at once, so that a new size is not taken for one that another change is
+    about.
+    """
+    sizes = {c.dimension: int(c.value) for c in changes if c.dimension and c.what != "leading"}
+    first = {c.dimension: int(c.value) for c in changes if c.dimension and c.what == "leading"}
+    ranks = [int(c.value) for c in changes if c.what == "rank"]
+    most = max((tensor.dim() for tensor in list_tensors(inputs)), default=0)
+
+    def change(tensor: torch.Tensor) -> torch.Tensor:
+        for dim, own in enumerate(tensor.shape):
+            new = first.get(own) if dim == 0 and own in first else sizes.get(own)
+            if new is not None:
+                places = torch.arange(new)
+                floating = tensor.is_floating_point() or tensor.is_complex()
+                places = places % own if floating else places * own // new
+                tensor = tensor.index_select(dim, places)
+        if tensor.dim() == most:
+            for new in ranks:
+                tensor = tensor.unsqueeze(0).repeat(new, *(1 for _ in tensor.shape))
+        return tensor
+
+    return list(map_tensors(inputs, change)) if sizes or first or ranks else inputs
+
+
+# --- numbers --------------------------------------------------------------------------------
+
+NONES = ("like", "pair", "places")
+"""What is tried for an argument of ``forward`` that is None by default: numbers as those of the
+first input, two tensors of such, or small integers for its first two dimensions."""
+
+
+def defaults(function: Any, given: int) -> list[Any]:
+    """Return the defaults of a method's arguments after so many that are given."""
+    found: list[Any] = []
+    for known in list(inspect.signature(function).parameters.values())[1 + given :]:
+        if known.kind != known.POSITIONAL_OR_KEYWORD or known.default is known.empty:
+            break
+        found.append(known.default)
+    return found
+
+
+def changed_arguments(
+    function: Any, given: list[Any], changes: Sequence[Change], what: str
+) -> list[Any]:
+    """Return arguments of a method with those changed that the changes say.
+
+    Args:
+        function: the method; it has the defaults of arguments that are not given.
+        given: the file's arguments.
+        what: ``argument`` or ``input``: of which changes.
+    """
+    changed = {int(c.which): c.value for c in changes if c.what == what}
+    whole = given + defaults(function, len(given)) if changed else given
+    count = max(len(given), *(which + 1 for which in changed)) if changed else len(given)
+    return [_made(changed[i], given) if i in changed else whole[i] for i in range(count)]
+
+
+def _made(value: Any, inputs: list[Any]) -> Any:
+    if value not in NONES:
+        return value
+    like = next(t for t in list_tensors(inputs) if t.is_floating_point())
+    if value == "places":
+        return torch.randint(0, 4, like.shape[:2])
+    one, other = torch.randn_like(like), torch.randn_like(like)
+    return one if value == "like" else (one, other)
+
+
+def draw_arguments(task: Task, draw: Draw) -> list[Any]:
+    """Return the constructor's arguments for one draw."""
+    seed_everything(draw.parameters)
+    init = task.module.Model.__init__
+    return changed_arguments(init, task.init_inputs(), draw.changes, "argument")
+
+
+# --- inputs ---------------------------------------------------------------------------------
+
+
+def draw_inputs(task: Task, draw: Draw) -> list[Any]:
+    """Return the arguments of ``forward`` for one draw."""
+    seed_everything(draw.seed)
+    with resized(task, draw):
+        inputs = _own_inputs(task, draw)
+        if draw.family == OWN:
+            return inputs
+        again = inputs
+        if any(tensor.numel() == 1 for tensor in list_tensors(inputs)):
+            with torch.random.fork_rng(devices=[]):
+                seed_everything(draw.seed + AGAIN)
+                again = _own_inputs(task, draw)
+    found = constants(task.source) if draw.family == "steps" else []
+    return [redraw(*both, draw.family, found) for both in zip(inputs, again, strict=True)]
+
+
+def _own_inputs(task: Task, draw: Draw) -> list[Any]:
+    inputs = reshaped(task.inputs(), draw.changes)
+    return changed_arguments(task.module.Model.forward, inputs, draw.changes, "input")
+
+
+def constants(source: str) -> list[float]:
+    """Return the floating numbers in a file's text, up to `LARGEST`, with both signs."""
+    nodes = ast.walk(ast.parse(source))
+    values = {n.value for n in nodes if isinstance(n, ast.Constant) and type(n.value) is float}
+    return sorted({sign * v for v in values if v <= LARGEST for sign in (-1, 1)})
+
+
+def redraw(value: Any, again: Any, family: str, found: Sequence[float] = ()) -> Any:
+    """Return inputs of the same shapes, types and strides, from a family.
+
+    Integers, and numbers that are all whole and few, such as masks and labels, are drawn anew among
+    those that the file draws; what it has sorted stays sorted. A state of zeros becomes one of
+    numbers. Any other tensor of one value stays: it may be a mask, or a scalar with a meaning. Of
+    a single element it takes a second draw to tell.
+
+    Args:
+        value: what the file drew.
+        again: what it drew from another seed; looked at for single elements only.
+        family: one of `FAMILIES`, not the first.
+        found: the file's `constants`.
+    """
+    if isinstance(value, list | tuple):
+        pairs = zip(value, again, strict=True)
+        return type(value)(redraw(*both, family, found) for both in pairs)
+    if isinstance(value, float):
+        return value * NUMBERS[len(family) % len(NUMBERS)]
+    if not isinstance(value, torch.Tensor) or not value.numel() or value.is_complex():
+        return value
+    if family == NEGATIVE_INTEGERS:
+        return -value if draws_integers([value]) else value
+    if not value.is_floating_point() or is_mask(value):
+        return _whole_numbers(value)
+    if family == NOT_FINITE:
+        return _with_not_finite(value)
+    if family in STATES and value.numel() > 1 and not value.any():
+        return value + torch.randn_like(value)
+    known = value if value.numel() > 1 else torch.cat([value.reshape(-1), again.reshape(-1)])
+    spread = float(known.double().std()) if known.numel() else 0.0
+    if not 0 < spread < float("inf"):
+        return value
+    if family == "outlier":
+        drawn = value.double().reshape(-1).clone()
+        chosen = torch.randperm(drawn.numel())[:2]
+        far = spread * torch.randn(2, dtype=torch.float64) * torch.tensor([1000.0, 3.0])
+        drawn[chosen] = far[: len(chosen)]
+        drawn = drawn.reshape(value.shape)
+    else:
+        drawn = _family(family, tuple(value.shape), spread, found)
+    drawn = drawn.clamp(
+        min=float(torch.finfo(value.dtype).min), max=float(torch.finfo(value.dtype).max)
+    )
+    like = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=value.device)
+    return like.copy_(drawn)
+
+
+def _with_not_finite(value: torch.Tensor) -> torch.Tensor:
+    """Return the same values, but for one or two of each kind that is not finite."""
+    found = value.clone()
+    kinds = torch.tensor([float("nan"), float("inf"), -float("inf")], dtype=value.dtype)
+    chosen = torch.randperm(value.numel())[: max(1, min(6, value.numel() // 4))]
+    return found.put_(chosen, kinds.repeat(2)[torch.randperm(6)[: len(chosen)]])
+
+
+def draws_integers(inputs: list[Any]) -> bool:
+    """Say whether there are integers among the inputs, none of them below zero."""
+    whole = [t for t in list_tensors(inputs) if t.dtype in (torch.int32, torch.int64) and t.numel()]
+    return bool(whole) and all(int(t.min()) >= 0 for t in whole)
+
+
+def is_mask(value: torch.Tensor) -> bool:
+    """Say whether a floating tensor holds zeros and ones, and both."""
+    seen = value.reshape(-1)[:SEEN]
+    ones = seen == 1
+    return 0 < int(ones.sum()) < seen.numel() and bool((ones | (seen == 0)).all())
+
+
+def _whole_numbers(value: torch.Tensor) -> torch.Tensor:
+    """Return integers or truth values drawn anew, within what the file draws."""
+    flat = value.reshape(-1)
+    if value.numel() < 2 or bool((flat == flat[0]).all()):
+        return value
+    if value.is_floating_point() or value.dtype == torch.bool:
+        share = float(flat.double().mean())
+        drawn = (torch.rand(value.shape) < share).to(value.dtype)
+    else:
+        low, high = int(flat.min()), int(flat.max())
+        drawn = torch.randint(low, high + 1, value.shape).to(value.dtype)
+    if value.dim() and bool((value.diff(dim=-1) >= 0).all()) and value.dtype != torch.bool:
+        if bool((value.diff(dim=-1) > 0).all()):
+            return value  # an order of things, such as positions: any other is none
+        drawn = drawn.sort(-1).values
+    like = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=value.device)
+    return like.copy_(drawn)
+
+
+def _family(
+    family: str, shape: tuple[int, ...], spread: float, found: Sequence[float]
+) -> torch.Tensor:
+    normal = torch.randn(shape, dtype=torch.float64)
+    if family == "steps":
+        halves = min(8, max(1, math.prod(shape) // EQUALS))
+        steps = torch.randint(-halves, halves + 1, shape, dtype=torch.float64) / 2
+        steps *= torch.randint(0, 2, shape) * 2 - 1  # zeros have signs, too
+        if found:
+            chosen = torch.tensor(found, dtype=torch.float64)[torch.randint(len(found), shape)]
+            steps = torch.where(torch.rand(shape) < CONSTANTS, chosen, steps)
+        return steps
+    if family == "shifted":
+        return spread * (normal + 64)
+    if family == "large":
+        rows = shape[:1] + (1,) * (len(shape) - 1)
+        apart = rows if shape and shape[0] >= ROWS else shape
+        return normal * 10 ** (4.5 * torch.rand(apart, dtype=torch.float64))
+    if family == "negative":
+        return -spread * (normal.abs() + 0.5)
+    if family == "small":
+        return 0.001 * torch.where(torch.rand(shape) < TINY, 1e-6, 1.0) * normal
+    return spread * normal
+
+
+# --- parameters -----------------------------------------------------------------------------
+
+
+def redraw_parameters(model: nn.Module, seed: int, flip: bool = True) -> None:
+    """Move every parameter, and every constant floating buffer, away from its default.
+
+    A parameter moves by up to half its spread, or half its value where it is constant (half of
+    one for zero); one that was never initialised is drawn from [-0.5, 0.5). So variances stay
+    positive, and no stage is an identity. With ``flip`` and an odd seed some elements of constant
+    parameters, such as scales, change their signs, as training may change them.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    turned = flip and seed % 2 == 1
+    for name, tensor in model.state_dict().items():
+        if not tensor.is_floating_point() or not tensor.numel():
+            continue
+        shift = torch.rand(tensor.shape, generator=generator, dtype=torch.float64) - 0.5
+        is_parameter = _is_parameter(model, name)
+        if tensor.isnan().any():
+            if is_parameter:
+                tensor.copy_(shift)
+            continue
+        low, high = float(tensor.min()), float(tensor.max())
+        if low == high:
+            scale = abs(low) if low else 1.0
+        elif is_parameter:
+            scale = float(tensor.double().std())
+        else:
+            continue
+        if scale < float("inf"):
+            tensor.add_((scale * shift).to(tensor.dtype))
+        if turned and is_parameter and low == high:
+            signs = torch.randint(0, 2, tensor.shape, generator=generator) * 2 - 1
+            signs.view(-1)[0] = -1  # of a single one, too
+            tensor.mul_(signs.to(tensor.dtype))
+
+
+def _is_parameter(model: nn.Module, name: str) -> bool:
+    try:
+        model.get_parameter(name)
+    except AttributeError:
+        return False
+    return True

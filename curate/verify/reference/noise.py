@@ -1,0 +1,277 @@
+"""How far right results may be off: what roundings on the way to them can do.
+
+`Jitter` runs a problem in float64 and changes the result of each operator by what rounding could
+change in it; `RoundFactors` runs it as tensor cores do where a file allows TF32.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+import random
+from typing import Any
+
+import torch
+
+from curate.verify.protocol.role import Mode, list_tensors, map_tensors
+from curate.verify.recorder import is_compute
+
+PRODUCTS = (
+    *("mm", "mv", "linear", "convolution", "attention", "attention_for_cpu"),
+    *("cdist", "_trilinear"),
+)
+"""Ends of the names of operators that multiply matrices."""
+
+
+class RoundFactors(Mode):
+    """Cuts the factors of float32 matrix products to TF32's 10 bits of mantissa."""
+
+    PRODUCTS = ("mm", "bmm", "addmm", "baddbmm", "addbmm", "mv", "addmv")
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if func._schema.name.removeprefix("aten::") in self.PRODUCTS:
+            args = (*args[:-2], *(_cut(t) for t in args[-2:]))
+        return func(*args, **(kwargs or {}))
+
+
+def _cut(tensor: torch.Tensor) -> torch.Tensor:
+    if tensor.dtype != torch.float32:
+        return tensor
+    return (tensor.contiguous().view(torch.int32) & ~0x1FFF).view(torch.float32)
+
+
+def last_place(inputs: list[Any]) -> float:
+    """Return the last place of the type that a problem computes in: float32, or float64."""
+    floats = [t.dtype for t in list_tensors(inputs) if t.is_floating_point()]
+    double = bool(floats) and all(kind == torch.float64 for kind in floats)
+    return float(torch.finfo(torch.float64 if double else torch.float32).eps)
+
+
+def short_place(inputs: list[Any]) -> float:
+    """Return the last place of the 16-bit type that all floating inputs have, or 0."""
+    kinds = {t.dtype for t in list_tensors(inputs) if t.is_floating_point()}
+    return float(torch.finfo(kinds.pop()).eps) if kinds in SHORT_TYPES else 0.0
+
+
+COARSE = 2.0**-10
+"""The last place of TF32 and of float16, relative to the values."""
+
+SHORT_TYPES = ({torch.float16}, {torch.bfloat16})
+
+JITTERS = 4
+"""How often the last digits are changed. One change may by luck move nothing."""
+
+SHORT, SMALL = 256, 32
+"""A number has few digits if it is a multiple of 1/256 up to 32: labels, masks, thresholds and
+what the draws call ``steps``. Of a normal variable in float32 one in some 30,000 has."""
+
+EXACT = {
+    *("abs", "neg", "add", "sub", "rsub", "mul", "square", "sign", "relu", "where", "masked_fill"),
+    *("floor", "ceil", "trunc", "round", "clamp", "clamp_min", "clamp_max", "maximum", "minimum"),
+    *("max", "min", "amax", "amin", "cat", "stack", "index", "index_select", "gather", "flip"),
+    *("roll", "repeat", "constant_pad_nd"),
+}
+"""Operators whose results are exact on any device where they have few digits."""
+
+ROUND_INSIDE = ("remainder", "fmod", "floor_divide", "histc", "fake_quantize", "grid_sampler")
+"""Beginnings of the names of operators that compute, and then round or compare, all in one; so
+does a division with ``rounding_mode``, and ``round`` with ``decimals``."""
+
+
+class Jitter(Mode):
+    """Changes the result of every operator by up to a unit in float32's last place.
+
+    So a run in float64 shows what rounding on the way can do to its end (stochastic arithmetic:
+    Vignes, Discrete Stochastic Arithmetic for Validating Results of Numerical Software, 2004).
+    """
+
+    def __init__(
+        self,
+        seed: int,
+        keep_short: bool,
+        ulp: float = torch.finfo(torch.float32).eps,
+        weights: float = 0.0,
+        factors: float = 0.0,
+    ) -> None:
+        """Make a run.
+
+        Args:
+            seed: of the changes.
+            ulp: the last place of the type that a program computes in.
+            keep_short: whether inputs of few digits stay, and results of `EXACT` operators. Such a
+                number is meant as it is: where ``target == 1`` decides, it must not become
+                1.0000001, or the result would pass for one that any change tips.
+            weights: the last place of the type that an attention's weights may be rounded to.
+            factors: the last place of the type that factors of products may be rounded to.
+        """
+        super().__init__()
+        self.seed = seed
+        self.ulp = ulp
+        self.keep_short = keep_short
+        self.weights = weights
+        self.factors = factors
+        self.rounds = False  # an operator of `ROUND_INSIDE` was called
+        self._noise = Noise(seed)
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        name = func._schema.name.removeprefix("aten::").strip("_")
+        if self.factors and name.endswith(PRODUCTS):
+            args = list(map_tensors(list(args), self._rounded))
+        result = func(*args, **(kwargs or {}))
+        if is_compute(func):
+            self.rounds |= _rounds_inside(name, func)
+            for tensor in list_tensors(result):
+                if tensor.dtype == torch.float64 and tensor.numel():
+                    self._change(tensor, self.ulp, is_exact=name in EXACT)
+            if self.weights and name.startswith("scaled_dot_product"):
+                # Tensor cores take weights of 16 bits, each of which is then rounded.
+                (attended, *_) = list_tensors(result)
+                size = float(attended.square().mean().sqrt())
+                step = self.weights / 2 / math.sqrt(3) * size
+                attended.add_(self._noise.normal(attended), alpha=step)
+            if isinstance(result, torch.Tensor) and result.dtype == torch.float64:
+                walk = walk_of(name, args, kwargs or {})
+                if walk is not None and walk.shape == result.shape:
+                    step = self.ulp / 2 / math.sqrt(3)
+                    result.addcmul_(walk, self._noise.normal(result), value=step)
+        return result
+
+    def _rounded(self, factor: torch.Tensor) -> torch.Tensor:
+        if factor.dtype != torch.float64:
+            return factor
+        return factor + factor * self._noise.uniform(factor) * self.factors
+
+    def change(self, inputs: list[Any]) -> list[Any]:
+        """Return inputs in float64, changed likewise."""
+
+        def changed(tensor: torch.Tensor) -> torch.Tensor:
+            if not tensor.is_floating_point():
+                return tensor
+            # Inputs in float64 have more digits, which a candidate has too.
+            ulp = min(torch.finfo(tensor.dtype).eps, self.ulp)
+            exact = tensor.to(torch.float64, copy=True)
+            self._change(exact, ulp, is_exact=True)
+            return exact
+
+        return list(map_tensors(inputs, changed))
+
+    def _change(self, tensor: torch.Tensor, ulp: float, *, is_exact: bool) -> None:
+        change = tensor * self._noise.uniform(tensor)
+        if is_exact and self.keep_short:
+            digits = tensor * SHORT
+            change.masked_fill_((digits == digits.round()) & (tensor.abs() <= SMALL), 0)
+        tensor.add_(change, alpha=ulp)
+
+
+NOISE = 1 << 20
+"""Random numbers of each kind that are drawn once and used again, from another place each time."""
+
+
+class Noise:
+    """Random numbers in float64 for tensors of any shape."""
+
+    def __init__(self, seed: int) -> None:
+        self.starts = random.Random(seed)
+
+    def uniform(self, like: torch.Tensor) -> torch.Tensor:
+        """Return numbers from [-1, 1) in a tensor's shape, on its device."""
+        return self._take(like, 0)
+
+    def normal(self, like: torch.Tensor) -> torch.Tensor:
+        """Return normal numbers in a tensor's shape, on its device."""
+        return self._take(like, 1)
+
+    def _take(self, like: torch.Tensor, kind: int) -> torch.Tensor:
+        table = random_numbers(str(like.device))[kind]
+        count = like.numel()
+        start = self.starts.randrange(NOISE // 2)
+        if count > NOISE // 2:
+            table = table[start:].repeat(count // (NOISE // 2) + 1)
+            start = 0
+        return table[start : start + count].view(like.shape)
+
+
+@functools.cache
+def random_numbers(device: str) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return `NOISE` numbers from [-1, 1), and as many normal ones."""
+    generator = torch.Generator().manual_seed(0)
+    even = torch.rand(NOISE, generator=generator, dtype=torch.float64) * 2 - 1
+    normal = torch.randn(NOISE, generator=generator, dtype=torch.float64)
+    return even.to(device), normal.to(device)
+
+
+WALK_CHUNKS = 64
+"""Partial sums by which the roundings of a long sum are estimated."""
+
+
+def walk_of(name: str, args: Any, kwargs: dict[str, Any]) -> torch.Tensor | None:
+    """Return the root of the sum of squares of an accumulating operator's partial sums.
+
+    Adding n numbers one by one rounds each partial sum s by at most u |s|; the roundings are a
+    random walk of some u / sqrt(3) times what is returned. None for other operators.
+    """
+    with torch.utils._python_dispatch._disable_current_modes():
+        if name in ("mm", "bmm", "addmm", "baddbmm") and len(args) >= 2:
+            a, b = args[-2:]
+            return _walk([(a[..., lo:hi], b[..., lo:hi, :]) for lo, hi in _spans(a.shape[-1])], a)
+        if name in ("sum", "mean") and args and args[0].dtype == torch.float64:
+            return _walk_of_sum(name, *args, **kwargs)
+    return None
+
+
+def _spans(length: int) -> list[tuple[int, int]]:
+    count = max(1, min(WALK_CHUNKS, length))
+    edges = [length * i // count for i in range(count + 1)]
+    return list(itertools.pairwise(edges))
+
+
+def _walk(parts: list[tuple[torch.Tensor, torch.Tensor]], a: torch.Tensor) -> torch.Tensor:
+    total, squares = 0.0, 0.0
+    for left, right in parts:
+        total = total + left @ right
+        squares = squares + total.square() * left.shape[-1]
+    return torch.as_tensor(squares).sqrt()
+
+
+def _walk_of_sum(
+    name: str, x: torch.Tensor, dim: Any = None, keepdim: bool = False, **_: Any
+) -> torch.Tensor:
+    dims = (
+        list(range(x.ndim)) if dim is None or dim == [] else [dim] if isinstance(dim, int) else dim
+    )
+    dims = [d % max(1, x.ndim) for d in dims]
+    rest = [d for d in range(x.ndim) if d not in dims]
+    flat = x.permute(*rest, *dims).reshape([x.shape[d] for d in rest] + [-1])
+    total, squares = 0.0, 0.0
+    for lo, hi in _spans(flat.shape[-1]):
+        total = total + flat[..., lo:hi].sum(-1)
+        squares = squares + total.square() * (hi - lo)
+    walk = torch.as_tensor(squares).sqrt()
+    walk = walk / flat.shape[-1] if name == "mean" and flat.shape[-1] else walk
+    return (
+        walk.reshape([1 if d in dims else x.shape[d] for d in range(x.ndim)]) if keepdim else walk
+    )
+
+
+def _rounds_inside(name: str, operator: Any) -> bool:
+    asked = {argument.name for argument in operator._schema.arguments}
+    return bool(asked & {"rounding_mode", "decimals"}) or name.startswith(ROUND_INSIDE)
+
+
+def distance(exact: dict[str, Any], moved: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return how far the floating tensors of a result are from the others at most, in float32."""
+    others = zip(*(list_tensors(one) for one in moved), strict=True)
+
+    def apart(tensor: torch.Tensor) -> torch.Tensor:
+        found = next(others)
+        floating = tensor.is_floating_point() or tensor.is_complex()
+        if not floating or any(other.shape != tensor.shape for other in found):
+            return torch.zeros((), dtype=torch.float32)
+        return torch.stack([(other - tensor).abs() for other in found]).amax(0).float()
+
+    return dict(map_tensors(exact, apart))

@@ -1,0 +1,438 @@
+"""The reference's process: draws inputs and parameters, and says what is right.
+
+It serves these requests, one problem a process:
+
+- ``load {source, device}``: run the file;
+- ``draw {draw}``: inputs, parameters, and the results in the file's precision and in float64;
+- ``noise {draw, coarse}``: how far the latter move when last digits change on the way;
+- ``facts {draw}``: what the task is made of, and whether it can tell right from wrong;
+- ``variants {draw}``: what else a caller may do;
+- ``prepare_timing {draw, device}``, ``measure_bandwidth``, ``run_timed {name, n, nonce}``: the
+  baselines (`curate.verify.timing`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import dataclasses
+import socket
+from typing import Any
+
+import torch
+from torch import nn
+
+from curate.verify.problem import EXAMPLE, Task, describe, seed_everything
+from curate.verify.protocol.role import (
+    LAYOUTS,
+    Answer,
+    Refusal,
+    Tensors,
+    changed_inputs,
+    get_precision,
+    lay_out,
+    layout_of,
+    list_tensors,
+    map_tensors,
+    pack_all,
+    poison_memory,
+    refusal,
+    same_tensors,
+    serve_requests,
+    to_device,
+    to_double,
+)
+from curate.verify.protocol.wire import Channel, WireError
+from curate.verify.recorder import Recorder
+from curate.verify.reference.compare import FACTOR, Mismatch, compare, flatten
+from curate.verify.reference.draw import (
+    NOT_FINITE,
+    OWN,
+    Draw,
+    draw_arguments,
+    draw_inputs,
+    free_sizes,
+    redraw_parameters,
+)
+from curate.verify.reference.noise import (
+    COARSE,
+    JITTERS,
+    Jitter,
+    RoundFactors,
+    distance,
+    last_place,
+    short_place,
+)
+from curate.verify.reference.vary import find_variants
+from curate.verify.timing import (
+    COMPILED,
+    EAGER,
+    OVERHEAD,
+    TimedModel,
+    copy_bandwidth,
+    count_sets,
+)
+
+TIMED = 2000
+"""Seed of the first set of inputs to time with."""
+
+Results = tuple[dict[str, Any], dict[str, Any]]
+"""What is right: in the file's own precision, and in float64."""
+
+ANY_OF_EQUALS = ("sort", "topk", "median", "mode", "kthvalue", "cummax", "cummin", "_indices")
+"""Ends of the names of operators whose indices PyTorch's documentation leaves open where inputs
+are equal; of `argmax`, `argmin`, `max` and `min` it says the first."""
+
+SKIP = "skip"
+"""Status of a draw that the reference does not take: nothing is learned from it."""
+
+
+class Reference:
+    """One problem, on one device."""
+
+    def __init__(self) -> None:
+        self.task: Task
+        self.device = "cpu"
+        self.models: dict[Any, tuple[list[Any], nn.Module]] = {}
+        self.last: tuple[Draw, list[Any], Results] | None = None
+        self.timed: dict[str, TimedModel] = {}
+
+    def load(self, request: dict[str, Any], tensors: Tensors) -> Answer:
+        """Run the file's text."""
+        self.device = request["device"]
+        self.task = Task(request["source"])
+        free = free_sizes(self.task)
+        own_size = getattr(self.task.module, free[0]) if free else None
+        return {"own_size": own_size, "precision": get_precision()}, []
+
+    def draw(self, request: dict[str, Any], tensors: Tensors) -> Answer:
+        """Return one draw's inputs and parameters, and what is to come out."""
+        draw = Draw.from_json(request["draw"])
+        init, model = self._model(draw)
+        inputs, (own, exact) = self._right(draw)
+        if draw.family == "steps" and _has_indices(own["output"]) and not _has_indices(inputs):
+            self._reject_ties(model, inputs)
+        state = model.state_dict()
+        try:
+            return pack_all(
+                {
+                    "init": init,
+                    "inputs": inputs,
+                    "names": list(state),
+                    "state": list(state.values()),
+                    "own": own,
+                    "exact": exact,
+                }
+            )
+        except WireError as error:
+            raise Refusal("unsupported", "not_data", str(error)) from error
+
+    def noise(self, request: dict[str, Any], tensors: Tensors) -> Answer:
+        """Return how far a draw's float64 results move, or None where there are none."""
+        draw = Draw.from_json(request["draw"])
+        return pack_all({"noise": self._noise(draw, request["coarse"])})
+
+    def _noise(self, draw: Draw, coarse: bool = False) -> Any:
+        _, model = self._model(draw)
+        inputs, (own, exact) = self._right(draw)
+        last, short = last_place(inputs), short_place(inputs)
+        if exact is own or (coarse and last < torch.finfo(torch.float32).eps):
+            return None
+        double = copy.deepcopy(model).double()
+        places = (short or COARSE / FACTOR, short, COARSE / 2) if coarse else (last, short, 0.0)
+        return distance(exact, self._moved(double, inputs, draw, places))
+
+    def _reject_ties(self, model: nn.Module, inputs: list[Any]) -> None:
+        """Raise if an index may be that of any of several equal inputs."""
+        given, twin = copy.deepcopy(inputs), copy.deepcopy(model)
+        with Recorder() as recorder:
+            twin(*given)
+        if any(call.endswith(ANY_OF_EQUALS) for call in recorder.calls):
+            raise Refusal(SKIP, "ties", "equal inputs have no one index")
+
+    def initial_state(self, request: dict[str, Any], tensors: Tensors) -> Answer:
+        """Return the parameters as the constructor makes them."""
+        draw = Draw.from_json(request["draw"])
+        init = draw_arguments(self.task, draw)
+        state = self.task.build(draw.parameters, init).state_dict()
+        return pack_all({"names": list(state), "state": list(state.values())})
+
+    def facts(self, request: dict[str, Any], tensors: Tensors) -> Answer:
+        """Return the operators that compute, and what the output does not depend on."""
+        draw = Draw.from_json(request["draw"])
+        _, model = self._model(draw)
+        inputs, (own, exact) = self._right(draw)
+        other = self._forward(model, inputs, draw.seed + 1)
+        try:
+            # Sums by atomic operations differ in their last digits, which is not what is meant.
+            if not same_tensors(own, other):
+                compare(other, own, exact, self._noise(draw))
+        except Mismatch as mismatch:
+            message = f"the output depends on the seed: {mismatch.evidence}"
+            raise Refusal("unsupported", "random", message) from mismatch
+        given, twin = copy.deepcopy(inputs), copy.deepcopy(model)
+        with Recorder() as recorder:
+            twin(*given)
+        return {
+            "calls": dict(recorder.calls),
+            "last_call": recorder.last_call,
+            "call_bytes": recorder.call_bytes,
+            "mode_dependent": self._depends_on_mode(model, inputs, draw, own),
+            "insensitive_inputs": self._insensitive(model, inputs, draw, own),
+        }, []
+
+    def variants(self, request: dict[str, Any], tensors: Tensors) -> Answer:
+        """Return draws with changes that the reference takes, and layouts of inputs likewise."""
+        draw = Draw.from_json(request["draw"])
+        inputs = self._inputs(draw)
+
+        def forward(tried: Draw, most: int) -> Any:
+            given = self._inputs(tried)
+            if sum(tensor.numel() for tensor in list_tensors(given)) > most:
+                return None
+            _, model = self._model(tried)
+            result = self._forward(model, given, tried.seed)["output"]
+            return [result, list(model.state_dict().values())]
+
+        def takes(layout: str) -> bool:
+            given = list(map_tensors(inputs, lambda tensor: lay_out(tensor, layout)))
+            try:
+                self._forward(self._model(draw)[1], given, draw.seed)
+            except Exception:
+                return False
+            return any(layout_of(tensor.shape, layout) for tensor in list_tensors(inputs))
+
+        found = find_variants(self.task, draw, inputs, forward)
+        draws = {what: [one.to_json() for one in ones] for what, ones in found.items()}
+        return {"draws": draws, "layouts": [layout for layout in LAYOUTS if takes(layout)]}, []
+
+    # the work
+
+    def _model(self, draw: Draw) -> tuple[list[Any], nn.Module]:
+        """Return the constructor's arguments, and a model with drawn parameters."""
+        key = draw.instance, draw.mode
+        if key not in self.models:
+            init = draw_arguments(self.task, draw)
+            model = self.task.build(draw.parameters, init)
+            flipped = copy.deepcopy(model)
+            redraw_parameters(flipped, draw.parameters)
+            if self._takes(flipped, draw):
+                model = flipped
+            else:
+                redraw_parameters(model, draw.parameters, flip=False)
+            self.models = {key: (init, model.train(draw.mode == "train").to(self.device))}
+        return self.models[key]
+
+    def _takes(self, model: nn.Module, draw: Draw) -> bool:
+        """Say whether a model with drawn parameters gives numbers for the file's own inputs."""
+        if draw.parameters % 2 == 0:
+            return True
+        model = model.train(draw.mode == "train").to(self.device)
+        try:
+            changes = draw.instance[1]
+            own = dataclasses.replace(draw, family=OWN, size=None, changes=changes)
+            inputs = self._inputs(own)
+            return _mostly_finite(self._forward(model, inputs, draw.seed))
+        except Exception:
+            return False
+
+    def _right(self, draw: Draw) -> tuple[list[Any], Results]:
+        """Return a draw's inputs and results; those of the last draw asked for are kept."""
+        if self.last is None or self.last[0] != draw:
+            _, model = self._model(draw)
+            inputs = self._inputs(draw)
+            self.last = draw, inputs, self._run(model, inputs, draw)
+        _, inputs, results = self.last
+        return inputs, results
+
+    def _inputs(self, draw: Draw) -> list[Any]:
+        try:
+            return list(to_device(draw_inputs(self.task, draw), self.device))
+        except Exception as error:
+            raise _failure(draw, error, self.device) from error
+
+    def _forward(self, model: nn.Module, inputs: list[Any], seed: int) -> dict[str, Any]:
+        """Return what ``forward`` gives, and those inputs that it changed; the model stays."""
+        given = copy.deepcopy(inputs)
+        model = copy.deepcopy(model)
+        seed_everything(seed)
+        before = {name: t.clone() for name, t in model.named_buffers()}
+        result = model(*given)
+        state = {n: t for n, t in model.named_buffers() if not same_tensors([t], [before.get(n)])}
+        return {"output": result, "changed": changed_inputs(given, inputs), "state": state}
+
+    def _run(self, model: nn.Module, inputs: list[Any], draw: Draw) -> Results:
+        """Return the results in the file's own precision and in float64.
+
+        Raises:
+            Refusal: it raises, or gives little that is finite on a draw that is not the file's own.
+        """
+        try:
+            with self._precision():
+                own = self._forward(model, inputs, draw.seed)
+        except Exception as error:
+            raise _failure(draw, error, self.device) from error
+        if draw.family not in (OWN, NOT_FINITE) and not _mostly_finite(own):
+            raise Refusal(SKIP, "not_finite", f"mostly not finite on {draw.family} inputs")
+        with contextlib.suppress(RuntimeError):
+            double, exactly = copy.deepcopy(model).double(), to_double(inputs)
+            exact = self._forward(double, exactly, draw.seed)
+            if list(flatten(exact)) == list(flatten(own)):
+                return own, exact
+        # Some modules name float32 in their code and cannot be run in another precision; they
+        # are held to the floor of the tolerance alone.
+        return own, own
+
+    def _moved(
+        self,
+        double: nn.Module,
+        inputs: list[Any],
+        draw: Draw,
+        places: tuple[float, float, float],
+        keep_short: bool = True,
+    ) -> list[dict[str, Any]]:
+        """Return float64 results with the last digits changed on the way.
+
+        Numbers of few digits are kept, unless an operator rounds something that it works out of
+        them, such as a quotient: which way that goes is then nobody's fault.
+        """
+        moved = []
+        for seed in range(JITTERS):
+            jitter = Jitter(seed, keep_short, *places)
+            changed = jitter.change(inputs)
+            given, twin = copy.deepcopy(changed), copy.deepcopy(double)
+            seed_everything(draw.seed)
+            before = {name: t.clone() for name, t in twin.named_buffers()}
+            with jitter:
+                result = twin(*given)
+            state = {
+                n: t for n, t in twin.named_buffers() if not same_tensors([t], [before.get(n)])
+            }
+            if keep_short and jitter.rounds:
+                return self._moved(double, inputs, draw, places, keep_short=False)
+            parts = {"output": result, "changed": changed_inputs(given, changed), "state": state}
+            moved.append(parts)
+        return moved
+
+    # timing
+
+    def prepare_timing(self, request: dict[str, Any], tensors: Tensors) -> Answer:
+        """Load sets of inputs, and the baselines: eager PyTorch and `torch.compile`."""
+        draw = Draw.from_json(request["draw"])
+        if self.device != request["device"]:
+            self.device, self.models, self.last = request["device"], {}, None
+        init, model = self._model(draw)
+        count = count_sets(self._inputs(draw))
+        sets = [self._inputs(dataclasses.replace(draw, seed=TIMED + i)) for i in range(count)]
+        eager = TimedModel(model, sets, self.device)
+        self.timed = {EAGER: eager, OVERHEAD: eager}
+        problem = None
+        try:
+            compiled = TimedModel(torch.compile(copy.deepcopy(model)), sets, self.device)
+            compiled.run(2, 0)
+            self.timed[COMPILED] = compiled
+        except Exception as error:
+            problem = describe(error)
+        state = model.state_dict()
+        answer, sent = pack_all(
+            {"init": init, "names": list(state), "state": list(state.values()), "sets": sets}
+        )
+        return {
+            **answer,
+            "baselines": [name for name in (EAGER, COMPILED) if name in self.timed],
+            "compile_problem": problem,
+            "tolerances": eager.tolerances(copy.deepcopy(model).double()),
+            "bytes_moved": eager.bytes_moved(),
+        }, sent
+
+    def measure_bandwidth(self, request: dict[str, Any], tensors: Tensors) -> Answer:
+        """Return what memory and cache of the device are like."""
+        cache = torch.cuda.get_device_properties(0).L2_cache_size if self.device != "cpu" else 0
+        return {"bandwidth": copy_bandwidth(self.device), "cache": cache}, []
+
+    def run_timed(self, request: dict[str, Any], tensors: Tensors) -> Answer:
+        """Run a baseline, or the loop around it."""
+        name = request["name"]
+        sums = self.timed[name].run(request["n"], request["nonce"], call_model=name != OVERHEAD)
+        return {}, [torch.tensor(sums, dtype=torch.float64)]
+
+    def _precision(self) -> contextlib.AbstractContextManager[Any]:
+        """Return a context in which a CPU multiplies matrices as the file lets a GPU."""
+        allowed = self.device == "cpu" and get_precision()["matmul_tf32"]
+        return RoundFactors() if allowed else contextlib.nullcontext()
+
+    def _depends_on_mode(
+        self, model: nn.Module, inputs: list[Any], draw: Draw, own: dict[str, Any]
+    ) -> bool:
+        try:
+            other = self._forward(copy.deepcopy(model).train(draw.mode == "eval"), inputs, 0)
+        except Exception:
+            return True
+        return not same_tensors(own, other)
+
+    def _insensitive(
+        self, model: nn.Module, inputs: list[Any], draw: Draw, own: dict[str, Any]
+    ) -> list[int]:
+        """Return positions of tensor inputs that can be drawn anew without effect."""
+        others = self._inputs(dataclasses.replace(draw, seed=draw.seed + 1000))
+        found = []
+        for i, (value, other) in enumerate(zip(inputs, others, strict=True)):
+            if not isinstance(value, torch.Tensor) or same_tensors(value, other):
+                continue
+            try:
+                changed = self._forward(model, [*inputs[:i], other, *inputs[i + 1 :]], draw.seed)
+            except Exception:
+                continue
+            if same_tensors(own["output"], changed["output"]):
+                found.append(i)
+        return found
+
+
+def _failure(draw: Draw, error: Exception, device: str) -> Refusal:
+    why = refusal(error)
+    if why.status == "oom" and device != "cpu":
+        return why  # a neighbour may hold the memory: it says nothing of the draw
+    if draw.family != OWN or draw.size is not None or draw.changes:
+        return Refusal(SKIP, "raises", describe(error))
+    return Refusal("unsupported", "reference_error", describe(error))
+
+
+def _mostly_finite(value: Any) -> bool:
+    """Say whether enough is finite: what is defined for one sign has a half, give or take some."""
+    floats = [t for t in list_tensors(value) if t.is_floating_point() and t.numel()]
+    return all(3 * int(t.isfinite().sum()) >= t.numel() for t in floats)
+
+
+def _has_indices(value: Any) -> bool:
+    types = {t.dtype for t in list_tensors(value)}
+    return any(not (t.is_floating_point or t.is_complex or t == torch.bool) for t in types)
+
+
+def warm() -> None:
+    """Load what problems need: an example loads what is loaded on first use."""
+    reference = Reference()
+    with torch.no_grad():
+        reference.load({"source": EXAMPLE[0], "device": "cpu"}, [])
+        reference.facts({"draw": Draw(0).to_json()}, [])
+
+
+def serve(sock: socket.socket) -> None:
+    """Serve the judge on a channel, in a child of its own."""
+    poison_memory()
+    torch.set_grad_enabled(False)
+    reference = Reference()
+    channel = Channel(sock)
+    serve_requests(
+        channel,
+        {
+            "load": reference.load,
+            "draw": reference.draw,
+            "noise": reference.noise,
+            "initial_state": reference.initial_state,
+            "facts": reference.facts,
+            "variants": reference.variants,
+            "prepare_timing": reference.prepare_timing,
+            "measure_bandwidth": reference.measure_bandwidth,
+            "run_timed": reference.run_timed,
+        },
+    )

@@ -1,0 +1,163 @@
+"""What a caller may do otherwise than a problem's file does: the reference itself tells.
+
+A change is one that a caller may make if the reference takes it, and if it shows in the output or
+the state. As many changes as go together are made in one draw, so that a program is tried on few.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+from typing import Any
+
+from curate.verify.problem import Task
+from curate.verify.protocol.role import list_tensors, same_tensors
+from curate.verify.reference.draw import NONES, Change, Draw, defaults, free_sizes
+
+MOST_DRAWS = 2
+"""Draws over which changes are spread that do not go together."""
+
+GROWTH, ANY = 3, 2**14
+"""How many times as many elements as the file's inputs a draw's inputs may have, and how many in
+any case."""
+
+
+LARGE = 1000
+"""An integer that one more may change too little."""
+
+
+def find_variants(
+    task: Task, draw: Draw, inputs: list[Any], forward: Callable[[Draw, int], Any]
+) -> dict[str, list[Draw]]:
+    """Return draws with changes that the reference takes, by what is changed.
+
+    Args:
+        task: the problem.
+        draw: what is changed.
+        inputs: of that draw.
+        forward: returns the reference's output and state for a draw, or raises; None for inputs of
+            more than so many elements.
+    """
+    most = max(ANY, GROWTH * sum(tensor.numel() for tensor in list_tensors(inputs)))
+
+    def run(tried: Draw) -> Any:
+        try:
+            return forward(tried, most)
+        except Exception:
+            return None
+
+    def packed(*choices: list[Change]) -> list[Draw]:
+        return _packed(draw, list(choices), run, usual)
+
+    usual = run(draw)
+    return {
+        # Inputs are of one sign, then of the other: behind the last column stands a zero, which a
+        # maximum or a minimum may take.
+        "sizes": [
+            dataclasses.replace(found, family=family)
+            for family, few in (("shifted", True), ("negative", False))
+            for found in packed(*_sizes(task, inputs, few))[:1]
+        ],
+        "arguments": packed(*_arguments(task, inputs)) + packed(*_inputs(task, inputs)),
+        "ranks": packed([Change("rank", 0, 2)]),
+    }
+
+
+def _packed(
+    draw: Draw, choices: list[list[Change]], run: Callable[[Draw], Any], usual: Any
+) -> list[Draw]:
+    """Return draws with one change of each of the lists, as few as the reference takes together.
+
+    Args:
+        draw: what is changed.
+        choices: changes to choose from; the first that shows is taken.
+        run: returns what the reference gives, or None.
+        usual: what it gives for the draw as it is.
+    """
+    found: list[Draw] = []
+    left = choices
+    while left and len(found) < MOST_DRAWS:
+        packed, before = draw, usual
+        refused = []
+        for choice in left:
+            for change in choice:
+                tried = dataclasses.replace(packed, changes=(*packed.changes, change))
+                after = run(tried)
+                if after is not None and not same_tensors(after, before):
+                    packed, before = tried, after
+                    break
+            else:
+                if packed != draw:  # on its own it may do
+                    refused.append(choice)
+        if packed == draw:
+            break
+        found.append(packed)
+        left = refused
+    return found
+
+
+def _sizes(task: Task, inputs: list[Any], few: bool) -> list[list[Change]]:
+    """Return what sizes may become: first the one of the batch, then the others.
+
+    A larger size is more than twice as large: a program that knows its size by heart does not
+    reach it. Odd sizes are tried before even ones.
+
+    Args:
+        few: whether the first becomes small and the others larger; or else the other way round.
+    """
+    shapes = [tuple(tensor.shape) for tensor in list_tensors(inputs) if tensor.dim()]
+    named = {name: getattr(task.module, name) for name in free_sizes(task)}
+    free: list[tuple[str, str | int, int]] = [("size", *item) for item in named.items()]
+    if not named:
+        free += [("leading", 0, shape[0]) for shape in shapes[:1]]
+    others = dict.fromkeys(size for shape in shapes for size in shape)
+    free += [("dimension", 0, n) for n in others if n > 1 and n not in named.values()]
+    choices = []
+    for number, (what, which, own) in enumerate(free):
+        small = 3 + 2 * number
+        values = (small, small + 1) if (number == 0) == few else (2 * own + 1, 2 * own)
+        dimension = None if what == "size" else own
+        choices.append([Change(what, which, new, dimension) for new in values if new != own])
+    return choices
+
+
+def _arguments(task: Task, inputs: list[Any]) -> list[list[Change]]:
+    """Return what the constructor's numbers may become; flags first, on which others depend."""
+    known = {size for tensor in list_tensors(inputs) for size in tensor.shape}
+    choices = []
+    init = task.init_inputs()
+    whole = [*init, *defaults(task.module.Model.__init__, len(init))]
+    for i, own in enumerate(whole):
+        made = []
+        for value in _others(own):
+            made.append(Change("argument", i, value))
+            if type(own) is int and own in known and int(value) > 0:
+                made.append(Change("argument", i, value, own))
+        choices.append(made)
+    return sorted(choices, key=lambda made: not (made and type(made[0].value) is bool))
+
+
+def _inputs(task: Task, inputs: list[Any]) -> list[list[Change]]:
+    """Return what plain numbers among the inputs may become, and what is left to its default."""
+    choices = []
+    optional = defaults(task.module.Model.forward, len(inputs))
+    has_floats = any(tensor.is_floating_point() for tensor in list_tensors(inputs))
+    for i, own in enumerate([*inputs, *optional]):
+        values = _others(own)
+        if own is None:
+            values = [*(NONES if has_floats else ()), 0.5, 1]
+        choices.append([Change("input", i, value) for value in values])
+    return choices
+
+
+def _others(own: Any) -> list[Any]:
+    """Return other numbers than one; none for what is no number."""
+    if type(own) is bool:
+        return [not own]
+    if type(own) is int:
+        values = own + 1, 2 * own, own // 2
+        return [value for value in values[:: 1 if own < LARGE else -1] if value != own]
+    if type(own) is float and math.isfinite(own):
+        return [own + 0.25 if abs(own) <= 0.5 else 0.75 * own, 2 * own]
+    return []

@@ -1,0 +1,1031 @@
+"""The rules of `screen`: each is a function that yields the places where it fires."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Callable, Iterator
+from itertools import chain
+
+from curate.verify.screen.program import (
+    BUILTINS,
+    COMPUTE,
+    MODEL,
+    Function,
+    Program,
+    constant_getattr,
+    last_name,
+    names_in,
+    only_raises,
+    parameters,
+    root_name,
+    test_of,
+    text_of,
+)
+
+# Rules that look for names ---------------------------------------------------------------------
+
+
+def uses(*names: str) -> Callable[[Program], Iterator[ast.AST]]:
+    """Return a rule that finds a name, anything below it, and its import.
+
+    ``*.attribute`` stands for the attribute of any object.
+    """
+    full = tuple(name for name in names if not name.startswith("*."))
+    below = tuple(f"{name}." for name in full)
+    attributes = frozenset(name[2:] for name in names if name.startswith("*."))
+
+    def find(program: Program) -> Iterator[ast.AST]:
+        for name, nodes in program.mentions.items():
+            if name in full or name.startswith(below) or name.rpartition(".")[2] in attributes:
+                yield from nodes
+
+    return find
+
+
+def patched(program: Program) -> Iterator[tuple[ast.AST, str]]:
+    """Yield every place that sets or deletes an attribute of an import, with its full name."""
+    for node in program.nodes:
+        if isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load):
+            name = program.name(node)
+        elif isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Load):
+            name = dictionary_owner(program, node.value)
+        elif isinstance(node, ast.Call) and node.args:
+            called = program.name(node.func)
+            if called in ("setattr", "delattr"):
+                owner = program.name(node.args[0])
+                name = owner and f"{owner}.{text_of(node.args[1]) or '?'}"
+            else:
+                name = text_of(node.args[0]) if called == "unittest.mock.patch" else None
+        else:
+            name = None
+        if name:
+            yield node, name
+
+
+def dictionary_owner(program: Program, node: ast.expr) -> str | None:
+    """Return a name in the module or class whose ``__dict__`` or ``vars()`` this is."""
+    if isinstance(node, ast.Attribute) and node.attr == "__dict__":
+        owner = program.name(node.value)
+    elif isinstance(node, ast.Call) and program.name(node.func) == "vars" and node.args:
+        owner = program.name(node.args[0])
+    else:
+        owner = None
+    return owner and f"{owner}.?"
+
+
+LIBRARIES = ("torch", "triton", "numpy", "builtins", "time", "sys", "os", "gc", "inspect", "math")
+
+SETTINGS = (
+    "torch.backends.",
+    "torch._dynamo.config.",
+    "torch._inductor.config.",
+    "torch.compiler.config.",
+    "triton.knobs.",
+    "sys.path",
+    "os.environ",
+)
+"""Attributes that are there to be set."""
+
+CLOCKS = ("time.", "torch.cuda.Event", "torch.cuda.synchronize", "triton.testing.")
+
+
+def patches_library(program: Program) -> Iterator[ast.AST]:
+    """Find attributes of libraries that are set, clocks left to `clock_patch`."""
+    for node, name in patched(program):
+        library = name.partition(".")[0] in LIBRARIES
+        if library and not name.startswith(SETTINGS + CLOCKS + ("sys.modules",)):
+            yield node
+
+
+def clock_patch(program: Program) -> Iterator[ast.AST]:
+    """Find clocks, events and timers that are set."""
+    return (node for node, name in patched(program) if name.startswith(CLOCKS))
+
+
+def sets_global_flag(program: Program) -> Iterator[ast.AST]:
+    """Find settings of PyTorch and Triton that outlive the call."""
+    settings = (node for node, name in patched(program) if name.startswith(SETTINGS[:-2]))
+    return chain(settings, SET_FLAGS(program))
+
+
+SET_FLAGS = uses(
+    "torch.set_float32_matmul_precision",
+    "torch.set_default_dtype",
+    "torch.set_default_device",
+    "torch.use_deterministic_algorithms",
+)
+
+
+def replaces_module(program: Program) -> Iterator[ast.AST]:
+    """Find ``sys.modules[…] = …``, ``del sys.modules[…]`` and calls that change it."""
+    for node in program.nodes:
+        if isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Load):
+            if program.name(node.value) == "sys.modules":
+                yield node
+        elif isinstance(node, ast.Call):
+            owner, _, verb = (program.name(node.func) or "").rpartition(".")
+            if owner == "sys.modules" and verb in ("update", "pop", "setdefault", "clear"):
+                yield node
+
+
+REFERENCE_MODULES = ("__main__", "reference", "curate", "kernelbench", "kernel_bench")
+
+
+INSIDE = frozenset(
+    {
+        *("__subclasses__", "__base__", "__bases__", "__mro__", "__getattribute__"),
+        *("__closure__", "cell_contents", "__globals__", "__code__", "__self__", "__func__"),
+        *("__wrapped__", "__builtins__", "gi_frame", "cr_frame", "ag_frame", "tb_frame"),
+    }
+)
+"""Attributes that lead from one object to others that it was not given."""
+
+
+def reaches_inside(program: Program) -> Iterator[ast.AST]:
+    """Find attributes of `INSIDE`, and strings that hold their names."""
+    for node in ast.walk(program.tree):
+        words = [getattr(node, "attr", "")]
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            words = re.findall(r"\w+", node.value)
+        if INSIDE & set(words):
+            yield node
+
+
+def reaches_modules(program: Program) -> Iterator[ast.AST]:
+    """Find a judge's or a reference's module looked up, or ``sys.modules`` searched."""
+    for node in program.nodes:
+        parent = program.parents.get(node)
+        if program.name(node) == "sys.modules" and not isinstance(parent, ast.Subscript):
+            searched = isinstance(parent, ast.For | ast.comprehension)
+            if searched or last_name(parent or node) in ("items", "values", "keys", "copy"):
+                yield node
+        elif isinstance(node, ast.Subscript | ast.Call):
+            key = looked_up_module(program, node)
+            if key in REFERENCE_MODULES:
+                yield node
+
+
+def looked_up_module(program: Program, node: ast.Subscript | ast.Call) -> str | None:
+    """Return the module's name in ``sys.modules["m"]``, ``.get("m")``, ``import_module("m")``."""
+    if isinstance(node, ast.Subscript):
+        return text_of(node.slice) if program.name(node.value) == "sys.modules" else None
+    lookups = ("sys.modules.get", "importlib.import_module", "__import__")
+    return text_of(node.args[0]) if node.args and program.name(node.func) in lookups else None
+
+
+IMPORTS_REFERENCE = uses(*REFERENCE_MODULES)
+
+
+def imports_reference(program: Program) -> Iterator[ast.AST]:
+    """Find imports of the reference, of the main program or of the judge."""
+    statements = (ast.Import, ast.ImportFrom)
+    return (node for node in IMPORTS_REFERENCE(program) if isinstance(node, statements))
+
+
+def pip_install(program: Program) -> Iterator[ast.AST]:
+    """Find pip as a command line of a started process, and imports of pip."""
+    yield from uses("pip")(program)
+    for node in program.nodes:
+        if isinstance(node, ast.Call) and (program.name(node.func) or "").startswith(
+            ("subprocess.", "os.")
+        ):
+            words = " ".join(text_of(n) or "" for n in ast.walk(node)).split()
+            if {"pip", "pip3", "uv"} & set(words) and "install" in words:
+                yield node
+
+
+EVALUATOR = re.compile(r"(POPCORN|KERNEL_?BENCH|KERNEL_?BOT|KERNEL_?GUARD|CURATE)_\w+")
+
+
+def names_evaluator(program: Program) -> Iterator[ast.AST]:
+    """Find literal names of evaluators' environment variables."""
+    for node in program.nodes:
+        if node not in program.docstrings and EVALUATOR.fullmatch(text_of(node) or ""):
+            yield node
+
+
+def persisting_l2(program: Program) -> Iterator[ast.AST]:
+    """Find CUDA's names for a persisting L2 window, as identifiers or strings."""
+    for node in program.nodes:
+        word = last_name(node) or (text_of(node) if node not in program.docstrings else "") or ""
+        if re.search(r"persistingl2|accesspolicywindow|persisting_l2", word.lower()):
+            yield node
+
+
+JUDGE = r"(grader|judge|reviewer|evaluator|verifier|llm|language model|ai (model|assistant))"
+ADDRESS = re.compile(
+    rf"(ignore|disregard|forget) (all |any |the )?(previous|prior|above|earlier) (instruction|rule)"
+    rf"|(note|dear|attention|message|instructions?)( to| for)?( the| any| an?)? {JUDGE}\b"
+    rf"|\b{JUDGE}s?[:,]? (you |please |must |should )+(\w+ )?"
+    rf"(accept|pass|mark|rate|score|approve|treat)"
+    rf"|(mark|rate|score|grade|report|classify) this (\w+ ){{0,3}}as (correct|honest|pass|valid)",
+    re.IGNORECASE,
+)
+
+
+def prompt_injection(program: Program) -> Iterator[int]:
+    """Find comments and strings that tell a judging model what to answer."""
+    return (n for n, line in enumerate(program.lines, 1) if ADDRESS.search(line))
+
+
+# Rules about code that is hard to read ---------------------------------------------------------
+
+
+def obfuscated(program: Program) -> Iterator[ast.AST]:
+    """Find code or names put together from literals, where one literal would do."""
+    for node in program.nodes:
+        if isinstance(node, ast.Call) and node.args:
+            called = program.name(node.func)
+            read = node.args[1:2] if called in ATTRIBUTE_NAMES else node.args[:1]
+            if called in ATTRIBUTE_NAMES | CODE_NAMES and any(
+                is_assembled(program, text) for text in read
+            ):
+                yield node
+
+
+ATTRIBUTE_NAMES = frozenset({"getattr", "setattr", "delattr"})
+CODE_NAMES = frozenset({"exec", "eval", "compile", "__import__", "importlib.import_module"})
+DECODERS = ("base64.", "binascii.", "codecs.", "marshal.", "zlib.", "bytes.fromhex")
+
+
+def is_assembled(program: Program, node: ast.expr) -> bool:
+    """Tell whether an expression computes text from literals alone, or decodes it."""
+    inside = list(ast.walk(node))
+    if any((program.name(n) or "").startswith(DECODERS) for n in inside):
+        return True
+    literals = any(isinstance(n, ast.Constant) and isinstance(n.value, str) for n in inside)
+    made = any(
+        isinstance(n, ast.Subscript)
+        or (isinstance(n, ast.Call) and program.name(n.func) != "compile")
+        for n in inside
+    )
+    loops = {
+        name for n in inside if isinstance(n, ast.comprehension) for name in names_in(n.target)
+    }
+    return literals and made and names_in(node) <= loops | BUILTINS
+
+
+def dynamic_code(program: Program) -> Iterator[ast.AST]:
+    """Find text that is run as code, and names of libraries that are computed."""
+    for node in program.nodes:
+        if isinstance(node, ast.Call):
+            called = program.name(node.func)
+            computed = len(node.args) >= 2 and text_of(node.args[1]) is None
+            if called in ("exec", "eval", "compile", "__import__", "pickle.loads") or (
+                called == "getattr" and computed and program.name(node.args[0]) in LIBRARIES
+            ):
+                yield node
+
+
+# Rules about kernels and launches --------------------------------------------------------------
+
+
+def no_jit_kernel(program: Program) -> Iterator[ast.AST]:
+    """Find ``ModelNew`` in a file without any Triton function."""
+    if program.model is not None and not program.kernels and not imports_kernels(program):
+        yield program.model
+
+
+def imports_kernels(program: Program) -> bool:
+    """Tell whether the file takes names from packages that may hold kernels."""
+    tops = {full.partition(".")[0] for full in program.imports.values()}
+    return bool(
+        tops - {"torch", "triton", "numpy", "reference"} - sys.stdlib_module_names - BUILTINS
+    )
+
+
+def is_dynamic(program: Program) -> bool:
+    """Tell whether names may be used that do not stand in the source."""
+    return any(
+        program.name(node) in ("globals", "locals", "vars", "exec", "eval", "operator.attrgetter")
+        or (
+            isinstance(node, ast.Call)
+            and program.name(node.func) == "getattr"
+            and constant_getattr(node) is None
+        )
+        for node in program.nodes
+    )
+
+
+def kernel_never_launched(program: Program) -> Iterator[ast.AST]:
+    """Find kernels of which ``ModelNew`` can launch none."""
+    kernels = [node for node in program.kernels.values() if node is not None]
+    if program.model is None or not kernels or is_dynamic(program) or imports_kernels(program):
+        return
+    roots: list[ast.AST] = [program.model, *program.definitions[MODEL]]
+    for node in program.tree.body:
+        decorated = isinstance(node, Function | ast.ClassDef) and node.decorator_list
+        if decorated or not isinstance(node, Function | ast.ClassDef | ast.Assign):
+            roots.append(node)
+    if not any(may_launch(program, node) for node in program.reach(roots)):
+        yield kernels[0]
+
+
+def may_launch(program: Program, node: ast.AST) -> bool:
+    """Tell whether a node is a launch, or hands a kernel on to something that may be one."""
+    if isinstance(node, ast.Call):
+        handed = chain(node.args, (keyword.value for keyword in node.keywords))
+        return (
+            isinstance(node.func, ast.Subscript)
+            or last_name(node.func) in program.kernels
+            or any(names_in(argument) & program.kernels.keys() for argument in handed)
+        )
+    if isinstance(node, ast.Subscript):
+        return last_name(node.value) in program.kernels
+    return isinstance(node, ast.Attribute) and node.attr in ("run", "warmup")
+
+
+def unused_kernel(program: Program) -> Iterator[ast.AST]:
+    """Find Triton functions whose name stands nowhere else."""
+    named = {last_name(node) for node in program.nodes}
+    texts = {text_of(node) for node in program.nodes}
+    for name, node in program.kernels.items():
+        if node is not None and name not in named | texts:
+            yield node
+
+
+Guard = ast.Try | ast.With
+"""What catches errors: ``try``, or ``with contextlib.suppress``."""
+
+
+def guarded_launches(program: Program) -> Iterator[tuple[ast.AST, Guard, list[ast.stmt]]]:
+    """Yield what catches errors of a launch: where, its statement, and what it does with them."""
+    for node in program.host_nodes:
+        if isinstance(node, ast.Try) and program.launches(node.body):
+            yield from ((handler, node, handler.body) for handler in node.handlers)
+        elif (
+            isinstance(node, ast.With)
+            and is_suppress(program, node)
+            and program.launches(node.body)
+        ):
+            yield node, node, []
+
+
+def silent_fallback(program: Program) -> Iterator[ast.AST]:
+    """Find errors of a launch that are answered by computing with PyTorch."""
+    for place, node, handler in guarded_launches(program):
+        if falls_back(program, node, handler):
+            yield place
+
+
+def swallows_launch_error(program: Program) -> Iterator[ast.AST]:
+    """Find errors of a launch that end without being raised and without another launch."""
+    for place, _, handler in guarded_launches(program):
+        if not ends_in_raise(handler) and not program.launches(handler):
+            yield place
+
+
+def is_suppress(program: Program, node: ast.With) -> bool:
+    """Tell whether a ``with`` statement is ``contextlib.suppress``."""
+    calls = (i.context_expr for i in node.items if isinstance(i.context_expr, ast.Call))
+    return any(program.name(call.func) == "contextlib.suppress" for call in calls)
+
+
+def ends_in_raise(body: list[ast.stmt]) -> bool:
+    """Tell whether a handler passes the error on, or another."""
+    return any(isinstance(statement, ast.Raise) for statement in body)
+
+
+def falls_back(program: Program, node: Guard, handler: list[ast.stmt]) -> bool:
+    """Tell whether PyTorch computes in a handler, or around one that does nothing about it."""
+    if ends_in_raise(handler) or program.launches(handler):
+        return False
+    if program.computes(handler):
+        return True
+    if any(isinstance(n, ast.Return) for n in program.walk(*handler)):
+        return False
+    functions = (outer for outer in program.ancestors(node) if isinstance(outer, Function))
+    function = next(functions, None)
+    inside = set(program.walk(node))
+    rest = [n for n in program.walk(*function.body) if n not in inside] if function else []
+    return any(map(program.is_compute, rest)) and not any(map(program.is_launching, rest))
+
+
+# Rules about where values go -------------------------------------------------------------------
+
+
+NUMBERS = frozenset({"load", "arange", "program_id", "num_programs", "cdiv", "full", "zeros"})
+"""Functions of ``triton.language`` that give numbers, not pointers."""
+
+
+def pointers_in(node: ast.AST) -> set[str]:
+    """Return the names that may be pointers in ``pointer + offsets``: products are offsets."""
+    if isinstance(node, ast.Name):
+        return {node.id}
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub):
+        return pointers_in(node.left) | pointers_in(node.right)
+    if isinstance(node, ast.Subscript | ast.Attribute):
+        return pointers_in(node.value)
+    if isinstance(node, ast.Call) and last_name(node.func) not in NUMBERS:
+        arguments = [*node.args, *(keyword.value for keyword in node.keywords)]
+        return set().union(*map(pointers_in, [node.func, *arguments]))
+    if isinstance(node, ast.Tuple | ast.IfExp):
+        return set().union(*map(pointers_in, ast.iter_child_nodes(node)))
+    return set()
+
+
+def atomics(program: Program) -> Iterator[ast.AST]:
+    """Find calls of ``tl.atomic_add`` and its like in kernels."""
+    for node in program.device_nodes:
+        if isinstance(node, ast.Call) and (last_name(node.func) or "").startswith("atomic_"):
+            yield node
+
+
+KNOWN_CALLS = ("triton.", *sorted(BUILTINS))
+
+
+def stored_parameters(program: Program, kernel: Function) -> set[str] | None:
+    """Return the parameters through which a kernel may write; None where that is not known."""
+    sources: dict[str, set[str]] = {}
+    stored: set[str] = set()
+    for node in program.walk(*kernel.body):
+        if isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign) and node.value:
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            for name in names_in(*targets):
+                sources.setdefault(name, set()).update(pointers_in(node.value))
+        elif isinstance(node, ast.Call):
+            full, verb = program.name(node.func) or "", last_name(node.func) or ""
+            if full.startswith("triton.") and (verb == "store" or verb.startswith("atomic_")):
+                arguments = [*node.args, *(k.value for k in node.keywords if k.arg == "pointer")]
+                stored |= pointers_in(arguments[0]) if arguments else set()
+            elif verb == "store" or verb.startswith("atomic_"):
+                stored |= pointers_in(node.func)
+            elif verb == "pointer_type":
+                return None  # addresses that were loaded
+            elif isinstance(node.func, ast.Name) and not full.startswith(KNOWN_CALLS):
+                return None  # another function may write through what it is given
+    while new := set().union(*(sources.get(name, set()) for name in stored)) - stored:
+        stored |= new
+    return stored & set(parameters(kernel)) or None
+
+
+def written_arguments(program: Program, launch: ast.Call) -> list[ast.expr] | None:
+    """Return the arguments of a launch that the kernel may write to; None if not known."""
+    kernel = program.kernels.get(program.launched(launch) or "")
+    starred = any(isinstance(argument, ast.Starred) for argument in launch.args)
+    if kernel is None or starred or any(keyword.arg is None for keyword in launch.keywords):
+        return None
+    if not isinstance(launch.func, ast.Subscript):
+        return None
+    stored = stored_parameters(program, kernel)
+    if stored is None:
+        return None
+    given = dict(zip(parameters(kernel), launch.args, strict=False))
+    given |= {keyword.arg: keyword.value for keyword in launch.keywords if keyword.arg}
+    tensors = ((n, v) for n, v in given.items() if not isinstance(v, ast.Constant))
+    return [value for name, value in tensors if name in stored]
+
+
+def launch_result_unused(program: Program) -> Iterator[ast.AST]:
+    """Find launches that write only to tensors that the function then forgets."""
+    for function in program.host_nodes:
+        if not isinstance(function, Function) or declares_global(function):
+            continue
+        launches = [n for n in program.walk(*function.body) if program.launched(n)]
+        live = live_names(program, function) if launches else set()
+        made = names_made_from(program, function, lambda node: True)
+        for launch in launches:
+            written = written_arguments(program, launch) if isinstance(launch, ast.Call) else None
+            roots = {root_name(value) for value in written or ()}
+            if roots and roots <= made and not roots & live:
+                yield launch
+
+
+def declares_global(function: Function) -> bool:
+    """Tell whether a function assigns to names outside it."""
+    return any(isinstance(node, ast.Global | ast.Nonlocal) for node in ast.walk(function))
+
+
+def live_names(program: Program, function: Function) -> set[str]:
+    """Return the names in a function whose values may matter after it or decide what it does."""
+    nodes = list(program.walk(*function.body))
+    live = {"self", *parameters(function)}
+    for node in nodes:
+        live |= plain_uses(program, node)
+    grown = True
+    while grown:
+        before = len(live)
+        for node in nodes:
+            live |= linked_names(program, node, live)
+        grown = len(live) > before
+    return live
+
+
+def plain_uses(program: Program, node: ast.AST) -> set[str]:
+    """Return names that a node uses for good: returned, tested, kept, or given to a call."""
+    if isinstance(node, ast.Return | ast.Yield | ast.YieldFrom | ast.Raise | Function):
+        return names_in(node)
+    if isinstance(node, ast.Expr) and not program.launched(node.value):
+        return names_in(node)
+    if isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign):
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        kept = any(isinstance(n, ast.Attribute) for target in targets for n in ast.walk(target))
+        return names_in(node) if kept else set()
+    test = test_of(node)
+    return names_in(test) if test is not None else set()
+
+
+def linked_names(program: Program, node: ast.AST, live: set[str]) -> set[str]:
+    """Return names that live names depend on or share memory with, by one node."""
+    if isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign | ast.NamedExpr | ast.For):
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        value = node.iter if isinstance(node, ast.For) else node.value
+        made, used = names_in(*targets), names_in(value) if value else set()
+        if made & live:
+            return made | used
+        fresh = value is not None and is_fresh(program, value)
+        return made if used & live and not fresh else set()
+    if isinstance(node, ast.Call):
+        launch = program.launched(node) is not None
+        written = written_arguments(program, node) if launch else None
+        if is_fresh(program, node):
+            return set()
+        touched = names_in(*written) if written is not None else names_in(node)
+        return names_in(node) if touched & live else set()
+    return set()
+
+
+ALLOCATORS = frozenset(
+    {"empty", "empty_like", "empty_strided", "zeros", "zeros_like", "ones", "ones_like", "full"}
+    | {"full_like", "rand", "randn", "rand_like", "randn_like", "new_empty", "new_zeros"}
+    | {"clone", "cdiv", "next_power_of_2", "numel", "size", "dim", "stride"}
+)
+"""Calls whose result shares no memory with their arguments."""
+
+
+def is_fresh(program: Program, node: ast.AST) -> bool:
+    """Tell whether an expression gives new memory or a number."""
+    if isinstance(node, ast.Tuple):
+        return all(is_fresh(program, element) for element in node.elts)
+    if isinstance(node, ast.Call):
+        return last_name(node.func) in ALLOCATORS or (
+            program.is_compute(node) and not any(k.arg == "out" for k in node.keywords)
+        )
+    numbers = isinstance(node, ast.Attribute) and node.attr in ("shape", "device", "dtype")
+    inner = isinstance(node, ast.Subscript) and is_fresh(program, node.value)
+    return numbers or inner or isinstance(node, ast.Constant | ast.Lambda | ast.BinOp)
+
+
+def writes_inputs(program: Program) -> Iterator[ast.AST]:
+    """Find arguments of ``forward`` that a kernel stores into or that change in place."""
+    for function in program.forwards:
+        nodes = list(program.walk(*function.body))
+        inputs = set(parameters(function)) - {"self", "ctx"} - replaced_names(nodes)
+        for node in nodes:
+            if isinstance(node, ast.Call) and program.launched(node):
+                written = written_arguments(program, node) or []
+                if any(isinstance(value, ast.Name) and value.id in inputs for value in written):
+                    yield node
+            elif changed_in_place(node) in inputs:
+                yield node
+
+
+def replaced_names(nodes: list[ast.AST]) -> set[str]:
+    """Return names that are assigned something other than a view of themselves."""
+    replaced = set()
+    for node in nodes:
+        if isinstance(node, ast.Assign):
+            for target in node.targets:
+                value = node.value
+                view = (
+                    isinstance(value, ast.Call)
+                    and last_name(value.func) in VIEWS
+                    and root_name(value) == root_name(target)
+                )
+                if not isinstance(target, ast.Subscript) and not view:
+                    replaced |= names_in(target)
+    return replaced
+
+
+VIEWS = frozenset({"contiguous", "view", "reshape", "detach", "flatten", "squeeze", "unsqueeze"})
+
+
+def changed_in_place(node: ast.AST) -> str | None:
+    """Return the variable that ``x.add_()``, ``x += y`` or ``x[i] = y`` changes."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        verb = node.func.attr
+        changes = verb.endswith("_") and not verb.startswith("_") and verb != "requires_grad_"
+        return root_name(node.func) if changes else None
+    if isinstance(node, ast.AugAssign):
+        return root_name(node.target)
+    store = isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store)
+    return root_name(node) if store else None
+
+
+def returned_allocation(program: Program) -> Iterator[tuple[ast.AST, str]]:
+    """Yield the only ``return`` of ``forward`` and the allocator whose result it gives as is."""
+    for function in program.forwards:
+        nodes = list(program.walk(*function.body))
+        returns = [node for node in nodes if isinstance(node, ast.Return)]
+        if len(returns) != 1 or returns[0] not in function.body or returns[0].value is None:
+            continue
+        value: ast.AST = returns[0].value
+        if isinstance(value, ast.Name):
+            name = value.id
+            uses = [n for n in nodes if isinstance(n, ast.Name) and n.id == name]
+            assigned = [
+                n.value
+                for n in nodes
+                if isinstance(n, ast.Assign) and [t for t in n.targets if last_name(t) == name]
+            ]
+            if len(uses) != 2 or len(assigned) != 1:
+                continue
+            value = assigned[0]
+        if isinstance(value, ast.Call) and (
+            (program.name(value.func) or "torch.").startswith("torch.")
+        ):
+            yield returns[0], (last_name(value.func) or "").removesuffix("_like")
+
+
+def returns_uninitialised(program: Program) -> Iterator[ast.AST]:
+    """Find a ``forward`` that returns memory that nothing was written to."""
+    empty = ("empty", "new_empty", "empty_strided")
+    return (node for node, made in returned_allocation(program) if made in empty)
+
+
+def returns_constant(program: Program) -> Iterator[ast.AST]:
+    """Find a ``forward`` that returns a filled tensor as it was made."""
+    filled = ("zeros", "ones", "full", "new_zeros", "new_ones", "new_full")
+    return (node for node, made in returned_allocation(program) if made in filled)
+
+
+# Rules about forward ---------------------------------------------------------------------------
+
+
+def inherits_reference(program: Program) -> Iterator[ast.AST]:
+    """Find a ``ModelNew`` whose ``forward`` is not in the file or calls the reference's."""
+    if program.model is None:
+        yield from program.definitions.get(MODEL, [])
+        return
+    if not program.forwards:
+        yield program.model
+        return
+    for node in program.forward_nodes:
+        if isinstance(node, ast.Call) and last_name(node.func) == "forward":
+            owner = node.func.value if isinstance(node.func, ast.Attribute) else node.func
+            parent = isinstance(owner, ast.Call) and last_name(owner.func) == "super"
+            if (parent or last_name(owner) == "Model") and not bases_launch(program):
+                yield node
+
+
+def bases_launch(program: Program) -> bool:
+    """Tell whether a class that ``ModelNew`` is made from launches a kernel."""
+    bases = program.model.bases if program.model is not None else []
+    return any((last_name(base) or "") in program.launchers for base in bases)
+
+
+def torch_compute(program: Program) -> Iterator[ast.AST]:
+    """Find computations by PyTorch that ``forward`` reaches."""
+    return (node for node in program.forward_nodes if program.is_compute(node))
+
+
+def call_counter(program: Program) -> Iterator[ast.AST]:
+    """Find branches on a number that ``forward`` counts up where it outlives the call."""
+    nodes = program.forward_nodes
+    shared = {name for n in nodes if isinstance(n, ast.Global) for name in n.names}
+    counters = set()
+    for node in nodes:
+        match node:
+            case ast.AugAssign(ast.Attribute(attr=name), value=ast.Constant()):
+                counters.add(name)
+            case ast.AugAssign(ast.Name(name), value=ast.Constant()) if name in shared:
+                counters.add(name)
+            case ast.AugAssign(ast.Subscript(ast.Name(name)), value=ast.Constant()):
+                if name in program.definitions:  # a list at the top of the file
+                    counters.add(name)
+    for node in nodes:
+        test = test_of(node)
+        if test is not None and counters & {last_name(n) or "" for n in ast.walk(test)}:
+            yield node
+
+
+def compared_to_none(test: ast.expr) -> dict[str, bool]:
+    """Return attributes that a condition compares with None: whether it asks for ``is not``."""
+    found = {}
+    for node in ast.walk(test):
+        match node:
+            case ast.Compare(ast.Attribute(attr=name), [ast.Is()], [ast.Constant(None)]):
+                found[name] = False
+            case ast.Compare(ast.Attribute(attr=name), [ast.IsNot()], [ast.Constant(None)]):
+                found[name] = True
+    return found
+
+
+def kept_output(program: Program) -> Iterator[ast.AST]:
+    """Find a ``forward`` that computes once into an attribute and then returns that."""
+    for function in program.forwards:
+        nodes = list(program.walk(*function.body))
+        kept = {
+            node.attr
+            for node in nodes
+            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
+        }
+        returned = {last_name(n.value) for n in nodes if isinstance(n, ast.Return) and n.value}
+        for node in nodes:
+            if not isinstance(node, ast.If):
+                continue
+            for name, there in compared_to_none(node.test).items():
+                launches = program.launches(node.body)
+                gives = any(
+                    isinstance(n, ast.Return) and n.value and last_name(n.value) == name
+                    for n in program.walk(*node.body)
+                )
+                once = not there and launches and name in returned
+                if name in kept and (once or (there and gives and not launches)):
+                    yield node
+
+
+def mentions_identity(node: ast.AST) -> bool:
+    """Tell whether an expression asks which tensor it has, not what is in it."""
+    return any(
+        (isinstance(n, ast.Attribute) and n.attr in ("data_ptr", "_version"))
+        or (isinstance(n, ast.Call) and last_name(n.func) == "id")
+        for n in ast.walk(node)
+    )
+
+
+def mentions_size(node: ast.AST) -> bool:
+    """Tell whether an expression asks for a tensor's shape."""
+    return any(last_name(n) in ("shape", "size", "numel") for n in ast.walk(node))
+
+
+def mentions_identity_or_size(node: ast.AST) -> bool:
+    """Tell whether an expression asks for anything of a tensor but what is in it."""
+    return mentions_identity(node) or mentions_size(node)
+
+
+def names_made_from(
+    program: Program, function: Function, test: Callable[[ast.AST], bool]
+) -> set[str]:
+    """Return variables of a function assigned from expressions of some kind."""
+    return {
+        name
+        for node in program.walk(*function.body)
+        if isinstance(node, ast.Assign) and test(node.value)
+        for target in node.targets
+        for name in names_in(target)
+    }
+
+
+def dictionaries(program: Program) -> set[str]:
+    """Return variables and attributes that the file makes as dictionaries."""
+    makers = ("dict", "collections.OrderedDict", "collections.defaultdict")
+    found = set()
+    for node in program.host_nodes:
+        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
+            made = node.value
+            if isinstance(made, ast.Dict) or (
+                isinstance(made, ast.Call) and program.name(made.func) in makers
+            ):
+                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                found |= {last_name(target) or "" for target in targets}
+    return found
+
+
+def looked_up(program: Program, node: ast.AST | None) -> ast.expr | None:
+    """Return the key of ``cache[key]`` or ``cache.get(key)``."""
+    match node:
+        case ast.Subscript(owner, key):
+            pass
+        case ast.Call(ast.Attribute(owner, "get"), [key, *_]):
+            pass
+        case _:
+            return None
+    return key if last_name(owner) in dictionaries(program) else None
+
+
+def output_cache(program: Program) -> Iterator[ast.AST]:
+    """Find functions that compute, and return a stored result when they know the tensor again."""
+    yield from kept_output(program)
+    for function in program.host_nodes:
+        if not isinstance(function, Function):
+            continue
+        if not (program.launches(function.body) or program.computes(function.body)):
+            continue
+        known: Callable[[ast.AST], bool] = mentions_identity
+        if function in program.forwards:  # elsewhere what is kept by shape may be scratch memory
+            known = mentions_identity_or_size
+        identities = names_made_from(program, function, mentions_identity)
+        keys = names_made_from(program, function, known)
+        found = names_made_from(
+            program, function, lambda node: looked_up(program, node) is not None
+        )
+        for node in program.walk(*function.body):
+            if isinstance(node, ast.Return) and node.value is not None:
+                key = looked_up(program, copied_from(node.value))
+                if key is not None and (known(key) or names_in(key) & keys):
+                    yield node
+            elif isinstance(node, ast.If) and knows_again(node.test, identities):
+                for inner in program.walk(*node.body):
+                    if isinstance(inner, ast.Return) and is_stored(copied_from(inner.value), found):
+                        yield inner
+
+
+def copied_from(node: ast.expr | None) -> ast.expr | None:
+    """Return ``x`` for ``x.clone()``, and other values as they are."""
+    while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        if node.func.attr not in ("clone", "detach", "contiguous", "to"):
+            break
+        node = node.func.value
+    return node
+
+
+def knows_again(test: ast.expr, keys: set[str]) -> bool:
+    """Tell whether a condition is true of a tensor that was seen before."""
+    return (
+        mentions_identity(test)
+        or bool(names_in(test) & keys)
+        or any(
+            isinstance(node, ast.Compare)
+            and isinstance(node.ops[0], ast.Is)
+            and isinstance(node.left, ast.Name)
+            and isinstance(node.comparators[0], ast.Attribute | ast.Subscript)
+            for node in ast.walk(test)
+        )
+    )
+
+
+def is_stored(node: ast.expr | None, found: set[str]) -> bool:
+    """Tell whether a returned value was kept from an earlier call."""
+    if isinstance(node, ast.Name):
+        return node.id in found
+    if isinstance(node, ast.Subscript):
+        node = node.value
+    return isinstance(node, ast.Attribute)
+
+
+def seed_replay(program: Program) -> Iterator[ast.AST]:
+    """Find a function that sets a seed and then draws, below ``forward``."""
+    seeds = ("torch.manual_seed", "torch.cuda.manual_seed", "torch.set_rng_state")
+    draws = ("torch.rand", "torch.randn", "torch.randint", "torch.randperm", "torch.normal")
+    for function in program.forward_functions if program.model is not None else ():
+        names = {
+            program.name(n): n for n in program.walk(*function.body) if isinstance(n, ast.Attribute)
+        }
+        if any(name and name.startswith(draws) for name in names):
+            yield from (node for name, node in names.items() if name in seeds)
+
+
+def mode_switch(program: Program) -> Iterator[ast.AST]:
+    """Find branches on the module's mode of which one launches and the other computes."""
+    modes = {"training", "is_grad_enabled", "requires_grad"}
+    for node in program.forward_nodes:
+        if not isinstance(node, ast.If) or not modes & set(map(last_name, ast.walk(node.test))):
+            continue
+        launches = program.launches(node.body)
+        if launches != program.launches(node.orelse) or (
+            program.computes(node.body) and not launches
+        ):
+            yield node
+
+
+def shape_gate(program: Program) -> Iterator[ast.AST]:
+    """Find branches on a literal size that choose between computations."""
+    for function in program.forward_functions:
+        sizes = names_made_from(program, function, mentions_size)
+        for node in program.walk(*function.body):
+            test = test_of(node)
+            if test is None or only_raises(node):
+                continue
+            for compare in ast.walk(test):
+                if not isinstance(compare, ast.Compare) or not is_equality(compare):
+                    continue
+                sized = mentions_size(compare) or names_in(compare) & sizes
+                if sized and any(is_size(n) for n in ast.walk(compare)):
+                    yield node
+
+
+def is_equality(compare: ast.Compare) -> bool:
+    """Tell whether a comparison asks for one value or a few."""
+    return any(isinstance(operator, ast.Eq | ast.In) for operator in compare.ops)
+
+
+def is_size(node: ast.AST) -> bool:
+    """Tell whether a literal is a size of some problem: indices and dimensions are small."""
+    return isinstance(node, ast.Constant) and type(node.value) is int and node.value > 4
+
+
+def value_gate(program: Program) -> Iterator[ast.AST]:
+    """Find branches on the values of tensors."""
+    asks = ("item", "any", "all", "tolist", "equal", "allclose", "count_nonzero")
+    for node in program.forward_nodes:
+        test = test_of(node)
+        if test is None or only_raises(node):
+            continue
+        calls = (n.func for n in ast.walk(test) if isinstance(n, ast.Call))
+        if any(isinstance(f, ast.Attribute) and f.attr in asks for f in calls):
+            yield node
+
+
+def precompute(program: Program) -> Iterator[ast.AST]:
+    """Find launches, and calls of ``get_inputs``, at import or in a constructor."""
+    model = program.model
+    constructor = program.method(model, "__init__") if model is not None else None
+    for node in program.host_nodes:
+        if (
+            isinstance(node, ast.Call)
+            and (program.launched(node) or last_name(node.func) == "get_inputs")
+            and (program.is_at_top(node) or constructor in set(program.ancestors(node)))
+        ):
+            yield node
+
+
+def instance_override(program: Program) -> Iterator[ast.AST]:
+    """Find methods of single objects that are replaced."""
+    functions = {n.name for n in program.nodes if isinstance(n, Function)}
+    for node in program.host_nodes:
+        if isinstance(node, ast.Call) and program.name(node.func) == "object.__setattr__":
+            if len(node.args) > 1 and text_of(node.args[1]) in TENSOR_METHODS | {"__class__"}:
+                yield node
+        elif isinstance(node, ast.Assign):
+            callable_value = (
+                isinstance(node.value, ast.Lambda)
+                or last_name(node.value) in functions
+                or (
+                    isinstance(node.value, ast.Call)
+                    and program.name(node.value.func) == "types.MethodType"
+                )
+            )
+            for target in node.targets:
+                if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name):
+                    method = target.attr in TENSOR_METHODS and callable_value
+                    own = target.value.id in ("self", "cls", "ctx") or program.name(target.value)
+                    if (method or target.attr == "__class__") and not own:
+                        yield node
+
+
+TENSOR_METHODS = COMPUTE | {
+    *("allclose", "equal", "isclose", "eq", "ne", "cpu", "cuda", "to", "float", "double", "half"),
+    *("item", "numpy", "tolist", "detach", "clone", "contiguous", "size", "numel", "stride"),
+    *("data_ptr", "view", "reshape", "all", "any", "__eq__", "__sub__", "__torch_function__"),
+}
+
+
+def tensor_subclass(program: Program) -> Iterator[ast.AST]:
+    """Find classes of tensors, and results turned into them."""
+    for node in program.host_nodes:
+        if isinstance(node, ast.ClassDef):
+            bases = {program.name(base) for base in node.bases}
+            if bases & {"torch.Tensor", "torch._tensor.Tensor", "torch.nn.Parameter"}:
+                yield node
+        elif isinstance(node, Function):
+            if node.name in ("__torch_function__", "__torch_dispatch__"):
+                yield node
+        elif last_name(node) in ("_make_subclass", "_make_wrapper_subclass"):
+            yield node
+        elif isinstance(node, ast.Call) and last_name(node.func) == "as_subclass":
+            kinds = [program.name(kind) for kind in node.args]
+            yield from [node] if kinds != ["torch.Tensor"] else []
+
+
+def strict_false(program: Program) -> Iterator[ast.AST]:
+    """Find state that is loaded without every name being there."""
+    for node in program.host_nodes:
+        if isinstance(node, ast.Call) and last_name(node.func) == "load_state_dict":
+            given = [*node.args[1:2], *(k.value for k in node.keywords if k.arg == "strict")]
+            if any(isinstance(v, ast.Constant) and v.value is False for v in given):
+                yield node
+        elif isinstance(node, Function) and node.name in LOADERS:
+            yield node
+
+
+LOADERS = ("load_state_dict", "_load_from_state_dict")
+
+
+# Rules about precision -------------------------------------------------------------------------
+
+LOW = re.compile(r"(torch|triton\.language)\.(float16|half|bfloat16|float8\w*)")
+
+
+def is_low_cast(program: Program, node: ast.AST) -> bool:
+    """Tell whether a node is a cast to a literal type of 16 bits or fewer."""
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return False
+    if node.func.attr in ("half", "bfloat16") and not node.args:
+        return program.name(node.func) is None
+    if node.func.attr not in ("to", "cast", "type", "autocast"):
+        return False
+    given = [*node.args, *(keyword.value for keyword in node.keywords)]
+    return any(LOW.fullmatch(program.name(value) or "") for value in given)
+
+
+def precision_downgrade(program: Program) -> Iterator[ast.AST]:
+    """Find values cast to a half type other than just before they are stored."""
+    for node in chain(program.device_nodes, program.forward_nodes):
+        if is_low_cast(program, node):
+            parent = program.parents.get(node)
+            if not (isinstance(parent, ast.Call) and last_name(parent.func) == "store"):
+                yield node
+
+
+def tf32_dot(program: Program) -> Iterator[ast.AST]:
+    """Find ``tl.dot`` that may round float32 operands to TF32."""
+    for node in program.device_nodes:
+        if isinstance(node, ast.Call) and program.name(node.func) == "triton.language.dot":
+            options = {k.arg: getattr(k.value, "value", None) for k in node.keywords}
+            exact = options.get("input_precision") in ("ieee", "tf32x3", "bf16x6")
+            low = any(is_low_cast(program, operand) for operand in node.args[:2])
+            if not low and not exact and options.get("allow_tf32") is not False:
+                yield node

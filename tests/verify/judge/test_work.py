@@ -1,0 +1,77 @@
+"""Whether what operators, uploads and the host gave is the output, in pieces or by other ways."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from curate.verify.judge.work import by_host, held_in_order, held_in_pieces, moves_only
+
+Named = list[tuple[str, torch.Tensor]]
+INPUT = torch.randn(64, 96, generator=torch.Generator().manual_seed(1))
+OUTPUT = torch.softmax(INPUT, 1)
+
+
+def named(*tensors: torch.Tensor, name: str = "aten::softmax.int") -> Named:
+    return [(name, tensor) for tensor in tensors]
+
+
+@pytest.mark.parametrize(
+    ("work", "held"),
+    [
+        (named(*OUTPUT), True),
+        (named(OUTPUT[:32].contiguous(), OUTPUT[32:].contiguous()), True),
+        (named(OUTPUT[:40].contiguous()), True),  # more than half of the rows
+        (named(OUTPUT[:20].contiguous()), False),
+        (named(*OUTPUT.double()), True),
+        (named(OUTPUT[::2].clone()) + named(OUTPUT[1::2].clone(), name="aten::exp"), True),
+        (named(OUTPUT[torch.randperm(64)].clone()), True),
+        (named(*OUTPUT, name="aten::cat"), False),  # who joins what others made
+        (named(*INPUT, *INPUT.exp()), False),
+        (named(torch.linspace(0, 1, 2_000_000)), False),  # by chance
+        ([], False),
+    ],
+    ids=[
+        *("rows", "halves", "most", "a third", "double", "two operators", "shuffled", "joined"),
+        *("stages", "chance", "none"),
+    ],
+)
+def test_pieces(work: Named, held: bool) -> None:
+    assert held_in_pieces(work, [OUTPUT]) is held
+
+
+def test_an_operator_before_a_stage_that_keeps_most_values_is_honest() -> None:
+    product = torch.randn(64, 96, generator=torch.Generator().manual_seed(2))
+    for stage in (torch.relu, torch.nn.functional.relu6, torch.nn.functional.hardtanh):
+        assert not held_in_pieces(named(product, name="aten::mm"), [stage(product)])
+
+
+def test_short_types_and_integers_are_looked_for_in_order() -> None:
+    short = OUTPUT.bfloat16()
+    assert held_in_order(named(OUTPUT), [short])
+    assert not held_in_order(named(OUTPUT.flip(0)), [short])
+    order = INPUT.argsort(1)
+    assert held_in_order(named(order.int()), [order])
+    assert not held_in_order(named(order.flip(1)), [order])
+    assert not held_in_order(named(OUTPUT), [OUTPUT])  # `held_in_pieces` is for these
+
+
+def test_who_moves_values_is_known_by_name() -> None:
+    assert moves_only("aten::cat") and moves_only("aten::index.Tensor")
+    assert not moves_only("aten::softmax.int") and not moves_only("aten::index_add")
+
+
+@pytest.mark.parametrize(
+    ("read", "sent", "did"),
+    [(1.0, 1.0, True), (0.5, 0.6, True), (1.0, 0.1, False), (0.01, 1.0, False), (0.0, 0.0, False)],
+)
+def test_the_host_must_have_read_and_sent_enough(read: float, sent: float, did: bool) -> None:
+    size = INPUT.numel() * 4
+    account = {"read_bytes": int(read * size), "sent_bytes": int(sent * size)}
+    assert by_host(account, [INPUT], [OUTPUT]) is did
+
+
+def test_a_plan_made_of_integers_is_honest() -> None:
+    lengths = torch.arange(64)
+    account = {"read_bytes": 64 * 8, "sent_bytes": 64 * 8 + 400}
+    assert not by_host(account, [INPUT, lengths], [INPUT.sum(1)])

@@ -1,0 +1,332 @@
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import pytest
+import torch
+from torch import nn
+from verify_programs import LINEAR, SOFTMAX
+
+from curate.verify.problem import Task
+from curate.verify.reference.draw import (
+    FAMILIES,
+    MANY,
+    NOT_FINITE,
+    OWN,
+    SETS,
+    Change,
+    Draw,
+    changed_arguments,
+    constants,
+    draw_inputs,
+    free_sizes,
+    parameters_seed,
+    plan,
+    redraw,
+    redraw_parameters,
+    reshaped,
+    sizes,
+)
+
+# --- plans ----------------------------------------------------------------------------------
+
+
+def test_a_plan_starts_with_the_files_own_draw_and_takes_every_family() -> None:
+    draws = plan(8, own_size=7)
+    assert draws[0] == Draw(0, parameters_seed(0))
+    assert [draw.family for draw in draws] == list(FAMILIES)
+    assert [draw.seed for draw in draws] == list(range(8))
+    assert [draw.family for draw in plan(9, None)][8] == OWN
+
+
+def test_every_second_draw_takes_another_size() -> None:
+    assert [draw.size for draw in plan(8, own_size=7)] == [None, None, 1, None, 15, None, 3, None]
+    assert {draw.size for draw in plan(8, own_size=None)} == {None}
+    assert set(sizes(7)) == {1, 3, 15}
+    assert plan(5, own_size=7, many=True)[4].size == MANY == sizes(7, many=True)[2]
+    assert sizes(50, many=True)[2] == 101
+
+
+def test_a_thrifty_plan_is_small_after_its_first_draw() -> None:
+    found = [draw.size for draw in plan(8, own_size=4000, thrifty=True)]
+    assert found == [None, 3, 3, 1, 1, 1, 3, 3]
+    assert {draw.size for draw in plan(8, own_size=None, thrifty=True)} == {None}
+
+
+def test_steps_never_have_a_size_of_one() -> None:
+    for options in ({}, {"many": True}, {"thrifty": True}):
+        first = next(d for d in plan(8, own_size=200, **options) if d.family == "steps")
+        assert first.size != 1
+
+
+def test_draws_share_parameters_in_sets_and_start_at_a_seed() -> None:
+    draws = plan(8, None, seed=100)
+    assert [draw.seed for draw in draws] == list(range(100, 108))
+    assert [draw.parameters for draw in draws] == [
+        parameters_seed(100, i // SETS) for i in range(8)
+    ]
+    assert draws[0].to_json() == dataclasses.asdict(Draw(100, parameters_seed(100)))
+
+
+def test_the_seed_of_the_parameters_does_not_tell_that_of_the_inputs() -> None:
+    found = [parameters_seed(100, number) for number in range(4)]
+    assert len(set(found)) == 4 and not set(found) & set(range(90, 120))
+    assert [seed % 2 for seed in found] == [0, 1, 0, 1]
+
+
+# --- sizes ----------------------------------------------------------------------------------
+
+SIZES = """
+import torch
+import torch.nn as nn
+batch, length, width, classes = 4, 6, 8, 3
+scale = 0.5
+class Model(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.linear = nn.Linear(width, classes)
+    def forward(self, x):
+        return self.linear(x)
+def get_inputs():
+    return [scale * torch.rand(batch, length, width)]
+def get_init_inputs():
+    return [width]
+"""
+
+
+def test_free_sizes_are_those_that_only_the_inputs_depend_on() -> None:
+    assert free_sizes(Task(SIZES)) == ["batch", "length"]
+    assert free_sizes(Task(SOFTMAX.reference)) == ["rows"]
+    assert free_sizes(Task(LINEAR.reference)) == []
+
+
+@pytest.mark.parametrize(
+    ("size", "changes", "shape"),
+    [
+        (None, (), (4, 6, 8)),
+        (3, (), (3, 6, 8)),
+        (1, (), (1, 6, 8)),
+        (3, (Change("size", "length", 5),), (3, 5, 8)),
+        (None, (Change("size", "batch", 9), Change("size", "length", 5)), (9, 5, 8)),
+        (None, (Change("dimension", 0, 5, dimension=8),), (4, 6, 5)),
+        (None, (Change("leading", 0, 8, dimension=4), Change("dimension", 0, 4, 8)), (8, 6, 4)),
+        (None, (Change("rank", 0, 2),), (2, 4, 6, 8)),
+    ],
+)
+def test_inputs_take_the_draws_sizes(
+    size: int | None, changes: tuple[Change, ...], shape: tuple[int]
+) -> None:
+    task = Task(SIZES)
+    for family in (OWN, "signed"):
+        (x,) = draw_inputs(task, Draw(0, family=family, size=size, changes=changes))
+        assert x.shape == shape
+    assert (task.module.batch, task.module.length) == (4, 6), "the file's sizes are back"
+
+
+def test_sizes_are_back_after_inputs_that_raise() -> None:
+    task = Task(SIZES.replace("batch, length, width)]", "batch, length, 8 // (4 - batch + 1))]"))
+    with pytest.raises(ZeroDivisionError):
+        draw_inputs(task, Draw(seed=0, size=5))
+    assert task.module.batch == 4
+
+
+def test_a_draw_is_the_same_after_a_journey_as_json() -> None:
+    draw = Draw(1, 2, "large", 3, "train", (Change("argument", 0, 2.5), Change("size", "n", 3)))
+    assert Draw.from_json(json.loads(json.dumps(draw.to_json()))) == draw
+    assert draw.instance == (2, (Change("argument", 0, 2.5),))
+
+
+def test_equal_dimensions_change_together_and_values_stay_what_they_are() -> None:
+    x, places, bias = torch.rand(4, 3), torch.arange(4), torch.rand(3)
+    found = reshaped(
+        [x, [places], bias], [Change("leading", 0, 9, 4), Change("dimension", 0, 2, 3)]
+    )
+    assert torch.equal(found[0], x[:, :2].repeat(3, 1)[:9])
+    assert found[1][0].tolist() == [0, 0, 0, 1, 1, 2, 2, 3, 3], "in order"
+    assert torch.equal(found[2], bias[:2])
+
+
+# --- numbers --------------------------------------------------------------------------------
+
+
+def test_arguments_are_changed_by_position_also_those_that_are_left_out() -> None:
+    class Model:
+        def forward(self, x, n, gain=1.0, mask=None, *, flag=False):
+            pass
+
+    x = torch.rand(3, 5)
+    given = [x, 2]
+
+    def changed(*changes: Change) -> list:
+        return changed_arguments(Model.forward, given, changes, "input")
+
+    assert changed() == given == changed(Change("argument", 1, 7))
+    assert changed(Change("input", 1, 7)) == [x, 7]
+    assert changed(Change("input", 2, 0.5)) == [x, 2, 0.5]
+    *others, mask = changed(Change("input", 3, "like"))
+    assert others == [x, 2, 1.0] and mask.shape == x.shape
+    assert [t.shape for t in changed(Change("input", 3, "pair"))[3]] == [x.shape, x.shape]
+
+
+# --- inputs ---------------------------------------------------------------------------------
+
+X = torch.rand(4000, generator=torch.Generator().manual_seed(0))
+
+
+def redrawn(family: str, value: torch.Tensor = X) -> torch.Tensor:
+    torch.manual_seed(0)
+    found = redraw(value, value, family)
+    assert (found.shape, found.dtype, found.stride()) == (
+        value.shape,
+        value.dtype,
+        value.stride(),
+    )
+    assert not torch.equal(found, value)
+    return found
+
+
+def test_families_are_what_they_are_called() -> None:
+    spread = float(X.std())
+    signed = redrawn("signed")
+    assert abs(float(signed.mean())) < spread / 5
+    assert float(signed.std()) == pytest.approx(spread, rel=0.1)
+    steps = redrawn("steps")
+    assert torch.equal((2 * steps).round(), 2 * steps)
+    assert 1 < float(steps.abs().max()) <= 4
+    assert float(redrawn("steps", torch.rand(100_000)).abs().max()) == 4
+    shifted = redrawn("shifted")
+    assert float(shifted.mean()) == pytest.approx(64 * spread, rel=0.01)
+    assert float(shifted.std()) == pytest.approx(spread, rel=0.1)
+    rows = redrawn("large", torch.rand(1000, 200)).std(dim=1)
+    assert float(rows.min()) < 2 and 20_000 < float(rows.max()) < 40_000
+    few = redrawn("large", torch.rand(3, 1000)).abs()
+    assert float(few.median(dim=1).values.min()) * 20 < float(few.max())
+    assert float(redrawn("small").std()) == pytest.approx(0.001, rel=0.1)
+    assert float(redrawn("negative").max()) < 0
+
+
+def test_an_outlier_changes_two_elements_only() -> None:
+    found = redrawn("outlier")
+    assert int((found != X).sum()) == 2
+    assert float(found.abs().max()) > 50 * float(X.max())
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+@pytest.mark.parametrize("family", FAMILIES[1:])
+def test_families_keep_types_and_strides_and_are_finite(family: str, dtype: torch.dtype) -> None:
+    value = (1000 * X).to(dtype).reshape(40, 100).t()
+    assert redrawn(family, value).isfinite().all()
+
+
+def test_what_may_have_a_meaning_stays() -> None:
+    values = [torch.arange(9), torch.ones(9), torch.tensor(0.5), torch.ones(9) > 0, "mean", None]
+    values += [torch.tensor([0.0, float("inf")])]
+    for value, found in zip(values, redraw(values, values, "signed"), strict=True):
+        assert found is value
+
+
+@pytest.mark.parametrize("family", FAMILIES[1:])
+@pytest.mark.parametrize("shape", [(), (1,), (1, 1)])
+def test_one_element_is_redrawn_if_the_file_draws_it(family: str, shape: tuple[int, ...]) -> None:
+    value, again = torch.full(shape, 0.3), torch.full(shape, 0.7)
+    found = redraw(value, again, family)
+    assert found.shape == shape and not torch.equal(found, value)
+
+
+def test_the_files_sizes_do_not_hide_what_it_draws() -> None:
+    task = Task(SIZES.replace("(batch, length, width)", "(batch, 1)"))
+    (x,) = draw_inputs(task, Draw(0, family="negative", size=1))
+    assert x.shape == (1, 1) and float(x) < 0
+
+
+def test_steps_are_equal_to_each_other_and_to_constants_of_the_file() -> None:
+    few = redraw(X[:10], X[10:20], "steps")
+    assert len(few.unique()) <= 3
+    found = constants("x = F.hardshrink(y, 0.3) if y > -1.7e0 else 100.0 + 5")
+    assert found == [-1.7, -0.3, 0.3, 1.7]
+    values, counts = redraw(X, X, "steps", found).unique(return_counts=True)
+    shares = {round(float(v), 4): int(n) / len(X) for v, n in zip(values, counts, strict=True)}
+    assert all(shares[value] > 0.015 for value in found) and shares[0.0] > 0.03
+    task = Task(SIZES)
+    (x,) = draw_inputs(task, Draw(0, family="steps"))
+    assert constants(task.source) == [-0.5, 0.5] and x.unique().numel() < x.numel() / 4
+
+
+def test_zeros_have_both_signs() -> None:
+    steps = redrawn("steps")
+    assert {bool(sign) for sign in steps[steps == 0].signbit()} == {False, True}
+
+
+@pytest.mark.parametrize("count", [1, 5, 100])
+def test_some_values_are_not_finite(count: int) -> None:
+    value = torch.rand(count, 2)
+    found = redraw(value, value, NOT_FINITE)
+    odd = ~found.isfinite()
+    assert 0 < int(odd.sum()) <= max(1, count // 2)
+    assert torch.equal(found[~odd], value[~odd])
+    if count == 100:
+        assert found.isnan().any() and (found.isinf() & (found > 0)).any()
+        assert (found.isinf() & (found < 0)).any()
+
+
+def test_tensors_in_lists_are_redrawn() -> None:
+    first, (second, third) = redraw((X, [X, 3]), (X, [X, 3]), "signed")
+    assert (first.shape, second.shape, third) == (X.shape, X.shape, 3)
+    assert not torch.equal(first, X) and not torch.equal(second, first)
+
+
+def test_one_draw_gives_the_same_inputs_each_time() -> None:
+    task = Task(SIZES)
+    for family in FAMILIES:
+        (one,), (other,) = (draw_inputs(task, Draw(5, family=family)) for _ in range(2))
+        (another,) = draw_inputs(task, Draw(6, family=family))
+        assert torch.equal(one, other) and not torch.equal(one, another)
+
+
+# --- parameters -----------------------------------------------------------------------------
+
+
+def test_defaults_are_redrawn_and_keep_their_signs() -> None:
+    model = nn.Sequential(nn.BatchNorm1d(64), nn.Linear(64, 8))
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    redraw_parameters(model, seed=0)
+    after = model.state_dict()
+    assert after["0.weight"].min() >= 0.5 and after["0.weight"].std() > 0.1
+    assert after["0.bias"].abs().max() <= 0.5 and after["0.bias"].std() > 0.1
+    assert after["0.running_var"].min() >= 0.5
+    assert after["0.running_mean"].std() > 0.1
+    assert torch.equal(after["0.num_batches_tracked"], before["0.num_batches_tracked"])
+    moved = (after["1.weight"] - before["1.weight"]).abs()
+    assert 0 < moved.max() <= before["1.weight"].std() / 2 + 1e-6
+
+
+def test_masks_and_tables_in_buffers_stay() -> None:
+    model = nn.Module()
+    model.register_buffer("mask", torch.tril(torch.ones(4, 4)))
+    model.register_buffer("minus", torch.full((3,), -float("inf")))
+    model.register_buffer("unset", torch.full((3,), float("nan")))
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    redraw_parameters(model, seed=0)
+    for name, value in model.state_dict().items():
+        assert torch.equal(before[name].nan_to_num(9.0), value.nan_to_num(9.0)), name
+
+
+def test_a_parameter_that_was_never_initialised_is_drawn() -> None:
+    model = nn.Module()
+    model.weight = nn.Parameter(torch.full((100,), float("nan")))
+    model.empty = nn.Parameter(torch.empty(0))
+    with torch.no_grad():
+        redraw_parameters(model, seed=0)
+    assert model.weight.abs().max() <= 0.5 and model.weight.std() > 0.1
+
+
+def test_one_seed_gives_the_same_parameters_each_time() -> None:
+    states = []
+    for seed in (1, 1, 2):
+        torch.manual_seed(0)
+        model = nn.Linear(8, 8)
+        with torch.no_grad():
+            redraw_parameters(model, seed)
+        states.append(model.weight.clone())
+    assert torch.equal(states[0], states[1]) and not torch.equal(states[0], states[2])

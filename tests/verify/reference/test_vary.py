@@ -1,0 +1,134 @@
+"""What else a caller may do, as a reference in this process tells."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from curate.verify.reference.draw import Change, Draw
+from curate.verify.reference.serve import Reference
+
+PROBLEM = """
+import torch
+import torch.nn as nn
+X = torch.ones(4, 6)
+{sizes}
+class Model(nn.Module):
+    def __init__(self{init}):
+        super().__init__()
+        {setup}
+    def forward(self, {arguments}):
+        {forward}
+def get_inputs():
+    return [{inputs}]
+def get_init_inputs():
+    return [{given}]
+"""
+
+
+def variants(
+    forward: str,
+    inputs: str = "torch.randn(4, 6)",
+    arguments: str = "x",
+    setup: str = "pass",
+    init: str = "",
+    given: str = "",
+    sizes: str = "",
+) -> tuple[dict[str, list[tuple[Change, ...]]], list[str]]:
+    names = {"arguments": arguments, "setup": setup, "init": init, "given": given, "sizes": sizes}
+    reference = Reference()
+    source = PROBLEM.format(forward=forward, inputs=inputs, **names)
+    reference.load({"source": source, "device": "cpu"}, [])
+    answer, _ = reference.variants({"draw": Draw(2, 2).to_json()}, [])
+    draws = {
+        what: [Draw.from_json(draw).changes for draw in found]
+        for what, found in answer["draws"].items()
+    }
+    return draws, answer["layouts"]
+
+
+def test_sizes_without_names_are_tried_small_and_large() -> None:
+    found, layouts = variants("return x.exp()")
+    assert found["sizes"] == [
+        (Change("leading", 0, 3, 4), Change("dimension", 0, 13, 6)),
+        (Change("leading", 0, 9, 4), Change("dimension", 0, 7, 6)),
+    ]
+    assert found["ranks"] == [(Change("rank", 0, 2),)] and found["arguments"] == []
+    assert layouts == ["strided", "permuted"]
+
+
+@pytest.mark.parametrize(
+    ("case", "free"),
+    [
+        ({"forward": "return x @ torch.ones(6, 3)"}, {4}),
+        ({"forward": "return x.view(4, 6)"}, set()),
+        ({"forward": "return self.linear(x)", "setup": "self.linear = nn.Linear(6, 2)"}, {4}),
+        ({"forward": "return x + y", "arguments": "x, y", "inputs": "X, torch.rand(6)"}, {4, 6}),
+    ],
+)  # fmt: skip
+def test_a_size_that_the_reference_refuses_is_not_free(
+    case: dict[str, Any], free: set[int]
+) -> None:
+    found, _ = variants(**case)
+    assert {change.dimension for changes in found["sizes"] for change in changes} == free
+
+
+def test_a_size_that_must_be_even_becomes_even() -> None:
+    found, _ = variants("a, b = x.view(-1, 2, x.shape[1] // 2).unbind(1); return a + b")
+    for changes in found["sizes"]:
+        assert [c.value % 2 for c in changes if c.dimension == 6] == [0]
+
+
+def test_sizes_with_names_are_changed_by_name() -> None:
+    found, _ = variants("return x.exp()", "torch.randn(rows, width)", sizes="rows, width = 4, 6")
+    assert [[c.which for c in changes] for changes in found["sizes"]] == [["rows", "width"]] * 2
+    assert [[c.value for c in changes] for changes in found["sizes"]] == [[3, 13], [9, 5]]
+
+
+def test_arguments_of_the_constructor_are_changed_with_inputs_that_go_with_them() -> None:
+    setup = "self.norm = nn.LayerNorm(width, eps); self.flag = flag; self.unused = unused"
+    found, _ = variants(
+        "y = self.norm(x); return -y if self.flag else y",
+        setup=setup,
+        init=", width, eps=1e-5, flag=False, unused=3, name='a'",
+        given="6",
+    )
+    (changes,) = found["arguments"]
+    assert changes == (
+        Change("argument", 2, True),
+        Change("argument", 0, 7, 6),
+        Change("argument", 1, 0.25001),
+    )
+
+
+def test_what_depends_on_a_flag_is_changed_without_it() -> None:
+    found, _ = variants(
+        "return x if self.flag else x * self.scale",
+        setup="self.flag, self.scale = flag, scale",
+        init=", scale=2.0, flag=False",
+    )
+    assert found["arguments"] == [(Change("argument", 1, True),), (Change("argument", 0, 1.5),)]
+
+
+@pytest.mark.parametrize(
+    ("forward", "arguments", "inputs", "changes"),
+    [
+        ("return x * gain", "x, gain=1.0", "", [Change("input", 1, 0.75)]),
+        ("return x * gain", "x, gain", ", 2", [Change("input", 1, 3)]),
+        ("return x if y is None else x + y", "x, y=None", "", [Change("input", 1, "like")]),
+        ("a, b = y or (x, x); return x * a + b", "x, y=None", "", [Change("input", 1, "pair")]),
+        ("return x", "x, unused=None", "", []),
+    ],
+)  # fmt: skip
+def test_numbers_and_options_of_forward_are_changed(
+    forward: str, arguments: str, inputs: str, changes: list[Change]
+) -> None:
+    found, _ = variants(forward, f"torch.randn(4, 6){inputs}", arguments)
+    assert [change for draw in found["arguments"] for change in draw] == changes
+
+
+def test_layouts_that_the_reference_refuses_are_none() -> None:
+    assert variants("return x.view(24)")[1] == ["strided"]
+    assert variants("return x + 1", "torch.randn(5)")[1] == ["strided"]
+    assert variants("return x + 1", "torch.randn(1, 1)")[1] == []
