@@ -175,11 +175,44 @@ def record_launches(target: Target) -> Iterator[list[Launch]]:
 
 
 def bind_launch(kernel: Any, target: Target, args: Any, kwargs: dict[str, Any]) -> Launch:
-    """Do what `JITFunction.run` does before it compiles."""
+    """Do what `JITFunction.run` does before it compiles; launches that compile alike are one.
+
+    Raises:
+        RuntimeError: a global variable has another value than when the kernel was first launched.
+    """
     backend, binder = _binder(kernel, target)
     kwargs = {name: _stand_in(value) for name, value in kwargs.items()}
     kwargs |= {"debug": False, "instrumentation_mode": ""}
-    bound, specialization, _ = binder(*map(_stand_in, args), **kwargs)
+    bound, specialization, options = binder(*map(_stand_in, args), **kwargs)
+    for (name, _), (value, names) in kernel.used_global_vals.items():
+        if names.get(name) != value:
+            raise RuntimeError(f"Global variable {name} has changed since the first launch")
+    key = kernel, target, _typed(specialization), _typed(sorted(options.items()))
+    try:
+        known = _known_launches.get(key)
+    except TypeError:  # a constant without a hash
+        return _pack(kernel, backend, kwargs, bound, specialization)
+    if known is None:
+        if len(_known_launches) >= MOST_KNOWN:
+            _known_launches.clear()
+        known = _known_launches[key] = _pack(kernel, backend, kwargs, bound, specialization)
+    return known
+
+
+MOST_KNOWN = 1024
+_known_launches: dict[Any, Launch] = {}
+
+
+def _typed(value: Any) -> Any:
+    """Return a key that tells 1 from 1.0 and True."""
+    if isinstance(value, list | tuple):
+        return tuple(map(_typed, value))
+    return type(value), value
+
+
+def _pack(
+    kernel: Any, backend: Any, kwargs: dict[str, Any], bound: Any, specialization: Any
+) -> Launch:
     options, types, constants, attributes = kernel._pack_args(
         backend, kwargs, bound, specialization, None
     )

@@ -62,6 +62,7 @@ class Lowering:
         self.target = target
         self._gpu = gpu_target(target)
         self._texts: dict[str, str] = {}
+        self._known: dict[int, tuple[Launch, str, str]] = {}
 
     def lower(self, kernel: Any, args: Sequence[Any], grid: Any, named: dict[str, Any]) -> Lowered:
         """Return a launch as it would be made.
@@ -75,18 +76,28 @@ class Lowering:
         Raises:
             Exception: whatever Triton's front end raises of a kernel that it refuses.
         """
-        launch = bind_launch(kernel, self.target, args, named)
+        with torch._C.DisableTorchFunction():
+            launch = bind_launch(kernel, self.target, args, named)
         given = _by_name(kernel, args, named)
         sizes = grid(given) if isinstance(grid, Callable) else grid  # type: ignore[arg-type]
-        text = self.text(launch)
+        text, sha256 = self._text_of(launch)
         return Lowered(
             kernel.__name__,
             text,
-            hashlib.sha256(text.encode()).hexdigest(),
-            tuple(_arguments(kernel, launch, given)),
+            sha256,
+            _arguments(kernel, launch, given),
             _three(sizes),
             {n: v for n in OPTIONS if type(v := launch.options.get(n)) is int},
         )
+
+    def _text_of(self, launch: Launch) -> tuple[str, str]:
+        """Return a launch's TTIR and its hash; those of the same object are looked up."""
+        known = self._known.get(id(launch))
+        if known is None or known[0] is not launch:
+            text = self.text(launch)
+            sha256 = hashlib.sha256(text.encode()).hexdigest()
+            known = self._known[id(launch)] = launch, text, sha256
+        return known[1:]
 
     def text(self, launch: Launch) -> str:
         """Return a kernel's TTIR for the types and constants of a launch."""
@@ -128,10 +139,18 @@ def _by_name(kernel: Any, args: Sequence[Any], named: dict[str, Any]) -> dict[st
     return given
 
 
-def _arguments(kernel: Any, launch: Launch, given: dict[str, Any]) -> Iterator[Any]:
-    """Yield what the compiled kernel is called with: no constants, tuples and descriptors apart."""
+def _arguments(kernel: Any, launch: Launch, given: dict[str, Any]) -> tuple[Any, ...]:
+    """Return what a compiled kernel is called with: no constants, tuples and descriptors apart."""
+    found: list[Any] = []
     for i, name in enumerate(kernel.arg_names):
-        yield from _flat(given[name], (i,), launch.constants)
+        if (i,) in launch.constants:
+            continue
+        value = given[name]
+        if type(value) is int or isinstance(value, torch.Tensor):
+            found.append(value)
+        else:
+            found += _flat(value, (i,), launch.constants)
+    return tuple(found)
 
 
 def _flat(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache, lru_cache
 
 MAX_BYTES = 4 * 2**20
 """Length of a module's text. The largest kernel of 4,231 that people wrote has 0.4 MB."""
@@ -179,27 +179,24 @@ def _without_encoding(text: str) -> str:
 
 def split_top(text: str, separator: str = ",") -> list[str]:
     """Split a text at a separator that stands in no brackets and no string."""
-    parts, depth, start, quoted, i = [], 0, 0, False, 0
-    while i < len(text):
-        char = text[i]
-        if quoted:
-            if char == "\\":
-                i += 1
-            quoted = char != '"'
-        elif char == '"':
-            quoted = True
-        elif char in "([{<":
+    parts, depth, start = [], 0, 0
+    for found in _tokens(separator).finditer(text):
+        token = found[0]
+        if token in "([{<":
             depth += 1
-        elif char in ")]}" or (char == ">" and text[i - 1 : i] != "-"):
+        elif token in ")]}>":
             depth -= 1
-        elif depth == 0 and text.startswith(separator, i):
-            parts.append(text[start:i])
-            i += len(separator)
-            start = i
-            continue
-        i += 1
+        elif token == separator and depth == 0:
+            parts.append(text[start : found.start()])
+            start = found.end()
     parts.append(text[start:])
     return [part.strip() for part in parts if part.strip()]
+
+
+@cache
+def _tokens(separator: str) -> re.Pattern[str]:
+    """Return what finds strings, arrows, brackets and a separator."""
+    return re.compile(r'"(?:\\.|[^"\\])*"?|->|[(\[{<>)\]}]|' + re.escape(separator))
 
 
 def _types(text: str) -> tuple[Type, ...]:

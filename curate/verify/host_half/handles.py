@@ -173,6 +173,8 @@ def dispatch(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
 
 
 def _dispatch(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+    if func in EMPTY:
+        return _allocate(func, args, kwargs)
     if func is aten._to_copy.default:
         moved, args, kwargs = _move(args, kwargs)
         if moved is not None:
@@ -214,12 +216,8 @@ def _run(
     arguments = {id(t.inner): t for t in given if isinstance(t, Handle)}
     results = tensors_in(found)
     outs = [None if id(t) in arguments else t for t in results]
-    if func in EMPTY:
-        for out in results:
-            Device.get().storage(out)
-    else:
-        name = func._schema.name + (f".{o}" if (o := func._overloadname) != "default" else "")
-        Device.get().operator(name, inner_args, inner_kwargs, outs)
+    name = func._schema.name + (f".{o}" if (o := func._overloadname) != "default" else "")
+    Device.get().operator(name, inner_args, inner_kwargs, outs)
 
     def handle(value: Any) -> Any:
         return arguments[id(value)] if id(value) in arguments else wrap(value)
@@ -238,6 +236,14 @@ EMPTY = frozenset(
     }
 )
 """Operators that only allocate."""
+
+
+def _allocate(func: Any, args: Any, kwargs: dict[str, Any]) -> Handle:
+    if kwargs.get("device") is not None:
+        kwargs = {**kwargs, "device": META}
+    made = func(*(unwrap(value) for value in args), **kwargs)
+    Device.get().storage(made)
+    return Handle(made)
 
 
 def _move(args: Any, kwargs: dict[str, Any]) -> tuple[Any, Any, dict[str, Any]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 import triton
 from triton.runtime.autotuner import Autotuner
 from triton.runtime.jit import JITFunction
@@ -102,7 +103,8 @@ class Launches:
                     f"Pointer argument (at {i}) cannot be accessed from Triton (cpu tensor?)"
                 )
         if 0 not in lowered.grid:
-            Device.get().launch(lowered, pointers)
+            with torch._C.DisableTorchFunction():
+                Device.get().launch(lowered, pointers)
 
 
 class Compiled:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -14,8 +15,9 @@ from curate.verify.compile.lowering import Lowered
 from curate.verify.protocol.places import Place, place_of, read_place
 from curate.verify.protocol.wire import Channel
 
-JUDGES = 1 << 24
-"""Number of the first storage that is the judge's; those made here count from zero."""
+JUDGES, OUTLIVED = 1 << 24, 1 << 23
+"""Numbers of the first storage that is the judge's, and of the first that outlived one of many
+laps; others that are made here count from zero."""
 
 FEW_LAPS, LAPS_S = 20, 3.0
 """Forwards in a row that are made in any case, and seconds for more of them."""
@@ -46,7 +48,9 @@ class Stream:
     def __init__(self, channel: Channel) -> None:
         self.channel = channel
         self.numbers = itertools.count()
-        self.known: dict[int, tuple[StorageWeakRef, int]] = {}
+        self.known: dict[int, tuple[StorageWeakRef, int, int]] = {}  # with number and bytes
+        self.lap_first: int | None = None  # number of the first storage of each lap
+        self.outlived = itertools.count(OUTLIVED)
         self.sent: set[str] = set()
         self.calls = itertools.count()
         self.tape: Tape | None = None
@@ -58,11 +62,12 @@ class Stream:
         known = self.known.get(key)
         if known is not None and not known[0].expired():
             return known[1]
-        number = next(self.numbers)
+        in_tape_of_lap = self.tape is not None and self.lap_first is not None
+        number = next(self.outlived if in_tape_of_lap else self.numbers)
         self._remember(storage, number)
         if self.tape is not None:
             self.tape.kept.append(storage)
-        self.channel.send({"do": "new", "storage": number, "bytes": storage.nbytes()})
+        self.channel.hold({"do": "new", "storage": number, "bytes": storage.nbytes()})
         return number
 
     def _remember(self, storage: torch.UntypedStorage, number: int) -> None:
@@ -70,18 +75,18 @@ class Stream:
             self.sweep()
         if (old := self.known.get(storage._cdata)) is not None:
             self._free(old[1])
-        self.known[storage._cdata] = StorageWeakRef(storage), number
+        self.known[storage._cdata] = StorageWeakRef(storage), number, storage.nbytes()
 
     def sweep(self) -> None:
         """Free what no tensor holds any more."""
-        for key, (reference, number) in list(self.known.items()):
+        for key, (reference, number, _) in list(self.known.items()):
             if reference.expired():
                 del self.known[key]
                 self._free(number)
 
     def _free(self, number: int) -> None:
         if number < JUDGES:  # the judge's inputs may be used again
-            self.channel.send({"do": "free", "storage": number})
+            self.channel.hold({"do": "free", "storage": number})
 
     def place(self, tensor: torch.Tensor) -> Place:
         """Return where a tensor lies."""
@@ -105,14 +110,20 @@ class Stream:
     def replay(self, tape: Tape) -> None:
         """Send the commands of a tape."""
         for message, tensors in tape.commands:
-            self.channel.send(message, tensors)
+            self._pass_on(message, tensors)
 
     def send(self, message: dict[str, Any], tensors: list[torch.Tensor] | None = None) -> None:
         """Send a command, or put it on the tape: what is captured is not done."""
         if self.tape is not None:
             self.tape.commands.append((message, tensors))
         else:
+            self._pass_on(message, tensors)
+
+    def _pass_on(self, message: dict[str, Any], tensors: list[torch.Tensor] | None) -> None:
+        if tensors:
             self.channel.send(message, tensors)
+        else:
+            self.channel.hold(message)
 
     def _refuse_capture(self) -> None:
         if self.tape is not None:
@@ -175,9 +186,41 @@ class Stream:
         _, (value,) = self._answer()
         return value
 
+    # laps: calls in a row that are compared by their commands, and not done
+
+    @contextlib.contextmanager
+    def laps(self) -> Iterator[None]:
+        """Let each of many calls number its storages alike, so that equal calls send equal bytes.
+
+        What is left of them in the end is made in the executor: later calls may use it.
+        """
+        first = self.lap_first = next(self.numbers)
+        self.numbers = itertools.count(first)
+        try:
+            yield
+        finally:
+            self._rename()
+            self.lap_first, self.numbers = None, itertools.count(first)
+            for reference, number, size in self.known.values():
+                if OUTLIVED <= number < JUDGES and not reference.expired():
+                    self.channel.hold({"do": "keep", "storage": number, "bytes": size})
+
     def lap(self, places: list[Any]) -> None:
         """Say that one of many calls has been sent, and where its outputs lie."""
-        self.channel.send({"do": "lap", "places": places})
+        self.channel.hold({"do": "lap", "places": places})
+        self._rename()
+
+    def _rename(self) -> None:
+        """Give storages that outlive their lap other numbers: the next lap needs theirs."""
+        first = self.lap_first
+        assert first is not None
+        for key, (reference, number, size) in list(self.known.items()):
+            if first <= number < OUTLIVED:
+                if reference.expired():
+                    del self.known[key]
+                else:
+                    self.known[key] = reference, next(self.outlived), size
+        self.numbers = itertools.count(first)
 
     def end(self) -> int:
         """Say that a call has been sent; return its number."""

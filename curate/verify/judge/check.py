@@ -44,7 +44,7 @@ where the commands alone do not tell (`curate.verify.judge.halves`)."""
 OTHER = 500
 """What is added to a draw's seed for one more like it."""
 
-GROWN_BYTES = 2**26  # of a draw's tensors, where a size is made larger
+GROWN_BYTES = 2**23  # of a draw's tensors, where a size is made larger
 SLACK = 2**20
 """Bytes of tensors that a reply may have beyond what is expected."""
 
@@ -286,8 +286,12 @@ class Check:
             agreement = expected.compare(results)
         except Mismatch as mismatch:
             if not self._is_right_beside_usual(expected, results):
+                reason = "precision" if _lacks_digits(mismatch, expected, results) else None
                 raise Found(
-                    "incorrect", mismatch.reason, trial=expected.draw.to_json(), **mismatch.evidence
+                    "incorrect",
+                    reason or mismatch.reason,
+                    trial=expected.draw.to_json(),
+                    **mismatch.evidence,
                 ) from mismatch
             self.outcome.warn("absolute_accuracy", **mismatch.evidence)
             return
@@ -549,6 +553,17 @@ def _paired(
         pairs[name] = found
         del left[found]
     return None if left else pairs
+
+
+def _lacks_digits(mismatch: Mismatch, expected: Expected, results: Any) -> bool:
+    """Say whether results are wrong only in that they were computed with 10 bits."""
+    if mismatch.reason != "value" or "error" not in mismatch.evidence:
+        return False
+    try:
+        expected.compare_coarsely(results)
+    except (Mismatch, NoOracle):
+        return False
+    return True
 
 
 def _message(error: Found | Refused) -> dict[str, Any]:

@@ -246,7 +246,7 @@ class Halves:
         given = list_tensors(inputs)
         places = self._input_places(given, request)
         self._begin(places, [t.detach() for t in given], seed=request["seed"], dry=True)
-        laps = 1 + max(FEW_LAPS, min(MANY_LAPS, LAP_COMMANDS // max(1, like["commands"])))
+        laps = max(FEW_LAPS, min(MANY_LAPS, LAP_COMMANDS // max(1, like["commands"])))
         try:
             _, did, _ = self._run_program(request, inputs, places, laps=laps)
         except Refused as refused:

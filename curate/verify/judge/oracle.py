@@ -83,23 +83,21 @@ class Expected:
         except Mismatch as mismatch:
             if mismatch.reason != "value" or "error" not in mismatch.evidence:
                 raise
-        return self._compare_noisy(results, usual)
-
-    def _compare_noisy(self, results: Any, usual: float) -> Agreement:
-        """Compare with what the noise allows; say where more of it, of 10 bits, would allow it."""
         try:
             return self._compare(results, self.ask_noise(self.draw, False), usual)
-        except Mismatch as mismatch:
-            coarse = self.ask_noise(self.draw, True) if mismatch.reason == "value" else None
-            if coarse is None:
+        except Mismatch:
+            if self.precision != "tf32":
                 raise
-            try:
-                agreement = self._compare(results, coarse, usual)
-            except Mismatch:
-                raise mismatch from None
-            if self.precision == "tf32":
-                return dataclasses.replace(agreement, coarse=True)
-            raise Mismatch("precision", **mismatch.evidence) from mismatch
+        return self.compare_coarsely(results)
+
+    def compare_coarsely(self, results: Any) -> Agreement:
+        """Compare like `compare`, where 10 bits are enough on the way.
+
+        Raises:
+            Mismatch: they differ all the same.
+        """
+        agreement = self._compare(results, self.ask_noise(self.draw, True), 0.0)
+        return dataclasses.replace(agreement, coarse=True)
 
     def _compare(self, results: Any, noise: Any, usual: float) -> Agreement:
         own, exact = self.value("own"), self.value("exact")

@@ -13,6 +13,7 @@ import math
 import socket
 import struct
 import time
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -22,6 +23,7 @@ MAGIC = b"CRT1"
 MAX_HEADER = 4 * 2**20  # bytes
 MAX_PAYLOAD = 64 * 2**30  # bytes
 CHUNK = 1 << 20
+AHEAD = 1 << 16  # bytes that are read at once, or held back to be sent at once
 
 DTYPES = {
     str(dtype).removeprefix("torch."): dtype
@@ -179,11 +181,62 @@ def _are_sizes(value: Any) -> bool:
 # --- frames ---------------------------------------------------------------------------------
 
 
+_encode = json.JSONEncoder(check_circular=False, separators=(",", ":")).encode
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A frame as it came: nothing in it has been looked at."""
+
+    header: bytes
+    payload: bytearray
+
+    def open(self) -> tuple[dict[str, Any], list[torch.Tensor]]:
+        """Return the message and its tensors.
+
+        Raises:
+            WireError: the frame breaks the rules.
+        """
+        try:
+            header = json.loads(self.header)
+            message, described = header["message"], header["tensors"]
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
+            raise WireError("not a header") from error
+        if not isinstance(message, dict) or not isinstance(described, list):
+            raise WireError("not a header")
+        payload = torch.frombuffer(self.payload or bytearray(1), dtype=torch.uint8)
+        tensors, offset = [], 0
+        for item in described:
+            tensor, offset = _make_tensor(item, payload, offset)
+            tensors.append(tensor)
+        if offset != len(self.payload):
+            raise WireError("the payload is larger than its tensors")
+        return message, tensors
+
+
 class Channel:
     """One end of a connection; sends and receives whole frames."""
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
+        self._held = bytearray()  # to be sent with the next frame
+        self._ahead, self._at = bytearray(), 0  # received, and how much of it is taken
+
+    @property
+    def has_more(self) -> bool:
+        """Whether bytes have been received that nobody has taken."""
+        return self._at < len(self._ahead)
+
+    def hold(self, message: dict[str, Any]) -> None:
+        """Send a message with the next one, or once there are many.
+
+        Raises:
+            Closed: the other side is gone.
+        """
+        header = _encode({"message": message, "tensors": []}).encode()
+        self._held += PREFIX.pack(MAGIC, len(header), 0) + header
+        if len(self._held) > AHEAD:
+            self._send_all([], None)
 
     def send(
         self,
@@ -200,10 +253,14 @@ class Channel:
         """
         described = [_describe(tensor) for tensor in tensors or []]
         parts = [_bytes_of(tensor) for tensor in tensors or []]
-        header = json.dumps({"message": message, "tensors": described}).encode()
-        prefix = PREFIX.pack(MAGIC, len(header), sum(part.nbytes for part in parts))
+        header = _encode({"message": message, "tensors": described}).encode()
+        self._held += PREFIX.pack(MAGIC, len(header), sum(part.nbytes for part in parts)) + header
+        self._send_all(parts, deadline)
+
+    def _send_all(self, parts: list[memoryview], deadline: float | None) -> None:
+        held, self._held = self._held, bytearray()
         try:
-            for part in (memoryview(prefix + header), *parts):
+            for part in (memoryview(held), *parts):
                 self.sock.settimeout(_left(deadline))
                 self.sock.sendall(part)
         except TimeoutError as error:
@@ -214,7 +271,11 @@ class Channel:
     def receive(
         self, deadline: float | None = None, limit: int = MAX_PAYLOAD
     ) -> tuple[dict[str, Any], list[torch.Tensor]]:
-        """Return the next message and its tensors.
+        """Return the next message and its tensors; see `receive_frame` and `Frame.open`."""
+        return self.receive_frame(deadline, limit).open()
+
+    def receive_frame(self, deadline: float | None = None, limit: int = MAX_PAYLOAD) -> Frame:
+        """Return the next frame.
 
         Args:
             deadline: by `time.monotonic`; None waits for ever.
@@ -232,31 +293,19 @@ class Channel:
             raise WireError("not a frame")
         if payload_size > limit:
             raise TooLarge(f"{payload_size} bytes of tensors, where {limit} are taken")
-        try:
-            header = json.loads(bytes(self._read(header_size, deadline)))
-            message, described = header["message"], header["tensors"]
-        except (ValueError, TypeError, KeyError, RecursionError) as error:
-            raise WireError("not a header") from error
-        if not isinstance(message, dict) or not isinstance(described, list):
-            raise WireError("not a header")
-        payload = torch.frombuffer(
-            self._read(payload_size, deadline) or bytearray(1), dtype=torch.uint8
-        )
-        tensors, offset = [], 0
-        for item in described:
-            tensor, offset = _make_tensor(item, payload, offset)
-            tensors.append(tensor)
-        if offset != payload_size:
-            raise WireError("the payload is larger than its tensors")
-        return message, tensors
+        header = bytes(self._read(header_size, deadline))
+        return Frame(header, self._read(payload_size, deadline))
 
     def _read(self, size: int, deadline: float | None) -> bytearray:
+        data = self._ahead[self._at : self._at + size]
+        self._at += len(data)
+        if len(data) == size:
+            return data
         # Grown as bytes come: a forged size must not make us reserve memory.
-        data = bytearray()
         while len(data) < size:
             self.sock.settimeout(_left(deadline))
             try:
-                part = self.sock.recv(min(size - len(data), max(CHUNK, len(data))))
+                part = self.sock.recv(max(AHEAD, min(size - len(data), max(CHUNK, len(data)))))
             except TimeoutError as error:
                 raise Late from error
             except OSError as error:
@@ -264,6 +313,8 @@ class Channel:
             if not part:
                 raise Closed
             data += part
+        self._ahead, self._at = data[size:], 0
+        del data[size:]
         return data
 
     def close(self) -> None:

@@ -61,6 +61,7 @@ from curate.verify.reference.noise import (
     RoundFactors,
     distance,
     last_place,
+    random_numbers,
     short_place,
 )
 from curate.verify.reference.vary import find_variants
@@ -411,6 +412,7 @@ def _has_indices(value: Any) -> bool:
 def warm() -> None:
     """Load what problems need: an example loads what is loaded on first use."""
     reference = Reference()
+    random_numbers("cpu")
     with torch.no_grad():
         reference.load({"source": EXAMPLE[0], "device": "cpu"}, [])
         reference.facts({"draw": Draw(0).to_json()}, [])
