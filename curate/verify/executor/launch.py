@@ -115,8 +115,8 @@ def run(
         for value, kind in zip(arguments, kernel.arguments, strict=True)
     ]
     order = np.random.default_rng(seed)
-    watch_loads = _may_alias(kernel, memory, values)
-    races = Races(programs if check_races else 1, watch_loads, kernel.atomics)
+    stored = _stored_to(kernel, memory, values)
+    races = Races(programs if check_races else 1, stored, kernel.atomics)
     with np.errstate(all="ignore"):
         for numbers in _chunks(kernel, programs):
             x, y, z = (
@@ -135,13 +135,9 @@ def _chunks(kernel: Kernel, programs: int) -> Iterator[Array]:
         yield np.arange(start, min(start + size, programs), dtype=np.int64)
 
 
-def _may_alias(kernel: Kernel, memory: Memory, values: Sequence[Array]) -> bool:
-    """Say whether a program may load what another one stores."""
+def _stored_to(kernel: Kernel, memory: Memory, values: Sequence[Array]) -> set[int] | None:
+    """Return the bases of allocations that programs may store to; None: it cannot be told."""
     if kernel.loaded is None or kernel.stored is None:
-        return True
-
-    def places(arguments: frozenset[int]) -> set[int]:
-        pointers = (i for i in arguments if kernel.arguments[i].element == "ptr")
-        return {memory.number(int(values[i][0])) for i in pointers}
-
-    return bool(places(kernel.loaded) & places(kernel.stored))
+        return None
+    pointers = (i for i in kernel.stored if kernel.arguments[i].element == "ptr")
+    return {memory.base(int(values[i][0])) for i in pointers}

@@ -83,9 +83,10 @@ class Memory:
         at = bisect_right(self.bases, allocation.base) - 1
         del self.bases[at], self.allocations[at]
 
-    def number(self, address: int) -> int:
-        """Return a number that two addresses share if they lie in one allocation."""
-        return bisect_right(self.bases, address)
+    def base(self, address: int) -> int:
+        """Return where the allocation of an address begins; 0 if it lies before all of them."""
+        at = bisect_right(self.bases, address) - 1
+        return self.bases[at] if at >= 0 else 0
 
     def find(self, address: int, size: int, what: str) -> Allocation:
         """Return the allocation that holds ``size`` bytes at an address.
@@ -268,17 +269,22 @@ class Races:
 
     Args:
         programs: of the grid.
-        watch_loads: whether a program may load what another stores.
+        stored_to: bases of the allocations that programs may store to, or None for any: loads of
+            others concern nobody.
         atomics: whether the kernel has atomic operations.
     """
 
-    def __init__(self, programs: int, watch_loads: bool, atomics: bool = True) -> None:
+    def __init__(self, programs: int, stored_to: set[int] | None, atomics: bool = True) -> None:
         self.on = programs > 1
-        self.watch_loads = self.on and watch_loads
+        self._stored_to = stored_to
         self._order = Order() if atomics else None
         self._writers: dict[int, Shadow] = {}
         self._readers: dict[int, Shadow] = {}
         self._atomics: dict[int, Shadow] = {}
+
+    def watches(self, allocation: Allocation) -> bool:
+        """Whether loads of an allocation are to be noted."""
+        return self.on and (self._stored_to is None or allocation.base in self._stored_to)
 
     def _shadow(self, table: dict[int, Shadow], allocation: Allocation, size: int) -> Shadow | None:
         known = table.get(allocation.base)
@@ -320,8 +326,7 @@ class Races:
             others |= (now != programs) & lost
             before, times = np.where(lost, now, before), np.where(lost, self._now(), times)
         self._check(where, others, before, times, programs, "store to")
-        tables = (self._atomics, self._readers) if self.watch_loads else (self._atomics,)
-        for table in tables:
+        for table in (self._atomics, self._readers):
             known = table.get(allocation.base)
             if known is not None and known.size == size:
                 before, times = known.look(index)
@@ -329,13 +334,11 @@ class Races:
                 self._check(where, others, before, times, programs, "load and store")
 
     def loaded(self, allocation: Allocation, size: int, index: Array, programs: Array) -> None:
-        """Note a load.
+        """Note a load from an allocation that is watched.
 
         Raises:
             Race: another program stored there.
         """
-        if not self.watch_loads:
-            return
         if self._order is not None and allocation.base in self._atomics:
             self._order.note(programs, allocation.base + index.astype(np.int64) * size)
         known = self._writers.get(allocation.base)

@@ -188,9 +188,6 @@ class Chunk:
                 shape = np.broadcast_shapes(pointers.shape, mask.shape)
                 return np.zeros(shape, COMPUTED[element]) if other is None else other
         size = np.dtype(STORED[element]).itemsize
-        if self.races.watch_loads:
-            lanes = (len(self.programs), *pointers.shape[1:])
-            pointers = np.broadcast_to(pointers, lanes)
         if mask is not None:
             pointers, mask = np.broadcast_arrays(pointers, mask)
             pointers = np.where(mask, pointers, pointers.flat[int(mask.argmax())])
@@ -199,7 +196,7 @@ class Chunk:
         if placed is not None:
             allocation, index = placed
             raw = allocation.view(STORED[element]).take(index)
-            if self.races.watch_loads:
+            if self.races.watches(allocation):
                 self._note_load(allocation, size, index, mask)
         else:
             raw = self._gather(pointers, size, element)
@@ -209,10 +206,12 @@ class Chunk:
         return np.where(mask, values, values.dtype.type(0) if other is None else other)
 
     def _note_load(self, allocation: Any, size: int, index: Array, mask: Array | None) -> None:
-        who = self._who(index.shape)
+        lanes = (len(self.programs), *index.shape[1:])
+        index, who = np.broadcast_to(index, lanes), self._who(lanes)
         if mask is None:
             self.races.loaded(allocation, size, index.ravel(), who.ravel())
         else:
+            mask = np.broadcast_to(mask, lanes)
             self.races.loaded(allocation, size, index[mask], who[mask])
 
     def _who(self, shape: tuple[int, ...]) -> Array:

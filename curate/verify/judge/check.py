@@ -37,6 +37,10 @@ ENOUGH = 3
 DEAR = 2.0
 """How often the first draw's work must fit in what is left for each of the others."""
 
+COSTLY = 20_000_000
+"""Elements of a forward of the file's own size from which what follows the draws is tried at a
+small size, on the CPU."""
+
 BURST, BURST_ON_CPU = 128, 60
 """Forwards between two checked ones, for programs that count their calls. On the CPU they are done
 where the commands alone do not tell (`curate.verify.judge.halves`)."""
@@ -113,7 +117,7 @@ class Check:
         self.by_host = False
         self.given: list[list[Any]] = []
         self.ways: set[tuple[tuple[str, int], ...]] = set()
-        self.spent = 0.0
+        self.spent = self.own_spent = 0.0
         self.built: Draw | None = None
         self.first: tuple[Expected, Any] | None = None
 
@@ -328,6 +332,7 @@ class Check:
             evidence |= did
         evidence["kind"] = "hybrid" if calls else evidence.get("kind", self.kind)
         self.spent = float(reply["elements"])
+        self.own_spent = self.own_spent or self.spent
         if reply["trespassed"]:
             raise Found("incorrect", "out_of_bounds", trial=expected.draw.to_json(), **did)
         if reply["failed"]:
@@ -380,7 +385,7 @@ class Check:
         last = self.last
         # Another draw than the last, or a buffer that is used again would still hold the result.
         draw = dataclasses.replace(last.draw, seed=last.draw.seed + OTHER, family="signed")
-        expected = self.oracle.expect(draw)
+        expected = self.oracle.expect(self._affordable(draw))
         if not expected.varies or "cuda_graph" in self.outcome.evidence["launches"]:
             return
         self._build(expected)
@@ -407,7 +412,8 @@ class Check:
 
     def _burst(self) -> None:
         """Call the candidate many times, and then look again."""
-        expected = self.last
+        draw = self._affordable(self.last.draw)
+        expected = self.last if draw == self.last.draw else self.oracle.expect(draw)
         count = BURST_ON_CPU if self.on_cpu else BURST
         self._build(expected)
         message, tensors = expected.packed("inputs")
@@ -445,8 +451,15 @@ class Check:
 
     def _usual(self) -> Draw:
         """Return the last draw, or one like it with more than one row."""
-        draw = self.last.draw
+        draw = self._affordable(self.last.draw)
         return dataclasses.replace(draw, size=3) if draw.size == 1 else draw
+
+    def _affordable(self, draw: Draw) -> Draw:
+        """Return a draw, or one like it of a small size where a program is much work."""
+        costly = self.on_cpu and self.own_spent > COSTLY
+        if not costly or self.own_size is None or "own_sizes_only" in self.outcome.caveats:
+            return draw
+        return dataclasses.replace(draw, size=min(3, self.own_size))
 
     def _try_other_values(self) -> None:
         """Try integers below zero, where the file draws none, and values that are not finite."""
