@@ -532,9 +532,11 @@ def used():
     return next(int(line.split()[1]) >> 10 for line in lines if line.startswith("VmHWM"))
 
 options = Options(backend="cpu", workers=1, timeout_s=15.0, trials=1)
-list(verify([Candidate("honest", {AFFINE!r}, {program(PLAIN)!r})], options))
+texts = {{"honest": {program(PLAIN)!r}, "flood": {text!r}}}
+verdicts = verify([Candidate(name, {AFFINE!r}, text) for name, text in texts.items()], options)
+assert next(verdicts).status == "correct"
 before = used()
-list(verify([Candidate("flood", {AFFINE!r}, {text!r})], options))
+assert next(verdicts).id == "flood"
 print(used() - before)
 """
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=200)

@@ -12,7 +12,7 @@ import torch
 from curate.verify.judge.halves import Halves
 from curate.verify.judge.oracle import Expected, NoOracle, Oracle, Variety
 from curate.verify.judge.session import Ended, Refused, Session
-from curate.verify.protocol.role import Tensors, pack_all, same_tensors, unpack_named
+from curate.verify.protocol.role import Answer, Tensors, pack_all, same_tensors, unpack_named
 from curate.verify.protocol.wire import WireError
 from curate.verify.reference.compare import Agreement, Mismatch
 from curate.verify.reference.draw import (
@@ -262,17 +262,9 @@ class Check:
         self, expected: Expected, fresh: bool = False, weighed: bool = False, **how: Any
     ) -> tuple[dict[str, Any], Any]:
         """Run the candidate on a draw; return its reply and its results."""
-        message, tensors = expected.packed("inputs")
-        reply, received = self.session.ask(
-            "run",
-            tensors,
-            limit=expected.size + SLACK,
-            **message,
-            seed=expected.draw.seed,
-            fresh=fresh,
-            weighed=weighed,
-            ends_with=self.oracle.facts(self.mode)["last_call"],
-            **how,
+        last = self.oracle.facts(self.mode)["last_call"]
+        reply, received = self._ask(
+            "run", expected, fresh=fresh, weighed=weighed, ends_with=last, **how
         )
         _check_form(reply, plain=bool(how.get("plain")))
         if reply["subclasses"]:
@@ -283,6 +275,12 @@ class Check:
         parts = ("output", "changed", "state") if "state" in reply else ("output", "changed")
         results = {name: unpack_named(reply, received, name) for name in parts}
         return reply, results
+
+    def _ask(self, do: str, expected: Expected, **how: Any) -> Answer:
+        """Have the candidate do something on a draw's inputs."""
+        message, tensors = expected.packed("inputs")
+        limit = expected.size + SLACK
+        return self.session.ask(do, tensors, limit, **message, seed=expected.draw.seed, **how)
 
     def _compare(self, expected: Expected, results: Any) -> None:
         """Raise unless the outputs, and the inputs that changed, are right."""
@@ -389,17 +387,9 @@ class Check:
         if not expected.varies or "cuda_graph" in self.outcome.evidence["launches"]:
             return
         self._build(expected)
-        message, tensors = expected.packed("inputs")
         for refuse in ("skip", "raise"):
             try:
-                reply, received = self.session.ask(
-                    "ablate",
-                    tensors,
-                    limit=expected.size + SLACK,
-                    **message,
-                    seed=expected.draw.seed,
-                    refuse=refuse,
-                )
+                reply, received = self._ask("ablate", expected, refuse=refuse)
                 output = unpack_named(reply, received, "output")
                 expected.compare({"output": output, "changed": expected.value("own")["changed"]})
             except (Refused, Mismatch):
@@ -416,15 +406,7 @@ class Check:
         expected = self.last if draw == self.last.draw else self.oracle.expect(draw)
         count = BURST_ON_CPU if self.on_cpu else BURST
         self._build(expected)
-        message, tensors = expected.packed("inputs")
-        reply, received = self.session.ask(
-            "burst",
-            tensors,
-            limit=expected.size + SLACK,
-            **message,
-            seed=expected.draw.seed,
-            count=count,
-        )
+        reply, received = self._ask("burst", expected, count=count)
         output = unpack_named(reply, received, "output")
         self._compare(expected, {"output": output, "changed": expected.value("own")["changed"]})
         if reply.get("unsteady"):
