@@ -204,11 +204,13 @@ def _proof(row: Row) -> str:
     verdict, static = row["verdict"] or {}, row["static"] or {}
     status = verdict.get("status") or "not judged"
     reason = f" ({verdict['reason']})" if verdict.get("reason") else ""
-    backend = f" in {verdict['backend']}" if verdict.get("backend") else ""
+    backend = f" on {verdict['backend']}" if verdict.get("backend") else ""
+    draws = f", {verdict['trials']} draws" if verdict.get("trials") else ""
     lines = [
         *_answer_line(row["sample"]),
         f"license   {row['license']['choice'] or row['license']['expression']}",
-        f"verdict   {status}{reason}{backend}",
+        f"verdict   {status}{reason}{backend}{draws}",
+        *([f"caveats   {', '.join(verdict['caveats']) or 'none'}"] if verdict else []),
         f"compiled  {_targets(row)}",
         f"kernels   {static.get('kernels')}, extern calls {static.get('extern_calls') or 'none'}",
         f"split     {row['split'] or '-'}",
