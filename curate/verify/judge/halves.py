@@ -31,6 +31,9 @@ from curate.verify.protocol.wire import MAX_PAYLOAD, WireError, pack, unpack
 STOPPED = "stopped"
 """Why the host half gives up when the executor does no more: the executor knows the reason."""
 
+MOST_SECONDS = 0.9
+"""Share of the seconds left after which the executor says that they were not enough: a verdict can
+rest on the draws before that, and not on a process that is killed."""
 
 MANY_LAPS, LAP_COMMANDS = 320, 1300
 """Forwards that are compared by their commands alone, and how many commands may be made for it."""
@@ -111,7 +114,7 @@ class Halves:
             [value.detach() for value in values],
             places=[place.to_json() for place in places],
             elements=max(0, self.elements),
-            seconds=self.executor.seconds,
+            seconds=MOST_SECONDS * self.executor.seconds,
             **known,
         )
 
