@@ -85,7 +85,7 @@ class Lowering:
             kernel.__name__,
             text,
             sha256,
-            _arguments(kernel, launch, given),
+            tuple(_arguments(kernel, launch, given)),
             _three(sizes),
             {n: v for n in OPTIONS if type(v := launch.options.get(n)) is int},
         )
@@ -139,18 +139,10 @@ def _by_name(kernel: Any, args: Sequence[Any], named: dict[str, Any]) -> dict[st
     return given
 
 
-def _arguments(kernel: Any, launch: Launch, given: dict[str, Any]) -> tuple[Any, ...]:
-    """Return what a compiled kernel is called with: no constants, tuples and descriptors apart."""
-    found: list[Any] = []
+def _arguments(kernel: Any, launch: Launch, given: dict[str, Any]) -> Iterator[Any]:
+    """Yield what the compiled kernel is called with: no constants, tuples and descriptors apart."""
     for i, name in enumerate(kernel.arg_names):
-        if (i,) in launch.constants:
-            continue
-        value = given[name]
-        if type(value) is int or isinstance(value, torch.Tensor):
-            found.append(value)
-        else:
-            found += _flat(value, (i,), launch.constants)
-    return tuple(found)
+        yield from _flat(given[name], (i,), launch.constants)
 
 
 def _flat(

@@ -247,8 +247,7 @@ class Executor:
 
     def _ended_at(self, places: Any) -> str:
         """Return the hash of a call's stream, and of where its outputs lie."""
-        last = {"do": "lap", "places": places, "ttir": None}
-        self.stream.update(repr(self._normal(last)).encode())
+        self.stream.update(self._text({"do": "lap", "places": places}))
         return self.stream.hexdigest()
 
     def launched_kernels(self, request: dict[str, Any], tensors: Tensors) -> Answer:
@@ -303,6 +302,10 @@ class Executor:
             said = {"status": self.error.status, "message": self.error.message}
             self.host.send({"stopped": said})
 
+    def _text(self, message: dict[str, Any]) -> bytes:
+        """Return what the stream's hash takes a command for; its kernel's text has a hash there."""
+        return repr(self._normal({**message, "ttir": None})).encode()
+
     def _normal(self, value: Any) -> Any:
         """Return a command with the call's own storages numbered in the order of their making.
 
@@ -329,7 +332,7 @@ class Executor:
         text = b""
         if do not in ("free", "read", "keep"):
             self.commands += 1
-            text = repr(self._normal({**message, "ttir": None})).encode()
+            text = self._text(message)
             self._note(do, text)
         if self.dry and do in ("read", "ask"):
             raise Stopped("skip", "asks", "a call that is not done has no values")

@@ -81,7 +81,7 @@ class Expected:
         try:
             return self._compare(results, None, usual)
         except Mismatch as mismatch:
-            if mismatch.reason != "value" or "error" not in mismatch.evidence:
+            if not mismatch.is_error:
                 raise
         try:
             return self._compare(results, self.ask_noise(self.draw, False), usual)

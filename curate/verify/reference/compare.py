@@ -89,6 +89,11 @@ class Mismatch(Exception):
         self.reason = reason
         self.evidence = evidence
 
+    @property
+    def is_error(self) -> bool:
+        """Whether floating numbers are further off than allowed: noise may allow more."""
+        return self.reason == "value" and "error" in self.evidence
+
 
 def flatten(value: Any, path: str = "output") -> dict[str, Any]:
     """Return an output's leaves (tensors and plain values) by their path.
