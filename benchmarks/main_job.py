@@ -47,6 +47,7 @@ def main() -> None:
         row["verdict"]["status"] + (f" ({why})" if (why := row["verdict"]["reason"]) else "")
         for row in rows
     )
+    caveats = collections.Counter(c for r in rows for c in r["verdict"]["caveats"] or ["none"])
     sources = collections.Counter(row["origin"]["purl"] for row in rows)
     compiled = sum({c["target"] for c in row["compile"] if c["ok"]} == TARGETS for row in rows)
     papers = sum(bool(row["license"]["choice"] and row["origin"]["source"]) for row in rows)
@@ -61,6 +62,7 @@ def main() -> None:
         "pure_triton": sum(row["static"]["pure_triton"] for row in rows),
         "sizes_as_arguments": sum(bool(row["static"]["dynamic_dims"]) for row in rows),
         "verdicts": dict(verdicts.most_common()),
+        "caveats": dict(caveats.most_common()),
         "sources": dict(sources.most_common()),
         "machine": f"{platform.machine()}, {os.cpu_count()} cores, no GPU",
         "python": platform.python_version(),
