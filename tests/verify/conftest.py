@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, closing
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -15,17 +15,18 @@ from curate.verify.verdict import Candidate, Options
 def judge() -> Iterator[Judge]:
     """Judge references and candidates on the CPU; the verdicts as JSON, in order.
 
-    Hosts take seconds to start, so every set of options has one judge for the whole session.
+    Hosts take seconds to start, so one judge's are used for all options.
     """
-    judges: dict[Options, judging.Judge] = {}
-    with ExitStack() as at_the_end:
+    with closing(judging.Judge(Options(backend="cpu", workers=2))) as shared:
 
         def run(pairs: list[tuple[str, str]], **options: Any) -> list[dict[str, Any]]:
             candidates = [Candidate(str(i), *pair) for i, pair in enumerate(pairs)]
             given = Options(**{"backend": "cpu", "workers": 2, "draw_seed": 1, **options})
-            if given not in judges:
-                judges[given] = at_the_end.enter_context(closing(judging.Judge(given)))
-            found = {verdict.id: verdict.to_json() for verdict in judges[given].run(candidates)}
+            assert given.memory_mb == shared.options.memory_mb, "hosts have a limit of their own"
+            for slot in shared.slots:
+                slot.forget()  # an oracle has its options, too
+                slot.options = given
+            found = {verdict.id: verdict.to_json() for verdict in shared.run(candidates)}
             return [found[candidate.id] for candidate in candidates]
 
         yield run

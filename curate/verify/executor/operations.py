@@ -200,6 +200,7 @@ class Chunk:
                 self._note_load(allocation, size, index, mask)
         else:
             raw = self._gather(pointers, size, element)
+            self._note_scattered(pointers, size, mask)
         values = decode(raw, element)
         if mask is None:
             return values
@@ -213,6 +214,16 @@ class Chunk:
         else:
             mask = np.broadcast_to(mask, lanes)
             self.races.loaded(allocation, size, index[mask], who[mask])
+
+    def _note_scattered(self, pointers: Array, size: int, mask: Array | None) -> None:
+        """Note loads from several allocations."""
+        lanes = (len(self.programs), *pointers.shape[1:])
+        there = slice(None) if mask is None else np.broadcast_to(mask, lanes).reshape(-1)
+        addresses = np.broadcast_to(pointers, lanes).reshape(-1)[there]
+        who = self._who(lanes).reshape(-1)[there]
+        for allocation, index, chosen in self.memory.groups(addresses, size, "load"):
+            if self.races.watches(allocation):
+                self.races.loaded(allocation, size, index, who[chosen])
 
     def _who(self, shape: tuple[int, ...]) -> Array:
         programs = self.programs.reshape((-1,) + (1,) * (len(shape) - 1))

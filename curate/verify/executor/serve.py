@@ -26,7 +26,7 @@ import hashlib
 import math
 import select
 import socket
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
@@ -254,13 +254,6 @@ class Executor:
         """Return the kernels of the last call: names, TTIR and options of the launches."""
         kernels = [[name, self.kernels[sha], how] for sha, (name, how) in self.launched.items()]
         return {"kernels": kernels}, []
-
-    def forget(self, request: dict[str, Any], tensors: Tensors) -> Answer:
-        """Free storages."""
-        for number in request["storages"]:
-            self.storages.free(number)
-            self.written.pop(number, None)
-        return {}, []
 
     # --- what the host half asks -----------------------------------------------------------
 
@@ -585,47 +578,79 @@ EXAMPLE = """module {
 }"""
 
 
-def serve(sock: socket.socket, host: socket.socket, most_bytes: int = 2**33) -> None:
-    """Serve judge and host half, in a child of its own, until the judge closes."""
+def serve(sock: socket.socket, arrivals: socket.socket, most_bytes: int = 2**33) -> None:
+    """Serve the judge in a child of its own, for one candidate after the other, until it closes.
+
+    Args:
+        sock: the channel to the judge.
+        arrivals: brings the connection with each candidate's host half.
+        most_bytes: of tensors that a candidate may have.
+    """
     torch.set_grad_enabled(False)
-    judge = Channel(sock)
-    executor = Executor(Channel(host), most_bytes)
-    handlers = {
-        "begin": executor.begin,
-        "finish": executor.finish,
-        "forget": executor.forget,
-        "kernels": executor.launched_kernels,
-    }
-    while True:
-        wait = 0 if executor.host.has_more else None
-        ready, _, _ = select.select([sock, host], [], [], wait)
-        if sock not in ready:
-            try:
-                executor.hear()
-            except Closed:
-                _serve_judge_alone(judge, handlers)
-                return
-            continue
-        if not _answer(judge, handlers):
-            return
-
-
-def _serve_judge_alone(judge: Channel, handlers: dict[str, Any]) -> None:
-    while _answer(judge, handlers):
+    device = Device(Channel(sock), arrivals, most_bytes)
+    while device.serve_one():
         pass
 
 
-def _answer(judge: Channel, handlers: dict[str, Any]) -> bool:
-    """Answer one request of the judge; return whether it is still there."""
-    try:
-        request, tensors = judge.receive()
-    except Closed:
-        return False
-    try:
-        answer, sent = handlers[request["do"]](request, tensors)
-        judge.send({"serial": request["serial"], **answer}, sent)
-    except Exception as error:
-        why = refusal(error)
-        refused = {"status": why.status, "reason": why.reason, "message": str(why)[:1000]}
-        judge.send({"serial": request["serial"], "refused": refused})
-    return True
+class Device:
+    """The executor of the candidate at hand, if there is one, and the judge's requests."""
+
+    def __init__(self, judge: Channel, arrivals: socket.socket, most_bytes: int) -> None:
+        self.judge, self.arrivals, self.most_bytes = judge, arrivals, most_bytes
+        self.executor: Executor | None = None
+        self.listens = False  # there is a host half
+
+    def serve_one(self) -> bool:
+        """Do a command or answer a request; return False once the judge is gone."""
+        if self.executor is not None and self.listens:
+            host = self.executor.host
+            wait = 0 if host.has_more else None
+            ready, _, _ = select.select([self.judge.sock, host.sock], [], [], wait)
+            if self.judge.sock not in ready:
+                try:
+                    self.executor.hear()
+                except Closed:
+                    self.listens = False
+                return True
+        return self._answer()
+
+    def _answer(self) -> bool:
+        """Answer one request of the judge; return whether it is still there."""
+        try:
+            request, tensors = self.judge.receive()
+        except Closed:
+            return False
+        try:
+            answer, sent = self._find(request["do"])(request, tensors)
+            self.judge.send({"serial": request["serial"], **answer}, sent)
+        except Exception as error:
+            why = refusal(error)
+            refused = {"status": why.status, "reason": why.reason, "message": str(why)[:1000]}
+            self.judge.send({"serial": request["serial"], "refused": refused})
+        return True
+
+    def _find(self, do: str) -> Callable[[dict[str, Any], Tensors], Answer]:
+        if do == "meet":
+            return self.meet
+        if do == "part":
+            return self.part
+        assert self.executor, f"{do} without a candidate"
+        return {
+            "begin": self.executor.begin,
+            "finish": self.executor.finish,
+            "kernels": self.executor.launched_kernels,
+        }[do]
+
+    def meet(self, request: dict[str, Any], tensors: Tensors) -> Answer:
+        """Be the device of a new candidate, whose host half's connection has been sent."""
+        _, (fd,), _, _ = socket.recv_fds(self.arrivals, 1, 1)
+        self.executor = Executor(Channel(socket.socket(fileno=fd)), self.most_bytes)
+        self.listens = True
+        return {}, []
+
+    def part(self, request: dict[str, Any], tensors: Tensors) -> Answer:
+        """Forget the candidate, with all that it has in memory."""
+        assert self.executor
+        self.executor.host.close()
+        self.executor, self.listens = None, False
+        return {}, []

@@ -195,6 +195,7 @@ class Stream:
         What is left of them in the end is made in the executor: later calls may use it.
         """
         first = self.lap_first = next(self.numbers)
+        outlived = next(self.outlived)  # and those that come
         self.numbers = itertools.count(first)
         try:
             yield
@@ -202,7 +203,7 @@ class Stream:
             self._rename()
             self.lap_first, self.numbers = None, itertools.count(first)
             for reference, number, size in self.known.values():
-                if OUTLIVED <= number < JUDGES and not reference.expired():
+                if outlived <= number < JUDGES and not reference.expired():
                     self.channel.hold({"do": "keep", "storage": number, "bytes": size})
 
     def lap(self, places: list[Any]) -> None:

@@ -138,7 +138,7 @@ class Check:
             source=candidate.candidate,
             ptx=candidate.ptx,
             device=self.device,
-            precision=self.oracle.precision,
+            precision=self.oracle.allows,
         )
         self._reject_patches(loaded)
         try:

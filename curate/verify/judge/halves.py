@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from curate.verify.host_half.stream import FEW_LAPS, JUDGES
-from curate.verify.judge.session import Host, Refused
+from curate.verify.judge.session import Ended, Host, Lasting, Refused, Session
 from curate.verify.judge.work import by_host, ends_as, who_worked
 from curate.verify.protocol.places import Place, read_place
 from curate.verify.protocol.role import (
@@ -35,8 +35,41 @@ MOST_SECONDS = 0.9
 """Share of the seconds left after which the executor says that they were not enough: a verdict can
 rest on the draws before that, and not on a process that is killed."""
 
+PARTING_S = 2.0
+"""Seconds that the executor may take to forget a candidate."""
+
 MANY_LAPS, LAP_COMMANDS = 320, 1300
 """Forwards that are compared by their commands alone, and how many commands may be made for it."""
+
+
+class Device:
+    """The executor's process, for one host half after the other."""
+
+    def __init__(self, host: Host) -> None:
+        self.process = Lasting(host, "executor")
+        self.departures: socket.socket  # carries connections with host halves
+
+    def meet(self, peer: socket.socket, seconds: float) -> Session:
+        """Return the session, for at most so many seconds with the host half at the other end."""
+        arrivals = None
+        if not self.process.is_open:
+            self.departures, arrivals = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        session = self.process.open(seconds, arrivals)
+        if arrivals is not None:
+            arrivals.close()
+        socket.send_fds(self.departures, [b"!"], [peer.fileno()])
+        session.ask("meet")
+        return session
+
+    def part(self) -> None:
+        """Have the process forget its candidate; one that does not do so at once is ended."""
+        if not self.process.is_open:
+            return
+        session = self.process.open(PARTING_S)
+        try:
+            session.ask("part")
+        except (Ended, Refused):
+            session.close("superseded")
 
 
 class Halves:
@@ -48,10 +81,11 @@ class Halves:
         seconds: how long the candidate may still take.
     """
 
-    def __init__(self, host: Host, executor: Host, seconds: float, elements: float) -> None:
+    def __init__(self, host: Host, device: Device, seconds: float, elements: float) -> None:
         one, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         self.elements = elements  # that are left
-        self.executor = executor.open("executor", seconds, other)
+        self.device = device
+        self.executor = device.meet(other, seconds)
         self.host = host.open("host_half", seconds, one)
         one.close()
         other.close()
@@ -101,9 +135,10 @@ class Halves:
         return handlers[do](fields, tensors or [])
 
     def close(self, kill: str | None = "done") -> dict[str, Any]:
-        """End both processes."""
-        self.executor.close(kill)
-        return self.host.close(kill)
+        """End the host half, and have the executor forget the candidate."""
+        ended = self.host.close(kill)
+        self.device.part()
+        return ended
 
     # one call
 

@@ -20,7 +20,7 @@ SMALL_BYTES, SMALL_PRODUCT_BYTES = 2**26, 2**22
 """Bytes that a reference's operators may read and write for it to run on the CPU; the latter if
 it multiplies matrices."""
 
-CACHE_BYTES = 2**29  # of draws that are kept for the next candidate of the same reference
+CACHE_BYTES = 2**29  # of draws and noise, kept for the next candidate of the same reference
 
 REFERENCE_OOM = "reference_oom"
 """Why there is no oracle where the reference had too little memory."""
@@ -147,12 +147,12 @@ class Oracle:
         device: str,
         seconds: float,
         seed: int | None = None,
-        allowed: str = "own",
+        precision: str = "own",
     ) -> None:
         self.host, self.reference, self.device, self.seconds = host, reference, device, seconds
-        self.allowed = allowed
+        self.precision = precision
         self.session: Session | None = None
-        self.precision: dict[str, Any] = {}
+        self.allows: dict[str, Any] = {}  # what the file lets its own products be
         self.own_size: int | None = None
         # Seeds that a candidate cannot know; with one of the caller's own, the same in every run.
         told = secrets.token_hex(8) if seed is None else f"{seed} {reference}"
@@ -174,11 +174,11 @@ class Oracle:
         Raises:
             NoOracle: it cannot be run.
         """
-        if self.precision:
+        if self.allows:
             return
         wanted, self.device = self.device, "cpu"
         loaded, _ = self._ask("load", source=self.reference, device=self.device)
-        self.precision = dict(loaded["precision"])
+        self.allows = dict(loaded["precision"])
         self.own_size = loaded["own_size"]
         if wanted != "cpu" and not self._is_small():
             self.device = wanted
@@ -195,7 +195,7 @@ class Oracle:
         multiplies = any(call.endswith(PRODUCTS) for call in facts["calls"])
         if facts["call_bytes"] > (SMALL_PRODUCT_BYTES if multiplies else SMALL_BYTES):
             return False
-        self.precision["cudnn_tf32"] = False
+        self.allows["cudnn_tf32"] = False
         return True
 
     def expect(self, draw: Draw) -> Expected:
@@ -208,19 +208,25 @@ class Oracle:
             return self._drawn[draw]
         try:
             message, tensors = self._ask("draw", draw=draw.to_json())
-            expected = Expected(draw, message, tensors, self._noise, self.allowed)
+            expected = Expected(draw, message, tensors, self._noise, self.precision)
         except _Skip:
             expected = self.expect(easier(draw))
-        self._bytes += expected.size
-        if self._bytes < CACHE_BYTES:
+        if self._may_keep(expected.tensors):
             self._drawn[draw] = expected
         return expected
 
+    def _may_keep(self, tensors: Tensors) -> bool:
+        self._bytes += sum(t.numel() * t.element_size() for t in tensors)
+        return self._bytes < CACHE_BYTES
+
     def _noise(self, draw: Draw, coarse: bool) -> Any:
-        if (draw, coarse) not in self._noises:
-            message, tensors = self._ask("noise", draw=draw.to_json(), coarse=coarse)
-            self._noises[draw, coarse] = unpack_named(message, tensors, "noise")
-        return self._noises[draw, coarse]
+        if (draw, coarse) in self._noises:
+            return self._noises[draw, coarse]
+        message, tensors = self._ask("noise", draw=draw.to_json(), coarse=coarse)
+        noise = unpack_named(message, tensors, "noise")
+        if self._may_keep(tensors):
+            self._noises[draw, coarse] = noise
+        return noise
 
     def facts(self, mode: str) -> dict[str, Any]:
         """Return what the reference's process says of the problem on its first draw."""

@@ -85,6 +85,7 @@ class Host:
         self.control: socket.socket
         self.printed = tempfile.TemporaryFile()  # noqa: SIM115 (closed by stop)
         self.closed = False
+        self.last: Session | None = None
 
     def start(self) -> None:
         """Start the process and wait until it is warm.
@@ -144,6 +145,8 @@ class Host:
         """
         if self.pid is None:
             self.start()
+        if self.last:
+            self.last.close("superseded")  # there is one child at a time
         own, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         # Numbers that no other process, forked from the same judge, has used.
         job = secrets.randbits(53)
@@ -156,7 +159,8 @@ class Host:
             self.start()
             socket.send_fds(self.control, [order], given)
         other.close()
-        return Session(self, job, Channel(own), seconds)
+        self.last = Session(self, job, Channel(own), seconds)
+        return self.last
 
     def end(self, job: int, reason: str | None) -> dict[str, Any]:
         """Kill a child, at once if there is a reason to, and return how it ended."""
@@ -294,6 +298,28 @@ class Session:
         for what in ended.get("changed", []):
             self.events.append({"rule": "changes_host", "what": what, "line": None})
         return ended
+
+
+class Lasting:
+    """A session that goes on from one candidate to the next: its process runs no code of theirs."""
+
+    def __init__(self, host: Host, role: str) -> None:
+        self.host, self.role = host, role
+        self._session: Session | None = None
+        self._owner = os.getpid()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the process is there, and ours: a fork of the judge needs one of its own."""
+        known = self._session is not None and self._session.is_open
+        return known and self._owner == os.getpid()
+
+    def open(self, seconds: float, peer: socket.socket | None = None) -> Session:
+        """Return the session at hand, or else a new one, for at most so many seconds."""
+        if self._session is None or not self.is_open:
+            self._session, self._owner = self.host.open(self.role, seconds, peer), os.getpid()
+        self._session.seconds = seconds
+        return self._session
 
 
 def _how(ended: dict[str, Any]) -> Ended:

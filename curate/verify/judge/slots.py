@@ -24,9 +24,9 @@ import triton
 from curate.execute.sandbox import SandboxUnavailable
 from curate.verify.judge.check import Check, Found, Outcome
 from curate.verify.judge.device import DeviceInfo, Gate, describe_device, resolve_backend
-from curate.verify.judge.halves import Halves
+from curate.verify.judge.halves import Device, Halves
 from curate.verify.judge.oracle import REFERENCE_OOM, NoOracle, Oracle
-from curate.verify.judge.session import Ended, Host, HostError, Refused, Session
+from curate.verify.judge.session import Ended, Host, HostError, Lasting, Refused, Session
 from curate.verify.judge.timer import Timer
 from curate.verify.problem import describe
 from curate.verify.protocol.wire import WireError
@@ -143,6 +143,8 @@ class Slot:
         self.options, self.device, self.gate = options, device, gate
         self.hosts: dict[str, Host] = {}
         self.oracle: Oracle | None = None
+        self.executor: Device | None = None
+        self.assembler: Lasting | None = None
         self.on_cpu: Slot | None = None
 
     def host(self, name: str, backend: str) -> Host:
@@ -242,11 +244,9 @@ class Slot:
         Raises:
             Refused, Ended: the compiler does not take one.
         """
-        session = self.host("compiler", "compile").open("compiler", self.options.timeout_s)
-        try:
-            session.ask("assemble", kernels=kernels, target=ON_CPU)
-        finally:
-            session.close()
+        self.assembler = self.assembler or Lasting(self.host("compiler", "compile"), "compiler")
+        session = self.assembler.open(self.options.timeout_s)
+        session.ask("assemble", kernels=kernels, target=ON_CPU)
 
     def _check(self, candidate: Candidate, verdict: Verdict, turn: Turn) -> Verdict:
         """Return the verdict of running a candidate beside its reference."""
@@ -311,8 +311,9 @@ class Slot:
         """Return a conversation with a new candidate."""
         seconds = self.options.timeout_s
         if self.options.backend == "cpu":
-            hosts = self.host("host_half", "host_half"), self.host("executor", "executor")
-            return Halves(*hosts, seconds, self.options.elements)
+            self.executor = self.executor or Device(self.host("executor", "executor"))
+            host = self.host("host_half", "host_half")
+            return Halves(host, self.executor, seconds, self.options.elements)
         return self.host("candidate", self.options.backend).open("candidate", seconds)
 
     def forget(self) -> None:

@@ -95,6 +95,7 @@ class Reference:
         self.task: Task
         self.device = "cpu"
         self.models: dict[Any, tuple[list[Any], nn.Module]] = {}
+        self.doubles: dict[Any, nn.Module] = {}
         self.last: tuple[Draw, list[Any], Results] | None = None
         self.timed: dict[str, TimedModel] = {}
 
@@ -134,12 +135,11 @@ class Reference:
         return pack_all({"noise": self._noise(draw, request["coarse"])})
 
     def _noise(self, draw: Draw, coarse: bool = False) -> Any:
-        _, model = self._model(draw)
         inputs, (own, exact) = self._right(draw)
         last, short = last_place(inputs), short_place(inputs)
         if exact is own or (coarse and last < torch.finfo(torch.float32).eps):
             return None
-        double = copy.deepcopy(model).double()
+        double = self._double(draw)
         places = (short or COARSE / FACTOR, short, COARSE / 2) if coarse else (last, short, 0.0)
         return distance(exact, self._moved(double, inputs, draw, places))
 
@@ -224,6 +224,13 @@ class Reference:
             self.models = {key: (init, model.train(draw.mode == "train").to(self.device))}
         return self.models[key]
 
+    def _double(self, draw: Draw) -> nn.Module:
+        """Return the model in float64."""
+        key = draw.instance, draw.mode
+        if key not in self.doubles:
+            self.doubles = {key: copy.deepcopy(self._model(draw)[1]).double()}
+        return self.doubles[key]
+
     def _takes(self, model: nn.Module, draw: Draw) -> bool:
         """Say whether a model with drawn parameters gives numbers for the file's own inputs."""
         if draw.parameters % 2 == 0:
@@ -276,8 +283,7 @@ class Reference:
         if draw.family not in (OWN, NOT_FINITE) and not _mostly_finite(own):
             raise Refusal(SKIP, "not_finite", f"mostly not finite on {draw.family} inputs")
         with contextlib.suppress(RuntimeError):
-            double, exactly = copy.deepcopy(model).double(), to_double(inputs)
-            exact = self._forward(double, exactly, draw.seed)
+            exact = self._forward(self._double(draw), to_double(inputs), draw.seed)
             if list(flatten(exact)) == list(flatten(own)):
                 return own, exact
         # Some modules name float32 in their code and cannot be run in another precision; they
@@ -321,7 +327,7 @@ class Reference:
         """Load sets of inputs, and the baselines: eager PyTorch and `torch.compile`."""
         draw = Draw.from_json(request["draw"])
         if self.device != request["device"]:
-            self.device, self.models, self.last = request["device"], {}, None
+            self.device, self.models, self.doubles, self.last = request["device"], {}, {}, None
         init, model = self._model(draw)
         count = count_sets(self._inputs(draw))
         sets = [self._inputs(dataclasses.replace(draw, seed=TIMED + i)) for i in range(count)]

@@ -273,6 +273,21 @@ def counters_of_their_own(other: int) -> Outcome:
     return out, (x * 2).view(N, WIDTH).roll(-other, 0).reshape(-1)
 
 
+@triton.jit
+def take_from_either(x, y, n: tl.constexpr, OTHER: tl.constexpr, BLOCK: tl.constexpr):
+    row, lane = tl.program_id(0), tl.arange(0, BLOCK)
+    taken = (row + OTHER) % n
+    places = tl.where(lane % 2 == 0, x + taken * BLOCK + lane, y + lane)
+    tl.store(x + row * BLOCK + lane, tl.load(places) + 1)
+
+
+def from_two_tensors(other: int) -> Outcome:
+    x, y = numbers(), numbers(WIDTH)
+    rows = torch.where(torch.arange(WIDTH) % 2 == 0, x.view(N, WIDTH), y) + 1
+    take_from_either[(N,)](x, y, n=N, OTHER=other, BLOCK=WIDTH)
+    return x, rows.reshape(-1)
+
+
 PAIRS: dict[str, tuple[Callable[[], Outcome], Callable[[], Outcome]]] = {
     "stores to one slot": (one_slot, a_slot_each),
     "blocks overlap by one": (lambda: stretched(1), lambda: stretched(0)),
@@ -297,6 +312,7 @@ PAIRS: dict[str, tuple[Callable[[], Outcome], Callable[[], Outcome]]] = {
         lambda: counters_of_their_own(1),
         lambda: counters_of_their_own(0),
     ),
+    "loads from either of two": (lambda: from_two_tensors(1), lambda: from_two_tensors(0)),
 }
 
 
