@@ -38,6 +38,9 @@ rest on the draws before that, and not on a process that is killed."""
 PARTING_S = 2.0
 """Seconds that the executor may take to forget a candidate."""
 
+MOST_MET = 200
+"""Candidates after which the executor's process is replaced: what leaks cannot grow."""
+
 MANY_LAPS, LAP_COMMANDS = 320, 1300
 """Forwards that are compared by their commands alone, and how many commands may be made for it."""
 
@@ -48,17 +51,20 @@ class Device:
     def __init__(self, host: Host) -> None:
         self.process = Lasting(host, "executor")
         self.departures: socket.socket  # carries connections with host halves
+        self.met = 0
 
     def meet(self, peer: socket.socket, seconds: float) -> Session:
         """Return the session, for at most so many seconds with the host half at the other end."""
         arrivals = None
         if not self.process.is_open:
             self.departures, arrivals = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+            self.met = 0
         session = self.process.open(seconds, arrivals)
         if arrivals is not None:
             arrivals.close()
         socket.send_fds(self.departures, [b"!"], [peer.fileno()])
         session.ask("meet")
+        self.met += 1
         return session
 
     def part(self) -> None:
@@ -69,6 +75,8 @@ class Device:
         try:
             session.ask("part")
         except (Ended, Refused):
+            session.close("superseded")
+        if self.met >= MOST_MET:
             session.close("superseded")
 
 

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import secrets
+import select
 import signal
 import socket
 import subprocess
@@ -311,8 +312,11 @@ class Lasting:
     @property
     def is_open(self) -> bool:
         """Whether the process is there, and ours: a fork of the judge needs one of its own."""
-        known = self._session is not None and self._session.is_open
-        return known and self._owner == os.getpid()
+        if self._session is None or not self._session.is_open or self._owner != os.getpid():
+            return False
+        # Nobody has asked it anything: what is there to read is its end.
+        ready, _, _ = select.select([self._session.channel.sock], [], [], 0)
+        return not ready
 
     def open(self, seconds: float, peer: socket.socket | None = None) -> Session:
         """Return the session at hand, or else a new one, for at most so many seconds."""

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+import signal
 import textwrap
+import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -247,6 +251,25 @@ return c"""
     found = judged(slot, reference, program(forward, PRODUCT))
     assert (found.status, found.reason) == verdict, found
     assert found.caveats.count("low_precision") == (precision == "tf32")
+
+
+def last_descendant(pid: int) -> int:
+    """Return the process that a host has forked, below those of its sandbox."""
+    while children := Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+        pid = int(children[-1])
+    return pid
+
+
+def test_an_executor_serves_many_and_its_death_costs_the_next_nothing(slot: Slot) -> None:
+    honest = program("x|return by_kernel(x.contiguous())")
+    pids = []
+    for number in range(3):
+        assert judged(slot, SOFTMAX, honest).status == "correct"
+        pids.append(last_descendant(slot.hosts["executor"].pid or 0))
+        if number == 1:
+            os.kill(pids[-1], signal.SIGKILL)
+            time.sleep(0.5)
+    assert pids[0] == pids[1] != pids[2]
 
 
 def test_a_state_that_forward_must_update_is_compared(slot: Slot) -> None:

@@ -2,7 +2,8 @@
 
 Frames are cut, stretched, forged, out of order and of wrong types. The executor answers each call
 with its account or with a `Refusal`; it does not raise anything else, wait for ever, or take more
-memory than it may. ``FUZZ_EXAMPLES=10000 pytest tests/verify/protocol/test_fuzz_frames.py`` tries more.
+memory than it may. ``FUZZ_EXAMPLES=10000 pytest tests/verify/protocol/test_fuzz_frames.py`` tries
+more.
 """
 
 from __future__ import annotations
