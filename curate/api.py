@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from curate.publish.hub import Pushed
     from curate.publish.removal import Removal
     from curate.rows import Row
+    from curate.sources.pin import Pinned
 
 
 class NotFound(Exception):
@@ -276,6 +277,13 @@ def plan(
     from curate.plan import plan as plan_walk
 
     return plan_walk(Walk(load_recipe(recipe, settings), output, LocalExecutor(1), limit))
+
+
+def pin(recipe: Path, packages: Sequence[str]) -> list[Pinned]:
+    """Pin packages of the index in a recipe's file; see `curate.sources.pin.pin`."""
+    from curate.sources.pin import pin as pin_packages
+
+    return pin_packages(recipe, packages)
 
 
 def check(recipe: Path, *, settings: tuple[str, ...] = ()) -> Recipe:

@@ -169,6 +169,22 @@ def check(recipe: Path, settings: tuple[str, ...]) -> None:
 
 
 @main.command()
+@RECIPE
+@click.argument("packages", nargs=-1, required=True, metavar="NAME[==VERSION]...")
+def pin(recipe: Path, packages: tuple[str, ...]) -> None:
+    """Pin packages of the index in RECIPE: version and hash, by default of the newest version.
+
+    A line is put in place of what RECIPE has of the package, or after its other packages. The file
+    is a wheel for any machine where there is one, and otherwise the source archive.
+    """
+    for pinned in api.pin(recipe, packages):
+        was = (
+            "as it was" if pinned.before == pinned.text else f"was: {pinned.before or 'not there'}"
+        )
+        click.echo(f"{recipe}: {pinned.text} ({was})")
+
+
+@main.command()
 @click.argument("row_id", metavar="ID")
 @OUTPUT
 @RUN

@@ -80,7 +80,7 @@ def load_recipe(path: Path, changes: tuple[str, ...] = ()) -> Recipe:
     except UnicodeDecodeError as error:
         raise RecipeError(f"{path}: is not UTF-8 text ({error.reason})") from None
     try:
-        root, data = _read_yaml(text)
+        root, data = read_yaml(text)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         line = f":{mark.line + 1}" if mark else ""
@@ -173,7 +173,7 @@ class _Loader(yaml.SafeLoader):
             ) from None
 
 
-def _read_yaml(text: str) -> tuple[yaml.Node | None, Any]:
+def read_yaml(text: str) -> tuple[yaml.Node | None, Any]:
     """Return a text's nodes, which know their lines, and its value.
 
     Raises:
@@ -238,7 +238,7 @@ def apply_change(data: dict[str, Any], change: str) -> None:
     for part in parents:
         place = _descend(place, part, change)
     try:
-        _, new = _read_yaml(value)
+        _, new = read_yaml(value)
     except yaml.YAMLError as error:
         why = error.problem if isinstance(error, yaml.MarkedYAMLError) else error
         raise RecipeError(f"--set {change}: the value is not valid YAML: {why}") from None

@@ -259,6 +259,37 @@ def _nearest(version: Version, known: list[Version], count: int = 8) -> list[Ver
 # What the index has now
 
 
+def choose(name: str, version: str | None) -> tuple[str, str]:
+    """Return a version and the sha256 of its file to read: a wheel for any machine, or the source.
+
+    Args:
+        name: of the package.
+        version: None for the newest that is final and not yanked.
+
+    Raises:
+        SourceError: the index has none such, tells no hash, or cannot be read.
+    """
+    settings, seen = pip_settings(), _Seen()
+    final = set()
+    with _client(settings) as client:
+        for place in _places(settings):
+            for package in _look(name, *place, client, seen.problems):
+                known = Version(package.version or "0")
+                seen.versions.setdefault(known, []).append(package.link)
+                if not (package.link.is_yanked or known.is_prerelease):
+                    final.add(known)
+    wanted = Version(version) if version is not None else max(final, default=None)
+    if wanted is None and seen.versions:
+        raise SourceError(f"{name}: the index has no final version: name one, as {name}==…")
+    if wanted is None or wanted not in seen.versions:
+        raise SourceError(_why_not_found(name, wanted or Version("0"), "", seen))
+    link = min(seen.versions[wanted], key=lambda link: _unlike(link, "-py3-none-any.whl"))
+    sha256 = _told_sha256(link)
+    if sha256 is None:
+        raise SourceError(f"{name} {wanted}: the index tells no sha256 of {link.filename}")
+    return str(wanted), sha256
+
+
 @dataclass(frozen=True)
 class Release:
     """What the index has of a pinned package now.

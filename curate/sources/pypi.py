@@ -30,7 +30,8 @@ def _check_pin(pin: str) -> str:
     if not match:
         raise ValueError(
             "must be a pinned package as in pip's requirements files: "
-            "`name==version --hash=sha256:<64 lower-case hex digits>`"
+            "`name==version --hash=sha256:<64 lower-case hex digits>`; `curate pin RECIPE name` "
+            "writes it"
         )
     Version(match[2])
     return pin
@@ -58,7 +59,7 @@ class Pypi(FileSource):
             min_length=1,
             description="Packages as pip's requirements files pin them: `name==version "
             "--hash=sha256:…`. The hash decides which of the version's files is read, wheel or "
-            "source archive; `pip hash FILE` and the index's page of files show it.",
+            "source archive; `curate pin RECIPE name` writes the line.",
         ),
     ]
 
