@@ -231,8 +231,8 @@ def lost(step: str, output: Path, run_name: str | None, reason: str | None, coun
     help="Rows to print when no ID is given.",
 )
 def show(row_id: str | None, output: Path, run_name: str | None, count: int) -> None:
-    """Print a finished pair or a teacher's answer, PyTorch and Triton side by side, or a kernel and
-    what launches it, and the proof."""
+    """Print a finished pair or a teacher's answer, PyTorch and Triton, or a kernel and what launches
+    it, and the proof. On a wide terminal they stand side by side."""
     from curate import console
 
     for row in api.show(row_id, output=output, run=run_name, count=count):
@@ -273,6 +273,7 @@ def verify(
 
     programs = all(path.suffix == ".py" for path in paths)
     if not (output or programs):
+        api.read_candidates(paths, reference)  # what is wrong with them comes first
         raise click.UsageError("say where the verdicts go: --output verdicts.jsonl")
     try:
         options = make_options(given)

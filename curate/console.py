@@ -10,11 +10,12 @@ from textwrap import indent
 from typing import TYPE_CHECKING, Any
 
 from rich import box
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.markup import escape
 from rich.panel import Panel
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
+from rich.rule import Rule
 from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
@@ -34,6 +35,10 @@ if TYPE_CHECKING:
 
 console = Console(highlight=False)
 errors = Console(stderr=True, highlight=False)
+
+
+WIDE = 110
+"""Columns from which two programs are shown side by side."""
 
 
 class Live(Progress):
@@ -155,7 +160,6 @@ def place(row: Row) -> str:
 
 def side_by_side(row: Row) -> RenderableType:
     """Return a row's two programs, or a kernel and its launch, with the proof below."""
-    table = Table(box=box.SIMPLE_HEAD, expand=True, pad_edge=False)
     if row["kind"] == "kernel":
         shown = {"kernel": row["triton"], "with a function that launches it": row["wrapper"]}
         proof = _kernel_proof(row)
@@ -164,11 +168,28 @@ def side_by_side(row: Row) -> RenderableType:
         if row["kind"] == "sample" and row["triton"] is None:
             shown["answer"] = row["turns"][-1]["content"]
         proof = _proof(row)
-    texts = {title: text for title, text in shown.items() if text}
-    for title in texts:
-        table.add_column(title, ratio=1)
-    table.add_row(*map(_code, texts.values()))
-    return Panel(Group(table, proof), title=f"{row['id']}  {place(row)}", title_align="left")
+    programs = _Programs({title: text for title, text in shown.items() if text})
+    return Panel(Group(programs, proof), title=f"{row['id']}  {place(row)}", title_align="left")
+
+
+class _Programs:
+    """Programs by their titles: in columns if there is room, and otherwise one above the other."""
+
+    def __init__(self, texts: dict[str, str]) -> None:
+        self.texts = texts
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        if options.max_width < WIDE:
+            for title, text in self.texts.items():
+                yield Rule(escape(title), align="left", style="dim")
+                yield _code(text)
+            yield Rule(style="dim")
+            return
+        table = Table(box=box.SIMPLE_HEAD, expand=True, pad_edge=False)
+        for title in self.texts:
+            table.add_column(title, ratio=1)
+        table.add_row(*map(_code, self.texts.values()))
+        yield table
 
 
 def _kernel_proof(row: Row) -> str:

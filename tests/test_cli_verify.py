@@ -244,6 +244,7 @@ def test_shards_merge_to_what_one_run_gives(
     ("arguments", "message"),
     [
         (["in.jsonl"], "say where the verdicts go"),
+        (["README.md"], "README.md: must be .jsonl, .parquet, .py, or a folder"),
         (["nowhere.jsonl", "--output", "o.jsonl"], "nowhere.jsonl: cannot be read"),
         (["nowhere.parquet", "--output", "o.jsonl"], "nowhere.parquet: cannot be read"),
         (["nowhere", "--output", "o.jsonl"], "must be .jsonl, .parquet, .py, or a folder"),

@@ -13,7 +13,7 @@ SIGNATURE = {"types": {"x_ptr": "*fp32", "BLOCK": "constexpr"}, "constants": {"B
 RUN = {"status": "ran", "inputs": "double(torch.randn(4))", "message": None}
 
 
-def printed(**columns: Any) -> str:
+def printed(width: int = 120, **columns: Any) -> str:
     kernel = dict.fromkeys(field.name for field in KERNEL) | columns.pop("kernel", {})
     row = make_row(
         "kernel",
@@ -24,7 +24,7 @@ def printed(**columns: Any) -> str:
         license={"choice": "MIT", "expression": "MIT"},
         **columns,
     )
-    out = Console(width=100, record=True, file=io.StringIO())
+    out = Console(width=width, record=True, file=io.StringIO())
     out.print(console.side_by_side(row))
     return out.export_text()
 
@@ -43,6 +43,16 @@ def test_a_kernel_is_shown_with_what_launches_it_and_its_proof() -> None:
     assert "x_ptr *fp32, BLOCK 64" in text
     assert "cuda:90 12 registers, 0 B shared; cuda:75 shared_memory" in text
     assert "ran; double(torch.randn(4))" in text
+
+
+def test_programs_stand_side_by_side_only_where_there_is_room() -> None:
+    def together(width: int) -> bool:
+        lines = printed(width, wrapper="def launch(): ...").splitlines()
+        return any("def k" in line and "def launch" in line for line in lines)
+
+    assert together(120)
+    assert not together(80)
+    assert "with a function that launches it" in printed(80, wrapper="def launch(): ...")
 
 
 def test_what_is_not_known_of_a_kernel_is_said() -> None:
