@@ -231,8 +231,10 @@ def lost(step: str, output: Path, run_name: str | None, reason: str | None, coun
     help="Rows to print when no ID is given.",
 )
 def show(row_id: str | None, output: Path, run_name: str | None, count: int) -> None:
-    """Print a finished pair or a teacher's answer, PyTorch and Triton, or a kernel and what launches
-    it, and the proof. On a wide terminal they stand side by side."""
+    """Print a finished pair, a teacher's answer, or a kernel and what launches it, with the proof.
+
+    On a wide terminal, PyTorch and Triton stand side by side.
+    """
     from curate import console
 
     for row in api.show(row_id, output=output, run=run_name, count=count):
