@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from curate.candidates import read_candidates
+from curate.candidates import read_candidates as read_candidates
 from curate.execute.local import LocalExecutor
 from curate.execute.protocol import Executor, ExecutorUnavailable, WorkerError
 from curate.execute.sandbox import SandboxUnavailable, bubblewrap

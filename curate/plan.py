@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from curate.run import Record, Shard, Walk, identity, read_journal
+from curate.identity import identity
+from curate.run import Record, Shard, Walk, read_journal
 from curate.step import SourceStep
 
 

@@ -7,22 +7,18 @@ follows, a new package adds its own shards only, and worker counts change nothin
 
 from __future__ import annotations
 
-import hashlib
-import importlib.metadata
-import inspect
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from curate.execute.protocol import Executor, Job, Lost, Result
-from curate.files import Damaged, file_sha256, read_sealed, sealed, write_atomically
+from curate.files import Damaged, read_sealed, sealed, write_atomically
+from curate.identity import code_digest, identity, tool_version
 from curate.partial import Partial
-from curate.rows import ROW, Row
+from curate.rows import Row
 from curate.step import Context, RowStep, SourceError, SourceStep, Step, TableStep, Unit
 from curate.store import LedgerError, Manifest, Store, digest, is_row, lost_table, rows_table
 from curate.table import Summary, decide, judge, summarize
@@ -37,8 +33,6 @@ PATIENCE_S = 10.0
 
 FEW_ROWS = 1000
 """Rows that a table step summarizes in less time than a worker takes to start."""
-
-PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 SAME_FROM_SANDBOX = ("source", "purl", "repo", "version", "commit", "artifact_sha256", "path")
 
@@ -144,40 +138,6 @@ class Progress:
 
     def warn(self, message: str) -> None:
         """Something the user should know."""
-
-
-@lru_cache
-def tool_version(name: str) -> str:
-    """Return an installed distribution's version without its local part (``+cpu``)."""
-    try:
-        return importlib.metadata.version(name).split("+")[0]
-    except importlib.metadata.PackageNotFoundError:
-        return "absent"
-
-
-def identity(step: Step, seed: int) -> dict[str, Any]:
-    """Return what decides a step's result, besides its input."""
-    return {
-        "name": step.name,
-        "version": step.version,
-        "options": step.options(),
-        "tools": {name: tool_version(name) for name in step.tools},
-        "python": PYTHON,  # its parser, compiler and unparser take part in nearly every step
-        "columns": columns_digest(),  # rows of another form cannot be read as these
-        **({"seed": seed} if step.seeded else {}),
-    }
-
-
-@lru_cache
-def columns_digest() -> str:
-    """Return a digest of the names and types of a row's columns."""
-    return hashlib.sha256(str(ROW).encode()).hexdigest()[:16]
-
-
-@lru_cache
-def code_digest(kind: type[Step]) -> str:
-    """Return a digest of the source file that a step's class is in."""
-    return file_sha256(Path(inspect.getfile(kind)))[:16]
 
 
 class Walk:

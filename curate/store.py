@@ -63,7 +63,7 @@ class Manifest:
         kinds: emitted rows by kind.
         cpu_s: processor seconds of the rows' jobs.
         peak_mb: memory that one job took at most, MiB.
-        code: digest of the step's source file, to tell of a change without a new version.
+        code: `curate.identity.code_digest` of the step, to tell of a change without a new version.
     """
 
     step: str

@@ -10,7 +10,8 @@ from steps_for_tests import Act, Double, Numbers
 
 from curate.files import sealed
 from curate.formats.write import data_sha256, write_dataset
-from curate.run import Progress, Walk, code_digest
+from curate.identity import code_digest
+from curate.run import Progress, Walk
 
 COUNT = 10
 

@@ -67,7 +67,7 @@ def test_a_shard_of_another_python_is_another_shard(
     """Nearly every step parses, compiles or prints Python, and does it as its own Python does."""
     walk(tmp_path).run()
     before = manifests(tmp_path)
-    monkeypatch.setattr("curate.run.PYTHON", "3.99")
+    monkeypatch.setattr("curate.identity.PYTHON", "3.99")
     lines = plan(walk(tmp_path))
     assert [line.done for line in lines] == [0, 0, 0]
     assert lines[0].why == f"python {sys.version_info.major}.{sys.version_info.minor} → 3.99"

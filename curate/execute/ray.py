@@ -31,7 +31,7 @@ from curate.execute.protocol import (
 )
 from curate.execute.sandbox import SandboxUnavailable
 from curate.execute.worker import load_step, step_reference
-from curate.run import code_digest, tool_version
+from curate.identity import code_digest, tool_version
 from curate.step import Context, RowStep, Step
 
 if TYPE_CHECKING:

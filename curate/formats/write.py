@@ -40,11 +40,12 @@ from curate.formats.leakage import Leakage, report
 from curate.formats.parquet import SplitFiles
 from curate.formats.provenance import PROVENANCE_FILE, provenance_line
 from curate.formats.replace import RUN_FILE, check_place, new_folder, recover, replace
+from curate.identity import identity
 from curate.licenses.optout import OPTED_OUT, first_match, load_lists
 from curate.licenses.step import Licenses
 from curate.licenses.texts import load_text
 from curate.rows import Row
-from curate.run import Shard, Stage, Walk, identity
+from curate.run import Shard, Stage, Walk
 from curate.step import Drop, SourceStep
 from curate.store import LOST, digest
 
