@@ -164,7 +164,7 @@ def make_executor(
         address: of the Ray cluster.
 
     Raises:
-        RayUnavailable: Ray is not installed, or does not answer.
+        ExecutorUnavailable: Ray is not installed, or does not answer.
     """
     if name == "local":
         yield LocalExecutor(workers or os.cpu_count() or 1, sandbox)

@@ -49,15 +49,6 @@ _STATEMENTS = frozenset({"body", "orelse", "finalbody"})
 """Fields that hold statements, where they hold lists."""
 
 
-def canonical_sha256(code: str) -> str:
-    """Return 64 hex digits that programs share when one is the other renamed and reformatted.
-
-    Raises:
-        SyntaxError: the code is not Python.
-    """
-    return tokens_sha256(canonical_tokens(code))
-
-
 def canonical_tokens(code: str) -> list[str]:
     """Return what is hashed: node types, fields and values of the syntax tree, names replaced.
 

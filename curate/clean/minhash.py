@@ -455,15 +455,6 @@ class Index:
         return used, keyed >> 32, keyed & 0xFFFFFFFF
 
 
-def confirmed_pairs(sketches: Sketches, threshold: float) -> Iterator[tuple[int, int, float]]:
-    """Yield i < j and the similarity of all texts that are candidates and reach a threshold."""
-    index = Index(sketches)
-    for texts, pairs in index.walk(np.arange(len(sketches)), threshold):
-        for j, i, similarity in zip(*(column.tolist() for column in pairs), strict=True):
-            yield i, j, similarity
-        index.add(texts)
-
-
 def link(
     sketches: Sketches,
     threshold: float,

@@ -2,8 +2,8 @@
 
 bubblewrap starts the worker in namespaces of its own: no network, a read-only view of the Python
 installation and the system libraries and of nothing else, an empty /tmp of bounded size, no
-environment variables of the user's. The worker adds limits on memory, time, file size and the
-number of processes (`curate.execute.worker`).
+environment variables of the user's. Limits on memory, time, file size and the number of processes
+are those of the child that runs the code (`curate.execute.child`).
 """
 
 from __future__ import annotations

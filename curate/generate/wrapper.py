@@ -67,7 +67,6 @@ class Forward:
         launches: every kernel launched, by Inductor's name, in order of the first launch.
         extern_calls: torch functions that compute something, sorted.
         sizes: size variables read from inputs.
-        constants: tensors that the graph holds, by the name to give them.
     """
 
     body: list[ast.stmt]
@@ -305,7 +304,7 @@ class Wrapper:
         axes = [name for name in arguments if name.endswith("numel")]
         for axis in axes:
             local = launch.names.get(axis, axis)
-            if axis in launch.draft.parameters or self._in_grid(kernel_name, axis):
+            if axis in launch.draft.parameters or axis[0] in "xyz":
                 if text(arguments[axis]) != local:
                     value = self._numel(arguments[axis], pairs) if len(axes) == 1 else None
                     self.body.append(_assign(local, value or arguments[axis]))
@@ -334,9 +333,6 @@ class Wrapper:
                 if count == at_points([size])[0]:
                     return _expression(f"{text(self._rewrite(argument))}.numel()")
         return None
-
-    def _in_grid(self, kernel_name: str, axis: str) -> bool:
-        return axis[0] in "xyz"
 
     def _emit_grid(self, kind: str, launch: Launch, arguments: dict[str, ast.expr]) -> None:
         def blocks(axis: str) -> str:

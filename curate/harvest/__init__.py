@@ -1,1 +1,1 @@
-"""Find modules in source files and make each one a task that runs alone."""
+"""From source files to problems and kernels that stand alone: PyTorch modules, Triton, CUDA."""

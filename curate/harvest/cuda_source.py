@@ -71,7 +71,6 @@ _TYPES = ("struct_specifier", "class_specifier", "union_specifier", "enum_specif
 _MACROS = ("preproc_def", "preproc_function_def")
 _OTHERS = ("declaration", "alias_declaration", "type_definition", "concept_definition")
 _CONDITIONS = ("preproc_if", "preproc_ifdef")
-_BRANCHES = ("preproc_else", "preproc_elif", "preproc_elifdef")
 
 
 @cache
