@@ -34,10 +34,10 @@ from unittest import mock
 from click.testing import CliRunner
 
 from curate import api
-from curate.cli import main as command
-from curate.execute.local import LocalExecutor
-from curate.execute.protocol import Job, Lost, Result
-from curate.execute.worker import handle
+from curate.cli.main import main as command
+from curate.engine.executor import Job, Lost, Result
+from curate.engine.local import LocalExecutor
+from curate.engine.worker import handle
 from curate.formats.write import data_sha256, read_run, record_files
 from curate.publish import report
 from curate.step import Context, RowStep, Step

@@ -36,8 +36,8 @@ from disguises import CONTAINERS, DISGUISES, NoPlace, disguised
 
 from curate.clean.decontaminate import Decontaminate
 from curate.clean.wiring import Wiring
-from curate.execute.local import LocalExecutor
-from curate.execute.protocol import Job
+from curate.engine.executor import Job
+from curate.engine.local import LocalExecutor
 from curate.rows import Row, make_origin, make_row
 from curate.step import Context, Drop
 

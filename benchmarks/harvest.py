@@ -24,8 +24,8 @@ import polars as pl
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from curate.run import read_journal
-from curate.store import Store
+from curate.engine.run import read_journal
+from curate.engine.store import Store
 
 COLUMNS = {
     "kernels": "found",

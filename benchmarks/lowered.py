@@ -24,7 +24,7 @@ import polars as pl
 if "__file__" in globals():  # not inside the sandbox
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from curate.execute.sandbox import sandbox_command
+from curate.engine.sandbox import sandbox_command
 
 
 def inside() -> None:

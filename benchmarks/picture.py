@@ -12,7 +12,7 @@ from pathlib import Path
 from rich.console import Console
 
 from curate import api
-from curate.console import side_by_side
+from curate.cli.console import side_by_side
 
 
 def main() -> None:

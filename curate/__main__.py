@@ -10,7 +10,7 @@ def main() -> None:
     """Run the command line."""
     try:
         _speak_utf8()
-        from curate.cli import main as command
+        from curate.cli.main import main as command
 
         command()
     except KeyboardInterrupt:  # before a command has begun: nothing was done

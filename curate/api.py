@@ -11,19 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from curate.candidates import read_candidates as read_candidates
-from curate.execute.local import LocalExecutor
-from curate.execute.protocol import Executor, ExecutorUnavailable, WorkerError
-from curate.execute.sandbox import SandboxUnavailable, bubblewrap
-from curate.files import Damaged
-from curate.formats.replace import InTheWay, check_place
-from curate.generate.answers import Usage, total_usage
-from curate.generate.teacher import UNANSWERED
-from curate.licenses.optout import OptOutError, parse_optout
-from curate.lock import Busy, hold
-from curate.mend import mending
-from curate.publish.errors import NoRun, PushFailed, PushRefused
-from curate.recipe import Recipe, RecipeError, json_schema, load_recipe
-from curate.run import (
+from curate.engine.executor import Executor, ExecutorUnavailable, WorkerError
+from curate.engine.local import LocalExecutor
+from curate.engine.lock import Busy, hold
+from curate.engine.mend import mending
+from curate.engine.run import (
     NoSuchStep,
     OthersFirst,
     Progress,
@@ -34,8 +26,16 @@ from curate.run import (
     journal_path,
     read_journal,
 )
+from curate.engine.sandbox import SandboxUnavailable, bubblewrap
+from curate.engine.store import LedgerError, Store, sweep_output
+from curate.files import Damaged
+from curate.formats.replace import InTheWay, check_place
+from curate.generate.answers import Usage, total_usage
+from curate.generate.teacher import UNANSWERED
+from curate.licenses.optout import OptOutError, parse_optout
+from curate.publish.errors import NoRun, PushFailed, PushRefused
+from curate.recipe import Recipe, RecipeError, json_schema, load_recipe
 from curate.step import RowStep, SourceError, StepError, TableError
-from curate.store import LedgerError, Store, sweep_output
 from curate.train.evaluate import evaluate as evaluate
 from curate.train.generate import generate_triton as generate_triton
 from curate.train.models import ModelError
@@ -49,9 +49,9 @@ from curate.verify.verdict import Options, Verdict
 
 if TYPE_CHECKING:
     from curate.clean.fingerprint import Made
-    from curate.history import Event
+    from curate.engine.history import Event
+    from curate.engine.plan import PlanLine
     from curate.licenses.relicensing import Checked
-    from curate.plan import PlanLine
     from curate.publish.diff import Diff
     from curate.publish.hub import Pushed
     from curate.publish.removal import Removal
@@ -169,7 +169,7 @@ def make_executor(
     if name == "local":
         yield LocalExecutor(workers or os.cpu_count() or 1, sandbox)
         return
-    from curate.execute.ray import RayExecutor
+    from curate.engine.ray import RayExecutor
 
     ray = RayExecutor(address, sandbox, workers)
     try:
@@ -274,7 +274,7 @@ def plan(
     output: Path = Path("output"),
 ) -> list[PlanLine]:
     """Return what a run would do, one line a step."""
-    from curate.plan import plan as plan_walk
+    from curate.engine.plan import plan as plan_walk
 
     return plan_walk(Walk(load_recipe(recipe, settings), output, LocalExecutor(1), limit))
 
@@ -299,7 +299,7 @@ def why(
     Raises:
         NotFound: no row, or more than one, has an id that starts so.
     """
-    from curate.history import find_ids, history
+    from curate.engine.history import find_ids, history
 
     store, records = Store(output), _journal(output, run)
     found = find_ids(store, records, row_id)
@@ -313,7 +313,7 @@ def lost(
     step: str, *, output: Path = Path("output"), run: str | None = None, reason: str | None = None
 ) -> list[Row]:
     """Return the rows that a step dropped or failed on."""
-    from curate.history import lost_rows
+    from curate.engine.history import lost_rows
 
     records = {record.label: record for record in _journal(output, run)}
     if step not in records:
@@ -329,7 +329,7 @@ def show(
     count: int = 1,
 ) -> list[Row]:
     """Return finished pairs, kernels and answers: the one whose id starts so, or ``count``."""
-    from curate.history import last_rows
+    from curate.engine.history import last_rows
 
     rows = last_rows(Store(output), _journal(output, run), frozenset({"pair", "kernel", "sample"}))
     if row_id is None:

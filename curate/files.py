@@ -2,8 +2,8 @@
 
 It needs nothing but Python. Whatever a run writes to its cache is checked when it is read: a JSON
 file carries a hash of its own content, and the hash of any other file stands in such a JSON file
-or in the file's name. A file that fails its check raises `Damaged`, which `curate.mend` answers by
-making it again.
+or in the file's name. A file that fails its check raises `Damaged`, which `curate.engine.mend`
+answers by making it again.
 """
 
 from __future__ import annotations
@@ -148,8 +148,8 @@ def sync(path: Path) -> None:
 def sweep(folder: Path) -> None:
     """Remove what dead processes have left half-written in a folder; it need not be there.
 
-    To be called by the only process that writes there (see `curate.lock`): a process of another
-    machine, which cannot be asked, is taken for dead.
+    To be called by the only process that writes there (see `curate.engine.lock`): a process of
+    another machine, which cannot be asked, is taken for dead.
     """
     try:
         entries = list(os.scandir(folder))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from click.testing import CliRunner, Result
 
-from curate.cli import main
+from curate.cli.main import main
 
 LICENSE = Path(__file__).parents[1] / "LICENSE"
 KERNEL = """\

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Literal
 import polars as pl
 from pydantic import Field
 
+from curate.engine.store import digest
 from curate.rows import Row, make_origin, make_row
 from curate.step import (
     Context,
@@ -26,7 +27,6 @@ from curate.step import (
     TableStep,
     Unit,
 )
-from curate.store import digest
 
 LICENSE = {
     "expression": "MIT",

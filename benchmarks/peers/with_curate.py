@@ -18,10 +18,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from contest import THRESHOLD, contest
 
 from curate.clean import dedupe as tiers
+from curate.engine.store import Store, lost_table, rows_table
+from curate.engine.table import Summary, judge, summarize
 from curate.rows import make_origin, make_row
 from curate.step import Context
-from curate.store import Store, lost_table, rows_table
-from curate.table import Summary, judge, summarize
 
 HOW = (
     "5-grams of words and signs; reads the corpus from disk; a document is dropped when one that "

@@ -190,9 +190,9 @@ def _is_problem(code: str) -> bool:
 def _computations(codes: list[str], sandbox: bool) -> dict[str, Computation]:
     """Return what problems compute, by their code; those that cannot be traced are left out."""
     from curate.clean.wiring import Wiring
-    from curate.execute.local import LocalExecutor
-    from curate.execute.protocol import Job
-    from curate.execute.sandbox import bubblewrap
+    from curate.engine.executor import Job
+    from curate.engine.local import LocalExecutor
+    from curate.engine.sandbox import bubblewrap
     from curate.rows import make_origin, make_row
     from curate.step import Context
 

@@ -23,6 +23,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from curate.engine.identity import identity
+from curate.engine.run import Shard, Stage, Walk
+from curate.engine.store import LOST, digest
 from curate.files import (
     Damaged,
     check_file,
@@ -40,14 +43,11 @@ from curate.formats.leakage import Leakage, report
 from curate.formats.parquet import SplitFiles
 from curate.formats.provenance import PROVENANCE_FILE, provenance_line
 from curate.formats.replace import RUN_FILE, check_place, new_folder, recover, replace
-from curate.identity import identity
 from curate.licenses.optout import OPTED_OUT, first_match, load_lists
 from curate.licenses.step import Licenses
 from curate.licenses.texts import load_text
 from curate.rows import Row
-from curate.run import Shard, Stage, Walk
 from curate.step import Drop, SourceStep
-from curate.store import LOST, digest
 
 LAYOUT = 2  # of the folder; raised when it has to be written anew from the cache
 GROUP_ROWS = 1024  # rows that are gathered before they are written

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel, Field
 
-from curate.store import digest
+from curate.engine.store import digest
 
 BUSY_S = 60.0  # seconds that one process waits for another's transaction
 

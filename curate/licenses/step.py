@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, PrivateAttr, field_validator
 
+from curate.engine.store import digest
 from curate.files import file_sha256
 from curate.licenses.optout import (
     OPTED_OUT,
@@ -22,7 +23,6 @@ from curate.licenses.optout import (
 from curate.rows import Row
 from curate.sources.artifact import open_artifact
 from curate.step import Context, Drop, Keep, Outcome, RowStep
-from curate.store import digest
 
 if TYPE_CHECKING:
     from curate.licenses.policy import Decision, Policy

@@ -16,6 +16,8 @@ from typing import Any, get_args
 import pyarrow.parquet as pq
 from pydantic import Field
 
+from curate.engine.run import Record, read_journal
+from curate.engine.store import Manifest, Store
 from curate.formats.fim import count_tokens
 from curate.formats.index import INDEX_FILE
 from curate.formats.write import read_run
@@ -26,8 +28,6 @@ from curate.publish.errors import NoRun
 from curate.publish.teaching import PassRate, Teaching, pass_rates, teachings
 from curate.registry import AnySource, AnyStep
 from curate.rows import Row
-from curate.run import Record, read_journal
-from curate.store import Manifest, Store
 
 FORM = 2  # of ANALYSIS.json; raised when a field changes its meaning
 LARGEST = 10  # groups of duplicates that are named
@@ -38,7 +38,7 @@ class Step(Frozen):
 
     Attributes:
         what: what the step does, in a sentence.
-        seen, kept, emitted, untouched: rows, as `curate.store.Manifest` counts them.
+        seen, kept, emitted, untouched: rows, as `curate.engine.store.Manifest` counts them.
         dropped, failed: rows lost, by reason, most first.
         kinds: rows that came out, by kind.
         version: of the step.

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from curate.clean.fingerprint import find_file, read_benchmark, shipped_names
+from curate.engine.run import Record
 from curate.files import file_sha256
 from curate.publish.counts import Counts, Distribution, Frozen, ranked
 from curate.rows import Row
-from curate.run import Record
 from curate.verify.files import InputError
 
 if TYPE_CHECKING:

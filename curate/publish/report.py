@@ -27,7 +27,7 @@ import yaml
 from jinja2 import DictLoader, Environment, StrictUndefined, Template
 from markupsafe import Markup
 
-from curate.console import place
+from curate.cli.console import place
 from curate.files import write_atomically
 from curate.formats.write import check_data, record_files
 from curate.publish.analysis import (

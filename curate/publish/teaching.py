@@ -7,12 +7,12 @@ from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
+from curate.engine.history import lost_rows
+from curate.engine.run import Record
 from curate.generate.answers import Place, Usage, request_key, usage, usage_of
 from curate.generate.teacher import UNANSWERED, Teacher
-from curate.history import lost_rows
 from curate.publish.counts import Frozen
 from curate.rows import Row
-from curate.run import Record
 from curate.verify.metrics import pass_at_k
 from curate.verify.verdict import WRONG
 

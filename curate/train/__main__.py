@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import click
 
-from curate.group import Commands
+from curate.cli.group import Commands
 from curate.train import commands
 
 

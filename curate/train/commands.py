@@ -17,7 +17,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from curate.judge_options import judge_options
+from curate.cli.options import judge_options
 from curate.train.grpo import GrpoOptions, train_grpo
 from curate.train.models import ModelError, need
 from curate.train.options import TrainOptions, flags

@@ -340,7 +340,7 @@ def open_judge(options: Options) -> Iterator[Judge]:
     Raises:
         CannotJudge: there is no such device here, or no sandbox.
     """
-    from curate.execute.sandbox import SandboxUnavailable
+    from curate.engine.sandbox import SandboxUnavailable
     from curate.verify.judge.session import HostError
 
     judge = start_judge(options)

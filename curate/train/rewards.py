@@ -380,7 +380,7 @@ def start_judge(options: Options) -> Judge:
 
 
 def _run(judge: Judge, candidates: list[Candidate]) -> Iterator[Verdict]:
-    from curate.execute.sandbox import SandboxUnavailable
+    from curate.engine.sandbox import SandboxUnavailable
     from curate.verify.judge.session import HostError
 
     try:

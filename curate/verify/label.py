@@ -94,7 +94,7 @@ def _judge(candidates: list[Candidate], options: Options) -> Generator[Verdict, 
     """Yield what the judge says, and say in one way why it cannot."""
     if not candidates:
         return  # torch takes seconds to import
-    from curate.execute.sandbox import SandboxUnavailable
+    from curate.engine.sandbox import SandboxUnavailable
     from curate.verify.judge.device import resolve_backend
     from curate.verify.judge.session import HostError
     from curate.verify.judge.slots import verify

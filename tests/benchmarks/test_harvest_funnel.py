@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from curate.engine.store import LOST
 from curate.formats.kernels import Kernels
 from curate.rows import Row, make_origin, make_row
-from curate.store import LOST
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 sys.path.insert(0, str(BENCHMARKS))

@@ -7,8 +7,8 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from curate.clean.wiring import Wiring, read_wiring  # noqa: E402
-from curate.execute.local import LocalExecutor  # noqa: E402
-from curate.execute.protocol import Job  # noqa: E402
+from curate.engine.executor import Job  # noqa: E402
+from curate.engine.local import LocalExecutor  # noqa: E402
 from curate.rows import make_origin, make_row  # noqa: E402
 from curate.step import Context  # noqa: E402
 

@@ -7,10 +7,10 @@ import pytest
 from run_for_tests import walk
 from steps_for_tests import Act, Double
 
+from curate.engine.run import Progress, Walk
 from curate.files import Damaged
 from curate.formats.replace import InTheWay, new_folder, recover
 from curate.formats.write import data_sha256, read_run, write_dataset
-from curate.run import Progress, Walk
 
 
 class Heard(Progress):

@@ -5,7 +5,8 @@ import pyarrow.parquet as pq
 import pytest
 from steps_for_tests import LICENSE, Given
 
-from curate.execute.local import LocalExecutor
+from curate.engine.local import LocalExecutor
+from curate.engine.run import Walk
 from curate.formats.conversion import Conversion
 from curate.formats.messages import Messages
 from curate.formats.pairs import Pairs
@@ -13,7 +14,6 @@ from curate.formats.write import data_sha256, write_dataset
 from curate.generate.template import fence
 from curate.licenses.texts import save_text
 from curate.rows import Row, make_origin, make_row
-from curate.run import Walk
 
 REFERENCE = "class Model(torch.nn.Module):\n    def forward(self, x):\n        return x + {}\n"
 TRITON = "@triton.jit\ndef add_{}_kernel(x_ptr):\n    pass\n"

@@ -9,10 +9,10 @@ from typing import Any, ClassVar
 from run_for_tests import Small
 from steps_for_tests import LICENSE, Given
 
-from curate.execute.local import LocalExecutor
+from curate.engine.local import LocalExecutor
+from curate.engine.run import Stage, Walk
 from curate.generate.teacher import Teacher
 from curate.rows import SAMPLE, Row, make_origin, make_row
-from curate.run import Stage, Walk
 
 PROGRAM = "import torch\n\n\nclass ModelNew(torch.nn.Module):\n    pass\n"
 

@@ -15,7 +15,8 @@ from steps_for_tests import LICENSE, Given
 from teacher_run import teacher
 from teacher_stand_in import KEY, Asked, Reply, StandIn
 
-from curate.execute.local import LocalExecutor
+from curate.engine.local import LocalExecutor
+from curate.engine.run import Walk
 from curate.formats.messages import Messages
 from curate.formats.negatives import Negatives
 from curate.formats.repair import Repair
@@ -28,7 +29,6 @@ from curate.publish.analysis import Run, analyse_run
 from curate.publish.markdown import markdown
 from curate.publish.report import page as report
 from curate.rows import Row, make_origin, make_row
-from curate.run import Walk
 from curate.verify.steps import Verify
 
 # Two tasks whose code differs in one sign, so that an answer can be told by what it was asked.

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from curate.execute.sandbox import sandbox_command
+from curate.engine.sandbox import sandbox_command
 from curate.generate.inductor import Inductor
 from curate.rows import GENERATED, STATIC, make_origin, make_row
 from curate.step import Context, Drop, Keep

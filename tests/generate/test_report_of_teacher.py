@@ -17,7 +17,8 @@ from teacher_stand_in import KEY, Asked, Reply, StandIn
 
 from curate import api
 from curate.clean.decontaminate import Decontaminate
-from curate.execute.local import LocalExecutor
+from curate.engine.local import LocalExecutor
+from curate.engine.run import Walk
 from curate.formats.write import write_dataset
 from curate.generate.answers import answers_file
 from curate.publish.analysis import Analysis, Run, analyse, analyse_run
@@ -25,7 +26,6 @@ from curate.publish.card import card
 from curate.publish.markdown import markdown
 from curate.publish.report import page
 from curate.rows import Row, make_origin, make_row
-from curate.run import Walk
 
 PRICE = {"prompt": 10.0, "completion": 100.0}
 

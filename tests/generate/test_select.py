@@ -5,10 +5,10 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 
+from curate.engine.table import decide
 from curate.generate.select import Select
 from curate.rows import ROW, SAMPLE, Row, make_origin
 from curate.step import Context
-from curate.table import decide
 
 STEP = Select.model_validate({"step": "select"})
 

@@ -6,7 +6,9 @@ import pytest
 from run_for_tests import Small
 from steps_for_tests import LICENSE
 
-from curate.execute.local import LocalExecutor
+from curate.engine.local import LocalExecutor
+from curate.engine.run import Walk
+from curate.engine.store import Store
 from curate.formats.cuda import CudaToTriton
 from curate.harvest import cuda_package, package
 from curate.harvest.closure import Closure
@@ -18,10 +20,8 @@ from curate.harvest.kernel_names import words_of
 from curate.harvest.package import Package
 from curate.licenses.step import Licenses
 from curate.rows import Row, make_origin, make_row
-from curate.run import Walk
 from curate.sources.pypi import Pypi
 from curate.step import Context, Drop, Keep, Outcome
-from curate.store import Store
 
 CONTEXT = Context(cache=Path("unused"))
 

@@ -4,8 +4,8 @@ from typing import Any
 import pytest
 import wrappers_for_tests as wrappers
 
-from curate.execute.local import LocalExecutor
-from curate.execute.protocol import Job
+from curate.engine.executor import Job
+from curate.engine.local import LocalExecutor
 from curate.harvest.launch import Launch
 from curate.harvest.wrapper_inputs import Scale, scales, tensor
 from curate.harvest.wrapper_reading import Reading

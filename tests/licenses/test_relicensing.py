@@ -17,7 +17,7 @@ from licenses.license_samples import AGPL_NOTICE, bsd_text, installed_text
 from sources.index_stand_in import Index, serve, sha
 
 from curate import api
-from curate.cli import main
+from curate.cli.main import main
 from curate.licenses.relicensing import Checked
 
 MIT = installed_text("pydantic")

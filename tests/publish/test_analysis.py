@@ -6,11 +6,11 @@ from reports import KERNEL, make, rows
 
 from curate import api
 from curate.clean.decontaminate import Decontaminate
+from curate.engine.run import read_journal, write_journal
 from curate.files import Damaged
 from curate.formats.split import Split
 from curate.publish.analysis import Analysis, Run, analyse, purposes
 from curate.publish.errors import NoRun
-from curate.run import read_journal, write_journal
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from licenses.license_samples import installed_text
 from steps_for_tests import LICENSE
 
 from curate import api
-from curate.cli import main
+from curate.cli.main import main
 from curate.formats.write import read_run
 from curate.licenses.optout import OptOutError, load_optouts
 from curate.licenses.step import Licenses

@@ -16,7 +16,7 @@ import torch
 from click.testing import CliRunner, Result
 from tiny import make_tiny_model
 
-from curate.cli import main
+from curate.cli.main import main
 from curate.generate.template import fence
 from curate.train import commands
 from curate.train.evaluate import Contestant, evaluate, fingerprint

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 from rows import conversations, write_dataset
 
-from curate.cli import main
+from curate.cli.main import main
 from curate.train.options import TrainOptions
 
 HEAVY = ("pydantic", "polars", "tree_sitter")

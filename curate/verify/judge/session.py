@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from curate.execute.sandbox import PACKAGE, sandbox_command, worker_environment
+from curate.engine.sandbox import PACKAGE, sandbox_command, worker_environment
 from curate.verify.protocol.host import PACKET, SOCKET_TYPE
 from curate.verify.protocol.wire import MAX_PAYLOAD, Channel, Closed, Late, TooLarge, WireError
 

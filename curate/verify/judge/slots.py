@@ -21,7 +21,7 @@ from typing import Any
 import torch
 import triton
 
-from curate.execute.sandbox import SandboxUnavailable
+from curate.engine.sandbox import SandboxUnavailable
 from curate.verify.judge.check import Check, Found, Outcome
 from curate.verify.judge.device import DeviceInfo, Gate, describe_device, resolve_backend
 from curate.verify.judge.halves import Device, Halves

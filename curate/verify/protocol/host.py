@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 import curate
-from curate.execute.child import (
+from curate.engine.child import (
     TICK,
     Child,
     Limits,

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import curate
-from curate.execute import sandbox
+from curate.engine import sandbox
 from curate.verify.judge.oracle import Expected, NoOracle, Oracle, Variety, easier
 from curate.verify.judge.session import Host, HostError
 from curate.verify.protocol.role import pack_all

@@ -11,9 +11,9 @@ import pytest
 from click.testing import CliRunner
 from recipe_for_tests import curate, data_line, make_recipe, start
 
-from curate.cli import main
+from curate.cli.main import main
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 
 
 def test_every_command_and_option_has_help_and_a_place_in_the_readme() -> None:

@@ -10,8 +10,8 @@ from typing import Any
 import click
 
 from curate import api
-from curate.group import Commands
-from curate.judge_options import judge_options
+from curate.cli.group import Commands
+from curate.cli.options import judge_options
 from curate.train import commands
 from curate.verify.files import parse_shard
 from curate.verify.flags import SHARD_HELP, make_options
@@ -119,7 +119,7 @@ def run(
     What is done already is not done again: stop it whenever you like, and run it again. What is
     damaged is made again. One run at a time writes an output folder.
     """
-    from curate import console
+    from curate.cli import console
 
     if only and until:
         raise click.UsageError("--only and --until exclude each other")
@@ -152,7 +152,7 @@ def run(
 @OUTPUT
 def plan(recipe: Path, settings: tuple[str, ...], limit: int | None, output: Path) -> None:
     """Say what `curate run RECIPE` would do: what is done, what is to run, and why."""
-    from curate import console
+    from curate.cli import console
 
     lines = api.plan(recipe, settings=settings, limit=limit, output=output)
     console.console.print(console.plan_table(lines))
@@ -190,7 +190,7 @@ def pin(recipe: Path, packages: tuple[str, ...]) -> None:
 @RUN
 def why(row_id: str, output: Path, run_name: str | None) -> None:
     """Tell the whole history of the row ID (or its first digits), lost or kept."""
-    from curate import console
+    from curate.cli import console
 
     full_id, events = api.why(row_id, output=output, run=run_name)
     console.console.print(console.history_table(events, full_id))
@@ -211,7 +211,7 @@ def why(row_id: str, output: Path, run_name: str | None) -> None:
 )
 def lost(step: str, output: Path, run_name: str | None, reason: str | None, count: int) -> None:
     """Print rows that STEP dropped or failed on, with the reason and its evidence."""
-    from curate import console
+    from curate.cli import console
 
     rows = api.lost(step, output=output, run=run_name, reason=reason)
     console.console.print(console.lost_list(rows[:count]))
@@ -235,7 +235,7 @@ def show(row_id: str | None, output: Path, run_name: str | None, count: int) -> 
 
     On a wide terminal, PyTorch and Triton stand side by side.
     """
-    from curate import console
+    from curate.cli import console
 
     for row in api.show(row_id, output=output, run=run_name, count=count):
         console.console.print(console.side_by_side(row))
@@ -271,7 +271,7 @@ def verify(
     PATHS is one .jsonl or .parquet file with id, reference and triton; or one folder that
     `curate run` wrote with the format pairs; or .py files that define ModelNew.
     """
-    from curate import console
+    from curate.cli import console
 
     programs = all(path.suffix == ".py" for path in paths)
     if not (output or programs):
@@ -306,7 +306,7 @@ def merge(path: Path, verdicts: tuple[Path, ...], output: Path) -> None:
     Every candidate of PATH must have one verdict: those that have none are named, and files that
     disagree are refused.
     """
-    from curate import console
+    from curate.cli import console
 
     console.console.print(console.status_table(api.merge(path, verdicts, output=output)))
 
@@ -424,7 +424,7 @@ def licenses(recipe: Path, settings: tuple[str, ...], output: Path, as_json: boo
     Exit status: 1 if one is denied or stricter, 2 if the recipe is wrong, otherwise 0, also where
     a source could not be looked up.
     """
-    from curate import console
+    from curate.cli import console
     from curate.licenses.relicensing import WORSE
 
     with console.errors.status("looking up the newest versions"):
@@ -469,7 +469,7 @@ def optout(
     them as `opted_out`, whatever version of the source it reads, and `curate push` refuses a data
     set that still has them.
     """
-    from curate import console
+    from curate.cli import console
 
     found = api.optout(patterns, output=output, run=run_name, write=write)
     if as_json:
@@ -500,7 +500,7 @@ def diff(old: str, new: str, output: Path, as_json: bool) -> None:
 
     Each is the name of a recipe whose run is in --output, or the folder of a data set.
     """
-    from curate import console
+    from curate.cli import console
 
     found = api.diff(old, new, output=output)
     if as_json:

@@ -20,8 +20,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from curate.execute.local import LocalExecutor, Pool
-from curate.execute.protocol import (
+from curate.engine.executor import (
     STOPPING,
     ExecutorUnavailable,
     Job,
@@ -29,9 +28,10 @@ from curate.execute.protocol import (
     Result,
     WorkerError,
 )
-from curate.execute.sandbox import SandboxUnavailable
-from curate.execute.worker import load_step, step_reference
-from curate.identity import code_digest, tool_version
+from curate.engine.identity import code_digest, tool_version
+from curate.engine.local import LocalExecutor, Pool
+from curate.engine.sandbox import SandboxUnavailable
+from curate.engine.worker import load_step, step_reference
 from curate.step import Context, RowStep, Step
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class RayExecutor:
     def run(
         self, step: Step, context: Context, jobs: Iterator[Job], limit: int | None
     ) -> Iterator[tuple[Job, int, Result]]:
-        """Yield ``(job, index, result)`` as items end; see `curate.execute.protocol.Executor`."""
+        """Yield ``(job, index, result)`` as items end; see `curate.engine.executor.Executor`."""
         if isinstance(step, RowStep) and step.workers and not step.gpus:
             yield from LocalExecutor(step.workers, self.sandbox).run(step, context, jobs, limit)
             return

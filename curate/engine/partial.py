@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import IO, Any
 
-from curate.execute.protocol import Lost, Result
+from curate.engine.executor import Lost, Result
 from curate.files import read_whole, sealed, unsealed, write_atomically, writing
 from curate.rows import Row
 

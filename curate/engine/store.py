@@ -6,7 +6,7 @@ shard's key names everything that decides its bytes, so that recipes share what 
 
 To read is to check: a manifest carries a hash of its own content and those of its shard's files,
 and every file is hashed before it is parsed. What is not as it was written raises `Damaged`; a run
-answers by making it again (`curate.mend`).
+answers by making it again (`curate.engine.mend`).
 
     <output>/cache/steps/<step>/<key>.parquet        rows that the step kept
     <output>/cache/steps/<step>/<key>.lost.parquet   rows that it dropped or failed on, and why
@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from curate.execute.protocol import Lost
+from curate.engine.executor import Lost
 from curate.files import (
     Damaged,
     check_file,
@@ -63,7 +63,8 @@ class Manifest:
         kinds: emitted rows by kind.
         cpu_s: processor seconds of the rows' jobs.
         peak_mb: memory that one job took at most, MiB.
-        code: `curate.identity.code_digest` of the step, to tell of a change without a new version.
+        code: `curate.engine.identity.code_digest` of the step, to tell of a change without a new
+            version.
     """
 
     step: str
@@ -254,7 +255,7 @@ class Store:
         return manifest
 
     def partial_path(self, step: str, key: str) -> Path:
-        """Return where results of a shard lie that is not done; see `curate.partial`."""
+        """Return where results of a shard lie that is not done; see `curate.engine.partial`."""
         return self._path(step, key, ".part.jsonl")
 
     def has_summary(self, step: str, key: str, source: Manifest) -> bool:

@@ -210,7 +210,7 @@ def test_a_file_that_is_damaged_again_ends_the_run(
     output = copied(pristine, tmp_path)
     for manifest in (output / "cache/steps/split").glob("*[0-9a-f].json"):
         manifest.unlink()
-    monkeypatch.setattr("curate.store.sealed", lambda value: b"{}")
+    monkeypatch.setattr("curate.engine.store.sealed", lambda value: b"{}")
     ran = curate("run", recipe, "--output", output)
     assert ran.exit_code == 1
     assert "although it was made again" in ran.output

@@ -19,9 +19,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from curate.execute.protocol import Job, Lost, Result, WorkerError, part_rows, stopping_error
-from curate.execute.sandbox import sandbox_command, worker_environment
-from curate.execute.worker import step_reference
+from curate.engine.executor import Job, Lost, Result, WorkerError, part_rows, stopping_error
+from curate.engine.sandbox import sandbox_command, worker_environment
+from curate.engine.worker import step_reference
 from curate.step import Context, RowStep, SourceStep, Step
 
 ATTEMPTS = 2
@@ -62,7 +62,7 @@ class _Worker:
     """One worker process, seen from outside."""
 
     def __init__(self, step: Step, context: Context, sandboxed: bool) -> None:
-        command = [sys.executable, "-m", "curate.execute.worker"]
+        command = [sys.executable, "-m", "curate.engine.worker"]
         self.stderr = tempfile.TemporaryFile()  # noqa: SIM115 (closed by stop)
         self.process = subprocess.Popen(
             sandbox_command(command) if sandboxed else command,
@@ -129,7 +129,7 @@ class LocalExecutor:
     def run(
         self, step: Step, context: Context, jobs: Iterator[Job], limit: int | None
     ) -> Iterator[tuple[Job, int, Result]]:
-        """Yield ``(job, index, result)`` as items end; see `curate.execute.protocol.Executor`."""
+        """Yield ``(job, index, result)`` as items end; see `curate.engine.executor.Executor`."""
         own = step.workers if isinstance(step, RowStep) else None
         pool = Pool(step, context, limit, own or self.workers, self.sandbox)
         try:

@@ -10,9 +10,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from curate.engine.run import Record
+from curate.engine.store import Store
 from curate.rows import Row
-from curate.run import Record
-from curate.store import Store
 
 
 @dataclass(frozen=True)

@@ -13,18 +13,18 @@ import pytest
 from run_for_tests import counts, walk
 from steps_for_tests import Act, Double, Forge, Given, Numbers, Odd
 
-from curate.execute.local import LocalExecutor
-from curate.execute.protocol import Job, Lost, Result
+from curate.engine.executor import Job, Lost, Result
+from curate.engine.history import history
+from curate.engine.local import LocalExecutor
+from curate.engine.partial import Partial
+from curate.engine.plan import plan
+from curate.engine.run import NoSuchStep, OthersFirst, RunError, Walk, read_journal
+from curate.engine.store import LedgerError, Manifest, lost_table, rows_table
 from curate.formats.write import data_sha256, write_dataset
-from curate.history import history
-from curate.partial import Partial
-from curate.plan import plan
 from curate.rows import make_origin, make_row
-from curate.run import NoSuchStep, OthersFirst, RunError, Walk, read_journal
 from curate.step import RowStep, Step
-from curate.store import LedgerError, Manifest, lost_table, rows_table
 
-SCRIPT = Path(__file__).parent / "run_for_tests.py"
+SCRIPT = Path(__file__).parents[1] / "run_for_tests.py"
 
 
 def manifests(output: Path) -> dict[str, float]:
@@ -67,7 +67,7 @@ def test_a_shard_of_another_python_is_another_shard(
     """Nearly every step parses, compiles or prints Python, and does it as its own Python does."""
     walk(tmp_path).run()
     before = manifests(tmp_path)
-    monkeypatch.setattr("curate.identity.PYTHON", "3.99")
+    monkeypatch.setattr("curate.engine.identity.PYTHON", "3.99")
     lines = plan(walk(tmp_path))
     assert [line.done for line in lines] == [0, 0, 0]
     assert lines[0].why == f"python {sys.version_info.major}.{sys.version_info.minor} → 3.99"
@@ -177,7 +177,7 @@ class Cut(LocalExecutor):
 def test_a_shard_that_takes_long_goes_on_where_it_was_cut(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("curate.run.PATIENCE_S", 0)
+    monkeypatch.setattr("curate.engine.run.PATIENCE_S", 0)
     words = {2: "drop", 3: "raise", 5: "drop"}
     recipe = {"sources": [Numbers(count=10, words=words)], "steps": [Act(max_error_rate=0.5)]}
 

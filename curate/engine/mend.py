@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
+from curate.engine.run import RunError, Shard, Walk
 from curate.files import Damaged, remove
 from curate.rows import Row
-from curate.run import RunError, Shard, Walk
 from curate.sources.artifact import open_artifact
 
 T = TypeVar("T")

@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from curate.clean.fingerprint import read_benchmark
-from curate.cli import main
+from curate.cli.main import main
 
 PROGRAM = """import torch
 import torch.nn as nn

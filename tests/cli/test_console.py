@@ -6,7 +6,7 @@ from typing import Any
 
 from rich.console import Console
 
-from curate import console
+from curate.cli import console
 from curate.rows import KERNEL, make_origin, make_row
 
 SIGNATURE = {"types": {"x_ptr": "*fp32", "BLOCK": "constexpr"}, "constants": {"BLOCK": 64}}

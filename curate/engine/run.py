@@ -14,14 +14,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from curate.execute.protocol import Executor, Job, Lost, Result
+from curate.engine.executor import Executor, Job, Lost, Result
+from curate.engine.identity import code_digest, identity, tool_version
+from curate.engine.partial import Partial
+from curate.engine.store import LedgerError, Manifest, Store, digest, is_row, lost_table, rows_table
+from curate.engine.table import Summary, decide, judge, summarize
 from curate.files import Damaged, read_sealed, sealed, write_atomically
-from curate.identity import code_digest, identity, tool_version
-from curate.partial import Partial
 from curate.rows import Row
 from curate.step import Context, RowStep, SourceError, SourceStep, Step, TableStep, Unit
-from curate.store import LedgerError, Manifest, Store, digest, is_row, lost_table, rows_table
-from curate.table import Summary, decide, judge, summarize
 
 if TYPE_CHECKING:
     import polars as pl

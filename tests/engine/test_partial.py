@@ -8,10 +8,10 @@ import pytest
 from run_for_tests import walk
 from steps_for_tests import Act, Double, Numbers
 
+from curate.engine.identity import code_digest
+from curate.engine.run import Progress, Walk
 from curate.files import sealed
 from curate.formats.write import data_sha256, write_dataset
-from curate.identity import code_digest
-from curate.run import Progress, Walk
 
 COUNT = 10
 

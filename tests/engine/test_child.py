@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from curate.execute import child as children
-from curate.execute.child import Child, Limits, Message, fork_child, is_spoiled, kill_group
+from curate.engine import child as children
+from curate.engine.child import Child, Limits, Message, fork_child, is_spoiled, kill_group
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 

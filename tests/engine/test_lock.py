@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from recipe_for_tests import curate, data_line, make_recipe, start
 
-from curate.lock import Busy, hold
+from curate.engine.lock import Busy, hold
 
 
 def test_of_runs_on_one_output_one_ends_well_and_the_others_name_it(tmp_path: Path) -> None:

@@ -20,10 +20,10 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
-from curate.history import Event
-from curate.plan import PlanLine
+from curate.engine.history import Event
+from curate.engine.plan import PlanLine
+from curate.engine.run import Progress, Stage
 from curate.rows import Row
-from curate.run import Progress, Stage
 from curate.verify.label import Tally
 from curate.verify.verdict import STATUSES, Verdict
 

@@ -3,7 +3,7 @@
 bubblewrap starts the worker in namespaces of its own: no network, a read-only view of the Python
 installation and the system libraries and of nothing else, an empty /tmp of bounded size, no
 environment variables of the user's. Limits on memory, time, file size and the number of processes
-are those of the child that runs the code (`curate.execute.child`).
+are those of the child that runs the code (`curate.engine.child`).
 """
 
 from __future__ import annotations

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from curate.engine.store import LOST, LedgerError, Store
 from curate.rows import ROW, SAMPLE
 from curate.step import Context, TableStep
-from curate.store import LOST, LedgerError, Store
 
 if TYPE_CHECKING:
     import polars as pl

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from curate.identity import identity
-from curate.run import Record, Shard, Walk, read_journal
+from curate.engine.identity import identity
+from curate.engine.run import Record, Shard, Walk, read_journal
 from curate.step import SourceStep
 
 

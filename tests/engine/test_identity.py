@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from curate import identity
 from curate.clean.normalize import Normalize
+from curate.engine import identity
 from curate.verify.steps import Verify
 
 FILES = {

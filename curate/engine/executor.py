@@ -61,7 +61,7 @@ class Job:
     Attributes:
         shard: the caller's name for the shard that the items belong to.
         start: position of the first item in that shard.
-        items: rows; one unit of a source; or, for a table step, one `curate.table.Summary`.
+        items: rows; one unit of a source; or, for a table step, one `curate.engine.table.Summary`.
     """
 
     shard: str

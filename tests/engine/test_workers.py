@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from steps_for_tests import LICENSE, Act, ActInSandbox, Meet, NotReady
 
-from curate.execute.local import LocalExecutor
-from curate.execute.protocol import Job, Result, WorkerError
+from curate.engine.executor import Job, Result, WorkerError
+from curate.engine.local import LocalExecutor
 from curate.rows import make_origin, make_row
 from curate.step import Context, RowStep, StepError
 

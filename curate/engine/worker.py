@@ -1,6 +1,6 @@
 """A worker: one warm process that forks a child for every job.
 
-``python -m curate.execute.worker`` reads JSON lines from standard input. The first names the step;
+``python -m curate.engine.worker`` reads JSON lines from standard input. The first names the step;
 each later one is a job. The worker imports and warms the step once, then forks a child a job, so
 that a child starts with everything imported and may crash, hang or be killed at the cost of its
 own row only. A child sends, for each item, any number of ``emit`` and ``lose`` messages and then
@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
-from curate.execute.child import (
+from curate.engine.child import (
     TICK,
     Child,
     Limits,
@@ -32,7 +32,7 @@ from curate.execute.child import (
     is_spoiled,
     remember_sandbox,
 )
-from curate.execute.protocol import STOPPING
+from curate.engine.executor import STOPPING
 from curate.step import (
     Context,
     Drop,
@@ -70,7 +70,7 @@ def handle(step: Step, item: Message, context: Context, limit: int | None) -> An
         yield from _read_unit(step, item, context, limit)
         return
     if isinstance(step, TableStep):
-        from curate.table import Summary, summarize
+        from curate.engine.table import Summary, summarize
 
         summarize(step, Summary(**item), context)
         return

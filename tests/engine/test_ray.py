@@ -16,14 +16,14 @@ from ray.cluster_utils import Cluster
 from ray_for_tests import Assassin, Breaks, OnGpu, kernels_recipe, parent_of
 from steps_for_tests import LICENSE, Act, ActInSandbox, Given, Meet
 
-import curate.execute.ray as ray_executor
-from curate.execute.local import LocalExecutor
-from curate.execute.protocol import Executor, ExecutorUnavailable, Job, Result, WorkerError
-from curate.execute.ray import Orders, RayExecutor, Station
-from curate.execute.worker import step_reference
+import curate.engine.ray as ray_executor
+from curate.engine.executor import Executor, ExecutorUnavailable, Job, Result, WorkerError
+from curate.engine.local import LocalExecutor
+from curate.engine.ray import Orders, RayExecutor, Station
+from curate.engine.run import Progress, Walk
+from curate.engine.worker import step_reference
 from curate.formats.write import data_sha256, write_dataset
 from curate.rows import make_origin, make_row
-from curate.run import Progress, Walk
 from curate.step import Context, RowStep
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
@@ -241,7 +241,7 @@ def test_a_stopped_run_leaves_no_process_behind(tmp_path: Path, how: int) -> Non
     place = tmp_path / "pid"
     program = (
         "from run_for_tests import *\n"
-        "from curate.execute.ray import RayExecutor\n"
+        "from curate.engine.ray import RayExecutor\n"
         f"numbers = Numbers(count=1, words={{0: 'hang at {place}'}})\n"
         f"small = Small([numbers], [Act(timeout_s=600)])\n"
         f"Walk(small, Path({str(tmp_path)!r}), RayExecutor(workers=1)).run()\n"

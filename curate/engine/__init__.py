@@ -1,0 +1,1 @@
+"""Runs recipes: shards and their ledger, the processes that do the work, and their sandbox."""

@@ -1,1 +1,0 @@
-"""Where steps run: workers, the sandbox around them, and what they promise."""
