@@ -23,10 +23,10 @@ from pathlib import Path
 
 import yaml
 
+from curate.cache.artifact import SUFFIXES, Artifact, Info, store, wanted
 from curate.licenses.step import Licenses
 from curate.rows import make_origin, make_row
 from curate.sources import index
-from curate.sources.artifact import SUFFIXES, Artifact, Info, store, wanted
 from curate.step import Context, Drop, Keep
 
 PIN = re.compile(r"(\S+?)==(\S+) --hash=sha256:([0-9a-f]{64})")

@@ -52,11 +52,11 @@ if TYPE_CHECKING:
     from curate.engine.history import Event
     from curate.engine.plan import PlanLine
     from curate.licenses.relicensing import Checked
+    from curate.pin import Pinned
     from curate.publish.diff import Diff
     from curate.publish.hub import Pushed
     from curate.publish.removal import Removal
     from curate.rows import Row
-    from curate.sources.pin import Pinned
 
 
 class NotFound(Exception):
@@ -280,8 +280,8 @@ def plan(
 
 
 def pin(recipe: Path, packages: Sequence[str]) -> list[Pinned]:
-    """Pin packages of the index in a recipe's file; see `curate.sources.pin.pin`."""
-    from curate.sources.pin import pin as pin_packages
+    """Pin packages of the index in a recipe's file; see `curate.pin.pin`."""
+    from curate.pin import pin as pin_packages
 
     return pin_packages(recipe, packages)
 

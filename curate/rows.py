@@ -285,3 +285,13 @@ def row_id(kind: str, content: str, place: list[Any]) -> str:
     """Return 20 hex digits (80 bits) that name a row of this kind, content and place."""
     key = json.dumps([kind, content, place], ensure_ascii=True)
     return hashlib.sha256(key.encode()).hexdigest()[:20]
+
+
+def place(row: Row) -> str:
+    """Return where a row comes from, in one line."""
+    origin = row["origin"]
+    where = origin["purl"] or origin["repo"] or origin["source"]
+    path = f" {origin['path']}" if origin["path"] else ""
+    line = f":{origin['start_line']}" if origin["start_line"] else ""
+    symbol = f" {origin['symbol']}" if origin["symbol"] else ""
+    return f"{where}{path}{line}{symbol}"

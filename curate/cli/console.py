@@ -23,7 +23,7 @@ from rich.text import Text
 from curate.engine.history import Event
 from curate.engine.plan import PlanLine
 from curate.engine.run import Progress, Stage
-from curate.rows import Row
+from curate.rows import Row, place
 from curate.verify.label import Tally
 from curate.verify.verdict import STATUSES, Verdict
 
@@ -146,16 +146,6 @@ def lost_list(rows: list[Row]) -> RenderableType:
         lines.append(f"[bold]{row['id']}[/]  [yellow]{row['reason']}[/]  {escape(place(row))}")
         lines.append(escape(indent(facts(json.loads(row["evidence"])), "    ")))
     return "\n".join(lines)
-
-
-def place(row: Row) -> str:
-    """Return where a row comes from, in one line."""
-    origin = row["origin"]
-    where = origin["purl"] or origin["repo"] or origin["source"]
-    path = f" {origin['path']}" if origin["path"] else ""
-    line = f":{origin['start_line']}" if origin["start_line"] else ""
-    symbol = f" {origin['symbol']}" if origin["symbol"] else ""
-    return f"{where}{path}{line}{symbol}"
 
 
 def side_by_side(row: Row) -> RenderableType:

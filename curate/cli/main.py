@@ -10,9 +10,9 @@ from typing import Any
 import click
 
 from curate import api
+from curate.cli import train as commands
 from curate.cli.group import Commands
 from curate.cli.options import judge_options
-from curate.train import commands
 from curate.verify.files import parse_shard
 from curate.verify.flags import SHARD_HELP, make_options
 

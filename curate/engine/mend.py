@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
+from curate.cache.artifact import open_artifact
 from curate.engine.run import RunError, Shard, Walk
 from curate.files import Damaged, remove
 from curate.rows import Row
-from curate.sources.artifact import open_artifact
 
 T = TypeVar("T")
 

@@ -23,6 +23,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from curate.cache.texts import load_text
 from curate.engine.identity import identity
 from curate.engine.run import Shard, Stage, Walk
 from curate.engine.store import LOST, digest
@@ -45,7 +46,6 @@ from curate.formats.provenance import PROVENANCE_FILE, provenance_line
 from curate.formats.replace import RUN_FILE, check_place, new_folder, recover, replace
 from curate.licenses.optout import OPTED_OUT, first_match, load_lists
 from curate.licenses.step import Licenses
-from curate.licenses.texts import load_text
 from curate.rows import Row
 from curate.step import Drop, SourceStep
 

@@ -133,7 +133,7 @@ def cuda_package_of(row: Row, cache: Path | None) -> CudaPackage:
 
 @lru_cache(maxsize=4)
 def _open_package(cache: Path, sha256: str) -> CudaPackage:
-    from curate.sources.artifact import open_artifact
+    from curate.cache.artifact import open_artifact
 
     artifact = open_artifact(cache, sha256)
     return CudaPackage(artifact.paths(), artifact.read)

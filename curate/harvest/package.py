@@ -189,7 +189,7 @@ def package_of(row: Row, cache: Path | None, environment: Environment = TASKS) -
 
 @lru_cache(maxsize=4)
 def _open_package(cache: Path, sha256: str, environment: Environment) -> Package:
-    from curate.sources.artifact import open_artifact
+    from curate.cache.artifact import open_artifact
 
     artifact = open_artifact(cache, sha256)
     return Package(artifact.paths(), artifact.read, environment)

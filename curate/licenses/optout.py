@@ -28,9 +28,9 @@ from typing import Annotated
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
+from curate.cache.artifact import open_artifact
 from curate.files import write_atomically
 from curate.rows import Row
-from curate.sources.artifact import open_artifact
 
 OPTED_OUT = "opted_out"
 """Reason of the rows that are lost this way. Which they were is published nowhere."""

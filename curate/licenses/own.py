@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from curate.cache.texts import text_sha256
 from curate.licenses.claims import Claim, assigned_claims, named_in
 from curate.licenses.detect import paragraphs, place, terms
 from curate.licenses.overrides import Override
@@ -13,7 +14,6 @@ from curate.licenses.prose import Note, Source
 from curate.licenses.statements import Unplaced
 from curate.licenses.tags import read_tags
 from curate.licenses.terms import Care, might_speak
-from curate.licenses.texts import text_sha256
 
 
 @dataclass

@@ -13,11 +13,11 @@ from typing import Any
 
 import yaml
 
+from curate.cache.artifact import Artifact
 from curate.licenses.policy import UnknownLicense, conjoin, license_ids, normalize
 from curate.licenses.resolve import Resolver
 from curate.licenses.statements import Finding, Statement
 from curate.rows import Row
-from curate.sources.artifact import Artifact
 
 CARD = "README.md"
 

@@ -11,22 +11,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
+from curate.cache.artifact import Artifact, is_stored, open_artifact
 from curate.licenses.overrides import load_overrides
 from curate.licenses.policy import Policy, burden, default_policy, evaluate, make_policy
 from curate.licenses.records import resolve_record
 from curate.licenses.resolve import Resolver
 from curate.licenses.statements import Statement
 from curate.licenses.step import Licenses
-from curate.recipe import Recipe
 from curate.rows import make_origin, make_row
 from curate.sources import git, hub
-from curate.sources.artifact import Artifact, is_stored, open_artifact
 from curate.sources.git import Git, Repository
 from curate.sources.hub import Hub
 from curate.sources.pypi import Pypi
 from curate.step import Context, SourceError, SourceStep
+
+if TYPE_CHECKING:
+    from curate.recipe import Recipe
 
 Outcome = Literal["denied", "stricter", "changed", "gone", "unreachable", "unpinned", "same"]
 """denied: terms were allowed and are not now, or cannot be read. stricter: allowed still, with more

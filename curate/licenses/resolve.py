@@ -14,6 +14,7 @@ from dataclasses import replace
 from functools import cached_property
 from pathlib import PurePosixPath
 
+from curate.cache.artifact import Artifact
 from curate.licenses.around import Around
 from curate.licenses.claims import Claim
 from curate.licenses.detect import (
@@ -30,7 +31,6 @@ from curate.licenses.policy import Policy, UnknownLicense, conjoin, evaluate, li
 from curate.licenses.prose import Source, read_source
 from curate.licenses.statements import Finding, Statement, Unplaced
 from curate.licenses.tags import license_file_tags
-from curate.sources.artifact import Artifact
 
 VENDORED = re.compile(
     r"_?(?:3rd|third)[-_]?part(?:y|ies)(?:[-_]\w+)?|_?vendor(?:s|ed)?(?:[-_]\w+)?|_?extern(?:al)?s?|_?deps"

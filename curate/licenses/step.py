@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, PrivateAttr, field_validator
 
+from curate.cache.artifact import open_artifact
 from curate.engine.store import digest
 from curate.files import file_sha256
 from curate.licenses.optout import (
@@ -21,7 +22,6 @@ from curate.licenses.optout import (
     named_list,
 )
 from curate.rows import Row
-from curate.sources.artifact import open_artifact
 from curate.step import Context, Drop, Keep, Outcome, RowStep
 
 if TYPE_CHECKING:
@@ -235,7 +235,7 @@ def _joined(one: Row, other: Row) -> Row:
 
 def _unknown_evidence(finding: Finding, cache: Path) -> dict[str, Any]:
     """Return why the license is unknown and where the text can be read: it is saved for that."""
-    from curate.licenses.texts import save_text
+    from curate.cache.texts import save_text
 
     evidence: dict[str, Any] = {"why": finding.why, "path": finding.statement.path}
     if finding.statement.unplaced:
@@ -246,7 +246,7 @@ def _unknown_evidence(finding: Finding, cache: Path) -> dict[str, Any]:
 
 
 def _licensed(row: Row, finding: Finding, decision: Decision, cache: Path) -> Row:
-    from curate.licenses.texts import save_text
+    from curate.cache.texts import save_text
 
     statement = finding.statement
     derived_from = dict.fromkeys((*(row["origin"]["derived_from"] or ()), *finding.derived_from))

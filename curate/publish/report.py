@@ -27,7 +27,6 @@ import yaml
 from jinja2 import DictLoader, Environment, StrictUndefined, Template
 from markupsafe import Markup
 
-from curate.cli.console import place
 from curate.files import write_atomically
 from curate.formats.write import check_data, record_files
 from curate.publish.analysis import (
@@ -79,7 +78,7 @@ from curate.publish.words import (
     teaching_notes,
     unknowns,
 )
-from curate.rows import Row
+from curate.rows import Row, place
 
 REPORT_FILE = "report.html"
 MOST_CHARACTERS = 300  # of one value of evidence

@@ -14,11 +14,10 @@ from typing import Any
 
 from markupsafe import escape
 
-from curate.cli.console import place
 from curate.engine.run import Record
 from curate.licenses.optout import OPTED_OUT
 from curate.publish.analysis import Run, license_name
-from curate.rows import Row
+from curate.rows import Row, place
 
 MOST_ROWS = 200
 MOST_BYTES = 2_500_000  # of code in the examples

@@ -12,8 +12,8 @@ from typing import Annotated, Any, ClassVar, TypeVar
 
 from pydantic import Field
 
+from curate.cache.artifact import Artifact
 from curate.rows import Row, make_origin, make_row
-from curate.sources.artifact import Artifact
 from curate.step import Context, Drop, SourceError, SourceStep
 
 T = TypeVar("T")

@@ -20,11 +20,11 @@ from urllib.parse import urlsplit, urlunsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+from curate.cache.artifact import Artifact, Info, is_stored, open_artifact, store, wanted
+from curate.cache.unpack import ArchiveError, File, Limits, Names
 from curate.files import Damaged, temporary_name, writing
 from curate.rows import Row
-from curate.sources.artifact import Artifact, Info, is_stored, open_artifact, store, wanted
 from curate.sources.files import FileSource, cache_of, distinct
-from curate.sources.unpack import ArchiveError, File, Limits, Names
 from curate.step import Context, Drop, SourceError, Unit
 
 _ATTEMPTS = 3

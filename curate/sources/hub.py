@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
 
+from curate.cache.artifact import Artifact, Info, is_stored, may_hold_terms, open_artifact, store
+from curate.cache.unpack import File
 from curate.files import file_sha256, git_blob_id
 from curate.rows import Row, make_origin, make_row
-from curate.sources.artifact import Artifact, Info, is_stored, may_hold_terms, open_artifact, store
 from curate.sources.files import cache_of, select
-from curate.sources.unpack import File
 from curate.step import Context, Drop, SourceError, SourceStep, Unit
 
 if TYPE_CHECKING:

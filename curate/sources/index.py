@@ -30,9 +30,9 @@ from unearth.auth import MultiDomainBasicAuth
 from unearth.evaluator import validate_hashes
 from unearth.fetchers import Fetcher, PyPIClient
 
+from curate.cache.artifact import Artifact, Info, store, wanted
+from curate.cache.unpack import unpack
 from curate.files import Damaged, file_sha256, losing, writing
-from curate.sources.artifact import Artifact, Info, store, wanted
-from curate.sources.unpack import unpack
 from curate.step import SourceError
 
 _ATTEMPTS = 5

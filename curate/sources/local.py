@@ -13,10 +13,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from curate.cache.artifact import Info, is_stored, open_artifact, store, wanted
+from curate.cache.unpack import File, Limits, Names
 from curate.rows import Row
-from curate.sources.artifact import Info, is_stored, open_artifact, store, wanted
 from curate.sources.files import FileSource, cache_of
-from curate.sources.unpack import File, Limits, Names
 from curate.step import Context, Drop, SourceError, Unit
 
 

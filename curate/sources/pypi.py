@@ -14,8 +14,8 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 from pydantic import AfterValidator, Field, WithJsonSchema
 
+from curate.cache.artifact import is_stored, open_artifact
 from curate.rows import Row
-from curate.sources.artifact import is_stored, open_artifact
 from curate.sources.files import FileSource, cache_of, distinct
 from curate.step import Context, Drop, Unit
 

@@ -153,7 +153,7 @@ def _license(folder: Path | None) -> Row:
     texts = [_installed_text(name) for name in ("kernel-curate", "torch")]
     hashes = []
     if folder is not None:
-        from curate.licenses.texts import save_text
+        from curate.cache.texts import save_text
 
         hashes = [save_text(folder, text) for text in texts if text is not None]
     return {

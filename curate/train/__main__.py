@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import click
 
+from curate.cli import train as commands
 from curate.cli.group import Commands
-from curate.train import commands
 
 
 @click.group(

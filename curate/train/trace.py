@@ -2,7 +2,7 @@
 
 A trace file is only ever appended to: a line an answer, written when it is judged, in one call to
 the system. Whatever stops `curate generate`, the lines that are there are whole.
-`curate.formats.traces` makes rows to train on of them.
+`curate.train.traces` makes rows to train on of them.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ import pyarrow.parquet as pq
 import pytest
 from steps_for_tests import LICENSE, Given
 
+from curate.cache.texts import save_text
 from curate.engine.local import LocalExecutor
 from curate.engine.run import Walk
 from curate.formats.conversion import Conversion
@@ -12,7 +13,6 @@ from curate.formats.messages import Messages
 from curate.formats.pairs import Pairs
 from curate.formats.write import data_sha256, write_dataset
 from curate.generate.template import fence
-from curate.licenses.texts import save_text
 from curate.rows import Row, make_origin, make_row
 
 REFERENCE = "class Model(torch.nn.Module):\n    def forward(self, x):\n        return x + {}\n"

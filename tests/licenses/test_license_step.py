@@ -14,10 +14,10 @@ import yaml
 from license_samples import AGPL_NOTICE, APACHE_NOTICE, LESS, bsd_text, installed_text
 from pydantic import ValidationError
 
+from curate.cache.artifact import Info, store
+from curate.cache.texts import load_text, save_text, text_sha256
 from curate.licenses.step import Licenses
-from curate.licenses.texts import load_text, save_text, text_sha256
 from curate.rows import Row, make_origin, make_row
-from curate.sources.artifact import Info, store
 from curate.step import Context, Drop, Keep
 
 CODE = "import torch\n\nx = 1\n"

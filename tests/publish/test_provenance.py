@@ -13,9 +13,9 @@ from hub_stand_in import Hub
 from steps_for_tests import LICENSE
 
 from curate import api
+from curate.cache.texts import save_text
 from curate.files import file_sha256
 from curate.formats.provenance import read_provenance
-from curate.licenses.texts import save_text
 from curate.publish.analysis import Run
 from curate.publish.check import problems, publishable
 from curate.publish.errors import NoRun

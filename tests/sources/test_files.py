@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from curate.cache.artifact import Info, store
 from curate.rows import Row
-from curate.sources.artifact import Info, store
 from curate.sources.files import NOT_LIBRARY, select
 from curate.sources.local import Local
 from curate.step import Drop, SourceError

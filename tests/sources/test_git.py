@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from curate.cache.artifact import open_artifact
 from curate.files import Damaged
 from curate.rows import Row
 from curate.sources import git as git_source
-from curate.sources.artifact import open_artifact
 from curate.sources.git import Git, public_url
 from curate.step import Context, SourceError
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from curate.sources.artifact import open_artifact
+from curate.cache.artifact import open_artifact
 from curate.sources.local import Local
 from curate.step import Context, SourceError
 

@@ -17,10 +17,10 @@ import pytest
 from pydantic import ValidationError
 from sources.index_stand_in import Index, serve, sha
 
+from curate.cache.artifact import open_artifact
 from curate.files import Damaged
 from curate.rows import Row
 from curate.sources import index
-from curate.sources.artifact import open_artifact
 from curate.sources.pypi import Pypi
 from curate.step import Context, SourceError
 

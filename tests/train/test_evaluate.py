@@ -16,9 +16,9 @@ import torch
 from click.testing import CliRunner, Result
 from tiny import make_tiny_model
 
+from curate.cli import train as commands
 from curate.cli.main import main
 from curate.generate.template import fence
-from curate.train import commands
 from curate.train.evaluate import Contestant, evaluate, fingerprint
 from curate.train.folder import SampleFile
 from curate.train.models import ModelError

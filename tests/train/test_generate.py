@@ -23,13 +23,13 @@ from scripted_model import (
 )
 
 from curate.formats.repair import Repair
-from curate.formats.traces import repair_table, sample_row
 from curate.generate.program import program_of
 from curate.generate.template import fence
 from curate.train import generate as module
 from curate.train.generate import Answered, Asking, Event, Piece, check_module, generate_triton
 from curate.train.sampling import Message, Sampling, Stream, TransformersSampler
 from curate.train.trace import Attempt, TraceFile, read_trace
+from curate.train.traces import repair_table, sample_row
 from curate.verify.files import InputError
 from curate.verify.label import CannotJudge
 from curate.verify.verdict import Candidate, Options, Verdict

@@ -21,6 +21,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from curate.cache.unpack import File
 from curate.files import (
     Damaged,
     check_file,
@@ -30,7 +31,6 @@ from curate.files import (
     temporary_name,
     writing,
 )
-from curate.sources.unpack import File
 
 SUFFIXES = frozenset({".py", ".pyi", ".cu", ".cuh", ".h", ".hpp", ".cpp"})
 _METADATA_FILES = frozenset(

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from curate.cache.artifact import Info, open_artifact, store, wanted
+from curate.cache.unpack import ArchiveError, File
 from curate.files import Damaged
-from curate.sources.artifact import Info, open_artifact, store, wanted
-from curate.sources.unpack import ArchiveError, File
 
 SHA = "a" * 64
 PYPI = Info(source="pypi", purl="pkg:pypi/demo@1.0", version="1.0")

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from index_stand_in import Index, serve, sha
 
+from curate.pin import pin
 from curate.recipe import RecipeError, load_recipe
-from curate.sources.pin import pin
 from curate.step import SourceError
 
 FILES = {

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from curate.sources.unpack import ArchiveError, Limits, Names, unpack
+from curate.cache.unpack import ArchiveError, Limits, Names, unpack
 
 
 def tar_with(path: Path, *entries: tuple[tarfile.TarInfo, bytes], mode: str = "w:gz") -> Path:

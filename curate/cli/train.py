@@ -1,6 +1,6 @@
 """The commands ``curate train``, ``curate eval`` and ``curate generate``.
 
-They stand apart from `curate.cli` because they also run on a GPU node that has torch,
+They stand apart from `curate.cli.main` because they also run on a GPU node that has torch,
 transformers, TRL and click, and nothing else of `curate`'s: ``python -m curate.train train …``.
 """
 
