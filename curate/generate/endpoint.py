@@ -12,6 +12,7 @@ import openai
 from pydantic import ValidationError
 
 from curate.generate.answers import Answer, Answers, CapReached, Cost, Place, request_key
+from curate.generate.refusals import hide_key, says_too_long
 from curate.step import StepError
 
 if TYPE_CHECKING:
@@ -22,10 +23,8 @@ if TYPE_CHECKING:
 ATTEMPTS = 8  # of one request, over about a minute
 FIRST_WAIT_S = 0.5  # before the second attempt; it doubles from one to the next
 LONGEST_WAIT_S = 300.0  # that an endpoint may ask for with Retry-After
-SECRET_LENGTH = 16  # a shorter key is a word that a server without keys is given
 REJECTED = ("content_filter", "content_policy_violation")
 NEW_LIMIT = "max_completion_tokens"  # what OpenAI's reasoning models call max_tokens
-TOO_LONG = ("context_length_exceeded", "exceed_context_size_error", "context length")
 
 
 class NotAnswered(Exception):
@@ -154,13 +153,13 @@ class Endpoint:
             raise self._status_failure(error, body) from None
         except openai.APIConnectionError as error:  # time-outs as well
             cause = f" ({error.__cause__})" if error.__cause__ else ""
-            raise _TryAgain(self._without_key(f"{error}{cause}")) from None
-        return self._without_key(response.text)
+            raise _TryAgain(hide_key(f"{error}{cause}", self._key)) from None
+        return hide_key(response.text, self._key)
 
     def _status_failure(self, error: openai.APIStatusError, body: dict[str, Any]) -> Exception:
         """Return what to raise for a response that is an error."""
         status = error.status_code
-        said = self._without_key(str(error))[:500]
+        said = hide_key(str(error), self._key)[:500]
         codes = f"{error.code} {error.type}"
         if status in (408, 409) or status >= 500 or (status == 429 and "quota" not in codes):
             wait = _retry_after(error.response.headers.get("retry-after"))
@@ -170,7 +169,7 @@ class Endpoint:
                     "was answered is kept: the same command goes on later"
                 )
             return _TryAgain(said, wait, free=True)
-        if status in (400, 413) and any(word in f"{codes} {said}" for word in TOO_LONG):
+        if status in (400, 413) and says_too_long(f"{codes} {said}"):
             return NotAnswered("too_long", said)
         if status == 400 and any(word in codes for word in REJECTED):
             return NotAnswered("rejected", said)
@@ -182,11 +181,6 @@ class Endpoint:
             f"step teacher: {self.address} refuses model '{self.options.model}': {said}. "
             f"{_ADVICE.get(status, 'See the options of the step in the recipe')}"
         )
-
-    def _without_key(self, text: str) -> str:
-        if len(self._key) < SECRET_LENGTH:
-            return text
-        return text.replace(self._key, "[OPENAI_API_KEY]")
 
 
 _ADVICE = {

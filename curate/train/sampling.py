@@ -12,6 +12,7 @@ from importlib.util import find_spec
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from curate.generate.refusals import hide_key, says_too_long
 from curate.train.models import ModelError, load_model, load_tokenizer
 
 if TYPE_CHECKING:
@@ -372,7 +373,7 @@ class EndpointSampler:
         try:
             return self.client.chat.completions.create(**body)
         except openai.BadRequestError as error:
-            if "context" in str(error).lower():
+            if says_too_long(f"{error.code} {error}"):
                 return None
             raise
 
@@ -395,11 +396,11 @@ class EndpointSampler:
         try:
             return call()
         except openai.APIError as error:
-            said = str(error)[:500]
+            said = hide_key(str(error), self.client.api_key)[:500]
             raise ModelError(
                 f"{self.url}: {said}. See the address (most end in /v1), the model's name and "
                 "OPENAI_API_KEY"
-            ) from error
+            ) from None  # the client's own error may show the key
         except (IndexError, AttributeError, TypeError, ValueError) as error:
             raise ModelError(f"{self.url}: its answer is no chat completion: {error}") from error
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import threading
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -246,8 +247,20 @@ def test_a_wrong_key_is_one_message(monkeypatch: pytest.MonkeyPatch) -> None:
             endpoint.sample(CONVERSATIONS[:1], Sampling(n=1))
 
 
+def test_no_message_shows_the_key(key: None) -> None:
+    with StandIn(lambda asked, times: Reply(f"{KEY} may not", status=403)).serving() as server:
+        endpoint = EndpointSampler(server.url, "m")
+        with pytest.raises(ModelError, match="may not") as raised:
+            endpoint.sample(CONVERSATIONS[:1], Sampling(n=1))
+    shown = "".join(traceback.format_exception(raised.value))
+    assert KEY not in shown and "[OPENAI_API_KEY] may not" in shown
+
+
 def test_an_endpoint_is_heard_as_it_writes(key: None) -> None:
-    replies = [Reply("one two three four", finish="length"), Reply("context", status=400)]
+    replies = [
+        Reply("one two three four", finish="length"),
+        Reply("context length exceeded", status=400),
+    ]
     with StandIn(lambda asked, times: replies.pop(0)).serving() as server:
         endpoint = EndpointSampler(server.url, "m")
         pieces, sample = heard(endpoint.stream(CONVERSATIONS[0], Sampling(n=1)))
