@@ -48,15 +48,15 @@ def inside() -> None:
 
 def ask_executor(source: str, name: str, signature: str, target: str) -> dict[str, Any]:
     """Return the operations of a kernel's TTIR, and why the executor refuses it, if it does."""
+    from curate.devices import find_device
     from curate.verify.compile.aot import stub_driver
     from curate.verify.compile.lowering import Lowering
     from curate.verify.executor import launch, ttir
     from curate.verify.executor.numbers import UnsupportedType
     from curate.verify.executor.operations import Unsupported
     from curate.verify.kernel import load_kernel, read_signature
-    from curate.verify.targets import parse_target
 
-    chosen = parse_target(target)
+    chosen = find_device(target)
     try:
         with stub_driver(chosen):
             made = load_kernel(source, name, chosen).launch(read_signature(signature))

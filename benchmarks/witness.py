@@ -618,11 +618,11 @@ def code(reference: str, candidate: str) -> str:
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource, compile
 
+    from curate.devices import find_device
     from curate.verify.compile.aot import find_launches
-    from curate.verify.targets import parse_target
 
     digest = hashlib.sha256()
-    for launch in find_launches(reference, candidate, [parse_target("cuda:90")])["cuda:90"]:
+    for launch in find_launches(reference, candidate, [find_device("cuda:90")])["cuda:90"]:
         source = ASTSource(launch.kernel, launch.types, launch.constants, launch.attributes)
         compiled = compile(source, target=GPUTarget("cuda", 90, 32), options=launch.options)
         digest.update(compiled.asm["ptx"].encode())

@@ -14,11 +14,11 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "curate"
 
-ORDER = (
-    *("files", "rows", "step", "cache", "engine", "verify", "candidates", "sources", "licenses"),
-    *("generate", "harvest", "clean", "formats", "train", "registry", "recipe", "pin", "publish"),
-    *("api", "cli"),
-)
+ORDER = [
+    *("files", "devices", "rows", "step", "cache", "engine", "verify", "candidates"),
+    *("sources", "licenses", "generate", "harvest", "clean", "formats", "train"),
+    *("registry", "recipe", "pin", "publish", "api", "cli"),
+]
 """Modules and folders of the package: each may import those before it."""
 
 

@@ -51,6 +51,8 @@ from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from triton.backends.compiler import GPUTarget
 
+from curate.devices import DEVICES, Device
+
 _CUDA = torch.device("cuda", 0)
 
 _SMALL_CONSTANT = 1024
@@ -76,85 +78,6 @@ _CONFIG: dict[str, Any] = {
     "triton.cooperative_reductions": False,
     "triton.mix_order_reduction": False,
 }
-
-
-@dataclass(frozen=True)
-class Device:
-    """What Inductor asks about a GPU.
-
-    Attributes:
-        arch: compute capability times ten (90), or the name of the AMD architecture (gfx942).
-        processors: streaming multiprocessors or compute units.
-        threads: most resident threads of one of them.
-        shared: bytes of shared memory that one block may opt in to.
-        memory: bytes of device memory.
-    """
-
-    arch: int | str
-    processors: int
-    threads: int
-    shared: int
-    memory: int
-
-    @property
-    def hip(self) -> bool:
-        """Whether this is an AMD device."""
-        return isinstance(self.arch, str)
-
-    @property
-    def capability(self) -> tuple[int, int]:
-        """Major and minor compute capability, as torch reports them."""
-        return divmod(self.arch, 10) if isinstance(self.arch, int) else _HIP_CAPABILITY[self.arch]
-
-    @property
-    def bfloat16(self) -> bool:
-        """Whether the device computes with bfloat16."""
-        return self.capability >= (8, 0)
-
-    @property
-    def triton(self) -> GPUTarget:
-        """The device in Triton's words."""
-        return GPUTarget("hip" if self.hip else "cuda", self.arch, 64 if self.hip else 32)
-
-    def properties(self) -> SimpleNamespace:
-        """Return what ``torch.cuda.get_device_properties`` would."""
-        major, minor = self.capability
-        return SimpleNamespace(
-            name=str(self.arch),
-            major=major,
-            minor=minor,
-            gcnArchName=self.arch if self.hip else "",
-            multi_processor_count=self.processors,
-            max_threads_per_multi_processor=self.threads,
-            max_threads_per_block=1024,
-            regs_per_multiprocessor=65536,
-            warp_size=self.triton.warp_size,
-            shared_memory_per_block=min(self.shared, 64 * 1024 if self.hip else 48 * 1024),
-            shared_memory_per_block_optin=self.shared,
-            shared_memory_per_multiprocessor=self.shared + (0 if self.hip else 1024),
-            total_memory=self.memory,
-        )
-
-
-_HIP_CAPABILITY = {"gfx90a": (9, 0), "gfx942": (9, 4), "gfx950": (9, 5)}
-
-_GIB = 1 << 30
-
-# One common card for each architecture: T4, A100, A10, L4, H100, B200, RTX 5090; MI250X (one die),
-# MI300X, MI355X.
-DEVICES: dict[str, Device] = {
-    "cuda:75": Device(75, 40, 1024, 64 * 1024, 16 * _GIB),
-    "cuda:80": Device(80, 108, 2048, 163 * 1024, 80 * _GIB),
-    "cuda:86": Device(86, 72, 1536, 99 * 1024, 24 * _GIB),
-    "cuda:89": Device(89, 58, 1536, 99 * 1024, 24 * _GIB),
-    "cuda:90": Device(90, 132, 2048, 227 * 1024, 80 * _GIB),
-    "cuda:100": Device(100, 148, 2048, 227 * 1024, 180 * _GIB),
-    "cuda:120": Device(120, 170, 1536, 99 * 1024, 32 * _GIB),
-    "hip:gfx90a": Device("gfx90a", 104, 2048, 64 * 1024, 64 * _GIB),
-    "hip:gfx942": Device("gfx942", 304, 2048, 64 * 1024, 192 * _GIB),
-    "hip:gfx950": Device("gfx950", 256, 2048, 160 * 1024, 288 * _GIB),
-}
-"""The targets that code can be written for."""
 
 
 class ExportFailed(Exception):
@@ -205,15 +128,20 @@ class _Driver:
         return self.target
 
 
+def _properties(device: Device) -> SimpleNamespace:
+    """Return a device's properties, of an architecture rather than of one card."""
+    return SimpleNamespace(**{**vars(device.properties()), "name": str(device.arch)})
+
+
 def _interface(device: Device) -> type[Any]:
     """Return Dynamo's description of ``device``, answering from its properties alone."""
-    properties = device.properties()
+    properties = _properties(device)
     base = device_interface.CudaInterface
     answers: dict[str, Any] = {
         "current_device": 0,
         "device_count": 1,
         "is_available": True,
-        "is_bf16_supported": device.bfloat16,
+        "is_bf16_supported": device.capability >= (8, 0),
         "get_device_properties": properties,
         "get_compute_capability": device.arch,
     }
@@ -255,9 +183,9 @@ def target_gpu(target: str) -> Iterator[None]:
         "is_available": True,
         "device_count": 1,
         "current_device": 0,
-        "get_device_properties": device.properties(),
+        "get_device_properties": _properties(device),
         "get_device_capability": device.capability,
-        "is_bf16_supported": device.bfloat16,
+        "is_bf16_supported": device.capability >= (8, 0),
         "_exchange_device": 0,
         "_maybe_exchange_device": 0,
         # There is no generator to save around tracing, and nothing random runs.
@@ -275,7 +203,7 @@ def target_gpu(target: str) -> Iterator[None]:
         patch(mock.patch.dict(registry, {"cuda": _interface(device), "cuda:0": _interface(device)}))
         for name, value in answers.items():
             patch(mock.patch.object(torch.cuda, name, _always(value)))
-        patch(mock.patch.object(torch.version, "hip", "6.4.0" if device.hip else None))
+        patch(mock.patch.object(torch.version, "hip", "6.4.0" if device.is_amd else None))
         patch(mock.patch.object(triton_helpers, "set_driver_to_gpu", _always(None)))
         # It puts a first real tensor on the device.
         patch(mock.patch.object(fake_tensor, "init_gpu_context", _always(None)))
@@ -284,7 +212,11 @@ def target_gpu(target: str) -> Iterator[None]:
         patch(mock.patch.object(torch.Tensor, "copy_", _copy))
         # From torch 2.12 on: PTX that repeats nvcc's arctangent to the last bit, only for CUDA.
         patch(mock.patch.object(TritonOverrides, "_cuda_atanf", _plain_atan, create=True))
-        patch(mock.patch.object(driver, "_active", _Driver(device.triton)))
+        patch(
+            mock.patch.object(
+                driver, "_active", _Driver(GPUTarget(device.backend, device.arch, device.warp_size))
+            )
+        )
         patch(_forgotten())
         torch._C._ensureCUDADeviceGuardSet()
         yield

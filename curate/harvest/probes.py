@@ -1,7 +1,6 @@
 """Answer what code asks of the platform where it is imported, so that it imports anywhere.
 
-Answers are for one GPU, NVIDIA's H100 with 132 multiprocessors and 227 KiB of shared memory a block
-(CUDA C++ Programming Guide, "Compute Capabilities"): they decide constants and autotune
+Answers are for one GPU, NVIDIA's H100 (`curate.devices.ON_CPU`): they decide constants and autotune
 configurations, never what a kernel computes.
 """
 
@@ -11,6 +10,7 @@ import re
 
 from tree_sitter import Node
 
+from curate.devices import ON_CPU
 from curate.harvest.jitted import called_name, dotted_target
 from curate.harvest.package import Package
 from curate.harvest.source import source_of, walk
@@ -22,8 +22,8 @@ ASKING = frozenset(
 """Types of the expressions that ask."""
 
 _CALLS = {
-    "torch.cuda.get_device_capability": "(9, 0)",
-    "torch.cuda.get_device_name": '"NVIDIA H100 80GB HBM3"',
+    "torch.cuda.get_device_capability": str(ON_CPU.capability),
+    "torch.cuda.get_device_name": f'"{ON_CPU.card}"',
     "torch.cuda.current_device": "0",
     "torch.cuda.device_count": "1",
     "triton.runtime.driver.active.get_current_device": "0",
@@ -33,18 +33,19 @@ _OBJECTS = (
     "triton.runtime.driver.active.get_current_target",
     "triton.runtime.driver.active.utils.get_device_properties",
 )
+_MAJOR, _MINOR = ON_CPU.capability
 _PARTS = {
-    "arch": "90",
-    "backend": '"cuda"',
-    "major": "9",
-    "minor": "0",
-    "max_shared_mem": "232448",
-    "multi_processor_count": "132",
-    "multiprocessor_count": "132",
-    "name": '"NVIDIA H100 80GB HBM3"',
-    "shared_memory_per_block_optin": "232448",
-    "warp_size": "32",
-    "warpSize": "32",
+    "arch": str(ON_CPU.arch),
+    "backend": f'"{ON_CPU.backend}"',
+    "major": str(_MAJOR),
+    "minor": str(_MINOR),
+    "max_shared_mem": str(ON_CPU.shared),
+    "multi_processor_count": str(ON_CPU.processors),
+    "multiprocessor_count": str(ON_CPU.processors),
+    "name": f'"{ON_CPU.card}"',
+    "shared_memory_per_block_optin": str(ON_CPU.shared),
+    "warp_size": str(ON_CPU.warp_size),
+    "warpSize": str(ON_CPU.warp_size),
 }
 _PART = re.compile(r"\s*(?:\.(\w+)|\[[\"'](\w+)[\"']\])")
 

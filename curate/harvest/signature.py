@@ -9,9 +9,9 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
 
+from curate.devices import DEVICES, known_device
 from curate.rows import Row
 from curate.step import Context, Drop, Keep, Outcome, RowStep
-from curate.verify.targets import SHARED_MEMORY, known_target
 
 
 class Signature(RowStep):
@@ -32,10 +32,10 @@ class Signature(RowStep):
 
     target: Annotated[
         str,
-        AfterValidator(known_target),
+        AfterValidator(known_device),
         Field(
             description="Device that the kernel must compile for. There are "
-            + ", ".join(SHARED_MEMORY)
+            + ", ".join(DEVICES)
             + "."
         ),
     ] = "cuda:90"

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from curate.devices import find_device
 from curate.harvest.dataflow import NO_DEFAULT, Parameter, Reading, looks_like_pointer, read_kernel
 from curate.verify.kernel import (
     Compiled,
@@ -22,7 +23,6 @@ from curate.verify.kernel import (
     compile_signature,
     load_kernel,
 )
-from curate.verify.targets import parse_target
 
 BLOCK = 32  # elements of a block's side, where nothing shows them
 UNROLLED = 4  # turns of an unrolled loop, where nothing shows them
@@ -89,7 +89,7 @@ class Search:
         target: str,
         attempts: int,
     ) -> None:
-        self.target = parse_target(target)
+        self.target = find_device(target)
         self.attempts = attempts
         self.kernel = load_kernel(source, entry_point, self.target)
         self.reading = read_kernel(source, entry_point)

@@ -22,9 +22,9 @@ import triton.language as tl
 from triton.runtime.autotuner import Autotuner, Heuristics
 from triton.runtime.jit import JITFunction
 
+from curate.devices import Device, find_device
 from curate.verify.compile.aot import KernelError, Launch, Usage, compile_launch, stub_driver
 from curate.verify.problem import EXAMPLE, ProgramError, load
-from curate.verify.targets import Target, parse_target
 
 KERNEL = "kernel"  # the name of the module that a kernel's file becomes
 SECONDS = 15  # of CPU time that one compilation may take
@@ -108,13 +108,13 @@ def warm() -> None:
 
     Triton hashes itself before its first compilation: half a second that each child would take.
     """
-    target = parse_target("cuda:90")
+    target = find_device("cuda:90")
     types = {"x_ptr": "*fp32", "out_ptr": "*fp32", "n": "i32", "BLOCK": "constexpr"}
     kernel = load_kernel(EXAMPLE[1], "add_one_kernel", target)
     compile_launch(kernel.launch(Signature(types, {"BLOCK": 32}, [])), target)
 
 
-def load_kernel(source: str, entry_point: str, target: Target) -> Kernel:
+def load_kernel(source: str, entry_point: str, target: Device) -> Kernel:
     """Run a kernel's file and return its kernel.
 
     Raises:
@@ -153,7 +153,7 @@ class Compiled:
     lines: tuple[str, ...] = ()
 
 
-def compile_signature(kernel: Kernel, signature: Signature, target: Target) -> Compiled:
+def compile_signature(kernel: Kernel, signature: Signature, target: Device) -> Compiled:
     """Compile a kernel with a signature in a child of its own, and return what came of it."""
     launch = kernel.launch(signature)
     answer, printed, ended_by = _in_child(lambda: _compile(launch, target))
@@ -169,7 +169,7 @@ def compile_signature(kernel: Kernel, signature: Signature, target: Target) -> C
     return Compiled(None, found["error"], message or found["message"], tuple(found["lines"]))
 
 
-def _compile(launch: Launch, target: Target) -> dict[str, Any]:
+def _compile(launch: Launch, target: Device) -> dict[str, Any]:
     try:
         return {"usage": asdict(compile_launch(launch, target))}
     except KernelError as error:
@@ -240,7 +240,7 @@ def compile_kernel(
         ProgramError: the file cannot be loaded, or ``entry_point`` is no kernel in it.
         ValueError: an unknown target.
     """
-    parsed = [parse_target(name) for name in targets]
+    parsed = [find_device(name) for name in targets]
     shown = json.dumps({entry_point: [asdict(signature)]}, sort_keys=True)
     results = []
     for target in parsed:

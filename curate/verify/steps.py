@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field, PrivateAttr, model_validator
 
+from curate.devices import DEVICES, known_device
 from curate.rows import Row
 from curate.step import Context, Drop, Keep, Outcome, RowStep
-from curate.verify.targets import SHARED_MEMORY, known_target
 from curate.verify.verdict import VERSION, WRONG
 
 if TYPE_CHECKING:
     from curate.verify.judge.slots import Slot
 
 
-TargetName = Annotated[str, AfterValidator(known_target)]
+TargetName = Annotated[str, AfterValidator(known_device)]
 
 
 class Compile(RowStep):
@@ -45,7 +45,7 @@ class Compile(RowStep):
             min_length=1,
             description="Devices that each kernel must compile for: cuda: and the compute "
             "capability without its point, or hip: and the architecture. There are "
-            + ", ".join(SHARED_MEMORY)
+            + ", ".join(DEVICES)
             + ".",
         ),
     ] = ("cuda:80", "cuda:90", "hip:gfx942")

@@ -8,7 +8,7 @@ import os
 from dataclasses import dataclass, field
 from typing import Any
 
-from curate.verify.targets import parse_target
+from curate.devices import find_device
 
 VERSION = 6
 """Raised whenever the judge may judge a candidate otherwise than before."""
@@ -124,7 +124,7 @@ class Options:
         if self.precision not in PRECISIONS:
             raise ValueError(f"precision {self.precision!r}: allowed are {', '.join(PRECISIONS)}")
         for target in self.targets:
-            parse_target(target)
+            find_device(target)
         for name in ("trials", "elements", "timeout_s", "memory_mb", "workers"):
             value = getattr(self, name)
             if not value > 0:

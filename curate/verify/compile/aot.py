@@ -28,8 +28,8 @@ from triton.compiler import ASTSource, make_backend
 from triton.runtime.autotuner import Autotuner
 from triton.runtime.jit import JITFunction, create_function_from_signature
 
+from curate.devices import MAX_THREADS, Device, find_device
 from curate.verify.problem import Program, Task, describe
-from curate.verify.targets import MAX_THREADS, SHARED_MEMORY, Target, parse_target
 
 if os.environ.get("TRITON_INTERPRET", "0") not in ("", "0"):
     raise ImportError("TRITON_INTERPRET is set, and interpreted kernels cannot be compiled")
@@ -111,12 +111,12 @@ def compile_program(reference: str, candidate: str, targets: list[str]) -> list[
         LaunchError: ``forward`` raised.
         ValueError: an unknown target.
     """
-    parsed = [parse_target(name) for name in targets]
+    parsed = [find_device(name) for name in targets]
     found = find_launches(reference, candidate, parsed)
     return [_compile_target(target, found[target.name]) for target in parsed]
 
 
-def find_launches(reference: str, candidate: str, targets: list[Target]) -> dict[str, list[Launch]]:
+def find_launches(reference: str, candidate: str, targets: list[Device]) -> dict[str, list[Launch]]:
     """Return, for each target, the distinct launches that ``forward`` makes on it, in order.
 
     Fake tensors cost no memory and no arithmetic. A program that looks at values cannot run on
@@ -134,7 +134,7 @@ def find_launches(reference: str, candidate: str, targets: list[Target]) -> dict
 def _run_forward(
     reference: str,
     candidate: str,
-    targets: list[Target],
+    targets: list[Device],
     mode: contextlib.AbstractContextManager[Any],
 ) -> dict[str, list[Launch]]:
     found: dict[str, list[Launch]] = {}
@@ -152,7 +152,7 @@ def _run_forward(
 
 
 @contextmanager
-def record_launches(target: Target) -> Iterator[list[Launch]]:
+def record_launches(target: Device) -> Iterator[list[Launch]]:
     """Collect kernel launches in the yielded list instead of making them.
 
     Autotuned kernels take their first configuration: which one is fastest is the device's to say.
@@ -174,7 +174,7 @@ def record_launches(target: Target) -> Iterator[list[Launch]]:
         JITFunction.run, Autotuner._bench = saved
 
 
-def bind_launch(kernel: Any, target: Target, args: Any, kwargs: dict[str, Any]) -> Launch:
+def bind_launch(kernel: Any, target: Device, args: Any, kwargs: dict[str, Any]) -> Launch:
     """Do what `JITFunction.run` does before it compiles; launches that compile alike are one.
 
     Raises:
@@ -220,8 +220,8 @@ def _pack(
 
 
 @functools.lru_cache(maxsize=256)
-def _binder(kernel: Any, target: Target) -> tuple[Any, Any]:
-    backend = make_backend(_gpu_target(target))
+def _binder(kernel: Any, target: Device) -> tuple[Any, Any]:
+    backend = make_backend(gpu_target(target))
     return backend, create_function_from_signature(kernel.signature, kernel.params, backend)
 
 
@@ -252,8 +252,8 @@ def _stand_in(value: Any) -> Any:
 class _StubDriver:
     """Answers what the compiler and kernels' wrappers ask about the device."""
 
-    def __init__(self, target: Target) -> None:
-        self.target = _gpu_target(target)
+    def __init__(self, target: Device) -> None:
+        self.target = gpu_target(target)
 
     def get_current_target(self) -> GPUTarget:
         return self.target
@@ -269,7 +269,7 @@ class _StubDriver:
 
 
 @contextmanager
-def stub_driver(target: Target) -> Iterator[None]:
+def stub_driver(target: Device) -> Iterator[None]:
     """Answer for ``target`` what Triton and kernels' files ask about the device."""
     config = triton.runtime.driver
     saved = config._active
@@ -280,7 +280,8 @@ def stub_driver(target: Target) -> Iterator[None]:
         config._active = saved
 
 
-def _gpu_target(target: Target) -> GPUTarget:
+def gpu_target(target: Device) -> GPUTarget:
+    """Return a device as Triton describes it."""
     return GPUTarget(target.backend, target.arch, target.warp_size)
 
 
@@ -296,7 +297,7 @@ class Usage:
     shared: int
 
 
-def compile_launch(launch: Launch, target: Target) -> Usage:
+def compile_launch(launch: Launch, target: Device) -> Usage:
     """Compile one kernel for one target and return what it takes.
 
     Raises:
@@ -306,7 +307,7 @@ def compile_launch(launch: Launch, target: Target) -> Usage:
     return _compile_source(launch.kernel.__name__, source, launch.options, target)
 
 
-def compile_ttir(name: str, ttir: str, options: dict[str, Any], target: Target) -> Usage:
+def compile_ttir(name: str, ttir: str, options: dict[str, Any], target: Device) -> Usage:
     """Compile one kernel from its TTIR.
 
     Raises:
@@ -318,15 +319,15 @@ def compile_ttir(name: str, ttir: str, options: dict[str, Any], target: Target) 
         return _compile_source(name, str(path), options, target)
 
 
-def _compile_source(name: str, source: Any, options: dict[str, Any], target: Target) -> Usage:
+def _compile_source(name: str, source: Any, options: dict[str, Any], target: Device) -> Usage:
     log = io.StringIO()
     try:
         with stub_driver(target), _ptxas_log(), contextlib.redirect_stdout(log):
-            compiled = triton.compile(source, target=_gpu_target(target), options=options)
+            compiled = triton.compile(source, target=gpu_target(target), options=options)
     except Exception as error:
         raise KernelError(name, type(error).__name__, first_line(error)) from error
     usage = _usage(compiled, target, log.getvalue())
-    limit = SHARED_MEMORY[target.name]
+    limit = target.shared
     if usage.shared > limit:
         message = f"{usage.shared} bytes of shared memory, {target.name} has {limit}"
         raise KernelError(name, "shared_memory", message)
@@ -347,7 +348,7 @@ def _ptxas_log() -> Iterator[None]:
         yield
 
 
-def _usage(compiled: Any, target: Target, log: str) -> Usage:
+def _usage(compiled: Any, target: Device, log: str) -> Usage:
     shared = int(compiled.metadata.shared)
     if target.backend == "cuda":
         # "Used 22 registers", "0 bytes stack frame, 8 bytes spill stores, 8 bytes spill loads"
@@ -379,7 +380,7 @@ def first_line(error: BaseException) -> str:
     return lines[0][:500] if lines else type(error).__name__
 
 
-def _compile_target(target: Target, launches: list[Launch]) -> dict[str, Any]:
+def _compile_target(target: Device, launches: list[Launch]) -> dict[str, Any]:
     result: dict[str, Any] = {
         "target": target.name,
         "ok": True,

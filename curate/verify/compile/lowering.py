@@ -14,11 +14,10 @@ from typing import Any
 
 import torch
 from triton._C.libtriton import ir, passes
-from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource, make_backend
 
-from curate.verify.compile.aot import Launch, bind_launch
-from curate.verify.targets import Target
+from curate.devices import Device
+from curate.verify.compile.aot import Launch, bind_launch, gpu_target
 
 
 @dataclass(frozen=True)
@@ -46,11 +45,6 @@ OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
 """Numbers that decide what a compiler makes of TTIR."""
 
 
-def gpu_target(target: Target) -> GPUTarget:
-    """Return a target as Triton describes it."""
-    return GPUTarget(target.backend, target.arch, target.warp_size)
-
-
 class Lowering:
     """Lowers launches for one target; equal ones share their TTIR.
 
@@ -58,7 +52,7 @@ class Lowering:
     and not what it computes. So the TTIR of a kernel's first launch serves many sizes.
     """
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: Device) -> None:
         self.target = target
         self._gpu = gpu_target(target)
         self._texts: dict[str, str] = {}

@@ -16,11 +16,11 @@ import socket
 import tempfile
 from typing import Any
 
+from curate.devices import find_device
 from curate.verify.compile.aot import KernelError, LaunchError, compile_program, compile_ttir
 from curate.verify.problem import EXAMPLE
 from curate.verify.protocol.role import Answer, Refusal, Tensors, serve_requests
 from curate.verify.protocol.wire import Channel
-from curate.verify.targets import parse_target
 
 
 def warm() -> None:
@@ -38,7 +38,7 @@ def _compile(request: dict[str, Any], tensors: Tensors) -> Answer:
 
 
 def _assemble(request: dict[str, Any], tensors: Tensors) -> Answer:
-    target = parse_target(request["target"])
+    target = find_device(request["target"])
     try:
         for name, ttir, options in request["kernels"]:
             compile_ttir(name, ttir, options, target)

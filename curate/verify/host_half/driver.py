@@ -12,28 +12,12 @@ from typing import Any
 import torch
 from triton.backends.compiler import GPUTarget
 
+from curate.devices import ON_CPU
 from curate.verify.host_half.handles import CUDA, Device
 from curate.verify.host_half.stream import Tape
 
-NAME = "NVIDIA H100 80GB HBM3"
-CAPABILITY = (9, 0)
-MEMORY = 80 * 2**30
-
 PROPERTIES = types.SimpleNamespace(
-    name=NAME,
-    major=CAPABILITY[0],
-    minor=CAPABILITY[1],
-    total_memory=MEMORY,
-    multi_processor_count=132,
-    shared_memory_per_block=48 * 1024,
-    shared_memory_per_block_optin=227 * 1024,
-    shared_memory_per_multiprocessor=228 * 1024,
-    regs_per_multiprocessor=65536,
-    max_threads_per_multi_processor=2048,
-    warp_size=32,
-    L2_cache_size=50 * 2**20,
-    gcnArchName="",
-    is_integrated=0,
+    **vars(ON_CPU.properties()), L2_cache_size=50 * 2**20, is_integrated=0
 )
 
 
@@ -84,7 +68,7 @@ class Driver:
 
     def get_device_capability(self, device: int = 0) -> tuple[int, int]:
         """Return the compute capability."""
-        return CAPABILITY
+        return ON_CPU.capability
 
     def get_empty_cache_for_benchmark(self) -> torch.Tensor:
         """Return a buffer as large as the L2 cache."""
@@ -178,8 +162,8 @@ def install() -> None:
         "set_device": lambda device: None,
         "synchronize": lambda device=None: None,
         "get_device_properties": lambda device=None: PROPERTIES,
-        "get_device_capability": lambda device=None: CAPABILITY,
-        "get_device_name": lambda device=None: NAME,
+        "get_device_capability": lambda device=None: ON_CPU.capability,
+        "get_device_name": lambda device=None: ON_CPU.card,
         "is_bf16_supported": lambda including_emulation=True: True,
         "current_stream": lambda device=None: Stream(),
         "default_stream": lambda device=None: Stream(),
@@ -189,7 +173,7 @@ def install() -> None:
         "device": Context,
         "device_of": Context,
         "empty_cache": lambda: None,
-        "mem_get_info": lambda device=None: (MEMORY, MEMORY),
+        "mem_get_info": lambda device=None: (ON_CPU.memory, ON_CPU.memory),
         "memory_allocated": lambda device=None: 0,
         "max_memory_allocated": lambda device=None: 0,
         "memory_reserved": lambda device=None: 0,

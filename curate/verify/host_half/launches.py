@@ -9,10 +9,11 @@ import triton
 from triton.runtime.autotuner import Autotuner
 from triton.runtime.jit import JITFunction
 
-from curate.verify.compile.lowering import Lowering, gpu_target
+from curate import devices
+from curate.verify.compile.aot import gpu_target
+from curate.verify.compile.lowering import Lowering
 from curate.verify.host_half.driver import Driver
 from curate.verify.host_half.handles import Device, Handle
-from curate.verify.targets import Target
 
 MAX_GRID = (2**31 - 1, 65535, 65535)
 """Programs along x, y and z (CUDA C++ Programming Guide, "Compute Capabilities")."""
@@ -30,7 +31,7 @@ class Launches:
         asked: how many launches a program has asked for, whatever became of them.
     """
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: devices.Device) -> None:
         self.target, self.lowering = target, Lowering(target)
         self.refused = False
         self.turn = 0

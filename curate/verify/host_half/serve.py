@@ -24,6 +24,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from curate.devices import ON_CPU
 from curate.verify import watch
 from curate.verify.host_half import driver
 from curate.verify.host_half.handles import Handle, on_device, to_gpu
@@ -33,7 +34,6 @@ from curate.verify.problem import EXAMPLE, Program, Task, seed_everything
 from curate.verify.protocol.places import read_place
 from curate.verify.protocol.role import Answer, Refusal, Tensors, serve_requests, unpack_named
 from curate.verify.protocol.wire import Channel, Closed, pack, unpack
-from curate.verify.targets import ON_CPU, parse_target
 
 KEPT = 8
 """Sets of inputs that are kept: the judge gives some of them again, with other values."""
@@ -146,7 +146,7 @@ class Nowhere:
     hold = send
 
 
-LAUNCHES = Launches(parse_target(ON_CPU))
+LAUNCHES = Launches(ON_CPU)
 
 
 def warm() -> None:

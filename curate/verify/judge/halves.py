@@ -45,7 +45,7 @@ MANY_LAPS, LAP_COMMANDS = 320, 1300
 """Forwards that are compared by their commands alone, and how many commands may be made for it."""
 
 
-class Device:
+class ExecutorProcess:
     """The executor's process, for one host half after the other."""
 
     def __init__(self, host: Host) -> None:
@@ -89,7 +89,9 @@ class Halves:
         seconds: how long the candidate may still take.
     """
 
-    def __init__(self, host: Host, device: Device, seconds: float, elements: float) -> None:
+    def __init__(
+        self, host: Host, device: ExecutorProcess, seconds: float, elements: float
+    ) -> None:
         one, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         self.elements = elements  # that are left
         self.device = device

@@ -21,17 +21,17 @@ from typing import Any
 import torch
 import triton
 
+from curate.devices import ON_CPU
 from curate.engine.sandbox import SandboxUnavailable
 from curate.verify.judge.check import Check, Found, Outcome
 from curate.verify.judge.device import DeviceInfo, Gate, describe_device, resolve_backend
-from curate.verify.judge.halves import Device, Halves
+from curate.verify.judge.halves import ExecutorProcess, Halves
 from curate.verify.judge.oracle import REFERENCE_OOM, NoOracle, Oracle
 from curate.verify.judge.session import Ended, Host, HostError, Lasting, Refused, Session
 from curate.verify.judge.timer import Timer
 from curate.verify.problem import describe
 from curate.verify.protocol.wire import WireError
 from curate.verify.screen.screen import screen
-from curate.verify.targets import ON_CPU
 from curate.verify.verdict import Candidate, Options, Verdict
 
 Turn = Callable[[], AbstractContextManager[None]]
@@ -143,7 +143,7 @@ class Slot:
         self.options, self.device, self.gate = options, device, gate
         self.hosts: dict[str, Host] = {}
         self.oracle: Oracle | None = None
-        self.executor: Device | None = None
+        self.executor: ExecutorProcess | None = None
         self.assembler: Lasting | None = None
         self.on_cpu: Slot | None = None
 
@@ -246,7 +246,7 @@ class Slot:
         """
         self.assembler = self.assembler or Lasting(self.host("compiler", "compile"), "compiler")
         session = self.assembler.open(self.options.timeout_s)
-        session.ask("assemble", kernels=kernels, target=ON_CPU)
+        session.ask("assemble", kernels=kernels, target=ON_CPU.name)
 
     def _check(self, candidate: Candidate, verdict: Verdict, turn: Turn) -> Verdict:
         """Return the verdict of running a candidate beside its reference."""
@@ -311,7 +311,7 @@ class Slot:
         """Return a conversation with a new candidate."""
         seconds = self.options.timeout_s
         if self.options.backend == "cpu":
-            self.executor = self.executor or Device(self.host("executor", "executor"))
+            self.executor = self.executor or ExecutorProcess(self.host("executor", "executor"))
             host = self.host("host_half", "host_half")
             return Halves(host, self.executor, seconds, self.options.elements)
         return self.host("candidate", self.options.backend).open("candidate", seconds)

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 from verify_programs import AUTOTUNED, HEAD, LIBRARY, LINEAR, PAIRS, SOFTMAX
 
+from curate.devices import DEVICES, find_device
 from curate.rows import COMPILE, Row, make_origin, make_row
 from curate.step import Context, Drop, Keep
 from curate.verify.compile.aot import compile_program, find_launches
 from curate.verify.steps import Compile
-from curate.verify.targets import SHARED_MEMORY, parse_target
 
 THREE = ["cuda:80", "cuda:90", "hip:gfx942"]
 
@@ -35,7 +35,7 @@ def test_every_kind_of_kernel_compiles_for_both_vendors(name: str) -> None:
         assert result["spills"] == 0
 
 
-@pytest.mark.parametrize("target", SHARED_MEMORY)
+@pytest.mark.parametrize("target", DEVICES)
 def test_every_target(target: str) -> None:
     result = only(compile_program(SOFTMAX.reference, SOFTMAX.honest, [target]))
     assert result["ok"], result
@@ -66,7 +66,7 @@ def test_equal_launches_are_compiled_once_and_others_apart() -> None:
         "        softmax_kernel[(1,)](y, y, x.shape[1], BLOCK=block)\n"
         "        softmax_kernel[(1,)](y, y[0, 1:], x.shape[1], BLOCK=block)\n        return y\n",
     )
-    launches = find_launches(SOFTMAX.reference, twice, [parse_target("cuda:80")])["cuda:80"]
+    launches = find_launches(SOFTMAX.reference, twice, [find_device("cuda:80")])["cuda:80"]
     aligned = [launch.describe()["divisible_by_16"] for launch in launches]
     assert aligned == [["x_ptr", "y_ptr"], ["x_ptr"]]
 

@@ -9,16 +9,16 @@ import triton
 from triton.runtime.autotuner import Autotuner
 from triton.runtime.jit import JITFunction
 
+from curate.devices import find_device
 from curate.verify.compile.lowering import Lowering, gpu_target
 from curate.verify.executor import launch
 from curate.verify.executor.memory import Memory, OutOfBounds
 from curate.verify.executor.operations import Unsupported, Work
 from curate.verify.host_half.driver import Driver
-from curate.verify.targets import parse_target
 
 __all__ = ["OutOfBounds", "Unsupported", "install"]
 
-TARGET = parse_target("cuda:90")
+TARGET = find_device("cuda:90")
 lowering = Lowering(TARGET)
 
 

@@ -7,14 +7,14 @@ import torch
 import triton
 import triton.language as tl
 
+from curate.devices import find_device
 from curate.verify.compile.lowering import Lowering, gpu_target
 from curate.verify.executor import launch
 from curate.verify.executor.memory import Memory
 from curate.verify.executor.operations import Work
 from curate.verify.host_half.driver import Driver
-from curate.verify.targets import parse_target
 
-TARGET = parse_target("cuda:90")
+TARGET = find_device("cuda:90")
 M, N, K = 16, 32, 64
 FLOAT4 = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6])
 TYPES = {
