@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
+from similar_pairs import confirmed_pairs
 
 from curate.clean import minhash
 from curate.clean.dedupe import PREFERENCE, Dedupe, find_duplicates, preference
-from curate.clean.minhash import Index, Sketches, sketch
+from curate.clean.minhash import sketch
 from curate.rows import ROW, make_origin, make_row
 from curate.step import Context
 
@@ -285,15 +285,6 @@ def test_order_does_not_matter_for_near_duplicates() -> None:
         rng.shuffle(rows)
         lost = find_duplicates(summaries(rows, 0.75, shard), 0.75)
         assert {row.pop("id"): row for row in lost.to_dicts()} == expected
-
-
-def confirmed_pairs(sketches: Sketches, threshold: float) -> Iterator[tuple[int, int, float]]:
-    """Yield i < j and the similarity of all texts that are candidates and reach a threshold."""
-    index = Index(sketches)
-    for texts, pairs in index.walk(np.arange(len(sketches)), threshold):
-        for j, i, similarity in zip(*(column.tolist() for column in pairs), strict=True):
-            yield i, j, similarity
-        index.add(texts)
 
 
 def one_by_one(rows: list[dict[str, Any]], similarity: float) -> dict[str, Any]:

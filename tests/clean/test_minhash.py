@@ -11,6 +11,7 @@ import pytest
 from datasketch import MinHash
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from similar_pairs import confirmed_pairs
 
 from curate.clean import minhash
 from curate.clean.minhash import (
@@ -19,7 +20,6 @@ from curate.clean.minhash import (
     Index,
     Sketches,
     band_keys,
-    confirmed_pairs,
     gather,
     link,
     permutation_parameters,

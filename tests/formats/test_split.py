@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
+from similar_pairs import confirmed_pairs
 
-from curate.clean.minhash import confirmed_pairs, sketch
+from curate.clean.minhash import sketch
 from curate.formats.groups import SplitsCross
 from curate.formats.split import Split, repository
 from curate.rows import make_origin
