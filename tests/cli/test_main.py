@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner
-from recipe_for_tests import curate, data_line, make_recipe, start
+from recipe_for_tests import KERNEL, curate, data_line, make_recipe, start
 
 from curate.cli.main import main
 
@@ -115,6 +115,9 @@ def test_a_standard_output_that_takes_nothing_is_one_message(arguments: list[str
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 def test_a_signal_ends_a_run_with_a_message_and_no_child(tmp_path: Path, number: int) -> None:
     recipe = make_recipe(tmp_path)
+    for n in range(500):  # so that it has not ended by then on any machine
+        kernel = KERNEL.format(name=f"k{n}", formula=f"x * {n}")
+        (tmp_path / f"sources/k{n}.py").write_text(kernel)
     run = start("run", recipe, "--output", tmp_path / "output")
     lock = tmp_path / "output/cache/lock"
     while not (lock.exists() and lock.read_text()):
