@@ -6,13 +6,13 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from curate.engine.identity import PACKAGE, imports
+
 ROOT = Path(__file__).parent.parent
-PACKAGE = ROOT / "curate"
 
 ORDER = [
     *("files", "devices", "rows", "step", "cache", "engine", "verify", "candidates"),
@@ -31,29 +31,13 @@ def unit(path: Path) -> str:
     return path.relative_to(PACKAGE).with_suffix("").parts[0]
 
 
-def imported(path: Path) -> Iterator[str]:
-    """Yield the units that a module imports, also within functions, but not for types alone."""
-    tree = ast.parse(path.read_text())
-    for node in ast.walk(tree):
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
-            node.body = []
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            names = [f"{node.module}.{alias.name}" for alias in node.names]
-        else:
-            continue
-        yield from (n.split(".")[1] for n in names if n.startswith("curate."))
-
-
 @pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda p: str(p)[-40:])
 def test_imports_go_one_way(path: Path) -> None:
     own = unit(path)
     if own == "__init__" or path.stem == "__main__":  # where a program starts
         return
-    below = {own, *ORDER[: ORDER.index(own)]}
-    assert not set(imported(path)) - below
+    below = {own, *ORDER[: ORDER.index(own)], "__init__"}
+    assert not {unit(file) for file in imports(path)} - below
 
 
 def test_every_unit_has_its_place() -> None:
@@ -69,7 +53,7 @@ def listing() -> str:
     """Return the page with a line for every file."""
     lines = ["# Files", "", "A line for each, from its docstring.", ""]
     for room in rooms():
-        lines += [f"## {room.relative_to(ROOT)}", "", docstring(room / "__init__.py"), ""]
+        lines += [f"## {room.relative_to(PACKAGE.parent)}", "", docstring(room / "__init__.py"), ""]
         lines += ["| | |", "|-|-|"]
         modules = (path for path in sorted(room.glob("*.py")) if path.stem != "__init__")
         lines += [

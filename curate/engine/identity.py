@@ -94,7 +94,7 @@ def closure(start: Path) -> frozenset[Path]:
     """Return a source file and all files of this package that it comes to import."""
     found, todo = {start}, [start]
     while todo:
-        new = _imports(todo.pop()) - found
+        new = imports(todo.pop()) - found
         found |= new
         todo += new
     return frozenset(found)
@@ -106,7 +106,8 @@ def _sha256(path: Path) -> str:
 
 
 @cache
-def _imports(path: Path) -> frozenset[Path]:
+def imports(path: Path) -> frozenset[Path]:
+    """Return the files of this package that one imports or starts, but not for types alone."""
     text = FOR_TYPES.sub("", path.read_text(encoding="utf-8"))
     return frozenset(file for name in _modules(text) for file in _files_of(name))
 

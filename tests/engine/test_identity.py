@@ -50,7 +50,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def digest(package: Path) -> str:
     identity._sha256.cache_clear()
-    identity._imports.cache_clear()
+    identity.imports.cache_clear()
     return identity.files_digest(identity.closure(package / "steps/first.py"))
 
 

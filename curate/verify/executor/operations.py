@@ -217,6 +217,8 @@ class Chunk:
 
     def _note_scattered(self, pointers: Array, size: int, mask: Array | None) -> None:
         """Note loads from several allocations."""
+        if not self.races.on:
+            return
         lanes = (len(self.programs), *pointers.shape[1:])
         there = slice(None) if mask is None else np.broadcast_to(mask, lanes).reshape(-1)
         addresses = np.broadcast_to(pointers, lanes).reshape(-1)[there]

@@ -55,13 +55,12 @@ class ExecutorProcess:
 
     def meet(self, peer: socket.socket, seconds: float) -> Session:
         """Return the session, for at most so many seconds with the host half at the other end."""
-        arrivals = None
-        if not self.process.is_open:
+        session = self.process.at_hand(seconds)
+        if session is None:
             self.departures, arrivals = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
             self.met = 0
-        session = self.process.open(seconds, arrivals)
-        if arrivals is not None:
-            arrivals.close()
+            with arrivals:
+                session = self.process.start(seconds, arrivals)
         socket.send_fds(self.departures, [b"!"], [peer.fileno()])
         session.ask("meet")
         self.met += 1
@@ -69,9 +68,9 @@ class ExecutorProcess:
 
     def part(self) -> None:
         """Have the process forget its candidate; one that does not do so at once is ended."""
-        if not self.process.is_open:
+        session = self.process.at_hand(PARTING_S)
+        if session is None:
             return
-        session = self.process.open(PARTING_S)
         try:
             session.ask("part")
         except (Ended, Refused):

@@ -309,20 +309,23 @@ class Lasting:
         self._session: Session | None = None
         self._owner = os.getpid()
 
-    @property
-    def is_open(self) -> bool:
-        """Whether the process is there, and ours: a fork of the judge needs one of its own."""
-        if self._session is None or not self._session.is_open or self._owner != os.getpid():
-            return False
-        # Nobody has asked it anything: what is there to read is its end.
-        ready, _, _ = select.select([self._session.channel.sock], [], [], 0)
-        return not ready
+    def at_hand(self, seconds: float) -> Session | None:
+        """Return the session, for at most so many seconds; None if its process is gone.
 
-    def open(self, seconds: float, peer: socket.socket | None = None) -> Session:
-        """Return the session at hand, or else a new one, for at most so many seconds."""
-        if self._session is None or not self.is_open:
-            self._session, self._owner = self.host.open(self.role, seconds, peer), os.getpid()
-        self._session.seconds = seconds
+        A fork of the judge needs a process of its own.
+        """
+        session = self._session
+        if session is None or not session.is_open or self._owner != os.getpid():
+            return None
+        # Nobody has asked it anything: what is there to read is its end.
+        if select.select([session.channel.sock], [], [], 0)[0]:
+            return None
+        session.seconds = seconds
+        return session
+
+    def start(self, seconds: float, peer: socket.socket | None = None) -> Session:
+        """Return a new session; see `Host.open`."""
+        self._session, self._owner = self.host.open(self.role, seconds, peer), os.getpid()
         return self._session
 
 

@@ -245,7 +245,8 @@ class Slot:
             Refused, Ended: the compiler does not take one.
         """
         self.assembler = self.assembler or Lasting(self.host("compiler", "compile"), "compiler")
-        session = self.assembler.open(self.options.timeout_s)
+        seconds = self.options.timeout_s
+        session = self.assembler.at_hand(seconds) or self.assembler.start(seconds)
         session.ask("assemble", kernels=kernels, target=ON_CPU.name)
 
     def _check(self, candidate: Candidate, verdict: Verdict, turn: Turn) -> Verdict:
