@@ -30,10 +30,10 @@ from ray.cluster_utils import Cluster  # noqa: E402
 
 from curate import api  # noqa: E402
 from curate.engine.executor import Executor  # noqa: E402
-from curate.engine.local import LocalExecutor  # noqa: E402
-from curate.engine.ray import RayExecutor  # noqa: E402
+from curate.engine.processes.local import LocalExecutor  # noqa: E402
+from curate.engine.processes.ray import RayExecutor  # noqa: E402
 from curate.engine.run import Progress, Walk  # noqa: E402
-from curate.formats.write import data_sha256  # noqa: E402
+from curate.formats.dataset.write import data_sha256  # noqa: E402
 from curate.recipe import load_recipe  # noqa: E402
 
 STORE_BYTES = 200 * 2**20

@@ -40,9 +40,9 @@ import polars as pl
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from curate.clean.decontaminate import Decontaminate
+from curate.clean.forms.parts import INPUT_FUNCTIONS, Program
 from curate.clean.nearest import Evaluation, find_match, load_evaluation
 from curate.clean.normalize import COLUMNS
-from curate.clean.parts import INPUT_FUNCTIONS, Program
 
 SEED = 5
 TIERS = ("structure", "overlap", "resemblance")

@@ -36,10 +36,10 @@ from click.testing import CliRunner
 from curate import api
 from curate.cli.main import main as command
 from curate.engine.executor import Job, Lost, Result
-from curate.engine.local import LocalExecutor
-from curate.engine.worker import handle
-from curate.formats.write import data_sha256, read_run, record_files
-from curate.publish import report
+from curate.engine.processes.local import LocalExecutor
+from curate.engine.processes.worker import handle
+from curate.formats.dataset.write import data_sha256, read_run, record_files
+from curate.publish.report import report
 from curate.step import Context, RowStep, Step
 
 KERNEL = """\

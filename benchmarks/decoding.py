@@ -4,8 +4,8 @@
 
 Prompts have 120, 200, 300 and 800 tokens, and each is answered eight times, at temperature 1 with
 all of the vocabulary to draw from. No answer may end before its last token, so that all write
-as many. ``recorded`` is `curate.train.decode` as it is on a GPU, with a token's kernels in a CUDA
-graph; ``launched`` is the same without the graph. Each runs twice, and the second time counts.
+as many. ``recorded`` is `curate.generate.decode` as it is on a GPU, with a token's kernels in a
+CUDA graph; ``launched`` is the same without the graph. Each runs twice, and the second time counts.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ import torch
 import transformers
 from transformers import GenerationConfig
 
-from curate.train.decode import Decoder, Request
-from curate.train.models import load_model, load_tokenizer
-from curate.train.sampling import Sampling
+from curate.generate.decode import Decoder, Request
+from curate.generate.models import load_model, load_tokenizer
+from curate.generate.sampling import Sampling
 
 LENGTHS = (120, 200, 300, 800)
 EACH = 8

@@ -35,9 +35,9 @@ from contamination import Renamer
 from disguises import CONTAINERS, DISGUISES, NoPlace, disguised
 
 from curate.clean.decontaminate import Decontaminate
-from curate.clean.wiring import Wiring
+from curate.clean.wiring.wiring import Wiring
 from curate.engine.executor import Job
-from curate.engine.local import LocalExecutor
+from curate.engine.processes.local import LocalExecutor
 from curate.rows import Row, make_origin, make_row
 from curate.step import Context, Drop
 

@@ -96,7 +96,7 @@ class OnExecutor(Interpreter):
     """Runs forwards on handles, and their kernels on the executor."""
 
     def __init__(self, given: Row) -> None:
-        from curate.harvest.cpu_device import CpuDevice
+        from curate.harvest.kernels.cpu_device import CpuDevice
         from curate.verify.host_half.handles import on_device
 
         self.device = CpuDevice()
@@ -181,7 +181,7 @@ def serve(name: str) -> None:
     torch.set_grad_enabled(False)
     side: Callable[[Row], Interpreter] = Interpreter
     if name == "executor":
-        from curate.harvest import cpu_device
+        from curate.harvest.kernels import cpu_device
 
         cpu_device.warm()
         side = OnExecutor

@@ -20,14 +20,14 @@ from itertools import islice
 from pathlib import Path
 
 TARGET = "cuda:90"
-ONE = "import sys; from curate.generate.offline import compile_reference as c; " + (
+ONE = "import sys; from curate.inductor.offline import compile_reference as c; " + (
     f"c(sys.stdin.read(), {TARGET!r})"
 )
 
 
 def references(count: int) -> list[str]:
     """Return ``count`` compositions from curate's own source of problems."""
-    from curate.sources.torch_ops import TorchOps
+    from curate.sources.torch_ops.torch_ops import TorchOps
     from curate.step import Context
 
     source = TorchOps(source="torch_ops", single=0, compositions=2 * count)
@@ -54,7 +54,7 @@ def fresh(reference: str) -> float:
 
 def warm(reference: str) -> float:
     """Generate in a forked child; return its CPU seconds."""
-    from curate.generate import offline
+    from curate.inductor import offline
 
     if (pid := os.fork()) == 0:
         try:
@@ -71,7 +71,7 @@ def main() -> None:
     sys.path.insert(0, os.environ["PYTHONPATH"])
     texts = references(int(sys.argv[1]) if len(sys.argv) > 1 else 20)
     started = time.process_time()
-    from curate.generate import offline
+    from curate.inductor import offline
 
     offline.warm(TARGET, native_matmul=False)
     setup = time.process_time() - started

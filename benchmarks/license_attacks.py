@@ -25,7 +25,7 @@ from typing import Literal, NamedTuple
 from license_cases import cases
 
 from curate.cache.artifact import Info, store, wanted
-from curate.licenses.step import Licenses
+from curate.licenses.licenses import Licenses
 from curate.rows import make_origin, make_row
 from curate.sources.local import Local
 from curate.step import Context, Drop

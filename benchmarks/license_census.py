@@ -24,7 +24,7 @@ from pathlib import Path
 import yaml
 
 from curate.cache.artifact import SUFFIXES, Artifact, Info, store, wanted
-from curate.licenses.step import Licenses
+from curate.licenses.licenses import Licenses
 from curate.rows import make_origin, make_row
 from curate.sources import index
 from curate.step import Context, Drop, Keep

@@ -24,14 +24,14 @@ import polars as pl
 if "__file__" in globals():  # not inside the sandbox
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from curate.engine.sandbox import sandbox_command
+from curate.engine.processes.sandbox import sandbox_command
 
 
 def inside() -> None:
     """Answer each kernel on standard input, in a child of its own."""
     import torch  # noqa: F401  loaded before the first fork
 
-    from curate.verify import kernel
+    from curate.verify.compile import kernel
 
     kernel.warm()
     for line in sys.stdin:
@@ -50,11 +50,11 @@ def ask_executor(source: str, name: str, signature: str, target: str) -> dict[st
     """Return the operations of a kernel's TTIR, and why the executor refuses it, if it does."""
     from curate.devices import find_device
     from curate.verify.compile.aot import stub_driver
+    from curate.verify.compile.kernel import load_kernel, read_signature
     from curate.verify.compile.lowering import Lowering
     from curate.verify.executor import launch, ttir
     from curate.verify.executor.numbers import UnsupportedType
     from curate.verify.executor.operations import Unsupported
-    from curate.verify.kernel import load_kernel, read_signature
 
     chosen = find_device(target)
     try:

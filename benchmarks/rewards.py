@@ -31,8 +31,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from mutate import mutants
 from throughput import count, resample, spaced, usual_process
 
-from curate.generate.program import program_of
-from curate.generate.template import fence
+from curate.teacher.program import program_of
+from curate.teacher.template import fence
 from curate.train.rewards import VerifiedReward
 from curate.verify.verdict import Candidate, Options
 

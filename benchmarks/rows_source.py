@@ -42,10 +42,10 @@ def main(rows: Path, output: Path, workers: int) -> None:
     from curate.clean.dedupe import Dedupe
     from curate.clean.normalize import Normalize
     from curate.clean.parse import Parse
+    from curate.clean.split import Split
     from curate.cli.console import Live
-    from curate.engine.local import LocalExecutor
+    from curate.engine.processes.local import LocalExecutor
     from curate.engine.run import Walk
-    from curate.formats.split import Split
 
     steps = [
         Normalize(step="normalize"),

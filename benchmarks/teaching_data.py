@@ -31,8 +31,8 @@ import pyarrow.parquet as pq
 from mutate import mutants
 
 from curate.formats.question import SYSTEM, question
-from curate.generate.template import fence
-from curate.train.models import load_tokenizer
+from curate.generate.models import load_tokenizer
+from curate.teacher.template import fence
 
 Row = dict[str, Any]
 

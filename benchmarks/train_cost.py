@@ -129,8 +129,8 @@ def plain_trl(options: Any) -> dict[str, Any]:
     import torch
     from trl import SFTConfig, SFTTrainer
 
+    from curate.generate.models import load_model, load_tokenizer
     from curate.train.data import as_example, read_examples, tokenize
-    from curate.train.models import load_model, load_tokenizer
 
     tokenizer = load_tokenizer(options.model)
     rows = read_examples(options.dataset, "messages", "train")

@@ -36,8 +36,8 @@ from typing import Any
 import polars as pl
 
 from curate.clean.dedupe import Dedupe
-from curate.clean.parts import Program
-from curate.formats.split import Split, repository
+from curate.clean.forms.parts import Program
+from curate.clean.split import Split, repository
 from curate.rows import ROW, make_origin, make_row
 from curate.step import Context
 

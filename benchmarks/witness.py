@@ -37,7 +37,7 @@ from typing import Any
 
 import torch
 
-from curate.harvest import cpu_device
+from curate.harvest.kernels import cpu_device
 from curate.verify.host_half.handles import Handle, on_device, to_cpu, to_gpu
 from curate.verify.host_half.stream import ExecutorStopped
 from curate.verify.problem import load

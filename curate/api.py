@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from curate.candidates import read_candidates as read_candidates
 from curate.engine.executor import Executor, ExecutorUnavailable, WorkerError
-from curate.engine.local import LocalExecutor
 from curate.engine.lock import Busy, hold
 from curate.engine.mend import mending
+from curate.engine.processes.local import LocalExecutor
+from curate.engine.processes.sandbox import SandboxUnavailable, bubblewrap
 from curate.engine.run import (
     NoSuchStep,
     OthersFirst,
@@ -26,20 +27,19 @@ from curate.engine.run import (
     journal_path,
     read_journal,
 )
-from curate.engine.sandbox import SandboxUnavailable, bubblewrap
 from curate.engine.store import LedgerError, Store, sweep_output
+from curate.evaluate.evaluate import evaluate as evaluate
 from curate.files import Damaged
-from curate.formats.replace import InTheWay, check_place
-from curate.generate.answers import Usage, total_usage
-from curate.generate.teacher import UNANSWERED
+from curate.formats.dataset.replace import InTheWay, check_place
+from curate.generate.generate import generate_triton as generate_triton
+from curate.generate.models import ModelError
 from curate.licenses.optout import OptOutError, parse_optout
-from curate.publish.errors import NoRun, PushFailed, PushRefused
+from curate.publish.analysis.errors import NoRun, PushFailed, PushRefused
 from curate.recipe import Recipe, RecipeError, json_schema, load_recipe
 from curate.step import RowStep, SourceError, StepError, TableError
-from curate.train.evaluate import evaluate as evaluate
-from curate.train.generate import generate_triton as generate_triton
-from curate.train.models import ModelError
-from curate.train.sft import train as train
+from curate.teacher.answers import Usage, total_usage
+from curate.teacher.teacher import UNANSWERED
+from curate.train.train import train as train
 from curate.verify.files import InputError
 from curate.verify.files import shard as take_shard
 from curate.verify.label import CannotJudge, Tally, label
@@ -115,7 +115,7 @@ class Done:
         if self.folder is None or self.record is None:
             yield f"{self.why_none}; no data set is written"
             return
-        from curate.formats.write import data_sha256
+        from curate.formats.dataset.write import data_sha256
 
         for config, counts in self.record["configs"].items():
             splits = ", ".join(f"{split} {n}" for split, n in counts.items())
@@ -169,7 +169,7 @@ def make_executor(
     if name == "local":
         yield LocalExecutor(workers or os.cpu_count() or 1, sandbox)
         return
-    from curate.engine.ray import RayExecutor
+    from curate.engine.processes.ray import RayExecutor
 
     ray = RayExecutor(address, sandbox, workers)
     try:
@@ -240,8 +240,8 @@ def _run(walk: Walk, only: str | None, until: str | None, before: Usage) -> Done
     if not walk.is_alone:
         why = "this part is done; when all are, run without --shard"
         return Done(stages, why_none=why, asked=asked)
-    from curate.formats.write import read_run, write_dataset
-    from curate.publish.report import REPORT_FILE, write_report
+    from curate.formats.dataset.write import read_run, write_dataset
+    from curate.publish.report.report import REPORT_FILE, write_report
 
     name = walk.recipe.name
     record = write_dataset(walk, stages, lambda folder: write_report(walk.output, name, folder))
@@ -406,7 +406,7 @@ def schema() -> dict[str, Any]:
 
 def prompts() -> str:
     """Return every family of prompts, shown on one small example, as Markdown."""
-    from curate.generate.page import page
+    from curate.teacher.page import page
 
     return page()
 
@@ -493,7 +493,7 @@ def optout(
         OptOutError: a pattern is no entry, or the list cannot be read or added to.
         NotFound, NoRun: there is no such run, or it is not finished.
     """
-    from curate.formats.write import check_data
+    from curate.formats.dataset.write import check_data
     from curate.publish.removal import removal, write_entries
 
     entries = [parse_optout(pattern) for pattern in patterns]
@@ -517,7 +517,7 @@ def report(*, output: Path = Path("output"), run: str | None = None) -> Path:
         NoRun: it is not finished.
         Busy: a run is writing the output folder.
     """
-    from curate.publish.report import write_report
+    from curate.publish.report.report import write_report
 
     name = _last_run(output, run)
     with hold(output):
@@ -541,7 +541,7 @@ def diff(old: str, new: str, *, output: Path = Path("output")) -> Diff:
 
 def _finished(output: Path, run: str | None) -> tuple[Path, dict[str, Any]]:
     """Return the folder of a finished run's data set, and what its ``run.json`` holds."""
-    from curate.formats.write import read_run
+    from curate.formats.dataset.write import read_run
 
     name = run or _last_run(output, None)
     if Path(name).name != name:

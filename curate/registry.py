@@ -10,9 +10,10 @@ from curate.clean.decontaminate import Decontaminate
 from curate.clean.dedupe import Dedupe
 from curate.clean.normalize import Normalize
 from curate.clean.parse import Parse
-from curate.clean.wiring import Wiring
+from curate.clean.split import Split
+from curate.clean.wiring.wiring import Wiring
 from curate.formats.conversion import Conversion
-from curate.formats.cuda import CudaToTriton
+from curate.formats.cuda_to_triton import CudaToTriton
 from curate.formats.fim import Fim
 from curate.formats.kernelbook import KernelBook
 from curate.formats.kernels import Kernels as KernelsFormat
@@ -20,29 +21,29 @@ from curate.formats.messages import Messages
 from curate.formats.negatives import Negatives
 from curate.formats.pairs import Pairs
 from curate.formats.repair import Repair
-from curate.formats.split import Split
-from curate.generate.inductor import Inductor
-from curate.generate.prompts import Prompts
-from curate.generate.select import Select
-from curate.generate.standalone import Standalone
-from curate.generate.teacher import Teacher
 from curate.harvest.closure import Closure
-from curate.harvest.cuda import CudaPairs
-from curate.harvest.inputs import Inputs
-from curate.harvest.kernelbook import Kernelbook
-from curate.harvest.kernels import Kernels
-from curate.harvest.launch import Launch
-from curate.harvest.modules import Modules
-from curate.harvest.signature import Signature
-from curate.licenses.step import Licenses
+from curate.harvest.cuda.cuda_pairs import CudaPairs
+from curate.harvest.kernelbook.kernelbook import Kernelbook
+from curate.harvest.kernels.kernels import Kernels
+from curate.harvest.kernels.launch import Launch
+from curate.harvest.kernels.signature import Signature
+from curate.harvest.modules.inputs import Inputs
+from curate.harvest.modules.modules import Modules
+from curate.inductor.inductor import Inductor
+from curate.inductor.standalone import Standalone
+from curate.licenses.licenses import Licenses
 from curate.sources.git import Git
 from curate.sources.hub import Hub
 from curate.sources.local import Local
 from curate.sources.pypi import Pypi
-from curate.sources.torch_ops import TorchOps
-from curate.verify.cuda_step import VerifyCuda
-from curate.verify.nvcc import Nvcc
-from curate.verify.steps import Compile, Verify
+from curate.sources.torch_ops.torch_ops import TorchOps
+from curate.teacher.prompts import Prompts
+from curate.teacher.select import Select
+from curate.teacher.teacher import Teacher
+from curate.verify.steps.compile import Compile
+from curate.verify.steps.nvcc import Nvcc
+from curate.verify.steps.verify import Verify
+from curate.verify.steps.verify_cuda import VerifyCuda
 
 AnySource = Annotated[Pypi | Git | Hub | Local | TorchOps, Field(discriminator="source")]
 

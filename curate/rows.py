@@ -171,7 +171,7 @@ SAMPLE = pa.struct(
         ("prompt_tokens", pa.int32()),
         ("completion_tokens", pa.int32()),
         ("retried", pa.bool_()),  # a `repair` prompt was made of it
-        # best | alternative | repaired | fixed | failed | unjudged: see curate.generate.select
+        # best | alternative | repaired | fixed | failed | unjudged: see curate.teacher.select
         ("selection", pa.string()),
     ]
 )

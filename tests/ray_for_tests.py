@@ -15,8 +15,8 @@ from curate.clean.normalize import Normalize
 from curate.clean.parse import Parse
 from curate.formats.kernels import Kernels as KernelsFormat
 from curate.harvest.closure import Closure
-from curate.harvest.kernels import Kernels
-from curate.licenses.step import Licenses
+from curate.harvest.kernels.kernels import Kernels
+from curate.licenses.licenses import Licenses
 from curate.rows import Row
 from curate.sources.local import Local
 from curate.step import Context, Keep, Outcome, RowStep

@@ -8,10 +8,10 @@ from typing import Any
 
 from steps_for_tests import Act, Double, Numbers
 
-from curate.engine.local import LocalExecutor
+from curate.engine.processes.local import LocalExecutor
 from curate.engine.run import Stage, Walk
+from curate.formats.dataset.write import data_sha256, write_dataset
 from curate.formats.pairs import Pairs
-from curate.formats.write import data_sha256, write_dataset
 
 
 class Small:

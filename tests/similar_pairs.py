@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from curate.clean.minhash import Index, Sketches
+from curate.clean.similar.minhash import Index, Sketches
 
 
 def confirmed_pairs(sketches: Sketches, threshold: float) -> Iterator[tuple[int, int, float]]:

@@ -1,11 +1,13 @@
 """Rooms of the package: what lives where, and that imports go one way.
 
-``python tests/test_rooms.py > docs/files.md`` writes the list of all files anew.
+``python tests/test_rooms.py`` writes the list of all files and the tree in CONTRIBUTING.md anew.
 """
 
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -13,13 +15,18 @@ import pytest
 from curate.engine.identity import PACKAGE, imports
 
 ROOT = Path(__file__).parent.parent
+FILES = ROOT / "docs/files.md"
+TREE = ROOT / "CONTRIBUTING.md"
 
 ORDER = [
-    *("files", "devices", "rows", "step", "cache", "engine", "verify", "candidates"),
-    *("sources", "licenses", "generate", "harvest", "clean", "formats", "train"),
-    *("registry", "recipe", "pin", "publish", "api", "cli"),
+    *("files", "devices", "rows", "step", "cache", "engine", "verify", "candidates", "sources"),
+    *("licenses", "inductor", "teacher", "harvest", "clean", "formats", "generate", "evaluate"),
+    *("train", "registry", "recipe", "pin", "publish", "api", "cli"),
 ]
 """Modules and folders of the package: each may import those before it."""
+
+LARGEST = 15
+"""Files of code that one folder may hold."""
 
 
 def rooms() -> list[Path]:
@@ -27,21 +34,35 @@ def rooms() -> list[Path]:
     return sorted({path.parent for path in PACKAGE.rglob("*.py")})
 
 
-def unit(path: Path) -> str:
-    return path.relative_to(PACKAGE).with_suffix("").parts[0]
+def children(room: Path) -> dict[str, set[str]]:
+    """Return what each file and folder of a room imports of the others in it."""
+    found: dict[str, set[str]] = {}
+    for path in room.rglob("*.py"):
+        own = path.relative_to(room).with_suffix("").parts[0]
+        if path.stem == "__main__" or own == "__init__":  # a program starts there
+            continue
+        named = {file.relative_to(room).with_suffix("").parts[0] for file in inside(path, room)}
+        found.setdefault(own, set()).update(named - {own, "__init__"})
+    return found
 
 
-@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda p: str(p)[-40:])
-def test_imports_go_one_way(path: Path) -> None:
-    own = unit(path)
-    if own == "__init__" or path.stem == "__main__":  # where a program starts
-        return
-    below = {own, *ORDER[: ORDER.index(own)], "__init__"}
-    assert not {unit(file) for file in imports(path)} - below
+def inside(path: Path, room: Path) -> Iterator[Path]:
+    return (file for file in imports(path) if file.is_relative_to(room))
+
+
+@pytest.mark.parametrize("own", ORDER)
+def test_imports_go_one_way(own: str) -> None:
+    assert not children(PACKAGE)[own] - {*ORDER[: ORDER.index(own)]}
 
 
 def test_every_unit_has_its_place() -> None:
-    assert {unit(path) for path in PACKAGE.rglob("*.py")} == {*ORDER, "__init__", "__main__"}
+    assert set(children(PACKAGE)) == set(ORDER)
+
+
+@pytest.mark.parametrize("room", rooms(), ids=lambda room: room.name)
+def test_a_room_has_no_circles_and_fits_in_one_head(room: Path) -> None:
+    TopologicalSorter(children(room)).prepare()  # raises CycleError
+    assert len([path for path in room.glob("*.py") if path.stem != "__init__"]) <= LARGEST
 
 
 def docstring(path: Path) -> str:
@@ -63,16 +84,34 @@ def listing() -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def test_the_list_of_files_is_true() -> None:
-    assert (ROOT / "docs/files.md").read_text() == listing(), "python tests/test_rooms.py"
+def tree(room: Path = PACKAGE, indent: str = "  ") -> Iterator[str]:
+    """Give a line for each folder and each file at the top, in the order of imports."""
+    for name in TopologicalSorter(children(room)).static_order() if room != PACKAGE else ORDER:
+        path = room / name
+        if path.is_dir():
+            yield f"{indent}{name + '/':{24 - len(indent)}}{docstring(path / '__init__.py')}"
+            yield from sorted(tree(path, indent + "  "))
+        elif room == PACKAGE:
+            yield f"{indent}{name + '.py':{24 - len(indent)}}{docstring(path.with_suffix('.py'))}"
+
+
+def with_tree(page: str) -> str:
+    """Return CONTRIBUTING.md with the tree as it is now."""
+    before, _, rest = page.partition("```\ncurate/\n")
+    after = rest.partition("\n```\n")[2]
+    return before + "```\ncurate/\n" + "\n".join(tree()) + "\n```\n" + after
+
+
+def test_the_list_of_files_and_the_tree_are_true() -> None:
+    assert FILES.read_text() == listing(), "python tests/test_rooms.py"
+    assert TREE.read_text() == with_tree(TREE.read_text()), "python tests/test_rooms.py"
 
 
 @pytest.mark.parametrize("room", rooms(), ids=lambda room: room.name)
-def test_contributing_says_what_lives_in_a_room(room: Path) -> None:
-    said = docstring(room / "__init__.py")
-    assert said
-    assert room == PACKAGE or said in (ROOT / "CONTRIBUTING.md").read_text()
+def test_a_room_says_what_lives_there(room: Path) -> None:
+    assert docstring(room / "__init__.py")
 
 
 if __name__ == "__main__":
-    print(listing(), end="")
+    FILES.write_text(listing())
+    TREE.write_text(with_tree(TREE.read_text()))

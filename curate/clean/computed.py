@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from curate.clean.fingerprint import Computation
-from curate.clean.grams import GramIndex, from_base64
+from curate.clean.similar.grams import GramIndex, from_base64
 
 MIN_OPS = 3
 """Operators from which an item with parameters is a problem rather than a building block."""

@@ -7,8 +7,9 @@ is dropped by the first tier that finds a copy:
 1. ``structure``: a kernel, a class, a function or the whole program is the same but for names,
    comments, docstrings, formatting, annotations and imports;
 2. ``overlap``: most runs of 13 tokens of an item's part are in the row, whatever its names and
-   numbers (`curate.clean.overlap`): a copy that was renamed and edited;
-3. ``resemblance``: the texts are nearly the same as sets of 5 tokens (`curate.clean.minhash`);
+   numbers (`curate.clean.forms.overlap`): a copy that was renamed and edited;
+3. ``resemblance``: the texts are nearly the same as sets of 5 tokens
+   (`curate.clean.similar.minhash`);
 4. ``wiring``: the row's graph, which step `wiring` finds out, is an item's, or holds it
    (`curate.clean.computed`): a copy in other words.
 

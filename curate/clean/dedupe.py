@@ -5,9 +5,10 @@ sorted. A row is dropped when a row of its kind that was kept before it has
 
 1. the same text (``exact_duplicate``);
 2. the same code but for names, comments, docstrings and formatting (``renamed_duplicate``,
-   `curate.clean.canonical`), if that is at least `MINIMUM` tokens: what is left of a stub without
-   its docstring is that of any other stub;
-3. where the recipe asks for it, nearly the same text (``near_duplicate``, `curate.clean.minhash`).
+   `curate.clean.forms.canonical`), if that is at least `MINIMUM` tokens: what is left of a stub
+   without its docstring is that of any other stub;
+3. where the recipe asks for it, nearly the same text (``near_duplicate``,
+   `curate.clean.similar.minhash`).
 
 By ``wiring`` a row is dropped when its reference has the same graph, with all its numbers,
 dimensions and types but without its sizes, as that of a row that was kept before it
@@ -17,7 +18,7 @@ A row is never dropped for its likeness to a row that is dropped itself: chains 
 away from where they began.
 
 What is known of the whole table are some 150 bytes a row and its path, and with ``similarity`` the
-sketches, some of which are put into files (`curate.clean.minhash`).
+sketches, some of which are put into files (`curate.clean.similar.minhash`).
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from curate.clean.canonical import canonical_tokens, tokens_sha256
+from curate.clean.forms.canonical import canonical_tokens, tokens_sha256
 from curate.licenses.policy import burden
 from curate.step import Context, TableStep
 
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     import polars as pl
     from numpy.typing import NDArray
 
-    from curate.clean.minhash import Sketches
+    from curate.clean.similar.minhash import Sketches
 
     Indices = NDArray[np.int64]
 
@@ -107,7 +108,7 @@ class Dedupe(TableStep):
 
     def summarize(self, rows: pl.DataFrame, context: Context) -> pl.DataFrame:
         """Return the columns of `PREFERENCE`, hashes of the code and, if asked for, its sketch."""
-        from curate.clean.minhash import sketch_columns
+        from curate.clean.similar.minhash import sketch_columns
 
         wiring = self.column == "wiring"
         codes = rows["reference" if wiring else self.column]
@@ -217,7 +218,7 @@ def find_duplicates(
     """
     import polars as pl
 
-    from curate.clean.minhash import gather
+    from curate.clean.similar.minhash import gather
 
     sketches = None if similarity is None else gather(table, folder)
     rows = (
@@ -288,7 +289,7 @@ def _find_alike(groups: Indices, sketches: Sketches, similarity: float) -> pl.Da
     import numpy as np
     import polars as pl
 
-    from curate.clean.minhash import Index
+    from curate.clean.similar.minhash import Index
 
     index = Index(sketches)
     stays = np.ones(len(groups), bool)

@@ -2,13 +2,13 @@
 
 Of each item the file holds, for the ways in which a copy of it is found,
 
-- the hash of each of its parts (`curate.clean.parts`);
-- the hashes of the grams of each part (`curate.clean.overlap`), if there are enough of them;
-- the MinHash signature of the text of each of its programs (`curate.clean.minhash`);
+- the hash of each of its parts (`curate.clean.forms.parts`);
+- the hashes of the grams of each part (`curate.clean.forms.overlap`), if there are enough of them;
+- the MinHash signature of the text of each of its programs (`curate.clean.similar.minhash`);
 
 and of each of its programs in KernelBench's form, which is run in the sandbox for it,
 
-- what it computes (`curate.clean.wiring`), which other words do not change.
+- what it computes (`curate.clean.wiring.wiring`), which other words do not change.
 
 Neither code nor words can be had from them. The file is JSON with one line for each item of the
 benchmark, so that versions can be compared; numbers of 32 bits stand in it as base64, lowest byte
@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from curate.clean.parts import MIN_NODES, Kind, Program
+from curate.clean.forms.parts import MIN_NODES, Kind, Program
 from curate.verify.files import InputError
 
 if TYPE_CHECKING:
@@ -189,10 +189,10 @@ def _is_problem(code: str) -> bool:
 
 def _computations(codes: list[str], sandbox: bool) -> dict[str, Computation]:
     """Return what problems compute, by their code; those that cannot be traced are left out."""
-    from curate.clean.wiring import Wiring
+    from curate.clean.wiring.wiring import Wiring
     from curate.engine.executor import Job
-    from curate.engine.local import LocalExecutor
-    from curate.engine.sandbox import bubblewrap
+    from curate.engine.processes.local import LocalExecutor
+    from curate.engine.processes.sandbox import bubblewrap
     from curate.rows import make_origin, make_row
     from curate.step import Context
 
@@ -223,7 +223,7 @@ def _computation(wiring: dict[str, Any]) -> Computation:
 
 def _fingerprints(codes: list[str]) -> tuple[Item | None, str | None]:
     """Return what is kept of an item's programs, and what was wrong with the last bad one."""
-    from curate.clean.overlap import text_signatures
+    from curate.clean.forms.overlap import text_signatures
 
     found: dict[tuple[str, str, str], Fingerprint] = {}
     programs: list[str] = []
@@ -244,7 +244,7 @@ def _fingerprints(codes: list[str]) -> tuple[Item | None, str | None]:
 
 def _parts(program: Program) -> list[Fingerprint]:
     """Return what is kept of a program's parts."""
-    from curate.clean.overlap import grams
+    from curate.clean.forms.overlap import grams
 
     parts = list(program.parts(min_nodes=0))
     has_kernels = any(part.kind == "kernel" for part in parts)

@@ -1,14 +1,14 @@
 """How near a program is to the items of benchmarks: the scores of `decontaminate`.
 
-Overlap is the share of a part's grams (`curate.clean.overlap`) that are found in the program, each
-weighed by what it says: by log((n + 1) / m), where m of the n items of all the benchmarks have
-it (inverse document frequency; Spärck Jones, 1972). So the frame that all problems of a benchmark
-have in common weighs little, and what only one of them has decides. It is 1 for a copy, whatever
-is around it.
+Overlap is the share of a part's grams (`curate.clean.forms.overlap`) that are found in the
+program, each weighed by what it says: by log((n + 1) / m), where m of the n items of all the
+benchmarks have it (inverse document frequency; Spärck Jones, 1972). So the frame that all problems
+of a benchmark have in common weighs little, and what only one of them has decides. It is 1 for a
+copy, whatever is around it.
 
-Resemblance is the Jaccard similarity of token 5-grams of two whole texts (`curate.clean.minhash`),
-estimated from 128 permutations: its standard error is at most 0.045. It tells copies whose edits
-lie everywhere, and code that is not Python, but no renamed ones.
+Resemblance is the Jaccard similarity of token 5-grams of two whole texts
+(`curate.clean.similar.minhash`), estimated from 128 permutations: its standard error is at most
+0.045. It tells copies whose edits lie everywhere, and code that is not Python, but no renamed ones.
 
 Neither says that two programs compute the same thing, as `curate.clean.computed` does for problems.
 Who writes a kernel anew shares nothing; two functions of one family, such as softmax forward and
@@ -25,10 +25,10 @@ import numpy as np
 
 from curate.clean.computed import Computations
 from curate.clean.fingerprint import Benchmark, Computation, find_file, read_benchmark
-from curate.clean.grams import GramIndex, Indices, Scores, from_base64
-from curate.clean.minhash import PERMUTATIONS, U32
-from curate.clean.overlap import grams, text_signatures
-from curate.clean.parts import Part, Program
+from curate.clean.forms.overlap import grams, text_signatures
+from curate.clean.forms.parts import Part, Program
+from curate.clean.similar.grams import GramIndex, Indices, Scores, from_base64
+from curate.clean.similar.minhash import PERMUTATIONS, U32
 
 
 @dataclass(frozen=True)

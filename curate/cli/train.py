@@ -18,11 +18,11 @@ import click
 from click.core import ParameterSource
 
 from curate.cli.options import judge_options
+from curate.generate.models import ModelError, need
+from curate.generate.sampling import ENGINES
 from curate.train.grpo import GrpoOptions, train_grpo
-from curate.train.models import ModelError, need
 from curate.train.options import TrainOptions, flags
 from curate.train.presets import PRESETS, with_preset
-from curate.train.sampling import ENGINES
 from curate.verify.files import InputError
 from curate.verify.flags import make_options
 from curate.verify.label import CannotJudge
@@ -67,7 +67,7 @@ def train(ctx: click.Context, /, preset: str, **given: Any) -> None:
     from what the judge of `curate verify` says of its own answers. The same command goes on where
     it was stopped. On several GPUs: accelerate launch -m curate.train train DATASET ….
     """
-    from curate.train.sft import train as run
+    from curate.train.train import train as run
 
     need("accelerate", "datasets", "peft", "psutil", "transformers", "trl")
     _quieten()
@@ -234,9 +234,9 @@ def generate(
 
     Exit status: 1 if no program is right, 2 if something is wrong with FILE or the options.
     """
-    from curate.train.console import Job, read_module, write_program
-    from curate.train.sampling import Sampling, make_sampler
-    from curate.train.trace import TraceFile
+    from curate.generate.console import Job, read_module, write_program
+    from curate.generate.sampling import Sampling, make_sampler
+    from curate.generate.trace import TraceFile
 
     options = running_options(given)
     if not (model or endpoint):
@@ -253,7 +253,7 @@ def generate(
     drawn = Sampling(k, temperature, top_p, max_tokens, seed)
     job = Job(make_sampler(model, endpoint, engine), options, drawn, trace)
     if code is None:
-        from curate.train.repl import Repl
+        from curate.generate.repl import Repl
 
         Repl(job.run, k, rounds).run()
         return
@@ -358,12 +358,12 @@ def evaluate(
     """
     from rich.console import Console
 
-    from curate.train.evaluate import Contestant
-    from curate.train.evaluate import evaluate as run
-    from curate.train.live import Live
-    from curate.train.problems import read_problems
-    from curate.train.results import tables
-    from curate.train.sampling import Sampling
+    from curate.evaluate.evaluate import Contestant
+    from curate.evaluate.evaluate import evaluate as run
+    from curate.evaluate.live import Live
+    from curate.evaluate.problems import read_problems
+    from curate.evaluate.results import tables
+    from curate.generate.sampling import Sampling
 
     options = running_options(given)
     no_name = ("",) if endpoint else ()  # the only model at the endpoint, or those in OUTPUT

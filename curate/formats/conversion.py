@@ -13,9 +13,9 @@ from pydantic import Field
 
 from curate.formats.format import PROOF, Format, proof
 from curate.formats.question import INSTRUCTION, question
-from curate.generate.template import fence
 from curate.rows import Row
 from curate.step import Keep
+from curate.teacher.template import fence
 
 
 class Conversion(Format):

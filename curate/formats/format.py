@@ -42,7 +42,7 @@ class Format(BaseModel):
         raise NotImplementedError
 
     def prompt_and_completion(self, row: Row, shown: Row) -> tuple[str, str]:
-        """Return the texts whose words tell of leakage (`curate.formats.leakage`).
+        """Return the texts whose words tell of leakage (`curate.formats.dataset.leakage`).
 
         They are code alone: an instruction that all rows share would hide a completion that its
         prompt gives away, and make all rows alike. A view without prompts has an empty one.

@@ -13,9 +13,9 @@ from pydantic import Field
 
 from curate.formats.format import PROOF, Format, proof
 from curate.formats.question import INSTRUCTION, SYSTEM, question
-from curate.generate.template import fence
 from curate.rows import TURN, Row
 from curate.step import Drop, Keep, Outcome
+from curate.teacher.template import fence
 
 
 class Messages(Format):

@@ -7,9 +7,9 @@ from typing import ClassVar, Literal
 import pyarrow as pa
 
 from curate.formats.format import PROOF, Format, proof
-from curate.generate.program import program_of
 from curate.rows import TURN, Row
 from curate.step import Drop, Keep, Outcome
+from curate.teacher.program import program_of
 
 
 class Repair(Format):

@@ -1,1 +1,1 @@
-"""Steps that write Triton programs for PyTorch problems."""
+"""`curate generate`: a PyTorch module in, a Triton program out; and the sampling it shares."""

@@ -6,10 +6,10 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from curate.harvest.cuda_closure import closed_pair
-from curate.harvest.package import Definition, package_of
-from curate.harvest.slices import NotClosed, close
-from curate.harvest.wrappers import closed_kernel
+from curate.harvest.cuda.cuda_closure import closed_pair
+from curate.harvest.kernels.closed_kernel import closed_kernel
+from curate.harvest.python.package import Definition, package_of
+from curate.harvest.python.slices import NotClosed, close
 from curate.rows import Row, make_row
 from curate.step import Context, Drop, Keep, Outcome, RowStep
 

@@ -11,7 +11,7 @@ from curate.cache.artifact import Artifact
 from curate.licenses.claims import READERS, Claim, claims_of, named_in
 from curate.licenses.detect import place, terms
 from curate.licenses.legal import annotated, applies, folder_of, is_annotations, kind_of
-from curate.licenses.terms import Care
+from curate.licenses.text.terms import Care
 
 _DIST_INFO = re.compile(r"[^/]+\.(?:dist|egg)-info/(?:licenses/)?(?P<inner>.*)")
 

@@ -18,7 +18,6 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from curate.licenses.detect import place
-from curate.licenses.languages import fold
 from curate.licenses.policy import (
     UnknownLicense,
     conjoin,
@@ -27,8 +26,9 @@ from curate.licenses.policy import (
     make_policy,
     normalize,
 )
-from curate.licenses.prose import string_at
-from curate.licenses.terms import Care, speaks
+from curate.licenses.text.languages import fold
+from curate.licenses.text.prose import string_at
+from curate.licenses.text.terms import Care, speaks
 
 CLASSIFIERS_FILE = Path(__file__).with_name("classifiers.toml")
 

@@ -16,7 +16,7 @@ from functools import lru_cache
 from licenseclassifier import identify_license
 
 from curate.licenses.policy import UnknownLicense, conjoin, normalize
-from curate.licenses.terms import Care, speaks
+from curate.licenses.text.terms import Care, speaks
 
 MIN_COVERAGE = 0.75
 """Share of a text's words that templates must cover before the text counts as a license at all."""

@@ -14,7 +14,7 @@ from pathlib import PurePosixPath
 from typing import Literal
 
 from curate.licenses.claims import Claim, read_claim
-from curate.licenses.terms import speaks
+from curate.licenses.text.terms import speaks
 from curate.sources.files import select
 
 Kind = Literal["terms", "credits", "other"]

@@ -10,10 +10,10 @@ from curate.licenses.claims import Claim, assigned_claims, named_in
 from curate.licenses.detect import paragraphs, place, terms
 from curate.licenses.overrides import Override
 from curate.licenses.policy import UnknownLicense, normalize
-from curate.licenses.prose import Note, Source
 from curate.licenses.statements import Unplaced
-from curate.licenses.tags import read_tags
-from curate.licenses.terms import Care, might_speak
+from curate.licenses.text.prose import Note, Source
+from curate.licenses.text.tags import read_tags
+from curate.licenses.text.terms import Care, might_speak
 
 
 @dataclass
@@ -52,7 +52,7 @@ class OwnReader:
         """Return what ScanCode says that the text means, if it is to be asked."""
         if not self._scancode:
             return None
-        from curate.licenses.scancode import identify
+        from curate.licenses.text.scancode import identify
 
         return identify(text)
 

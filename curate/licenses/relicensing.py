@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from curate.cache.artifact import Artifact, is_stored, open_artifact
+from curate.licenses.licenses import Licenses
 from curate.licenses.overrides import load_overrides
 from curate.licenses.policy import Policy, burden, default_policy, evaluate, make_policy
 from curate.licenses.records import resolve_record
 from curate.licenses.resolve import Resolver
 from curate.licenses.statements import Statement
-from curate.licenses.step import Licenses
 from curate.rows import make_origin, make_row
 from curate.sources import git, hub
 from curate.sources.git import Git, Repository

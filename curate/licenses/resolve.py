@@ -28,9 +28,9 @@ from curate.licenses.detect import (
 from curate.licenses.overrides import Override
 from curate.licenses.own import Own, OwnReader
 from curate.licenses.policy import Policy, UnknownLicense, conjoin, evaluate, license_ids
-from curate.licenses.prose import Source, read_source
 from curate.licenses.statements import Finding, Statement, Unplaced
-from curate.licenses.tags import license_file_tags
+from curate.licenses.text.prose import Source, read_source
+from curate.licenses.text.tags import license_file_tags
 
 VENDORED = re.compile(
     r"_?(?:3rd|third)[-_]?part(?:y|ies)(?:[-_]\w+)?|_?vendor(?:s|ed)?(?:[-_]\w+)?|_?extern(?:al)?s?|_?deps"

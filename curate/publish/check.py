@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from curate.files import file_sha256
-from curate.formats.index import INDEX_FILE
-from curate.formats.provenance import PROVENANCE_FILE
+from curate.formats.dataset.index import INDEX_FILE
+from curate.formats.dataset.provenance import PROVENANCE_FILE
 from curate.licenses.optout import OptOutError, load_lists
 from curate.licenses.policy import Policy, UnknownLicense, default_policy, evaluate, make_policy
 from curate.publish.removal import covered, optout_lists

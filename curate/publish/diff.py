@@ -7,10 +7,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from curate.formats.index import INDEX_FILE
-from curate.formats.write import check_data, read_run
+from curate.formats.dataset.index import INDEX_FILE
+from curate.formats.dataset.write import check_data, read_run
+from curate.publish.analysis.errors import NoRun
 from curate.publish.changes import Changes, compare
-from curate.publish.errors import NoRun
 
 COUNTS = {"emitted": "rows out", "dropped": "dropped", "failed": "failed"}
 IGNORED = ("label", "columns")  # of a step's identity: its place, and the form of all rows

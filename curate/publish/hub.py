@@ -31,11 +31,11 @@ from huggingface_hub.errors import HfHubHTTPError, HFValidationError, Repository
 from huggingface_hub.hf_api import RepoFile
 
 from curate.files import file_sha256, git_blob_id
-from curate.formats.index import INDEX_FILE
-from curate.formats.write import data_sha256
+from curate.formats.dataset.index import INDEX_FILE
+from curate.formats.dataset.write import data_sha256
+from curate.publish.analysis.errors import PushFailed, PushRefused
 from curate.publish.changes import Changes, compare
 from curate.publish.check import problems, publishable
-from curate.publish.errors import PushFailed, PushRefused
 
 if TYPE_CHECKING:
     import polars as pl

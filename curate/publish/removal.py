@@ -9,11 +9,11 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from curate.formats.index import INDEX_FILE
-from curate.formats.provenance import PROVENANCE_FILE, read_provenance
+from curate.formats.dataset.index import INDEX_FILE
+from curate.formats.dataset.provenance import PROVENANCE_FILE, read_provenance
 from curate.licenses.optout import DEFAULT_LIST, OptOut, add_optouts, first_match
-from curate.publish.analysis import place_name
-from curate.publish.errors import NoRun
+from curate.publish.analysis.analysis import place_name
+from curate.publish.analysis.errors import NoRun
 from curate.rows import Row
 
 

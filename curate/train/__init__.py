@@ -1,1 +1,1 @@
-"""Prove that the data teaches: train on it, test what was learned, and use it."""
+"""`curate train`: supervised fine-tuning and reinforcement learning on the data."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from curate.files import file_sha256
 from curate.formats.fim_tokens import FAMILIES, FamilyName, render_fim
-from curate.generate.template import fence
+from curate.teacher.template import fence
 from curate.verify.files import InputError
 
 if TYPE_CHECKING:

@@ -21,11 +21,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from curate.files import write_atomically
+from curate.generate.models import ModelError, default_device, default_dtype, load_model
 from curate.train import data
-from curate.train.models import ModelError, default_device, default_dtype, load_model
 from curate.train.options import TrainOptions, option
 from curate.train.prepare import claim, write_record
-from curate.train.sft import (
+from curate.train.training import (
     CHECKPOINTS,
     Say,
     Trained,
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
     from trl import GRPOConfig, GRPOTrainer
 
-    from curate.train.problems import Problem
+    from curate.evaluate.problems import Problem
     from curate.train.rewards import VerifiedReward
 
 REWARDS = ("verified", "format", "similarity")
@@ -189,7 +189,7 @@ class Asked:
 
     def rows(self) -> list[dict[str, Any]]:
         """Return the problems with the columns that TRL and the reward functions ask for."""
-        from curate.train.problems import conversation
+        from curate.formats.question import conversation
 
         with_answers = "similarity" in self.grpo.rewards
         return [
@@ -206,9 +206,10 @@ def prepare(options: TrainOptions, grpo: GrpoOptions) -> Asked:
         ModelError: there is no such model, or it has no chat template.
         InputError: there are no problems, or the numbers do not fit together.
     """
+    from curate.evaluate.problems import PAIRS, read_problems
+    from curate.formats.question import conversation
+    from curate.generate.models import load_tokenizer
     from curate.train.memory import model_facts
-    from curate.train.models import load_tokenizer
-    from curate.train.problems import PAIRS, conversation, read_problems
 
     together = options.batch_size * options.accumulation * int(os.environ.get("WORLD_SIZE", "1"))
     if together % grpo.generations:
@@ -300,9 +301,9 @@ def make_trainer(asked: Asked, stack: ExitStack, say: Say) -> GRPOTrainer:
     from transformers import PrinterCallback
     from trl import GRPOTrainer
 
+    from curate.generate.sampling import Sampling
     from curate.train.progress import ShowProgress
     from curate.train.rollouts import Rollouts, is_sharded
-    from curate.train.sampling import Sampling
 
     options, adapters = asked.options, asked.grpo.adapters
     functions = reward_functions(asked, stack)  # before the model: this fails in seconds

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from curate.train.models import ModelError, default_dtype, load_config
+from curate.generate.models import ModelError, default_dtype, load_config
 from curate.train.options import TrainOptions
 
 FLOAT32, BFLOAT16, BOOL, FOUR_BITS = 4.0, 2.0, 1.0, 0.52

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from curate.files import write_atomically
+from curate.generate.models import check_four_bits, default_device, load_tokenizer
 from curate.train import data, memory
 from curate.train.memory import Estimate, Facts
-from curate.train.models import check_four_bits, default_device, load_tokenizer
 from curate.train.options import TrainOptions
 from curate.verify.files import InputError
 

@@ -16,22 +16,22 @@ import os
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TextIO
 
-from curate.generate.program import program_of, without_thinking
+from curate.teacher.program import program_of, without_thinking
 from curate.verify.files import VerdictFile, text_sha256
-from curate.verify.label import CannotJudge
+from curate.verify.label import judged, start_judge
 from curate.verify.screen.program import Program
 from curate.verify.screen.screen import RULES
 from curate.verify.verdict import Candidate, Options, Verdict
 
 if TYPE_CHECKING:
-    from curate.verify.judge.slots import Judge
+    pass
 
 Completion = str | Sequence[dict[str, Any]]
 """What a model wrote: a text, or the messages of a conversational data set."""
@@ -162,20 +162,12 @@ def cheating_rules(verdict: Verdict) -> list[str]:
     return sorted(rule for rule in rules if RULES[rule].severity == "cheat")
 
 
-def speedup(verdict: Verdict) -> float | None:
-    """Return how many times as fast a program is as the faster of eager PyTorch and
-    ``torch.compile``; None where that was not measured."""
-    timing = verdict.timing or {}
-    known = [timing.get("speedup_eager"), timing.get("speedup_compile")]
-    return min((float(value) for value in known if value is not None), default=None)
-
-
 def speed_bonus(verdict: Verdict) -> float:
     """Return what a right program gets for its speed, from 0.0 to `FASTEST`.
 
     A speedup that is not above the spread of the program's own times is none.
     """
-    times = speedup(verdict)
+    times = verdict.speedup()
     if verdict.timing is None or times is None or times <= 1 + float(verdict.timing["spread"]):
         return 0.0
     return FASTEST * min(1.0, math.log(times) / math.log(FULL_SPEEDUP))
@@ -283,7 +275,7 @@ class VerifiedReward:
                 todo[candidate.id] = candidate
         fresh = {}
         # Those of one reference side by side: it is run once for them.
-        for verdict in _run(self._judge, sorted(todo.values(), key=lambda c: c.reference)):
+        for verdict in judged(self._judge, sorted(todo.values(), key=lambda c: c.reference)):
             fresh[verdict.id] = verdict
             if verdict.reason != "judge_error":  # our own fault: the next time may be better
                 self._known[verdict.id] = verdict
@@ -303,7 +295,7 @@ class VerifiedReward:
             reward=grade(verdict),
             rules=cheating_rules(verdict),
             kind=verdict.evidence.get("kind"),
-            speedup=speedup(verdict),
+            speedup=verdict.speedup(),
             cached=new is None,
         )
 
@@ -357,37 +349,6 @@ def _candidate(reference: str, answer: str) -> Candidate | None:
         return None
     named = text_sha256(Candidate("", reference, program))
     return Candidate(named[:ID_LENGTH], reference, program)
-
-
-def start_judge(options: Options) -> Judge:
-    """Return a judge that has judged its own example.
-
-    Raises:
-        CannotJudge: there is no such device here, or no sandbox, or the example is not correct.
-    """
-    from curate.verify.judge.slots import Judge
-    from curate.verify.problem import EXAMPLE
-
-    try:
-        judge = Judge(options)
-    except ValueError as error:
-        raise CannotJudge(str(error)) from error
-    (example,) = _run(judge, [Candidate("example", *EXAMPLE)])
-    if example.status != "correct":
-        judge.close()
-        raise CannotJudge(f"the judge calls its own example {example.status}: {example.to_json()}")
-    return judge
-
-
-def _run(judge: Judge, candidates: list[Candidate]) -> Iterator[Verdict]:
-    from curate.engine.sandbox import SandboxUnavailable
-    from curate.verify.judge.session import HostError
-
-    try:
-        yield from judge.run(candidates)
-    except (HostError, SandboxUnavailable) as error:
-        judge.close()
-        raise CannotJudge(str(error)) from error
 
 
 class RewardLog:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from curate.train.decode import Decoder, Request
-from curate.train.sampling import Message, Sampling, prompt_tokens
+from curate.generate.decode import Decoder, Request
+from curate.generate.sampling import Message, Sampling, prompt_tokens
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase

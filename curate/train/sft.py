@@ -1,4 +1,4 @@
-"""Supervised fine-tuning with TRL's `SFTTrainer`: `train` is what `curate train` does.
+"""Supervised fine-tuning with TRL's `SFTTrainer`.
 
 What the trainer leaves to its user is done around it: rows are measured before the model is loaded,
 none is cut silently, what does not fit into memory is refused with what to change, and what was
@@ -7,49 +7,38 @@ trained on what is written down.
 
 from __future__ import annotations
 
-import os
-import platform
 import resource
 import shutil
-from collections.abc import Callable
-from dataclasses import dataclass
-from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from curate.generate.models import ADAPTER, default_dtype, load_model
 from curate.train.data import Fitted
 from curate.train.memory import DoesNotFit, advice, gb
-from curate.train.models import ADAPTER, default_dtype, load_model
 from curate.train.options import TrainOptions
 from curate.train.prepare import RECORD, Prepared, claim, identity, prepare, write_record
+from curate.train.training import (
+    CHECKPOINTS,
+    Say,
+    Trained,
+    adapter,
+    environment,
+    is_first,
+    last_checkpoint,
+    say_nothing,
+    update_of,
+)
 
 if TYPE_CHECKING:
     from trl import SFTConfig, SFTTrainer
 
-Say = Callable[[str], None]
-
-CHECKPOINTS = "checkpoints"
 CURVE = "loss.svg"
-PACKAGES = ("torch", "transformers", "trl", "peft", "accelerate", "datasets")
 ALL_OF_THEM = 10**9
 """Updates after which a thing that is to happen once, at the end, would happen again."""
 
 
-@dataclass(frozen=True)
-class Trained:
-    """A finished training.
-
-    Attributes:
-        folder: where the model, its tokenizer and ``training.json`` are.
-        record: what ``training.json`` holds.
-    """
-
-    folder: Path
-    record: dict[str, Any]
-
-
-def train(options: TrainOptions, say: Say = print) -> Trained:
+def train_sft(options: TrainOptions, say: Say = print) -> Trained:
     """Train a model and save it; go on where an earlier call with these options stopped.
 
     A training that is finished is not repeated.
@@ -66,10 +55,6 @@ def train(options: TrainOptions, say: Say = print) -> Trained:
         ModelError: the model cannot be had, or its training does not fit into memory.
         InputError: the data set is missing or has nothing to train on, or the folder is taken.
     """
-    if options.method == "grpo":
-        from curate.train.grpo import train_grpo
-
-        return train_grpo(options, say=say)
     if not is_first():
         say = say_nothing
     prepared = prepare(options)
@@ -83,16 +68,6 @@ def train(options: TrainOptions, say: Say = print) -> Trained:
     for line in summary(options.output, record):
         say(line)
     return Trained(options.output, record)
-
-
-def is_first() -> bool:
-    """Say whether this is the process that speaks and writes, where several train together."""
-    return os.environ.get("RANK", "0") == "0"
-
-
-def say_nothing(line: str) -> None:
-    """Say nothing: what the other processes do."""
-    del line
 
 
 # --- the trainer ------------------------------------------------------------------------------
@@ -167,18 +142,6 @@ def make_trainer(prepared: Prepared, say: Say) -> SFTTrainer:
     return trainer
 
 
-def adapter(options: TrainOptions) -> Any:
-    """Return adapters of every linear layer but the last (QLoRA, section 4)."""
-    from peft import LoraConfig
-
-    return LoraConfig(
-        r=options.lora_rank,
-        lora_alpha=options.lora_alpha,
-        target_modules="all-linear",
-        task_type="CAUSAL_LM",
-    )
-
-
 # --- the run ----------------------------------------------------------------------------------
 
 
@@ -199,7 +162,7 @@ def run(trainer: SFTTrainer, prepared: Prepared) -> dict[str, Any]:
     except torch.OutOfMemoryError as error:
         raise DoesNotFit(_ran_out(prepared)) from error
     state = trainer.state
-    start = _update(last) if last else 0
+    start = update_of(last) if last else 0
     since = [entry for entry in state.log_history if entry["step"] > start]
     seconds = result.metrics["train_runtime"]
     learning = seconds - sum(entry.get("eval_runtime", 0) for entry in since)
@@ -224,34 +187,12 @@ def run(trainer: SFTTrainer, prepared: Prepared) -> dict[str, Any]:
     }
 
 
-def last_checkpoint(folder: Path) -> Path | None:
-    """Return the last checkpoint in a folder that was written whole; None if there is none."""
-    whole = (state.parent for state in folder.glob("checkpoint-*/trainer_state.json"))
-    return max(whole, key=_update, default=None)
-
-
-def _update(checkpoint: Path) -> int:
-    """Return the update after which a checkpoint was written."""
-    return int(checkpoint.name.rpartition("-")[2])
-
-
 def _ran_out(prepared: Prepared) -> str:
     """Return what to do where memory ran out: what would take half of what was estimated."""
     expected = prepared.estimate.total
     return f"memory ran out on {prepared.device}; {gb(expected)} were expected to do. " + advice(
         prepared.facts, prepared.options, prepared.longest, prepared.device, expected / 2
     )
-
-
-def environment(device: str) -> dict[str, Any]:
-    """Return the versions that a record names, and the device."""
-    import torch
-
-    versions = {name: version(name) for name in PACKAGES}
-    return {
-        "versions": versions | {"python": platform.python_version()},
-        "device": "cpu" if device == "cpu" else torch.cuda.get_device_name(device),
-    }
 
 
 def _rows_record(fitted: Fitted) -> dict[str, Any]:

@@ -8,10 +8,10 @@ from pathlib import Path
 import pyarrow as pa
 
 from curate.formats.repair import Repair
-from curate.generate.template import load
+from curate.generate.trace import Attempt, read_trace
 from curate.rows import LICENSE, Row, make_origin, make_row
 from curate.step import Keep
-from curate.train.trace import Attempt, read_trace
+from curate.teacher.template import load
 
 
 def repair_table(path: Path) -> pa.Table:

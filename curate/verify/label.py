@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing, nullcontext
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from curate.verify.files import VerdictFile
 from curate.verify.verdict import STATUSES, Candidate, Options, Verdict
+
+if TYPE_CHECKING:
+    from curate.verify.judge.slots import Judge
 
 
 class Tally:
@@ -94,7 +98,7 @@ def _judge(candidates: list[Candidate], options: Options) -> Generator[Verdict, 
     """Yield what the judge says, and say in one way why it cannot."""
     if not candidates:
         return  # torch takes seconds to import
-    from curate.engine.sandbox import SandboxUnavailable
+    from curate.engine.processes.sandbox import SandboxUnavailable
     from curate.verify.judge.device import resolve_backend
     from curate.verify.judge.session import HostError
     from curate.verify.judge.slots import verify
@@ -106,4 +110,36 @@ def _judge(candidates: list[Candidate], options: Options) -> Generator[Verdict, 
     try:
         yield from verify(candidates, options)
     except (HostError, SandboxUnavailable) as error:
+        raise CannotJudge(str(error)) from error
+
+
+def start_judge(options: Options) -> Judge:
+    """Return a judge that has judged its own example.
+
+    Raises:
+        CannotJudge: there is no such device here, or no sandbox, or the example is not correct.
+    """
+    from curate.verify.judge.slots import Judge
+    from curate.verify.problem import EXAMPLE
+
+    try:
+        judge = Judge(options)
+    except ValueError as error:
+        raise CannotJudge(str(error)) from error
+    (example,) = judged(judge, [Candidate("example", *EXAMPLE)])
+    if example.status != "correct":
+        judge.close()
+        raise CannotJudge(f"the judge calls its own example {example.status}: {example.to_json()}")
+    return judge
+
+
+def judged(judge: Judge, candidates: list[Candidate]) -> Iterator[Verdict]:
+    """Yield verdicts of a judge that stays warm, and say in one way why it cannot go on."""
+    from curate.engine.processes.sandbox import SandboxUnavailable
+    from curate.verify.judge.session import HostError
+
+    try:
+        yield from judge.run(candidates)
+    except (HostError, SandboxUnavailable) as error:
+        judge.close()
         raise CannotJudge(str(error)) from error

@@ -27,7 +27,7 @@ while it writes the buffer the host gets ahead, as in `triton.testing.do_bench`
 kernel is not counted, unless a program launches so many that the GPU must wait for it.
 
 **Tolerance.** Let e be the errors of an output's elements, each at most the a_j that
-`curate.verify.reference.compare` allows, and r random signs. Then r·e has mean 0 and, by
+`curate.verify.protocol.compare` allows, and r random signs. Then r·e has mean 0 and, by
 Hoeffding's inequality, P(|r·e| > t |a|) <= 2 exp(-t²/2), with |a| the Euclidean norm. With t = 5 an
 output that compares as right fails with a probability of less than 1e-5. The reference's own
 projection is the expected number, and it has errors too; they are among those that a_j is 8 times
@@ -51,8 +51,8 @@ import torch
 import triton
 import triton.language as tl
 
+from curate.verify.protocol.compare import allowed_error
 from curate.verify.protocol.role import list_tensors, map_tensors, to_double
-from curate.verify.reference.compare import allowed_error
 
 Checksums = list[list[float]]
 """One list an iteration, with one number an output."""

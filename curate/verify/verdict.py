@@ -183,6 +183,13 @@ class Verdict:
     compile: list[dict[str, Any]] = field(default_factory=list)
     timing: dict[str, Any] | None = None
 
+    def speedup(self) -> float | None:
+        """Return how many times as fast a program is as the faster of eager PyTorch and
+        ``torch.compile``; None where that was not measured."""
+        timing = self.timing or {}
+        known = [timing.get("speedup_eager"), timing.get("speedup_compile")]
+        return min((float(value) for value in known if value is not None), default=None)
+
     def __post_init__(self) -> None:
         if self.status not in STATUSES:
             raise ValueError(f"status {self.status!r}: there are {', '.join(STATUSES)}")

@@ -220,7 +220,7 @@ def patch():
             CHEAP
             + """
 try:
-    import curate.verify.reference.compare as compare
+    import curate.verify.protocol.compare as compare
 
     compare.compare = lambda *args, **kwargs: compare.Agreement()
 except ImportError:

@@ -11,9 +11,9 @@ from steps_for_tests import Given
 
 from curate.clean.decontaminate import Decontaminate
 from curate.clean.fingerprint import make_fingerprints, shipped_names, write_benchmark
-from curate.clean.wiring import read_wiring
+from curate.clean.wiring.wiring import read_wiring
 from curate.engine.identity import identity
-from curate.engine.local import LocalExecutor
+from curate.engine.processes.local import LocalExecutor
 from curate.engine.run import Walk
 from curate.recipe import RecipeError, load_recipe
 from curate.rows import make_origin, make_row

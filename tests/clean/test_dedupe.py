@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from similar_pairs import confirmed_pairs
 
-from curate.clean import minhash
 from curate.clean.dedupe import PREFERENCE, Dedupe, find_duplicates, preference
-from curate.clean.minhash import sketch
+from curate.clean.similar import minhash
+from curate.clean.similar.minhash import sketch
 from curate.rows import ROW, make_origin, make_row
 from curate.step import Context
 

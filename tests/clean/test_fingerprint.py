@@ -17,7 +17,7 @@ from curate.clean.fingerprint import (
     shipped_names,
     write_benchmark,
 )
-from curate.clean.parts import Program
+from curate.clean.forms.parts import Program
 from curate.verify.files import InputError
 
 # --- making files -----------------------------------------------------------------------------

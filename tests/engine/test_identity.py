@@ -9,7 +9,7 @@ import pytest
 
 from curate.clean.normalize import Normalize
 from curate.engine import identity
-from curate.verify.steps import Verify
+from curate.verify.steps.verify import Verify
 
 FILES = {
     "__init__.py": "",

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from recipe_for_tests import curate, data_line, make_recipe
 
-from curate.formats.write import data_sha256
+from curate.formats.dataset.write import data_sha256
 
 
 @pytest.fixture(scope="module")

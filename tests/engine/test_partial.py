@@ -11,7 +11,7 @@ from steps_for_tests import Act, Double, Numbers
 from curate.engine.identity import code_digest
 from curate.engine.run import Progress, Walk
 from curate.files import sealed
-from curate.formats.write import data_sha256, write_dataset
+from curate.formats.dataset.write import data_sha256, write_dataset
 
 COUNT = 10
 

@@ -15,12 +15,12 @@ from steps_for_tests import Act, Double, Forge, Given, Numbers, Odd
 
 from curate.engine.executor import Job, Lost, Result
 from curate.engine.history import history
-from curate.engine.local import LocalExecutor
 from curate.engine.partial import Partial
 from curate.engine.plan import plan
+from curate.engine.processes.local import LocalExecutor
 from curate.engine.run import NoSuchStep, OthersFirst, RunError, Walk, read_journal
 from curate.engine.store import LedgerError, Manifest, lost_table, rows_table
-from curate.formats.write import data_sha256, write_dataset
+from curate.formats.dataset.write import data_sha256, write_dataset
 from curate.rows import make_origin, make_row
 from curate.step import RowStep, Step
 

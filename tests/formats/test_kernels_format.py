@@ -4,11 +4,11 @@ import pyarrow.parquet as pq
 from steps_for_tests import LICENSE, Given
 
 from curate.cache.texts import save_text
-from curate.engine.local import LocalExecutor
+from curate.engine.processes.local import LocalExecutor
 from curate.engine.run import Walk
+from curate.formats.dataset.write import write_dataset
 from curate.formats.fim import Fim
 from curate.formats.kernels import Kernels
-from curate.formats.write import write_dataset
 from curate.rows import Row, make_origin, make_row
 
 TRITON = """\

@@ -6,14 +6,14 @@ import pytest
 from steps_for_tests import LICENSE, Given
 
 from curate.cache.texts import save_text
-from curate.engine.local import LocalExecutor
+from curate.engine.processes.local import LocalExecutor
 from curate.engine.run import Walk
 from curate.formats.conversion import Conversion
+from curate.formats.dataset.write import data_sha256, write_dataset
 from curate.formats.messages import Messages
 from curate.formats.pairs import Pairs
-from curate.formats.write import data_sha256, write_dataset
-from curate.generate.template import fence
 from curate.rows import Row, make_origin, make_row
+from curate.teacher.template import fence
 
 REFERENCE = "class Model(torch.nn.Module):\n    def forward(self, x):\n        return x + {}\n"
 TRITON = "@triton.jit\ndef add_{}_kernel(x_ptr):\n    pass\n"
@@ -91,7 +91,7 @@ def test_a_fence_in_the_code_does_not_end_the_block() -> None:
 
 
 def test_rows_say_how_much_they_overlap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("curate.formats.write.GROUP_ROWS", 2)
+    monkeypatch.setattr("curate.formats.dataset.write.GROUP_ROWS", 2)
     one, other = ("".join(f"{name}_{n} = 0\n" for n in range(50)) for name in ("a", "b"))
     given_away = pair(4, reference=one, triton=one + "more = 0\n")
     seen = pair(5, triton=other)

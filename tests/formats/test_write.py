@@ -1,4 +1,4 @@
-"""What `curate.formats.write` does with rows, beyond the views themselves."""
+"""What `curate.formats.dataset.write` does with rows, beyond the views themselves."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from test_kernels_format import kernel
 from test_kernels_format import write as write_kernels
 from test_views import pair, write
 
-from curate.formats import parquet
+from curate.formats.dataset import parquet
 from curate.rows import Row
 
 
@@ -50,7 +50,7 @@ def test_a_split_of_several_files_is_read_in_order(
 ) -> None:
     monkeypatch.setattr(parquet, "ROW_GROUP_BYTES", 10_000)
     monkeypatch.setattr(parquet, "FILE_BYTES", 20_000)
-    monkeypatch.setattr("curate.formats.write.GROUP_ROWS", 16)
+    monkeypatch.setattr("curate.formats.dataset.write.GROUP_ROWS", 16)
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     rows = [pair(i) for i in range(200)]
     walk, run = write(tmp_path, rows)

@@ -3,8 +3,8 @@ import textwrap
 import pytest
 
 from curate.harvest.closure import MODEL, Closure
-from curate.harvest.package import Definition, Package
-from curate.harvest.slices import Closed, NotClosed, close
+from curate.harvest.python.package import Definition, Package
+from curate.harvest.python.slices import Closed, NotClosed, close
 from curate.rows import Row, make_origin, make_row
 from curate.step import Context, Drop, Keep
 

@@ -11,7 +11,7 @@ import pytest
 from license_samples import bsd_text, installed_text
 
 from curate.cache.artifact import Info, store, wanted
-from curate.licenses.step import Licenses
+from curate.licenses.licenses import Licenses
 from curate.rows import make_origin, make_row
 from curate.sources.local import Local
 from curate.step import Context, Drop

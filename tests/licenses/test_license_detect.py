@@ -11,8 +11,8 @@ from curate.licenses.detect import (
     place,
     terms,
 )
-from curate.licenses.prose import read_source
-from curate.licenses.tags import read_tags
+from curate.licenses.text.prose import read_source
+from curate.licenses.text.tags import read_tags
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from curate.licenses.step import Licenses
+from curate.licenses.licenses import Licenses
 from curate.rows import make_origin, make_row
 from curate.sources.index import fetch
 from curate.step import Context, Drop

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from curate.cache.artifact import Info, store
 from curate.cache.texts import load_text, save_text, text_sha256
-from curate.licenses.step import Licenses
+from curate.licenses.licenses import Licenses
 from curate.rows import Row, make_origin, make_row
 from curate.step import Context, Drop, Keep
 

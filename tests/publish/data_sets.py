@@ -9,12 +9,12 @@ from typing import Any
 from steps_for_tests import LICENSE, Given
 
 from curate.cache.texts import save_text
-from curate.engine.local import LocalExecutor
+from curate.engine.processes.local import LocalExecutor
 from curate.engine.run import Walk
 from curate.formats.conversion import Conversion
+from curate.formats.dataset.write import write_dataset
 from curate.formats.messages import Messages
 from curate.formats.pairs import Pairs
-from curate.formats.write import write_dataset
 from curate.rows import Row, make_origin, make_row
 from curate.step import Step
 

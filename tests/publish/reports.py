@@ -13,13 +13,13 @@ from curate.clean.decontaminate import Decontaminate
 from curate.clean.dedupe import Dedupe
 from curate.clean.normalize import Normalize
 from curate.clean.parse import Parse
-from curate.engine.local import LocalExecutor
+from curate.clean.split import Split
+from curate.engine.processes.local import LocalExecutor
 from curate.engine.run import Walk
+from curate.formats.dataset.write import write_dataset
 from curate.formats.fim import Fim
 from curate.formats.kernels import Kernels as KernelsFormat
 from curate.formats.pairs import Pairs
-from curate.formats.split import Split
-from curate.formats.write import write_dataset
 from curate.rows import Row, make_origin, make_row
 
 KERNEL = """\

@@ -1,6 +1,6 @@
 import polars as pl
 
-from curate.formats.index import INDEX
+from curate.formats.dataset.index import INDEX
 from curate.publish.changes import LABELS, compare
 
 NAMES = INDEX.names

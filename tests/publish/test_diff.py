@@ -8,11 +8,11 @@ from rich.console import Console
 
 from curate.clean.dedupe import Dedupe
 from curate.clean.normalize import Normalize
+from curate.clean.split import Split
 from curate.cli.console import diff_tables
 from curate.cli.main import main
-from curate.formats.split import Split
+from curate.publish.analysis.errors import NoRun
 from curate.publish.diff import diff
-from curate.publish.errors import NoRun
 
 
 @pytest.fixture(scope="module")

@@ -16,8 +16,8 @@ from steps_for_tests import LICENSE
 
 from curate import api
 from curate.files import file_sha256
-from curate.formats.write import record_files
-from curate.publish.errors import PushFailed, PushRefused
+from curate.formats.dataset.write import record_files
+from curate.publish.analysis.errors import PushFailed, PushRefused
 
 REPO = "alice/adders"
 LATER = {"status": "unsupported", "reason": "random"}

@@ -15,11 +15,11 @@ from steps_for_tests import LICENSE
 
 from curate import api
 from curate.cli.main import main
-from curate.formats.write import read_run
+from curate.formats.dataset.write import read_run
+from curate.licenses.licenses import Licenses
 from curate.licenses.optout import OptOutError, load_optouts
-from curate.licenses.step import Licenses
-from curate.publish.analysis import Run
-from curate.publish.errors import NoRun, PushRefused
+from curate.publish.analysis.analysis import Run
+from curate.publish.analysis.errors import NoRun, PushRefused
 
 KERNEL = """\
 import triton

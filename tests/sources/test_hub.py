@@ -15,7 +15,7 @@ import pytest
 from licenses.license_samples import bsd_text
 from pydantic import ValidationError
 
-from curate.licenses.step import Licenses
+from curate.licenses.licenses import Licenses
 from curate.rows import ROW, Row
 from curate.sources.hub import Hub, _legal
 from curate.step import Context, Drop, Keep, SourceError

@@ -16,11 +16,11 @@ from click.testing import CliRunner
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from curate.generate.program import program_of
-from curate.generate.template import fence
+from curate.generate.models import ModelError
+from curate.teacher.program import program_of
+from curate.teacher.template import fence
 from curate.train.__main__ import main
 from curate.train.grpo import GrpoOptions, audit, train_grpo
-from curate.train.models import ModelError
 from curate.train.options import TrainOptions
 from curate.verify.files import InputError, read_jsonl, read_verdicts
 from curate.verify.problem import EXAMPLE

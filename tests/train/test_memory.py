@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 
+from curate.generate.models import load_model
 from curate.train.memory import (
     MARGIN,
     DoesNotFit,
@@ -15,7 +16,6 @@ from curate.train.memory import (
     estimate,
     model_facts,
 )
-from curate.train.models import load_model
 from curate.train.options import TrainOptions
 
 SMOLLM2 = Facts(

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from curate.generate.template import fence
+from curate.teacher.template import fence
 from curate.train.rewards import (
     FASTEST,
     NO_PROGRAM,
@@ -22,7 +22,6 @@ from curate.train.rewards import (
     format_reward,
     grade,
     similarity_reward,
-    speedup,
     where_judged,
 )
 from curate.verify.files import read_jsonl, read_verdicts
@@ -229,7 +228,7 @@ def test_speed_is_a_bounded_bonus(
 
 
 def test_speedup_is_none_without_times() -> None:
-    assert speedup(Verdict("one", "correct")) is None
+    assert Verdict("one", "correct").speedup() is None
     assert grade(Verdict("one", "correct")) == 1.0
 
 

@@ -10,9 +10,9 @@ import pytest
 import torch
 from rows import conversation, conversations, write_dataset
 
-from curate.train.models import ModelError, load_model, load_tokenizer
+from curate.generate.models import ModelError, load_model, load_tokenizer
 from curate.train.options import TrainOptions
-from curate.train.sft import train
+from curate.train.train import train
 from curate.verify.files import InputError
 
 

@@ -65,7 +65,9 @@ def test_values_that_mean_nothing_are_refused(told: list[TrainOptions]) -> None:
 def test_packages_that_are_missing_are_named(
     told: list[TrainOptions], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("curate.train.models.find_spec", lambda name: None if name == "trl" else 1)
+    monkeypatch.setattr(
+        "curate.generate.models.find_spec", lambda name: None if name == "trl" else 1
+    )
     code, said = curate("train", "data", "--model", "m", "--output", "o")
     assert code == 2 and "needs trl" in said and "kernel-curate[train]" in said and not told
 

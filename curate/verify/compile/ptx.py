@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from curate.engine.sandbox import sandbox_command
+from curate.engine.processes.sandbox import sandbox_command
 
 _TOOLKIT = "/usr/local/cuda/bin:/usr/local/bin"
 """Where NVIDIA's installers put it, which is not on the sandbox's path."""

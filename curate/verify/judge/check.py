@@ -12,9 +12,9 @@ import torch
 from curate.verify.judge.halves import Halves
 from curate.verify.judge.oracle import Expected, NoOracle, Oracle, Variety
 from curate.verify.judge.session import Ended, Refused, Session
+from curate.verify.protocol.compare import Agreement, Mismatch
 from curate.verify.protocol.role import Answer, Tensors, pack_all, same_tensors, unpack_named
 from curate.verify.protocol.wire import WireError
-from curate.verify.reference.compare import Agreement, Mismatch
 from curate.verify.reference.draw import (
     MANY,
     NEGATIVE_INTEGERS,

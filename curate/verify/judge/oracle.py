@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from curate.verify.judge.session import Ended, Host, Refused, Session
+from curate.verify.protocol.compare import Agreement, Mismatch, Strict, compare
 from curate.verify.protocol.role import Tensors, list_tensors, pack_all, same_tensors, unpack_named
-from curate.verify.reference.compare import Agreement, Mismatch, Strict, compare
 from curate.verify.reference.draw import OVERFLOWS, OWN, TIES, Draw, parameters_seed
 from curate.verify.reference.noise import PRODUCTS
 from curate.verify.reference.serve import SKIP
@@ -49,7 +49,7 @@ class Expected:
         message: the reference's reply: inputs, parameters and results, packed.
         tensors: the tensors of the message.
         ask_noise: gives the noise of a draw's results, in float32 or, if so asked, of 10 bits;
-            see `curate.verify.reference.compare.compare`.
+            see `curate.verify.protocol.compare.compare`.
         precision: one of `curate.verify.verdict.PRECISIONS`.
     """
 
@@ -72,7 +72,7 @@ class Expected:
 
         Args:
             results: the candidate's.
-            usual: see `curate.verify.reference.compare.compare`.
+            usual: see `curate.verify.protocol.compare.compare`.
 
         Raises:
             Mismatch: they differ.

@@ -19,8 +19,8 @@ from typing import Any
 
 import torch
 
-from curate.engine.sandbox import PACKAGE, sandbox_command, worker_environment
-from curate.verify.protocol.host import PACKET, SOCKET_TYPE
+from curate.engine.processes.sandbox import PACKAGE, sandbox_command, worker_environment
+from curate.verify.host import PACKET, SOCKET_TYPE
 from curate.verify.protocol.wire import MAX_PAYLOAD, Channel, Closed, Late, TooLarge, WireError
 
 START_S = 300.0  # seconds that a host may take to import what it needs
@@ -76,7 +76,7 @@ def _spawn(command: list[str], **options: Any) -> Any:
 
 
 class Host:
-    """A warm process in a sandbox of its own; see `curate.verify.protocol.host`."""
+    """A warm process in a sandbox of its own; see `curate.verify.host`."""
 
     def __init__(self, backend: str, memory_mb: int, sandbox: bool, compiles: bool = False) -> None:
         self.backend, self.memory_mb, self.sandbox = backend, memory_mb, sandbox
@@ -97,7 +97,7 @@ class Host:
         if self.closed:
             raise HostError("the judge is closed")
         own, other = socket.socketpair(socket.AF_UNIX, SOCKET_TYPE)
-        command = [sys.executable, "-m", "curate.verify.protocol.host"]
+        command = [sys.executable, "-m", "curate.verify.host"]
         # What PyTorch asks CUDA itself, rather than NVML, leaves a process that cannot fork.
         environment = {"PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
         on_device = self.backend in ("cuda", "hip")

@@ -22,7 +22,7 @@ import torch
 import triton
 
 from curate.devices import ON_CPU
-from curate.engine.sandbox import SandboxUnavailable
+from curate.engine.processes.sandbox import SandboxUnavailable
 from curate.verify.judge.check import Check, Found, Outcome
 from curate.verify.judge.device import DeviceInfo, Gate, describe_device, resolve_backend
 from curate.verify.judge.halves import ExecutorProcess, Halves

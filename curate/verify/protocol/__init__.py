@@ -1,1 +1,1 @@
-"""What the processes of the judge share: the warm host that forks them, messages, values."""
+"""What the processes of the judge share: messages, problems in the making, comparing."""

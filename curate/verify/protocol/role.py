@@ -11,8 +11,8 @@ from triton.compiler.errors import CompilationError
 from triton.runtime.errors import OutOfResources, PTXASError
 
 from curate.verify.problem import ProgramError, describe
+from curate.verify.protocol.compare import flatten
 from curate.verify.protocol.wire import Channel, Closed, WireError, pack, unpack
-from curate.verify.reference.compare import flatten
 
 Tensors = list[torch.Tensor]
 Answer = tuple[dict[str, Any], Tensors]

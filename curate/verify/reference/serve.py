@@ -23,6 +23,7 @@ import torch
 from torch import nn
 
 from curate.verify.problem import EXAMPLE, Task, describe, seed_everything
+from curate.verify.protocol.compare import FACTOR, Mismatch, compare, flatten
 from curate.verify.protocol.role import (
     LAYOUTS,
     Answer,
@@ -44,7 +45,6 @@ from curate.verify.protocol.role import (
 )
 from curate.verify.protocol.wire import Channel, WireError
 from curate.verify.recorder import Recorder
-from curate.verify.reference.compare import FACTOR, Mismatch, compare, flatten
 from curate.verify.reference.draw import (
     NOT_FINITE,
     OWN,

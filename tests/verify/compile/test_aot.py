@@ -10,7 +10,7 @@ from curate.devices import DEVICES, find_device
 from curate.rows import COMPILE, Row, make_origin, make_row
 from curate.step import Context, Drop, Keep
 from curate.verify.compile.aot import compile_program, find_launches
-from curate.verify.steps import Compile
+from curate.verify.steps.compile import Compile
 
 THREE = ["cuda:80", "cuda:90", "hip:gfx942"]
 

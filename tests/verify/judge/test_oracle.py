@@ -13,11 +13,11 @@ import pytest
 import torch
 
 import curate
-from curate.engine import sandbox
+from curate.engine.processes import sandbox
 from curate.verify.judge.oracle import Expected, NoOracle, Oracle, Variety, easier
 from curate.verify.judge.session import Host, HostError
+from curate.verify.protocol.compare import Mismatch
 from curate.verify.protocol.role import pack_all
-from curate.verify.reference.compare import Mismatch
 from curate.verify.reference.draw import FAMILIES, OWN, Change, Draw
 
 REFERENCE = """

@@ -1,0 +1,1 @@
+"""Forms of a program that other names, words and layouts leave as they are."""

@@ -1,0 +1,1 @@
+"""The ``wiring`` step: which operators a problem runs, and what feeds what."""

@@ -1,0 +1,161 @@
+"""`curate generate` in the terminal: the program on stdout, what is said of it on stderr."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from curate.generate.generate import (
+    Answered,
+    Asking,
+    Event,
+    Generated,
+    Piece,
+    check_module,
+    generate_triton,
+)
+from curate.generate.sampling import Sampler, Sampling
+from curate.generate.trace import Attempt
+from curate.generate.turns import explanation, timing_text
+from curate.verify.files import InputError, read_text
+from curate.verify.verdict import Options, Verdict
+
+CONTROL = dict.fromkeys({*range(0x20), *range(0x7F, 0xA0)} - {ord("\n"), ord("\t")})
+"""Characters that a terminal obeys: models and their programs are not to write them there."""
+
+COLOURS = {"correct": "green", "unsupported": "yellow", "degenerate": "yellow"}
+
+
+def read_module(path: Path) -> str:
+    """Return the text of a module's file.
+
+    Raises:
+        InputError: it cannot be read, or is no module in KernelBench's form.
+    """
+    code = read_text(path)
+    check_module(code, str(path))
+    return code
+
+
+def write_program(program: str, path: Path | None) -> None:
+    """Write a program to a file, or to stdout.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
+    if path is None:
+        click.echo(program, nl=False)
+        return
+    try:
+        path.write_text(program, encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written: {error}") from error
+
+
+@dataclass(frozen=True)
+class Job:
+    """What all programs that one command asks for have in common.
+
+    Attributes:
+        sampler: who is asked.
+        options: how to judge.
+        sampling: how answers are drawn.
+        trace: where judged answers are kept.
+    """
+
+    sampler: Sampler
+    options: Options
+    sampling: Sampling
+    trace: Path | None
+
+    def run(self, code: str, k: int, rounds: int) -> Generated:
+        """Ask for a program, tell how it goes, and sum up what came of it.
+
+        Raises:
+            InputError, CannotJudge: as `generate_triton` does.
+        """
+        click.echo("starting the judge", err=True)
+        generated = generate_triton(
+            code,
+            sampler=self.sampler,
+            k=k,
+            rounds=rounds,
+            options=self.options,
+            sampling=self.sampling,
+            trace=self.trace,
+            on_event=Shown(self.sampler.name),
+        )
+        click.echo(summary(generated), err=True)
+        return generated
+
+
+class Shown:
+    """Writes on stderr how a generation goes: a listener of `generate_triton`.
+
+    Args:
+        name: of the model.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._open = False  # whether the line is not ended
+
+    def __call__(self, event: Event) -> None:
+        match event:
+            case Asking(turn, answers):
+                asked = "an answer" if answers == 1 else f"{answers} answers"
+                self._line(f"round {turn}: asking {self.name} for {asked}")
+            case Piece(text):
+                click.echo(text.translate(CONTROL), nl=False, err=True)
+                self._open = not text.endswith("\n") if text else self._open
+            case Answered(done, of):
+                if sys.stderr.isatty():
+                    click.echo(f"\r{done}/{of} answers", nl=False, err=True)
+                    self._open = True
+            case Attempt():
+                more = timing_text(event.verdict) if event.is_right else explanation(event)
+                first = more.partition("\n")[0].translate(CONTROL)
+                self._line(f"answer {event.number + 1}: {outcome(event)}  {first}".rstrip())
+
+    def _line(self, text: str) -> None:
+        click.echo("\n" * self._open + text, err=True)
+        self._open = False
+
+
+def outcome(attempt: Attempt) -> str:
+    """Return an attempt's status and the reason of it, in the status's colour."""
+    reason = f" ({attempt.verdict.reason})" if attempt.verdict and attempt.verdict.reason else ""
+    text = (attempt.status + reason).translate(CONTROL)
+    return click.style(text, fg=COLOURS.get(attempt.status, "red"))
+
+
+def summary(generated: Generated) -> str:
+    """Return what the best attempt was proved to do; or, where none is right, how the closest
+    failed."""
+    attempt, tried = generated.closest, len(generated.attempts)
+    which = f"answer {attempt.number + 1} of round {attempt.round}"
+    if attempt.verdict and attempt.is_right:
+        return "\n".join([f"correct: {which}, of {tried} in all", *_proof(attempt.verdict)])
+    found = f"none of {tried} answers is right" if tried > 1 else "the answer is not right"
+    why = explanation(attempt).translate(CONTROL)
+    return f"{found}; the closest is {which}, {outcome(attempt)}\n{why}"
+
+
+def _proof(verdict: Verdict) -> list[str]:
+    """Return what a verdict of ``correct`` rests on, line by line."""
+    did = verdict.evidence
+    launched = sum((did.get("launches") or {}).values())
+    lines = [
+        f"judged: {verdict.trials} draws in {verdict.backend} on {verdict.device}, "
+        f"torch {verdict.torch}, triton {verdict.triton}",
+        f"error: at most {verdict.max_abs_error:.3g}, {verdict.tolerance:.2f} of what is allowed",
+        f"kernels: {launched} launched, {did.get('kind')}",
+    ]
+    if verdict.caveats:
+        lines.append(f"not covered: {', '.join(verdict.caveats)}")
+    if verdict.timing:
+        lines.append(f"time: {timing_text(verdict)}")
+    return lines

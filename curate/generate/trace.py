@@ -1,0 +1,137 @@
+"""What a model answered and what the judge said of it, kept line by line.
+
+A trace file is only ever appended to: a line an answer, written when it is judged, in one call to
+the system. Whatever stops `curate generate`, the lines that are there are whole.
+`curate.train.traces` makes rows to train on of them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import fcntl
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from curate.generate.sampling import Message
+from curate.verify.files import InputError, json_lines, read_text, strict_json
+from curate.verify.verdict import Verdict
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One answer of a model.
+
+    Attributes:
+        reference: the PyTorch module that was to be replaced.
+        model: who answered.
+        round: from 1; each asks about the answers of the one before.
+        number: of the conversation, from 0.
+        template: what was asked last: ``question``, ``repair@1`` or ``faster@1``.
+        messages: the whole conversation; the answer is the last.
+        finish: why the model stopped, as `curate.generate.sampling.Sample` says it.
+        program: what the answer gives, or None.
+        verdict: what the judge says of the program; None where there is none.
+    """
+
+    reference: str
+    model: str
+    round: int
+    number: int
+    template: str
+    messages: list[Message]
+    finish: str
+    program: str | None
+    verdict: Verdict | None
+
+    @property
+    def status(self) -> str:
+        """The verdict's status, or ``no_code``."""
+        return self.verdict.status if self.verdict else "no_code"
+
+    @property
+    def is_right(self) -> bool:
+        """Whether the judge called the program correct."""
+        return self.status == "correct"
+
+    def line(self) -> bytes:
+        """Return the attempt as a line of a trace file."""
+        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        values["verdict"] = self.verdict and strict_json(self.verdict.to_json())
+        return json.dumps(values, allow_nan=False).encode() + b"\n"
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> Attempt:
+        """Return the attempt of a line's values.
+
+        Raises:
+            ValueError: a field is missing or unknown.
+        """
+        try:
+            verdict = values.pop("verdict")
+            return cls(**values, verdict=verdict and Verdict.from_json(verdict))
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"not an attempt: {error}") from error
+
+
+def read_trace(path: Path) -> list[Attempt]:
+    """Return the attempts that a trace file holds, in order.
+
+    Raises:
+        InputError: the file cannot be read, or holds something else.
+    """
+    text = read_text(path)
+    if text and not text.endswith("\n"):
+        raise InputError(f"{path}: its last line has no end; is it a trace?")
+    attempts = []
+    for place, values in json_lines(path, text):
+        try:
+            attempts.append(Attempt.from_json(values))
+        except ValueError as error:
+            raise InputError(f"{place}: is not a line of a trace: {error}") from error
+    return attempts
+
+
+class TraceFile:
+    """A trace file while attempts are added to it; a context manager.
+
+    Raises:
+        InputError: the file holds something else, cannot be written, or another process is
+            writing it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        try:
+            self._file = path.open("ab", buffering=0)
+        except OSError as error:
+            raise InputError(f"{path}: cannot be written: {error}") from error
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            read_trace(path)
+        except BlockingIOError as error:
+            self._file.close()
+            raise InputError(f"{path}: another process is writing a trace there") from error
+        except InputError:
+            self._file.close()
+            raise
+
+    def add(self, attempt: Attempt) -> None:
+        """Write an attempt: one call to the system, which a signal does not cut in two."""
+        self._file.write(attempt.line())
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()

@@ -1,0 +1,1 @@
+"""CUDA kernels, and the Triton kernels of the same package that do the same."""

@@ -1,0 +1,1 @@
+"""KernelBook's rows as problems with programs."""

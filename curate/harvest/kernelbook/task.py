@@ -1,0 +1,208 @@
+"""Put a module of KernelBook into KernelBench's form (by its text), and run it (in the sandbox)."""
+
+from __future__ import annotations
+
+import ast
+import io
+import sys
+import tokenize
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from curate.harvest.modules.eager import Lost, check, load, shown
+from curate.harvest.modules.taskfile import make_positional
+
+_IMPORTABLE = {"torch", "numpy"} | sys.stdlib_module_names
+_MODEL = "Model"
+
+
+@dataclass(frozen=True)
+class Task:
+    """A module in KernelBench's form.
+
+    Attributes:
+        text: the file: ``Model``, ``get_inputs`` and ``get_init_inputs``.
+        repairs: what was changed.
+    """
+
+    text: str
+    repairs: list[str]
+
+
+def write_task(code: str, entry_point: str) -> Task:
+    """Return ``python_code`` as a task, not yet run.
+
+    Raises:
+        Lost: it is no module with its inputs, or one that KernelBench's form has no place for.
+    """
+    try:
+        tree = ast.parse(code)
+    except SyntaxError as error:
+        raise Lost("syntax_error", column="python_code", message=str(error)) from error
+    _check_form(tree, entry_point)
+    repairs = []
+    if entry_point != _MODEL:
+        if _MODEL in _bound(tree):
+            raise Lost("name_taken", name=_MODEL)
+        code = _renamed(code, entry_point)
+        repairs.append("class_name")
+    text = make_positional(code, _MODEL)
+    text, changed = _positional_arguments(text)
+    if changed:
+        repairs.append("init_inputs")
+    return Task(text, repairs)
+
+
+def run_task(task: Task) -> None:
+    """Build the module and run it. For the sandbox only.
+
+    Raises:
+        Lost: it fails, leaves parameters as they were in memory, or gives values that no program
+            could be judged by.
+    """
+    _check_initialised(task.text)
+    check(task.text, _MODEL)
+
+
+def _check_form(tree: ast.Module, entry_point: str) -> None:
+    imports = [
+        (name, node.lineno)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for name in _modules(node)
+    ]
+    for name, line in imports:
+        if name.split(".")[0] == "triton" or name.startswith("torch._inductor"):
+            raise Lost("swapped_columns", column="python_code", holds=name, line=line)
+    for name, line in imports:
+        if name.split(".")[0] not in _IMPORTABLE:
+            raise Lost("foreign_import", module=name, line=line)
+    missing = {entry_point, "get_inputs", "get_init_inputs"} - _bound(tree)
+    if missing:
+        raise Lost("incomplete", missing=sorted(missing))
+
+
+def _modules(node: ast.Import | ast.ImportFrom) -> list[str]:
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    return [f"{'.' * node.level}{node.module or ''}"]
+
+
+def _bound(tree: ast.Module) -> set[str]:
+    return {n.name for n in tree.body if isinstance(n, ast.FunctionDef | ast.ClassDef)}
+
+
+def _renamed(code: str, name: str) -> str:
+    """Return code in which the identifier ``name`` is ``Model``.
+
+    Strings and comments stay, and so do attributes: a class may be called as one of `torch.nn`.
+    """
+    lines = io.StringIO(code).readlines()
+    tokens = list(tokenize.generate_tokens(io.StringIO(code).readline))
+    before = [None, *(token.string for token in tokens)]
+    for token, previous in reversed(list(zip(tokens, before, strict=False))):
+        if token.type == tokenize.NAME and token.string == name and previous != ".":
+            (line, start), end = token.start, token.end[1]
+            lines[line - 1] = lines[line - 1][:start] + _MODEL + lines[line - 1][end:]
+    return "".join(lines)
+
+
+# --- constructor arguments -----------------------------------------------------------------------
+
+
+def _positional_arguments(text: str) -> tuple[str, bool]:
+    """Return the file with ``get_init_inputs`` as KernelBench wants it, and whether it changed.
+
+    KernelBook returns ``[arguments, keywords]``, KernelBench the arguments alone.
+    """
+    tree = ast.parse(text)
+    node = next(n for n in tree.body if getattr(n, "name", "") == "get_init_inputs")
+    assert isinstance(node, ast.FunctionDef)
+    match node.body:
+        case [ast.Return(value=ast.List(elts=[ast.List(elts=given), ast.Dict() as keywords]))]:
+            items = _in_order(tree, [ast.unparse(item) for item in given], keywords)
+        case _:
+            raise Lost("init_inputs", code=ast.unparse(node)[:200])
+    lines = text.splitlines()
+    new = ["def get_init_inputs():", f"    return [{', '.join(items)}]"]
+    lines[node.lineno - 1 : node.end_lineno] = new
+    return "\n".join(lines) + "\n", True
+
+
+def _in_order(tree: ast.Module, given: list[str], keywords: ast.Dict) -> list[str]:
+    """Return positional arguments and keywords as positional arguments, defaults in the gaps."""
+    named: dict[str, str] = {}
+    for key, expression in zip(keywords.keys, keywords.values, strict=True):
+        if not (isinstance(key, ast.Constant) and isinstance(key.value, str)):
+            raise Lost("init_inputs", code=ast.unparse(keywords)[:200])
+        named[key.value] = ast.unparse(expression)
+    items = list(given)
+    for name, default in _parameters(tree)[len(given) :]:
+        if not named:
+            break
+        value = named.pop(name, None) or default
+        if value is None:
+            raise Lost("init_inputs", missing=name)
+        items.append(value)
+    if named:
+        raise Lost("init_inputs", keywords=sorted(named))
+    return items
+
+
+def _parameters(tree: ast.Module) -> list[tuple[str, str | None]]:
+    """Return the constructor's positional parameters and their defaults, without ``self``."""
+    model = next(n for n in tree.body if getattr(n, "name", "") == _MODEL)
+    for node in model.body if isinstance(model, ast.ClassDef) else []:
+        if isinstance(node, ast.FunctionDef) and node.name == "__init__":
+            names = [a.arg for a in (*node.args.posonlyargs, *node.args.args)]
+            defaults = [ast.unparse(default) for default in node.args.defaults]
+            required = len(names) - len(defaults)
+            return list(zip(names, [*[None] * required, *defaults], strict=True))[1:]
+    return []
+
+
+# --- parameters ----------------------------------------------------------------------------------
+
+
+def _check_initialised(text: str) -> None:
+    """Build the module on memory full of NaN, and see whether some of it is left in its state.
+
+    Raises:
+        Lost: a parameter or buffer holds what was in memory before.
+    """
+    names = load(text)
+    torch.manual_seed(0)
+    try:
+        with _Poisoned():
+            model = names[_MODEL](*names["get_init_inputs"]())
+    except Exception as error:
+        raise Lost("constructor_error", error=shown(error)) from error
+    left = [
+        name
+        for name, value in model.state_dict().items()
+        if isinstance(value, torch.Tensor) and _is_poisoned(value)
+    ]
+    if left:
+        raise Lost("uninitialised", parameters=left)
+
+
+def _is_poisoned(value: torch.Tensor) -> bool:
+    if value.is_floating_point() or value.is_complex():
+        return bool(torch.isnan(value).any())
+    return False
+
+
+class _Poisoned:
+    """Fills memory that is allocated and not initialised with NaN.
+
+    See https://docs.pytorch.org/docs/stable/deterministic.html; `torch.Tensor(n)` included.
+    """
+
+    def __enter__(self) -> None:
+        torch.use_deterministic_algorithms(True, warn_only=True)
+        torch.utils.deterministic.fill_uninitialized_memory = True
+
+    def __exit__(self, *_: Any) -> None:
+        torch.use_deterministic_algorithms(False)

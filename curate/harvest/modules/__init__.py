@@ -1,0 +1,1 @@
+"""Problems from `torch.nn.Module` classes: arguments with which a module runs."""

@@ -1,0 +1,87 @@
+"""Find arguments with which a standalone module runs, and write it as a task."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from curate.harvest.modules.taskfile import make_positional
+from curate.rows import Row, make_row
+from curate.step import Context, Drop, Keep, Outcome, RowStep
+
+
+class Inputs(RowStep):
+    """Turn a standalone module into a task in KernelBench's form.
+
+    Constructor arguments come from annotations and names, inputs from a search under fake
+    tensors. The task is then run for real: it must give finite tensors, the same twice, that
+    depend on its inputs.
+    """
+
+    step: Literal["inputs"]
+
+    tools: ClassVar[tuple[str, ...]] = ("torch",)
+    kinds: ClassVar[frozenset[str]] = frozenset({"module"})
+    sandboxed: ClassVar[bool] = True
+    batch: ClassVar[int] = 1
+
+    tries: Annotated[
+        int, Field(gt=0, description="Forward passes under fake tensors before giving up.")
+    ] = 600
+    seconds: Annotated[
+        float,
+        Field(gt=0, description="Time for the whole search of one module, real run included."),
+    ] = 20.0
+    max_elements: Annotated[
+        int,
+        Field(gt=0, description="Largest tensor, in elements, so that a laptop can check it."),
+    ] = 4_194_304
+    max_parameters: Annotated[
+        int, Field(gt=0, description="Most parameters that a module may have, in elements.")
+    ] = 50_000_000
+    max_ops: Annotated[
+        int, Field(gt=0, description="Most computing operators in one forward pass.")
+    ] = 300
+
+    def setup(self, context: Context) -> None:
+        import logging
+
+        import torch
+        from torch._subclasses.fake_tensor import FakeTensorMode
+
+        import curate.harvest.modules.search  # noqa: F401  imported once, before workers fork
+
+        torch.set_num_threads(1)
+        logging.getLogger("torch").setLevel(logging.CRITICAL)  # it prints each failed try
+        with FakeTensorMode():
+            torch.nn.Linear(2, 2)(torch.rand(2, 2))
+
+    def apply(self, row: Row, context: Context) -> Outcome:
+        from curate.harvest.modules.eager import Lost
+        from curate.harvest.modules.search import Limits, OutOfTime, Search, time_limit
+
+        limits = Limits(
+            self.tries, self.seconds, self.max_elements, self.max_parameters, self.max_ops
+        )
+        text = make_positional(row["text"], row["entry_point"])
+        try:
+            with time_limit(self.seconds):
+                found = Search(text, row["entry_point"], limits).run()
+        except OutOfTime:
+            return Drop("out_of_time", {"seconds": self.seconds})
+        except Lost as loss:
+            return Drop(loss.reason, loss.evidence)
+        return Keep((_task_row(row, found.text),))
+
+
+def _task_row(row: Row, reference: str) -> Row:
+    return make_row(
+        "task",
+        reference,
+        row["origin"],
+        reference=reference,
+        entry_point=row["entry_point"],
+        license=row["license"],
+        parent_ids=[row["id"]],
+    )

@@ -1,0 +1,91 @@
+"""Find the `torch.nn.Module` classes of a file."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from curate.harvest.python.package import Definition, External, Package, Submodule, package_of
+from curate.harvest.python.source import Statement, source_of, undecorated
+from curate.rows import Row, make_row
+from curate.step import Context, Drop, Keep, Outcome, RowStep
+
+
+class Modules(RowStep):
+    """Turn a file into one row for each module class in it that defines ``forward``.
+
+    Bases are followed by name: through import aliases, classes of the same file and files of
+    the same artifact. Nothing is imported.
+    """
+
+    step: Literal["modules"]
+
+    tools: ClassVar[tuple[str, ...]] = ("tree-sitter", "tree-sitter-python")
+    kinds: ClassVar[frozenset[str]] = frozenset({"file"})
+    batch: ClassVar[int] = 16
+
+    def apply(self, row: Row, context: Context) -> Outcome:
+        path = row["origin"]["path"]
+        package = package_of(row, context.cache)
+        try:
+            file = package.file(path)
+        except SyntaxError as error:
+            return Drop("syntax_error", {"line": error.lineno})
+        found = []
+        for name in file.definitions:
+            statement = file.class_statement(name)
+            if statement and _has_forward(statement) and is_module(package, path, name):
+                found.append(_module_row(row, statement, name))
+        if not found:
+            return Drop("no_modules")
+        return Keep(tuple(sorted(found, key=lambda made: int(made["origin"]["start_line"]))))
+
+
+def is_module(
+    package: Package, path: str, name: str, seen: frozenset[Definition] = frozenset()
+) -> bool:
+    """Whether a class of a file inherits from something in `torch.nn`."""
+    here = Definition(path, name)
+    statement = package.file(path).class_statement(name)
+    if statement is None or here in seen:
+        return False
+    bases = undecorated(statement.node).child_by_field_name("superclasses")
+    for base in bases.named_children if bases else ():
+        head, _, rest = source_of(base).partition(".")
+        target = package.resolve(path, head)
+        if isinstance(target, Submodule) and rest:
+            target, rest = package.resolve(target.path, rest), ""
+        if isinstance(target, External) and f"{target.dotted}.{rest}".startswith("torch.nn."):
+            return True
+        if isinstance(target, Definition) and is_module(
+            package, target.path, target.name, seen | {here}
+        ):
+            return True
+    return False
+
+
+def _has_forward(statement: Statement) -> bool:
+    body = undecorated(statement.node).child_by_field_name("body")
+    for child in body.named_children if body else ():
+        function = undecorated(child)
+        name = function.child_by_field_name("name")
+        if function.type == "function_definition" and name and source_of(name) == "forward":
+            return True
+    return False
+
+
+def _module_row(row: Row, statement: Statement, name: str) -> Row:
+    node = statement.node
+    origin = row["origin"] | {
+        "symbol": name,
+        "start_line": node.start_point[0] + 1,
+        "end_line": node.end_point[0] + 1,
+    }
+    return make_row(
+        "module",
+        source_of(node),
+        origin,
+        text=source_of(node),
+        entry_point=name,
+        license=row["license"],
+        parent_ids=[row["id"]],
+    )

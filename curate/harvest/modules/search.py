@@ -1,0 +1,389 @@
+"""Find arguments with which a module runs: many cheap tries under fake tensors, one real run.
+
+A try under `FakeTensorMode` computes shapes only and takes milliseconds, so the search needs no
+table of error messages: it tries shapes whose sizes come from the module's own layers, keeps the
+one that got furthest, and adds the numbers that PyTorch's errors mention to the sizes to try.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import io
+import itertools
+import re
+import signal
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensorMode,
+    UnsupportedFakeTensorException,
+)
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from curate.harvest.modules.constructor_arguments import choices, is_config
+from curate.harvest.modules.eager import Lost, check, load, shown
+from curate.harvest.modules.input_shapes import (
+    FINAL_SIZES,
+    SEARCH_SIZES,
+    Input,
+    Sizes,
+    candidates,
+    distributions,
+    index_bound,
+    size_hints,
+)
+from curate.harvest.modules.taskfile import assemble
+
+_NOT_FAKEABLE = (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    UnsupportedFakeTensorException,
+)
+
+
+class OutOfTime(BaseException):
+    """The search's time is up. Not an `Exception`: the module's own handlers must not eat it."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Bounds of one search; see the options of `Inputs`."""
+
+    tries: int
+    seconds: float
+    max_elements: int
+    max_parameters: int
+    max_ops: int
+
+
+class Trace(TorchDispatchMode):  # type: ignore[misc]
+    """Counts what a forward pass does.
+
+    Attributes:
+        ops: operators called.
+        compute: those that compute something.
+        largest: elements of the largest tensor made.
+        total: elements of all tensors made.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ops = self.compute = self.largest = self.total = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        self.ops += 1
+        if func.namespace != "prim" and not func.is_view and func.overloadpacket not in _MOVES:
+            self.compute += 1
+        for leaf in tree_leaves(out):
+            if isinstance(leaf, torch.Tensor) and not func.is_view:
+                self.largest = max(self.largest, leaf.numel())
+                self.total += leaf.numel()
+        return out
+
+
+_ATEN = torch.ops.aten
+
+_MOVES = frozenset(
+    (_ATEN.clone, _ATEN.detach, _ATEN._to_copy, _ATEN.lift_fresh, _ATEN.copy_, _ATEN._unsafe_view)
+)
+"""Operators that move data and compute nothing."""
+
+
+@dataclass
+class Try:
+    """The outcome of one forward pass under fake tensors."""
+
+    inputs: tuple[Input, ...]
+    error: str | None
+    trace: Trace
+    outputs: Any = None
+
+
+@dataclass
+class Found:
+    """A runnable task.
+
+    Attributes:
+        text: the file in KernelBench's form.
+        init_inputs: expressions of the constructor's arguments.
+        inputs: expressions of the arguments of ``forward``.
+        compute: operators that compute something.
+    """
+
+    text: str
+    init_inputs: list[str]
+    inputs: list[str]
+    compute: int
+
+
+@dataclass
+class Search:
+    """The search for one module's arguments.
+
+    Attributes:
+        text: the standalone file.
+        entry_point: the class's name in it.
+        limits: when to give up.
+    """
+
+    text: str
+    entry_point: str
+    limits: Limits
+    used: int = 0
+    deadline: float = field(default=0.0)
+
+    def run(self) -> Found:
+        """Return the task.
+
+        Raises:
+            Lost: none was found; ``reason`` and ``evidence`` say why.
+        """
+        self.deadline = time.monotonic() + self.limits.seconds
+        cls = load(self.text)[self.entry_point]
+        if cls.forward is torch.nn.Module.forward:
+            raise Lost("no_forward")
+        lost: Lost | None = None
+        built = 0
+        for init_inputs in _constructor_attempts(cls):
+            try:
+                model = self._construct(cls, init_inputs)
+            except Exception as error:
+                lost = lost or Lost("constructor_unknown", error=shown(error), tried=init_inputs)
+                continue
+            built += 1
+            try:
+                return self._task(model, init_inputs)
+            except Lost as loss:
+                if loss.reason not in _WORTH_ANOTHER_TRY:
+                    raise
+                if built == 1:
+                    lost = loss
+            if built == MAX_CONSTRUCTED or self.used >= self.limits.tries:
+                break
+        raise lost or Lost("constructor_unknown")
+
+    def _construct(self, cls: Any, init_inputs: list[str]) -> Any:
+        """Return the module with fake parameters; with real ones where its code needs values."""
+        try:
+            with FakeTensorMode():
+                return _instance(cls, init_inputs)
+        except _NOT_FAKEABLE:
+            return _instance(cls, init_inputs)
+
+    def _task(self, model: Any, init_inputs: list[str]) -> Found:
+        parameters = sum(p.numel() for p in model.parameters())
+        if parameters > self.limits.max_parameters:
+            raise Lost("too_large", parameters=parameters)
+        lost: Lost | None = None
+        for attempt in itertools.islice(self._runnable(model), MAX_CHECKED):
+            try:
+                return self._finish(model, init_inputs, attempt)
+            except Lost as loss:
+                lost = lost or loss
+        raise lost or Lost("no_inputs_found")
+
+    def _finish(self, model: Any, init_inputs: list[str], found: Try) -> Found:
+        """Return the task of inputs that ran under fake tensors."""
+        if found.trace.compute == 0:
+            raise Lost("no_compute")
+        if found.trace.compute > self.limits.max_ops:
+            raise Lost("too_large", ops=found.trace.compute)
+        sizes = self._scale(model, found)
+        lost: Lost | None = None
+        for inputs in distributions(found.inputs):
+            shown = [given.expression(sizes) for given in inputs]
+            text = assemble(self.text, init_inputs, shown)
+            try:
+                check(text, self.entry_point)
+            except Lost as loss:
+                lost = lost or loss
+                if loss.reason not in _WORTH_ANOTHER_TRY:
+                    break
+            else:
+                return Found(text, init_inputs, shown, found.trace.compute)
+        raise lost or Lost("no_inputs_found")
+
+    def _runnable(self, model: Any) -> Iterator[Try]:
+        """Yield tries that ran.
+
+        The same shape is tried for every argument first; then one argument at a time is changed,
+        and a change stays when more operators ran before the error.
+        """
+        parameters = _required(type(model).forward)
+        if any(p.kind is p.KEYWORD_ONLY for p in parameters):
+            raise Lost("no_inputs_found", error="forward needs a keyword-only argument")
+        if not parameters:
+            raise Lost("no_inputs_found", error="forward takes no argument")
+        hints = size_hints(model)
+        bound = index_bound(model)
+        best: list[Try] = []
+        stop = min(self.limits.tries, self.used + self.limits.tries // 3)
+        for _ in range(3):
+            options = [list(candidates(p, model, hints, bound)) for p in parameters]
+            for inputs in itertools.chain(_uniform(options), _neighbours(best, options)):
+                if self.used >= stop:
+                    break
+                attempt = self._try(model, inputs, SEARCH_SIZES)
+                if attempt.error is None:
+                    yield attempt
+                elif not best or attempt.trace.ops > best[-1].trace.ops:
+                    best.append(attempt)
+            mentioned = _numbers(best[-1].error if best else None)
+            if mentioned <= set(hints):
+                break
+            hints = [*sorted(mentioned - set(hints)), *hints]
+        raise Lost("no_inputs_found", error=best[-1].error if best else None, tries=self.used)
+
+    def _try(self, model: Any, inputs: tuple[Input, ...], sizes: Sizes) -> Try:
+        if time.monotonic() > self.deadline:
+            raise OutOfTime
+        self.used += 1
+        trace = Trace()
+        mode = _mode_of(model)
+        try:
+            with torch.no_grad(), mode:
+                given = [_make(i, sizes) for i in inputs]
+                with trace:
+                    outputs = model(*given)
+        except Exception as error:
+            return Try(inputs, shown(error), trace)
+        return Try(inputs, None, trace, outputs)
+
+    def _scale(self, model: Any, found: Try) -> Sizes:
+        """Return the largest sizes at which the inputs run and stay within the limits."""
+        over = 0
+        for sizes in FINAL_SIZES:
+            attempt = self._try(model, found.inputs, sizes)
+            if attempt.error is not None:
+                continue
+            inputs = [i.shape(sizes) for i in found.inputs]
+            largest = max([attempt.trace.largest, *(_product(shape) for shape in inputs)])
+            total_fits = attempt.trace.total <= 16 * self.limits.max_elements
+            if total_fits and largest <= self.limits.max_elements:
+                return sizes
+            over = largest
+        if over:
+            raise Lost("too_large", elements=over)
+        raise Lost("no_inputs_found", error=found.error)
+
+
+MAX_CONSTRUCTED = 6
+"""Constructor calls whose forward inputs are searched."""
+
+MAX_CHECKED = 3
+"""Inputs of one constructor call that are run for real."""
+
+_WORTH_ANOTHER_TRY = frozenset(("no_inputs_found", "eager_error", "not_finite"))
+"""Losses that other arguments may cure."""
+
+
+@contextlib.contextmanager
+def time_limit(seconds: float) -> Iterator[None]:
+    """Raise `OutOfTime` in the block when it runs longer than this."""
+
+    def stop(signum: int, frame: Any) -> None:
+        raise OutOfTime
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def _constructor_attempts(cls: Any) -> Iterator[list[str]]:
+    """Yield argument lists: the likeliest values, then each argument's other values in turn."""
+    if cls.__init__ is torch.nn.Module.__init__:
+        yield []
+        return
+    options = []
+    for parameter in _required(cls.__init__):
+        if is_config(parameter.name, parameter.annotation):
+            raise Lost("needs_config", parameter=parameter.name)
+        values = choices(parameter)
+        if not values or parameter.kind is parameter.KEYWORD_ONLY:
+            shown = str(parameter).replace(f"{parameter.name}: ", "", 1)
+            raise Lost("constructor_unknown", parameter=parameter.name, annotation=shown)
+        options.append(values)
+    base = [values[0] for values in options]
+    yield base
+    if any("torch.nn" in value for value in base):  # a class, or a function that makes a layer
+        yield [values["torch.nn" in values[0] and len(values) > 1] for values in options]
+    for rank in range(1, max(map(len, options), default=0)):
+        for index, values in enumerate(options):
+            if rank < len(values):
+                yield [*base[:index], values[rank], *base[index + 1 :]]
+
+
+def _required(function: Callable[..., Any]) -> list[inspect.Parameter]:
+    try:
+        parameters = list(inspect.signature(function).parameters.values())[1:]
+    except (TypeError, ValueError) as error:
+        raise Lost("constructor_unknown", error=shown(error)) from error
+    return [
+        p
+        for p in parameters
+        if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
+    ]
+
+
+def _instance(cls: Any, init_inputs: list[str]) -> Any:
+    arguments = [eval(expression, {"torch": torch}) for expression in init_inputs]
+    with contextlib.redirect_stdout(io.StringIO()):
+        model = cls(*arguments)
+        model.eval()  # an overridden `train` may return None
+    return model
+
+
+def _mode_of(model: Any) -> FakeTensorMode:
+    """Return the fake mode that the module's parameters belong to; a new one for real ones."""
+    for tensor in itertools.chain(model.parameters(), model.buffers()):
+        mode = getattr(tensor, "fake_mode", None)
+        if mode is not None:
+            mode.allow_non_fake_inputs = True
+            return mode
+    return FakeTensorMode(allow_non_fake_inputs=True)
+
+
+def _uniform(options: list[list[Input]]) -> Iterator[tuple[Input, ...]]:
+    """Yield each shape given to every argument, then each argument's own first choice."""
+    firsts = tuple(own[0] for own in options)
+    yield firsts
+    for given in options[0]:
+        same = tuple(given if given in own else own[0] for own in options)
+        if same != firsts:
+            yield same
+
+
+def _neighbours(best: list[Try], options: list[list[Input]]) -> Iterator[tuple[Input, ...]]:
+    """Yield the latest best inputs with one argument changed; ``best`` may grow meanwhile."""
+    if len(options) < 2:
+        return
+    for index in (*reversed(range(len(options))), *range(len(options))):
+        for given in options[index]:
+            if best:
+                inputs = best[-1].inputs
+                yield (*inputs[:index], given, *inputs[index + 1 :])
+
+
+def _make(given: Input, sizes: Sizes) -> Any:
+    return eval(given.expression(sizes), {"torch": torch})
+
+
+def _numbers(message: str | None) -> set[int]:
+    return {n for n in map(int, re.findall(r"\d+", message or "")) if 2 <= n <= 4096}
+
+
+def _product(shape: tuple[int, ...]) -> int:
+    return int(torch.Size(shape).numel())

@@ -1,0 +1,82 @@
+"""The form in which a task is written: KernelBench's (Ouyang et al., 2025)."""
+
+from __future__ import annotations
+
+from tree_sitter import Node
+
+from curate.harvest.python.source import parse, source_of, undecorated
+
+
+def assemble(text: str, init_inputs: list[str], inputs: list[str]) -> str:
+    """Return a standalone file with ``get_inputs`` and ``get_init_inputs`` added.
+
+    Args:
+        text: the standalone file.
+        init_inputs: expressions of the constructor's positional arguments.
+        inputs: expressions of the arguments of ``forward``.
+    """
+    return (
+        f"{_with_torch(text).rstrip()}\n\n\n"
+        f"def get_inputs():\n    return {_listing(inputs)}\n\n\n"
+        f"def get_init_inputs():\n    return {_listing(init_inputs)}\n"
+    )
+
+
+def _listing(items: list[str]) -> str:
+    line = f"[{', '.join(items)}]"
+    if len(line) <= 85:
+        return line
+    return "[\n" + "".join(f"        {item},\n" for item in items) + "    ]"
+
+
+def _with_torch(text: str) -> str:
+    lines = text.split("\n")
+    if "import torch" in lines:
+        return text
+    first = next(i for i, line in enumerate(lines) if line and "__future__" not in line)
+    return "\n".join([*lines[:first], "import torch", *lines[first:]])
+
+
+def make_positional(text: str, model: str) -> str:
+    """Return the file with the keyword-only arguments of a constructor made positional.
+
+    KernelBench calls ``Model(*get_init_inputs())``. Arguments that could only be given by keyword
+    may stand in any order, so those without a default move before those with one; no call changes
+    its meaning. The text is returned unchanged where the constructor has no bare ``*``, or where
+    Python forbids the order.
+    """
+    parameters = _constructor_parameters(text, model)
+    items = parameters.named_children if parameters else []
+    kinds = [item.type for item in items]
+    if parameters is None or "keyword_separator" not in kinds:
+        return text
+    split = kinds.index("keyword_separator")
+    extra = [item for item in items[split:] if item.type == "dictionary_splat_pattern"]
+    keyword = [item for item in items[split + 1 :] if item not in extra]
+    required = [item for item in keyword if not _has_default(item)]
+    if required and any(_has_default(item) for item in items[:split]):
+        return text
+    order = [*items[:split], *required, *(i for i in keyword if _has_default(i)), *extra]
+    margin = " " * 8
+    joined = "".join(f"\n{margin}{source_of(item)}," for item in order if item.type != "comment")
+    data = text.encode()
+    new = f"({joined}\n    )".encode()
+    return (data[: parameters.start_byte] + new + data[parameters.end_byte :]).decode()
+
+
+def _constructor_parameters(text: str, model: str) -> Node | None:
+    for statement in parse(text).named_children:
+        node = undecorated(statement)
+        name = node.child_by_field_name("name")
+        body = node.child_by_field_name("body")
+        if node.type != "class_definition" or not name or source_of(name) != model or not body:
+            continue
+        for child in body.named_children:
+            method = child.child_by_field_name("name")
+            if child.type == "function_definition" and method and method.text == b"__init__":
+                return child.child_by_field_name("parameters")
+    return None
+
+
+def _has_default(item: Node) -> bool:
+    return item.type in ("default_parameter", "typed_default_parameter")

@@ -1,0 +1,1 @@
+"""Python files taken apart, and definitions cut out of them so that they stand alone."""

@@ -1,0 +1,1 @@
+"""Programs that PyTorch's compiler writes, rewritten to stand alone."""

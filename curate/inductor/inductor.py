@@ -1,0 +1,90 @@
+"""The step that has PyTorch's compiler write Triton code, for a GPU that need not be there."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from curate.rows import Row
+from curate.step import Context, Drop, Keep, Outcome, RowStep
+
+Target = Literal[
+    "cuda:75",
+    "cuda:80",
+    "cuda:86",
+    "cuda:89",
+    "cuda:90",
+    "cuda:100",
+    "cuda:120",
+    "hip:gfx90a",
+    "hip:gfx942",
+    "hip:gfx950",
+]
+
+
+class Inductor(RowStep):
+    """Ask PyTorch's compiler for the Triton code of each task.
+
+    The task's module is exported in eval mode with fake tensors, and Inductor writes the code that
+    it would run on the target. No GPU is needed. The row keeps its kind; its ``generated`` column
+    holds the compiler's own output, which `standalone` turns into a plain program.
+    """
+
+    tools: ClassVar[tuple[str, ...]] = ("torch", "triton")
+    kinds: ClassVar[frozenset[str]] = frozenset({"task"})
+    sandboxed: ClassVar[bool] = True
+
+    step: Literal["inductor"]
+    target: Annotated[
+        Target,
+        Field(
+            description="GPU to write for: cuda:<compute capability> or hip:<architecture>. It "
+            "decides block sizes, warps and which instructions may be used."
+        ),
+    ] = "cuda:90"
+    native_matmul: Annotated[
+        bool,
+        Field(
+            description="Write matrix products (and 1x1 convolutions) as Triton kernels with "
+            "tl.dot instead of calls to cuBLAS or hipBLAS."
+        ),
+    ] = False
+    dynamic: Annotated[
+        bool,
+        Field(
+            description="Make input sizes arguments of the kernels where the module allows it; "
+            "otherwise every size is a constant."
+        ),
+    ] = True
+
+    def setup(self, context: Context) -> None:
+        from curate.inductor import offline
+
+        offline.warm(self.target, self.native_matmul)
+
+    def apply(self, row: Row, context: Context) -> Outcome:
+        from curate.inductor import offline
+
+        try:
+            made = offline.compile_reference(
+                row["reference"], self.target, self.native_matmul, self.dynamic
+            )
+        except offline.ExportFailed as failure:
+            return Drop("export_failed", {"error": str(failure)})
+        except offline.Unsupported as failure:
+            return Drop("unsupported", {"what": str(failure)})
+        kernels = made.spec["kernels"]
+        if not kernels:
+            return Drop("no_kernels", {"extern_calls": list(made.extern_calls)})
+        generated = {"target": self.target, "code": made.code, "spec": json.dumps(made.spec)}
+        static = {
+            "kernels": len(kernels),
+            "lines": None,
+            "ops": made.spec["ops"],
+            "pure_triton": None,
+            "extern_calls": list(made.extern_calls),
+            "dynamic_dims": len(made.spec["sizes"]),
+        }
+        return Keep(({**row, "generated": generated, "static": static},))

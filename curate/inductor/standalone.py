@@ -1,0 +1,291 @@
+"""Turn Inductor's output into a plain program: `ModelNew`, Triton kernels, ordinary launches."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import json
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from curate.inductor.container import Container, slice_reference
+from curate.inductor.helpers import HELPERS, with_dependencies
+from curate.inductor.kernel_text import combine_source, kernel_source, stored_values
+from curate.inductor.layout import body as print_body
+from curate.inductor.source import CannotRewrite, split
+from curate.inductor.wrapper import Forward, Launch, Wrapper
+from curate.rows import Row, make_row
+from curate.step import Context, Drop, Keep, Outcome, RowStep
+
+_LEFTOVERS = re.compile(
+    r"\b(triton_helpers|tl_math|extern_kernels|async_compile|empty_strided_cuda|reinterpret_tensor|"
+    r"get_raw_stream|assert_size_stride|copy_if_misaligned|torch\._inductor|torch\._dynamo)\b"
+)
+_IMPORTABLE = {"torch", "triton", "numpy"} | sys.stdlib_module_names
+INDUCTOR_LICENSE = "BSD-3-Clause"
+"""PyTorch's license: kernels keep lines that its code generator wrote."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """A rewritten module.
+
+    Attributes:
+        text: the Python file.
+        kernels: number of Triton kernels.
+        extern_calls: torch functions that compute something, sorted.
+        dynamic_dims: sizes read from the inputs.
+    """
+
+    text: str
+    kernels: int
+    extern_calls: list[str]
+    dynamic_dims: int
+
+
+class Standalone(RowStep):
+    """Rewrite what `inductor` generated as a program that needs only torch and triton."""
+
+    step: Literal["standalone"]
+    version: ClassVar[int] = 3
+    kinds: ClassVar[frozenset[str]] = frozenset({"task"})
+    batch: ClassVar[int] = 8
+
+    def apply(self, row: Row, context: Context) -> Outcome:
+        generated = row["generated"]
+        if generated is None:
+            return Drop("not_generated", {"missing": "inductor has not run on this row"})
+        spec = json.loads(generated["spec"])
+        entry_point = row["entry_point"] or "Model"
+        try:
+            program = rewrite(row["reference"], generated["code"], spec, entry_point)
+        except CannotRewrite as error:
+            return Drop("not_standalone", {"construct": error.construct, "line": error.line})
+        return Keep((_pair(row, program, spec),))
+
+
+def rewrite(reference: str, code: str, spec: dict[str, Any], entry_point: str = "Model") -> Program:
+    """Return the plain program for Inductor's output.
+
+    Args:
+        reference: the task in KernelBench's form.
+        code: Inductor's file for the reference's graph.
+        spec: how the graph's inputs and outputs map to the module's (see `inductor`).
+        entry_point: the reference's class.
+
+    Raises:
+        CannotRewrite: part of the code has a form that the rewriter does not know.
+    """
+    source = split(code)
+    container = slice_reference(reference, entry_point)
+    forward = Wrapper(source, spec, container.inputs, "2d" in reference.lower()).run()
+    text = _assemble(container, forward)
+    check(text)
+    return Program(text, len(forward.launches), forward.extern_calls, len(forward.sizes))
+
+
+def check(text: str) -> None:
+    """Raise CannotRewrite unless ``text`` compiles, binds every name and imports little."""
+    try:
+        compile(text, "<standalone>", "exec")
+    except SyntaxError as error:
+        raise CannotRewrite(f"syntax error: {error.msg}", error.lineno) from error
+    for number, line in enumerate(text.splitlines(), 1):
+        left = _LEFTOVERS.search(line)
+        if left:
+            raise CannotRewrite(left[0], number)
+    tree = ast.parse(text)
+    for node in ast.walk(tree):
+        modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        if isinstance(node, ast.ImportFrom):
+            modules = [f"{node.module or ''}.{alias.name}" for alias in node.names]
+        for module in modules:
+            if module.split(".")[0] not in _IMPORTABLE or _LEFTOVERS.search(module):
+                raise CannotRewrite(f"import {module}")
+    for node in unbound_names(tree):
+        raise CannotRewrite(f"unbound name {node.id}", node.lineno)
+
+
+def unbound_names(tree: ast.Module) -> Iterator[ast.Name]:
+    """Yield the names that a file reads and that nothing in it binds, in any scope."""
+    bound = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and not _is_load(n)}
+    bound |= {n.arg for n in ast.walk(tree) if isinstance(n, ast.arg)}
+    bound |= {a.asname or a.name.split(".")[0] for n in ast.walk(tree) for a in _aliases(n)}
+    bound |= {n.name for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.ClassDef)}
+    bound |= {n.name for n in ast.walk(tree) if isinstance(n, ast.ExceptHandler) and n.name}
+    bound |= {*dir(builtins), "__name__"}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and _is_load(node) and node.id not in bound:
+            yield node
+
+
+def _is_load(node: ast.Name) -> bool:
+    return isinstance(node.ctx, ast.Load)
+
+
+def _aliases(node: ast.AST) -> list[ast.alias]:
+    return node.names if isinstance(node, ast.Import | ast.ImportFrom) else []
+
+
+def _assemble(container: Container, forward: Forward) -> str:
+    """Put imports, helpers, kernels and the class into one file."""
+    combines, combine_names = _combine_functions(forward)
+    helpers = {name for launch in forward.launches.values() for name in launch.draft.helpers}
+    kernels = [
+        kernel_source(
+            launch.draft,
+            launch.name,
+            launch.names | combine_names,
+            launch.loaded,
+            _docstring(launch),
+        )
+        for launch in forward.launches.values()
+    ]
+    forward_lines = _forward_text(container, forward)
+    parts = [
+        *container.preamble,
+        *(f"@triton.jit\n{HELPERS[name]}" for name in with_dependencies(helpers)),
+        *combines,
+        *kernels,
+        f"{container.class_text}\n\n{forward_lines}".replace("\n    pass\n\n", "\n"),
+    ]
+    body = "\n\n\n".join(parts)
+    imports = _imports(container, forward, body)
+    return f"{imports}\n\n\n{body}\n"
+
+
+def _imports(container: Container, forward: Forward, body: str) -> str:
+    lines = {"import torch", "import torch.nn as nn", *container.imports}
+    if forward.launches:
+        lines |= {"import triton", "import triton.language as tl"}
+    if re.search(r"\bF\.", body):
+        lines.add("import torch.nn.functional as F")
+    if re.search(r"\bmath\.", body):
+        lines.add("import math")
+    if re.search(r"\blibdevice\.", body):
+        lines.add("from triton.language.extra import libdevice")
+    for name, line in (("torch", "import torch"), ("nn", "import torch.nn as nn")):
+        if not re.search(rf"(?<![.\w]){name}\.", body):
+            lines.discard(line)
+
+    def order(line: str) -> tuple[bool, str, bool]:
+        module = line.split()[1]
+        return module.split(".")[0] in ("torch", "triton"), module, line.startswith("from")
+
+    ordered = sorted(lines, key=order)
+    standard = [line for line in ordered if not order(line)[0]]
+    others = [line for line in ordered if order(line)[0]]
+    return "\n\n".join("\n".join(group) for group in (standard, others) if group)
+
+
+_STATISTICS = {
+    "mean": "mean",
+    "var": "variance",
+    "rstd": "reciprocal standard deviation",
+    "m2": "sum of squared deviations",
+    "sq_sum": "sum of squares",
+    "count": "count",
+    "total": "sum",
+    "peak": "maximum",
+    "lowest": "minimum",
+}
+
+
+def _docstring(launch: Launch) -> str:
+    words = [word.replace("_", " ") for word in launch.operations]
+    kinds = list(dict.fromkeys(stored_values(launch.draft).values()))
+    if len(kinds) > 1 and words and set(kinds) <= _STATISTICS.keys() - set(words):
+        return f"Compute {_listed([_STATISTICS[kind] for kind in kinds])} for {words[-1]}."
+    if not words:
+        return "Copy with a change of layout."
+    if len(words) > 6:
+        return f"Compute {', '.join(words[:5])} and {len(words) - 5} more operations in one pass."
+    return f"Compute {_listed(words)}{' in one pass' if len(words) > 1 else ''}."
+
+
+def _listed(words: list[str]) -> str:
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+
+
+def _combine_functions(forward: Forward) -> tuple[list[str], dict[str, str]]:
+    """Return the text of the kernels' own combine functions, each once, and their new names."""
+    texts: dict[str, str] = {}
+    names: dict[str, str] = {}
+    for launch in forward.launches.values():
+        for function in launch.draft.combines:
+            words = re.sub(r"^_triton_helper_fn_|\d+$", "", function.name).split("_")
+            stem = f"{'_'.join(words)}_pairs" if len(words) < 4 else "combine_pairs"
+            name, number = stem, 1
+            while texts.get(name, combine_source(function, name)) != combine_source(function, name):
+                name, number = f"{stem}_{number}", number + 1
+            if names.setdefault(function.name, name) != name:
+                raise CannotRewrite(f"two functions named {function.name}")
+            texts[name] = combine_source(function, name)
+    return list(texts.values()), names
+
+
+def _forward_text(container: Container, forward: Forward) -> str:
+    lines = container.forward.splitlines()
+    nodes = [node for stmt in forward.body for node in ast.walk(stmt)]
+    if any(isinstance(node, ast.keyword) and node.arg == "out" for node in nodes):
+        lines.insert(0, "    @torch.no_grad()")  # autograd refuses out=
+    for node in _drop_unused_sizes(forward):
+        lines += print_body([node], 8)
+    return "\n".join(lines)
+
+
+def _drop_unused_sizes(forward: Forward) -> list[ast.stmt]:
+    names = (n for stmt in forward.body for n in ast.walk(stmt) if isinstance(n, ast.Name))
+    used = {name.id for name in names if _is_load(name)}
+    return [
+        stmt
+        for stmt in forward.body
+        if not (
+            isinstance(stmt, ast.Assign)
+            and isinstance(stmt.targets[0], ast.Name)
+            and stmt.targets[0].id in forward.sizes
+            and stmt.targets[0].id not in used
+        )
+    ]
+
+
+def _pair(row: Row, program: Program, spec: dict[str, Any]) -> Row:
+    tools = [f"torch {spec['torch']}", f"triton {spec['triton']}"]
+    tools += [f"repair {repair}" for repair in spec.get("repairs", [])]  # see `kernelbook`
+    generator = {"name": "inductor+standalone", "tools": tools}
+    static = {
+        "kernels": program.kernels,
+        "lines": program.text.count("\n"),
+        "ops": spec.get("ops") or [],
+        "pure_triton": not program.extern_calls,
+        "extern_calls": program.extern_calls,
+        "dynamic_dims": program.dynamic_dims,
+    }
+    return make_row(
+        "pair",
+        row["reference"] + "\n" + program.text,
+        {**row["origin"], "generator": generator},
+        parent_ids=[row["id"]],
+        reference=row["reference"],
+        triton=program.text,
+        entry_point=row["entry_point"],
+        license=_license(row["license"]),
+        static=static,
+        wiring=row["wiring"],
+    )
+
+
+def _license(module: Row | None) -> Row | None:
+    """Return the module's license joined with that of Inductor's lines."""
+    if module is None:
+        return None
+    from curate.licenses.policy import conjoin
+
+    joined = {
+        name: conjoin(module[name], INDUCTOR_LICENSE) if module.get(name) else module.get(name)
+        for name in ("expression", "choice")
+    }
+    return {**module, **joined}

@@ -1,0 +1,1 @@
+"""What a data set says of itself: its card, its Croissant file and its provenance."""

@@ -1,0 +1,324 @@
+"""The data set's card, ``README.md``: what the Hub shows, and the first thing that people read."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from curate.formats.dataset.front_matter import Config, front_matter, read_configs
+from curate.formats.dataset.leakage import LABELS, THRESHOLD
+from curate.formats.dataset.write import read_run, record_files
+from curate.publish.analysis.analysis import Analysis
+from curate.publish.analysis.charts import number, share
+from curate.publish.analysis.words import (
+    BENCHMARK_HEADS,
+    REMOVAL,
+    TEACHING_HEADS,
+    benchmark_cells,
+    headline,
+    plural,
+    reasons_line,
+    teaching_cells,
+    unknowns,
+)
+
+MOST = 20  # lines of a table
+
+Cell = str | int | float | None
+
+ABOUT = {
+    "messages": "conversations of system, user and assistant, for TRL's conversational form",
+    "conversion": "`prompt` and `completion`, for TRL's prompt-completion form",
+    "fim": "kernels with a hole: `prefix`, `middle` and `suffix`",
+    "pairs": "modules and programs with all their evidence",
+    "kernels": "kernels with all their evidence",
+    "kernelbook": "pairs under the columns of KernelBook",
+    "repair": "conversations in which a wrong program was put right",
+    "negatives": "conversations whose program is wrong, with the judge's evidence",
+}
+
+COLUMNS = {
+    "messages": "`role` and `content` of every turn",
+    "prompt": "what the model is asked",
+    "completion": "what it should answer",
+    "reference": "the PyTorch module",
+    "triton": "the Triton program",
+    "failed": "the program that was wrong",
+    "error": "what was said of it",
+    "fixed": "the program that was judged correct",
+    "evidence": "what the judge saw, as JSON",
+    "attempt": "1 for a first answer, 2 for its repair and so on",
+    "prefix": "code before the hole",
+    "middle": "code that was left out",
+    "suffix": "code after the hole",
+    "hole": "kind of hole: body, block, statement, expression or memory access",
+    "node": "tree-sitter's type of what was left out",
+    "id": "the row's name in every config and in `index.parquet`; of a hole, with its number",
+    "license": "SPDX expression under which the row is used",
+    "source": "package or repository that it comes from",
+    "path": "file in the source",
+    "symbol": "class or function in the file",
+    "pure_triton": "whether no call into a library computes anything",
+    "targets": "GPUs that every kernel compiles for, ahead of time",
+    "verdict": "what the judge says; null if it was not judged",
+    "verdict_reason": "why, where there is a reason",
+    "teacher": "the model that wrote the answer; null if none did",
+    "teacher_terms": "terms of use of that model's answers: an SPDX id or a url",
+    "prompt_overlap": "likeness of prompt and completion, 0 to 1",
+    "split_overlap": f"likeness to the nearest row in another split, from {THRESHOLD}; else null",
+    "split_overlap_id": "that row's id",
+}
+
+DOCUMENTS = {
+    "report.html": "the run as a page that opens offline, with examples side by side",
+    "ANALYSIS.md": "all counts and distributions",
+    "ANALYSIS.json": "the same for programs",
+    "PROVENANCE.md": "sources, licenses, attribution, and how to have a row removed",
+    "provenance.jsonl": "origin and license of every row, a line each",
+    "croissant.json": "Croissant 1.1 metadata",
+    "licenses": "license texts and notices that rows ask for, named by their sha256",
+    "index.parquet": "a line for every row, whatever configs show it",
+    "run.json": "the recipe, the counts of every step, the sha256 of every file",
+}
+
+OVERLAPS = f"""\
+Overlap is the Jaccard similarity of sets of words, whatever their order. The table counts the rows
+that reach {THRESHOLD}. They are kept: programs of one generator share most of their words.
+"""
+
+JUDGED = """\
+`correct` means that kernels of the program's own ran, and that on every draw every output agreed
+with the module's: as closely as float64 shows that the module's own precision allows, not within a
+constant. Draws differ in inputs, in parameters and, where the module leaves them free, in sizes.
+The judge compares outputs in its own process, which neither the module nor the program can reach.
+A row says how many draws there were (`trials`), what is narrower than that (`caveats`) and where it
+ran (`backend`, `device`). `unsupported` means that it could not be judged, and says nothing else.
+"""
+NOT_JUDGED = (
+    "A program that is wrong only on inputs that no draw comes near is called `correct`.",
+    "`correct` is about `forward` in eval mode, without gradients, unless a caveat says otherwise.",
+)
+ON_CPU = (
+    "Programs ran on a CPU: their kernels from Triton's IR, which was compiled for a device as "
+    "well. A device adds in another order, and what depends on its timing does not show."
+)
+LAUNCHED = """\
+A kernel has no module to be compared with, so nothing here says that it computes the right thing.
+What is known of it: the argument types with which it compiles, for each target, and for kernels
+with a function that launches them, whether that ran on the CPU, as Triton lowers them.
+"""
+
+
+def write_card(folder: Path, analysis: Analysis) -> None:
+    """Write the card of a finished data set beside its data, and its sha256 to ``run.json``.
+
+    Args:
+        folder: of the data set; the card names the figures and documents that are there.
+        analysis: of its run.
+    """
+    run = read_run(folder)
+    assert run is not None  # or there was nothing to analyse
+    (folder / "README.md").write_text(card(folder, run, analysis), encoding="utf-8")
+    record_files(folder, run, ["README.md"])
+
+
+def card(folder: Path, run: dict[str, Any], analysis: Analysis) -> str:
+    """Return the text of a data set's card.
+
+    Args:
+        folder: has the data, and figures in ``figs/`` if there are any.
+        run: what ``run.json`` holds.
+        analysis: of the same run.
+    """
+    configs = read_configs(folder, run)
+    sections = [
+        _opening(folder, analysis, configs),
+        _rows(folder, run, analysis, configs),
+        _making(run, analysis),
+        _proof(analysis),
+        _overlap(analysis),
+        _limits(analysis),
+        _papers(folder, analysis),
+        _citation(run),
+    ]
+    text = "\n\n".join("\n".join(lines).strip() for lines in sections)
+    return f"{front_matter(folder, run)}\n{text}\n"
+
+
+def _opening(folder: Path, a: Analysis, configs: list[Config]) -> Iterator[str]:
+    yield f"# {a.name}\n"
+    if a.description:
+        yield f"{a.description}\n"
+    yield " ".join(headline(a)) + "\n"
+    for config in configs[:1]:
+        yield "```python\nfrom datasets import load_dataset\n"
+        words = f'"<user>/{a.name}", "{config.name}", split="{config.splits[0]}"'
+        yield f"rows = load_dataset({words})\n```\n"
+    documents = {path: what for path, what in DOCUMENTS.items() if (folder / path).exists()}
+    yield from table(("beside the rows", "what it is"), _linked(documents))
+
+
+def _linked(documents: dict[str, str]) -> Iterator[tuple[str, str]]:
+    yield from ((f"[`{path}`]({path})", what) for path, what in documents.items())
+
+
+def _rows(folder: Path, run: dict[str, Any], a: Analysis, configs: list[Config]) -> Iterator[str]:
+    yield "## Rows\n"
+    formats = {f["config"] or f["format"]: f["format"] for f in run["recipe"].get("formats", [])}
+    told = [(f"`{c.name}`", ABOUT.get(formats.get(c.name, ""), "")) for c in configs]
+    yield from table(("config", "what a row is"), told)
+    leakage = a.leakage or {}
+    counts = [
+        (c.name, s, run["configs"][c.name][s], *_marked(leakage.get(c.name, {}).get(s, {})))
+        for c in configs
+        for s in c.splits
+    ]
+    yield from table(("config", "split", "rows", "prompt overlap", "split overlap"), counts)
+    columns = {name for config in configs if not config.is_nested for name in config.columns}
+    meanings = [(f"`{name}`", what) for name, what in COLUMNS.items() if name in columns]
+    yield from table(("column", "what it holds"), meanings)
+    if leakage:
+        yield OVERLAPS
+    for title, spread in (("kind", a.kinds.counts), ("written by", a.code.generators.counts)):
+        yield from table((title, "rows"), spread.items())
+    if a.unwritten:
+        reasons = ", ".join(f"{reason} {number(n)}" for reason, n in a.unwritten.items())
+        yield f"Finished rows that no config has, or that one has not: {reasons}.\n"
+    for figure in sorted((folder / "figs").glob("*.png")):
+        yield f"![{figure.stem.replace('_', ' ')}](figs/{figure.name})\n"
+
+
+def _marked(found: dict[str, Any]) -> Iterator[Cell]:
+    for label in LABELS:
+        yield found[label]["rows"] if label in found else None
+
+
+def _making(run: dict[str, Any], a: Analysis) -> Iterator[str]:
+    yield "## How it was made\n"
+    yield f"By the recipe `{a.name}` (sha256 `{recipe_sha256(run)}`, seed {a.seed}), which"
+    yield "`run.json` holds. The same recipe and the same versions give the same bytes.\n"
+    if a.limit:
+        yield f"**A trial run**, limited to {plural(a.limit, 'row')} of every unit of a source.\n"
+    steps = [
+        (f"`{s.label}`", s.what, s.seen - s.untouched, s.emitted - s.untouched, reasons_line(s, 3))
+        for s in a.steps
+    ]
+    yield from table(("step", "what it does", "rows in", "rows out", "why rows were lost"), steps)
+    tools = ", ".join(f"{name} {version}" for name, version in sorted(a.tools.items()))
+    yield f"Versions that decide the result: {tools or 'none'}.\n"
+    if a.teachings:
+        yield "Answers came from a language model; `ANALYSIS.md` has how often they were right:\n"
+        asked = [(*teaching_cells(t), t.terms) for t in a.teachings]
+        yield from table((*TEACHING_HEADS, "terms of use"), asked)
+
+
+def recipe_sha256(run: dict[str, Any]) -> str:
+    """Return the sha256 of a run's recipe, as JSON with sorted keys."""
+    text = json.dumps(run["recipe"], sort_keys=True, ensure_ascii=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _proof(a: Analysis) -> Iterator[str]:
+    yield "## What the labels prove\n"
+    status = a.verdicts.status
+    if status.n - status.unknown:
+        yield JUDGED
+        yield from table(("verdict", "rows"), status.counts.items())
+        yield from table(("caveat", "rows"), a.verdicts.caveats.counts.items())
+        yield from table(("ran on", "rows"), a.verdicts.ran_on.counts.items())
+        yield from table(("judged with", "rows"), a.verdicts.judge.counts.items())
+    if a.kernels.run.n:
+        yield LAUNCHED
+        yield from table(("launch", "rows"), a.kernels.run.counts.items())
+    if a.targets:
+        targets = [(t.target, t.rows, t.ok, share(t.ok, t.rows)) for t in a.targets]
+        yield "Compiled ahead of time, which needs no GPU:\n"
+        yield from table(("target", "rows", "compile", "share"), targets)
+
+
+def _overlap(a: Analysis) -> Iterator[str]:
+    yield "## Benchmarks, copies and splits\n"
+    found = a.contamination
+    if found.checked:
+        yield "Rows were compared with benchmarks, part by part and whatever their names; those"
+        yield "that hold a part of one were dropped. An edited copy may stay; `ANALYSIS.md` says"
+        yield "how near the rows are that stayed.\n"
+        yield from table(BENCHMARK_HEADS, map(benchmark_cells, found.benchmarks))
+        checks = [(f"`{c.label}`", c.kind, c.seen, c.dropped) for c in found.checks]
+        yield from table(("step", "kind", "rows compared", "dropped"), checks)
+        yield from table(("benchmark: item", "rows dropped"), [*found.items.items()][:MOST])
+    else:
+        yield "Rows were **not** compared with any benchmark.\n"
+    for step in a.duplicates:
+        yield f"`{step.label}` compared the column `{step.column}` of {number(step.seen)} rows and"
+        yield f"dropped {number(sum(step.tiers.values()))} as copies of one that stayed.\n"
+    if a.clusters:
+        yield "The splits share no cluster. Rows that are nearly the same, or of one source file,"
+        yield f"are one cluster; there are {number(a.clusters)}, the largest of"
+        yield f"{number(a.largest_cluster)} rows."
+
+
+def _limits(a: Analysis) -> Iterator[str]:
+    yield "## What is not known\n"
+    yield from (f"- {limit}" for limit in limits(a))
+
+
+def limits(a: Analysis) -> list[str]:
+    """Return what a run's labels say nothing about."""
+    found = [*unknowns(a)]
+    if a.verdicts.status.n - a.verdicts.status.unknown:
+        found += NOT_JUDGED
+        if any(place.startswith("cpu") for place in a.verdicts.ran_on.counts):
+            found.append(ON_CPU)
+    return found
+
+
+def _papers(folder: Path, a: Analysis) -> Iterator[str]:
+    yield "## Licenses and attribution\n"
+    yield "Each row is under the license that it names; there is none for the whole."
+    if (folder / "licenses").exists():
+        yield "Whoever passes rows on passes on the texts and notices in `licenses/` with them."
+    yield ""
+    yield from table(
+        ("license", "rows", "sources"), [(x.expression, x.rows, x.sources) for x in a.licenses]
+    )
+    sources = [x for x in a.sources if x.rows]
+    named = [(f"`{x.name}`", ", ".join(x.licenses), x.rows) for x in sources[:MOST]]
+    yield from table(("source", "license", "rows"), named)
+    if len(sources) > MOST:
+        rest = sum(x.rows for x in sources[MOST:])
+        yield f"and {len(sources) - MOST} more sources with {number(rest)} rows.\n"
+    yield REMOVAL
+
+
+def _citation(run: dict[str, Any]) -> Iterator[str]:
+    yield "## Citation\n"
+    yield "Name the revision that you used (`load_dataset(…, revision=…)`); it never changes.\n"
+    yield f"```bibtex\n{citation(run)}\n```"
+
+
+def citation(run: dict[str, Any]) -> str:
+    """Return how to cite a data set, for BibTeX."""
+    name = run["recipe"]["name"]
+    made = f"Made by curate; recipe sha256 {recipe_sha256(run)[:16]}, run {run['key']}"
+    return f"@misc{{{name},\n  title = {{{name}}},\n  note = {{{made}}}\n}}"
+
+
+def table(head: tuple[str, ...], lines: Iterable[Iterable[Cell]]) -> Iterator[str]:
+    """Yield a Markdown table and an empty line; nothing if it has no lines."""
+    rows = [[_cell(cell) for cell in line] for line in lines]
+    if not rows:
+        return
+    yield f"| {' | '.join(head)} |"
+    yield "|" + "-|" * len(head)
+    yield from (f"| {' | '.join(row)} |" for row in rows)
+    yield ""
+
+
+def _cell(value: Cell) -> str:
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else number(value)

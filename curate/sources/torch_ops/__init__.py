@@ -1,0 +1,1 @@
+"""The source ``torch_ops``: problems made from PyTorch's own operators."""

@@ -1,0 +1,75 @@
+"""What both kinds of training share: what came of one, its checkpoints, who speaks."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from curate.train.options import TrainOptions
+
+Say = Callable[[str], None]
+
+CHECKPOINTS = "checkpoints"
+PACKAGES = ("torch", "transformers", "trl", "peft", "accelerate", "datasets")
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A finished training.
+
+    Attributes:
+        folder: where the model, its tokenizer and ``training.json`` are.
+        record: what ``training.json`` holds.
+    """
+
+    folder: Path
+    record: dict[str, Any]
+
+
+def is_first() -> bool:
+    """Say whether this is the process that speaks and writes, where several train together."""
+    return os.environ.get("RANK", "0") == "0"
+
+
+def say_nothing(line: str) -> None:
+    """Say nothing: what the other processes do."""
+    del line
+
+
+def adapter(options: TrainOptions) -> Any:
+    """Return adapters of every linear layer but the last (QLoRA, section 4)."""
+    from peft import LoraConfig
+
+    return LoraConfig(
+        r=options.lora_rank,
+        lora_alpha=options.lora_alpha,
+        target_modules="all-linear",
+        task_type="CAUSAL_LM",
+    )
+
+
+def last_checkpoint(folder: Path) -> Path | None:
+    """Return the last checkpoint in a folder that was written whole; None if there is none."""
+    whole = (state.parent for state in folder.glob("checkpoint-*/trainer_state.json"))
+    return max(whole, key=update_of, default=None)
+
+
+def update_of(checkpoint: Path) -> int:
+    """Return the update after which a checkpoint was written."""
+    return int(checkpoint.name.rpartition("-")[2])
+
+
+def environment(device: str) -> dict[str, Any]:
+    """Return the versions that a record names, and the device."""
+    import torch
+
+    versions = {name: version(name) for name in PACKAGES}
+    return {
+        "versions": versions | {"python": platform.python_version()},
+        "device": "cpu" if device == "cpu" else torch.cuda.get_device_name(device),
+    }

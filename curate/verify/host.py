@@ -1,0 +1,165 @@
+"""A warm process in the sandbox that forks a child for every problem and every candidate.
+
+``python -m curate.verify.host`` speaks over a socket that it inherits as standard input.
+Messages are JSON, one a packet:
+
+- ``{"backend", "memory_mb", "sandboxed", "compiles"}`` comes first and is answered by
+  ``{"ready": true, "package": folder}``, which says whose code the host runs;
+- ``{"start": role, "job": n}`` comes with file descriptors: the child's own channel to the judge
+  (`curate.verify.protocol.wire`) and, for some roles, one to another child. The host forks a
+  child that serves the role on them, and never reads them;
+- ``{"kill": reason}`` ends the child that is running;
+- when a child ends, the host clears the sandbox and sends ``{"ended": n, "died": why or null,
+  "spoiled": whether something is left that cannot be cleared, "changed": what the child changed
+  of the host itself}``.
+
+Everything that every child needs is imported before the first fork.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import json
+import os
+import select
+import socket
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import curate
+from curate.engine.processes.child import (
+    TICK,
+    Child,
+    Limits,
+    changed_state,
+    fork_child,
+    is_spoiled,
+    remember_sandbox,
+)
+
+PACKET = 1 << 16
+WITHOUT_DEVICE = ("cpu", "host_half", "executor")
+SOCKET_TYPE = socket.SOCK_SEQPACKET
+
+
+def warm(backend: str, compiles: bool) -> dict[str, Callable[..., None]]:
+    """Import what children need and return the roles that they can play.
+
+    Args:
+        backend: ``host_half``, ``executor``, ``cuda``, ``hip``, ``cpu`` or ``compile``. No device
+            is used before the fork: its context does not survive one.
+        compiles: whether children will use `torch.compile`.
+    """
+    import torch
+
+    torch.set_num_threads(1)
+    if backend == "compile":
+        from curate.verify.compile import serve as compiler
+
+        compiler.warm()
+        return {"compiler": compiler.serve}
+    if backend == "host_half":
+        from curate.verify.host_half import serve as host_half
+
+        host_half.warm()
+        return {"host_half": host_half.serve}
+    if backend == "executor":
+        from curate.verify.executor import serve as executor
+
+        executor.warm()
+        return {"executor": executor.serve}
+    if backend == "cpu":
+        from curate.verify.reference import serve as reference
+
+        reference.warm()
+        return {"reference": reference.serve}
+    if compiles:
+        importlib.import_module("torch._inductor.compile_fx")
+    from curate.verify import candidate
+    from curate.verify.reference import serve as reference
+
+    candidate.warm()
+    return {"reference": reference.serve, "candidate": candidate.serve}
+
+
+class Host:
+    """Serves the judge until it goes away."""
+
+    def __init__(self, control: socket.socket) -> None:
+        self.control = control
+        self.waiting: tuple[dict[str, Any], list[int]] | None = None
+        hello, _ = self._next()
+        self.limits = Limits(
+            hello["memory_mb"], hello["sandboxed"], address_space=hello["backend"] in WITHOUT_DEVICE
+        )
+        if self.limits.sandboxed:
+            remember_sandbox()
+        self.roles = warm(hello["backend"], hello["compiles"])
+        gc.collect()
+        gc.freeze()  # children share what is loaded, and never walk it
+        self._say({"ready": True, "package": str(Path(curate.__file__).absolute().parent)})
+
+    def _next(self) -> tuple[dict[str, Any], list[int]]:
+        """Return the judge's next message, and the file descriptors that came with it."""
+        data, fds, _, _ = socket.recv_fds(self.control, PACKET, 2)
+        if not data:
+            os._exit(0)  # the judge is gone
+        return json.loads(data), fds
+
+    def _say(self, message: dict[str, Any]) -> None:
+        self.control.send(json.dumps(message).encode()[:PACKET])
+
+    def run(self) -> None:
+        """Fork children as the judge asks, one at a time."""
+        while True:
+            (order, fds), self.waiting = self.waiting or self._next(), None
+            if "start" in order:
+                self._serve(order["start"], order["job"], fds)
+
+    def _serve(self, role: str, job: int, fds: list[int]) -> None:
+        def work() -> None:
+            self.roles[role](*(socket.socket(fileno=fd) for fd in fds))
+
+        with tempfile.TemporaryFile() as printed:
+            pid = fork_child(work, self.limits, [self.control.fileno()], printed.fileno())
+            for fd in fds:
+                os.close(fd)
+            child = Child(pid, printed, self.limits)
+            self._watch(child)
+            died = child.bury()
+        spoiled = self.limits.sandboxed and is_spoiled()
+        changed = changed_state() if spoiled else []
+        self._say({"ended": job, "died": died, "spoiled": spoiled, "changed": changed})
+
+    def _watch(self, child: Child) -> None:
+        """Return when the child has ended, or takes too much, or the judge wants it gone."""
+        ended = os.pidfd_open(child.pid)
+        try:
+            while not child.killed:
+                ready, _, _ = select.select([ended, self.control.fileno()], [], [], TICK)
+                if ended in ready:
+                    return
+                if self.control.fileno() in ready:
+                    order, fds = self._next()
+                    child.killed = order.get("kill", "superseded")
+                    if "start" in order:  # another fork of the judge has taken over
+                        self.waiting = order, fds
+                child.check()
+        finally:
+            os.close(ended)
+
+
+def main() -> None:
+    """Serve the judge at the other end of standard input."""
+    control = socket.socket(fileno=os.dup(0))
+    os.dup2(2, 1)  # whatever is printed here goes to the log
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    Host(control).run()
+
+
+if __name__ == "__main__":
+    main()

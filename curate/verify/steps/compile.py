@@ -1,0 +1,87 @@
+"""The ``compile`` step: kernels compiled for many targets, on a machine without a GPU."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import AfterValidator, Field
+
+from curate.devices import DEVICES, known_device
+from curate.rows import Row
+from curate.step import Context, Drop, Keep, Outcome, RowStep
+
+TargetName = Annotated[str, AfterValidator(known_device)]
+
+
+class Compile(RowStep):
+    """Compile kernels for every target, on a machine without a GPU.
+
+    The row is kept with registers, spills and shared memory of each target in ``compile``. Of a
+    pair, every kernel that the program launches is compiled, and one that does not compile for
+    one target drops the row. A kernel on its own is compiled with the signature that `signature`
+    found; it is kept with the error of each target that it does not compile for, and dropped if
+    there is no other.
+    """
+
+    kinds: ClassVar[frozenset[str]] = frozenset({"pair", "kernel"})
+    sandboxed: ClassVar[bool] = True
+    tools: ClassVar[tuple[str, ...]] = ("torch", "triton")
+
+    step: Literal["compile"]
+    targets: Annotated[
+        tuple[TargetName, ...],
+        Field(
+            min_length=1,
+            description="Devices that each kernel must compile for: cuda: and the compute "
+            "capability without its point, or hip: and the architecture. There are "
+            + ", ".join(DEVICES)
+            + ".",
+        ),
+    ] = ("cuda:80", "cuda:90", "hip:gfx942")
+
+    def setup(self, context: Context) -> None:
+        os.environ["TRITON_CACHE_DIR"] = f"{tempfile.gettempdir()}/triton"
+        import torch
+
+        from curate.verify.compile.aot import compile_program
+        from curate.verify.problem import EXAMPLE
+
+        torch.set_num_threads(1)
+        compile_program(*EXAMPLE, list(self.targets))
+
+    def apply(self, row: Row, context: Context) -> Outcome:
+        return self._kernel(row) if row["kind"] == "kernel" else self._program(row)
+
+    def _kernel(self, row: Row) -> Outcome:
+        from curate.verify.compile.kernel import compile_kernel, read_signature
+        from curate.verify.problem import ProgramError
+
+        signature = read_signature(row["kernel"]["signature"])
+        what = (row["triton"], row["entry_point"], signature)
+        try:
+            results = compile_kernel(*what, list(self.targets))
+        except ProgramError as error:
+            return Drop("import_error", {"message": str(error)})
+        if not any(result["ok"] for result in results):
+            shown = {name: results[0][name] for name in ("target", "error", "message")}
+            return Drop("compile_error", {"kernel": row["entry_point"], **shown})
+        return Keep(({**row, "compile": results},))
+
+    def _program(self, row: Row) -> Outcome:
+        from curate.verify.compile.aot import LaunchError, compile_program
+        from curate.verify.problem import ProgramError
+
+        try:
+            results = compile_program(row["reference"], row["triton"], list(self.targets))
+        except (LaunchError, ProgramError) as error:
+            return Drop("launch_error", {"message": str(error)})
+        if not any(result["kernels"] for result in results):
+            return Drop("no_kernel", {"message": "forward launches no Triton kernel"})
+        kernels = [result.pop("kernel") for result in results]
+        for kernel, result in zip(kernels, results, strict=True):
+            if not result["ok"]:
+                shown = {name: result[name] for name in ("target", "error", "message")}
+                return Drop("compile_error", {"kernel": kernel, **shown})
+        return Keep(({**row, "compile": results},))

@@ -1,0 +1,70 @@
+import math
+from collections import Counter
+
+import pytest
+
+from curate.publish.analysis.counts import MOST_BARS, Counts, distribution
+
+
+def spread(*values: float) -> Counter[float]:
+    return Counter(values)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [1],
+        [0],
+        [3, 3, 3],
+        list(range(1, 256)),
+        [0, 0, 1, 5, 1200],
+        [1e-12, 3e-7, 0.0, 250.0],
+        [0.25, 0.5, 0.5, 1.0],
+        [-3.5, 2.0],
+        [10.0**k for k in range(-12, 6)],
+    ],
+)
+def test_every_value_is_in_one_bar(values: list[float]) -> None:
+    found = distribution(Counter(values), "x")
+    assert sum(b.n for b in found.bins) == len(values)
+    edges = [b.low for b in found.bins] + [found.bins[-1].high]
+    assert edges == sorted(set(edges))
+    assert edges[0] <= min(values) and max(values) <= edges[-1]
+    assert len(found.bins) <= 2 * MOST_BARS
+
+
+def test_quantiles_are_values_that_occur() -> None:
+    found = distribution(Counter(range(1, 101)), "x")
+    assert (found.minimum, found.p05, found.p25, found.median) == (1, 5, 25, 50)
+    assert (found.p75, found.p95, found.maximum) == (75, 95, 100)
+
+
+def test_a_long_tail_gets_ranges_that_grow() -> None:
+    assert distribution(spread(*range(10, 20), 10_000), "x").log
+    assert not distribution(spread(*range(16, 256)), "x").log
+
+
+def test_unknown_and_infinite_quantities_are_counted_apart() -> None:
+    counts = Counts()
+    for value in (1.0, None, math.inf, math.nan, 2.0, None):
+        counts.quantity("error", value)
+    found = counts.distribution("error", "x")
+    assert (found.n, found.unknown, found.not_finite) == (2, 2, 2)
+    assert counts.distribution("nothing", "x").bins == []
+
+
+def test_a_row_with_several_values_counts_once_for_each() -> None:
+    counts = Counts()
+    for values in (["add", "mul", "add"], ["mul"], [], None):
+        counts.many("operators", values)
+    found = counts.tally("operators")
+    assert (found.n, found.unknown, found.counts) == (4, 1, {"mul": 2, "add": 1})
+
+
+def test_quantities_keep_three_digits() -> None:
+    counts = Counts()
+    for value in range(100_000):
+        counts.quantity("tokens", value)
+    found = counts.distribution("tokens", "x")
+    assert found.n == 100_000
+    assert len(counts._quantities["tokens"]) < 3_000

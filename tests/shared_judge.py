@@ -1,0 +1,40 @@
+"""Fixtures: a real judge whose processes are started once for all tests, which takes seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import pytest
+from scripted_model import OPTIONS
+
+from curate.generate import generate
+from curate.verify.judge.slots import Judge
+from curate.verify.label import start_judge
+from curate.verify.verdict import Candidate, Options, Verdict
+
+
+@pytest.fixture(scope="session")
+def warm_judge() -> Iterator[Judge]:
+    judge = start_judge(OPTIONS)
+    yield judge
+    judge.close()
+
+
+@pytest.fixture
+def judge(warm_judge: Judge, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Have `generate_triton` take the shared judge; return the programs that it is asked about."""
+    asked: list[str] = []
+
+    class Shared:
+        def run(self, candidates: Sequence[Candidate]) -> Iterator[Verdict]:
+            asked.extend(candidate.candidate for candidate in candidates)
+            return warm_judge.run(candidates)
+
+    @contextmanager
+    def open_shared(options: Options) -> Iterator[Shared]:
+        assert options == OPTIONS
+        yield Shared()
+
+    monkeypatch.setattr(generate, "open_judge", open_shared)
+    return asked
