@@ -20,10 +20,10 @@ from curate.verify.protocol.places import Place, read_place
 from curate.verify.protocol.role import (
     Answer,
     Tensors,
-    changed_inputs,
     layout_of,
     list_tensors,
     map_tensors,
+    mutated_inputs,
     same_tensors,
 )
 from curate.verify.protocol.wire import MAX_PAYLOAD, WireError, pack, unpack
@@ -355,7 +355,7 @@ class Halves:
         sent: Tensors = []
         packed = {
             "output": pack(result, sent),
-            "changed": pack(changed_inputs(_replaced(inputs, iter(replaced)), inputs), sent),
+            "changed": pack(mutated_inputs(_replaced(inputs, iter(replaced)), inputs), sent),
             "state": pack(state, sent),
         }
         named = list(zip(did["kept"], found[now:], strict=True))

@@ -375,7 +375,7 @@ def _result(
         "evidence": tidy(evidence),
         "trials": outcome.trials,
         "max_abs_error": outcome.agreement.max_abs_error if right else None,
-        "tolerance": outcome.agreement.tolerance if right else None,
+        "error_ratio": outcome.agreement.error_ratio if right else None,
     }
 
 

@@ -58,19 +58,19 @@ class Agreement:
 
     Attributes:
         max_abs_error: largest distance from the float64 result.
-        tolerance: largest ratio of an error to what was allowed; at most 1.
+        error_ratio: largest ratio of an error to what was allowed; at most 1.
         coarse: whether they agree to the 10 bits of TF32 and float16 only.
     """
 
     max_abs_error: float = 0.0
-    tolerance: float = 0.0
+    error_ratio: float = 0.0
     coarse: bool = False
 
     def join(self, other: Agreement) -> Agreement:
         """Return the worse of the two, number by number."""
         return Agreement(
             max(self.max_abs_error, other.max_abs_error),
-            max(self.tolerance, other.tolerance),
+            max(self.error_ratio, other.error_ratio),
             self.coarse or other.coarse,
         )
 
@@ -229,8 +229,8 @@ def _compare_floats(
             allowed = allowed + (BESIDE * size).clamp(max=_floor(own.dtype) * usual)
         ratio = torch.where(differs, error / allowed, 0.0)
         agreement = Agreement(float(error.max()), float(ratio.max()))
-        if agreement.tolerance > 1:
-            wrong = ratio == agreement.tolerance
+        if agreement.error_ratio > 1:
+            wrong = ratio == agreement.error_ratio
             raise _mismatch("value", path, wrong, got, own, error, allowed)
     _reject_bias(path, got, own, true, finite)
     return agreement

@@ -29,12 +29,12 @@ from curate.verify.protocol.role import (
     Answer,
     Refusal,
     Tensors,
-    changed_inputs,
     get_precision,
     lay_out,
     layout_of,
     list_tensors,
     map_tensors,
+    mutated_inputs,
     pack_all,
     poison_memory,
     refusal,
@@ -267,7 +267,7 @@ class Reference:
         before = {name: t.clone() for name, t in model.named_buffers()}
         result = model(*given)
         state = {n: t for n, t in model.named_buffers() if not same_tensors([t], [before.get(n)])}
-        return {"output": result, "changed": changed_inputs(given, inputs), "state": state}
+        return {"output": result, "changed": mutated_inputs(given, inputs), "state": state}
 
     def _run(self, model: nn.Module, inputs: list[Any], draw: Draw) -> Results:
         """Return the results in the file's own precision and in float64.
@@ -317,7 +317,7 @@ class Reference:
             }
             if keep_short and jitter.rounds:
                 return self._moved(double, inputs, draw, places, keep_short=False)
-            parts = {"output": result, "changed": changed_inputs(given, changed), "state": state}
+            parts = {"output": result, "changed": mutated_inputs(given, changed), "state": state}
             moved.append(parts)
         return moved
 
