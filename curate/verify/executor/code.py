@@ -692,7 +692,7 @@ class _Writer:
 
     def op_tt_map_elementwise(self, op: Op, given: list[str], depth: int, live: str) -> None:
         if (op.attribute("pack") or "1") != "1":
-            # Which elements one call gets together is a layout's to say, and there is none yet.
+            # A layout decides which elements one call gets together, and there is no layout yet.
             raise Unsupported("map_elementwise", "map_elementwise with a pack")
         body = self.nested(op.regions[0], depth)
         self.spread(op, depth, f"{body}(None, {', '.join(given)})")
