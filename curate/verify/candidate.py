@@ -1,6 +1,6 @@
 """The candidate's process: builds the program, runs it on what the judge sends, says what it did.
 
-It serves these requests, one candidate a process:
+It serves these requests, one candidate per process:
 
 - ``load {source, ptx, device, precision}``: run the file;
 - ``build {init, names, state, parameters, mode}``: construct ``ModelNew`` and give it the state;

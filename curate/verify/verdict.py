@@ -164,7 +164,7 @@ class Verdict:
         evidence: what shows the status, as JSON values.
         findings: what the static screen saw: dicts with ``rule``, ``line`` (1-based) and
             ``reason``. They are labels, and decide nothing.
-        compile: a dict a target, with the fields of `curate.rows.COMPILE`.
+        compile: one dict per target, with the fields of `curate.rows.COMPILE`.
         timing: what was measured, or None.
     """
 

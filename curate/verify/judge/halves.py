@@ -39,10 +39,11 @@ PARTING_S = 2.0
 """Seconds that the executor may take to forget a candidate."""
 
 MOST_MET = 200
-"""Candidates after which the executor's process is replaced: what leaks cannot grow."""
+"""Candidates after which the executor's process is replaced, so that leaks cannot grow."""
 
 MANY_LAPS, LAP_COMMANDS = 320, 1300
-"""Forwards that are compared by their commands alone, and how many commands may be made for it."""
+"""Forwards that are compared by their commands alone, and how many commands may be made for
+them."""
 
 
 class ExecutorProcess:
