@@ -158,7 +158,7 @@ def test_the_log_is_whole_and_outlives_its_process(tmp_path: Path) -> None:
     with VerifiedReward(alone, tmp_path) as first:
         first(answers, reference=references, trainer_state=State())
     with (tmp_path / "rewards.jsonl").open("a") as file:
-        file.write('{"torn')
+        file.write('{"run": 0, "st')
     with VerifiedReward(alone, tmp_path) as second:
         assert second(answers, reference=references) == [1.0, 0.2, 1.0, 0.0]
         assert [one.cached for one in second.scored] == [True, True, True, False]
