@@ -1,4 +1,4 @@
-"""What is done of a shard that is not: an interrupted run goes on after it.
+"""Results of an unfinished shard: an interrupted run goes on after them.
 
 A shard that takes long has its results kept as they come, one per line, in a file that goes when
 the shard is written. Failures are not kept, so that they are tried again.
@@ -23,8 +23,7 @@ class Partial:
         code: digest of the step's code: results of other code are forgotten.
 
     Attributes:
-        damaged: lines of the file that could not be read; one that was cut short by the end of
-            a run is none.
+        damaged: lines of the file that could not be read; a torn last line does not count.
     """
 
     def __init__(self, path: Path, code: str) -> None:
@@ -53,7 +52,7 @@ class Partial:
         return found
 
     def begin(self, known: dict[int, Result]) -> None:
-        """Write the file anew, with what is known: a line that was cut short is left out."""
+        """Write the file anew, with what is known; a torn line is left out."""
         first = sealed({"code": self.code}) + b"\n"
         write_atomically(self.path, first + b"".join(_line(at, known[at]) for at in known))
         self._journal = Journal(self.path)

@@ -2,7 +2,7 @@
 
 =========================  =====================================================================
 ``settings.json``          what all its models have in common, and the models, in their order
-``<label>/samples.jsonl``  a model's answers, a line an answer, appended as they come
+``<label>/samples.jsonl``  a model's answers, one line per answer, appended as they come
 ``<label>/verdicts.jsonl`` what the judge says of the programs in them, likewise
 ``results.json``           everything that follows from these, for all models in the folder
 ``results.md``             the same as tables, and ``results.svg`` as a plot

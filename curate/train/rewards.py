@@ -39,7 +39,7 @@ CORRECT = 1.0
 """The reward of a right program."""
 
 FASTEST = 0.5
-"""What a right program gets on top of it at most, for being `FULL_SPEEDUP` times as fast."""
+"""The most that a right program gets on top, for being `FULL_SPEEDUP` times as fast."""
 
 FULL_SPEEDUP = 4.0
 
@@ -104,8 +104,8 @@ def similarity_reward(
 ) -> list[float]:
     """Return how like each program is to the data set's own, from 0.0 (or none) to 1.0.
 
-    This is `difflib.SequenceMatcher.ratio` of their tokens. Of characters it would take seconds,
-    or, with its shortcut for long texts, leave out of account all that are frequent.
+    This is `difflib.SequenceMatcher.ratio` of their tokens. On characters it would take seconds,
+    or, with its shortcut for long texts, ignore all that are frequent.
 
     Args:
         completions: what the model wrote.
@@ -172,7 +172,7 @@ def speed_bonus(verdict: Verdict) -> float:
 
 @dataclass(frozen=True)
 class Scored:
-    """What one completion got, and why.
+    """The reward of one completion, and why it got it.
 
     Attributes:
         id: names the program and its reference by their text; None if there is no program.
@@ -219,7 +219,7 @@ class VerifiedReward:
         self._log = RewardLog(log, options) if log else None
         self._known: dict[str, Verdict] = {}
         self.scored: list[Scored] = []
-        """What the last call found, a completion each."""
+        """What the last call found, one entry per completion."""
 
     def __call__(
         self,
@@ -271,7 +271,7 @@ class VerifiedReward:
             else:
                 todo[candidate.id] = candidate
         fresh = {}
-        # Those of one reference side by side: it is run once for them.
+        # Candidates of one reference side by side: the reference is run once for them.
         for verdict in judged(self._judge, sorted(todo.values(), key=lambda c: c.reference)):
             fresh[verdict.id] = verdict
             if verdict.reason != "judge_error":  # our own fault: the next time may be better
@@ -353,7 +353,7 @@ class RewardLog:
 
     ``programs.jsonl`` holds each program once, as a candidate: ``python -m curate.verify`` judges
     them again, with other options. ``verdicts.jsonl`` is a verdict file, with the judge's evidence
-    on each; ``rewards.jsonl`` has a line a completion: the run, which is how often the folder was
+    on each; ``rewards.jsonl`` has a line per completion: the run, which is how often the folder was
     opened before, the step, and the fields of `Scored`.
 
     Raises:

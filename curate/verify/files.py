@@ -1,8 +1,8 @@
 """Candidates come from files, and verdicts go to one: JSON lines both, and KernelBench's ``.py``.
 
-A verdict file is only ever appended to, a line a verdict, so that whatever stops the judge, the
-lines that are there stay true. Each line is `Verdict.to_json` with two more fields that say what
-was judged and how: ``sha256``, of the candidate and its reference, and ``options``.
+A verdict file is a journal (`curate.journal`) with one line per verdict. Each line is
+`Verdict.to_json` with two more fields that say what was judged and how: ``sha256``, of the
+candidate and its reference, and ``options``.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class InputError(Exception):
 
 
 def read_jsonl(path: Path) -> list[Candidate]:
-    """Return the candidates of a file with one JSON object a line.
+    """Return the candidates of a file with one JSON object per line.
 
     Each has ``id``, ``reference``, and ``candidate`` or ``triton``, and ``ptx`` where its kernels
     are CUDA's; other fields are passed over.
