@@ -24,7 +24,7 @@ import polars as pl
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from curate.engine.run import read_journal
+from curate.engine.run import read_records
 from curate.engine.store import Store
 
 COLUMNS = {
@@ -149,7 +149,7 @@ def search(run: Run) -> dict[str, Any]:
 def speed(folder: Path) -> list[dict[str, Any]]:
     """Return the processor seconds of every stage, and the rows that it saw a second."""
     store, stages = Store(folder.parent), []
-    for record in read_journal(folder.parent, folder.name):
+    for record in read_records(folder.parent, folder.name):
         manifests = [store.manifest(record.step, key) for key in record.shards]
         seconds = sum(manifest.cpu_s for manifest in manifests if manifest)
         rows = sum(manifest.seen - manifest.untouched for manifest in manifests if manifest)

@@ -24,8 +24,8 @@ from curate.engine.run import (
     RunError,
     Stage,
     Walk,
-    journal_path,
-    read_journal,
+    read_records,
+    records_path,
 )
 from curate.engine.store import LedgerError, Store, sweep_output
 from curate.evaluate.evaluate import evaluate as evaluate
@@ -301,7 +301,7 @@ def why(
     """
     from curate.engine.history import find_ids, history
 
-    store, records = Store(output), _journal(output, run)
+    store, records = Store(output), _records(output, run)
     found = find_ids(store, records, row_id)
     if len(found) != 1:
         some = f"{len(found)} rows have ids that start" if found else "no row has an id that starts"
@@ -315,7 +315,7 @@ def lost(
     """Return the rows that a step dropped or failed on."""
     from curate.engine.history import lost_rows
 
-    records = {record.label: record for record in _journal(output, run)}
+    records = {record.label: record for record in _records(output, run)}
     if step not in records:
         raise NotFound(f"the run has no step '{step}'; it has {', '.join(records)}")
     return list(lost_rows(Store(output), records[step], reason))
@@ -331,7 +331,7 @@ def show(
     """Return finished pairs, kernels and answers: the one whose id starts so, or ``count``."""
     from curate.engine.history import last_rows
 
-    rows = last_rows(Store(output), _journal(output, run), frozenset({"pair", "kernel", "sample"}))
+    rows = last_rows(Store(output), _records(output, run), frozenset({"pair", "kernel", "sample"}))
     if row_id is None:
         found = list(islice(rows, count))
     else:
@@ -411,13 +411,13 @@ def prompts() -> str:
     return page()
 
 
-def _journal(output: Path, run: str | None) -> list[Record]:
-    return read_journal(output, _last_run(output, run))
+def _records(output: Path, run: str | None) -> list[Record]:
+    return read_records(output, _last_run(output, run))
 
 
 def _last_run(output: Path, run: str | None) -> str:
     """Return the name of a run, or of the last one where none is given."""
-    runs = sorted(journal_path(output, "*").parent.glob("*.json"), key=lambda p: p.stat().st_mtime)
+    runs = sorted(records_path(output, "*").parent.glob("*.json"), key=lambda p: p.stat().st_mtime)
     names = [path.stem for path in runs]
     if run is not None and run not in names:
         raise NotFound(f"{output} has no run of '{run}'; it has {', '.join(names) or 'none'}")

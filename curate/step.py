@@ -219,14 +219,14 @@ class TableStep(Step):
         return self.step
 
     def summarize(self, rows: pl.DataFrame, context: Context) -> pl.DataFrame:
-        """Return what `judge` must know of a shard's rows: a row each, in order, with its ``id``.
+        """Return what `judge` must know of a shard's rows: a line for each, in order, with its id.
 
         A summary is made once and kept as an Arrow file. By default it is the columns themselves.
         """
         return rows
 
     def judge(self, table: pl.DataFrame, context: Context) -> pl.DataFrame:
-        """Return one verdict a row, in the order of ``table``.
+        """Return one verdict per row, in the order of ``table``.
 
         Args:
             table: all summaries, one after the other, mapped from their files; a shard is a chunk.

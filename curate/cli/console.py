@@ -1,4 +1,4 @@
-"""What a person sees in the terminal: progress, the ledger, a row side by side."""
+"""What a person sees in the terminal: progress, the ledger, a row's programs side by side."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ WIDE = 110
 
 
 class Live(Progress):
-    """Progress bars on a terminal; one line a finished step elsewhere."""
+    """Progress bars on a terminal; one line per finished step elsewhere."""
 
     def __init__(self) -> None:
         self.bars = Bars(

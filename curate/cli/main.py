@@ -1,4 +1,4 @@
-"""The command line: one short function a command; what they do is in `curate.api`."""
+"""The command line: one short function per command; what each does is in `curate.api`."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def main() -> None:
 @click.option(
     "--workers",
     type=click.IntRange(min=1),
-    show_default="one a core",
+    show_default="one per core",
     help="Processes that work at the same time; the data does not depend on it.",
 )
 @click.option(
@@ -90,7 +90,7 @@ def main() -> None:
 )
 @click.option(
     "--address",
-    help="Of the Ray cluster; by default RAY_ADDRESS, or a cluster of this machine alone.",
+    help="Address of the Ray cluster; by default RAY_ADDRESS, or a cluster of this machine alone.",
 )
 @click.option(
     "--shard",
@@ -298,7 +298,7 @@ def verify(
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE.jsonl",
     required=True,
-    help="Where the verdicts of all shards go, one a candidate, in the order of PATH.",
+    help="Where the verdicts of all shards go, one per candidate, in the order of PATH.",
 )
 def merge(path: Path, verdicts: tuple[Path, ...], output: Path) -> None:
     """Put the VERDICTS that `curate verify --shard` wrote together.

@@ -138,7 +138,7 @@ SAMPLING_OPTIONS = (
         metavar="N",
         help="Length of an answer.",
     ),
-    click.option("--seed", default=0, show_default=True, help="Another one gives other answers."),
+    click.option("--seed", default=0, show_default=True, help="Another seed gives other answers."),
     click.option(
         "--engine",
         type=click.Choice(ENGINES),
@@ -306,10 +306,13 @@ def parse_levels(ctx: click.Context, param: click.Parameter, value: str) -> tupl
     default="",
     callback=parse_levels,
     metavar="N,N",
-    help="Of KernelBench; all by default.",
+    help="Levels of KernelBench; all by default.",
 )
 @click.option(
-    "--split", default="test", show_default=True, help="Of a data set that `curate run` wrote."
+    "--split",
+    default="test",
+    show_default=True,
+    help="Split of a data set that `curate run` wrote.",
 )
 @click.option(
     "--limit",

@@ -1,8 +1,8 @@
 """What a caller and an executor say to each other.
 
 An executor takes jobs (some rows of one shard, one unit of a source, or one shard that a table
-step is to summarize) and gives back one result an item; of a unit, which may be large, one result
-for each part. What an item did to its own process never reaches another item's result.
+step is to summarize) and gives back one result per item; of a unit, which may be large, one result
+per part. What an item did to its own process never reaches another item's result.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SHARD_ROWS = (128, 1024)  # rows of a unit that make one shard: at first, and at
 
 def part_rows(part: int) -> int:
     """Return how many rows make a part of a unit; the first are small, so that small units are
-    shared among workers, and later ones larger, so that large units are few files."""
+    shared among workers, and later parts larger, so that large units are few files."""
     least, most = SHARD_ROWS
     return least if part < most // least else most
 

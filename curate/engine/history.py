@@ -32,7 +32,7 @@ class Event:
 
 
 def find_ids(store: Store, stages: list[Record], prefix: str) -> list[str]:
-    """Return the ids that start with ``prefix``, of rows kept or lost anywhere."""
+    """Return the ids that start with ``prefix``, of rows that were kept or lost anywhere."""
     found: set[str] = set()
     for _, table, _ in _tables(store, stages, ["id"]):
         mask = pc.starts_with(table["id"], prefix)

@@ -1,4 +1,4 @@
-"""What is done of a shard that is not: an interrupted run goes on after it.
+"""Results of an unfinished shard: an interrupted run goes on after them.
 
 A shard that takes long has its results kept as they come, one per line, in a file that goes when
 the shard is written. Failures are not kept, so that they are tried again.
@@ -7,10 +7,11 @@ the shard is written. Failures are not kept, so that they are tried again.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from curate.engine.executor import Lost, Result
-from curate.files import read_whole, sealed, unsealed, write_atomically, writing
+from curate.files import losing, sealed, unsealed, write_atomically
+from curate.journal import Journal, whole_lines
 from curate.rows import Loose
 
 
@@ -22,21 +23,21 @@ class Partial:
         code: digest of the step's code: results of other code are forgotten.
 
     Attributes:
-        damaged: lines of the file that could not be read; one that was cut short by the end of
-            a run is none.
+        damaged: lines of the file that could not be read; a torn last line does not count.
     """
 
     def __init__(self, path: Path, code: str) -> None:
         self.path, self.code = path, code
         self.damaged = 0
-        self._file: IO[bytes] | None = None
+        self._journal: Journal | None = None
 
     def read(self, rows: dict[int, Loose]) -> dict[int, Result]:
         """Return the results that are there, of those among the rows that have one."""
         found: dict[int, Result] = {}
         if not self.path.exists():
             return found
-        *lines, _ = read_whole(self.path).split(b"\n")  # the last is empty, or was cut short
+        with losing(self.path):
+            lines = whole_lines(self.path)
         for number, line in enumerate(lines):
             try:
                 known = unsealed(line)
@@ -51,28 +52,25 @@ class Partial:
         return found
 
     def begin(self, known: dict[int, Result]) -> None:
-        """Write the file anew, with what is known: a line that was cut short is left out."""
+        """Write the file anew, with what is known; a torn line is left out."""
         first = sealed({"code": self.code}) + b"\n"
         write_atomically(self.path, first + b"".join(_line(at, known[at]) for at in known))
-        with writing(self.path):
-            self._file = self.path.open("ab")
+        self._journal = Journal(self.path)
 
     @property
     def has_begun(self) -> bool:
         """Whether results are being kept."""
-        return self._file is not None
+        return self._journal is not None
 
     def add(self, at: int, result: Result) -> None:
         """Keep one more result, after `begin`."""
-        assert self._file
-        with writing(self.path):
-            self._file.write(_line(at, result))
-            self._file.flush()
+        assert self._journal
+        self._journal.append(_line(at, result))
 
     def remove(self) -> None:
         """Forget all of it: the shard is written."""
-        if self._file:
-            self._file.close()
+        if self._journal:
+            self._journal.close()
         self.path.unlink(missing_ok=True)
 
 

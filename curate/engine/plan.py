@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from curate.engine.identity import identity
-from curate.engine.run import Record, Shard, Walk, read_journal
+from curate.engine.run import Record, Shard, Walk, read_records
 from curate.step import SourceStep
 
 
@@ -27,8 +27,8 @@ class PlanLine:
 
 
 def plan(walk: Walk) -> list[PlanLine]:
-    """Return one line a step, without running anything."""
-    before = {record.label: record for record in read_journal(walk.output, walk.recipe.name)}
+    """Return one line per step, without running anything."""
+    before = {record.label: record for record in read_records(walk.output, walk.recipe.name)}
     lines: list[PlanLine] = []
     shards: list[Shard] = []
     unknown = ""

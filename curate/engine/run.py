@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from curate.recipe import Recipe
 
 PATIENCE_S = 10.0
-"""Seconds in which a shard is made at a go; of one that takes longer, results are kept."""
+"""Seconds that a shard may take before its results are kept as they come."""
 
 FEW_ROWS = 1000
 """Rows that a table step summarizes in less time than a worker takes to start."""
@@ -53,7 +53,7 @@ class OthersFirst(Exception):
 class Shard:
     """A shard of one stage; `Store` knows its files by ``step`` and ``key``.
 
-    ``owner`` is a number that tells the processes of one run apart which share it.
+    ``owner`` is a number that tells apart the processes that share one run.
     """
 
     step: str
@@ -89,7 +89,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class Record:
-    """What the journal keeps of one stage of the last run of a recipe."""
+    """What is recorded of one stage of the last run of a recipe."""
 
     label: str
     step: str
@@ -98,29 +98,29 @@ class Record:
     shards: list[str]
 
 
-def write_journal(output: Path, recipe: str, records: list[Record]) -> None:
+def write_records(output: Path, recipe: str, records: list[Record]) -> None:
     """Keep which shards a run is made of, for `curate plan`, `why`, `lost` and `show`."""
-    journal = sealed({"stages": [vars(record) for record in records]})
-    write_atomically(journal_path(output, recipe), journal)
+    stages = sealed({"stages": [vars(record) for record in records]})
+    write_atomically(records_path(output, recipe), stages)
 
 
-def read_journal(output: Path, recipe: str) -> list[Record]:
+def read_records(output: Path, recipe: str) -> list[Record]:
     """Return the stages of the last run of a recipe; empty if there was none.
 
     Raises:
-        Damaged: the journal is not as it was written.
+        Damaged: the file of records is not as it was written.
     """
-    path = journal_path(output, recipe)
+    path = records_path(output, recipe)
     if not path.exists():
         return []
     try:
         return [Record(**record) for record in read_sealed(path)["stages"]]
     except (KeyError, TypeError):
-        raise Damaged(path, "is no journal of this version of curate") from None
+        raise Damaged(path, "is no record of a run by this version of curate") from None
 
 
-def journal_path(output: Path, recipe: str) -> Path:
-    """Return where the journal of a recipe's last run lies."""
+def records_path(output: Path, recipe: str) -> Path:
+    """Return where the records of a recipe's last run lie."""
     return output / "cache" / "runs" / f"{recipe}.json"
 
 
@@ -206,10 +206,10 @@ class Walk:
                     f"run without --only, or with --until {only}"
                 )
             records.append(self.record(stage, shards))
-            self._write_journal(records)
+            self._write_records(records)
             shards = self.run_stage(stage, shards)
             records[-1] = self.record(stage, shards)
-        self._write_journal(records)
+        self._write_records(records)
         if self.is_alone:
             check_ledger(stages[: last + 1])
         return stages[: last + 1]
@@ -219,9 +219,9 @@ class Walk:
         """Whether no other process shares the run."""
         return self.share[1] == 1
 
-    def _write_journal(self, records: list[Record]) -> None:
+    def _write_records(self, records: list[Record]) -> None:
         if self.is_alone:  # one of several knows its own shards only
-            write_journal(self.output, self.recipe.name, records)
+            write_records(self.output, self.recipe.name, records)
 
     def is_mine(self, owner: int) -> bool:
         """Say whether a unit or a shard falls to this process."""
@@ -229,7 +229,7 @@ class Walk:
         return owner % processes == number - 1
 
     def record(self, stage: Stage, shards: list[Shard]) -> Record:
-        """Return what the journal keeps of a stage: after it has run, or before, when its
+        """Return what is recorded of a stage: after it has run, or before, when its
         shards are not known yet and those that it will make of ``shards`` stand for them."""
         step = stage.step
         if stage.manifests or isinstance(step, SourceStep):

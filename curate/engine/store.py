@@ -256,7 +256,7 @@ class Store:
         return manifest
 
     def partial_path(self, step: str, key: str) -> Path:
-        """Return where results of a shard lie that is not done; see `curate.engine.partial`."""
+        """Return where the results of an unfinished shard lie; see `curate.engine.partial`."""
         return self._path(step, key, ".part.jsonl")
 
     def has_summary(self, step: str, key: str, source: Manifest) -> bool:

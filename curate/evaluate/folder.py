@@ -2,7 +2,7 @@
 
 =========================  =====================================================================
 ``settings.json``          what all its models have in common, and the models, in their order
-``<label>/samples.jsonl``  a model's answers, a line an answer, appended as they come
+``<label>/samples.jsonl``  a model's answers, one line per answer, appended as they come
 ``<label>/verdicts.jsonl`` what the judge says of the programs in them, likewise
 ``results.json``           everything that follows from these, for all models in the folder
 ``results.md``             the same as tables, and ``results.svg`` as a plot
@@ -12,10 +12,8 @@
 from __future__ import annotations
 
 import dataclasses
-import fcntl
 import hashlib
 import json
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -24,10 +22,13 @@ from curate.evaluate.problems import Problem
 from curate.files import write_atomically
 from curate.formats.question import conversation
 from curate.generate.sampling import Sample, Sampling
+from curate.journal import json_line, whole_lines
 from curate.teacher.program import program_of
-from curate.verify.files import InputError
+from curate.verify.files import InputError, open_journal
 
 SAMPLES, VERDICTS = "samples.jsonl", "verdicts.jsonl"
+
+_START = b'{"problem": "'  # of every line of a `SampleFile`
 
 
 class Settings:
@@ -114,26 +115,16 @@ class SampleFile:
 
     def __init__(self, path: Path, n: int) -> None:
         self.samples: dict[str, list[Sample]] = {}
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = path.open("ab")
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            self._file.truncate(self._read(path, n))
-        except BlockingIOError as error:
-            self._file.close()
-            raise InputError(f"{path}: another process is writing answers there") from error
-        except InputError:
-            self._file.close()
-            raise
+        self._journal = open_journal(path, _START, "answers", durable=True)
+        with self._journal.closed_on_error():
+            lines = whole_lines(path)
+            self._journal.cut(lines[: self._read(path, lines, n)])
 
-    def _read(self, path: Path, n: int) -> int:
-        """Read the groups that are whole; return where the last one ends."""
-        whole, end = 0, 0
+    def _read(self, path: Path, lines: list[bytes], n: int) -> int:
+        """Read the groups that are whole; return how many lines they are."""
+        whole = 0
         group: list[Sample] = []
-        for number, line in enumerate(path.read_bytes().splitlines(keepends=True), 1):
-            end += len(line)
-            if not line.endswith(b"\n"):
-                break
+        for number, line in enumerate(lines, 1):
             try:
                 row = json.loads(line)
                 group.append(Sample(row["text"], row["finish"]))
@@ -143,7 +134,7 @@ class SampleFile:
                 raise InputError(f"{path}:{number}: is no answer: {error}") from error
             if len(group) == n:
                 self.samples[row["problem"]] = group
-                whole, group = end, []
+                whole, group = number, []
         return whole
 
     def append(self, problem: str, samples: list[Sample]) -> None:
@@ -157,14 +148,12 @@ class SampleFile:
                 "text": sample.text,
                 "program": program_of(sample.text),
             }
-            lines.append(json.dumps(row) + "\n")
-        self._file.write("".join(lines).encode())
-        self._file.flush()
-        os.fsync(self._file.fileno())
+            lines.append(json_line(row))
+        self._journal.append(*lines)
         self.samples[problem] = samples
 
     def __enter__(self) -> SampleFile:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._file.close()
+        self._journal.close()

@@ -1,23 +1,22 @@
 """What a model answered and what the judge said of it, kept line by line.
 
-A trace file is only ever appended to: a line an answer, written when it is judged, in one call to
-the system. Whatever stops `curate generate`, the lines that are there are whole.
-`curate.train.traces` makes rows to train on of them.
+A trace file is a journal (`curate.journal`) with a line per answer, written when the answer is
+judged. `curate.train.traces` makes rows to train on from it.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import fcntl
-import json
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from curate.generate.sampling import Message
-from curate.verify.files import InputError, json_lines, read_text, strict_json
+from curate.journal import json_line
+from curate.verify.files import InputError, journal_lines, open_journal, strict_json
 from curate.verify.verdict import Verdict
+
+_START = b'{"reference": "'  # of every line of a trace
 
 
 @dataclass(frozen=True)
@@ -60,7 +59,7 @@ class Attempt:
         """Return the attempt as a line of a trace file."""
         values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         values["verdict"] = self.verdict and strict_json(self.verdict.to_json())
-        return json.dumps(values, allow_nan=False).encode() + b"\n"
+        return json_line(values)
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> Attempt:
@@ -77,16 +76,13 @@ class Attempt:
 
 
 def read_trace(path: Path) -> list[Attempt]:
-    """Return the attempts that a trace file holds, in order.
+    """Return the attempts that a trace file holds, in order; a torn last line is passed over.
 
     Raises:
         InputError: the file cannot be read, or holds something else.
     """
-    text = read_text(path)
-    if text and not text.endswith("\n"):
-        raise InputError(f"{path}: its last line has no end; is it a trace?")
     attempts = []
-    for place, values in json_lines(path, text):
+    for place, values in journal_lines(path, _START):
         try:
             attempts.append(Attempt.from_json(values))
         except ValueError as error:
@@ -103,35 +99,20 @@ class TraceFile:
     """
 
     def __init__(self, path: Path) -> None:
-        try:
-            self._file = path.open("ab", buffering=0)
-        except OSError as error:
-            raise InputError(f"{path}: cannot be written: {error}") from error
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        self._journal = open_journal(path, _START, "a trace")
+        with self._journal.closed_on_error():
             read_trace(path)
-        except BlockingIOError as error:
-            self._file.close()
-            raise InputError(f"{path}: another process is writing a trace there") from error
-        except InputError:
-            self._file.close()
-            raise
 
     def add(self, attempt: Attempt) -> None:
-        """Write an attempt: one call to the system, which a signal does not cut in two."""
-        self._file.write(attempt.line())
+        """Write an attempt."""
+        self._journal.append(attempt.line())
 
     def close(self) -> None:
         """Close the file."""
-        self._file.close()
+        self._journal.close()
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()

@@ -87,7 +87,7 @@ class GrpoOptions:
         None,
         "For grpo: programs that are judged at the same time.",
         type=int,
-        shown="one a processor core",
+        shown="one per processor core",
         metavar="N",
     )
     sandbox: str = option(
@@ -125,7 +125,7 @@ def train_grpo(options: TrainOptions, grpo: GrpoOptions | None = None, say: Say 
 
     Problems are the training rows of the data set's ``pairs``, or of a file of rows with
     ``reference``; they are asked as rows of the format ``messages`` are. `TrainOptions.batch_size`
-    counts answers. Beside the model the output has ``training.json``, with the reward of every
+    counts answers. Alongside the model the output has ``training.json``, with the reward of every
     update; ``reward.svg``; and ``rewards``, with what every answer got and why.
 
     Args:
@@ -166,7 +166,7 @@ class Asked:
         options: as they were given.
         grpo: as they were given.
         tokenizer: of the model.
-        problems: those that are asked.
+        problems: the problems that are asked.
         left_out: tokens of the others' questions, by id: with an answer they are too long.
         identity: what makes this training no other, as JSON values.
     """
@@ -291,7 +291,7 @@ def make_trainer(asked: Asked, stack: ExitStack, say: Say) -> GRPOTrainer:
     Args:
         asked: what is trained.
         stack: ends the judge's processes when it is closed.
-        say: is given a line an update.
+        say: is given one line per update.
 
     Raises:
         ModelError: the model cannot be loaded.

@@ -1,7 +1,7 @@
 """How much memory a training takes at its peak, told before anything large is loaded.
 
 Parameters, gradients and the two moments of Adam are counted as in Rajbhandari et al. 2019
-(https://arxiv.org/abs/1910.02054, section 3.1); activations a layer as in Korthikanti et al. 2022
+(https://arxiv.org/abs/1910.02054, section 3.1); activations per layer as in Korthikanti et al. 2022
 (https://arxiv.org/abs/2205.05198, section 4.1), for what today's decoders are made of: RMSNorm in
 float32, a gated MLP, no dropout, attention that does not keep its scores. The last layer's logits
 are often the largest single thing of a small model, tokens times vocabulary; TRL computes them in
@@ -22,7 +22,7 @@ from curate.generate.models import ModelError, default_dtype, load_config
 from curate.train.options import TrainOptions
 
 FLOAT32, BFLOAT16, BOOL, FOUR_BITS = 4.0, 2.0, 1.0, 0.52
-"""Bytes a number; four bits include the scales of NF4, themselves in eight bits (QLoRA, 3)."""
+"""Bytes per number; four bits include the scales of NF4, themselves in eight bits (QLoRA, 3)."""
 
 TILE_TOKENS, TILE_VOCABULARY = 4096, 32768
 """What TRL computes logits of at a time."""
@@ -41,7 +41,8 @@ class Facts:
     Attributes:
         parameters: weights in all.
         linear: those in layers that adapters and four bits apply to.
-        sides: sum of those layers' inputs and outputs, a layer's adapter of rank r has r times its.
+        sides: sum of those layers' inputs and outputs; adapters of rank r have r times as many
+            parameters.
         layers, hidden, intermediate, vocabulary: of the configuration.
         query: width of all heads.
         context: tokens that the model can read.

@@ -1,4 +1,4 @@
-"""Show how far a training is: a bar on a terminal, a line an evaluation elsewhere."""
+"""Show how far a training is: a bar on a terminal, a line per evaluation elsewhere."""
 
 from __future__ import annotations
 

@@ -12,7 +12,6 @@ import difflib
 import functools
 import json
 import math
-import os
 import re
 import time
 from collections import Counter
@@ -21,17 +20,15 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TextIO
+from typing import Any, Self
 
+from curate.journal import json_line, whole_lines
 from curate.teacher.program import program_of, without_thinking
-from curate.verify.files import VerdictFile, text_sha256
+from curate.verify.files import VerdictFile, open_journal, text_sha256
 from curate.verify.label import judged, start_judge
 from curate.verify.screen.program import Program
 from curate.verify.screen.screen import RULES
 from curate.verify.verdict import Candidate, Options, Verdict
-
-if TYPE_CHECKING:
-    pass
 
 Completion = str | Sequence[dict[str, Any]]
 """What a model wrote: a text, or the messages of a conversational data set."""
@@ -42,7 +39,7 @@ CORRECT = 1.0
 """The reward of a right program."""
 
 FASTEST = 0.5
-"""What a right program gets on top of it at most, for being `FULL_SPEEDUP` times as fast."""
+"""The most that a right program gets on top, for being `FULL_SPEEDUP` times as fast."""
 
 FULL_SPEEDUP = 4.0
 
@@ -107,8 +104,8 @@ def similarity_reward(
 ) -> list[float]:
     """Return how like each program is to the data set's own, from 0.0 (or none) to 1.0.
 
-    This is `difflib.SequenceMatcher.ratio` of their tokens. Of characters it would take seconds,
-    or, with its shortcut for long texts, leave out of account all that are frequent.
+    This is `difflib.SequenceMatcher.ratio` of their tokens. On characters it would take seconds,
+    or, with its shortcut for long texts, ignore all that are frequent.
 
     Args:
         completions: what the model wrote.
@@ -175,7 +172,7 @@ def speed_bonus(verdict: Verdict) -> float:
 
 @dataclass(frozen=True)
 class Scored:
-    """What one completion got, and why.
+    """The reward of one completion, and why it got it.
 
     Attributes:
         id: names the program and its reference by their text; None if there is no program.
@@ -222,7 +219,7 @@ class VerifiedReward:
         self._log = RewardLog(log, options) if log else None
         self._known: dict[str, Verdict] = {}
         self.scored: list[Scored] = []
-        """What the last call found, a completion each."""
+        """What the last call found, one entry per completion."""
 
     def __call__(
         self,
@@ -274,7 +271,7 @@ class VerifiedReward:
             else:
                 todo[candidate.id] = candidate
         fresh = {}
-        # Those of one reference side by side: it is run once for them.
+        # Candidates of one reference side by side: the reference is run once for them.
         for verdict in judged(self._judge, sorted(todo.values(), key=lambda c: c.reference)):
             fresh[verdict.id] = verdict
             if verdict.reason != "judge_error":  # our own fault: the next time may be better
@@ -356,7 +353,7 @@ class RewardLog:
 
     ``programs.jsonl`` holds each program once, as a candidate: ``python -m curate.verify`` judges
     them again, with other options. ``verdicts.jsonl`` is a verdict file, with the judge's evidence
-    on each; ``rewards.jsonl`` has a line a completion: the run, which is how often the folder was
+    on each; ``rewards.jsonl`` has a line per completion: the run, which is how often the folder was
     opened before, the step, and the fields of `Scored`.
 
     Raises:
@@ -365,12 +362,14 @@ class RewardLog:
 
     def __init__(self, folder: Path, options: Options) -> None:
         programs, rewards = folder / "programs.jsonl", folder / "rewards.jsonl"
-        self._files = ExitStack()
-        self._verdicts = self._files.enter_context(VerdictFile(folder / "verdicts.jsonl", options))
-        self._written = {row["id"] for row in _whole_lines(programs)}
-        self._run = 1 + max((row["run"] for row in _whole_lines(rewards)), default=-1)
-        self._programs = self._files.enter_context(programs.open("a", encoding="utf-8"))
-        self._rewards = self._files.enter_context(rewards.open("a", encoding="utf-8"))
+        with ExitStack() as files:
+            self._verdicts = files.enter_context(VerdictFile(folder / "verdicts.jsonl", options))
+            self._programs = files.enter_context(open_journal(programs, b'{"id": "', "programs"))
+            self._rewards = files.enter_context(open_journal(rewards, b'{"run": ', "rewards"))
+            self._written = {json.loads(line)["id"] for line in whole_lines(programs)}
+            runs = (json.loads(line)["run"] for line in whole_lines(rewards))
+            self._run = 1 + max(runs, default=-1)
+            self._files = files.pop_all()
 
     def known(self, candidate: Candidate) -> Verdict | None:
         """Return an earlier run's verdict with the same options, or None."""
@@ -380,29 +379,14 @@ class RewardLog:
         """Write a program, if it is not there yet, and then its verdict."""
         if candidate.id not in self._written:
             self._written.add(candidate.id)
-            _write(self._programs, [dataclasses.asdict(candidate)])
+            self._programs.append(json_line(dataclasses.asdict(candidate)))
         self._verdicts.append(candidate, verdict)
 
     def add(self, step: int | None, scored: Iterable[Scored]) -> None:
         """Write what the completions of one step got."""
         begin = {"run": self._run, "step": step}
-        _write(self._rewards, [begin | dataclasses.asdict(one) for one in scored])
+        self._rewards.append(*(json_line(begin | dataclasses.asdict(one)) for one in scored))
 
     def close(self) -> None:
         """Close the files."""
         self._files.close()
-
-
-def _write(file: TextIO, rows: Iterable[dict[str, Any]]) -> None:
-    file.writelines(json.dumps(row) + "\n" for row in rows)
-    file.flush()
-
-
-def _whole_lines(path: Path) -> list[dict[str, Any]]:
-    """Return the objects of a file of JSON lines, and cut off a line that a kill left torn."""
-    if not path.exists():
-        return []
-    content = path.read_bytes()
-    whole = content.rfind(b"\n") + 1
-    os.truncate(path, whole)
-    return [json.loads(line) for line in content[:whole].splitlines()]

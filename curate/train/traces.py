@@ -16,8 +16,8 @@ from curate.teacher.template import load
 
 
 def repair_table(path: Path) -> pa.Table:
-    """Return the columns of the format ``repair``, a row for every answer in a trace that mended a
-    wrong program.
+    """Return the columns of the format ``repair``, with a row for every answer in a trace that
+    repaired a wrong program.
 
     Nobody knows the license of what a user had rewritten: it is null, as are the source and the
     terms of the model. See to both before you publish such rows.

@@ -1,23 +1,21 @@
 """Candidates come from files, and verdicts go to one: JSON lines both, and KernelBench's ``.py``.
 
-A verdict file is only ever appended to, a line a verdict, so that whatever stops the judge, the
-lines that are there stay true. Each line is `Verdict.to_json` with two more fields that say what
-was judged and how: ``sha256``, of the candidate and its reference, and ``options``.
+A verdict file is a journal (`curate.journal`) with one line per verdict. Each line is
+`Verdict.to_json` with two more fields that say what was judged and how: ``sha256``, of the
+candidate and its reference, and ``options``.
 """
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import math
-import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
+from curate.journal import Journal, Locked, NotAJournal, json_line, whole_lines
 from curate.verify.verdict import VERSION, Candidate, Options, Verdict
 
 LINE_START = b'{"sha256": "'
@@ -33,7 +31,7 @@ class InputError(Exception):
 
 
 def read_jsonl(path: Path) -> list[Candidate]:
-    """Return the candidates of a file with one JSON object a line.
+    """Return the candidates of a file with one JSON object per line.
 
     Each has ``id``, ``reference``, and ``candidate`` or ``triton``, and ``ptx`` where its kernels
     are CUDA's; other fields are passed over.
@@ -125,6 +123,37 @@ def json_lines(path: Path, text: str) -> Iterator[tuple[str, dict[str, Any]]]:
         yield place, row
 
 
+def journal_lines(path: Path, start: bytes) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the objects of a journal and their places, as `json_lines` does.
+
+    Raises:
+        InputError: the file cannot be read, or holds something else.
+    """
+    try:
+        text = b"\n".join(whole_lines(path, start)).decode()
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: cannot be read: {error}") from error
+    yield from json_lines(path, text)
+
+
+def open_journal(path: Path, start: bytes, what: str, *, durable: bool = False) -> Journal:
+    """Return the `Journal` in a file that the user gave; ``what`` says what is written there.
+
+    Raises:
+        InputError: the file holds something else, cannot be written, or another process is
+            writing it.
+    """
+    try:
+        return Journal(path, start, durable=durable)
+    except Locked as error:
+        who = f": {error.holder}" if error.holder else ""
+        raise InputError(f"{path}: another process is writing {what} there{who}") from error
+    except NotAJournal as error:
+        raise InputError(f"{path}: {error}") from error
+    except OSError as error:
+        raise InputError(str(error)) from error
+
+
 def parse_shard(text: str) -> tuple[int, int]:
     """Return i and n of ``i/n``.
 
@@ -177,8 +206,7 @@ class Entry:
     def line(self) -> bytes:
         """Return the line."""
         said = {"sha256": self.sha256, "options": self.options}
-        values = said | strict_json(self.verdict.to_json())
-        return json.dumps(values, allow_nan=False).encode() + b"\n"
+        return json_line(said | strict_json(self.verdict.to_json()))
 
 
 def strict_json(value: Any) -> Any:
@@ -207,9 +235,8 @@ def read_verdicts(path: Path) -> dict[str, Entry]:
     Raises:
         InputError: the file cannot be read, or holds something else.
     """
-    text = read_text(path)
     entries = {}
-    for place, row in json_lines(path, text[: text.rfind("\n") + 1]):
+    for place, row in journal_lines(path, LINE_START):
         try:
             sha256, options = row.pop("sha256"), row.pop("options")
             entry = Entry(place, Verdict.from_json(row), sha256, options)
@@ -228,29 +255,9 @@ class VerdictFile:
 
     def __init__(self, path: Path, options: Options) -> None:
         self._path, self._options = path, options.deciding()
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = path.open("ab")
-        except OSError as error:
-            raise InputError(f"{path}: cannot be written: {error}") from error
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        self._journal = open_journal(path, LINE_START, "verdicts", durable=True)
+        with self._journal.closed_on_error():
             self._entries = read_verdicts(path)
-            self._cut_torn_line()
-        except BlockingIOError as error:
-            self._file.close()
-            raise InputError(f"{path}: another process is writing verdicts there") from error
-        except InputError:
-            self._file.close()
-            raise
-
-    def _cut_torn_line(self) -> None:
-        content = self._path.read_bytes()
-        whole = content.rfind(b"\n") + 1
-        torn = content[whole:]
-        if torn[: len(LINE_START)] != LINE_START[: len(torn)]:
-            raise InputError(f"{self._path}: its last line is not a verdict, nor part of one")
-        self._file.truncate(whole)
 
     def known(self, candidate: Candidate) -> Verdict | None:
         """Return the verdict that the file holds on this text with these options, or None."""
@@ -262,17 +269,10 @@ class VerdictFile:
     def append(self, candidate: Candidate, verdict: Verdict) -> None:
         """Write a verdict; when this returns, it is on disk."""
         entry = Entry(str(self._path), verdict, text_sha256(candidate), self._options)
-        self._file.write(entry.line())
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        self._journal.append(entry.line())
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._file.close()
+    def __exit__(self, *error: object) -> None:
+        self._journal.close()

@@ -18,7 +18,7 @@ from curate.engine.history import history
 from curate.engine.partial import Partial
 from curate.engine.plan import plan
 from curate.engine.processes.local import LocalExecutor
-from curate.engine.run import NoSuchStep, OthersFirst, RunError, Walk, read_journal
+from curate.engine.run import NoSuchStep, OthersFirst, RunError, Walk, read_records
 from curate.engine.store import LedgerError, Manifest, lost_table, rows_table
 from curate.formats.dataset.write import data_sha256, write_dataset
 from curate.rows import make_origin, make_row
@@ -278,7 +278,7 @@ def test_a_table_step_judges_ids(tmp_path: Path) -> None:
     one = walk(tmp_path, steps=[Odd()])
     stages = one.run()
     assert counts(stages)[1] == (40, 20, 20, 0)
-    record = read_journal(tmp_path, "small")[-1]
+    record = read_records(tmp_path, "small")[-1]
     row = one.store.lost("odd", record.shards[0]).to_pylist()[0]
     assert (row["reason"], row["evidence"]) == ("is_odd", '{"of": 2}')
     assert one.store.rows("odd", record.shards[0]).to_pylist()[0]["cluster"] == "all"
@@ -316,7 +316,7 @@ def test_a_large_unit_is_written_while_it_is_read(tmp_path: Path) -> None:
 def test_history_follows_a_row_to_its_children(tmp_path: Path) -> None:
     one = walk(tmp_path)
     one.run()
-    records = read_journal(tmp_path, "small")
+    records = read_records(tmp_path, "small")
     first = one.store.rows("numbers", records[0].shards[0]).to_pylist()[0]["id"]
     events = [(e.step, e.fate) for e in history(one.store, records, first)]
     assert events == [("numbers", "read"), ("act", "kept"), ("double", "kept"), ("double", "made")]

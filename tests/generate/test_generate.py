@@ -323,6 +323,16 @@ def test_what_is_no_trace_is_left_alone(judge: list[str], tmp_path: Path) -> Non
         TraceFile(path)
 
 
+def test_a_torn_line_of_a_trace_is_passed_over_and_cut_off(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    attempt = Attempt(REFERENCE, "m", 1, 0, "question", [], "stop", None, None)
+    path.write_bytes(attempt.line() + attempt.line()[:40])
+    assert read_trace(path) == [attempt]
+    with TraceFile(path) as file:
+        file.add(attempt)
+    assert path.read_bytes() == attempt.line() * 2
+
+
 def test_traces_are_strict_json(tmp_path: Path) -> None:
     evidence = {"got": float("nan"), "expected": float("inf")}
     verdict = Verdict("a", "incorrect", evidence=evidence)

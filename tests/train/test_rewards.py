@@ -17,6 +17,7 @@ from curate.train.rewards import (
     NO_PROGRAM,
     PARTIAL,
     Completion,
+    RewardLog,
     Scored,
     VerifiedReward,
     format_reward,
@@ -24,10 +25,10 @@ from curate.train.rewards import (
     similarity_reward,
     where_judged,
 )
-from curate.verify.files import read_jsonl, read_verdicts
+from curate.verify.files import InputError, read_jsonl, read_verdicts
 from curate.verify.label import CannotJudge
 from curate.verify.problem import EXAMPLE
-from curate.verify.verdict import STATUSES, Options, Verdict
+from curate.verify.verdict import STATUSES, Candidate, Options, Verdict
 
 OPTIONS = Options(backend="cpu", workers=2, trials=2, timeout_s=10, memory_mb=1024)
 
@@ -158,7 +159,7 @@ def test_the_log_is_whole_and_outlives_its_process(tmp_path: Path) -> None:
     with VerifiedReward(alone, tmp_path) as first:
         first(answers, reference=references, trainer_state=State())
     with (tmp_path / "rewards.jsonl").open("a") as file:
-        file.write('{"torn')
+        file.write('{"run": 0, "st')
     with VerifiedReward(alone, tmp_path) as second:
         assert second(answers, reference=references) == [1.0, 0.2, 1.0, 0.0]
         assert [one.cached for one in second.scored] == [True, True, True, False]
@@ -174,6 +175,32 @@ def test_the_log_is_whole_and_outlives_its_process(tmp_path: Path) -> None:
     for name, entry in verdicts.items():
         assert entry.judges(programs[name])
         assert {line["status"] for line in lines if line["id"] == name} == {entry.verdict.status}
+
+
+def test_one_process_writes_a_log_and_a_torn_line_costs_itself_only(tmp_path: Path) -> None:
+    candidates = [Candidate(name, REFERENCE, RIGHT) for name in "ab"]
+    log = RewardLog(tmp_path, OPTIONS)
+    with pytest.raises(InputError, match="another process"):
+        RewardLog(tmp_path, OPTIONS)
+    log.judged(candidates[0], Verdict("a", "correct"))
+    log.close()
+    for name, torn in {
+        "programs.jsonl": '{"id": "b", "ref',
+        "verdicts.jsonl": '{"sha2',
+        "rewards.jsonl": '{"run": 0, ',
+    }.items():
+        with (tmp_path / name).open("a") as file:
+            file.write(torn)
+    log = RewardLog(tmp_path, OPTIONS)
+    assert log.known(candidates[0]) and not log.known(candidates[1])
+    log.judged(candidates[1], Verdict("b", "crash"))
+    log.close()
+    assert read_jsonl(tmp_path / "programs.jsonl") == candidates
+    assert list(read_verdicts(tmp_path / "verdicts.jsonl")) == ["a", "b"]
+    (tmp_path / "programs.jsonl").write_text("notes")
+    with pytest.raises(InputError, match=r"programs\.jsonl"):
+        RewardLog(tmp_path, OPTIONS)
+    assert (tmp_path / "programs.jsonl").read_text() == "notes"
 
 
 def test_a_device_that_is_not_here_is_said() -> None:

@@ -241,5 +241,5 @@ def _resident(pid: int) -> int:
 
 
 def _all_processes() -> list[int]:
-    """Return the sandbox's processes, but for its init and the one that forks its children."""
+    """Return the sandbox's processes, except its init and the process that forks its children."""
     return [int(p.name) for p in Path("/proc").iterdir() if p.name.isdigit() and int(p.name) > 2]

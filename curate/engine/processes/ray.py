@@ -1,4 +1,4 @@
-"""The executor for a Ray cluster: an actor a processor, and one job in flight in each.
+"""The executor for a Ray cluster: one actor per processor, and one job in flight in each.
 
 An actor has one worker process, the same as `LocalExecutor` has, so that a row which crashes, hangs
 or eats memory costs a forked child and never the actor. Ray says where actors live and when one is
@@ -235,7 +235,7 @@ class _Crew:
         # An actor is never restarted by Ray, nor its calls repeated: both are done here.
         self.station = ray.remote(num_cpus=1, num_gpus=self.gpus, max_restarts=0)(Station)
         self.waiting: deque[_Task] = deque()
-        self.calls: dict[ray.ObjectRef[Any], _Actor] = {}  # one a busy or starting actor
+        self.calls: dict[ray.ObjectRef[Any], _Actor] = {}  # one per busy or starting actor
         self.idle: list[_Actor] = []
         self.stillborn = 0  # actors that died before they had started, since one did start
         self.nodes: set[str] = set()
@@ -272,7 +272,7 @@ class _Crew:
         return bool(self.waiting) or any(actor.task for actor in self.calls.values())
 
     def _look(self) -> None:
-        """Find out, every now and then, which nodes there are and how many actors have room."""
+        """Find out, from time to time, which nodes there are and how many actors have room."""
         import ray
 
         now = time.monotonic()

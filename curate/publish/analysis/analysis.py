@@ -16,7 +16,7 @@ from typing import Any, get_args
 import pyarrow.parquet as pq
 from pydantic import Field
 
-from curate.engine.run import Record, read_journal
+from curate.engine.run import Record, read_records
 from curate.engine.store import Manifest, Store
 from curate.formats.dataset.index import INDEX_FILE
 from curate.formats.dataset.write import read_run
@@ -279,7 +279,7 @@ class Analysis(Frozen):
 
 
 class Run:
-    """A finished run: its journal, its shards, and what its ``run.json`` says."""
+    """A finished run: its records, its shards, and what its ``run.json`` says."""
 
     def __init__(self, output: Path, name: str, folder: Path | None = None) -> None:
         """Find the run ``name`` under an output folder.
@@ -294,7 +294,7 @@ class Run:
             Damaged: what is known of it is not as it was written.
         """
         self.output, self.folder, self.store = output, folder or output / name, Store(output)
-        self.records = read_journal(output, name)
+        self.records = read_records(output, name)
         known = read_run(self.folder)
         if known is None:
             raise NoRun(f"{self.folder} holds no finished run; `curate run RECIPE` makes one")

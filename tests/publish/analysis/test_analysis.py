@@ -7,7 +7,7 @@ from reports import KERNEL, make, rows
 from curate import api
 from curate.clean.decontaminate import Decontaminate
 from curate.clean.split import Split
-from curate.engine.run import read_journal, write_journal
+from curate.engine.run import read_records, write_records
 from curate.files import Damaged
 from curate.publish.analysis.analysis import Analysis, Run, analyse, purposes
 from curate.publish.analysis.errors import NoRun
@@ -111,11 +111,11 @@ def test_a_run_that_is_not_there_or_not_finished_is_refused(tmp_path: Path) -> N
     with pytest.raises(NoRun, match="holds no finished run"):
         analyse(tmp_path, "scales")
     make(tmp_path)
-    records = read_journal(tmp_path, "scales")
-    write_journal(tmp_path, "scales", records[:-1])
+    records = read_records(tmp_path, "scales")
+    write_records(tmp_path, "scales", records[:-1])
     with pytest.raises(NoRun, match="stopped before its end"):
         analyse(tmp_path, "scales")
-    write_journal(tmp_path, "scales", records)
+    write_records(tmp_path, "scales", records)
     manifest = tmp_path / "cache" / "steps" / "split" / f"{records[-1].shards[0]}.json"
     manifest.unlink()
     with pytest.raises(Damaged, match=manifest.name):
