@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from curate.clean.similar.minhash import PAIRS, U32, Indices, Sketches, runs, slices, spans
+from curate.clean.similar.minhash import PAIRS, U32, Indices, Sketches, runs, slices, spans, stored
 
 if TYPE_CHECKING:
     import polars as pl
@@ -25,10 +25,7 @@ def gather_sets(sets: pl.Series) -> Sketches:
     sizes = sets.list.len().fill_null(0).to_numpy().astype(np.int64)
     parts = [chunk.to_arrow().flatten().to_numpy() for chunk in sets.get_chunks()]
     members: U32 = np.concatenate([np.zeros(0, np.uint32), *parts]).astype(np.uint32, copy=False)
-    places = np.arange(len(sizes))
-    return Sketches(
-        np.zeros((0, len(sizes)), np.uint32), members, places, np.cumsum(sizes) - sizes, sizes
-    )
+    return stored(np.zeros((0, len(sizes)), np.uint32), members, sizes)
 
 
 def link_contained(sets: Sketches, threshold: float, join: Callable[[int, int], None]) -> None:

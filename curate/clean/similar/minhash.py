@@ -17,7 +17,10 @@ confirmed on the shingles themselves, so that a pair is missed at times and neve
 
 The permutations are h -> a*h + b modulo 2^32 with odd a, on hashes that went through MurmurHash3's
 finalizer: those of `datasketch.MinHash` (scheme ``affine32``, its default since 2.0), whose
-signatures ours equal bit for bit given the same hashes of shingles.
+signatures ours equal bit for bit given the same hashes of shingles. The bands are those that
+`datasketch.MinHashLSH` chooses for 128 permutations, a threshold of 0.7 and weights of 0.4 and 0.6
+(false positives, false negatives), and the candidates are those that it finds. It is not used here:
+from ten texts on, it takes longer than `Index` (15 times at 10,000), and its import 0.6 s.
 
 Of a signature a 32-bit key a band is kept. Texts whose keys are equal share a bucket; keys of
 others meet once in 2^32, which costs a comparison and no more.
@@ -40,6 +43,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -167,20 +171,26 @@ class Sketches:
         return members.astype(np.int64), sizes[several]
 
 
-def sketch(texts: Iterable[str], permutations: int = PERMUTATIONS, bands: int = BANDS) -> Sketches:
+def sketch(texts: Iterable[str]) -> Sketches:
     """Return the sketches of texts, in their order and in memory."""
-    factors, offsets = permutation_parameters(permutations)
-    keys, shingles = [np.zeros((bands, 0), np.uint32)], [np.zeros(0, np.uint32)]
+    keys, shingles = [np.zeros((BANDS, 0), np.uint32)], [np.zeros(0, np.uint32)]
     sizes = [np.zeros(0, np.int64)]
     for chunk in _chunks(texts):
         hashes, counts = shingle_hashes(chunk)
-        keys.append(band_keys(sign(hashes, counts, factors, offsets), bands))
+        keys.append(band_keys(sign(hashes, counts)))
         shingles.append(hashes)
         sizes.append(counts)
-    return _stored(np.concatenate(keys, 1), np.concatenate(shingles), np.concatenate(sizes))
+    return stored(np.concatenate(keys, 1), np.concatenate(shingles), np.concatenate(sizes))
 
 
-def _stored(bands: U32, shingles: U32, sizes: Indices) -> Sketches:
+def stored(bands: U32, shingles: U32, sizes: Indices) -> Sketches:
+    """Return the sketches of texts whose bands and shingles are stored in the order of the texts.
+
+    Args:
+        bands: as in `Sketches`.
+        shingles: as in `Sketches`.
+        sizes: the number of distinct shingles of each text.
+    """
     return Sketches(bands, shingles, np.arange(len(sizes)), np.cumsum(sizes) - sizes, sizes)
 
 
@@ -207,16 +217,13 @@ def gather(table: pl.DataFrame, folder: Path | None = None) -> Sketches:
     total, texts = int(counts.sum()), len(counts)
     on_disk = 4 * (BANDS * texts + total) > IN_MEMORY
     bands, shingles = (_array(s, folder, on_disk) for s in ((BANDS, texts), (total,)))
-    at = 0
-    for chunk in table["bands"].get_chunks():
-        bands[:, at : at + len(chunk)] = chunk.to_numpy().T
-        at += len(chunk)
-    at = 0
-    for chunk in table["shingles"].get_chunks():
-        values = chunk.to_arrow().flatten().to_numpy()
-        shingles[at : at + len(values)] = values
-        at += len(values)
-    return _stored(bands, shingles, counts)
+    keys, hashes = (
+        [chunk.to_arrow().flatten().to_numpy() for chunk in table[name].get_chunks()]
+        for name in ("bands", "shingles")
+    )
+    np.concatenate([part.reshape(-1, BANDS).T for part in keys], axis=1, out=bands)
+    np.concatenate(hashes, out=shingles)
+    return stored(bands, shingles, counts)
 
 
 def _array(shape: tuple[int, ...], folder: Path | None, on_disk: bool) -> U32:
@@ -286,33 +293,25 @@ def _token_hashes(texts: list[bytes]) -> tuple[U64, Indices]:
     stops[:-1] &= ~(word[:-1] & word[1:])
     first, last = np.flatnonzero(begins), np.flatnonzero(stops)
 
+    size = max(len(joined), 2 * CHUNK)  # of most chunks the same
     sums = _BYTE[joined]
-    sums *= _powers(_BASE, len(joined))
+    sums *= _powers(_BASE, size)[: len(joined)]
     np.cumsum(sums, out=sums)
     hashes = sums[last]
     hashes[first > 0] -= sums[first[first > 0] - 1]
-    hashes *= _powers(pow(_BASE, -1, 2**64), len(joined))[first]
+    hashes *= _powers(pow(_BASE, -1, 2**64), size)[first]
 
     text_ends = np.cumsum([len(text) + 1 for text in texts])
     counts = np.diff(np.searchsorted(first, text_ends), prepend=0)
     return mix64(hashes), counts
 
 
-_known_powers: dict[int, U64] = {}
-
-
+@lru_cache(2)
 def _powers(base: int, count: int) -> U64:
-    """Return the first ``count`` powers of a number modulo 2^64; those of a chunk are kept."""
-    known = _known_powers.get(base)
-    if known is not None and len(known) >= count:
-        return known[:count]
-    size = max(count, 2 * CHUNK)
-    powers: U64 = np.full(size, base, np.uint64)
+    """Return the first ``count`` powers of a number modulo 2^64."""
+    powers: U64 = np.full(count, base, np.uint64)
     powers[0] = 1
-    np.cumprod(powers, out=powers)
-    if size == 2 * CHUNK:
-        _known_powers[base] = powers
-    return powers[:count]
+    return np.cumprod(powers, out=powers)
 
 
 def mix64(values: U64) -> U64:
@@ -325,19 +324,16 @@ def mix64(values: U64) -> U64:
 # signatures
 
 
-def permutation_parameters(permutations: int) -> tuple[U32, U32]:
-    """Return the odd factors and the offsets of datasketch's permutations for its seed, 1."""
+def sign(hashes: U32, counts: Indices, permutations: int = PERMUTATIONS) -> U32:
+    """Return one signature per text, as `datasketch.MinHash` has it for its seed, 1.
+
+    A text without shingles has the largest number throughout.
+    """
     random = np.random.RandomState(1)
     factors = random.randint(0, 2**31, permutations, dtype=np.uint32) * np.uint32(2) + np.uint32(1)
-    return factors, random.randint(0, 2**32, permutations, dtype=np.uint32)
-
-
-def sign(hashes: U32, counts: Indices, factors: U32, offsets: U32) -> U32:
-    """Return one signature a text; a text without shingles has the largest number throughout."""
-    signatures = np.full((len(factors), len(counts)), 2**32 - 1, np.uint32)
+    offsets = random.randint(0, 2**32, permutations, dtype=np.uint32)
+    signatures = np.full((permutations, len(counts)), 2**32 - 1, np.uint32)
     filled = counts > 0
-    if not filled.any():
-        return signatures.T
     begins = (np.cumsum(counts) - counts)[filled]
     mixed = _mix32(hashes)
     permuted = np.empty_like(mixed)
@@ -496,13 +492,9 @@ def link(
 
 def runs(*columns: Indices | U64) -> Indices:
     """Return the lengths of runs of equal rows."""
-    new = np.zeros(max(len(columns[0]) - 1, 0), bool)
-    for column in columns:
-        new |= column[1:] != column[:-1]
-    first = np.ones(min(len(columns[0]), 1), bool)
-    begins = np.flatnonzero(np.concatenate((first, new)))
-    lengths: Indices = np.diff(begins, append=len(columns[0]))
-    return lengths
+    new = np.ones(len(columns[0]) + 1, bool)
+    new[1:-1] = np.any([column[1:] != column[:-1] for column in columns], axis=0)
+    return np.diff(np.flatnonzero(new))
 
 
 def spans(begins: Indices, counts: Indices) -> Indices:
