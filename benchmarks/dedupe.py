@@ -130,7 +130,7 @@ def digest(contestant: Contestant) -> str:
     """Return what tells a contestant from one that was measured before its code was changed."""
     code = [PEERS / "contest.py", PEERS / f"with_{contestant.script}.py"]
     if contestant.script == "curate":
-        code += [CURATE / "table.py", *sorted(CURATE.glob("clean/*.py"))]
+        code += [CURATE / "engine/table.py", *sorted(CURATE.glob("clean/**/*.py"))]
     parts = [repr(contestant).encode(), *(file.read_bytes() for file in code)]
     return hashlib.sha256(b"".join(parts)).hexdigest()[:8]
 

@@ -46,6 +46,14 @@ PER_PROGRAM = 30
 SEED = 1
 SECONDS = 60  # for one mutant
 SIZES = "some_sizes_only"
+VARIANTS = {  # of `matmul.py`, which is the product in float16
+    "matmul_fp16": {},
+    "matmul_bf16": {"torch.float16": "torch.bfloat16"},
+    "matmul_fp32": {
+        ", dtype=torch.float16": "",
+        "tl.dot(a, b)": 'tl.dot(a, b, input_precision="ieee")',
+    },
+}
 REJECTED = ("incorrect", "cheat", "runtime_error", "compile_error", "crash", "timeout", "oom")
 
 Row = dict[str, Any]
@@ -74,14 +82,25 @@ def make(pairs: list[str], out: str) -> None:
 
 def _written() -> Iterator[Row]:
     """Yield the programs of this folder."""
-    for path in sorted((HERE / "programs").glob("*.py")):
-        reference, candidate = split(path.read_text())
+    for name, text in written_programs().items():
+        reference, candidate = split(text)
         yield {
-            "id": path.stem,
+            "id": name,
             "reference": reference,
             "candidate": candidate,
             "per_program": PER_PROGRAM,
         }
+
+
+def written_programs() -> dict[str, str]:
+    """Return the texts of the programs of this folder by name, with each of `VARIANTS`."""
+    texts = {path.stem: path.read_text() for path in (HERE / "programs").glob("*.py")}
+    matmul = texts.pop("matmul")
+    for name, changes in VARIANTS.items():
+        texts[name] = matmul
+        for before, after in changes.items():
+            texts[name] = texts[name].replace(before, after)
+    return dict(sorted(texts.items()))
 
 
 def split(text: str) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""Matrix product in float16, summed in float32."""
+"""Matrix product in float16, summed in float32; `faults.py` makes it in other types too."""
 
 import torch
 import torch.nn as nn
