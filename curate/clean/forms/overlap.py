@@ -35,7 +35,7 @@ _PLACE: U64 = _RANDOM.randint(0, 2**64, WINDOW, dtype=np.uint64) | np.uint64(1)
 _DISTANCE: U64 = _RANDOM.randint(0, 2**64, WINDOW, dtype=np.uint64)
 
 _SILENT = frozenset({ast.arguments, ast.arg, ast.Expr})
-"""Types of nodes that say nothing which what they hold does not say."""
+"""Types of nodes that add nothing to their children."""
 _OWN = "%"  # begins the tokens of the program's own names; no other token begins so
 
 

@@ -1,7 +1,7 @@
 """Sets of which one has all members of another: found without comparing all with all, none missed.
 
 A set that has all members of another has its rarest one too. So each set is compared with those
-that have its rarest member, which are few, but for sets of nothing that is rare. Equal sets are one
+that have its rarest member, which are few unless all its members are common. Equal sets are one
 set. The work takes some 40 bytes per member of all sets.
 """
 

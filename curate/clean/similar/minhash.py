@@ -7,35 +7,36 @@ is no white space; every byte beyond ASCII belongs to a word. A text of one to f
 shingle, all of it; a text without tokens has none and resembles nothing.
 
 Pairs that may be alike are found without comparing all with all: a text's MinHash signature is the
-minimum of its shingles' hashes under each of some random permutations, two texts agree in a
-permutation with the probability that is their similarity (Broder et al., "Min-wise independent
-permutations", 1998), and texts are candidates when they agree in all permutations of any band
-(Indyk and Motwani, "Approximate nearest neighbors", 1998; Leskovec, Rajaraman and Ullman, "Mining
-of massive datasets", chapter 3). With 16 bands of 8, a pair of similarity s is found with
-probability 1 - (1 - s^8)^16: 0.61 at 0.7, 0.95 at 0.8, 0.9999 at 0.9. Every candidate is then
-confirmed on the shingles themselves, so that a pair is missed at times and never invented.
+minimum of its shingles' hashes under each of some random permutations. The probability that two
+texts agree in a permutation is their similarity (Broder et al., "Min-wise independent
+permutations", 1998). Texts are candidates when they agree in all permutations of any band (Indyk
+and Motwani, "Approximate nearest neighbors", 1998; Leskovec, Rajaraman and Ullman, "Mining of
+massive datasets", chapter 3). With 16 bands of 8, a pair of similarity s is found with probability
+1 - (1 - s^8)^16: 0.61 at 0.7, 0.95 at 0.8, 0.9999 at 0.9. Every candidate is then confirmed on the
+shingles themselves, so that a pair is missed at times and never invented.
 
 The permutations are h -> a*h + b modulo 2^32 with odd a, on hashes that went through MurmurHash3's
 finalizer: those of `datasketch.MinHash` (scheme ``affine32``, its default since 2.0), whose
 signatures ours equal bit for bit given the same hashes of shingles. The bands are those that
 `datasketch.MinHashLSH` chooses for 128 permutations, a threshold of 0.7 and weights of 0.4 and 0.6
-(false positives, false negatives), and the candidates are those that it finds. It is not used here:
-from ten texts on, it takes longer than `Index` (15 times at 10,000), and its import 0.6 s.
+(false positives, false negatives), and the candidates are those that it finds. Its own index is not
+used: it is slower than `Index` from ten texts on (5 to 43 times from 100 to 33,000 functions), and
+its import takes 0.6 s.
 
-Of a signature a 32-bit key a band is kept. Texts whose keys are equal share a bucket; keys of
-others meet once in 2^32, which costs a comparison and no more.
+A signature is kept as one 32-bit key per band. Texts whose keys are equal share a bucket; different
+bands have the same key once in 2^32, which costs a comparison and no more.
 
-**Memory.** Texts are read in chunks of `CHUNK` bytes; the work on one takes some 30 times its
-size, and a longer text is a chunk of its own. Kept of a text are 4 bytes a band, 4 a distinct
-shingle and 24 that say where they lie; `gather` puts bands and shingles into files without a name
-where they take more than `IN_MEMORY` bytes. An `Index` adds at most 14 bytes a band and text, and
-candidates are looked at `PAIRS` at a time.
+**Memory.** Texts are read in chunks of `CHUNK` bytes; the work on one takes some 30 times its size,
+and a longer text is a chunk of its own. A text keeps 4 bytes per band, 4 per distinct shingle and
+24 for their place; `gather` puts bands and shingles into unnamed files where they take more than
+`IN_MEMORY` bytes. An `Index` adds at most 14 bytes per band and text, and candidates are compared
+`PAIRS` at a time.
 
-**Work.** Nothing is capped: every pair that shares a bucket is compared, but for those that cannot
-change the result. An `Index` compares a text with those that were added and those that are looked
-at together with it, so that of n copies in one bucket, one of which is added, each costs at most
-the square root of 2 * `PAIRS`; `link` compares texts that are not joined yet. Texts that share a
-bucket and are not alike are compared all with all.
+**Work.** Nothing is capped: every pair that shares a bucket is compared, except pairs that cannot
+change the result. An `Index` compares a text with added texts and with texts of the same block: if
+one of n copies in a bucket is added, each copy costs at most the square root of 2 * `PAIRS`; `link`
+compares texts that are not joined yet. Texts that share a bucket and are not alike are compared all
+with all.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ PERMUTATIONS = 128
 BANDS = 16
 CHUNK = 1 << 17  # bytes: larger is no faster, and its arrays still fit a processor's cache
 IN_MEMORY = 1 << 29  # bytes of bands and shingles; more of them go into files
-PAIRS = 1 << 14  # candidates that are looked at together
+PAIRS = 1 << 14  # candidates that are compared together
 BLOCK = 1 << 14  # texts that are looked at together at most
 COMPARED = 1 << 17  # shingles that are compared together
 
@@ -98,7 +99,7 @@ class Sketches:
     """What is kept of texts.
 
     Attributes:
-        bands: one row a band, one column a stored text: the key of its bucket.
+        bands: one row per band, one column per stored text: the key of its bucket.
         shingles: the hashes of distinct shingles, sorted within each text.
         stored: the column of each text in ``bands``.
         begins: where each text's shingles begin.
@@ -126,8 +127,8 @@ class Sketches:
     def similarities(self, ones: Indices, others: Indices) -> NDArray[np.float64]:
         """Return the Jaccard similarity of each of some texts to another; 0 where one is empty.
 
-        It is exact but for shingles whose 32-bit hashes meet: two texts of n shingles share n^2
-        / 2^32 too many on average, 0.002 for n = 3,000.
+        It is exact except for shingles with the same 32-bit hash: two texts of n shingles share
+        n^2 / 2^32 too many on average, 0.002 for n = 3,000.
         """
         sizes = self.sizes[ones] + self.sizes[others]
         common = np.zeros(len(ones), np.int64)
@@ -141,7 +142,7 @@ class Sketches:
         sizes = self.sizes[texts]
         keys = np.repeat(np.arange(len(texts), dtype=np.uint64) >> np.uint64(1), sizes) << _HALF
         keys |= self.shingles[spans(self.begins[texts], sizes)]
-        keys.sort(kind="stable")  # Timsort, which merges what is sorted already
+        keys.sort(kind="stable")  # Timsort, which merges sorted parts
         twice = keys[1:][keys[1:] == keys[:-1]] >> _HALF
         return np.bincount(twice.astype(np.int64), minlength=len(ones))
 
@@ -227,7 +228,7 @@ def gather(table: pl.DataFrame, folder: Path | None = None) -> Sketches:
 
 
 def _array(shape: tuple[int, ...], folder: Path | None, on_disk: bool) -> U32:
-    """Return an array, in a file that ends with it if it shall be on disk."""
+    """Return an array; on disk, in a file that is deleted with it."""
     if not on_disk:
         return np.empty(shape, np.uint32)
     if folder:
@@ -352,7 +353,7 @@ def _mix32(values: U32) -> U32:
 
 
 def band_keys(signatures: U32, bands: int = BANDS) -> U32:
-    """Return the key of each band of signatures: one row a band, one column a text."""
+    """Return the key of each band of signatures: one row per band, one column per text."""
     width = signatures.shape[1] // bands
     factors = np.random.RandomState(2).randint(0, 2**64, width, dtype=np.uint64) | np.uint64(1)
     numbers = signatures.T.reshape(bands, width, len(signatures))
@@ -366,8 +367,8 @@ def band_keys(signatures: U32, bands: int = BANDS) -> U32:
 class Index:
     """Finds texts like others, going through texts in order.
 
-    Whoever goes through texts with `walk` decides between two blocks which of the first are found
-    from then on, and adds them.
+    The caller of `walk` decides between two blocks which texts of the first are found from then on,
+    and adds them.
     """
 
     def __init__(self, sketches: Sketches) -> None:
