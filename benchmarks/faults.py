@@ -49,9 +49,10 @@ SECONDS = 60  # for one mutant
 SIZES = "some_sizes_only"
 VARIANTS = {  # of `matmul.py`, which is the product in float16
     "matmul_fp16": {},
-    "matmul_bf16": {"torch.float16": "torch.bfloat16"},
+    "matmul_bf16": {"float16": "bfloat16"},
     "matmul_fp32": {
         ", dtype=torch.float16": "",
+        "float16": "float32",
         "tl.dot(a, b)": 'tl.dot(a, b, input_precision="ieee")',
     },
 }

@@ -1,4 +1,4 @@
-"""Matrix product in float16, summed in float32; `faults.py` makes it in other types too."""
+"""Matrix product in float16, summed in float32."""
 
 import torch
 import torch.nn as nn
