@@ -293,7 +293,7 @@ def read_rows(files: list[Path], sample: int) -> dict[str, list[dict[str, Any]]]
     kinds: dict[str, dict[tuple[str, ...], dict[str, Any]]] = defaultdict(dict)
     for file in files:
         for row in pl.read_parquet(file).iter_rows(named=True):
-            if row["kind"] in Decontaminate.kinds:
+            if row["kind"] in Decontaminate.takes:
                 codes = tuple(code for column in COLUMNS if (code := row.get(column)) is not None)
                 kinds[row["kind"]].setdefault(codes, {"id": row["id"], "codes": codes})
     rng = random.Random(SEED)

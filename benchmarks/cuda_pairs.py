@@ -172,7 +172,7 @@ def line(name: str, what: dict[str, Any], found: dict[str, Verdict]) -> str:
     cuda, triton = found[f"{name}:cuda"], found[f"{name}:triton"]
     verified = cuda.status == triton.status == "correct"
     shown = " ".join(
-        f"{which} {v.status} {v.reason or ''} {v.trials} {v.tolerance} {','.join(v.caveats)}"
+        f"{which} {v.status} {v.reason or ''} {v.trials} {v.error_ratio} {','.join(v.caveats)}"
         for which, v in (("cuda", cuda), ("triton", triton))
     )
     return f"{what[cuda.id]:<70} {'verified' if verified else 'unverified'} {shown}"

@@ -211,7 +211,7 @@ def _verdicts(
 
 def _brief(verdict: Row) -> Row:
     """Return of a verdict what the report needs."""
-    kept = ("status", "reason", "caveats", "trials", "tolerance", "evidence")
+    kept = ("status", "reason", "caveats", "trials", "error_ratio", "evidence")
     return {name: verdict.get(name) for name in kept}
 
 
@@ -447,7 +447,7 @@ def _list(title: str, rows: list[Row], outcome: str, accepted: bool) -> None:
         print(f"- {row['id']} line {row['line']}: {row['kind']}, {row['operator']}")
         print(f"  `{_short(row['before'])}` -> `{_short(row['after'])}`")
         print(f"  witness: {row['why']}")
-        print(f"  judge: {judged['status']} {judged['reason']} tolerance {judged['tolerance']}")
+        print(f"  judge: {judged['status']} {judged['reason']} error_ratio {judged['error_ratio']}")
 
 
 def _short(text: str) -> str:

@@ -118,7 +118,7 @@ def labels(run: Run) -> tuple[dict[str, Counter[str]], Counter[str], Counter[str
     for row in run.final:
         for result in row["compile"]:
             targets[result["target"]][package_of(row)] += result["ok"]
-        wrapped[package_of(row)] += row["wrapper"] is not None
+        wrapped[package_of(row)] += row["host_function"] is not None
         ran[package_of(row)] += (row["kernel"]["run"] or {}).get("status") == "ran"
     return targets, wrapped, ran
 

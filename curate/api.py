@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from curate.publish.diff import Diff
     from curate.publish.hub import Pushed
     from curate.publish.removal import Removal
-    from curate.rows import Row
+    from curate.rows import Loose
 
 
 class NotFound(Exception):
@@ -311,7 +311,7 @@ def why(
 
 def lost(
     step: str, *, output: Path = Path("output"), run: str | None = None, reason: str | None = None
-) -> list[Row]:
+) -> list[Loose]:
     """Return the rows that a step dropped or failed on."""
     from curate.engine.history import lost_rows
 
@@ -327,7 +327,7 @@ def show(
     output: Path = Path("output"),
     run: str | None = None,
     count: int = 1,
-) -> list[Row]:
+) -> list[Loose]:
     """Return finished pairs, kernels and answers: the one whose id starts so, or ``count``."""
     from curate.engine.history import last_rows
 

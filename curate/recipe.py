@@ -17,7 +17,8 @@ import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
-from curate.registry import AnyFormat, AnySource, AnyStep
+from curate.order import misplaced
+from curate.registry import AnyFormat, AnySource, AnyStep, known_steps
 
 Location = tuple[str | int, ...]
 
@@ -99,38 +100,16 @@ def load_recipe(path: Path, changes: tuple[str, ...] = ()) -> Recipe:
     except ValidationError as error:
         raise RecipeError(_explain(error, root, path, data)) from None
     _check_names(recipe, path)
-    _check_order(recipe, path)
+    _check_order(recipe, root, path)
     return recipe
 
 
-def _check_order(recipe: Recipe, path: Path) -> None:
-    names = [step.name for step in recipe.steps]
-    if "closure" in names and "licenses" not in names[names.index("closure") :]:
-        raise RecipeError(
-            f"{path}: steps: `closure` takes code from other files of a package, whose licenses "
-            "must be joined: put `- step: licenses` after it"
-        )
-    shown = [f.format for f in recipe.formats if "kernel" in f.kinds]
-    if "kernels" in names and shown and "closure" not in names[names.index("kernels") :]:
-        raise RecipeError(
-            f"{path}: formats: `{shown[0]}` shows kernels that stand alone: put `- step: closure` "
-            "after `kernels`"
-        )
-    _check_wiring(recipe, path)
-
-
-def _check_wiring(recipe: Recipe, path: Path) -> None:
-    """Refuse a step that reads the column ``wiring`` before it is set."""
-    for step in recipe.steps:
-        if step.name == "wiring":
-            return
-        by_wiring = getattr(step, "column", None) == "wiring"
-        later = any(other.name == "wiring" for other in recipe.steps)
-        if by_wiring or (step.name == "decontaminate" and later):
-            raise RecipeError(
-                f"{path}: steps: `{step.name}` compares what problems compute, which step "
-                "`wiring` finds out: put `- step: wiring` before it"
-            )
+def _check_order(recipe: Recipe, root: yaml.Node, path: Path) -> None:
+    """Refuse steps that get no rows, or read what no step before them has set."""
+    wrong = misplaced(recipe.sources, recipe.steps, recipe.formats, known_steps())
+    lines = [f"{path}:{_line_of(root, place)}: {place[0]}: {said}" for place, said in wrong]
+    if lines:
+        raise RecipeError("\n".join(lines))
 
 
 def _check_names(recipe: Recipe, path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, get_args
 
 from pydantic import Field
 
@@ -37,6 +37,7 @@ from curate.sources.hub import Hub
 from curate.sources.local import Local
 from curate.sources.pypi import Pypi
 from curate.sources.torch_ops.torch_ops import TorchOps
+from curate.step import Step
 from curate.teacher.prompts import Prompts
 from curate.teacher.select import Select
 from curate.teacher.teacher import Teacher
@@ -87,3 +88,8 @@ AnyFormat = Annotated[
     | CudaToTriton,
     Field(discriminator="format"),
 ]
+
+
+def known_steps() -> list[type[Step]]:
+    """Return the classes of all sources and steps."""
+    return [one for union in (AnySource, AnyStep) for one in get_args(get_args(union)[0])]

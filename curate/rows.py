@@ -14,271 +14,474 @@ Every step reads and writes rows of one schema, ``ROW``. A row's ``kind`` says w
 ``cuda``   a CUDA kernel and the Triton kernel named as its counterpart, in ``cuda`` and ``triton``
 =========  ==================================================================================
 
-A column that a kind does not use is null. In Python a row is a plain ``dict`` that survives JSON.
+A column that a kind does not use is null. In Python a row is a plain ``dict`` that survives JSON:
+a `Row`, or where its kind is known a `FileRow`, `PairRow` and so on, whose columns are not null.
+No row is changed in place. The Arrow schema is made from these classes.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from typing import Any
+from collections.abc import Iterable
+from types import NoneType, UnionType
+from typing import Annotated, Any, Union, cast, get_args, get_origin, get_type_hints
 
 import pyarrow as pa
+from typing_extensions import ReadOnly, TypedDict
 
-Row = dict[str, Any]
+UInt32 = Annotated[int, pa.uint32()]
 
-_strings = pa.list_(pa.string())
-
-GENERATOR = pa.struct([("name", pa.string()), ("tools", _strings)])
-
-TEACHER = pa.struct(
-    [
-        ("model", pa.string()),
-        ("terms", pa.string()),  # of use of its answers: an SPDX id or a url
-    ]
-)
-
-ORIGIN = pa.struct(
-    [
-        ("source", pa.string()),  # pypi | git | hub | local | torch_ops
-        ("purl", pa.string()),  # pkg:pypi/timm@1.0.31
-        ("repo", pa.string()),
-        ("version", pa.string()),
-        ("commit", pa.string()),  # null when unknown, never invented
-        ("artifact_sha256", pa.string()),
-        ("path", pa.string()),  # inside the artifact, with forward slashes
-        ("start_line", pa.int32()),  # 1-based, inclusive; of a record: its number in the file
-        ("end_line", pa.int32()),
-        ("symbol", pa.string()),
-        ("generator", GENERATOR),  # what wrote the row's code, when no person did
-        ("teacher", TEACHER),  # the model that wrote the row's answer
-        ("derived_from", _strings),  # files, purls or urls that the code says it comes from
-    ]
-)
-
-LICENSE = pa.struct(
-    [
-        ("expression", pa.string()),  # SPDX, as found
-        ("choice", pa.string()),  # the branch of an OR under which the row is used
-        ("method", pa.string()),  # spdx_tag | header | license_file | override | card | generated
-        ("confidence", pa.float64()),
-        ("path", pa.string()),  # where in the artifact the decisive text stands
-        ("text_sha256", _strings),  # license texts to ship with the row
-        ("notice_sha256", _strings),  # NOTICE files to ship with the row
-        ("copyright", _strings),
-        ("conflict", pa.bool_()),  # tag, file and metadata disagree; the most restrictive won
-    ]
-)
-
-GENERATED = pa.struct(
-    [
-        ("target", pa.string()),  # cuda:90, hip:gfx942 …
-        ("code", pa.string()),  # the compiler's own output, before `standalone`
-        ("spec", pa.string()),  # JSON: how graph inputs and outputs map to the module's
-    ]
-)
-
-STATIC = pa.struct(
-    [
-        ("kernels", pa.int32()),
-        ("lines", pa.int32()),
-        ("ops", _strings),  # ATen operators of the reference's graph
-        ("pure_triton", pa.bool_()),  # no extern call computes anything
-        ("extern_calls", _strings),
-        ("dynamic_dims", pa.int32()),  # sizes that are kernel arguments
-    ]
-)
-
-COMPILE = pa.struct(
-    [
-        ("target", pa.string()),
-        ("ok", pa.bool_()),
-        ("kernels", pa.int32()),  # kernels compiled for this target
-        ("registers", pa.int32()),  # largest of any kernel, per thread
-        ("spills", pa.int32()),  # bytes, largest of any kernel
-        ("shared", pa.int32()),  # bytes a block, largest of any kernel
-        ("error", pa.string()),  # error class
-        ("message", pa.string()),  # first line of the compiler's message
-        ("signature", pa.string()),  # JSON: kernel -> the argument types and constants used
-    ]
-)
-
-RUN = pa.struct(
-    [
-        ("status", pa.string()),  # ran | raised | unsupported
-        ("message", pa.string()),  # what it raised, or why it could not be run
-        ("inputs", pa.string()),  # the call, as Python
-        ("launches", pa.int32()),
-        ("deterministic", pa.bool_()),  # the same bits when run again
-        ("changed_inputs", _strings),  # arguments of the wrapper that it wrote to
-    ]
-)
-
-KERNEL = pa.struct(
-    [
-        ("launches", pa.string()),  # JSON: what launch sites in its package give its parameters
-        ("signature", pa.string()),  # JSON: the argument types and constants that it compiles with
-        ("found_by", pa.string()),  # launch_site | data_flow | search
-        ("attempts", pa.int32()),  # compilations that finding it took
-        ("dtypes", _strings),  # element types of its pointers with which it compiles
-        ("run", RUN),  # of its wrapper, on the CPU
-    ]
-)
-
-TIMING = pa.struct(
-    [
-        ("candidate_us", pa.float64()),  # microseconds a call, medians
-        ("eager_us", pa.float64()),
-        ("compile_us", pa.float64()),  # torch.compile
-        ("spread", pa.float64()),  # interquartile range of the candidate's over its median
-    ]
-)
-
-VERDICT = pa.struct(
-    [
-        ("status", pa.string()),  # one of curate.verify.verdict.STATUSES
-        ("reason", pa.string()),
-        ("caveats", _strings),  # what the status does not cover
-        ("backend", pa.string()),  # cpu | cuda | hip
-        ("device", pa.string()),
-        ("driver", pa.string()),
-        ("torch", pa.string()),
-        ("triton", pa.string()),
-        ("judge", pa.int32()),  # version of the judge
-        ("trials", pa.int32()),
-        ("max_abs_error", pa.float64()),
-        ("tolerance", pa.float64()),  # worst error over what was allowed; at most 1 passes
-        ("kind", pa.string()),  # pure_triton | pure_cuda | hybrid | no_kernel, as it ran
-        ("launches", pa.int32()),  # in one forward
-        ("aten_calls", _strings),  # operators that computed something, in one forward
-        ("deterministic", pa.bool_()),  # the same bits when run again
-        ("insensitive_inputs", pa.list_(pa.int32())),  # positions that change nothing
-        ("findings", _strings),  # rules of the static screen
-        ("evidence", pa.string()),  # JSON: what shows a status other than correct
-        ("timing", TIMING),
-    ]
-)
-
-TURN = pa.struct([("role", pa.string()), ("content", pa.string())])
-
-SAMPLE = pa.struct(
-    [
-        ("family", pa.string()),  # of the first prompt: implement | convert | optimise | …
-        ("template", pa.string()),  # the last prompt's and its version: implement@1, repair@1
-        ("attempt", pa.int32()),  # 1 for a first answer, 2 for its repair and so on
-        ("number", pa.int32()),  # of the answers to one prompt, from 0
-        ("finish", pa.string()),  # why the teacher stopped: stop | length | …
-        ("prompt_tokens", pa.int32()),
-        ("completion_tokens", pa.int32()),
-        ("retried", pa.bool_()),  # a `repair` prompt was made of it
-        # best | alternative | repaired | fixed | failed | unjudged: see curate.teacher.select
-        ("selection", pa.string()),
-    ]
-)
-
-PAIRING = pa.struct(  # a CUDA kernel and its counterpart in Triton
-    [
-        ("grade", pa.string()),  # name | test-linked | verified: how far it is known that they are
-        (
-            "evidence",  # what names both
-            pa.list_(
-                pa.struct(
-                    [
-                        ("kind", pa.string()),  # test | dispatcher
-                        ("path", pa.string()),
-                        ("line", pa.int32()),
-                        ("symbol", pa.string()),  # '' for a whole test file, or outside functions
-                    ]
-                )
-            ),
-        ),
-        ("path", pa.string()),  # of the Triton kernel; that of the CUDA kernel is the origin's
-        ("start_line", pa.int32()),
-        ("symbol", pa.string()),
-        ("verdict", VERDICT),  # on the CUDA kernel; that on the Triton kernel is the row's own
-    ]
-)
-
-WIRING = pa.struct(  # of the reference's graph; names and sizes are left out of all of it
-    [
-        ("exact", pa.string()),  # hash of the graph with its numbers, dimensions and dtypes
-        ("graph", pa.string()),  # hash of which operator feeds which, and of nothing else
-        ("hops", pa.list_(pa.uint32())),  # hashes of the neighbourhood of each operator
-        ("ops", pa.int32()),  # operators that compute something
-        ("values", _strings),  # hashes of what it computes on small inputs that never change
-    ]
-)
-
-CONTAMINATION = pa.struct(  # the item of a benchmark that a row is most like
-    [
-        ("benchmark", pa.string()),
-        ("item", pa.string()),
-        ("overlap", pa.float64()),  # share of the item's 13-grams that the row has
-        ("resemblance", pa.float64()),  # Jaccard similarity of 5-grams, estimated by MinHash
-        ("computes", pa.string()),  # the item that the row computes in other words; or null
-    ]
-)
-
-ROW = pa.schema(
-    [
-        ("id", pa.string()),
-        ("parent_ids", _strings),
-        ("kind", pa.string()),
-        ("origin", ORIGIN),
-        ("license", LICENSE),
-        ("text", pa.string()),
-        ("entry_point", pa.string()),  # the class's or kernel's name in its source
-        ("reference", pa.string()),  # PyTorch: Model, get_inputs, get_init_inputs
-        ("triton", pa.string()),  # ModelNew, or the kernel
-        ("wrapper", pa.string()),  # a function that launches the kernel, and what it needs
-        ("kernel", KERNEL),
-        ("pairing", PAIRING),
-        ("cuda", pa.string()),  # the CUDA kernel, its device functions and its launch code
-        ("turns", pa.list_(TURN)),  # a conversation with a teacher
-        ("sample", SAMPLE),
-        ("generated", GENERATED),
-        ("static", STATIC),
-        ("wiring", WIRING),
-        ("compile", pa.list_(COMPILE)),
-        ("verdict", VERDICT),
-        ("contamination", CONTAMINATION),
-        ("cluster", pa.string()),
-        ("split", pa.string()),
-    ]
-)
-
-_EMPTY_ORIGIN: Row = {field.name: None for field in ORIGIN}
+Loose = dict[str, Any]
+"""A row or a part of one as it was read from a file, for reports: nobody says what is in it."""
 
 
-def make_origin(source: str, **known: Any) -> Row:
+class Generator(TypedDict):
+    """What wrote a row's code, when no person did."""
+
+    name: ReadOnly[str]
+    tools: ReadOnly[list[str]]
+
+
+class TeacherModel(TypedDict):
+    """The model that wrote a row's answer."""
+
+    model: ReadOnly[str]
+    terms: ReadOnly[str | None]  # of use of its answers: an SPDX id or a url
+
+
+class Origin(TypedDict):
+    """Where a row comes from. What is unknown is null, never invented."""
+
+    source: ReadOnly[str]  # pypi | git | hub | local | torch_ops
+    purl: ReadOnly[str | None]  # pkg:pypi/timm@1.0.31
+    repo: ReadOnly[str | None]
+    version: ReadOnly[str | None]
+    commit: ReadOnly[str | None]
+    artifact_sha256: ReadOnly[str | None]
+    path: ReadOnly[str | None]  # inside the artifact, with forward slashes
+    start_line: ReadOnly[int | None]  # 1-based, inclusive; of a record: its number in the file
+    end_line: ReadOnly[int | None]
+    symbol: ReadOnly[str | None]
+    generator: ReadOnly[Generator | None]
+    teacher: ReadOnly[TeacherModel | None]
+    derived_from: ReadOnly[list[str]]  # files, purls or urls that the code says it comes from
+
+
+class FileOrigin(Origin):
+    """The origin of what lies in an artifact."""
+
+    artifact_sha256: ReadOnly[str]
+    path: ReadOnly[str]
+
+
+class SymbolOrigin(FileOrigin):
+    """The origin of a definition in a file of an artifact."""
+
+    start_line: ReadOnly[int]
+    symbol: ReadOnly[str]
+
+
+class License(TypedDict):
+    """Under which license a row is used, and how that was found."""
+
+    expression: ReadOnly[str]  # SPDX, as found
+    choice: ReadOnly[str | None]  # the branch of an OR under which the row is used
+    # spdx_tag | header | license_file | override | card | generated
+    method: ReadOnly[str | None]
+    confidence: ReadOnly[float | None]
+    path: ReadOnly[str | None]  # where in the artifact the decisive text stands
+    text_sha256: ReadOnly[list[str]]  # license texts to ship with the row
+    notice_sha256: ReadOnly[list[str]]  # NOTICE files to ship with the row
+    copyright: ReadOnly[list[str]]
+    conflict: ReadOnly[bool | None]  # tag, file and metadata disagree; the most restrictive won
+
+
+class Generated(TypedDict):
+    """A compiler's program, before `standalone`."""
+
+    target: ReadOnly[str | None]  # cuda:90, hip:gfx942 …
+    code: ReadOnly[str]
+    spec: ReadOnly[str]  # JSON: how graph inputs and outputs map to the module's
+
+
+class Static(TypedDict):
+    """What a program's text says."""
+
+    kernels: ReadOnly[int | None]
+    lines: ReadOnly[int | None]
+    ops: ReadOnly[list[str] | None]  # ATen operators of the reference's graph
+    pure_triton: ReadOnly[bool | None]  # no extern call computes anything
+    extern_calls: ReadOnly[list[str] | None]
+    dynamic_dims: ReadOnly[int | None]  # sizes that are kernel arguments
+
+
+class Compiled(TypedDict):
+    """What a compiler made of a program for one target."""
+
+    target: ReadOnly[str]
+    ok: ReadOnly[bool]
+    kernels: ReadOnly[int | None]  # kernels compiled for this target
+    registers: ReadOnly[int | None]  # largest of any kernel, per thread
+    spills: ReadOnly[int | None]  # bytes, largest of any kernel
+    shared: ReadOnly[int | None]  # bytes per block, largest of any kernel
+    error: ReadOnly[str | None]  # error class
+    message: ReadOnly[str | None]  # first line of the compiler's message
+    signature: ReadOnly[str | None]  # JSON: kernel -> the argument types and constants used
+
+
+class HostRun(TypedDict):
+    """What a kernel's host function did on the CPU."""
+
+    status: ReadOnly[str]  # ran | raised | unsupported
+    message: ReadOnly[str | None]  # what it raised, or why it could not be run
+    inputs: ReadOnly[str | None]  # the call, as Python
+    launches: ReadOnly[int | None]
+    deterministic: ReadOnly[bool | None]  # the same bits when run again
+    mutated_inputs: ReadOnly[list[str] | None]  # arguments that it wrote to
+
+
+class KernelFacts(TypedDict):
+    """What is known of a kernel that stands alone."""
+
+    launches: ReadOnly[str | None]  # JSON: what launch sites in its package give its parameters
+    signature: ReadOnly[str | None]  # JSON: argument types and constants that it compiles with
+    found_by: ReadOnly[str | None]  # launch_site | data_flow | search
+    attempts: ReadOnly[int | None]  # compilations that finding it took
+    dtypes: ReadOnly[list[str] | None]  # element types of its pointers with which it compiles
+    run: ReadOnly[HostRun | None]
+
+
+class Times(TypedDict):
+    """Medians of the times of a call, in microseconds."""
+
+    candidate_us: ReadOnly[float | None]
+    eager_us: ReadOnly[float | None]
+    compile_us: ReadOnly[float | None]  # torch.compile
+    spread: ReadOnly[float | None]  # interquartile range of the candidate's over its median
+
+
+class Judgement(TypedDict):
+    """What the judge said of a program: `curate.verify.verdict.Verdict` as columns."""
+
+    status: ReadOnly[str]  # one of curate.verify.verdict.STATUSES
+    reason: ReadOnly[str | None]
+    caveats: ReadOnly[list[str] | None]  # what the status does not cover
+    backend: ReadOnly[str | None]  # cpu | cuda | hip
+    device: ReadOnly[str | None]
+    driver: ReadOnly[str | None]
+    torch: ReadOnly[str | None]
+    triton: ReadOnly[str | None]
+    judge: ReadOnly[int]  # version of the judge
+    trials: ReadOnly[int]
+    max_abs_error: ReadOnly[float | None]
+    error_ratio: ReadOnly[float | None]  # worst error over the error allowed; at most 1 passes
+    kind: ReadOnly[str | None]  # pure_triton | pure_cuda | hybrid | no_kernel, as it ran
+    launches: ReadOnly[int | None]  # in one forward
+    aten_calls: ReadOnly[list[str] | None]  # operators that computed something, in one forward
+    deterministic: ReadOnly[bool | None]  # the same bits when run again
+    insensitive_inputs: ReadOnly[list[int] | None]  # positions that change nothing
+    findings: ReadOnly[list[str] | None]  # rules of the static screen
+    evidence: ReadOnly[str | None]  # JSON: what shows a status other than correct
+    timing: ReadOnly[Times | None]
+
+
+class Turn(TypedDict):
+    """What one side of a conversation says."""
+
+    role: ReadOnly[str]
+    content: ReadOnly[str]
+
+
+class Asked(TypedDict):
+    """What a teacher was asked, and what is known of its answer."""
+
+    family: ReadOnly[str]  # of the first prompt: implement | convert | optimise | …
+    template: ReadOnly[str]  # the last prompt's and its version: implement@1, repair@1
+    attempt: ReadOnly[int]  # 1 for a first answer, 2 for its repair and so on
+    number: ReadOnly[int]  # of the answers to one prompt, from 0
+    finish: ReadOnly[str | None]  # why the teacher stopped: stop | length | …
+    prompt_tokens: ReadOnly[int | None]
+    completion_tokens: ReadOnly[int | None]
+    retried: ReadOnly[bool | None]  # a `repair` prompt was made of it
+    # best | alternative | repaired | fixed | failed | unjudged: see curate.teacher.select
+    selection: ReadOnly[str | None]
+
+
+class Evidence(TypedDict):
+    """A place that names both kernels of a CUDA→Triton pair."""
+
+    kind: ReadOnly[str]  # test | dispatcher
+    path: ReadOnly[str]
+    line: ReadOnly[int]
+    symbol: ReadOnly[str]  # '' for a whole test file, or outside functions
+
+
+class Pairing(TypedDict):
+    """A CUDA kernel and its counterpart in Triton."""
+
+    grade: ReadOnly[str]  # name | test-linked | verified: how far it is known that they are a pair
+    evidence: ReadOnly[list[Evidence]]
+    path: ReadOnly[str]  # of the Triton kernel; that of the CUDA kernel is the origin's
+    start_line: ReadOnly[int]
+    symbol: ReadOnly[str]
+    verdict: ReadOnly[Judgement | None]  # on the CUDA kernel; the row's is on the Triton kernel
+
+
+class Graph(TypedDict):
+    """What a reference computes; names and sizes are left out of all of it."""
+
+    exact: ReadOnly[str | None]  # hash of the graph with its numbers, dimensions and dtypes
+    graph: ReadOnly[str | None]  # hash of which operator feeds which, and of nothing else
+    hops: ReadOnly[list[UInt32] | None]  # hashes of the neighbourhood of each operator
+    ops: ReadOnly[int | None]  # operators that compute something
+    values: ReadOnly[list[str] | None]  # hashes of what it computes on small inputs
+
+
+class Nearest(TypedDict):
+    """The item of a benchmark that a row is most like."""
+
+    benchmark: ReadOnly[str]
+    item: ReadOnly[str]
+    overlap: ReadOnly[float | None]  # share of the item's 13-grams that the row has
+    resemblance: ReadOnly[float | None]  # Jaccard similarity of 5-grams, estimated by MinHash
+    computes: ReadOnly[str | None]  # the item that the row computes in other words
+
+
+class Row(TypedDict):
+    """A row of any kind."""
+
+    id: ReadOnly[str]
+    parent_ids: ReadOnly[list[str]]
+    kind: ReadOnly[str]
+    origin: ReadOnly[Origin]
+    license: ReadOnly[License | None]
+    text: ReadOnly[str | None]
+    entry_point: ReadOnly[str | None]  # the class's or kernel's name in its source
+    reference: ReadOnly[str | None]  # PyTorch: Model, get_inputs, get_init_inputs
+    triton: ReadOnly[str | None]  # ModelNew, or the kernel
+    host_function: ReadOnly[str | None]  # launches the kernel, with what it needs
+    kernel: ReadOnly[KernelFacts | None]
+    pairing: ReadOnly[Pairing | None]
+    cuda: ReadOnly[str | None]  # the CUDA kernel, its device functions and its launch code
+    turns: ReadOnly[list[Turn] | None]  # a conversation with a teacher
+    sample: ReadOnly[Asked | None]
+    generated: ReadOnly[Generated | None]
+    static: ReadOnly[Static | None]
+    wiring: ReadOnly[Graph | None]
+    compile: ReadOnly[list[Compiled] | None]
+    verdict: ReadOnly[Judgement | None]
+    contamination: ReadOnly[Nearest | None]
+    cluster: ReadOnly[str | None]
+    split: ReadOnly[str | None]
+
+
+# --- rows whose kind is known ---------------------------------------------------------------
+
+
+class LocatedRow(Row):
+    """A file, or what was found in one."""
+
+    origin: ReadOnly[FileOrigin]
+
+
+class FoundRow(LocatedRow):
+    """A definition in a file."""
+
+    origin: ReadOnly[SymbolOrigin]
+
+
+class FileRow(LocatedRow):
+    """A file, or a row of another data set."""
+
+    text: ReadOnly[str]
+
+
+class ModuleRow(FoundRow):
+    """A module in a file, or one that stands alone."""
+
+    text: ReadOnly[str]
+    entry_point: ReadOnly[str]
+
+
+class TaskRow(Row):
+    """A problem."""
+
+    reference: ReadOnly[str]
+
+
+class GeneratedRow(TaskRow):
+    """A problem with a compiler's program."""
+
+    generated: ReadOnly[Generated]
+
+
+class ProvenRow(Row):
+    """A row whose license is known."""
+
+    license: ReadOnly[License]
+
+
+class PairRow(ProvenRow):
+    """A problem and its program."""
+
+    reference: ReadOnly[str]
+    triton: ReadOnly[str]
+
+
+class KernelRow(ProvenRow):
+    """A kernel that stands alone."""
+
+    entry_point: ReadOnly[str]
+    triton: ReadOnly[str]
+    kernel: ReadOnly[KernelFacts]
+
+
+class FoundCudaRow(FoundRow):
+    """A CUDA kernel in a file, and the place of its counterpart."""
+
+    pairing: ReadOnly[Pairing]
+
+
+class CudaRow(ProvenRow):
+    """A CUDA kernel and its counterpart, both of which stand alone."""
+
+    origin: ReadOnly[SymbolOrigin]
+    pairing: ReadOnly[Pairing]
+    entry_point: ReadOnly[str]
+    cuda: ReadOnly[str]
+    triton: ReadOnly[str]
+
+
+class PromptRow(ProvenRow):
+    """A question to a teacher."""
+
+    turns: ReadOnly[list[Turn]]
+    sample: ReadOnly[Asked]
+
+
+class SampleRow(PromptRow):
+    """A teacher's answer."""
+
+
+COMMON = ("id", "parent_ids", "kind", "origin", "license")
+"""Columns of rows of every kind."""
+
+_ENDING = ("contamination", "cluster", "split")
+
+COLUMNS = {
+    "file": ("text",),
+    "record": ("text",),
+    "module": ("text", "entry_point", "contamination"),
+    "task": (*("entry_point", "reference", "generated", "static", "wiring", "contamination"),),
+    "pair": (
+        *("entry_point", "reference", "triton", "static", "wiring", "compile", "verdict"),
+        *_ENDING,
+    ),
+    "kernel": (
+        *("text", "entry_point", "triton", "host_function", "kernel", "static", "compile"),
+        *_ENDING,
+    ),
+    "cuda": (
+        *("text", "entry_point", "triton", "host_function", "kernel", "pairing", "cuda"),
+        *("reference", "static", "wiring", "compile", "verdict", *_ENDING),
+    ),
+    "prompt": (
+        *("entry_point", "reference", "static", "turns", "sample", "wiring", "contamination"),
+    ),
+    "sample": (
+        *("entry_point", "reference", "triton", "turns", "sample", "static", "wiring", "compile"),
+        *("verdict", *_ENDING),
+    ),
+}
+"""What a row of a kind may have in its columns, besides `COMMON`; all others are null."""
+
+
+# --- Arrow ------------------------------------------------------------------------------------
+
+_PLAIN = {str: pa.string(), bool: pa.bool_(), int: pa.int32(), float: pa.float64()}
+
+
+def arrow_type(hint: Any) -> pa.DataType:
+    """Return the type of a column in Arrow, from its type in Python."""
+    if hint in _PLAIN:
+        return _PLAIN[hint]
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is ReadOnly:
+        return arrow_type(arguments[0])
+    if origin is Annotated:
+        return arguments[1]
+    if origin is list:
+        return pa.list_(arrow_type(arguments[0]))
+    if origin in (Union, UnionType):
+        (known,) = (one for one in arguments if one is not NoneType)
+        return arrow_type(known)
+    return pa.struct(_fields(hint))
+
+
+def _fields(kind: type) -> list[tuple[str, pa.DataType]]:
+    hints = get_type_hints(kind, include_extras=True)
+    return [(name, arrow_type(hint)) for name, hint in hints.items()]
+
+
+ROW = pa.schema(_fields(Row))
+TURN, SAMPLE, KERNEL = arrow_type(Turn), arrow_type(Asked), arrow_type(KernelFacts)
+COMPILE, VERDICT, ORIGIN = arrow_type(Compiled), arrow_type(Judgement), arrow_type(Origin)
+PAIRING, LICENSE, STATIC = arrow_type(Pairing), arrow_type(License), arrow_type(Static)
+RUN = arrow_type(HostRun)
+
+
+def kind_digest(kind: str) -> str:
+    """Return a digest of the names and types of the columns that rows of a kind may use."""
+    known = {*COMMON, *COLUMNS[kind]}
+    fields = [(field.name, str(field.type)) for field in ROW if field.name in known]
+    return hashlib.sha256(json.dumps(fields).encode()).hexdigest()[:16]
+
+
+# --- new rows -----------------------------------------------------------------------------------
+
+_NO_ORIGIN = dict.fromkeys(field.name for field in ORIGIN)
+
+
+def make_origin(source: str, **known: Any) -> Origin:
     """Return an origin with every field present; unknown ones are null.
 
     Raises:
         KeyError: ``known`` names a field that the schema lacks.
     """
-    extra = known.keys() - _EMPTY_ORIGIN.keys()
+    extra = known.keys() - _NO_ORIGIN.keys()
     if extra:
         raise KeyError(f"origin has no field {sorted(extra)}")
-    return {**_EMPTY_ORIGIN, "source": source, "derived_from": [], **known}
+    return cast(Origin, {**_NO_ORIGIN, "source": source, "derived_from": [], **known})
 
 
-def make_row(kind: str, content: str, origin: Row, **columns: Any) -> Row:
+def make_row(kind: str, content: str, origin: Origin, **columns: Any) -> Row:
     """Return a row of ``kind`` whose id is made from its content and its place of origin.
 
     Two copies of one text from two places are two rows with two ids: `dedupe` decides between
     them later and names the one it kept.
 
     Raises:
-        KeyError: ``columns`` names a column that the schema lacks.
+        KeyError: rows of this kind have no such column.
     """
-    extra = columns.keys() - set(ROW.names)
+    extra = columns.keys() - {*COMMON, *COLUMNS[kind]}
     if extra:
-        raise KeyError(f"rows have no column {sorted(extra)}")
-    row: Row = dict.fromkeys(ROW.names)
-    place = [origin[f] for f in ("artifact_sha256", "path", "symbol", "start_line")]
-    row.update(columns, kind=kind, origin=origin, id=row_id(kind, content, place))
-    row["parent_ids"] = columns.get("parent_ids", [])
-    return row
+        raise KeyError(f"{kind} rows have no column {sorted(extra)}")
+    place = [origin["artifact_sha256"], origin["path"], origin["symbol"], origin["start_line"]]
+    known = {"parent_ids": [], **columns, "kind": kind, "origin": origin}
+    empty = dict.fromkeys(ROW.names)
+    return cast(Row, empty | known | {"id": row_id(kind, content, place)})
+
+
+def select(row: Row, columns: Iterable[str]) -> Loose:
+    """Return some of a row's columns."""
+    everything = cast(Loose, row)
+    return {name: everything[name] for name in columns}
+
+
+def status_of(row: Row) -> str | None:
+    """Return the judge's status of a row; None where it has not been judged."""
+    return row["verdict"] and row["verdict"]["status"]
 
 
 def row_id(kind: str, content: str, place: list[Any]) -> str:
@@ -287,7 +490,7 @@ def row_id(kind: str, content: str, place: list[Any]) -> str:
     return hashlib.sha256(key.encode()).hexdigest()[:20]
 
 
-def place(row: Row) -> str:
+def place(row: Row | Loose) -> str:
     """Return where a row comes from, in one line."""
     origin = row["origin"]
     where = origin["purl"] or origin["repo"] or origin["source"]

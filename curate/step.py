@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -37,11 +37,14 @@ class Context:
     sandbox: bool = True
 
 
+R = TypeVar("R")
+
+
 @dataclass(frozen=True)
-class Keep:
+class Keep(Generic[R]):
     """The rows that a row became: one for most steps, several where a step finds parts."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[R, ...]
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,7 @@ class Drop:
     evidence: dict[str, Any] = field(default_factory=dict)
 
 
-Outcome = Keep | Drop
+Outcome = Keep[Row] | Drop
 
 
 class Step(BaseModel):
@@ -72,6 +75,21 @@ class Step(BaseModel):
     seeded: ClassVar[bool] = False
     """Whether the recipe's seed decides the result; if so, it is part of the fingerprint."""
 
+    takes: ClassVar[frozenset[str]] = frozenset()
+    """Kinds of row that the step looks at; others pass by untouched."""
+    makes: ClassVar[frozenset[str]] = frozenset()
+    """Kinds of row that it makes of them; none where a row keeps its kind."""
+    adds: ClassVar[frozenset[str]] = frozenset()
+    """Kinds of row that it makes besides the row itself."""
+    reads: ClassVar[frozenset[str]] = frozenset()
+    """Columns without which it can do nothing with a row."""
+    uses: ClassVar[frozenset[str]] = frozenset()
+    """Columns that it reads where they are set: no later step may be the first to set them."""
+    sets: ClassVar[frozenset[str]] = frozenset()
+    """Columns that it fills in the rows that it makes or keeps."""
+    spoils: ClassVar[frozenset[str]] = frozenset()
+    """Columns that no longer say the truth of the row that it makes, until they are set again."""
+
     max_error_rate: Annotated[
         float, Field(ge=0, le=1, description="Share of rows that may fail before the run stops.")
     ] = 0.02
@@ -80,6 +98,10 @@ class Step(BaseModel):
     def name(self) -> str:
         """The word that selects this step in a recipe."""
         raise NotImplementedError
+
+    def needs(self) -> frozenset[str]:
+        """Return the columns that it reads with these options."""
+        return self.reads
 
     def setup(self, context: Context) -> None:
         """Import and warm what the work needs: called once in a worker, before it forks."""
@@ -144,8 +166,6 @@ class StepError(Exception):
 class RowStep(Step):
     """A step that looks at one row at a time, in a forked child that may be killed."""
 
-    kinds: ClassVar[frozenset[str]]
-    """Kinds of row that the step looks at; others pass by untouched."""
     sandboxed: ClassVar[bool] = False
     """Whether rows are handled in the sandbox: yes wherever a row's code is run."""
     batch: ClassVar[int] = 1
@@ -172,8 +192,13 @@ class RowStep(Step):
     timeout_s: Annotated[float, Field(gt=0, description="Seconds that one row may take.")] = 60.0
     memory_mb: Annotated[int, Field(gt=0, description="Memory that one row may take, MiB.")] = 8192
 
-    def apply(self, row: Row, context: Context) -> Outcome:
-        """Decide on one row. An exception files the row as failed."""
+    def apply(self, row: Any, context: Context) -> Outcome:
+        """Decide on one row. An exception files the row as failed.
+
+        Args:
+            row: of a kind that the step takes: its class in `curate.rows` is what a step says.
+            context: of the run.
+        """
         raise NotImplementedError
 
 
@@ -184,8 +209,6 @@ class TableStep(Step):
     rows, in a worker, and `judge` decides on all summaries.
     """
 
-    kinds: ClassVar[frozenset[str]]
-    """Kinds of row that the step looks at; others pass by untouched."""
     columns: ClassVar[tuple[str, ...]]
     """Columns that `summarize` reads, besides ``id`` and ``kind``."""
 

@@ -38,7 +38,7 @@ def scale_{i}(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
 class Slow(RowStep):
     """Takes its time, so that there is a middle of the run."""
 
-    kinds: ClassVar[frozenset[str]] = frozenset({"kernel"})
+    takes: ClassVar[frozenset[str]] = frozenset({"kernel"})
     batch: ClassVar[int] = 4
     step: Literal["slow"] = "slow"
 
@@ -50,7 +50,7 @@ class Slow(RowStep):
 class Assassin(RowStep):
     """Kills the actor above its worker where a row's text asks for it."""
 
-    kinds: ClassVar[frozenset[str]] = frozenset({"file"})
+    takes: ClassVar[frozenset[str]] = frozenset({"file"})
     batch: ClassVar[int] = 2
     step: Literal["assassin"] = "assassin"
     folder: str
@@ -67,7 +67,7 @@ class Assassin(RowStep):
 class OnGpu(RowStep):
     """Says which GPUs it may use."""
 
-    kinds: ClassVar[frozenset[str]] = frozenset({"file"})
+    takes: ClassVar[frozenset[str]] = frozenset({"file"})
     step: Literal["on_gpu"] = "on_gpu"
 
     @property

@@ -29,6 +29,7 @@ class AllFiles(Pairs):
     """Shows files, which the test steps make, as if they were pairs."""
 
     kinds = frozenset({"file"})
+    reads = frozenset()
 
 
 def walk(output: Path, workers: int = 2, share: tuple[int, int] = (1, 1), **options: Any) -> Walk:

@@ -129,7 +129,7 @@ def act(text: str) -> None:
 class Act(RowStep):
     """Does what each row's text says."""
 
-    kinds: ClassVar[frozenset[str]] = frozenset({"file"})
+    takes: ClassVar[frozenset[str]] = frozenset({"file"})
     batch: ClassVar[int] = 8
 
     step: Literal["act"] = "act"
@@ -155,7 +155,7 @@ class ActInSandbox(Act):
 class Meet(RowStep):
     """Waits for three rows to be under way at a time, and has three workers for it."""
 
-    kinds: ClassVar[frozenset[str]] = frozenset({"file"})
+    takes: ClassVar[frozenset[str]] = frozenset({"file"})
     step: Literal["meet"] = "meet"
     timeout_s: float = 30.0
 
@@ -183,7 +183,7 @@ class NotReady(Act):
 class Forge(RowStep):
     """Changes a row's license inside the sandbox."""
 
-    kinds: ClassVar[frozenset[str]] = frozenset({"file"})
+    takes: ClassVar[frozenset[str]] = frozenset({"file"})
     sandboxed: ClassVar[bool] = True
     step: Literal["forge"] = "forge"
 
@@ -194,7 +194,7 @@ class Forge(RowStep):
 class Double(RowStep):
     """Makes two rows of one."""
 
-    kinds: ClassVar[frozenset[str]] = frozenset({"file"})
+    takes: ClassVar[frozenset[str]] = frozenset({"file"})
     batch: ClassVar[int] = 4
     step: Literal["double"] = "double"
     word: str = "twin"
@@ -211,7 +211,7 @@ class Double(RowStep):
 class Odd(TableStep):
     """Drops odd numbers; or says nothing of most rows."""
 
-    kinds: ClassVar[frozenset[str]] = frozenset({"file"})
+    takes: ClassVar[frozenset[str]] = frozenset({"file"})
     columns: ClassVar[tuple[str, ...]] = ("text",)
 
     step: str = "odd"

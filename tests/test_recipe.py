@@ -149,15 +149,35 @@ def test_two_formats_may_not_write_one_config(tmp_path: Path) -> None:
         load_recipe(write(tmp_path, GOOD + "  - format: messages\n"))
 
 
+CLOSED = """\
+name: closed
+sources:
+  - source: local
+    path: .
+steps:
+  - step: licenses
+  - step: modules
+  - step: closure
+  - step: inputs
+  - step: inductor
+  - step: standalone
+formats:
+  - format: messages
+"""
+
+
 def test_licenses_follow_closure(tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match="put `- step: licenses` after it"):
-        load_recipe(write(tmp_path, GOOD.replace("step: standalone", "step: closure")))
+        load_recipe(write(tmp_path, CLOSED))
 
 
 def test_kernels_are_shown_when_they_stand_alone(tmp_path: Path) -> None:
     text = "name: k\nsources: [{source: local, path: .}]\nsteps: [{step: kernels}%s]\n"
     text += "formats: [{format: kernels}]\n"
-    with pytest.raises(RecipeError, match="put `- step: closure` after `kernels`"):
+    with pytest.raises(
+        RecipeError,
+        match=r"`kernels` reads .* `triton`, .* put .*closure`",
+    ):
         load_recipe(write(tmp_path, text % ""))
     load_recipe(write(tmp_path, text % ", {step: closure}, {step: licenses}"))
 

@@ -21,7 +21,7 @@ TREE = ROOT / "CONTRIBUTING.md"
 ORDER = [
     *("files", "devices", "rows", "step", "cache", "engine", "verify", "candidates", "sources"),
     *("licenses", "inductor", "teacher", "harvest", "clean", "formats", "generate", "evaluate"),
-    *("train", "registry", "recipe", "pin", "publish", "api", "cli"),
+    *("train", "order", "registry", "recipe", "pin", "publish", "api", "cli"),
 ]
 """Modules and folders of the package: each may import those before it."""
 

@@ -32,14 +32,14 @@ code stands alone.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, cast
 
 from pydantic import Field, field_validator
 
 from curate.clean.fingerprint import FORM, find_file, read_benchmark, shipped_names
 from curate.clean.normalize import COLUMNS
 from curate.files import file_sha256
-from curate.rows import Row
+from curate.rows import Loose, Nearest, Row, select
 from curate.step import Context, Drop, Keep, Outcome, RowStep
 from curate.verify.files import InputError
 
@@ -52,9 +52,11 @@ class Decontaminate(RowStep):
     """Drops rows that hold a benchmark's item, renamed, edited or as it is; names the item."""
 
     version: ClassVar[int] = 3
-    kinds: ClassVar[frozenset[str]] = frozenset(
+    takes: ClassVar[frozenset[str]] = frozenset(
         {"task", "pair", "kernel", "module", "prompt", "sample", "cuda"}
     )
+    uses: ClassVar[frozenset[str]] = frozenset({"wiring"})
+    sets: ClassVar[frozenset[str]] = frozenset({"contamination"})
     tools: ClassVar[tuple[str, ...]] = ("numpy",)
     batch: ClassVar[int] = 64
 
@@ -149,11 +151,11 @@ class Decontaminate(RowStep):
                     return Drop("contaminated", found)
         computes = None
         if row["wiring"]:
-            computations = evaluation.computations
-            if copied := computations.copied(row["wiring"], self.wiring):
+            computations, wiring = evaluation.computations, cast(Loose, row["wiring"])
+            if copied := computations.copied(wiring, self.wiring):
                 found = _named(evaluation, copied.item)
                 return Drop("contaminated", found | _shown(copied))
-            if (computed := computations.computed(row["wiring"])) is not None:
+            if (computed := computations.computed(wiring)) is not None:
                 found = _named(evaluation, computed.item)
                 if self.computes == "drop":
                     return Drop("computes_benchmark_item", found | _shown(computed))
@@ -165,14 +167,15 @@ class Decontaminate(RowStep):
         item = _named(evaluation, number) if number is not None else computes or {}
         scores = {"overlap": overlap, "resemblance": resemblance}
         what = f"{computes['benchmark']} {computes['item']}" if computes else None
-        return Keep(({**row, "contamination": {**item, **scores, "computes": what}},))
+        contamination = cast(Nearest, {**item, **scores, "computes": what})
+        return Keep(({**row, "contamination": contamination},))
 
 
 def _texts(row: Row) -> Iterator[tuple[str, str]]:
     """Yield every text of a row that may hold a program, with its column."""
-    for column in (*COLUMNS, "cuda"):
-        if row[column] is not None:
-            yield column, row[column]
+    for column, text in select(row, (*COLUMNS, "cuda")).items():
+        if text is not None:
+            yield column, text
     for turn in row["turns"] or ():
         yield "turns", turn["content"]
 

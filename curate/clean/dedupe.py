@@ -70,7 +70,7 @@ class Dedupe(TableStep):
     """Drops rows whose code another row of the same kind has already."""
 
     version: ClassVar[int] = 5
-    kinds: ClassVar[frozenset[str]] = frozenset(
+    takes: ClassVar[frozenset[str]] = frozenset(
         {"file", "module", "task", "pair", "kernel", "cuda", "sample"}
     )
     columns: ClassVar[tuple[str, ...]] = (
@@ -99,6 +99,9 @@ class Dedupe(TableStep):
             "is a near duplicate of erf), so leave it out for them: `split` keeps them together.",
         ),
     ] = None
+
+    def needs(self) -> frozenset[str]:
+        return frozenset({self.column})
 
     @model_validator(mode="after")
     def _wirings_are_equal_or_not(self) -> Dedupe:

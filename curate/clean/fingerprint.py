@@ -201,7 +201,8 @@ def _computations(codes: list[str], sandbox: bool) -> dict[str, Computation]:
     if sandbox:
         bubblewrap()
     step = Wiring(step="wiring", timeout_s=300)
-    rows = [make_row("task", code, make_origin("local"), reference=code) for code in codes]
+    origin = make_origin("local")
+    rows = [dict(make_row("task", code, origin, reference=code)) for code in codes]
     jobs = (Job("", number, [row]) for number, row in enumerate(rows))
     context = Context(sandbox=sandbox)
     found = {}

@@ -8,15 +8,15 @@ itself compares identifiers in form NFKC (PEP 3131), and in a string another for
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, cast
 
 import tree_sitter_python
 from tree_sitter import Language, Node, Parser
 
-from curate.rows import Row
+from curate.rows import Row, select
 from curate.step import Context, Keep, Outcome, RowStep
 
-COLUMNS = ("text", "reference", "triton", "wrapper")
+COLUMNS = ("text", "reference", "triton", "host_function")
 """Columns that hold code."""
 
 
@@ -24,15 +24,16 @@ class Normalize(RowStep):
     """Gives code ``\\n`` line ends, no trailing spaces, no byte order mark, one final newline."""
 
     version: ClassVar[int] = 2
-    kinds: ClassVar[frozenset[str]] = frozenset({"file", "module", "task", "pair", "kernel"})
+    takes: ClassVar[frozenset[str]] = frozenset({"file", "module", "task", "pair", "kernel"})
     tools: ClassVar[tuple[str, ...]] = ("tree-sitter", "tree-sitter-python")
     batch: ClassVar[int] = 64
 
     step: Literal["normalize"]
 
     def apply(self, row: Row, context: Context) -> Outcome:
-        code = {name: normalize(row[name]) for name in COLUMNS if row[name] is not None}
-        return Keep(({**row, **code},))
+        code = select(row, COLUMNS)
+        changed = {name: text and normalize(text) for name, text in code.items()}
+        return Keep((cast(Row, row | changed),))
 
 
 @lru_cache

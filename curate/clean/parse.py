@@ -8,22 +8,22 @@ from typing import Any, ClassVar, Literal
 from tree_sitter import Node
 
 from curate.clean.normalize import COLUMNS, python_parser
-from curate.rows import Row
+from curate.rows import Row, select
 from curate.step import Context, Drop, Keep, Outcome, RowStep
 
 
 class Parse(RowStep):
     """Drops rows whose code does not parse, by tree-sitter and by Python's own compiler."""
 
-    kinds: ClassVar[frozenset[str]] = frozenset({"file", "module", "task", "pair", "kernel"})
+    takes: ClassVar[frozenset[str]] = frozenset({"file", "module", "task", "pair", "kernel"})
     tools: ClassVar[tuple[str, ...]] = ("tree-sitter", "tree-sitter-python")
     batch: ClassVar[int] = 64
 
     step: Literal["parse"]
 
     def apply(self, row: Row, context: Context) -> Outcome:
-        for column in COLUMNS:
-            if row[column] is not None and (error := find_syntax_error(row[column])):
+        for column, code in select(row, COLUMNS).items():
+            if code is not None and (error := find_syntax_error(code)):
                 return Drop("syntax_error", {"column": column, **error})
         return Keep((row,))
 

@@ -58,7 +58,9 @@ class Split(TableStep):
 
     version: ClassVar[int] = 5
     seeded: ClassVar[bool] = True
-    kinds: ClassVar[frozenset[str]] = frozenset({"pair", "kernel", "cuda", "sample"})
+    takes: ClassVar[frozenset[str]] = frozenset({"pair", "kernel", "cuda", "sample"})
+    uses: ClassVar[frozenset[str]] = frozenset({"wiring"})
+    sets: ClassVar[frozenset[str]] = frozenset({"cluster", "split"})
     columns: ClassVar[tuple[str, ...]] = ("triton", "wiring", "origin", "parent_ids")
 
     step: Literal["split"]

@@ -23,7 +23,7 @@ from rich.text import Text
 from curate.engine.history import Event
 from curate.engine.plan import PlanLine
 from curate.engine.run import Progress, Stage
-from curate.rows import Row, place
+from curate.rows import Loose, place
 from curate.verify.label import Tally
 from curate.verify.verdict import STATUSES, Verdict
 
@@ -139,7 +139,7 @@ def facts(evidence: dict[str, Any]) -> str:
     return "\n".join(f"{name}: {str(value)[:500]}" for name, value in evidence.items())
 
 
-def lost_list(rows: list[Row]) -> RenderableType:
+def lost_list(rows: list[Loose]) -> RenderableType:
     """Return lost rows one below the other, each with its reason and evidence."""
     lines = []
     for row in rows:
@@ -148,10 +148,10 @@ def lost_list(rows: list[Row]) -> RenderableType:
     return "\n".join(lines)
 
 
-def side_by_side(row: Row) -> RenderableType:
+def side_by_side(row: Loose) -> RenderableType:
     """Return a row's two programs, or a kernel and its launch, with the proof below."""
     if row["kind"] == "kernel":
-        shown = {"kernel": row["triton"], "with a function that launches it": row["wrapper"]}
+        shown = {"kernel": row["triton"], "with a function that launches it": row["host_function"]}
         proof = _kernel_proof(row)
     else:
         shown = {"PyTorch": row["reference"], "Triton": row["triton"]}
@@ -182,7 +182,7 @@ class _Programs:
         yield table
 
 
-def _kernel_proof(row: Row) -> str:
+def _kernel_proof(row: Loose) -> str:
     known, run = row["kernel"] or {}, (row["kernel"] or {}).get("run") or {}
     signature = json.loads(known.get("signature") or "{}")
     kinds = {**signature.get("types", {}), **signature.get("constants", {})}
@@ -197,7 +197,7 @@ def _kernel_proof(row: Row) -> str:
     return escape("\n".join(lines))
 
 
-def _targets(row: Row) -> str:
+def _targets(row: Loose) -> str:
     found = [
         f"{c['target']} {c['registers']} registers, {c['shared']} B shared"
         if c["ok"]
@@ -211,7 +211,7 @@ def _code(text: str | None) -> Syntax:
     return Syntax(text or "", "python", theme="ansi_dark", word_wrap=True)
 
 
-def _proof(row: Row) -> str:
+def _proof(row: Loose) -> str:
     verdict, static = row["verdict"] or {}, row["static"] or {}
     status = verdict.get("status") or "not judged"
     reason = f" ({verdict['reason']})" if verdict.get("reason") else ""
@@ -229,7 +229,7 @@ def _proof(row: Row) -> str:
     return escape("\n".join(lines))
 
 
-def _answer_line(sample: Row | None) -> list[str]:
+def _answer_line(sample: Loose | None) -> list[str]:
     if sample is None:
         return []
     chosen = sample["selection"] or "not selected"
@@ -305,8 +305,8 @@ def _verdict_facts(verdict: Verdict) -> list[tuple[str, str]]:
     place = [f"{verdict.backend} on {verdict.device}"] if verdict.backend else []
     place += [f"{name} {version}" for name, version in versions if version]
     error = ""
-    if verdict.max_abs_error is not None and verdict.tolerance is not None:
-        error = f"at most {verdict.max_abs_error:.3g}, {verdict.tolerance:.2f} of what is allowed"
+    if verdict.max_abs_error is not None and verdict.error_ratio is not None:
+        error = f"at most {verdict.max_abs_error:.3g}, {verdict.error_ratio:.2f} of what is allowed"
     return [
         ("caveats", ", ".join(verdict.caveats)),
         ("ran", ", ".join([*place, f"judge {verdict.judge}"])),

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from curate.files import CannotWrite, Damaged
-from curate.rows import Row
+from curate.rows import Loose
 from curate.step import Context, Step, StepError
 
 SHARD_ROWS = (128, 1024)  # rows of a unit that make one shard: at first, and at most
@@ -29,7 +29,7 @@ def part_rows(part: int) -> int:
 class Lost:
     """A row that goes no further: ``fate`` is ``dropped`` or ``failed``."""
 
-    row: Row
+    row: Loose
     fate: str
     reason: str
     evidence: dict[str, Any]
@@ -46,7 +46,7 @@ class Result:
         more: whether another part of the unit follows.
     """
 
-    kept: list[Row] = field(default_factory=list)
+    kept: list[Loose] = field(default_factory=list)
     lost: list[Lost] = field(default_factory=list)
     cpu_s: float = 0.0
     peak_mb: int = 0

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from curate.engine.run import Record
 from curate.engine.store import Store
-from curate.rows import Row
+from curate.rows import Loose
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def history(store: Store, stages: list[Record], row_id: str) -> list[Event]:
     return events
 
 
-def _event(stage: Record, row: Row, lost: bool, known: bool) -> Event:
+def _event(stage: Record, row: Loose, lost: bool, known: bool) -> Event:
     if lost:
         evidence = json.loads(row["evidence"])
         return Event(stage.label, row["id"], row["kind"], row["fate"], row["reason"], evidence)
@@ -99,14 +99,14 @@ def _tables(
                 yield stage, lost.select(columns) if columns else lost, True
 
 
-def lost_rows(store: Store, stage: Record, reason: str | None) -> Iterator[Row]:
+def lost_rows(store: Store, stage: Record, reason: str | None) -> Iterator[Loose]:
     """Yield the rows that a stage dropped or failed on, with ``fate``, ``reason``, ``evidence``."""
     for _, table, lost in _tables(store, [stage], None):
         if lost:
             yield from (row for row in table.to_pylist() if reason in (None, row["reason"]))
 
 
-def last_rows(store: Store, stages: list[Record], kinds: frozenset[str]) -> Iterator[Row]:
+def last_rows(store: Store, stages: list[Record], kinds: frozenset[str]) -> Iterator[Loose]:
     """Yield the rows of some kinds that came out of the last stage that has run."""
     done = [s for s in stages if any(store.manifest(s.step, key) for key in s.shards)]
     for _, table, lost in _tables(store, done[-1:], None):

@@ -20,7 +20,7 @@ from typing import Any
 
 import curate
 from curate.files import file_sha256
-from curate.rows import ROW
+from curate.rows import kind_digest
 from curate.step import Step
 
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -43,15 +43,15 @@ def identity(step: Step, seed: int) -> dict[str, Any]:
         "options": step.options(),
         "tools": {name: tool_version(name) for name in step.tools},
         "python": PYTHON,  # its parser, compiler and unparser take part in nearly every step
-        "columns": columns_digest(),  # rows of another form cannot be read as these
+        "columns": columns_digest(step),  # rows of another form cannot be read as these
         **({"seed": seed} if step.seeded else {}),
     }
 
 
-@cache
-def columns_digest() -> str:
-    """Return a digest of the names and types of a row's columns."""
-    return hashlib.sha256(str(ROW).encode()).hexdigest()[:16]
+def columns_digest(step: Step) -> str:
+    """Return a digest of the columns that rows of the kinds which a step takes or makes have."""
+    kinds = sorted(step.takes | step.makes | step.adds)
+    return hashlib.sha256("".join(map(kind_digest, kinds)).encode()).hexdigest()[:16]
 
 
 # --- code -----------------------------------------------------------------------------------

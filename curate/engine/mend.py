@@ -14,7 +14,7 @@ from typing import TypeVar
 from curate.cache.artifact import open_artifact
 from curate.engine.run import RunError, Shard, Walk
 from curate.files import Damaged, remove
-from curate.rows import Row
+from curate.rows import Loose
 
 T = TypeVar("T")
 
@@ -56,12 +56,12 @@ def mend(walk: Walk, damage: Damaged) -> None:
     remove(path)
 
 
-def _texts(row: Row) -> list[str]:
+def _texts(row: Loose) -> list[str]:
     known = row["license"] or {}
     return [*(known.get("text_sha256") or []), *(known.get("notice_sha256") or [])]
 
 
-def _forget_maker(walk: Walk, mentions: Callable[[Row], bool]) -> None:
+def _forget_maker(walk: Walk, mentions: Callable[[Loose], bool]) -> None:
     """Forget the first shard of a walk with a row that needs a file: to make it makes the file."""
     for shard in _known(walk):
         try:

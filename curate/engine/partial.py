@@ -11,7 +11,7 @@ from typing import IO, Any
 
 from curate.engine.executor import Lost, Result
 from curate.files import read_whole, sealed, unsealed, write_atomically, writing
-from curate.rows import Row
+from curate.rows import Loose
 
 
 class Partial:
@@ -31,7 +31,7 @@ class Partial:
         self.damaged = 0
         self._file: IO[bytes] | None = None
 
-    def read(self, rows: dict[int, Row]) -> dict[int, Result]:
+    def read(self, rows: dict[int, Loose]) -> dict[int, Result]:
         """Return the results that are there, of those among the rows that have one."""
         found: dict[int, Result] = {}
         if not self.path.exists():
@@ -76,7 +76,7 @@ class Partial:
         self.path.unlink(missing_ok=True)
 
 
-def _result(known: dict[str, Any], row: Row) -> Result:
+def _result(known: dict[str, Any], row: Loose) -> Result:
     lost = [Lost(row, "dropped", reason, evidence) for reason, evidence in known["dropped"]]
     return Result(known["kept"], lost, known["cpu_s"], known["peak_mb"])
 

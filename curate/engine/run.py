@@ -20,7 +20,7 @@ from curate.engine.partial import Partial
 from curate.engine.store import LedgerError, Manifest, Store, digest, is_row, lost_table, rows_table
 from curate.engine.table import Summary, decide, judge, summarize
 from curate.files import Damaged, read_sealed, sealed, write_atomically
-from curate.rows import Row
+from curate.rows import Loose
 from curate.step import Context, RowStep, SourceError, SourceStep, Step, TableStep, Unit
 
 if TYPE_CHECKING:
@@ -236,7 +236,7 @@ class Walk:
             keys = [m.key for m in stage.manifests]
         else:
             keys = [s.key for s in self.known_shards(stage, shards)]
-        kinds = [] if isinstance(step, SourceStep) else sorted(step.kinds)  # type: ignore[attr-defined]
+        kinds = [] if isinstance(step, SourceStep) else sorted(step.takes)
         return Record(stage.label, step.name, kinds, identity(step, self.recipe.seed), keys)
 
     def run_stage(self, stage: Stage, shards: list[Shard]) -> list[Shard]:
@@ -471,7 +471,7 @@ class _Pending:
 
     source: Shard
     target: Shard
-    rows: list[Row]
+    rows: list[Loose]
     touched: list[int]
     results: list[Result | None]
     partial: Partial
@@ -487,10 +487,10 @@ class _Pending:
         elif time.monotonic() - self.begun > PATIENCE_S:
             self.partial.begin({i: known for i, known in enumerate(self.results) if known})
 
-    def kept(self) -> list[Row]:
+    def kept(self) -> list[Loose]:
         """Return the rows that go on, in order; those that the step does not look at as well."""
         results = dict(zip(self.touched, self.results, strict=True))
-        kept: list[Row] = []
+        kept: list[Loose] = []
         for i, row in enumerate(self.rows):
             result = results.get(i)
             kept += result.kept if result else [row]
@@ -520,7 +520,7 @@ class _Work:
     def _open(self, source: Shard, target: Shard) -> _Pending:
         """Return a shard with its rows and with what an interrupted run has left of it."""
         rows = self.walk.store.rows(source.step, source.key).to_pylist()
-        touched = [i for i, row in enumerate(rows) if row["kind"] in self.step.kinds]
+        touched = [i for i, row in enumerate(rows) if row["kind"] in self.step.takes]
         path = self.walk.store.partial_path(self.step.name, target.key)
         partial = Partial(path, code_digest(type(self.step)))
         known = self._known(partial, {place: rows[i] for place, i in enumerate(touched)})
@@ -531,7 +531,7 @@ class _Work:
         waiting = len(touched) - len(known)
         return _Pending(source, target, rows, touched, results, partial, waiting, time.monotonic())
 
-    def _known(self, partial: Partial, rows: dict[int, Row]) -> dict[int, Result]:
+    def _known(self, partial: Partial, rows: dict[int, Loose]) -> dict[int, Result]:
         """Return the results of an interrupted run that are as a worker could have given them."""
         found = partial.read(rows)
         sound = {
@@ -601,7 +601,7 @@ def _spans(places: list[int], most: int) -> Iterator[tuple[int, int]]:
             start = at
 
 
-def checked_result(step: RowStep, row: Row, result: Result) -> Result:
+def checked_result(step: RowStep, row: Loose, result: Result) -> Result:
     """Return a result, or a failure where a worker's answer cannot be trusted.
 
     What ran in the sandbox may have lied about anything but itself, so its license and its place
@@ -620,12 +620,12 @@ def checked_result(step: RowStep, row: Row, result: Result) -> Result:
     return bad_row(row, problem) if problem else result
 
 
-def bad_row(row: Row, problem: str) -> Result:
+def bad_row(row: Loose, problem: str) -> Result:
     """Return the failure of a row for which a step gave what is no row."""
     return Result([], [Lost(row, "failed", "bad_row", {"message": problem})])
 
 
-def _same_papers(made: Row, row: Row) -> bool:
+def _same_papers(made: Loose, row: Loose) -> bool:
     origin = made.get("origin")
     return (
         isinstance(origin, dict)
@@ -636,7 +636,7 @@ def _same_papers(made: Row, row: Row) -> bool:
 
 def touched(step: RowStep | TableStep, shard: Manifest) -> int:
     """Return how many rows of a shard a step looks at."""
-    return sum(shard.kinds.get(kind, 0) for kind in step.kinds)
+    return sum(shard.kinds.get(kind, 0) for kind in step.takes)
 
 
 def find_stage(stages: list[Stage], label: str) -> int:

@@ -41,7 +41,7 @@ from curate.files import (
     sweep,
     write_atomically,
 )
-from curate.rows import ROW, Row
+from curate.rows import ROW, Loose
 
 if TYPE_CHECKING:
     import polars as pl
@@ -118,7 +118,7 @@ def parquet_bytes(table: pa.Table) -> bytes:
     return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
 
 
-def rows_table(rows: list[Row]) -> pa.Table:
+def rows_table(rows: list[Loose]) -> pa.Table:
     """Return rows as a table.
 
     Raises:
@@ -191,7 +191,8 @@ class Store:
             Damaged: the shard is not as it was written.
         """
         sha256 = self.finished(step, key).output_sha256
-        return _parquet(self._path(step, key, ".parquet"), sha256, columns)
+        path = self._path(step, key, ".parquet")
+        return _conformed(_parquet(path, sha256, columns), columns, path)
 
     def lost(self, step: str, key: str) -> pa.Table:
         """Return the rows that a finished shard lost, with ``fate``, ``reason``, ``evidence``.
@@ -339,7 +340,25 @@ def _parquet(path: Path, sha256: str, columns: list[str] | None = None) -> pa.Ta
     return pq.read_table(pa.BufferReader(data), columns=columns)
 
 
-def _lost_row(lost: Lost) -> Row:
+def _conformed(table: pa.Table, columns: list[str] | None, path: Path) -> pa.Table:
+    """Return rows in today's columns: one that came since they were written is null in all.
+
+    Raises:
+        Damaged: a column that has values is of another type now.
+    """
+    arrays = []
+    wanted = [one for one in ROW if columns is None or one.name in columns]
+    for one in wanted:
+        known = table[one.name] if one.name in table.column_names else None
+        if known is None or known.null_count == len(known) != 0:
+            known = pa.nulls(len(table), one.type)
+        elif known.type != one.type and len(known):
+            raise Damaged(path, f"has a column {one.name} of another type")
+        arrays.append(known if known.type == one.type else pa.nulls(0, one.type))
+    return pa.table(arrays, schema=pa.schema(wanted))
+
+
+def _lost_row(lost: Lost) -> Loose:
     evidence = json.dumps(lost.evidence, sort_keys=True)
     return {**lost.row, "fate": lost.fate, "reason": lost.reason, "evidence": evidence}
 

@@ -42,7 +42,7 @@ def summarize(step: TableStep, summary: Summary, context: Context) -> None:
     columns = ["id", "kind", *step.columns]
     source = store.finished(summary.step, summary.key)
     rows = pl.DataFrame(store.rows(summary.step, summary.key, columns))
-    rows = rows.filter(pl.col("kind").is_in(sorted(step.kinds)))
+    rows = rows.filter(pl.col("kind").is_in(sorted(step.takes)))
     made = step.summarize(rows, context)
     if not made["id"].equals(rows["id"]):
         raise LedgerError(f"step {step.name}: it summarized other rows than it was given")

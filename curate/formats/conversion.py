@@ -11,9 +11,9 @@ from typing import Annotated, ClassVar, Literal
 import pyarrow as pa
 from pydantic import Field
 
-from curate.formats.format import PROOF, Format, proof
+from curate.formats.format import PROOF, Format, View, proof
 from curate.formats.question import INSTRUCTION, question
-from curate.rows import Row
+from curate.rows import PairRow
 from curate.step import Keep
 from curate.teacher.template import fence
 
@@ -22,6 +22,7 @@ class Conversion(Format):
     """PyTorch in, Triton out, as prompt and completion."""
 
     kinds: ClassVar[frozenset[str]] = frozenset({"pair"})
+    reads: ClassVar[frozenset[str]] = frozenset({"license", "reference", "triton"})
 
     format: Literal["conversion"]
     instruction: Annotated[
@@ -31,7 +32,7 @@ class Conversion(Format):
     def columns(self) -> pa.Schema:
         return pa.schema([("prompt", pa.string()), ("completion", pa.string()), *PROOF])
 
-    def render(self, row: Row) -> Keep:
+    def render(self, row: PairRow) -> View:
         prompt = question(row["reference"], self.instruction)
         view = {"prompt": prompt, "completion": fence(row["triton"]), **proof(row)}
         return Keep((view,))

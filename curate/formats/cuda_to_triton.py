@@ -8,13 +8,13 @@ of ``verdict``; elsewhere ``cuda_verdict_reason`` says why they were not run. Fi
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import pyarrow as pa
 from pydantic import Field
 
-from curate.formats.format import PROOF, Format, proof
-from curate.rows import PAIRING, Row
+from curate.formats.format import PROOF, Format, Shown, View, proof
+from curate.rows import PAIRING, CudaRow
 from curate.step import Keep
 from curate.teacher.template import fence
 
@@ -28,6 +28,7 @@ class CudaToTriton(Format):
 
     version: ClassVar[int] = 3
     kinds: ClassVar[frozenset[str]] = frozenset({"cuda"})
+    reads: ClassVar[frozenset[str]] = frozenset({"license", "cuda", "triton"})
 
     format: Literal["cuda_to_triton"]
     instruction: Annotated[
@@ -50,21 +51,21 @@ class CudaToTriton(Format):
             ]
         )
 
-    def render(self, row: Row) -> Keep:
-        pairing: dict[str, Any] = row["pairing"]
-        verdict = pairing["verdict"] or {}
+    def render(self, row: CudaRow) -> View:
+        pairing = row["pairing"]
+        verdict = pairing["verdict"]
         view = {
             "prompt": f"{self.instruction}\n{fence(row['cuda'], 'cuda')}",
-            "completion": fence(row["wrapper"] or row["triton"]),
+            "completion": fence(row["host_function"] or row["triton"]),
             "grade": pairing["grade"],
             "evidence": pairing["evidence"],
             "triton_path": pairing["path"],
             "triton_symbol": pairing["symbol"],
             "reference": row["reference"],
-            "cuda_verdict": verdict.get("status"),
-            "cuda_verdict_reason": verdict.get("reason"),
+            "cuda_verdict": verdict and verdict["status"],
+            "cuda_verdict_reason": verdict and verdict["reason"],
         }
         return Keep(({**view, **proof(row)},))
 
-    def prompt_and_completion(self, row: Row, shown: Row) -> tuple[str, str]:
-        return row["cuda"], row["wrapper"] or row["triton"]
+    def prompt_and_completion(self, row: CudaRow, shown: Shown) -> tuple[str, str]:
+        return row["cuda"], row["host_function"] or row["triton"]

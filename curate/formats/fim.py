@@ -17,10 +17,10 @@ import pyarrow as pa
 from pydantic import Field, model_validator
 
 from curate.formats.fim_tokens import FAMILIES, FamilyName, Mode, find_marker, render_fim
-from curate.formats.format import PROOF, Format, proof
+from curate.formats.format import PROOF, Format, Shown, View, proof
 from curate.formats.holes import HOLE_KINDS, Hole, HoleKind, find_holes
-from curate.rows import Row
-from curate.step import Drop, Keep, Outcome
+from curate.rows import KernelRow, PairRow
+from curate.step import Drop, Keep
 
 HOLES: dict[HoleKind, int] = {"body": 1, "block": 2, "statement": 2, "expression": 2, "memory": 1}
 
@@ -35,6 +35,7 @@ class Fim(Format):
     """
 
     kinds: ClassVar[frozenset[str]] = frozenset({"kernel", "pair"})
+    reads: ClassVar[frozenset[str]] = frozenset({"license", "triton"})
 
     format: Literal["fim"]
     holes: Annotated[
@@ -90,7 +91,7 @@ class Fim(Format):
             ]
         )
 
-    def render(self, row: Row) -> Outcome:
+    def render(self, row: PairRow | KernelRow) -> View:
         text: str = row["triton"]
         if marker := find_marker(text):
             return Drop("fim_marker", {"marker": marker})
@@ -106,10 +107,10 @@ class Fim(Format):
             return Drop("no_holes")
         return Keep(tuple(self._show(row, code, n, hole) for n, hole in enumerate(drawn)))
 
-    def prompt_and_completion(self, row: Row, shown: Row) -> tuple[str, str]:
+    def prompt_and_completion(self, row: PairRow | KernelRow, shown: Shown) -> tuple[str, str]:
         return f"{shown['prefix']}\n{shown['suffix']}", shown["middle"]
 
-    def _draw(self, found: list[Hole], row: Row, code: bytes) -> list[Hole]:
+    def _draw(self, found: list[Hole], row: PairRow | KernelRow, code: bytes) -> list[Hole]:
         """Return the holes to show, in the order in which they stand in the code."""
         drawn: list[Hole] = []
         for kind in HOLE_KINDS:
@@ -126,7 +127,7 @@ class Fim(Format):
     def _fits(self, middle: str) -> bool:
         return self.min_tokens <= count_tokens(middle) <= self.max_tokens
 
-    def _show(self, row: Row, code: bytes, number: int, hole: Hole) -> Row:
+    def _show(self, row: PairRow | KernelRow, code: bytes, number: int, hole: Hole) -> Shown:
         parts = (code[: hole.start], code[hole.start : hole.end], code[hole.end :])
         prefix, middle, suffix = (part.decode() for part in parts)
         first = code.count(b"\n", 0, hole.start) + 1
@@ -149,7 +150,7 @@ def count_tokens(code: str) -> int:
     return len(TOKEN.findall(code))
 
 
-def shuffled(holes: list[Hole], row: Row) -> Iterator[Hole]:
+def shuffled(holes: list[Hole], row: PairRow | KernelRow) -> Iterator[Hole]:
     """Yield holes in an order that only the row's id and the holes decide.
 
     Node types take turns, so that sums and runs, of which there are most, leave room for what is

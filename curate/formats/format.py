@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field
 
-from curate.rows import Row
-from curate.step import Outcome
+from curate.rows import ProvenRow
+from curate.step import Drop, Keep
+
+Shown = dict[str, Any]
+"""A row of a view."""
+
+View = Keep[Shown] | Drop
+"""The rows of a view that show a row, or why there is none."""
 
 
 class Format(BaseModel):
@@ -19,6 +25,8 @@ class Format(BaseModel):
     version: ClassVar[int] = 2
     kinds: ClassVar[frozenset[str]]
     """Kinds of row that the format shows."""
+    reads: ClassVar[frozenset[str]] = frozenset({"license"})
+    """Columns without which the format can show nothing."""
     has_prompt: ClassVar[bool] = True
     """Whether a row of the view is a prompt and its completion."""
 
@@ -37,11 +45,11 @@ class Format(BaseModel):
         """Return the columns that `render` fills."""
         raise NotImplementedError
 
-    def render(self, row: Row) -> Outcome:
+    def render(self, row: Any) -> View:
         """Return the rows of the view that show a row, or why there is none."""
         raise NotImplementedError
 
-    def prompt_and_completion(self, row: Row, shown: Row) -> tuple[str, str]:
+    def prompt_and_completion(self, row: Any, shown: Shown) -> tuple[str, str]:
         """Return the texts whose words tell of leakage (`curate.formats.dataset.leakage`).
 
         They are code alone: an instruction that all rows share would hide a completion that its
@@ -70,20 +78,24 @@ PROOF = [
 """Columns that every view ends with: enough to trust a row, or to look it up."""
 
 
-def proof(row: Row) -> Row:
+def proof(row: ProvenRow) -> Shown:
     """Return the `PROOF` columns of a row."""
-    origin, verdict, static = row["origin"], row["verdict"] or {}, row["static"] or {}
-    teacher = origin["teacher"] or {}
+    origin, verdict, static, teacher = (
+        row["origin"],
+        row["verdict"],
+        row["static"],
+        row["origin"]["teacher"],
+    )
     return {
         "id": row["id"],
         "license": row["license"]["choice"] or row["license"]["expression"],
         "source": origin["purl"] or origin["repo"] or origin["source"],
         "path": origin["path"],
         "symbol": origin["symbol"],
-        "pure_triton": static.get("pure_triton"),
+        "pure_triton": static and static["pure_triton"],
         "targets": [c["target"] for c in row["compile"] or [] if c["ok"]],
-        "verdict": verdict.get("status"),
-        "verdict_reason": verdict.get("reason"),
-        "teacher": teacher.get("model"),
-        "teacher_terms": teacher.get("terms"),
+        "verdict": verdict and verdict["status"],
+        "verdict_reason": verdict and verdict["reason"],
+        "teacher": teacher and teacher["model"],
+        "teacher_terms": teacher and teacher["terms"],
     }

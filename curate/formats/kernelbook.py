@@ -13,9 +13,9 @@ from typing import ClassVar, Literal
 
 import pyarrow as pa
 
-from curate.formats.format import Format
-from curate.rows import Row
-from curate.step import Drop, Keep, Outcome
+from curate.formats.format import Format, View
+from curate.rows import Origin, PairRow
+from curate.step import Drop, Keep
 
 _UUID_DIGITS = 15  # hex digits of the id: the most that a positive int64 holds
 
@@ -24,6 +24,7 @@ class KernelBook(Format):
     """KernelBook's columns: the module, and the program whose class is ``<entry_point>New``."""
 
     kinds: ClassVar[frozenset[str]] = frozenset({"pair"})
+    reads: ClassVar[frozenset[str]] = frozenset({"license", "reference", "triton"})
 
     format: Literal["kernelbook"]
 
@@ -45,7 +46,7 @@ class KernelBook(Format):
             ]
         )
 
-    def render(self, row: Row) -> Outcome:
+    def render(self, row: PairRow) -> View:
         from curate.licenses.policy import license_ids
 
         origin, license_ = row["origin"], row["license"]
@@ -58,7 +59,7 @@ class KernelBook(Format):
             "python_code": code,
             "triton_code": row["triton"],
             "repo_name": _repo_name(origin),
-            "module_name": (origin["symbol"] or row["entry_point"]).rpartition(".")[2],
+            "module_name": (origin["symbol"] or row["entry_point"] or "Model").rpartition(".")[2],
             "synthetic": origin["source"] == "torch_ops",
             "uuid": int(row["id"][:_UUID_DIGITS], 16),
             "licenses": sorted(license_ids(license_["choice"] or license_["expression"])),
@@ -69,12 +70,12 @@ class KernelBook(Format):
         return Keep((view,))
 
 
-def _repo_name(origin: Row) -> str | None:
+def _repo_name(origin: Origin) -> str | None:
     """Return ``owner/name`` of a repository, or a package's name."""
     if origin["repo"]:
-        parts: list[str] = origin["repo"].removesuffix("/").removesuffix(".git").split("/")
+        parts = origin["repo"].removesuffix("/").removesuffix(".git").split("/")
         return "/".join(parts[-2:])
-    purl: str | None = origin["purl"]
+    purl = origin["purl"]
     return purl.partition("/")[2].partition("@")[0] if purl else None
 
 

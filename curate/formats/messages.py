@@ -11,10 +11,10 @@ from typing import Annotated, ClassVar, Literal
 import pyarrow as pa
 from pydantic import Field
 
-from curate.formats.format import PROOF, Format, proof
+from curate.formats.format import PROOF, Format, View, proof
 from curate.formats.question import INSTRUCTION, SYSTEM, question
-from curate.rows import TURN, Row
-from curate.step import Drop, Keep, Outcome
+from curate.rows import TURN, PairRow, SampleRow
+from curate.step import Drop, Keep
 from curate.teacher.template import fence
 
 
@@ -36,15 +36,15 @@ class Messages(Format):
     def columns(self) -> pa.Schema:
         return pa.schema([("messages", pa.list_(TURN)), *PROOF])
 
-    def render(self, row: Row) -> Outcome:
-        if row["kind"] == "sample":
+    def render(self, row: PairRow | SampleRow) -> View:
+        if row["sample"] and row["turns"]:
             if row["triton"] is not None and row["sample"]["selection"] != "best":
                 return Drop("not_best")
             turns = row["turns"]
         else:
             turns = [
-                {"role": "user", "content": question(row["reference"], self.instruction)},
-                {"role": "assistant", "content": fence(row["triton"])},
+                {"role": "user", "content": question(row["reference"] or "", self.instruction)},
+                {"role": "assistant", "content": fence(row["triton"] or "")},
             ]
         system = [{"role": "system", "content": self.system}] if self.system else []
         return Keep(({"messages": [*system, *turns], **proof(row)},))

@@ -6,15 +6,16 @@ from typing import ClassVar, Literal
 
 import pyarrow as pa
 
-from curate.formats.format import PROOF, Format, proof
-from curate.rows import TURN, Row
-from curate.step import Drop, Keep, Outcome
+from curate.formats.format import PROOF, Format, View, proof
+from curate.rows import TURN, SampleRow
+from curate.step import Drop, Keep
 
 
 class Negatives(Format):
     """A task, an answer that failed, and the judge's evidence as JSON; `select` chooses them."""
 
     kinds: ClassVar[frozenset[str]] = frozenset({"sample"})
+    reads: ClassVar[frozenset[str]] = frozenset({"license", "turns", "sample"})
 
     format: Literal["negatives"]
 
@@ -29,14 +30,14 @@ class Negatives(Format):
             ]
         )
 
-    def render(self, row: Row) -> Outcome:
+    def render(self, row: SampleRow) -> View:
         if row["sample"]["selection"] != "failed":
             return Drop("not_failed")
         view = {
             "messages": row["turns"],
             "reference": row["reference"],
             "triton": row["triton"],
-            "evidence": row["verdict"]["evidence"],
+            "evidence": row["verdict"] and row["verdict"]["evidence"],
             "attempt": row["sample"]["attempt"],
         }
         return Keep(({**view, **proof(row)},))

@@ -6,8 +6,8 @@ from typing import ClassVar, Literal
 
 import pyarrow as pa
 
-from curate.formats.format import Format
-from curate.rows import ROW, Row
+from curate.formats.format import Format, View
+from curate.rows import ROW, Row, select
 from curate.step import Keep
 
 COLUMNS = (
@@ -20,11 +20,12 @@ class Pairs(Format):
     """Every column of a finished pair."""
 
     kinds: ClassVar[frozenset[str]] = frozenset({"pair"})
+    reads: ClassVar[frozenset[str]] = frozenset({"license", "reference", "triton"})
 
     format: Literal["pairs"]
 
     def columns(self) -> pa.Schema:
         return pa.schema([ROW.field(name) for name in COLUMNS])
 
-    def render(self, row: Row) -> Keep:
-        return Keep(({name: row[name] for name in COLUMNS},))
+    def render(self, row: Row) -> View:
+        return Keep((select(row, COLUMNS),))

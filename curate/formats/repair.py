@@ -6,9 +6,9 @@ from typing import ClassVar, Literal
 
 import pyarrow as pa
 
-from curate.formats.format import PROOF, Format, proof
-from curate.rows import TURN, Row
-from curate.step import Drop, Keep, Outcome
+from curate.formats.format import PROOF, Format, View, proof
+from curate.rows import TURN, SampleRow, status_of
+from curate.step import Drop, Keep
 from curate.teacher.program import program_of
 
 
@@ -20,6 +20,7 @@ class Repair(Format):
     """
 
     kinds: ClassVar[frozenset[str]] = frozenset({"sample"})
+    reads: ClassVar[frozenset[str]] = frozenset({"license", "turns", "sample"})
 
     format: Literal["repair"]
 
@@ -34,11 +35,11 @@ class Repair(Format):
             ]
         )
 
-    def render(self, row: Row) -> Outcome:
+    def render(self, row: SampleRow) -> View:
         attempt = row["sample"]["attempt"]
         if attempt == 1:
             return Drop("first_answer")
-        if (row["verdict"] or {}).get("status") != "correct":
+        if status_of(row) != "correct":
             return Drop("not_repaired")
         *_, failed, error, _ = row["turns"]
         view = {

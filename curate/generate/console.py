@@ -151,7 +151,7 @@ def _proof(verdict: Verdict) -> list[str]:
     lines = [
         f"judged: {verdict.trials} draws in {verdict.backend} on {verdict.device}, "
         f"torch {verdict.torch}, triton {verdict.triton}",
-        f"error: at most {verdict.max_abs_error:.3g}, {verdict.tolerance:.2f} of what is allowed",
+        f"error: at most {verdict.max_abs_error:.3g}, {verdict.error_ratio:.2f} of what is allowed",
         f"kernels: {launched} launched, {did.get('kind')}",
     ]
     if verdict.caveats:

@@ -10,7 +10,7 @@ from curate.harvest.cuda.cuda_closure import closed_pair
 from curate.harvest.kernels.closed_kernel import closed_kernel
 from curate.harvest.python.package import Definition, package_of
 from curate.harvest.python.slices import NotClosed, close
-from curate.rows import Row, make_row
+from curate.rows import FoundCudaRow, FoundRow, Row, make_row
 from curate.step import Context, Drop, Keep, Outcome, RowStep
 
 MODEL = "Model"
@@ -28,8 +28,8 @@ class Closure(RowStep):
 
     A kernel keeps Triton's own decorators; ``@triton.autotune`` and ``@triton.heuristics`` go
     where what they read cannot be had. Questions to the platform that a file cannot ask alone are
-    answered for NVIDIA's GPUs and recent versions. ``wrapper`` gets the smallest function that
-    launches the kernel and can stand alone with it; ``kernel.launches`` what the artifact's
+    answered for NVIDIA's GPUs and recent versions. ``host_function`` gets the smallest function
+    that launches the kernel and can stand alone with it; ``kernel.launches`` what the artifact's
     launch sites say of its parameters.
 
     Of a CUDA pair both sides are cut out: the Triton kernel as above, the CUDA kernel with the
@@ -41,7 +41,12 @@ class Closure(RowStep):
 
     version: ClassVar[int] = 3
     tools: ClassVar[tuple[str, ...]] = ("tree-sitter", "tree-sitter-cuda", "tree-sitter-python")
-    kinds: ClassVar[frozenset[str]] = frozenset({"module", "kernel", "cuda"})
+    takes: ClassVar[frozenset[str]] = frozenset({"module", "kernel", "cuda"})
+    reads: ClassVar[frozenset[str]] = frozenset({"text", "entry_point"})
+    sets: ClassVar[frozenset[str]] = frozenset(
+        {"text", "triton", "host_function", "kernel", "cuda"}
+    )
+    spoils: ClassVar[frozenset[str]] = frozenset({"license"})
     batch: ClassVar[int] = 64
 
     max_lines: Annotated[
@@ -49,14 +54,14 @@ class Closure(RowStep):
         Field(gt=0, description="Longest standalone file; a longer one is dropped as too_large."),
     ] = 600
 
-    def apply(self, row: Row, context: Context) -> Outcome:
+    def apply(self, row: FoundCudaRow, context: Context) -> Outcome:
         try:
             return Keep((_CLOSED[row["kind"]](row, context, self.max_lines),))
         except NotClosed as loss:
             return Drop(loss.reason, loss.evidence)
 
 
-def _closed_module(row: Row, context: Context, max_lines: int) -> Row:
+def _closed_module(row: FoundRow, context: Context, max_lines: int) -> Row:
     package = package_of(row, context.cache)
     target = Definition(row["origin"]["path"], row["origin"]["symbol"])
     closed = close(package, target, {target: MODEL})

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from curate.rows import Row
+from curate.rows import Generated, Static, TaskRow
 from curate.step import Context, Drop, Keep, Outcome, RowStep
 
 Target = Literal[
@@ -33,7 +33,9 @@ class Inductor(RowStep):
     """
 
     tools: ClassVar[tuple[str, ...]] = ("torch", "triton")
-    kinds: ClassVar[frozenset[str]] = frozenset({"task"})
+    takes: ClassVar[frozenset[str]] = frozenset({"task"})
+    reads: ClassVar[frozenset[str]] = frozenset({"reference"})
+    sets: ClassVar[frozenset[str]] = frozenset({"generated", "static"})
     sandboxed: ClassVar[bool] = True
 
     step: Literal["inductor"]
@@ -64,7 +66,7 @@ class Inductor(RowStep):
 
         offline.warm(self.target, self.native_matmul)
 
-    def apply(self, row: Row, context: Context) -> Outcome:
+    def apply(self, row: TaskRow, context: Context) -> Outcome:
         from curate.inductor import offline
 
         try:
@@ -78,8 +80,12 @@ class Inductor(RowStep):
         kernels = made.spec["kernels"]
         if not kernels:
             return Drop("no_kernels", {"extern_calls": list(made.extern_calls)})
-        generated = {"target": self.target, "code": made.code, "spec": json.dumps(made.spec)}
-        static = {
+        generated: Generated = {
+            "target": self.target,
+            "code": made.code,
+            "spec": json.dumps(made.spec),
+        }
+        static: Static = {
             "kernels": len(kernels),
             "lines": None,
             "ops": made.spec["ops"],

@@ -17,7 +17,7 @@ from curate.inductor.kernel_text import combine_source, kernel_source, stored_va
 from curate.inductor.layout import body as print_body
 from curate.inductor.source import CannotRewrite, split
 from curate.inductor.wrapper import Forward, Launch, Wrapper
-from curate.rows import Row, make_row
+from curate.rows import GeneratedRow, Generator, License, Row, Static, make_row
 from curate.step import Context, Drop, Keep, Outcome, RowStep
 
 _LEFTOVERS = re.compile(
@@ -51,10 +51,13 @@ class Standalone(RowStep):
 
     step: Literal["standalone"]
     version: ClassVar[int] = 3
-    kinds: ClassVar[frozenset[str]] = frozenset({"task"})
+    takes: ClassVar[frozenset[str]] = frozenset({"task"})
+    reads: ClassVar[frozenset[str]] = frozenset({"reference", "generated"})
+    makes: ClassVar[frozenset[str]] = frozenset({"pair"})
+    sets: ClassVar[frozenset[str]] = frozenset({"triton", "static"})
     batch: ClassVar[int] = 8
 
-    def apply(self, row: Row, context: Context) -> Outcome:
+    def apply(self, row: GeneratedRow, context: Context) -> Outcome:
         generated = row["generated"]
         if generated is None:
             return Drop("not_generated", {"missing": "inductor has not run on this row"})
@@ -252,11 +255,11 @@ def _drop_unused_sizes(forward: Forward) -> list[ast.stmt]:
     ]
 
 
-def _pair(row: Row, program: Program, spec: dict[str, Any]) -> Row:
+def _pair(row: GeneratedRow, program: Program, spec: dict[str, Any]) -> Row:
     tools = [f"torch {spec['torch']}", f"triton {spec['triton']}"]
     tools += [f"repair {repair}" for repair in spec.get("repairs", [])]  # see `kernelbook`
-    generator = {"name": "inductor+standalone", "tools": tools}
-    static = {
+    generator: Generator = {"name": "inductor+standalone", "tools": tools}
+    static: Static = {
         "kernels": program.kernels,
         "lines": program.text.count("\n"),
         "ops": spec.get("ops") or [],
@@ -278,14 +281,15 @@ def _pair(row: Row, program: Program, spec: dict[str, Any]) -> Row:
     )
 
 
-def _license(module: Row | None) -> Row | None:
+def _license(module: License | None) -> License | None:
     """Return the module's license joined with that of Inductor's lines."""
     if module is None:
         return None
     from curate.licenses.policy import conjoin
 
-    joined = {
-        name: conjoin(module[name], INDUCTOR_LICENSE) if module.get(name) else module.get(name)
-        for name in ("expression", "choice")
+    expression, choice = module["expression"], module["choice"]
+    return {
+        **module,
+        "expression": conjoin(expression, INDUCTOR_LICENSE) if expression else expression,
+        "choice": conjoin(choice, INDUCTOR_LICENSE) if choice else choice,
     }
-    return {**module, **joined}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tomllib
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, cast
 
 from pydantic import Field, PrivateAttr, field_validator
 
@@ -21,7 +21,7 @@ from curate.licenses.optout import (
     load_optouts,
     named_list,
 )
-from curate.rows import Row
+from curate.rows import FileRow, FoundRow, License, Origin, Row
 from curate.step import Context, Drop, Keep, Outcome, RowStep
 
 if TYPE_CHECKING:
@@ -53,7 +53,8 @@ class Licenses(RowStep):
     """
 
     step: Literal["licenses"]
-    kinds: ClassVar[frozenset[str]] = frozenset({"file", "record", "module", "kernel", "cuda"})
+    takes: ClassVar[frozenset[str]] = frozenset({"file", "record", "module", "kernel", "cuda"})
+    sets: ClassVar[frozenset[str]] = frozenset({"license"})
     batch: ClassVar[int] = 64
     version: ClassVar[int] = 3
     tools: ClassVar[tuple[str, ...]] = ("license-expression", "licenseclassifier")
@@ -131,30 +132,30 @@ class Licenses(RowStep):
         self._ready()
         place("MIT License")  # loads the templates, which forked workers then share
 
-    def apply(self, row: Row, context: Context) -> Outcome:
+    def apply(self, row: FoundRow, context: Context) -> Outcome:
         if context.cache is None:
             raise ValueError("licenses: the run has no cache, and license texts are kept there")
         outcome = self._judge(row, context.cache)
         if isinstance(outcome, Keep):  # the copyright lines are known now
-            entry = first_match(self._ready().optouts, outcome.rows[0], context.cache)
+            entry = first_match(self._ready().optouts, dict(outcome.rows[0]), context.cache)
             if entry is not None:
                 return Drop(OPTED_OUT, entry.model_dump(exclude_none=True))
         return outcome
 
-    def _judge(self, row: Row, cache: Path) -> Outcome:
+    def _judge(self, row: FoundRow, cache: Path) -> Outcome:
         """Return the row with its license, or why its license does not let it through."""
         state, origin = self._ready(), row["origin"]
         resolver = state.resolver(cache, origin["artifact_sha256"])
         if row["kind"] == "file":
-            finding = resolver.resolve(origin["path"], row["text"])
+            finding = resolver.resolve(origin["path"], row["text"] or "")
             return _decide(row, finding, state.policy, cache)
         artifact = open_artifact(cache, origin["artifact_sha256"])
         if row["kind"] == "record":
             from curate.licenses.records import resolve_record
 
-            finding = resolve_record(row, artifact, resolver)
+            finding = resolve_record(cast(FileRow, row), artifact, resolver)
             return _decide(row, finding, state.policy, cache)
-        for path in sorted(set(files_of(row)[1:]) & set(artifact.paths())):
+        for path in sorted(set(files_of(dict(row))[1:]) & set(artifact.paths())):
             finding = resolver.resolve(path, artifact.read(path))
             outcome = _decide(row, finding, state.policy, cache)
             if isinstance(outcome, Drop):
@@ -216,19 +217,26 @@ def _decide(row: Row, finding: Finding, policy: Policy, cache: Path) -> Outcome:
     return Keep((_licensed(row, finding, decision, cache),))
 
 
-def _joined(one: Row, other: Row) -> Row:
+def _joined(one: License | None, other: License | None) -> License | None:
     """Return the license of a text that holds parts under both."""
     from curate.licenses.policy import conjoin
 
     if one == other:
         return one
-    lists = ("text_sha256", "notice_sha256", "copyright")
+    if one is None or other is None:
+        raise ValueError("the row's own file has no license yet: put `- step: licenses` first")
+
+    def both(a: list[str], b: list[str]) -> list[str]:
+        return list(dict.fromkeys([*a, *b]))
+
     return {
         **one,
-        **{name: list(dict.fromkeys([*one[name], *other[name]])) for name in lists},
+        "text_sha256": both(one["text_sha256"], other["text_sha256"]),
+        "notice_sha256": both(one["notice_sha256"], other["notice_sha256"]),
+        "copyright": both(one["copyright"], other["copyright"]),
         "expression": conjoin(one["expression"], other["expression"]),
-        "choice": conjoin(one["choice"], other["choice"]),
-        "confidence": min(one["confidence"], other["confidence"]),
+        "choice": conjoin(one["choice"] or "", other["choice"] or ""),
+        "confidence": min(one["confidence"] or 0, other["confidence"] or 0),
         "conflict": one["conflict"] or other["conflict"],
     }
 
@@ -250,8 +258,8 @@ def _licensed(row: Row, finding: Finding, decision: Decision, cache: Path) -> Ro
 
     statement = finding.statement
     derived_from = dict.fromkeys((*(row["origin"]["derived_from"] or ()), *finding.derived_from))
-    record = {
-        "expression": statement.expression,
+    record: License = {
+        "expression": statement.expression or "",
         "choice": decision.choice,
         "method": statement.method,
         "confidence": round(statement.confidence, 4),
@@ -261,7 +269,7 @@ def _licensed(row: Row, finding: Finding, decision: Decision, cache: Path) -> Ro
         "copyright": list(finding.copyright),
         "conflict": statement.conflict,
     }
-    origin = {**row["origin"], "derived_from": list(derived_from)}
+    origin: Origin = {**row["origin"], "derived_from": list(derived_from)}
     return {**row, "license": record, "origin": origin}
 
 

@@ -30,7 +30,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError,
 
 from curate.cache.artifact import open_artifact
 from curate.files import write_atomically
-from curate.rows import Row
+from curate.rows import Loose
 
 OPTED_OUT = "opted_out"
 """Reason of the rows that are lost this way. Which they were is published nowhere."""
@@ -75,7 +75,7 @@ class OptOut(BaseModel):
             raise ValueError(f"name an {_FIELDS}")
         return self
 
-    def matches(self, row: Row, cache: Path) -> bool:
+    def matches(self, row: Loose, cache: Path) -> bool:
         """Return whether the request covers a row, or a file that code of the row was pulled from.
 
         Args:
@@ -106,12 +106,12 @@ class OptOut(BaseModel):
         return text.strip()
 
 
-def first_match(entries: Iterable[OptOut], row: Row, cache: Path) -> OptOut | None:
+def first_match(entries: Iterable[OptOut], row: Loose, cache: Path) -> OptOut | None:
     """Return the first entry that covers a row; the arguments are those of `OptOut.matches`."""
     return next((entry for entry in entries if entry.matches(row, cache)), None)
 
 
-def files_of(row: Row) -> list[str]:
+def files_of(row: Loose) -> list[str]:
     """Return the paths, in its artifact, of all files that hold code of a row, its own first."""
     origin = row["origin"]
     pulled = map(_PULLED.fullmatch, origin["derived_from"] or [])

@@ -17,12 +17,12 @@ from curate.cache.artifact import Artifact
 from curate.licenses.policy import UnknownLicense, conjoin, license_ids, normalize
 from curate.licenses.resolve import Resolver
 from curate.licenses.statements import Finding, Statement
-from curate.rows import Row
+from curate.rows import FileRow
 
 CARD = "README.md"
 
 
-def resolve_record(row: Row, artifact: Artifact, resolver: Resolver) -> Finding:
+def resolve_record(row: FileRow, artifact: Artifact, resolver: Resolver) -> Finding:
     """Return the license of a record: of its data set's card and files, and of its own column."""
     files = resolver.resolve(row["origin"]["path"], "")
     if files.statement.unplaced:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from curate.cache.artifact import Artifact, is_stored, open_artifact
 from curate.licenses.licenses import Licenses
@@ -20,7 +20,7 @@ from curate.licenses.policy import Policy, burden, default_policy, evaluate, mak
 from curate.licenses.records import resolve_record
 from curate.licenses.resolve import Resolver
 from curate.licenses.statements import Statement
-from curate.rows import make_origin, make_row
+from curate.rows import FileRow, make_origin, make_row
 from curate.sources import git, hub
 from curate.sources.git import Git, Repository
 from curate.sources.hub import Hub
@@ -187,7 +187,7 @@ class _Check:
     def _card_terms(self, artifact: Artifact) -> _Terms:
         """Return the terms of a data set, whatever a column of its rows adds to them."""
         record = make_row("record", "", make_origin("hub", path="any.parquet"))
-        finding = resolve_record(record, artifact, self._resolver(artifact))
+        finding = resolve_record(cast(FileRow, record), artifact, self._resolver(artifact))
         return self._terms(finding.statement, finding.why)
 
     def _compare(self, old: Artifact, new: Artifact) -> tuple[Change, ...]:

@@ -14,7 +14,7 @@ from curate.formats.dataset.provenance import PROVENANCE_FILE, read_provenance
 from curate.licenses.optout import DEFAULT_LIST, OptOut, add_optouts, first_match
 from curate.publish.analysis.analysis import place_name
 from curate.publish.analysis.errors import NoRun
-from curate.rows import Row
+from curate.rows import Loose
 
 
 @dataclass
@@ -72,7 +72,7 @@ class Removal:
         }
 
 
-def covered(folder: Path, entries: Sequence[OptOut]) -> Iterator[tuple[OptOut, Row]]:
+def covered(folder: Path, entries: Sequence[OptOut]) -> Iterator[tuple[OptOut, Loose]]:
     """Yield every line of a data set's provenance that an entry covers, after the first that does.
 
     Raises:

@@ -36,6 +36,9 @@ NOT_LIBRARY = (
 class FileSource(SourceStep):
     """A source whose rows are files (kind ``file``), each with its text and its place."""
 
+    makes: ClassVar[frozenset[str]] = frozenset({"file"})
+    sets: ClassVar[frozenset[str]] = frozenset({"text"})
+
     version: ClassVar[int] = 2  # artifacts keep more of the files that speak of terms
 
     include: Annotated[

@@ -11,14 +11,14 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
 
 from curate.cache.artifact import Artifact, Info, is_stored, may_hold_terms, open_artifact, store
 from curate.cache.unpack import File
 from curate.files import file_sha256, git_blob_id
-from curate.rows import Row, make_origin, make_row
+from curate.rows import License, Row, make_origin, make_row
 from curate.sources.files import cache_of, select
 from curate.step import Context, Drop, SourceError, SourceStep, Unit
 
@@ -48,6 +48,9 @@ Pin = Annotated[
 
 class Hub(SourceStep):
     """Rows of a data set's Parquet files (kind ``record``), each as JSON in ``text``."""
+
+    makes: ClassVar[frozenset[str]] = frozenset({"record"})
+    sets: ClassVar[frozenset[str]] = frozenset({"text"})
 
     source: Literal["hub"]
     dataset: Annotated[
@@ -211,7 +214,7 @@ def _repository(address: Any) -> str | None:
     return found[1] if found else (str(address) if address else None)
 
 
-def _claim(value: Any) -> Row:
+def _claim(value: Any) -> License:
     """Return what a record says of its own license; `licenses` decides what it is worth."""
     ids = value if isinstance(value, list) else [value]
     return {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from curate.rows import Row
+from curate.rows import Judgement
 from curate.teacher.template import fence
 
 FINDINGS = {
@@ -61,7 +61,7 @@ DRAWS = {
 MOST_CHARACTERS = 1500  # of a message
 
 
-def finding(verdict: Row) -> str:
+def finding(verdict: Judgement) -> str:
     """Return one sentence, or two, on why a program is not right."""
     status, reason = verdict["status"], verdict["reason"]
     if reason in REASONS:
@@ -71,7 +71,7 @@ def finding(verdict: Row) -> str:
     return FINDINGS[status]
 
 
-def evidence(verdict: Row) -> str:
+def evidence(verdict: Judgement) -> str:
     """Return what shows it, a line each: where, what was expected, what came; "" if nothing."""
     known: dict[str, Any] = json.loads(verdict["evidence"] or "{}")
     lines = [*_message(known), *_difference(known), *_draw(known)]

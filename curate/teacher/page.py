@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from typing import cast
 
-from curate.rows import Row, make_origin, make_row
+from curate.rows import Loose, Row, make_origin, make_row
 from curate.teacher.prompts import FAMILIES, Family, make_prompts
 from curate.teacher.template import fence, load
 
@@ -126,7 +127,9 @@ def page() -> str:
 
 def _section(family: Family) -> str:
     (prompt,) = make_prompts(family, example(family))
-    turns = [f"_{turn['role']}:_\n\n{fence(turn['content'], 'text')}" for turn in prompt["turns"]]
+    turns = [
+        f"_{turn['role']}:_\n\n{fence(turn['content'], 'text')}" for turn in prompt["turns"] or ()
+    ]
     label = f"Template `{load(family).label}`."
     return "\n".join([f"## {family}\n", f"{FITS[family]} {label}\n", *turns])
 
@@ -135,7 +138,7 @@ def example(family: Family) -> Row:
     """Return a row that a family fits."""
     kinds: dict[Family, str] = {"implement": "task", "convert": "task", "repair": "task"}
     kind = "cuda" if family == "convert_cuda" else kinds.get(family, "pair")
-    columns: Row = {"reference": REFERENCE, "entry_point": "Model"}
+    columns: Loose = {"reference": REFERENCE, "entry_point": "Model"}
     columns |= {"triton": TRITON, "verdict": {"status": "correct"}} if kind == "pair" else {}
     columns |= {"cuda": CUDA} if kind == "cuda" else {}
     row = make_row(kind, REFERENCE, make_origin("local", symbol="Model"), **columns)
@@ -143,10 +146,11 @@ def example(family: Family) -> Row:
 
 
 def _wrong_answer(task: Row) -> Row:
-    (asked,) = make_prompts("convert", task)
+    (prompt,) = make_prompts("convert", task)
+    asked = cast(Loose, prompt)
     verdict = {"status": "incorrect", "reason": "value", "evidence": json.dumps(EVIDENCE)}
     answer = {"role": "assistant", "content": fence(WRONG)}
-    return {
+    made = {
         **asked,
         "kind": "sample",
         "parent_ids": [*asked["parent_ids"], asked["id"]],
@@ -155,3 +159,4 @@ def _wrong_answer(task: Row) -> Row:
         "sample": {**asked["sample"], "retried": None},
         "verdict": verdict,
     }
+    return cast(Row, made)

@@ -33,7 +33,7 @@ from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import Field, field_validator
 
-from curate.rows import Row, make_row
+from curate.rows import Row, make_row, select, status_of
 from curate.step import Context, Keep, RowStep
 from curate.teacher.describe import Problem, describe
 from curate.teacher.feedback import evidence, finding
@@ -55,7 +55,9 @@ class Prompts(RowStep):
     """
 
     version: ClassVar[int] = 2
-    kinds: ClassVar[frozenset[str]] = frozenset({"task", "pair", "cuda", "sample"})
+    takes: ClassVar[frozenset[str]] = frozenset({"task", "pair", "cuda", "sample"})
+    adds: ClassVar[frozenset[str]] = frozenset({"prompt"})
+    sets: ClassVar[frozenset[str]] = frozenset({"turns", "sample"})
     batch: ClassVar[int] = 64
 
     step: Literal["prompts"]
@@ -93,9 +95,9 @@ class Prompts(RowStep):
         shas = {name: hashlib.sha256(text).hexdigest() for name, text in texts.items()}
         return {**super().options(), "templates": shas}
 
-    def apply(self, row: Row, context: Context) -> Keep:
+    def apply(self, row: Row, context: Context) -> Keep[Row]:
         made = [p for name in self.families for p in make_prompts(name, row, self.samples)]
-        if row["kind"] == "sample" and made:
+        if row["sample"] and made:
             row = {**row, "sample": {**row["sample"], "retried": True}}
         return Keep((row, *made))
 
@@ -107,15 +109,13 @@ def make_prompts(family: Family, row: Row, samples: int = 1) -> list[Row]:
         return []
     template = load(family)
     text = template.fill(values)
-    first: Row = {"family": family, "attempt": 0}
-    before = row["sample"] if row["kind"] == "sample" else first
+    before = row["sample"]
     sample = {
-        "family": before["family"],
+        "family": before["family"] if before else family,
         "template": template.label,
-        "attempt": before["attempt"] + 1,
+        "attempt": before["attempt"] + 1 if before else 1,
     }
-    kept = ("license", "reference", "entry_point", "static", "wiring")
-    columns = {name: row[name] for name in kept}
+    columns = select(row, ("license", "reference", "entry_point", "static", "wiring"))
     columns["turns"] = [*(row["turns"] or ()), {"role": "user", "content": text}]
     return [
         make_row(
@@ -143,7 +143,7 @@ Places = dict[str, str]
 
 
 def _implement(row: Row) -> Places | None:
-    if row["kind"] not in ("task", "pair"):
+    if row["kind"] not in ("task", "pair") or row["reference"] is None:
         return None
     problem = describe(row["reference"])
     if problem is None or not problem.operators:
@@ -181,7 +181,7 @@ def _interface(problem: Problem) -> str:
 
 
 def _convert(row: Row) -> Places | None:
-    if row["kind"] not in ("task", "pair"):
+    if row["kind"] not in ("task", "pair") or row["reference"] is None:
         return None
     return {"reference": fence(row["reference"])}
 
@@ -193,14 +193,14 @@ def _convert_cuda(row: Row) -> Places | None:
 
 
 def _whole_pair(row: Row) -> Places | None:
-    if row["kind"] != "pair" or (row["verdict"] or {}).get("status") != "correct":
+    if row["kind"] != "pair" or status_of(row) != "correct":
         return None
-    return {"triton": fence(row["triton"]), "reference": fence(row["reference"])}
+    return {"triton": fence(row["triton"] or ""), "reference": fence(row["reference"] or "")}
 
 
 def _fim(row: Row) -> Places | None:
     places = _whole_pair(row)
-    left = without_body(row["triton"]) if places else None
+    left = without_body(row["triton"] or "") if places else None
     if places is None or left is None:
         return None
     kernel, program = left
@@ -209,11 +209,12 @@ def _fim(row: Row) -> Places | None:
 
 
 def _repair(row: Row) -> Places | None:
-    if row["kind"] != "sample" or row["sample"]["retried"] or not row["triton"]:
+    sample, verdict = row["sample"], row["verdict"]
+    if row["kind"] != "sample" or not sample or sample["retried"] or not row["triton"]:
         return None
-    if (row["verdict"] or {}).get("status") not in WRONG:
+    if not verdict or verdict["status"] not in WRONG:
         return None
-    return {"finding": finding(row["verdict"]), "evidence": evidence(row["verdict"])}
+    return {"finding": finding(verdict), "evidence": evidence(verdict)}
 
 
 _PLACES: dict[Family, Callable[[Row], Places | None]] = {

@@ -30,7 +30,9 @@ if TYPE_CHECKING:
 class Select(TableStep):
     """Marks each of a teacher's answers as best, alternative, repaired, fixed or failed."""
 
-    kinds: ClassVar[frozenset[str]] = frozenset({"sample", "pair"})
+    takes: ClassVar[frozenset[str]] = frozenset({"sample", "pair"})
+    uses: ClassVar[frozenset[str]] = frozenset({"verdict"})
+    sets: ClassVar[frozenset[str]] = frozenset({"sample"})
     columns: ClassVar[tuple[str, ...]] = ("parent_ids", "sample", "verdict")
 
     step: Literal["select"]

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import os
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, cast
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, field_validator, model_validator
 
-from curate.rows import Row, row_id
+from curate.rows import Asked, PromptRow, Row, row_id
 from curate.step import Context, Drop, Keep, Outcome, RowStep, StepError
 from curate.teacher.answers import Answer, answers_file
 from curate.teacher.program import TEXT_FAMILIES, program_of
@@ -95,7 +95,10 @@ class Teacher(RowStep):
     ``no_code``.
     """
 
-    kinds: ClassVar[frozenset[str]] = frozenset({"prompt"})
+    takes: ClassVar[frozenset[str]] = frozenset({"prompt"})
+    reads: ClassVar[frozenset[str]] = frozenset({"turns", "sample"})
+    makes: ClassVar[frozenset[str]] = frozenset({"sample"})
+    sets: ClassVar[frozenset[str]] = frozenset({"triton", "turns", "sample"})
 
     step: Literal["teacher"]
     model: Annotated[str, Field(min_length=1, description="As the endpoint spells it.")]
@@ -194,7 +197,7 @@ class Teacher(RowStep):
         assert context.cache
         self._endpoint = Endpoint(self, key, answers_file(context.cache))
 
-    def apply(self, row: Row, context: Context) -> Outcome:
+    def apply(self, row: PromptRow, context: Context) -> Outcome:
         from curate.teacher.endpoint import NotAnswered
 
         assert self._endpoint
@@ -207,7 +210,7 @@ class Teacher(RowStep):
             return Drop(error.reason, {"message": str(error)})
         return self.sample(row, answer)
 
-    def _banned(self, row: Row) -> list[str]:
+    def _banned(self, row: PromptRow) -> list[str]:
         """Return the licenses of a row that the teacher must not be asked about."""
         if not self.forbidden_licenses:
             return []
@@ -216,7 +219,7 @@ class Teacher(RowStep):
         found = license_ids(row["license"]["choice"] or row["license"]["expression"])
         return sorted(found & set(self.forbidden_licenses))
 
-    def request(self, row: Row, number: int) -> dict[str, Any]:
+    def request(self, row: PromptRow, number: int) -> dict[str, Any]:
         """Return the body of the request for a prompt's answer."""
         turns = [{"role": turn["role"], "content": turn["content"]} for turn in row["turns"]]
         drawn = self.sampling.model_dump(exclude_none=True)
@@ -224,7 +227,7 @@ class Teacher(RowStep):
             drawn["seed"] = self.sampling.seed + number
         return {"model": self.model, "messages": turns, **drawn}
 
-    def sample(self, row: Row, answer: Answer) -> Outcome:
+    def sample(self, row: PromptRow, answer: Answer) -> Outcome:
         """Return the sample that an answer makes of its prompt, or why there is none."""
         text = answer.text
         evidence = {"finish": answer.finish, "answer": text[:SHOWN]}
@@ -240,7 +243,8 @@ class Teacher(RowStep):
             if program is None:
                 return Drop("no_code", evidence)
         tokens = answer.usage.model_dump() if answer.usage else {}
-        made = {
+        made: Row = {
+            **row,
             "id": row_id("sample", json.dumps([row["id"], self.model, text]), []),
             "parent_ids": [*row["parent_ids"], row["id"]],
             "kind": "sample",
@@ -250,12 +254,12 @@ class Teacher(RowStep):
             },
             "triton": program,
             "turns": [*row["turns"], {"role": "assistant", "content": text}],
-            "sample": {**row["sample"], "finish": answer.finish, **tokens},
+            "sample": cast(Asked, {**row["sample"], "finish": answer.finish, **tokens}),
             "generated": None,
             "compile": None,
             "verdict": None,
         }
-        return Keep(({**row, **made},))
+        return Keep((made,))
 
 
 def check_address(value: str) -> str:

@@ -158,8 +158,8 @@ def grade(verdict: Verdict) -> Reward:
 
 def cheating_rules(verdict: Verdict) -> list[str]:
     """Return the rules of the static screen, of severity ``cheat``, that a program broke."""
-    rules = {str(finding["rule"]) for finding in verdict.findings}
-    return sorted(rule for rule in rules if RULES[rule].severity == "cheat")
+    cheats = {name for name, rule in RULES.items() if rule.severity == "cheat"}
+    return sorted(cheats & {str(finding["rule"]) for finding in verdict.findings})
 
 
 def speed_bonus(verdict: Verdict) -> float:

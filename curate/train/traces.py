@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import cast
 
 import pyarrow as pa
 
 from curate.formats.repair import Repair
 from curate.generate.trace import Attempt, read_trace
-from curate.rows import LICENSE, Row, make_origin, make_row
+from curate.rows import LICENSE, Loose, SampleRow, make_origin, make_row
 from curate.step import Keep
 from curate.teacher.template import load
 
@@ -25,7 +26,7 @@ def repair_table(path: Path) -> pa.Table:
         InputError: the file cannot be read, or is no trace.
     """
     shown = Repair(format="repair")
-    rows: list[Row] = []
+    rows: list[Loose] = []
     for attempt in read_trace(path):
         if attempt.template != load("repair").label:  # a first answer, or one to be faster
             continue
@@ -35,7 +36,7 @@ def repair_table(path: Path) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=shown.columns())
 
 
-def sample_row(attempt: Attempt) -> Row:
+def sample_row(attempt: Attempt) -> SampleRow:
     """Return an answer as a row of kind ``sample``, as the step `teacher` would have made it."""
     local = attempt.model.startswith(("/", ".", "~"))  # where it lies is nobody's business
     name = Path(attempt.model).name if local else attempt.model
@@ -47,7 +48,7 @@ def sample_row(attempt: Attempt) -> Row:
         "number": attempt.number,
         "finish": attempt.finish,
     }
-    return make_row(
+    row = make_row(
         "sample",
         json.dumps([attempt.model, attempt.messages]),
         make_origin("local", teacher=teacher),
@@ -59,3 +60,4 @@ def sample_row(attempt: Attempt) -> Row:
         sample=sample,
         verdict=attempt.verdict and attempt.verdict.to_row(),
     )
+    return cast(SampleRow, row)

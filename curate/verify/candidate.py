@@ -1,6 +1,6 @@
 """The candidate's process: builds the program, runs it on what the judge sends, says what it did.
 
-It serves these requests, one candidate a process:
+It serves these requests, one candidate per process:
 
 - ``load {source, ptx, device, precision}``: run the file;
 - ``build {init, names, state, parameters, mode}``: construct ``ModelNew`` and give it the state;
@@ -36,10 +36,10 @@ from curate.verify.protocol.role import (
     Handlers,
     Refusal,
     Tensors,
-    changed_inputs,
     lay_out,
     list_tensors,
     map_tensors,
+    mutated_inputs,
     pack_all,
     poison_memory,
     serve_requests,
@@ -142,7 +142,7 @@ class Candidate:
         }, sent
 
     def _results(self, result: Any, inputs: list[Any], kept: Any) -> Answer:
-        values = {"output": map_tensors(result, _plain), "changed": changed_inputs(inputs, kept)}
+        values = {"output": map_tensors(result, _plain), "changed": mutated_inputs(inputs, kept)}
         try:
             answer, sent = pack_all(values)
         except WireError as error:

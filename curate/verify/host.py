@@ -1,7 +1,7 @@
 """A warm process in the sandbox that forks a child for every problem and every candidate.
 
 ``python -m curate.verify.host`` speaks over a socket that it inherits as standard input.
-Messages are JSON, one a packet:
+Messages are JSON, one per packet:
 
 - ``{"backend", "memory_mb", "sandboxed", "compiles"}`` comes first and is answered by
   ``{"ready": true, "package": folder}``, which says whose code the host runs;

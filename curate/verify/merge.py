@@ -19,7 +19,7 @@ NAMED = 10
 
 
 def merge(candidates: list[Candidate], verdicts: Iterable[Path]) -> list[Entry]:
-    """Return one entry a candidate, in the candidates' order.
+    """Return one entry per candidate, in the candidates' order.
 
     Raises:
         InputError: a candidate has no verdict on its present text, or verdicts that differ in

@@ -152,7 +152,7 @@ class Recorder(Mode):
         return self._new(result) if func in ALLOCATES else result
 
     def _new(self, result: torch.Tensor) -> torch.Tensor:
-        """Return a new tensor with what it is not to hold, other things on every other forward.
+        """Return a new tensor with values that it should not hold, others on every other forward.
 
         A boolean has two values only, and one that was never written may be right by chance.
         """
@@ -181,7 +181,7 @@ class Recorder(Mode):
         return inside.as_strided(result.shape, result.stride(), inside.storage_offset())
 
     def trespassed(self) -> bool:
-        """Whether something was written beside a tensor that the program allocated."""
+        """Whether something was written next to a tensor that the program allocated."""
         return any(
             bool((part != POISON).any())
             for room in self._rooms
@@ -236,7 +236,7 @@ class Recorder(Mode):
 
 
 def _capturing() -> bool:
-    """Whether what is called now goes into a CUDA graph, which nobody may look into."""
+    """Whether what is called now goes into a CUDA graph, which cannot be looked into."""
     return bool(torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing())
 
 

@@ -55,7 +55,7 @@ from curate.verify.protocol.compare import allowed_error
 from curate.verify.protocol.role import list_tensors, map_tensors, to_double
 
 Checksums = list[list[float]]
-"""One list an iteration, with one number an output."""
+"""One list per iteration, with one number per output."""
 
 Ask = Callable[[str, int, int], tuple[float, Checksums]]
 """``ask(name, n, nonce)`` has a program run; it returns the seconds it took and n checksums."""
@@ -505,7 +505,7 @@ class _Schedule:
             n *= 4
 
     def slopes(self, lengths: Mapping[str, int], rounds: int) -> dict[str, list[float]]:
-        """Return each program's seconds an iteration, in every round."""
+        """Return each program's seconds per iteration, in every round."""
         found: dict[str, list[float]] = {name: [] for name in lengths}
         for _ in range(rounds):
             nonces = {is_long: self._nonce() for is_long in (False, True)}

@@ -6,9 +6,12 @@ import dataclasses
 import json
 import os
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from curate.devices import find_device
+
+if TYPE_CHECKING:
+    from curate.rows import Judgement
 
 VERSION = 6
 """Raised whenever the judge may judge a candidate otherwise than before."""
@@ -157,11 +160,11 @@ class Verdict:
         judge: `VERSION` of the judge.
         trials: draws on which outputs were compared.
         max_abs_error: largest distance of an output from the float64 result.
-        tolerance: largest ratio of an error to the error allowed; at most 1 where correct.
+        error_ratio: largest ratio of an error to the error allowed; at most 1 where correct.
         evidence: what shows the status, as JSON values.
         findings: what the static screen saw: dicts with ``rule``, ``line`` (1-based) and
             ``reason``. They are labels, and decide nothing.
-        compile: a dict a target, with the fields of `curate.rows.COMPILE`.
+        compile: one dict per target, with the fields of `curate.rows.COMPILE`.
         timing: what was measured, or None.
     """
 
@@ -177,7 +180,7 @@ class Verdict:
     judge: int = VERSION
     trials: int = 0
     max_abs_error: float | None = None
-    tolerance: float | None = None
+    error_ratio: float | None = None
     evidence: dict[str, Any] = field(default_factory=dict)
     findings: tuple[dict[str, Any], ...] = ()
     compile: list[dict[str, Any]] = field(default_factory=list)
@@ -199,17 +202,17 @@ class Verdict:
         lists = {"caveats": list(self.caveats), "findings": list(self.findings)}
         return dataclasses.asdict(self) | lists
 
-    def to_row(self) -> dict[str, Any]:
-        """Return the fields of `curate.rows.VERDICT`; there is no evidence of what is correct."""
+    def to_row(self) -> Judgement:
+        """Return the verdict as a row has it; there is no evidence of what is correct."""
         did = self.evidence
         launches = did.get("launches")
         names = ("status", "reason", "backend", "device", "driver", "torch", "triton", "judge")
-        return {
+        values = {
             **{name: getattr(self, name) for name in names},
             "caveats": list(self.caveats),
             "trials": self.trials,
             "max_abs_error": self.max_abs_error,
-            "tolerance": self.tolerance,
+            "error_ratio": self.error_ratio,
             "kind": did.get("kind"),
             "launches": None if launches is None else sum(launches.values()),
             "aten_calls": sorted(did.get("aten_calls", {})),
@@ -223,6 +226,7 @@ class Verdict:
                 for name in ("candidate_us", "eager_us", "compile_us", "spread")
             },
         }
+        return cast("Judgement", values)
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> Verdict:

@@ -197,7 +197,7 @@ import sys
 
 
 class Agrees:
-    max_abs_error = tolerance = 0.0
+    max_abs_error = error_ratio = 0.0
 
     def join(self, other):
         return self
@@ -912,7 +912,7 @@ import struct
 import sys
 
 GOOD = {"status": "correct", "reason": None, "id": "0", "ok": True, "trials": 8, "event": "done",
-        "kind": "done", "type": "result", "end": "done", "max_abs_error": 0.0, "tolerance": 0.0,
+        "kind": "done", "type": "result", "end": "done", "max_abs_error": 0.0, "error_ratio": 0.0,
         "outputs": [], "launches": 1, "findings": [], "caveats": [], "evidence": {}}
 TEXT = json.dumps(GOOD).encode()
 LINES = b"".join(b"\\n" + mark + TEXT + b"\\n" for mark in (b"", b"W", b"C", b"@ ", b"result: "))

@@ -29,7 +29,7 @@ def finished(name: str, package: str, ok: bool, status: str | None) -> Row:
     facts = {"attempts": 2, "found_by": "data_flow", "run": run}
     results = [{"target": "cuda:90", "ok": True}, {"target": "hip:gfx942", "ok": ok}]
     wrapper = None if status is None else "def f(): ..."
-    return kernel(name, package, kernel=facts, compile=results, wrapper=wrapper)
+    return kernel(name, package, kernel=facts, compile=results, host_function=wrapper)
 
 
 def lose(folder: Path, label: str, row: Row, reason: str) -> None:

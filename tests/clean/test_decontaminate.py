@@ -127,10 +127,10 @@ def test_a_copy_is_found(against: str) -> None:
 
 def test_a_renamed_copy_among_other_code_is_found(against: str) -> None:
     code = HEAD + OTHER_ADD + "\n\n" + RENAMED_SOFTMAX + "\n\nWIDTH = 3\n"
-    outcome = judge(against, kernel(code, "pair", "wrapper"))
+    outcome = judge(against, kernel(code, "pair", "host_function"))
     assert isinstance(outcome, Drop)
     assert outcome.evidence["item"] == "softmax.py"
-    assert outcome.evidence["column"] == "wrapper"
+    assert outcome.evidence["column"] == "host_function"
     first, last = outcome.evidence["lines"]
     lines = code.splitlines()
     assert lines[first - 1].startswith("def _rows")

@@ -35,7 +35,7 @@ def test_a_kernel_is_shown_with_what_launches_it_and_its_proof() -> None:
         {"target": "cuda:75", "ok": False, "error": "shared_memory"},
     ]
     text = printed(
-        wrapper="def launch(): ...",
+        host_function="def launch(): ...",
         kernel={"signature": json.dumps(SIGNATURE), "run": RUN},
         compile=compiled,
     )
@@ -47,12 +47,12 @@ def test_a_kernel_is_shown_with_what_launches_it_and_its_proof() -> None:
 
 def test_programs_stand_side_by_side_only_where_there_is_room() -> None:
     def together(width: int) -> bool:
-        lines = printed(width, wrapper="def launch(): ...").splitlines()
+        lines = printed(width, host_function="def launch(): ...").splitlines()
         return any("def k" in line and "def launch" in line for line in lines)
 
     assert together(120)
     assert not together(80)
-    assert "with a function that launches it" in printed(80, wrapper="def launch(): ...")
+    assert "with a function that launches it" in printed(80, host_function="def launch(): ...")
 
 
 def test_what_is_not_known_of_a_kernel_is_said() -> None:

@@ -146,7 +146,7 @@ def test_a_panel_shows_all_that_a_verdict_rests_on() -> None:
         triton="3.6.0",
         trials=8,
         max_abs_error=1.5e-6,
-        tolerance=0.25,
+        error_ratio=0.25,
         evidence={"names": ["torch.allclose"]},
         findings=({"rule": "patches", "line": 12, "reason": "sets an [attribute] of torch"},),
         compile=[
@@ -489,7 +489,7 @@ def test_the_real_judge_behind_both_commands(tmp_path: Path) -> None:
     assert statuses(output) == {"right": "correct", "wrong": "incorrect", "no_kernel": "cheat"}
     said = {row["id"]: row for row in map(json.loads, output.read_text().splitlines())}
     assert said["no_kernel"]["reason"] == "no_kernel"
-    assert said["right"]["compile"][0]["ok"] and said["right"]["tolerance"] <= 1
+    assert said["right"]["compile"][0]["ok"] and said["right"]["error_ratio"] <= 1
 
     for name, text in (("problem", reference), ("mine", wrong)):
         (tmp_path / f"{name}.py").write_text(text)

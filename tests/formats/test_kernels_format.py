@@ -51,10 +51,10 @@ def write(tmp_path: Path, rows: list[Row]) -> tuple[Walk, dict]:
 def test_a_kernel_is_shown_with_its_evidence(tmp_path: Path) -> None:
     evidence = {**UNKNOWN, "found_by": "launch_site", "attempts": 1, "signature": "{}"}
     compiled = {"target": "cuda:90", "ok": True, "registers": 32}
-    row = kernel(0, kernel=evidence, compile=[compiled], wrapper="def add(x): ...\n")
+    row = kernel(0, kernel=evidence, compile=[compiled], host_function="def add(x): ...\n")
     walk, _ = write(tmp_path, [row])
     [shown] = pq.read_table(walk.folder / "kernels/train-00000-of-00001.parquet").to_pylist()
-    assert (shown["id"], shown["triton"], shown["wrapper"]) == (
+    assert (shown["id"], shown["triton"], shown["host_function"]) == (
         *(row["id"], row["triton"]),
         "def add(x): ...\n",
     )

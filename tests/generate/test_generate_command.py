@@ -180,7 +180,7 @@ class Judge:
         for candidate in candidates:
             right = "right" in candidate.candidate
             yield Verdict(
-                candidate.id, "correct" if right else "crash", max_abs_error=0.0, tolerance=0.0
+                candidate.id, "correct" if right else "crash", max_abs_error=0.0, error_ratio=0.0
             )
 
 

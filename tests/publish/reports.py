@@ -62,10 +62,10 @@ def rows() -> list[Row]:
         {
             "status": "correct",
             "max_abs_error": 0.0,
-            "tolerance": 0.5,
+            "error_ratio": 0.5,
             "caveats": ["own_sizes_only"],
         },
-        {"status": "correct", "max_abs_error": float("inf"), "tolerance": 0.25, "caveats": []},
+        {"status": "correct", "max_abs_error": float("inf"), "error_ratio": 0.25, "caveats": []},
         {"status": "unsupported", "reason": "too_large", "caveats": []},
     ]
     verdicts[0]["timing"] = {"candidate_us": 10.0, "eager_us": 30.0, "compile_us": 5.0}

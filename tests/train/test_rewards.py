@@ -202,9 +202,10 @@ def test_no_failure_gets_less_than_a_cheat_and_none_as_much_as_what_is_right() -
 
 
 def test_a_failure_that_looks_like_a_cheat_gets_nothing() -> None:
-    assert grade(verdict("incorrect", "silent_fallback")) == 0.0
+    assert grade(verdict("incorrect", "call_counter")) == 0.0
     assert grade(verdict("incorrect", "torch_compute")) == 0.2  # honest programs do it too
-    assert grade(verdict("correct", "silent_fallback")) == 1.0  # the judge has seen what it did
+    assert grade(verdict("incorrect", "a rule of an earlier screen")) == 0.2
+    assert grade(verdict("correct", "call_counter")) == 1.0  # the judge has seen what it did
 
 
 @pytest.mark.parametrize(

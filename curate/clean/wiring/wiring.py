@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, cast
 
 from pydantic import Field
 
-from curate.rows import Row
+from curate.rows import Graph, Row
 from curate.step import Context, Keep, Outcome, RowStep
 
 SECONDS = 0.8
@@ -28,7 +28,8 @@ class Wiring(RowStep):
     """Says what each problem computes, for the steps that look for twins and for benchmarks."""
 
     version: ClassVar[int] = 1
-    kinds: ClassVar[frozenset[str]] = frozenset({"task", "pair", "prompt", "sample", "cuda"})
+    takes: ClassVar[frozenset[str]] = frozenset({"task", "pair", "prompt", "sample", "cuda"})
+    sets: ClassVar[frozenset[str]] = frozenset({"wiring"})
     tools: ClassVar[tuple[str, ...]] = ("torch", "numpy")
     sandboxed: ClassVar[bool] = True
 
@@ -52,7 +53,7 @@ class Wiring(RowStep):
         found = None
         with contextlib.suppress(OutOfTime), time_limit(SECONDS * self.timeout_s):
             found = read_wiring(row["reference"])
-        return Keep(({**row, "wiring": found},))
+        return Keep(({**row, "wiring": cast(Graph | None, found)},))
 
 
 def read_wiring(reference: str) -> dict[str, Any] | None:

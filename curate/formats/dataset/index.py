@@ -6,10 +6,12 @@ the data set to be published: a license, an origin, and one split for each clust
 
 from __future__ import annotations
 
+from typing import cast
+
 import pyarrow as pa
 
 from curate.formats.format import PROOF, proof
-from curate.rows import Row
+from curate.rows import Loose, ProvenRow
 
 INDEX_FILE = "index.parquet"
 INDEX = pa.schema(
@@ -22,6 +24,11 @@ INDEX = pa.schema(
 )
 
 
-def index_row(row: Row, split: str) -> Row:
+def index_row(row: Loose, split: str) -> Loose:
     """Return the line of a row that is written to a split."""
-    return {**proof(row), "kind": row["kind"], "split": split, "cluster": row["cluster"]}
+    return {
+        **proof(cast(ProvenRow, row)),
+        "kind": row["kind"],
+        "split": split,
+        "cluster": row["cluster"],
+    }

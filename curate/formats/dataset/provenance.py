@@ -12,12 +12,12 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from curate.rows import Row
+from curate.rows import Loose
 
 PROVENANCE_FILE = "provenance.jsonl"
 
 
-def provenance_line(row: Row, shown: dict[str, int]) -> str:
+def provenance_line(row: Loose, shown: dict[str, int]) -> str:
     """Return the line of a row in ASCII, with its newline.
 
     Args:
@@ -35,7 +35,7 @@ def provenance_line(row: Row, shown: dict[str, int]) -> str:
     return json.dumps(line) + "\n"
 
 
-def read_provenance(folder: Path) -> Iterator[Row]:
+def read_provenance(folder: Path) -> Iterator[Loose]:
     """Yield the lines of a data set's ``provenance.jsonl``.
 
     Raises:

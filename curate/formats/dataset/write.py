@@ -47,7 +47,7 @@ from curate.formats.dataset.replace import RUN_FILE, check_place, new_folder, re
 from curate.formats.format import Format
 from curate.licenses.licenses import Licenses
 from curate.licenses.optout import OPTED_OUT, first_match, load_lists
-from curate.rows import Row
+from curate.rows import Loose
 from curate.step import Drop, SourceStep
 
 LAYOUT = 2  # of the folder; raised when it has to be written anew from the cache
@@ -190,10 +190,10 @@ class _Rows:
 
     def __init__(self, path: Path, schema: pa.Schema) -> None:
         path.parent.mkdir(exist_ok=True)
-        self._schema, self._waiting = schema, list[Row]()
+        self._schema, self._waiting = schema, list[Loose]()
         self._writer = pq.ParquetWriter(path, schema, compression="zstd")
 
-    def add(self, row: Row) -> None:
+    def add(self, row: Loose) -> None:
         self._waiting.append(row)
         if len(self._waiting) == GROUP_ROWS:
             self._write()
@@ -224,7 +224,7 @@ class _Writer:
         self._schemas = {_config(f): f.columns() for f in walk.recipe.formats}
         self._leakage = {_config(f): Leakage(f.has_prompt) for f in walk.recipe.formats}
 
-    def add(self, rows: list[Row]) -> None:
+    def add(self, rows: list[Loose]) -> None:
         for row in rows:
             if row["license"] is None or row["origin"] is None:
                 self.unwritten["no_license_or_origin"] += 1
@@ -245,7 +245,7 @@ class _Writer:
                 self.texts.update(row["license"]["text_sha256"] or [])
                 self.texts.update(row["license"]["notice_sha256"] or [])
 
-    def _show(self, row: Row, view: Format, split: str) -> int:
+    def _show(self, row: Loose, view: Format, split: str) -> int:
         """Write a row to a view; return how many rows of the view show it."""
         outcome, config = view.render(row), _config(view)
         if isinstance(outcome, Drop):
@@ -263,7 +263,7 @@ class _Writer:
             written += 1
         return written
 
-    def _put(self, config: str, split: str, row: Row) -> None:
+    def _put(self, config: str, split: str, row: Loose) -> None:
         counts = self.configs.setdefault(config, {})
         counts[split] = counts.get(split, 0) + 1
         if (config, split) not in self._unlabelled:

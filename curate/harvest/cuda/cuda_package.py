@@ -11,7 +11,7 @@ from pathlib import Path
 
 from curate.harvest.cuda.cuda_source import Item, cuda_items
 from curate.harvest.python.slices import Closed, NotClosed, Place
-from curate.rows import Row
+from curate.rows import LocatedRow
 
 SUFFIXES = (".cu", ".cuh", ".h", ".hpp", ".cpp")
 _VENDORED = re.compile(r"(^|/)(cutlass|3rdparty|third_party|thirdparty|vendor|_vendored)/")
@@ -123,7 +123,7 @@ def _ends(path: str, included: str) -> bool:
     return path == included or path.endswith(f"/{included.lstrip('./')}")
 
 
-def cuda_package_of(row: Row, cache: Path | None) -> CudaPackage:
+def cuda_package_of(row: LocatedRow, cache: Path | None) -> CudaPackage:
     """Return the package around a row's file; the file alone when it has no artifact."""
     sha256, path = row["origin"]["artifact_sha256"], row["origin"]["path"]
     if sha256 is None or cache is None:

@@ -11,7 +11,7 @@ from curate.harvest.cuda.cuda_package import SUFFIXES, cuda_package_of
 from curate.harvest.cuda.cuda_source import Item
 from curate.harvest.python.environment import KERNELS
 from curate.harvest.python.package import package_of
-from curate.rows import Row, make_row
+from curate.rows import FileRow, Row, make_row
 from curate.step import Context, Drop, Keep, Outcome, RowStep
 
 
@@ -37,7 +37,10 @@ class CudaPairs(RowStep):
     step: Literal["cuda_pairs"]
 
     tools: ClassVar[tuple[str, ...]] = ("tree-sitter", "tree-sitter-cuda", "tree-sitter-python")
-    kinds: ClassVar[frozenset[str]] = frozenset({"file"})
+    takes: ClassVar[frozenset[str]] = frozenset({"file"})
+    reads: ClassVar[frozenset[str]] = frozenset({"text"})
+    makes: ClassVar[frozenset[str]] = frozenset({"cuda"})
+    sets: ClassVar[frozenset[str]] = frozenset({"text", "entry_point", "pairing"})
     batch: ClassVar[int] = 512  # a package is read once a batch
 
     timeout_s: Annotated[
@@ -45,7 +48,7 @@ class CudaPairs(RowStep):
         Field(gt=0, description="Seconds that one file may take; the first reads its package."),
     ] = 600.0
 
-    def apply(self, row: Row, context: Context) -> Outcome:
+    def apply(self, row: FileRow, context: Context) -> Outcome:
         path = row["origin"]["path"]
         if not path.endswith(SUFFIXES) or "__global__" not in row["text"]:
             return Drop("no_kernels")
@@ -61,7 +64,7 @@ class CudaPairs(RowStep):
         return Keep(rows)
 
 
-def _pair(row: Row, kernel: Item, other: Counterpart) -> Row:
+def _pair(row: FileRow, kernel: Item, other: Counterpart) -> Row:
     first, last = kernel.lines
     origin = row["origin"] | {"symbol": kernel.name, "start_line": first, "end_line": last}
     pairing = {

@@ -13,7 +13,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from curate.rows import Row, make_row
+from curate.rows import FileRow, Generated, Origin, Row, make_row
 from curate.step import Context, Drop, Keep, Outcome, RowStep
 
 _COLUMNS = ("entry_point", "python_code", "triton_code", "original_triton_code")
@@ -32,7 +32,10 @@ class Kernelbook(RowStep):
     step: Literal["kernelbook"]
 
     tools: ClassVar[tuple[str, ...]] = ("torch",)
-    kinds: ClassVar[frozenset[str]] = frozenset({"record"})
+    takes: ClassVar[frozenset[str]] = frozenset({"record"})
+    reads: ClassVar[frozenset[str]] = frozenset({"text"})
+    makes: ClassVar[frozenset[str]] = frozenset({"task"})
+    sets: ClassVar[frozenset[str]] = frozenset({"reference", "entry_point", "generated"})
     sandboxed: ClassVar[bool] = True
 
     extern_calls: Annotated[
@@ -54,7 +57,7 @@ class Kernelbook(RowStep):
         torch.set_num_threads(1)
         run_task(Task(EXAMPLE[0], []))  # torch imports much when a module is first built
 
-    def apply(self, row: Row, context: Context) -> Outcome:
+    def apply(self, row: FileRow, context: Context) -> Outcome:
         from curate.harvest.kernelbook.program import move
         from curate.harvest.kernelbook.task import run_task, write_task
         from curate.harvest.modules.eager import Lost
@@ -79,13 +82,13 @@ class Kernelbook(RowStep):
         except SyntaxError as error:
             return Drop("syntax_error", {"message": str(error)})
         moved.spec["repairs"] = [*task.repairs, *moved.repairs]
-        generated = {"target": None, "code": moved.code, "spec": json.dumps(moved.spec)}
+        generated: Generated = {"target": None, "code": moved.code, "spec": json.dumps(moved.spec)}
         return Keep((_task_row(row, record, task.text, generated),))
 
 
-def _task_row(row: Row, record: dict[str, Any], reference: str, generated: Row) -> Row:
+def _task_row(row: FileRow, record: dict[str, Any], reference: str, generated: Generated) -> Row:
     link = record.get("repo_link")
-    origin = {
+    origin: Origin = {
         **row["origin"],
         "symbol": record["entry_point"],
         "derived_from": [*row["origin"]["derived_from"], *([str(link)] if link else [])],

@@ -13,7 +13,7 @@ from curate.harvest.python.package import Definition, Package, Symbol, package_o
 from curate.harvest.python.slices import Closed, NotClosed, close
 from curate.harvest.python.source import dedented, scopes, source_of
 from curate.harvest.python.upstream import upstream_of
-from curate.rows import KERNEL, Row, make_row
+from curate.rows import KERNEL, FoundRow, Row, make_row
 from curate.step import Context
 
 _ATTEMPTS: tuple[frozenset[str], ...] = (
@@ -27,8 +27,8 @@ _ATTEMPTS: tuple[frozenset[str], ...] = (
 _MEASURES = re.compile(r"(^|_)(bench|benchmark|test|main|perf|profile|tune)(_|$)").search
 
 
-def closed_kernel(row: Row, context: Context, max_lines: int) -> Row:
-    """Return the kernel's row with ``triton``, ``wrapper`` and ``kernel.launches``.
+def closed_kernel(row: FoundRow, context: Context, max_lines: int) -> Row:
+    """Return the kernel's row with ``triton``, ``host_function`` and ``kernel.launches``.
 
     Raises:
         NotClosed: the kernel cannot stand alone.
@@ -48,14 +48,14 @@ def closed_kernel(row: Row, context: Context, max_lines: int) -> Row:
         row["origin"] | {"derived_from": [*row["origin"]["derived_from"], *taken]},
         triton=closed.text,
         entry_point=kernel.name,
-        wrapper=wrapper.text if wrapper else None,
+        host_function=wrapper.text if wrapper else None,
         kernel=dict.fromkeys(field.name for field in KERNEL) | {"launches": launches},
         license=row["license"],
         parent_ids=[row["id"]],
     )
 
 
-def _kernel_of(package: Package, row: Row) -> Jitted:
+def _kernel_of(package: Package, row: FoundRow) -> Jitted:
     origin = row["origin"]
     wanted = (origin["symbol"], origin["start_line"])
     for kernel in jitted_functions(package, origin["path"]):

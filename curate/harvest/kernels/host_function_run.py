@@ -26,7 +26,7 @@ from curate.harvest.kernels.cpu_device import CpuDevice, asked_launches
 from curate.harvest.kernels.host_function_inputs import OMIT, Hints, Scale, options, scales
 from curate.harvest.kernels.host_function_text import Known, Reading
 from curate.harvest.modules.search import OutOfTime, time_limit
-from curate.rows import Row
+from curate.rows import KernelRow
 from curate.verify.compile.aot import first_line
 from curate.verify.host_half.handles import Handle, on_device, to_cpu, to_gpu
 from curate.verify.host_half.stream import ExecutorStopped
@@ -91,18 +91,20 @@ class Try:
         return self.launched, self.launches, self.reason is None, self.line
 
 
-def label(row: Row, limits: Limits) -> dict[str, Any]:
+def label(row: KernelRow, limits: Limits) -> dict[str, Any]:
     """Return a row's `curate.rows.RUN`; `cpu_device.warm` has been called.
 
     ``raised`` is an error in a launch or after one; an error before the first launch says nothing
     of the kernel, and the inputs that were made up may be to blame for either.
     """
+    host_function = row["host_function"]
+    assert host_function is not None
     device = CpuDevice()
     try:
-        reading = Reading(row["wrapper"], _signature(row))
+        reading = Reading(host_function, _signature(row))
         device.begin(0, limits.elements, races=False)
         with on_device(device.stream), time_limit(limits.seconds):
-            module = load(MODULE, row["wrapper"])
+            module = load(MODULE, host_function)
     except SyntaxError as error:
         return _label("unsupported", message=f"syntax_error: {describe(error)}")
     except ProgramError as error:
@@ -142,7 +144,7 @@ def _label(
     inputs: str | None = None,
     launches: int | None = None,
     deterministic: bool | None = None,
-    changed_inputs: list[str] | None = None,
+    mutated_inputs: list[str] | None = None,
 ) -> dict[str, Any]:
     return {
         "status": status,
@@ -150,17 +152,17 @@ def _label(
         "inputs": inputs,
         "launches": launches,
         "deterministic": deterministic,
-        "changed_inputs": changed_inputs,
+        "mutated_inputs": mutated_inputs,
     }
 
 
-def _signature(row: Row) -> dict[str, str]:
+def _signature(row: KernelRow) -> dict[str, str]:
     """Return the types of the kernel's parameters, where they are known."""
     text = row["kernel"]["signature"]
     return dict(json.loads(text)["types"]) if text else {}
 
 
-def _launcher(row: Row, reading: Reading) -> str | None:
+def _launcher(row: KernelRow, reading: Reading) -> str | None:
     """Return the function to call: the last of the file that a launch site is in, or the last."""
     text = row["kernel"]["launches"]
     sites = {site["function"] for site in json.loads(text)} if text else set()
@@ -374,7 +376,7 @@ class Search:
             inputs=self.text(found.call),
             launches=found.launches,
             deterministic=False if False in same else None if None in same else True,
-            changed_inputs=sorted(changed),
+            mutated_inputs=sorted(changed),
         )
 
     def _again(

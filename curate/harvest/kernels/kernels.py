@@ -9,7 +9,7 @@ from curate.harvest.python.environment import KERNELS
 from curate.harvest.python.jitted import Jitted, jitted_functions
 from curate.harvest.python.package import package_of
 from curate.harvest.python.source import source_of
-from curate.rows import Row, make_row
+from curate.rows import FileRow, Row, make_row
 from curate.step import Context, Drop, Keep, Outcome, RowStep
 
 
@@ -27,10 +27,13 @@ class Kernels(RowStep):
 
     version: ClassVar[int] = 2
     tools: ClassVar[tuple[str, ...]] = ("tree-sitter", "tree-sitter-python")
-    kinds: ClassVar[frozenset[str]] = frozenset({"file"})
+    takes: ClassVar[frozenset[str]] = frozenset({"file"})
+    reads: ClassVar[frozenset[str]] = frozenset({"text"})
+    makes: ClassVar[frozenset[str]] = frozenset({"kernel"})
+    sets: ClassVar[frozenset[str]] = frozenset({"text", "entry_point"})
     batch: ClassVar[int] = 64
 
-    def apply(self, row: Row, context: Context) -> Outcome:
+    def apply(self, row: FileRow, context: Context) -> Outcome:
         path = row["origin"]["path"]
         if "triton" not in row["text"] and "jit" not in row["text"]:
             return Drop("no_kernels")
@@ -47,7 +50,7 @@ class Kernels(RowStep):
         return Keep(tuple(_kernel_row(row, kernel) for kernel in kernels))
 
 
-def _kernel_row(row: Row, kernel: Jitted) -> Row:
+def _kernel_row(row: FileRow, kernel: Jitted) -> Row:
     text = source_of(kernel.node)
     origin = row["origin"] | {
         "symbol": kernel.symbol,

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, cast
 
 from pydantic import Field
 
-from curate.rows import Row
+from curate.rows import HostRun, KernelRow
 from curate.step import Context, Keep, Outcome, RowStep
 
 
@@ -23,7 +23,9 @@ class Launch(RowStep):
 
     version: ClassVar[int] = 2  # kernels run as TTIR
     tools: ClassVar[tuple[str, ...]] = ("torch", "triton", "numpy")
-    kinds: ClassVar[frozenset[str]] = frozenset({"kernel"})
+    takes: ClassVar[frozenset[str]] = frozenset({"kernel"})
+    reads: ClassVar[frozenset[str]] = frozenset({"kernel"})
+    sets: ClassVar[frozenset[str]] = frozenset({"kernel"})
     sandboxed: ClassVar[bool] = True
     batch: ClassVar[int] = 1
 
@@ -49,10 +51,10 @@ class Launch(RowStep):
         torch.set_num_threads(1)
         cpu_device.warm()
 
-    def apply(self, row: Row, context: Context) -> Outcome:
+    def apply(self, row: KernelRow, context: Context) -> Outcome:
         from curate.harvest.kernels.host_function_run import Limits, label
 
-        if row["wrapper"] is None:
+        if row["host_function"] is None:
             return Keep((row,))
         run = label(row, Limits(self.tries, self.elements, self.seconds))
-        return Keep(({**row, "kernel": {**row["kernel"], "run": run}},))
+        return Keep(({**row, "kernel": {**row["kernel"], "run": cast(HostRun, run)}},))

@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import AfterValidator, Field
 
 from curate.devices import DEVICES, known_device
-from curate.rows import Row
+from curate.rows import KernelFacts, KernelRow
 from curate.step import Context, Drop, Keep, Outcome, RowStep
 
 
@@ -26,7 +26,9 @@ class Signature(RowStep):
     step: Literal["signature"]
 
     tools: ClassVar[tuple[str, ...]] = ("torch", "triton")
-    kinds: ClassVar[frozenset[str]] = frozenset({"kernel"})
+    takes: ClassVar[frozenset[str]] = frozenset({"kernel"})
+    reads: ClassVar[frozenset[str]] = frozenset({"triton", "kernel"})
+    sets: ClassVar[frozenset[str]] = frozenset({"kernel"})
     sandboxed: ClassVar[bool] = True
     batch: ClassVar[int] = 1
 
@@ -62,7 +64,7 @@ class Signature(RowStep):
         torch.set_num_threads(1)
         warm()
 
-    def apply(self, row: Row, context: Context) -> Outcome:
+    def apply(self, row: KernelRow, context: Context) -> Outcome:
         from curate.harvest.kernels.signature_search import NoSignature, Search
         from curate.verify.problem import ProgramError
 
@@ -75,7 +77,7 @@ class Signature(RowStep):
             return Drop("import_error", {"message": str(error)})
         except NoSignature as error:
             return Drop("no_signature", error.evidence)
-        kernel = {
+        kernel: KernelFacts = {
             **row["kernel"],
             "signature": found.signature.to_json(),
             "found_by": found.found_by,

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from curate.harvest.modules.taskfile import make_positional
-from curate.rows import Row, make_row
+from curate.rows import ModuleRow, Row, make_row
 from curate.step import Context, Drop, Keep, Outcome, RowStep
 
 
@@ -22,7 +22,10 @@ class Inputs(RowStep):
     step: Literal["inputs"]
 
     tools: ClassVar[tuple[str, ...]] = ("torch",)
-    kinds: ClassVar[frozenset[str]] = frozenset({"module"})
+    takes: ClassVar[frozenset[str]] = frozenset({"module"})
+    reads: ClassVar[frozenset[str]] = frozenset({"text", "entry_point"})
+    makes: ClassVar[frozenset[str]] = frozenset({"task"})
+    sets: ClassVar[frozenset[str]] = frozenset({"reference"})
     sandboxed: ClassVar[bool] = True
     batch: ClassVar[int] = 1
 
@@ -57,7 +60,7 @@ class Inputs(RowStep):
         with FakeTensorMode():
             torch.nn.Linear(2, 2)(torch.rand(2, 2))
 
-    def apply(self, row: Row, context: Context) -> Outcome:
+    def apply(self, row: ModuleRow, context: Context) -> Outcome:
         from curate.harvest.modules.eager import Lost
         from curate.harvest.modules.search import Limits, OutOfTime, Search, time_limit
 
@@ -75,7 +78,7 @@ class Inputs(RowStep):
         return Keep((_task_row(row, found.text),))
 
 
-def _task_row(row: Row, reference: str) -> Row:
+def _task_row(row: ModuleRow, reference: str) -> Row:
     return make_row(
         "task",
         reference,

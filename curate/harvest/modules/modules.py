@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 
 from curate.harvest.python.package import Definition, External, Package, Submodule, package_of
 from curate.harvest.python.source import Statement, source_of, undecorated
-from curate.rows import Row, make_row
+from curate.rows import FileRow, Row, make_row
 from curate.step import Context, Drop, Keep, Outcome, RowStep
 
 
@@ -20,10 +20,13 @@ class Modules(RowStep):
     step: Literal["modules"]
 
     tools: ClassVar[tuple[str, ...]] = ("tree-sitter", "tree-sitter-python")
-    kinds: ClassVar[frozenset[str]] = frozenset({"file"})
+    takes: ClassVar[frozenset[str]] = frozenset({"file"})
+    reads: ClassVar[frozenset[str]] = frozenset({"text"})
+    makes: ClassVar[frozenset[str]] = frozenset({"module"})
+    sets: ClassVar[frozenset[str]] = frozenset({"text", "entry_point"})
     batch: ClassVar[int] = 16
 
-    def apply(self, row: Row, context: Context) -> Outcome:
+    def apply(self, row: FileRow, context: Context) -> Outcome:
         path = row["origin"]["path"]
         package = package_of(row, context.cache)
         try:
@@ -37,7 +40,7 @@ class Modules(RowStep):
                 found.append(_module_row(row, statement, name))
         if not found:
             return Drop("no_modules")
-        return Keep(tuple(sorted(found, key=lambda made: int(made["origin"]["start_line"]))))
+        return Keep(tuple(sorted(found, key=lambda made: made["origin"]["start_line"] or 0)))
 
 
 def is_module(
@@ -73,7 +76,7 @@ def _has_forward(statement: Statement) -> bool:
     return False
 
 
-def _module_row(row: Row, statement: Statement, name: str) -> Row:
+def _module_row(row: FileRow, statement: Statement, name: str) -> Row:
     node = statement.node
     origin = row["origin"] | {
         "symbol": name,

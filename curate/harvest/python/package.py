@@ -10,7 +10,7 @@ from pathlib import Path
 
 from curate.harvest.python.environment import TASKS, Environment
 from curate.harvest.python.source import Import, SourceFile
-from curate.rows import Row
+from curate.rows import LocatedRow
 
 
 @dataclass(frozen=True)
@@ -179,7 +179,7 @@ class Package:
         return Submodule(found) if found else None
 
 
-def package_of(row: Row, cache: Path | None, environment: Environment = TASKS) -> Package:
+def package_of(row: LocatedRow, cache: Path | None, environment: Environment = TASKS) -> Package:
     """Return the package around a row's file; the file alone when it has no artifact."""
     sha256, path = row["origin"]["artifact_sha256"], row["origin"]["path"]
     if sha256 is None or cache is None:

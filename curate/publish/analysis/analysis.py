@@ -27,7 +27,7 @@ from curate.publish.analysis.counts import Counts, Distribution, Frozen, Tally, 
 from curate.publish.analysis.errors import NoRun
 from curate.publish.analysis.teaching import PassRate, Teaching, pass_rates, teachings
 from curate.registry import AnySource, AnyStep
-from curate.rows import Row
+from curate.rows import Loose
 
 FORM = 2  # of ANALYSIS.json; raised when a field changes its meaning
 LARGEST = 10  # groups of duplicates that are named
@@ -126,7 +126,7 @@ class Verdicts(Frozen):
         kind: rows by `pure_triton`, `hybrid` or `no_kernel`, as they ran.
         deterministic: rows by whether a second run gave the same bits.
         error: largest distance of an output from the float64 result.
-        tolerance: worst error over what was allowed; at most 1 passes.
+        error_ratio: worst error over what was allowed; at most 1 passes.
         speedup_eager, speedup_compile: the module's time over the candidate's.
     """
 
@@ -139,7 +139,7 @@ class Verdicts(Frozen):
     deterministic: Tally
     findings: Tally
     error: Distribution
-    tolerance: Distribution
+    error_ratio: Distribution
     speedup_eager: Distribution
     speedup_compile: Distribution
 
@@ -310,7 +310,7 @@ class Run:
         """Return the manifests of a stage."""
         return [self.store.finished(record.step, key) for key in record.shards]
 
-    def final_rows(self) -> Iterator[Row]:
+    def final_rows(self) -> Iterator[Loose]:
         """Yield the final rows, a shard at a time."""
         for record in self.ends(len(self.records)):
             for key in record.shards:
@@ -321,10 +321,10 @@ class Run:
         last = self.records[count - 1]
         return [last] if last.kinds else self.sources
 
-    def last_rows(self, step: str, key: str) -> list[Row]:
+    def last_rows(self, step: str, key: str) -> list[Loose]:
         """Return the rows of a final shard, but for those that the data set leaves out because
         their authors asked."""
-        rows: list[Row] = self.store.rows(step, key).to_pylist()
+        rows: list[Loose] = self.store.rows(step, key).to_pylist()
         if OPTED_OUT in self.known["unwritten"]:
             return [row for row in rows if row["id"] in self._published]
         return rows
@@ -334,7 +334,7 @@ class Run:
         table = pq.read_table(self.folder / INDEX_FILE, columns=["id"])
         return frozenset(table["id"].to_pylist())
 
-    def lost_rows(self, record: Record) -> Iterator[Row]:
+    def lost_rows(self, record: Record) -> Iterator[Loose]:
         """Yield what a stage lost: its id, kind and origin, and its fate, reason and evidence."""
         columns = ["id", "kind", "origin", "fate", "reason", "evidence"]
         for manifest in self.manifests(record):
@@ -438,7 +438,7 @@ def _rows_read(run: Run) -> Counter[str]:
     return read
 
 
-def place_name(origin: Row) -> str:
+def place_name(origin: Loose) -> str:
     """Return what a source is called: its purl or url, or the kind of source."""
     return str(origin["purl"] or origin["repo"] or origin["source"])
 
@@ -457,7 +457,7 @@ class _Rows:
         self._licenses: dict[str, Counter[tuple[str, str, bool]]] = {}
         self._clusters: Counter[str] = Counter()
 
-    def add(self, row: Row) -> None:
+    def add(self, row: Loose) -> None:
         """Count a row."""
         self.total += 1
         self.counts.one("kind", row["kind"])
@@ -475,7 +475,7 @@ class _Rows:
             self.counts.one("selection", row["sample"]["selection"])
         self.nearness.add(row)
 
-    def _add_papers(self, row: Row) -> None:
+    def _add_papers(self, row: Loose) -> None:
         place = place_name(row["origin"] or dict.fromkeys(("purl", "repo", "source")))
         known = row["license"] or {}
         expression = license_name(row)
@@ -484,7 +484,7 @@ class _Rows:
         self._licenses.setdefault(expression, Counter())[found] += 1
         self.counts.one("generator", _writer(row["origin"] or {}))
 
-    def _add_code(self, row: Row) -> None:
+    def _add_code(self, row: Loose) -> None:
         for column in ("reference", "triton"):
             if (code := row[column]) is not None:
                 self.counts.quantity(f"{column}_lines", len(code.splitlines()))
@@ -497,7 +497,7 @@ class _Rows:
         self.counts.one("pure_triton", static.get("pure_triton"))
         self.counts.many("extern_calls", static.get("extern_calls"))
 
-    def _add_compile(self, row: Row) -> None:
+    def _add_compile(self, row: Loose) -> None:
         for result in row["compile"] or []:
             target = result["target"]
             self.counts.one(f"target {target}", "ok" if result["ok"] else result["error"])
@@ -505,7 +505,7 @@ class _Rows:
                 if result["ok"]:
                     self.counts.quantity(f"{name} {target}", result[name])
 
-    def _add_verdict(self, verdict: Row) -> None:
+    def _add_verdict(self, verdict: Loose) -> None:
         counts, get = self.counts, verdict.get
         counts.one("status", get("status"))
         if get("reason"):
@@ -519,13 +519,13 @@ class _Rows:
         counts.many("findings", get("findings"))
         counts.quantity("launches", get("launches"))
         counts.quantity("error", get("max_abs_error"))
-        counts.quantity("tolerance", get("tolerance"))
+        counts.quantity("error_ratio", get("error_ratio"))
         timing = get("timing") or {}
         for name in ("eager", "compile"):
             base, candidate = timing.get(f"{name}_us"), timing.get("candidate_us")
             counts.quantity(f"speedup_{name}", base / candidate if base and candidate else None)
 
-    def _add_kernel(self, kernel: Row) -> None:
+    def _add_kernel(self, kernel: Loose) -> None:
         run = kernel.get("run") or {}
         self.counts.one("kernel_run", run.get("status"))
         self.counts.one("kernel_found_by", kernel.get("found_by"))
@@ -591,7 +591,7 @@ class _Rows:
             deterministic=tally("deterministic"),
             findings=tally("findings"),
             error=spread("error", "largest absolute distance from the float64 result"),
-            tolerance=spread("tolerance", "worst error over the error allowed (1 is the limit)"),
+            error_ratio=spread("error_ratio", "worst error over the error allowed; 1 is the limit"),
             speedup_eager=spread("speedup_eager", "eager PyTorch's time over the candidate's"),
             speedup_compile=spread("speedup_compile", "torch.compile's time over the candidate's"),
         )
@@ -638,7 +638,7 @@ class _Rows:
         )
 
 
-def _writer(origin: Row) -> str:
+def _writer(origin: Loose) -> str:
     """Return who or what wrote a row's Triton code."""
     if teacher := origin.get("teacher"):
         return str(teacher["model"])
@@ -651,7 +651,7 @@ def _by_number(target: str) -> tuple[str, int, str]:
     return kind, int(arch) if arch.isdigit() else 0, arch
 
 
-def license_name(row: Row) -> str:
+def license_name(row: Loose) -> str:
     """Return the license under which a row is used."""
     known = row["license"] or {}
     return str(known.get("choice") or known.get("expression") or "unknown")

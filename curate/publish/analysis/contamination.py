@@ -11,7 +11,7 @@ from curate.clean.fingerprint import find_file, read_benchmark, shipped_names
 from curate.engine.run import Record
 from curate.files import file_sha256
 from curate.publish.analysis.counts import Counts, Distribution, Frozen, ranked
-from curate.rows import Row
+from curate.rows import Loose
 from curate.verify.files import InputError
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ class Nearness:
         self._counts = Counts()
         self.closest: list[Match] = []
 
-    def add(self, row: Row) -> None:
+    def add(self, row: Loose) -> None:
         """Count a row; its ``id``, ``kind`` and ``contamination`` are looked at."""
         found = row["contamination"] or {}
         self._counts.quantity("overlap", found.get("overlap"))

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from curate.engine.history import lost_rows
 from curate.engine.run import Record
 from curate.publish.analysis.counts import Frozen
-from curate.rows import Row
+from curate.rows import Loose
 from curate.teacher.answers import Place, Usage, request_key, usage, usage_of
 from curate.teacher.teacher import UNANSWERED, Teacher
 from curate.verify.metrics import pass_at_k
@@ -135,12 +135,12 @@ def pass_rates(run: Run) -> list[PassRate]:
     return rates(found.values())
 
 
-def _drops(run: Run, record: Record) -> Iterator[Row]:
+def _drops(run: Run, record: Record) -> Iterator[Loose]:
     rows = lost_rows(run.store, record, None)
     return (row for row in rows if row["sample"] and row["fate"] == "dropped")
 
 
-def _kept(rows: Iterable[Row]) -> dict[str, tuple[Question, bool]]:
+def _kept(rows: Iterable[Loose]) -> dict[str, tuple[Question, bool]]:
     """Return, of answers that a judge has seen, what was asked and whether they are right."""
     statuses = {row["id"]: (row["verdict"] or {}).get("status") for row in rows if row["sample"]}
     return {
@@ -150,11 +150,11 @@ def _kept(rows: Iterable[Row]) -> dict[str, tuple[Question, bool]]:
     }
 
 
-def _lost(rows: Iterable[Row]) -> dict[str, tuple[Question, bool]]:
+def _lost(rows: Iterable[Loose]) -> dict[str, tuple[Question, bool]]:
     return {row["id"]: (_question(row), False) for row in rows}
 
 
-def _question(row: Row) -> Question:
+def _question(row: Loose) -> Question:
     """Return what a sample answers, or a prompt asks."""
     of = row["parent_ids"][-2 if row["kind"] == "sample" else -1]
     return Question(of, row["sample"]["family"], row["sample"]["attempt"])

@@ -22,7 +22,7 @@ from curate.publish.analysis.counts import ranked
 from curate.publish.analysis.errors import NoRun
 from curate.publish.analysis.words import REMOVAL, plural
 from curate.publish.documents.card import recipe_sha256, table
-from curate.rows import Row
+from curate.rows import Loose
 
 PROVENANCE_PAGE = "PROVENANCE.md"
 NAMED = 3  # sources that a line of lost rows names
@@ -116,13 +116,13 @@ def collect(run: Run) -> Provenance:
     return Provenance({pin: accounts[pin] for pin in order}, generators, _losses(run))
 
 
-def pin_of(origin: Row) -> Pin:
+def pin_of(origin: Loose) -> Pin:
     """Return what a row was read from; a record of a data set names its own repository besides."""
     commit = None if origin["purl"] else origin["commit"]
     return Pin(place_name(origin), origin["version"], commit, origin["artifact_sha256"])
 
 
-def _add(account: Account, row: Row) -> None:
+def _add(account: Account, row: Loose) -> None:
     license = row["license"]
     account.rows += 1
     account.licenses[license_name(row)] += 1
@@ -147,7 +147,7 @@ def _losses(run: Run) -> dict[Loss, Counter[str]]:
     return {loss: losses[loss] for loss in order}
 
 
-def _why(evidence: Row) -> str:
+def _why(evidence: Loose) -> str:
     """Return the license that was denied, or why there is none, without the text in question."""
     return evidence.get("expression") or str(evidence.get("why", "")).partition(":")[0]
 

@@ -185,7 +185,7 @@ def _registers(a: Analysis) -> Drawn:
 
 def _error(a: Analysis) -> Drawn:
     v = a.verdicts
-    spreads = (("Error over what is allowed", v.tolerance), ("Absolute error", v.error))
+    spreads = (("Error over what is allowed", v.error_ratio), ("Absolute error", v.error))
     return _histograms("Error against the float64 result", spreads)
 
 

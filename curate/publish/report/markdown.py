@@ -229,7 +229,7 @@ def _cost(a: Analysis) -> list[str]:
         (f"`{t.target}`", d) for t in a.targets for d in (t.registers, t.spills, t.shared) if d.n
     ]
     v = a.verdicts
-    judged = (v.tolerance, v.error, v.speedup_eager, v.speedup_compile)
+    judged = (v.error_ratio, v.error, v.speedup_eager, v.speedup_compile)
     spreads += [("", d) for d in judged]
     return ["## Cost and error", *(_spreads(spreads) or ["", "Nothing was measured."])]
 

@@ -79,7 +79,7 @@ from curate.publish.report.samples import (
     row_status,
     shown_code,
 )
-from curate.rows import Row, place
+from curate.rows import Loose, place
 
 REPORT_FILE = "report.html"
 MOST_CHARACTERS = 300  # of one value of evidence
@@ -277,7 +277,7 @@ class Example:
     facts: list[tuple[str, str]]
 
 
-def example(row: Row) -> Example:
+def example(row: Loose) -> Example:
     """Return a row as the page shows it."""
     operators = (row["static"] or {}).get("ops") or []
     status = row_status(row)
@@ -296,7 +296,7 @@ def example(row: Row) -> Example:
     )
 
 
-def _facts(row: Row) -> list[tuple[str, str]]:
+def _facts(row: Loose) -> list[tuple[str, str]]:
     static, license = row["static"] or {}, row["license"] or {}
     method = (license.get("method") or "").replace("_", " ")
     where = f", {license['path']}" if license.get("path") else ""
@@ -316,7 +316,7 @@ def _facts(row: Row) -> list[tuple[str, str]]:
     ]
 
 
-def _verdict_facts(verdict: Row) -> list[tuple[str, str]]:
+def _verdict_facts(verdict: Loose) -> list[tuple[str, str]]:
     if not verdict.get("status"):
         return []
     reason = f": {verdict['reason']}" if verdict["reason"] else ""
@@ -327,10 +327,10 @@ def _verdict_facts(verdict: Row) -> list[tuple[str, str]]:
         f"judge {verdict['judge']}" if verdict["judge"] else "",
     ]
     error = ""
-    if verdict["max_abs_error"] is not None and verdict["tolerance"] is not None:
+    if verdict["max_abs_error"] is not None and verdict["error_ratio"] is not None:
         error = (
             f"{number(verdict['max_abs_error'])} at most, "
-            f"{number(verdict['tolerance'])} of what is allowed"
+            f"{number(verdict['error_ratio'])} of what is allowed"
         )
     return [
         ("verdict", f"{verdict['status']}{reason}"),
@@ -345,7 +345,7 @@ def _verdict_facts(verdict: Row) -> list[tuple[str, str]]:
     ]
 
 
-def _run_facts(run: Row) -> list[tuple[str, str]]:
+def _run_facts(run: Loose) -> list[tuple[str, str]]:
     if not run:
         return []
     message = f": {run['message']}" if run["message"] else ""
@@ -356,7 +356,7 @@ def _run_facts(run: Row) -> list[tuple[str, str]]:
     ]
 
 
-def _compiled(result: Row) -> str:
+def _compiled(result: Loose) -> str:
     if not result["ok"]:
         return f"{result['target']} {result['error']}: {_cut(result['message'] or '')}"
     return (
@@ -365,7 +365,7 @@ def _compiled(result: Row) -> str:
     )
 
 
-def _contamination(found: Row) -> str:
+def _contamination(found: Loose) -> str:
     if not found.get("benchmark"):
         return ""
     degrees = f"overlap {number(found['overlap'])}, resemblance {number(found['resemblance'])}"

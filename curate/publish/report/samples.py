@@ -17,7 +17,7 @@ from markupsafe import escape
 from curate.engine.run import Record
 from curate.licenses.optout import OPTED_OUT
 from curate.publish.analysis.analysis import Run, license_name
-from curate.rows import Row, place
+from curate.rows import Loose, place
 
 MOST_ROWS = 200
 MOST_BYTES = 2_500_000  # of code in the examples
@@ -27,7 +27,7 @@ SHARDS = 6  # that rows are followed back in, through all steps
 TRACKED = 4  # rows of a shard that are followed
 PER_STEP = 2  # samples of a step
 SHOWN_LINES = 60  # of a sample's code
-TITLES = {"reference": "PyTorch", "triton": "Triton", "wrapper": "with what launches it"}
+TITLES = {"reference": "PyTorch", "triton": "Triton", "host_function": "with what launches it"}
 LABELS = ("license", "kernel", "sample", "compile", "verdict", "contamination", "cluster", "split")
 
 
@@ -39,14 +39,14 @@ def order(row_id: str) -> str:
 # --- final rows -------------------------------------------------------------------------------
 
 
-def draw(rows: Iterable[Row]) -> list[Row]:
+def draw(rows: Iterable[Loose]) -> list[Loose]:
     """Return at most `MOST_ROWS` rows with at most `MOST_BYTES` of code, in the order drawn.
 
     Each kind of row, status and license gets up to `FAIR_SHARE` rows first, so that the rare are
     seen; then all are drawn alike.
     """
-    strata: dict[tuple[str, ...], list[tuple[int, str, Row]]] = {}
-    whole: list[tuple[int, str, Row]] = []
+    strata: dict[tuple[str, ...], list[tuple[int, str, Loose]]] = {}
+    whole: list[tuple[int, str, Loose]] = []
     for row in rows:
         if code_bytes(row) > LONGEST_ROW:
             continue
@@ -59,12 +59,12 @@ def draw(rows: Iterable[Row]) -> list[Row]:
     return list(_within_budget(entry[2] for entry in (*fair, *rest)))
 
 
-def stratum(row: Row) -> tuple[str, ...]:
+def stratum(row: Loose) -> tuple[str, ...]:
     """Return what a fair share is given to."""
     return row["kind"], row_status(row), license_name(row)
 
 
-def row_status(row: Row) -> str:
+def row_status(row: Loose) -> str:
     """Return a pair's verdict, or how the run of a kernel ended."""
     if row["kind"] == "kernel":
         run = (row["kernel"] or {}).get("run") or {}
@@ -72,14 +72,14 @@ def row_status(row: Row) -> str:
     return str((row["verdict"] or {}).get("status") or "not judged")
 
 
-def _push(heap: list[tuple[int, str, Row]], entry: tuple[int, str, Row], most: int) -> None:
+def _push(heap: list[tuple[int, str, Loose]], entry: tuple[int, str, Loose], most: int) -> None:
     if len(heap) < most:
         heapq.heappush(heap, entry)
     elif entry[:2] > heap[0][:2]:
         heapq.heapreplace(heap, entry)
 
 
-def _within_budget(rows: Iterable[Row]) -> Iterator[Row]:
+def _within_budget(rows: Iterable[Loose]) -> Iterator[Loose]:
     seen: set[str] = set()
     left = MOST_BYTES
     for row in rows:
@@ -90,12 +90,12 @@ def _within_budget(rows: Iterable[Row]) -> Iterator[Row]:
         yield row
 
 
-def code_bytes(row: Row) -> int:
+def code_bytes(row: Loose) -> int:
     """Return how many bytes the code of an example takes in the page."""
     return sum(len(escape(text).encode()) for _, text in shown_code(row))
 
 
-def shown_code(row: Row) -> list[tuple[str, str]]:
+def shown_code(row: Loose) -> list[tuple[str, str]]:
     """Return titles and texts of the code that an example of a row shows."""
     found = [(title, row[name]) for name, title in TITLES.items() if row[name]]
     if row["kind"] == "sample" and row["triton"] is None:
@@ -137,7 +137,7 @@ class Loss:
 
 def losses(run: Run, record: Record) -> dict[str, Loss]:
     """Return one lost row for every reason of a step; of code that was opted out, none is told."""
-    first: dict[str, tuple[str, Row]] = {}
+    first: dict[str, tuple[str, Loose]] = {}
     for row in run.lost_rows(record):
         rank = order(row["id"])
         if row["reason"] not in first or rank < first[row["reason"]][0]:
@@ -189,13 +189,13 @@ def _some_shards(run: Run) -> list[int]:
     return [i for _, i in sorted(filled)[:SHARDS]]
 
 
-def _origin(row: Row, before: dict[str, Row]) -> Row:
+def _origin(row: Loose, before: dict[str, Loose]) -> Loose:
     """Return what a row was before a step: itself, or the row that it was made from."""
     places = (row["id"], *(row["parent_ids"] or ()))
     return next(before[place] for place in places if place in before)
 
 
-def compare(before: Row, after: Row) -> Before | None:
+def compare(before: Loose, after: Loose) -> Before | None:
     """Return what differs between a row and what became of it, or None."""
     old, new = codes(before), codes(after)
     changed = [name for name, code in new.items() if code != old.get(name)]
@@ -214,14 +214,14 @@ def compare(before: Row, after: Row) -> Before | None:
     return Before(after["id"], place(after), first, second, labels)
 
 
-def codes(row: Row) -> dict[str, str]:
+def codes(row: Loose) -> dict[str, str]:
     """Return the codes that a row has, in the order in which steps make them."""
     texts = {
         "text": row["text"],
         "reference": row["reference"],
         "generated": (row["generated"] or {}).get("code"),
         "triton": row["triton"],
-        "wrapper": row["wrapper"],
+        "host_function": row["host_function"],
     }
     return {name: text for name, text in texts.items() if text}
 
@@ -233,7 +233,7 @@ def _first_difference(a: str, b: str) -> int:
     return max(0, same - 3)
 
 
-def _place_in_file(before: Row, after: Row) -> int:
+def _place_in_file(before: Loose, after: Loose) -> int:
     """Return the line of a file that what was found in it is shown from."""
     line = after["origin"]["start_line"] if before["kind"] == "file" else None
     return max(0, (line or 1) - 8)

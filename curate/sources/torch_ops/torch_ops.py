@@ -18,7 +18,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from curate.rows import Row, make_origin, make_row
+from curate.rows import License, Row, make_origin, make_row
 from curate.step import Context, Drop, SourceStep, Unit
 
 _OPERATOR_PARTS = 8
@@ -30,6 +30,9 @@ class TorchOps(SourceStep):
 
     Each problem is run before it is yielded; one that fails is yielded as ``(row, Drop)``.
     """
+
+    makes: ClassVar[frozenset[str]] = frozenset({"task"})
+    sets: ClassVar[frozenset[str]] = frozenset({"reference", "entry_point", "license"})
 
     tools: ClassVar[tuple[str, ...]] = ("torch",)
 
@@ -124,7 +127,7 @@ def _compositions(
         yield f"{family}#{index}", text, check(text)
 
 
-def _row(symbol: str, text: str | None, license_: Row) -> Row:
+def _row(symbol: str, text: str | None, license_: License) -> Row:
     version = _torch_version()
     origin = make_origin(
         "torch_ops",
@@ -144,7 +147,7 @@ def _torch_version() -> str:
     return importlib.metadata.version("torch").partition("+")[0]
 
 
-def _license(folder: Path | None) -> Row:
+def _license(folder: Path | None) -> License:
     """Return the license of the problems.
 
     The text is this project's (Apache-2.0); the operators and how they are called are PyTorch's

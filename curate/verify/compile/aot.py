@@ -36,7 +36,7 @@ if os.environ.get("TRITON_INTERPRET", "0") not in ("", "0"):
 
 
 class LaunchError(Exception):
-    """``forward`` could not be run, so that its launches are unknown."""
+    """``forward`` could not be run, so its launches are unknown."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ def compile_program(reference: str, candidate: str, targets: list[str]) -> list[
         targets: names such as ``cuda:90`` and ``hip:gfx942``.
 
     Returns:
-        One dict a target with the fields of `curate.rows.COMPILE`, and ``kernel``, the name of
+        One dict per target with the fields of `curate.rows.COMPILE`, and ``kernel``, the name of
         the kernel that failed, or None. ``kernels`` is 0 where ``forward`` launches none.
 
     Raises:
@@ -155,7 +155,7 @@ def _run_forward(
 def record_launches(target: Device) -> Iterator[list[Launch]]:
     """Collect kernel launches in the yielded list instead of making them.
 
-    Autotuned kernels take their first configuration: which one is fastest is the device's to say.
+    Autotuned kernels take their first configuration: only a device can say which one is fastest.
     """
     launches: list[Launch] = []
 
@@ -290,7 +290,7 @@ def gpu_target(target: Device) -> GPUTarget:
 
 @dataclass(frozen=True)
 class Usage:
-    """What one compiled kernel takes: registers a thread, spilled bytes a thread, shared bytes."""
+    """What one compiled kernel takes: registers and spilled bytes per thread, shared bytes."""
 
     registers: int
     spills: int
@@ -333,7 +333,7 @@ def _compile_source(name: str, source: Any, options: dict[str, Any], target: Dev
         raise KernelError(name, "shared_memory", message)
     threads = options["num_warps"] * target.warp_size
     if threads > MAX_THREADS:
-        message = f"{threads} threads a block, {target.name} has {MAX_THREADS}"
+        message = f"{threads} threads per block, {target.name} has {MAX_THREADS}"
         raise KernelError(name, "threads", message)
     return usage
 

@@ -1,8 +1,8 @@
 """Compile one kernel that stands alone, from a signature written as JSON.
 
-A signature says what `triton.compile` must know of each parameter. Nothing is launched, so that
-no GPU is needed. Each compilation is done in a forked child: LLVM ends the process where it meets
-what it cannot do, and writes what was wrong to standard error alone.
+A signature says what `triton.compile` must know of each parameter. Nothing is launched, so no GPU
+is needed. Each compilation is done in a forked child: LLVM ends the process when it meets something
+that it cannot do, and reports it on standard error only.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Signature:
         constants: the value of each ``constexpr``, as JSON: a tuple is a list, a type is
             ``{"dtype": "fp32"}``, a function of the kernel's file is ``{"function": name}``.
         divisible_by_16: the parameters, pointers mostly, whose value 16 divides.
-        num_warps: warps a block.
+        num_warps: warps per block.
         num_stages: stages of software pipelining.
     """
 
@@ -138,7 +138,7 @@ def load_kernel(source: str, entry_point: str, target: Device) -> Kernel:
 
 @dataclass(frozen=True)
 class Compiled:
-    """What came of one compilation.
+    """The result of one compilation.
 
     Attributes:
         usage: what the kernel takes; None where it does not compile.
@@ -212,7 +212,7 @@ def _in_child(work: Callable[[], dict[str, Any]]) -> tuple[str, str, int]:
 def _answer(work: Callable[[], dict[str, Any]], given: int, printed: int) -> None:
     """Do ``work``, write what it gives, and end the process: what a child does."""
     try:
-        # Of CPU time, which other work on the machine does not change; ptxas has as much again.
+        # CPU time, which other work on the machine does not change; ptxas gets as much again.
         resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS + 1))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         os.dup2(printed, 1)
@@ -234,7 +234,7 @@ def compile_kernel(
         targets: names such as ``cuda:90`` and ``hip:gfx942``.
 
     Returns:
-        One dict a target with the fields of `curate.rows.COMPILE`.
+        One dict per target with the fields of `curate.rows.COMPILE`.
 
     Raises:
         ProgramError: the file cannot be loaded, or ``entry_point`` is no kernel in it.

@@ -6,7 +6,7 @@ It serves
   launches;
 - ``assemble {kernels, target}``: names, TTIR and options of kernels that were launched.
 
-What it is given is others', so that it is a process of its own, in the sandbox.
+Its input is other people's code, so it is a process of its own, in the sandbox.
 """
 
 from __future__ import annotations

@@ -486,18 +486,20 @@ class _Writer:
     def op_arith_select(self, op: Op, given: list[str], depth: int, live: str) -> None:
         self.result(op, depth, f"o.choose({', '.join(given)})")
 
-    def _as(self, op: Op, given: list[str], depth: int) -> None:
+    def _as(self, op: Op, given: list[str], depth: int, live: str) -> None:
         self.result(op, depth, f"{given[0]}.astype('{COMPUTED[op.types[0].element]}', copy=False)")
+
+    op_arith_index_cast = op_tt_ptr_to_int = _as
 
     def op_arith_extsi(self, op: Op, given: list[str], depth: int, live: str) -> None:
         if self.types[op.operands[0]].element == "i1":
             self.result(op, depth, f"-{given[0]}.astype('{COMPUTED[op.types[0].element]}')")
         else:
-            self._as(op, given, depth)
+            self._as(op, given, depth, live)
 
     def op_arith_extui(self, op: Op, given: list[str], depth: int, live: str) -> None:
         if self.types[op.operands[0]].element == "i1":
-            self._as(op, given, depth)
+            self._as(op, given, depth, live)
         else:
             self.result(
                 op, depth, f"o.view_unsigned({given[0]}).astype('{COMPUTED[op.types[0].element]}')"
@@ -507,10 +509,7 @@ class _Writer:
         if op.types[0].element == "i1":
             self.result(op, depth, f"({given[0]} & 1) != 0")
         else:
-            self._as(op, given, depth)
-
-    def op_arith_index_cast(self, op: Op, given: list[str], depth: int, live: str) -> None:
-        self._as(op, given, depth)
+            self._as(op, given, depth, live)
 
     def op_arith_sitofp(self, op: Op, given: list[str], depth: int, live: str) -> None:
         source, kind = self.types[op.operands[0]].element, op.types[0]
@@ -536,38 +535,24 @@ class _Writer:
     def op_arith_fptoui(self, op: Op, given: list[str], depth: int, live: str) -> None:
         self._to_integer(op, given, depth, unsigned=True)
 
-    def _convert(self, op: Op, given: list[str], depth: int) -> None:
+    def _convert(self, op: Op, given: list[str], depth: int, live: str) -> None:
         source, target = self.types[op.operands[0]].element, op.types[0].element
         down = "rtz" in op.text
         self.result(op, depth, f"n.convert_float({given[0]}, '{source}', '{target}', {down})")
 
-    def op_arith_extf(self, op: Op, given: list[str], depth: int, live: str) -> None:
-        self._convert(op, given, depth)
+    op_arith_extf = op_arith_truncf = op_tt_fp_to_fp = _convert
 
-    def op_arith_truncf(self, op: Op, given: list[str], depth: int, live: str) -> None:
-        self._convert(op, given, depth)
-
-    def op_tt_fp_to_fp(self, op: Op, given: list[str], depth: int, live: str) -> None:
-        self._convert(op, given, depth)
-
-    def _bitcast(self, op: Op, given: list[str], depth: int) -> None:
+    def _bitcast(self, op: Op, given: list[str], depth: int, live: str) -> None:
         source, target = self.types[op.operands[0]].element, op.types[0].element
         if source == target or {source, target} <= {"ptr", "i64"}:
             self.result(op, depth, given[0])
         else:
             self.result(op, depth, f"o.bitcast({given[0]}, '{source}', '{target}')")
 
-    def op_arith_bitcast(self, op: Op, given: list[str], depth: int, live: str) -> None:
-        self._bitcast(op, given, depth)
-
-    def op_tt_bitcast(self, op: Op, given: list[str], depth: int, live: str) -> None:
-        self._bitcast(op, given, depth)
+    op_arith_bitcast = op_tt_bitcast = _bitcast
 
     def op_tt_int_to_ptr(self, op: Op, given: list[str], depth: int, live: str) -> None:
         self.result(op, depth, given[0])
-
-    def op_tt_ptr_to_int(self, op: Op, given: list[str], depth: int, live: str) -> None:
-        self._as(op, given, depth)
 
     # memory
 
@@ -692,7 +677,7 @@ class _Writer:
 
     def op_tt_map_elementwise(self, op: Op, given: list[str], depth: int, live: str) -> None:
         if (op.attribute("pack") or "1") != "1":
-            # Which elements one call gets together is a layout's to say, and there is none yet.
+            # A layout decides which elements one call gets together, and there is no layout yet.
             raise Unsupported("map_elementwise", "map_elementwise with a pack")
         body = self.nested(op.regions[0], depth)
         self.spread(op, depth, f"{body}(None, {', '.join(given)})")

@@ -197,7 +197,7 @@ def _float_table() -> dict[str, Function]:
         table[f"__ocml_{name}_f32"] = table[f"__ocml_{name}_f64"] = function
     for name, function in PREDICATES.items():
         table[f"__nv_{name}f"] = table[f"__nv_{name}d"] = function
-        table[f"__nv_{name}ed"] = function  # isfinited, beside finitef
+        table[f"__nv_{name}ed"] = function  # isfinited, as well as finitef
         table[f"__ocml_{name}_f32"] = table[f"__ocml_{name}_f64"] = function
     for name, nv_name in OCML_NAMES.items():
         for size in ("f32", "f64"):

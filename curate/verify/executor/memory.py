@@ -141,7 +141,7 @@ class Memory:
     def groups(
         self, addresses: Array, size: int, what: str
     ) -> list[tuple[Allocation, Array, Array]]:
-        """Return, per allocation, elements' numbers and which addresses they are of.
+        """Return, per allocation, the elements' numbers and which addresses they belong to.
 
         ``addresses`` has one dimension.
         """
@@ -157,7 +157,7 @@ class Memory:
 
 
 class Order:
-    """Which program's accesses come before which other's, as atomic operations tell.
+    """Whose accesses come before whose, as far as atomic operations tell.
 
     What a program did before an atomic operation is seen by whoever does one at the same address
     later. An operation's number is its place in the order in which all were done.
@@ -270,7 +270,7 @@ class Races:
     Args:
         programs: of the grid.
         stored_to: bases of the allocations that programs may store to, or None for any: loads of
-            others concern nobody.
+            others are not noted.
         atomics: whether the kernel has atomic operations.
     """
 

@@ -560,7 +560,7 @@ def unscaled(
     """Return an operand of ``tl.dot_scaled`` as the numbers that it stands for.
 
     Args:
-        x: two numbers a byte, the first in the lower bits, where ``kind`` is ``e2m1``.
+        x: two numbers per byte, the first in the lower bits, where ``kind`` is ``e2m1``.
         scale: exponents with a bias of 127, each for some elements in a row; 255 is NaN.
         kind: the operand's type.
         computed: the type in which Triton's compiler multiplies with the scale.

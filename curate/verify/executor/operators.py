@@ -19,7 +19,7 @@ REFUSED = (
     "storage", "_backward_hook", "data", "segment_reduce", "ormqr", "linalg_ldl_solve",
     "linalg_lu_solve", "lu_solve", "to_padded", "nested",
 )  # fmt: skip
-"""Starts of names of operators that touch files, a device's libraries, or a tensor's storage, or
+"""Prefixes of operators that touch files, a device's libraries, or a tensor's storage, or
 that trust the indices which they are given."""
 
 PRIVATE = (
@@ -38,12 +38,12 @@ PRIVATE = (
     "_linalg_check_errors", "_slow_conv2d_forward", "_conv_depthwise2d", "_pad_circular",
     "_pad_enum", "_transformer_encoder_layer_fwd", "_grid_sampler_2d_cpu_fallback",
 )  # fmt: skip
-"""Starts of names of PyTorch's own operators that programs call by way of others. No more of these
-are called: some trust what they are told, such as ``_reshape_alias`` and ``_index_put_impl_``, and
-touch memory that is not theirs."""
+"""Prefixes of PyTorch's internal operators that programs call indirectly. No others are called:
+some trust what they are told, such as ``_reshape_alias`` and ``_index_put_impl_``, and touch memory
+that is not theirs."""
 
 UNCHECKED = {"aten::_unsafe_index.Tensor": "aten::index.Tensor"}
-"""Operators that do not look whether an index is inside, and those that do."""
+"""Operators that do not check whether an index is in range, and those that do."""
 
 
 @functools.lru_cache(maxsize=4096)

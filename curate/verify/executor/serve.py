@@ -47,9 +47,9 @@ MAX_STORAGES = 100_000
 MAX_KERNELS = 4096
 MAX_LAPS = 4096
 MAX_HEARD, SAME_IN_LAPS = 4096, ("new", "op", "launch", "lap")
-"""Commands of laps that are known again by their bytes: how many, and which."""
+"""Commands of laps that are recognised by their bytes: how many, and which."""
 NUMBER_BYTES = 4
-"""What a number among arguments counts as, of what the host half sends."""
+"""Bytes that a number among arguments counts as, in what the host half sends."""
 MAX_UPLOAD = 2**30
 """Bytes that the host half may send or read at once."""
 
@@ -91,7 +91,7 @@ class Storages:
     def fill(self, data: torch.Tensor) -> None:
         """Fill fresh memory with NaN, large finite numbers or small ones, in turn.
 
-        All are the same in float32 and float64 alike, and large as integers.
+        Each is the same in float32 and in float64, and large as an integer.
         """
         pattern = (0xFF, 0x5A, 0x01)[self.fills % 3]
         self.fills += 1

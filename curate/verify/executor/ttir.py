@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import cache, lru_cache
 
 MAX_BYTES = 4 * 2**20
-"""Length of a module's text. The largest kernel of 4,231 that people wrote has 0.4 MB."""
+"""Length of a module's text. The largest of 4,231 kernels that people wrote is 0.4 MB long."""
 MAX_DEPTH = 60
 """Regions within regions."""
 

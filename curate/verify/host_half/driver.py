@@ -196,12 +196,12 @@ class Graph:
         self.tape = Tape()
 
     def capture_begin(self, *args: Any, **kwargs: Any) -> None:
-        """Begin to take note of commands, which are not done."""
+        """Record commands from now on, without running them."""
         self.tape = Tape()
         _stream().record(self.tape)
 
     def capture_end(self) -> None:
-        """Stop to take note of commands."""
+        """Stop recording commands."""
         _stream().record(None)
 
     def replay(self) -> None:

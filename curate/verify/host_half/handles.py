@@ -273,7 +273,7 @@ def _as_meta(value: Any) -> Any:
 
 
 def _refuse_mixed(func: Any, tensors: list[torch.Tensor]) -> None:
-    """Raise what PyTorch raises of operators on two devices."""
+    """Raise what PyTorch raises for operators on two devices."""
     here = [t for t in tensors if not isinstance(t, Handle) and t.ndim]
     if here and len(here) < len(tensors) and not func._schema.name.startswith("aten::index"):
         raise RuntimeError(

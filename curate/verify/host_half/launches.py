@@ -50,7 +50,7 @@ class Launches:
         launches = self
 
         def run(tuner: Any, *args: Any, **named: Any) -> Any:
-            """Take the configurations in turn: which is fastest is a device's to say."""
+            """Take the configurations in turn: only a device can say which is fastest."""
             tuner.cache = {}
             configs = tuner.configs
             shift = launches.turn % max(1, len(configs))

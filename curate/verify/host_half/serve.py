@@ -1,6 +1,6 @@
 """The host half's process: builds a program on handles and runs it, as the judge asks.
 
-It serves these requests, one candidate a process:
+It serves these requests, one candidate per process:
 
 - ``load {source}``: run the file;
 - ``build {init, parameters, mode}``: construct ``ModelNew``; the answer says at which places its
@@ -8,7 +8,7 @@ It serves these requests, one candidate a process:
 - ``run {inputs, places, seed, turn, refuse, laps}``: one forward, or many in a row; the answer says
   at which places the results of the last lie.
 
-The inputs are places in the executor's memory: no number of theirs is ever here.
+The inputs are places in the executor's memory: none of their numbers is ever here.
 """
 
 from __future__ import annotations

@@ -238,7 +238,7 @@ class Stream:
     def pack(self, value: Any) -> Any:
         """Return an operator's argument as JSON; `executor.operators.read_value` reads it."""
         if isinstance(value, torch.Tensor):
-            if value.device.type != "meta":  # a number in a tensor, as PyTorch allows beside others
+            if value.device.type != "meta":  # a number in a tensor, as PyTorch allows among others
                 return self.pack(value.item()) if value.ndim == 0 else self._constant(value)
             return {"t": self.place(value).to_json()}
         if isinstance(value, bool | str) or value is None:
@@ -262,7 +262,7 @@ class Stream:
         raise TypeError(f"a {type(value).__name__} cannot be given to an operator")
 
     def _constant(self, value: torch.Tensor) -> Any:
-        """Upload a tensor of this process's that an operator takes beside others."""
+        """Upload a tensor of this process's that an operator takes among others."""
         out = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device="meta")
         self.upload(value, out)
         self._kept = out

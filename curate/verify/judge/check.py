@@ -1,4 +1,4 @@
-"""Run a candidate on many draws beside its oracle, and weigh what it did."""
+"""Run a candidate on many draws alongside its oracle, and weigh what it did."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from curate.verify.reference.draw import (
 from curate.verify.verdict import Candidate, Options
 
 BUDGET = "too_much_work"
-"""Reason of a program that is more work than it may be."""
+"""Reason for a program that takes more work than it may."""
 
 ENOUGH = 3
 """Draws after which a program that has no budget left is not held against it."""
@@ -38,8 +38,8 @@ DEAR = 2.0
 """How often the first draw's work must fit in what is left for each of the others."""
 
 COSTLY = 20_000_000
-"""Elements of a forward of the file's own size from which what follows the draws is tried at a
-small size, on the CPU."""
+"""Elements in a forward of the file's own size above which the tests after the draws use a small
+size, on the CPU."""
 
 BURST, BURST_ON_CPU = 128, 60
 """Forwards between two checked ones, for programs that count their calls. On the CPU they are done
@@ -56,7 +56,7 @@ WHOLE, MOST = 0.99, 0.9
 """Share of the reference's work, in bytes, from which on PyTorch has done all of it, or most."""
 
 WEIGHED = (OWN, "steps", "signed", "small")
-"""Families on which it is looked at who did the work; on the others many a stage is an identity."""
+"""Families on which the judge checks who did the work; on the others many stages are identities."""
 
 TRIFLE = 0.01
 """Share of a program's work, in bytes, below which its kernels do nothing that counts."""
@@ -100,7 +100,7 @@ class Outcome:
 
 
 class Check:
-    """One candidate's process, beside its oracle, in one mode."""
+    """One candidate's process, alongside its oracle, in one mode."""
 
     def __init__(
         self, oracle: Oracle, session: Session | Halves, mode: str, options: Options
@@ -361,7 +361,7 @@ class Check:
         if self.by_host:
             raise Found("cheat", "host_does_the_work")
         often = len(self.by_torch) > 1 and 2 * sum(self.by_torch) > len(self.by_torch)
-        # Whoever calls other operators from one call to the next has chosen when to.
+        # A program that calls other operators from one call to the next has chosen when to.
         if often or (any(self.by_torch) and len(self.ways) > 1):
             raise Found("cheat", "torch_does_the_work")
 

@@ -77,7 +77,7 @@ class Gate:
     def shared(self) -> Iterator[None]:
         """Share the device inside the context."""
         with self._changed:
-            # Who wants it alone goes first, or would wait for ever.
+            # Whoever wants it alone goes first, and would otherwise wait for ever.
             self._changed.wait_for(lambda: self._inside >= 0 and not self._waiting)
             self._inside += 1
         try:

@@ -20,10 +20,10 @@ from curate.verify.protocol.places import Place, read_place
 from curate.verify.protocol.role import (
     Answer,
     Tensors,
-    changed_inputs,
     layout_of,
     list_tensors,
     map_tensors,
+    mutated_inputs,
     same_tensors,
 )
 from curate.verify.protocol.wire import MAX_PAYLOAD, WireError, pack, unpack
@@ -39,10 +39,11 @@ PARTING_S = 2.0
 """Seconds that the executor may take to forget a candidate."""
 
 MOST_MET = 200
-"""Candidates after which the executor's process is replaced: what leaks cannot grow."""
+"""Candidates after which the executor's process is replaced, so that leaks cannot grow."""
 
 MANY_LAPS, LAP_COMMANDS = 320, 1300
-"""Forwards that are compared by their commands alone, and how many commands may be made for it."""
+"""Forwards that are compared by their commands alone, and how many commands may be made for
+them."""
 
 
 class ExecutorProcess:
@@ -355,7 +356,7 @@ class Halves:
         sent: Tensors = []
         packed = {
             "output": pack(result, sent),
-            "changed": pack(changed_inputs(_replaced(inputs, iter(replaced)), inputs), sent),
+            "changed": pack(mutated_inputs(_replaced(inputs, iter(replaced)), inputs), sent),
             "state": pack(state, sent),
         }
         named = list(zip(did["kept"], found[now:], strict=True))

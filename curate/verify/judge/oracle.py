@@ -106,7 +106,7 @@ class Expected:
         strict = "none" if self.draw.family in OVERFLOWS else strict
         agreement = Agreement()
         for part in ("output", "changed", "state"):
-            if part == "state":  # what a program keeps besides, or does not show, is its own affair
+            if part == "state":  # other state of a program is not compared
                 kept = results.get(part, {})
                 results = {**results, part: {n: kept.get(n, own[part][n]) for n in own[part]}}
             right = own[part], exact[part], noise and noise[part]

@@ -33,7 +33,7 @@ class HostError(Exception):
 
 
 class Ended(Exception):
-    """A session is over before its time.
+    """A session ended early.
 
     Attributes:
         status: what that says of the program: ``timeout``, ``oom``, ``crash`` or ``cheat``.
@@ -65,7 +65,7 @@ class Refused(Exception):
         super().__init__(self.message)
 
 
-# A host dies with the thread that started it (PR_SET_PDEATHSIG), so that one that stays does.
+# A host dies with the thread that started it (PR_SET_PDEATHSIG), so a thread that stays starts it.
 _starter = ThreadPoolExecutor(max_workers=1, thread_name_prefix="curate-hosts")
 
 

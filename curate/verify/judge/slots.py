@@ -106,7 +106,7 @@ class Judge:
         finally:
             groups.stop()
             if any(thread.is_alive() for thread in threads):
-                self.close()  # the caller has had enough: what is under way ends here
+                self.close()  # the caller stopped early: what is under way ends here
             for thread in threads:
                 thread.join(timeout=JOIN_S)
 
@@ -191,7 +191,7 @@ class Slot:
         return checked
 
     def check_atomics(self, candidate: Candidate, verdict: Verdict) -> Verdict:
-        """Return what is left of a device's ``correct`` when backend cpu has its say.
+        """Return what a device's ``correct`` becomes after backend ``cpu`` has judged the program.
 
         With atomics a program may be right on a device by luck: one block clears what the others
         add to and is nearly always first, or zero is added outside a tensor. The CPU's executor
@@ -250,7 +250,7 @@ class Slot:
         session.ask("assemble", kernels=kernels, target=ON_CPU.name)
 
     def _check(self, candidate: Candidate, verdict: Verdict, turn: Turn) -> Verdict:
-        """Return the verdict of running a candidate beside its reference."""
+        """Return the verdict of running a candidate alongside its reference."""
         oracle = self._oracle(candidate.reference)
         checked = self._check_mode(candidate, verdict, oracle, "eval", turn)
         # KernelBench's own harness leaves modules in training mode.
@@ -375,7 +375,7 @@ def _result(
         "evidence": tidy(evidence),
         "trials": outcome.trials,
         "max_abs_error": outcome.agreement.max_abs_error if right else None,
-        "tolerance": outcome.agreement.tolerance if right else None,
+        "error_ratio": outcome.agreement.error_ratio if right else None,
     }
 
 

@@ -54,7 +54,7 @@ MOVERS = frozenset(
 """Operators that give what they were given: the values are another's work, wherever they lie."""
 
 MAKERS = ("copy", "clone", "to_copy", "fill", "zero", "full", "empty", "arange", "scalar_tensor")
-"""Beginnings of the names of operators that copy, or that make values of none."""
+"""Prefixes of operators that copy values, or that make them from none."""
 
 
 @dataclass(frozen=True)
@@ -198,7 +198,7 @@ def held_in_pieces(work: list[tuple[str, torch.Tensor]], outputs: Tensors) -> bo
 
 
 def _pieces(outputs: Tensors) -> torch.Tensor | None:
-    """Return pieces of the output's floating values, evenly spaced, a row each."""
+    """Return pieces of the output's floating values, evenly spaced, one per row."""
     floats = [t.reshape(-1) for t in outputs if t.is_floating_point() and t.element_size() > 2]
     rows = [t[: t.numel() // PIECE * PIECE].view(-1, PIECE) for t in floats]
     rows = [row[:: max(1, len(row) * len(rows) // PIECES)] for row in rows if len(row)]

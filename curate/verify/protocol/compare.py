@@ -58,19 +58,19 @@ class Agreement:
 
     Attributes:
         max_abs_error: largest distance from the float64 result.
-        tolerance: largest ratio of an error to what was allowed; at most 1.
+        error_ratio: largest ratio of an error to what was allowed; at most 1.
         coarse: whether they agree to the 10 bits of TF32 and float16 only.
     """
 
     max_abs_error: float = 0.0
-    tolerance: float = 0.0
+    error_ratio: float = 0.0
     coarse: bool = False
 
     def join(self, other: Agreement) -> Agreement:
         """Return the worse of the two, number by number."""
         return Agreement(
             max(self.max_abs_error, other.max_abs_error),
-            max(self.tolerance, other.tolerance),
+            max(self.error_ratio, other.error_ratio),
             self.coarse or other.coarse,
         )
 
@@ -135,7 +135,7 @@ def compare(
             has them in float64 too; or ``none``, as on inputs so large that it overflows.
         ties: see `allowed_error`.
         usual: size of values of which a few units in the last place are allowed besides, as far as
-            that is little beside the values here.
+            that is little compared with the values here.
 
     Raises:
         Mismatch: they differ; the evidence names the first leaf that does.
@@ -229,8 +229,8 @@ def _compare_floats(
             allowed = allowed + (BESIDE * size).clamp(max=_floor(own.dtype) * usual)
         ratio = torch.where(differs, error / allowed, 0.0)
         agreement = Agreement(float(error.max()), float(ratio.max()))
-        if agreement.tolerance > 1:
-            wrong = ratio == agreement.tolerance
+        if agreement.error_ratio > 1:
+            wrong = ratio == agreement.error_ratio
             raise _mismatch("value", path, wrong, got, own, error, allowed)
     _reject_bias(path, got, own, true, finite)
     return agreement
@@ -279,7 +279,7 @@ def allowed_error(
     if not own.numel():
         return exact
     size = exact.abs() + float(exact.square().mean().sqrt()) + torch.finfo(own.dtype).tiny
-    # A reference that overflows is no license for any number at all.
+    # A reference that overflows does not license just any number.
     own_error = torch.minimum((own.double() - exact).abs(), GROSS * size)
     moved = (
         torch.zeros_like(own_error) if noise is None else noise.double().nan_to_num(0.0, 0.0, 0.0)
@@ -292,7 +292,7 @@ def allowed_error(
     # Where few elements are much less exact than the others, another order of operations makes
     # it other elements.
     worst = WORST * float((own_error / size).max())
-    # What elements may move by that lie on a threshold licenses no others.
+    # How far elements on a threshold may move says nothing about the others.
     usual = torch.maximum(moved, _quantile(moved, USUAL) * torch.ones_like(moved))
     allowed = torch.maximum(own_error.clamp(min=typical_error), usual)
     return FACTOR * allowed + (_floor(own.dtype) + worst) * size

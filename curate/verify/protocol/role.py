@@ -148,7 +148,7 @@ def same_tensors(one: Any, other: Any) -> bool:
     return len(pairs[0]) == len(pairs[1]) and all(map(same, *pairs))
 
 
-def changed_inputs(given: Any, inputs: Any) -> dict[str, Any]:
+def mutated_inputs(given: Any, inputs: Any) -> dict[str, Any]:
     """Return those inputs, by their path, that ``forward`` has changed."""
     after, before = flatten(given, "input"), flatten(inputs, "input")
     return {path: v for path, v in after.items() if not same_tensors(v, before.get(path))}

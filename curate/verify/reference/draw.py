@@ -1,7 +1,7 @@
 """Inputs, parameters and sizes to try a program on.
 
 A program that is right on one draw may still skip a bias that starts as zero, swap two inputs of
-one shape, lose small differences beside a large mean, or know its sizes by heart. Every trial
+one shape, lose small differences next to a large mean, or know its sizes by heart. Every trial
 draws anew, from another family.
 """
 
@@ -47,7 +47,7 @@ FAMILIES = (OWN, "steps", "signed", "shifted", "large", "small", "outlier", "neg
   (`plan`);
 - ``signed``: normal around zero, with the file's spread: on [0, 1) ReLU is an identity;
 - ``shifted``: normal with a mean of 64 spreads, where E[x²] - E[x]² loses its digits;
-- ``large``: normal with spreads from 1 to 30,000, one a row, where exp overflows, and what is
+- ``large``: normal with spreads from 1 to 30,000, one per row, where exp overflows, and what is
   rounded to half precision on the way is too coarse or infinite;
 - ``small``: normal with a spread of 0.001, where an absolute tolerance hides everything; one
   element in sixteen is a millionth of that, which half precision takes for zero;
@@ -78,7 +78,7 @@ TINY = 1 / 16
 """The share of elements in ``small`` that are smaller still."""
 
 AGAIN = 5000
-"""How far the seed is with which single elements are drawn once more, to see whether they vary."""
+"""Offset of the seed with which single elements are drawn again, to see whether they vary."""
 
 ROWS = 4
 """Rows from which on each has a spread of its own in ``large``; elements have in fewer."""
@@ -98,7 +98,7 @@ SETS = 3
 
 @dataclass(frozen=True)
 class Change:
-    """One thing that a caller may do otherwise than the file does.
+    """One thing that a caller may do differently from the file.
 
     Attributes:
         what: ``size``: an integer of the module that only ``get_inputs`` reads; ``dimension`` or

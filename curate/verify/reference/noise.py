@@ -21,7 +21,7 @@ PRODUCTS = (
     *("mm", "mv", "linear", "convolution", "attention", "attention_for_cpu"),
     *("cdist", "_trilinear"),
 )
-"""Ends of the names of operators that multiply matrices."""
+"""Suffixes of operators that multiply matrices."""
 
 
 class RoundFactors(Mode):
@@ -66,7 +66,8 @@ JITTERS = 4
 
 SHORT, SMALL = 256, 32
 """A number has few digits if it is a multiple of 1/256 up to 32: labels, masks, thresholds and
-what the draws call ``steps``. Of a normal variable in float32 one in some 30,000 has."""
+what the draws call ``steps``. A normal variable in float32 has few digits about once in 30,000
+values."""
 
 EXACT = {
     *("abs", "neg", "add", "sub", "rsub", "mul", "square", "sign", "relu", "where", "masked_fill"),
@@ -77,7 +78,7 @@ EXACT = {
 """Operators whose results are exact on any device where they have few digits."""
 
 ROUND_INSIDE = ("remainder", "fmod", "floor_divide", "histc", "fake_quantize", "grid_sampler")
-"""Beginnings of the names of operators that compute, and then round or compare, all in one; so
+"""Prefixes of operators that compute, and then round or compare, all in one; so
 does a division with ``rounding_mode``, and ``round`` with ``decimals``."""
 
 

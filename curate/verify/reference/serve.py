@@ -1,6 +1,6 @@
 """The reference's process: draws inputs and parameters, and says what is right.
 
-It serves these requests, one problem a process:
+It serves these requests, one problem per process:
 
 - ``load {source, device}``: run the file;
 - ``draw {draw}``: inputs, parameters, and the results in the file's precision and in float64;
@@ -29,12 +29,12 @@ from curate.verify.protocol.role import (
     Answer,
     Refusal,
     Tensors,
-    changed_inputs,
     get_precision,
     lay_out,
     layout_of,
     list_tensors,
     map_tensors,
+    mutated_inputs,
     pack_all,
     poison_memory,
     refusal,
@@ -81,7 +81,7 @@ Results = tuple[dict[str, Any], dict[str, Any]]
 """What is right: in the file's own precision, and in float64."""
 
 ANY_OF_EQUALS = ("sort", "topk", "median", "mode", "kthvalue", "cummax", "cummin", "_indices")
-"""Ends of the names of operators whose indices PyTorch's documentation leaves open where inputs
+"""Suffixes of operators whose indices PyTorch's documentation leaves open where inputs
 are equal; of `argmax`, `argmin`, `max` and `min` it says the first."""
 
 SKIP = "skip"
@@ -108,7 +108,7 @@ class Reference:
         return {"own_size": own_size, "precision": get_precision()}, []
 
     def draw(self, request: dict[str, Any], tensors: Tensors) -> Answer:
-        """Return one draw's inputs and parameters, and what is to come out."""
+        """Return one draw's inputs and parameters, and the expected results."""
         draw = Draw.from_json(request["draw"])
         init, model = self._model(draw)
         inputs, (own, exact) = self._right(draw)
@@ -267,7 +267,7 @@ class Reference:
         before = {name: t.clone() for name, t in model.named_buffers()}
         result = model(*given)
         state = {n: t for n, t in model.named_buffers() if not same_tensors([t], [before.get(n)])}
-        return {"output": result, "changed": changed_inputs(given, inputs), "state": state}
+        return {"output": result, "changed": mutated_inputs(given, inputs), "state": state}
 
     def _run(self, model: nn.Module, inputs: list[Any], draw: Draw) -> Results:
         """Return the results in the file's own precision and in float64.
@@ -317,7 +317,7 @@ class Reference:
             }
             if keep_short and jitter.rounds:
                 return self._moved(double, inputs, draw, places, keep_short=False)
-            parts = {"output": result, "changed": changed_inputs(given, changed), "state": state}
+            parts = {"output": result, "changed": mutated_inputs(given, changed), "state": state}
             moved.append(parts)
         return moved
 

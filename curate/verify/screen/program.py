@@ -395,13 +395,6 @@ def last_name(node: ast.AST) -> str | None:
     return node.attr if isinstance(node, ast.Attribute) else None
 
 
-def root_name(node: ast.AST) -> str | None:
-    """Return ``a`` for ``a``, ``a.b``, ``a[b]`` and ``a.b(c)``."""
-    while isinstance(node, ast.Attribute | ast.Subscript | ast.Starred | ast.Call):
-        node = node.func if isinstance(node, ast.Call) else node.value
-    return node.id if isinstance(node, ast.Name) else None
-
-
 def called_name(call: ast.Call) -> str | None:
     """Return the function that a call names: ``f`` for ``f()`` and ``self.f()``, ``C`` for
     ``C.apply()``."""
@@ -421,13 +414,6 @@ def constant_getattr(call: ast.Call) -> tuple[ast.expr, str] | None:
         name = text_of(call.args[1])
         return (call.args[0], name) if name else None
     return None
-
-
-def parameters(function: Function | ast.Lambda) -> list[str]:
-    """Return the names of a function's parameters, in order."""
-    taken = function.args
-    every = [*taken.posonlyargs, *taken.args, taken.vararg, *taken.kwonlyargs, taken.kwarg]
-    return [argument.arg for argument in every if argument is not None]
 
 
 def bound_names(node: ast.AST) -> Iterator[str]:
@@ -455,8 +441,3 @@ def imported_names(node: ast.AST) -> Iterator[tuple[str, str]]:
 def test_of(node: ast.AST) -> ast.expr | None:
     """Return the condition of a branch or loop."""
     return node.test if isinstance(node, ast.If | ast.IfExp | ast.While) else None
-
-
-def only_raises(node: ast.AST) -> bool:
-    """Tell whether a branch does nothing but refuse."""
-    return isinstance(node, ast.If) and not node.orelse and isinstance(node.body[-1], ast.Raise)

@@ -1,16 +1,17 @@
 """What a candidate's source shows: named rules for the ways in which kernels fool a verifier.
 
 `screen` parses a file in KernelBench's form, runs nothing, and returns findings. A finding is a
-label, not a verdict: what a candidate does when it runs decides. Each rule of `RULES` is of one
-of two severities:
+label, not a verdict: what a candidate does when it runs decides. A program that does not use what
+its kernel wrote, or falls back to PyTorch, breaks no rule here: the judge calls it a cheat once it
+has run. Each rule of `RULES` is of one of two severities:
 
-* ``cheat``: we know no honest reason for it in a kernel's file.
+* ``cheat``: we know no honest reason for it in a kernel's file. A program that fails and breaks
+  such a rule earns no partial reward (`curate.train.rewards`).
 * ``look``: it is how some cheats work, and honest files do it too.
 
 Rules about ``forward`` follow the calls from ``ModelNew.forward`` by name; in a file without
 ``ModelNew`` they follow every ``forward``. Code under ``if __name__ == "__main__"`` is left out,
-since a judge imports the file. A rule that needs to know where a value goes says nothing when it
-cannot tell.
+since a judge imports the file.
 """
 
 from __future__ import annotations
@@ -95,17 +96,6 @@ RULES: dict[str, Rule] = {
         "cheat", "Nothing that ModelNew reaches launches a kernel.", find.kernel_never_launched
     ),
     "unused_kernel": Rule("look", "The Triton function is named nowhere else.", find.unused_kernel),
-    "launch_result_unused": Rule(
-        "cheat",
-        "The kernel writes only to tensors that the function does not use afterwards.",
-        find.launch_result_unused,
-    ),
-    "silent_fallback": Rule(
-        "cheat", "When the launch fails, PyTorch computes the answer.", find.silent_fallback
-    ),
-    "swallows_launch_error": Rule(
-        "look", "An error of the launch is caught and not raised.", find.swallows_launch_error
-    ),
     "inherits_reference": Rule(
         "cheat",
         "forward comes from a class that launches no kernel of this file.",
@@ -130,18 +120,7 @@ RULES: dict[str, Rule] = {
             "*.extern_kernels",
         ),
     ),
-    "mode_switch": Rule(
-        "look", "Training or evaluation mode decides whether a kernel runs.", find.mode_switch
-    ),
     # Wrong values
-    "returns_uninitialised": Rule(
-        "cheat", "forward returns memory that nothing was written to.", find.returns_uninitialised
-    ),
-    "returns_constant": Rule("look", "forward returns a constant tensor.", find.returns_constant),
-    "shape_gate": Rule("look", "A literal size decides which computation runs.", find.shape_gate),
-    "value_gate": Rule(
-        "look", "Values in a tensor decide which computation runs.", find.value_gate
-    ),
     "precision_downgrade": Rule(
         "look", "Values are cast to a 16-bit or 8-bit type.", find.precision_downgrade
     ),
@@ -151,14 +130,10 @@ RULES: dict[str, Rule] = {
         "forward sets a seed and draws numbers, as if to guess the inputs.",
         find.seed_replay,
     ),
-    "strict_false": Rule(
-        "look", "Parameters may be missing or loaded in another way.", find.strict_false
-    ),
     "atomics": Rule(
         "look", "Blocks meet in memory, where their order may decide the result.", find.atomics
     ),
     # Tampering
-    "writes_inputs": Rule("look", "forward may write to its inputs.", find.writes_inputs),
     "patches_library": Rule(
         "cheat", "The file sets an attribute of PyTorch, Triton or Python.", find.patches_library
     ),
@@ -285,9 +260,6 @@ RULES: dict[str, Rule] = {
         "cheat", "A result is kept and returned again for a tensor seen before.", find.output_cache
     ),
     "call_counter": Rule("cheat", "The number of the call decides what runs.", find.call_counter),
-    "precompute_in_init": Rule(
-        "look", "Kernels run, or inputs are drawn, before forward is called.", find.precompute
-    ),
     "persisting_l2": Rule(
         "cheat",
         "The file asks for a part of the L2 cache that survives a flush.",

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import tempfile
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, cast
 
 from pydantic import AfterValidator, Field
 
 from curate.devices import DEVICES, known_device
-from curate.rows import Row
+from curate.rows import Compiled, KernelRow, PairRow, Row
 from curate.step import Context, Drop, Keep, Outcome, RowStep
 
 TargetName = Annotated[str, AfterValidator(known_device)]
@@ -25,7 +25,8 @@ class Compile(RowStep):
     there is no other.
     """
 
-    kinds: ClassVar[frozenset[str]] = frozenset({"pair", "kernel"})
+    takes: ClassVar[frozenset[str]] = frozenset({"pair", "kernel"})
+    sets: ClassVar[frozenset[str]] = frozenset({"compile"})
     sandboxed: ClassVar[bool] = True
     tools: ClassVar[tuple[str, ...]] = ("torch", "triton")
 
@@ -52,24 +53,27 @@ class Compile(RowStep):
         compile_program(*EXAMPLE, list(self.targets))
 
     def apply(self, row: Row, context: Context) -> Outcome:
-        return self._kernel(row) if row["kind"] == "kernel" else self._program(row)
+        if row["kind"] == "kernel":
+            return self._kernel(cast(KernelRow, row))
+        return self._program(cast(PairRow, row))
 
-    def _kernel(self, row: Row) -> Outcome:
+    def _kernel(self, row: KernelRow) -> Outcome:
         from curate.verify.compile.kernel import compile_kernel, read_signature
         from curate.verify.problem import ProgramError
 
-        signature = read_signature(row["kernel"]["signature"])
-        what = (row["triton"], row["entry_point"], signature)
+        signature = read_signature(row["kernel"]["signature"] or "")
         try:
-            results = compile_kernel(*what, list(self.targets))
+            results = compile_kernel(
+                row["triton"], row["entry_point"], signature, list(self.targets)
+            )
         except ProgramError as error:
             return Drop("import_error", {"message": str(error)})
         if not any(result["ok"] for result in results):
             shown = {name: results[0][name] for name in ("target", "error", "message")}
             return Drop("compile_error", {"kernel": row["entry_point"], **shown})
-        return Keep(({**row, "compile": results},))
+        return Keep(({**row, "compile": cast(list[Compiled], results)},))
 
-    def _program(self, row: Row) -> Outcome:
+    def _program(self, row: PairRow) -> Outcome:
         from curate.verify.compile.aot import LaunchError, compile_program
         from curate.verify.problem import ProgramError
 
@@ -84,4 +88,4 @@ class Compile(RowStep):
             if not result["ok"]:
                 shown = {name: result[name] for name in ("target", "error", "message")}
                 return Drop("compile_error", {"kernel": kernel, **shown})
-        return Keep(({**row, "compile": results},))
+        return Keep(({**row, "compile": cast(list[Compiled], results)},))

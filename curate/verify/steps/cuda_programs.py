@@ -1,8 +1,8 @@
 """A CUDA→Triton pair and its binding make two programs that the judge can hold to one reference.
 
-What a kernel's arguments are is nowhere said in a form that a program can read, so that a person
-writes it down: a binding is a file ``PACKAGE/KERNEL.py``, named after the package and the CUDA
-kernel, in three parts that a line ``# %% NAME`` begins:
+No package says what a kernel's arguments are in a form that a program can read, so a person writes
+it down: a binding is a file ``PACKAGE/KERNEL.py``, named after the package and the CUDA kernel, in
+three parts that a line ``# %% NAME`` begins:
 
 - ``reference``: ``Model``, ``get_inputs`` and ``get_init_inputs`` in PyTorch;
 - ``cuda``: a ``ModelNew`` that calls ``launch_cuda`` (`curate.verify.launcher`). Text constants
@@ -26,7 +26,7 @@ _PART = re.compile(r"^# %% (\w+)\n", re.MULTILINE)
 
 
 class BindingError(Exception):
-    """A binding is not as it should be; the message says where."""
+    """A binding is malformed; the message says where."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ def find_binding(folder: Path, row: dict[str, Any]) -> Binding | None:
     """Return the binding of a row's pair, or None where nobody wrote one.
 
     Raises:
-        BindingError: there is one, and it is not as it should be.
+        BindingError: there is one, and it is malformed.
     """
     package = str(row["origin"]["purl"]).rpartition("/")[2].partition("@")[0]
     path = folder / package / f"{row['origin']['symbol']}.py"

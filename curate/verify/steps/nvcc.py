@@ -7,11 +7,11 @@ how many entries came out. Headers are those of the toolkit and of the installed
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, cast
 
 from pydantic import Field
 
-from curate.rows import COMPILE, Row
+from curate.rows import COMPILE, Compiled, CudaRow, Loose
 from curate.step import Context, Keep, Outcome, RowStep
 from curate.verify.compile.ptx import NvccError, compile_ptx, entries
 
@@ -24,7 +24,9 @@ class Nvcc(RowStep):
     ``unsupported`` where there is no nvcc.
     """
 
-    kinds: ClassVar[frozenset[str]] = frozenset({"cuda"})
+    takes: ClassVar[frozenset[str]] = frozenset({"cuda"})
+    reads: ClassVar[frozenset[str]] = frozenset({"cuda"})
+    sets: ClassVar[frozenset[str]] = frozenset({"compile"})
     sandboxed: ClassVar[bool] = True
     tools: ClassVar[tuple[str, ...]] = ("nvidia-cuda-nvcc", "torch")
 
@@ -34,17 +36,18 @@ class Nvcc(RowStep):
     ] = 90
     timeout_s: Annotated[float, Field(gt=0, description="Seconds that one row may take.")] = 300.0
 
-    def apply(self, row: Row, context: Context) -> Outcome:
+    def apply(self, row: CudaRow, context: Context) -> Outcome:
         result = compile_cuda(row["cuda"], self.arch, self.timeout_s * 0.9)
         return Keep(({**row, "compile": [*(row["compile"] or []), result]},))
 
 
-def compile_cuda(source: str, arch: int, timeout_s: float) -> Row:
+def compile_cuda(source: str, arch: int, timeout_s: float) -> Compiled:
     """Return the entry of column ``compile`` for a CUDA file, compiled for one architecture."""
-    result: Row = dict.fromkeys(field.name for field in COMPILE)
-    result |= {"target": f"nvcc:{arch}", "ok": False}
+    result: Loose = {**dict.fromkeys(field.name for field in COMPILE), "target": f"nvcc:{arch}"}
     try:
         kernels = entries(compile_ptx(source, arch, timeout_s))
     except NvccError as failed:
-        return result | {"error": failed.error, "message": failed.message}
-    return result | {"ok": True, "kernels": len(kernels)}
+        result |= {"ok": False, "error": failed.error, "message": failed.message}
+    else:
+        result |= {"ok": True, "kernels": len(kernels)}
+    return cast(Compiled, result)

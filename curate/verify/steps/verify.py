@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field, PrivateAttr, model_validator
 
-from curate.rows import Row
+from curate.rows import Judgement, Row
 from curate.step import Context, Drop, Keep, Outcome, RowStep
 from curate.verify.verdict import VERSION, WRONG
 
@@ -30,7 +30,8 @@ class Verify(RowStep):
 
     version: ClassVar[int] = VERSION
     seeded: ClassVar[bool] = True
-    kinds: ClassVar[frozenset[str]] = frozenset({"pair", "sample"})
+    takes: ClassVar[frozenset[str]] = frozenset({"pair", "sample"})
+    sets: ClassVar[frozenset[str]] = frozenset({"verdict"})
     # Rows' code runs in the judge's own sandboxes, one for references and one for candidates.
     sandboxed: ClassVar[bool] = False
     batch: ClassVar[int] = 32
@@ -131,28 +132,28 @@ class Verify(RowStep):
     def apply(self, row: Row, context: Context) -> Outcome:
         if row["triton"] is None:
             return Keep((row,))
-        verdict = row["verdict"] if self._stands(row) else self._judge(row)
+        verdict = self._standing(row) or self._judge(row)
         status, reason = verdict["status"], verdict["reason"]
         kept = {"correct", "unsupported"} | (WRONG if self.keep_wrong else set())
         if status not in kept or reason == "reference_error":
             return Drop(status, {"reason": reason, **json.loads(verdict["evidence"] or "{}")})
         return Keep(({**row, "verdict": verdict},))
 
-    def _judge(self, row: Row) -> Row:
+    def _judge(self, row: Row) -> Judgement:
         from curate.verify.verdict import Candidate
 
         assert self._slot
         compiled = any(result["ok"] for result in row["compile"] or [])
         found = self._slot.judge(
-            Candidate(row["id"], row["reference"], row["triton"], compiled=compiled)
+            Candidate(row["id"], row["reference"] or "", row["triton"] or "", compiled=compiled)
         )
         return found.to_row()
 
-    def _stands(self, row: Row) -> bool:
-        """Say whether an answer's verdict of an earlier step is as good as one from here."""
+    def _standing(self, row: Row) -> Judgement | None:
+        """Return an answer's verdict of an earlier step if it is as good as one from here."""
         known = row["verdict"]
         if row["kind"] != "sample" or not known:
-            return False
+            return None
         same = (known["backend"], known["judge"]) == (self.backend, VERSION)
         enough = known["trials"] >= self.trials and (known["timing"] or not self.timing)
-        return same and bool(known["status"] != "correct" or enough)
+        return known if same and (known["status"] != "correct" or enough) else None

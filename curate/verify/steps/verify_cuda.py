@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from pydantic import Field, PrivateAttr
 
 from curate.files import file_sha256
-from curate.rows import Row
+from curate.rows import CudaRow, Pairing, Row
 from curate.step import Context, Drop, Keep, Outcome, RowStep, StepError
 from curate.verify.compile.ptx import NvccError, compile_ptx
 from curate.verify.verdict import VERSION
@@ -38,7 +38,9 @@ class VerifyCuda(RowStep):
     """
 
     version: ClassVar[int] = VERSION
-    kinds: ClassVar[frozenset[str]] = frozenset({"cuda"})
+    takes: ClassVar[frozenset[str]] = frozenset({"cuda"})
+    reads: ClassVar[frozenset[str]] = frozenset({"cuda", "triton", "pairing"})
+    sets: ClassVar[frozenset[str]] = frozenset({"verdict", "pairing", "reference"})
     # Rows' code runs in the judge's own sandboxes, and nvcc in one of its own.
     sandboxed: ClassVar[bool] = False
     tools: ClassVar[tuple[str, ...]] = ("torch", "triton", "nvidia-cuda-nvcc")
@@ -113,11 +115,11 @@ class VerifyCuda(RowStep):
             )
             self._slot = make_slot(options)
 
-    def apply(self, row: Row, context: Context) -> Outcome:
+    def apply(self, row: CudaRow, context: Context) -> Outcome:
         from curate.verify.steps.cuda_programs import BindingError, find_binding
 
         try:
-            binding = find_binding(Path(self.bindings), row)
+            binding = find_binding(Path(self.bindings), dict(row))
         except BindingError as error:
             raise StepError(str(error)) from error
         if binding is None:
@@ -128,7 +130,7 @@ class VerifyCuda(RowStep):
             )
         except NvccError as failed:
             return _unverified(row, failed.error, message=failed.message)
-        sides = dict(zip(("cuda", "triton"), binding.candidates(row, ptx), strict=True))
+        sides = dict(zip(("cuda", "triton"), binding.candidates(dict(row), ptx), strict=True))
         found = {side: self._judge(candidate) for side, candidate in sides.items()}
         return graded(row, binding, found)
 
@@ -143,7 +145,7 @@ class VerifyCuda(RowStep):
         return self._slot.judge(candidate)
 
 
-def graded(row: Row, binding: Binding, found: dict[str, Verdict]) -> Outcome:
+def graded(row: CudaRow, binding: Binding, found: dict[str, Verdict]) -> Outcome:
     """Return what becomes of a pair, given the verdicts on its ``cuda`` and ``triton`` sides."""
     statuses = {side: verdict.status for side, verdict in found.items()}
     unjudged = [verdict for verdict in found.values() if verdict.status == "unsupported"]
@@ -156,12 +158,13 @@ def graded(row: Row, binding: Binding, found: dict[str, Verdict]) -> Outcome:
             if verdict.status != "correct"
         }
         return Drop("differs", {"correct": [s for s in statuses if s not in said], **said})
-    pairing = row["pairing"] | {"grade": "verified", "verdict": found["cuda"].to_row()}
-    verified = {"pairing": pairing, "verdict": found["triton"].to_row()}
-    return Keep(({**row, **verified, "reference": binding.reference},))
+    cuda, triton = found["cuda"].to_row(), found["triton"].to_row()
+    pairing: Pairing = {**row["pairing"], "grade": "verified", "verdict": cuda}
+    kept: Row = {**row, "pairing": pairing, "verdict": triton, "reference": binding.reference}
+    return Keep((kept,))
 
 
-def _unverified(row: Row, reason: str, **evidence: Any) -> Keep:
+def _unverified(row: CudaRow, reason: str, **evidence: Any) -> Keep[Row]:
     from curate.verify.verdict import Verdict
 
     verdict = Verdict(row["id"], "unsupported", reason, evidence=evidence).to_row()

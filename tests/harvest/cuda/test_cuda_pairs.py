@@ -237,7 +237,7 @@ def test_closure_cuts_out_both_sides(outcome: Any) -> None:
         void scale_rows(void* x, int rows, int n, float by) { LAUNCH(float); }
         """)
     assert closed["triton"].endswith("tl.store(x + at, tl.load(x + at) * by)\n")
-    assert "def scale(x, by):" in closed["wrapper"]
+    assert "def scale(x, by):" in closed["host_function"]
     assert closed["text"] is None
     assert closed["pairing"] == row["pairing"]
     assert closed["parent_ids"] == [row["id"]]

@@ -134,7 +134,7 @@ def test_gives_up_a_decorator_that_reads_files(outcomes: Any) -> None:
     row = row_of(outcomes({"pkg/a.py": text})["a"])
     assert "autotune" not in row["triton"]
     assert "@triton.heuristics" in row["triton"]
-    assert row["wrapper"] is None, "without its configurations the launch lacks an argument"
+    assert row["host_function"] is None, "without its configurations the launch lacks an argument"
 
 
 def test_answers_the_platforms_questions_where_an_import_asks(
@@ -172,7 +172,7 @@ def test_answers_the_platforms_questions_where_an_import_asks(
     for line in ("NEW = True", "IS_AMD = False", "SMS = 132"):
         assert f"\n{line}\n" in row["triton"]
     assert "64 if False else SMS" in row["triton"]
-    assert "get_device_properties(x.device)" in row["wrapper"], "functions still ask when called"
+    assert "get_device_properties(x.device)" in row["host_function"], "functions ask when called"
     assert imported(row["triton"], tmp_path).a.configs[0].kwargs == {"BLOCK": 132}
 
 
@@ -336,10 +336,12 @@ def test_the_wrapper_is_the_smallest_function_that_can_stand_alone(outcomes: Any
         """
     )
     row = row_of(outcomes({"pkg/a.py": text})["a"])
-    assert row["wrapper"].startswith("import torch\nimport triton\nimport triton.language as tl\n")
-    assert "def long(x: torch.Tensor):" in row["wrapper"]
-    assert "@triton.jit\ndef a(" in row["wrapper"]
-    assert "numpy" not in row["wrapper"]
+    assert row["host_function"].startswith(
+        "import torch\nimport triton\nimport triton.language as tl\n"
+    )
+    assert "def long(x: torch.Tensor):" in row["host_function"]
+    assert "@triton.jit\ndef a(" in row["host_function"]
+    assert "numpy" not in row["host_function"]
     assert "def long" not in row["triton"]
 
 

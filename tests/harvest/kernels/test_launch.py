@@ -20,7 +20,7 @@ ENDLESS = ("ENDLESS", "ENDLESS_KERNEL")
 def row(name: str, wrapper: str | None, **kernel: Any) -> Row:
     known = dict.fromkeys(field.name for field in KERNEL) | kernel
     origin = make_origin("local", path=f"{name}.py")
-    return make_row("kernel", name, origin, triton="", wrapper=wrapper, kernel=known)
+    return make_row("kernel", name, origin, triton="", host_function=wrapper, kernel=known)
 
 
 def text(name: str) -> str:
@@ -94,8 +94,8 @@ def test_the_function_of_the_launch_site_is_called(labels: dict[str, dict[str, A
 
 
 def test_inputs_that_are_written_to_are_named(labels: dict[str, dict[str, Any]]) -> None:
-    assert labels["IN_PLACE"]["changed_inputs"] == ["x"]
-    assert labels["ADD"]["changed_inputs"] == []
+    assert labels["IN_PLACE"]["mutated_inputs"] == ["x"]
+    assert labels["ADD"]["mutated_inputs"] == []
 
 
 @pytest.mark.parametrize("name", ["ATOMIC", "DRAWN", "RACE"])
@@ -148,7 +148,7 @@ def test_what_cannot_be_run_is_kept_with_the_reason(
 ) -> None:
     assert labels[name]["status"] == "unsupported"
     assert labels[name]["message"].startswith(reason)
-    assert labels[name]["deterministic"] is labels[name]["changed_inputs"] is None
+    assert labels[name]["deterministic"] is labels[name]["mutated_inputs"] is None
 
 
 @pytest.mark.slow

@@ -26,7 +26,7 @@ def test_honest_program_is_correct(honest: dict[str, dict], name: str) -> None:
     verdict = honest[name]
     assert verdict["status"] == "correct", verdict
     assert verdict["trials"] >= 3
-    assert 0 <= verdict["tolerance"] <= 1
+    assert 0 <= verdict["error_ratio"] <= 1
     assert verdict["backend"] == "cpu"
 
 

@@ -166,7 +166,7 @@ def test_a_draw_is_the_same_in_every_process_and_kept(ask: Ask) -> None:
     assert one.seed != ask("return x").seed
 
 
-def test_changed_inputs_are_part_of_the_result(ask: Ask) -> None:
+def test_mutated_inputs_are_part_of_the_result(ask: Ask) -> None:
     oracle = ask("return x.mul_(2)")
     expected = oracle.expect(Draw(0))
     own, (x,) = expected.value("own"), expected.value("inputs")

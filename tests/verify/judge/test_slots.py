@@ -321,7 +321,7 @@ def test_a_correct_verdict_holds_what_was_seen(verdicts: Verdicts) -> None:
     assert (verdict.torch, verdict.triton) == (torch.__version__, triton.__version__)
     assert verdict.trials == OPTIONS.trials
     assert verdict.max_abs_error is not None and 0 <= verdict.max_abs_error < 1e-4
-    assert verdict.tolerance is not None and 0 <= verdict.tolerance <= 1
+    assert verdict.error_ratio is not None and 0 <= verdict.error_ratio <= 1
     assert verdict.timing is None and verdict.compile == []
     evidence = verdict.evidence
     assert (evidence["launches"], evidence["aten_calls"]) == ({"kernel": 1}, {})
@@ -375,7 +375,7 @@ def test_a_wrong_verdict_says_where_and_on_which_draw(verdicts: Verdicts) -> Non
     evidence = verdicts["wrong value"].evidence
     assert evidence["got"] - evidence["expected"] == pytest.approx(0.01, rel=0.01)
     assert evidence["trial"]["family"] == "own" and evidence["wrong_share"] == 1
-    assert verdicts["wrong value"].tolerance is None
+    assert verdicts["wrong value"].error_ratio is None
 
 
 def test_what_programs_raise_or_print_is_told(verdicts: Verdicts) -> None:

@@ -103,72 +103,6 @@ TWINS = [
         beside("@triton.jit\ndef part(x):\n    return x\n@triton.jit\ndef k(x):\n    part(x)\nk"),
     ),
     Twins(
-        "launch_result_unused",
-        forward(
-            "out = torch.empty_like(x)\nLAUNCH  #!\nreturn torch.relu(x)",
-        ),
-        forward("out = torch.empty_like(x)\nLAUNCH\nflat = out.view(-1)\nreturn flat"),
-    ),
-    Twins(
-        "launch_result_unused",
-        forward("out = torch.empty_like(x)\nreal = torch.relu(x)\nLAUNCH  #!\nreturn real"),
-        forward(
-            "work = torch.empty(x.numel())\nout = work.view(x.shape)\nLAUNCH\n"
-            "last = torch.empty(1)\nkernel[(1,)](work, last, 1, BLOCK=64)\nreturn last"
-        ),
-    ),
-    Twins(
-        "silent_fallback",
-        forward(
-            "out = torch.empty_like(x)\ntry:\n    LAUNCH\n    return out\n"
-            "except Exception:  #!\n    return F.softmax(x, dim=-1)"
-        ),
-        forward(
-            "out = torch.empty_like(x)\ntry:\n    LAUNCH\n"
-            "except triton.OutOfResources:\n    kernel[(9,)](x, out, 1, BLOCK=1)\nreturn out"
-        ),
-    ),
-    Twins(
-        "silent_fallback",
-        forward(
-            "out = torch.empty_like(x)\nwith suppress(Exception):  #!\n    LAUNCH\n    return out\n"
-            "return x.softmax(-1)",
-            "from contextlib import suppress\n",
-        ),
-        forward(
-            "out = torch.empty_like(x)\nwith torch.cuda.device(x.device):\n    LAUNCH\nreturn out",
-            "try:\n    from contextlib import suppress\nexcept ImportError:\n    suppress = None\n",
-        ),
-    ),
-    Twins(
-        "silent_fallback",
-        forward(
-            "try:\n    return self.fast(x)\nexcept Exception:  #!\n    pass\nreturn x @ x\n\n"
-            "def fast(self, x):\n    out = torch.empty_like(x)\n    LAUNCH\n    return out"
-        ).replace("        def fast", "    def fast"),
-        forward(
-            "out = torch.empty_like(x)\ntry:\n    LAUNCH\n"
-            "finally:\n    torch.cuda.current_stream()\nreturn out @ out"
-        ),
-    ),
-    Twins(
-        "silent_fallback",
-        forward(
-            "out = torch.relu(x)\nwith contextlib.suppress(BaseException):  #!\n"
-            "    LAUNCH\nreturn out",
-            "import contextlib\n",
-        ),
-        forward(
-            "out = torch.empty_like(x)\ntry:\n    LAUNCH\nexcept RuntimeError as error:\n"
-            "    raise ValueError(x.shape) from error\nreturn torch.relu(out)"
-        ),
-    ),
-    Twins(
-        "swallows_launch_error",
-        forward("out = x\ntry:\n    LAUNCH\nexcept Exception:  #!\n    pass\nreturn out"),
-        forward("out = x\ntry:\n    LAUNCH\nexcept Exception as e:\n    raise ValueError from e"),
-    ),
-    Twins(
         "inherits_reference",
         model("from reference import Model\nclass ModelNew(Model):  #!\n    pass\n"),
         model(
@@ -205,36 +139,6 @@ TWINS = [
     ),
     Twins("library_call", "from x import extern_kernels  #!\n", "from x import grid\n"),
     Twins(
-        "mode_switch",
-        forward(
-            "out = torch.empty_like(x)\nif self.training:  #!\n    LAUNCH\nelse:\n"
-            "    out = torch.relu(x)\nreturn out"
-        ),
-        forward(
-            "out = torch.empty_like(x)\nif not self.training:\n    return x\nLAUNCH\nreturn out"
-        ),
-    ),
-    Twins(
-        "returns_uninitialised",
-        forward("out = torch.empty_like(x)\nreturn out  #!"),
-        forward("out = torch.empty_like(x)\nLAUNCH\nreturn out"),
-    ),
-    Twins(
-        "returns_constant",
-        forward("return torch.zeros_like(x)  #!"),
-        forward("out = torch.zeros_like(x)\nLAUNCH\nreturn out"),
-    ),
-    Twins(
-        "shape_gate",
-        forward("out = torch.empty_like(x)\nif x.shape == (16, 1024):  #!\n    return x\nLAUNCH"),
-        forward("if x.shape[-1] != 1024:\n    raise ValueError\nif x.shape[0] == 0:\n    return x"),
-    ),
-    Twins(
-        "value_gate",
-        forward("if (x >= 0).all().item():  #!\n    return x"),
-        forward("assert (x >= 0).all()\nif all(s > 1 for s in x.shape):\n    return x"),
-    ),
-    Twins(
         "precision_downgrade",
         HEAD.replace("at < n)\n", "at < n).to(tl.float16)  #!\n", 1),
         HEAD.replace("x + 1,", "(x + 1).to(tl.float16),"),
@@ -253,21 +157,6 @@ TWINS = [
         "seed_replay",
         forward("torch.manual_seed(0)  #!\nreturn torch.randn(3)"),
         forward("return x") + "def check():\n    torch.manual_seed(0)\n    return torch.randn(3)\n",
-    ),
-    Twins(
-        "strict_false",
-        beside("def copy(m, s):\n    m.load_state_dict(s, strict=False)  #!"),
-        beside("def copy(m, s):\n    m.load_state_dict(s, strict=True)"),
-    ),
-    Twins(
-        "writes_inputs",
-        forward("kernel[(1,)](x, x, 1, BLOCK=1)  #!\nreturn x"),
-        forward("out = torch.empty_like(x)\nLAUNCH\nout += 1\nreturn out"),
-    ),
-    Twins(
-        "writes_inputs",
-        forward("x.zero_()  #!\nreturn x"),
-        forward("x = x.clone()\nx.zero_()\nreturn x"),
     ),
     Twins(
         "patches_library",
@@ -453,13 +342,6 @@ TWINS = [
         "call_counter",
         forward("CALLS[0] += 1\nreturn x if CALLS[0] > 5 else x.relu()  #!", "CALLS = [0]\n"),
         forward("sizes = [0]\nsizes[0] += 1\nreturn x if sizes[0] > 5 else x.relu()"),
-    ),
-    Twins(
-        "precompute_in_init",
-        beside("x = out = torch.ones(9)\nkernel[(1,)](x, out, 9, BLOCK=16)  #!"),
-        beside(
-            "if __name__ == '__main__':\n    x = torch.ones(9)\n    kernel[(1,)](x, x, 9, BLOCK=16)"
-        ),
     ),
     Twins("persisting_l2", "f('cudaLimitPersistingL2CacheSize')  #!\n", "f('evict_last')\n"),
 ]

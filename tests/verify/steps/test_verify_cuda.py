@@ -62,7 +62,7 @@ def pair(**columns: Any) -> Row:
         "origin": {"purl": "pkg:pypi/packed@1.0", "symbol": "twice"},
         "cuda": CUDA,
         "triton": "import torch\ndef twice(x): ...",
-        "wrapper": None,
+        "host_function": None,
         "pairing": pairing | {"verdict": None},
         "verdict": None,
         "reference": None,
