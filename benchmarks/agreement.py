@@ -5,8 +5,8 @@
 
 ``export`` writes the pairs of a data set, with the verdicts of `curate run`, as JSON lines, for a
 node that has only torch and triton. ``judge`` judges all of them on that node's device and prints
-how the two verdicts go together; the result lists with its evidence every pair whose verdicts
-differ and every pair that the device does not find correct. With ``--backend cpu`` no device is
+how often the two verdicts agree; the result lists every pair whose verdicts differ and every pair
+that the device does not find correct, with the evidence. With ``--backend cpu`` no device is
 needed, and verdicts of a run on a GPU are compared with those of the judge without one.
 """
 

@@ -1,12 +1,12 @@
-"""Correct programs with one comparison moved by its boundary, for the judge to tell apart.
+"""Correct programs with one comparison moved by its boundary, for the judge to detect.
 
     python benchmarks/boundaries.py PAIRS.parquet... CANDIDATES.jsonl
     curate verify CANDIDATES.jsonl --output VERDICTS.jsonl --backend cpu
 
 In each a comparison between values (not in a mask or an address) has `<=` for `<`, `>` for `>=`,
 and so on: it differs from the original where the two sides are equal, and only there. Many differ
-nowhere, since both branches meet in that place; what is rejected is a lower bound of what the judge
-can tell. Of modules with the same docstring two are taken, and 300 in all.
+nowhere, since both branches meet in that place; the share rejected is a lower bound of what the
+judge can detect. Two modules are taken per docstring, and 300 in all.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Charts as SVG, readable on light and on dark ground."""
+"""Charts as SVG, readable on light and dark backgrounds."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LINE_WIDTH, LINE_HEIGHT = 780, 430
 
 
 class Bar(NamedTuple):
-    """One bar: its label, its length, what stands behind it, whether it is this project's."""
+    """One bar: its label, its length, what is written after it, whether it is this project's."""
 
     label: str
     value: float

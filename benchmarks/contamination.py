@@ -7,12 +7,12 @@
 
 Recall: the items of benchmarks whose fingerprints the package ships, read from checkouts at the
 commits that the fingerprint files name, are edited in the ways of `EDITS` and put to the step. A
-copy counts by the first tier that finds it at the default thresholds: ``structure``, ``overlap``
-or ``resemblance``. ``named`` are those of which the step names the item that was edited; ``too
-small`` are those missed that have no part of the size that is compared at all. What is found at
-other thresholds of overlap stands beside. Where an edit finds no place, there is no copy. The
-tests in TritonBench's files are left out of the copies, since who copies a problem leaves them
-behind; most problems of its second set are one call of torch then.
+copy counts by the first tier that finds it at the default thresholds: ``structure``, ``overlap`` or
+``resemblance``. ``named`` are copies for which the step names the edited item; ``too small`` are
+missed copies without a part of the least size that is compared. The table also gives what is found
+at other thresholds of overlap. Where an edit finds no place, there is no copy. The tests in
+TritonBench's files are left out of the copies, since who copies a problem leaves them behind; most
+problems of its second set are one call of torch then.
 
 Rows: how many rows of Parquet files, which a run wrote without this step, reach a score. Nothing
 was planted in them: what they match is in the packages, as a copy or by chance, which only reading
@@ -289,7 +289,7 @@ def _judge_copy(
 
 
 def read_rows(files: list[Path], sample: int) -> dict[str, list[dict[str, Any]]]:
-    """Return rows by kind, each code once, and of each kind a sample of at most so many."""
+    """Return rows by kind, each code once, with a sample of at most so many per kind."""
     kinds: dict[str, dict[tuple[str, ...], dict[str, Any]]] = defaultdict(dict)
     for file in files:
         for row in pl.read_parquet(file).iter_rows(named=True):
@@ -374,7 +374,7 @@ def markdown(facts: dict[str, Any]) -> str:
     levels = [f"{name} {level}" for name in ("overlap", "resemblance") for level in LEVELS]
     at = [f"recall at {level}" for level in LEVELS]
     dropped = [f"dropped by {tier}" for tier in TIERS]
-    header = ["rows of kind", "all", "structure", *levels, *dropped, "ms a row"]
+    header = ["rows of kind", "all", "structure", *levels, *dropped, "ms per row"]
     head = {key: value for key, value in facts.items() if key not in ("recall", "rows")}
     return "\n".join([table([*columns, *at], recall), table(header, rows), json.dumps(head)])
 

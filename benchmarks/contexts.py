@@ -1,9 +1,9 @@
-"""Processes a second that can open a context on the device: a bound for judges with one a program.
+"""Contexts per second that processes can open on a device: a bound for one process per program.
 
     python benchmarks/contexts.py RESULT.json
 
 Every process is forked from one that has imported torch, as the judge's are, puts one number on the
-first device, and ends; so many at a time, that many in all.
+first device, and ends; the figures say how many run at a time, and how many in all.
 """
 
 from __future__ import annotations

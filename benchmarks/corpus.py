@@ -4,9 +4,9 @@
 
 The packages are wheels, pinned by version and fetched by pip; they are only read, never installed
 or run. A function is what Python's own parser calls one, of 4 to 400 lines, its indentation taken
-away, and no text is there twice. Of a corpus of N documents, a share `COPIES` are copies of others
-with one small edit, of which `EDITS` says the kinds; documents are in a random order. The same
-seed and pins give the same corpus.
+away, and no text is there twice. A share `COPIES` of a corpus are copies of other documents with
+one small edit, of a kind in `EDITS`; documents are in a random order. The same seed and pins give
+the same corpus.
 """
 
 from __future__ import annotations
@@ -237,7 +237,7 @@ def corpus_files(cache: Path, count: int, seed: int) -> tuple[Path, Path]:
 
 
 def read_texts(path: Path) -> list[str]:
-    """Return the texts of a file with one JSON object a line."""
+    """Return the texts of a file with one JSON object per line."""
     with path.open(encoding="utf-8") as lines:
         return [json.loads(line)["text"] for line in lines]
 

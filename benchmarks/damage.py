@@ -1,4 +1,4 @@
-"""Damage a finished run's files, one at a time, run again, and see what comes of it.
+"""Damage a finished run's files, one at a time, run again, and see what happens.
 
     python benchmarks/damage.py [--tries 1000] [--seed 0] [--part 1/1] [--folder DIR]
 
@@ -11,8 +11,8 @@ for sure. Then the command runs again.
 
 To fit into minutes, tries call the command in this process, steps run in it as well, and no report
 is written; every tenth try has a report, without drawings, and every fiftieth has worker processes.
-``--part i/n`` does one of n parts. ``--folder`` is where tries lie: a folder in memory saves the
-time of fsync. Prints one JSON object, and fails if a try gave other data or a traceback.
+``--part i/n`` does one of n parts. ``--folder`` is where tries are made: a folder in memory saves
+the time of fsync. Prints one JSON object, and fails if a try gave other data or a traceback.
 """
 
 import argparse
@@ -207,7 +207,7 @@ def remove(output: Path, what: str, file: Path, draw: random.Random) -> None:
 
 
 def one_try(number: int, seed: int, recipe: Path, whole: Path, folder: Path) -> dict[str, object]:
-    """Damage one file and run again; return what came of it."""
+    """Damage one file and run again; return what happened."""
     draw = random.Random(seed * 1_000_003 + number)
     output = folder / "try"
     shutil.copytree(whole, output, copy_function=os.link)

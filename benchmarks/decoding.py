@@ -1,10 +1,10 @@
-"""Tokens a second of batched answers: ours, and transformers' `generate`, on the same prompts.
+"""Tokens per second of batched answers: ours, and transformers' `generate`, on the same prompts.
 
     python benchmarks/decoding.py MODEL OUT.json [--answers 256] [--tokens 512]
 
 Prompts have 120, 200, 300 and 800 tokens, and each is answered eight times, at temperature 1 with
-all of the vocabulary to draw from. No answer may end before its last token, so that all write
-as many. ``recorded`` is `curate.generate.decode` as it is on a GPU, with a token's kernels in a
+all of the vocabulary to draw from. No answer may end before its last token, so that all have the
+same length. ``recorded`` is `curate.generate.decode` as it is on a GPU, with a token's kernels in a
 CUDA graph; ``launched`` is the same without the graph. Each runs twice, and the second time counts.
 """
 
@@ -76,7 +76,7 @@ def make_prompts(answers: int, vocabulary: int) -> list[list[int]]:
 
 
 def measure(way: Callable[[], int]) -> dict[str, float]:
-    """Return seconds and tokens a second of the second run, and the memory of both."""
+    """Return seconds and tokens per second of the second run, and the memory of both."""
     way()
     if torch.cuda.is_available():
         torch.cuda.reset_peak_memory_stats()

@@ -1,4 +1,4 @@
-"""Near-duplicates of 200,000 functions: the step `dedupe` beside six other programs.
+"""Near-duplicates of 200,000 functions: the step `dedupe` and six other programs.
 
     python benchmarks/dedupe.py CACHE RESULT.json --count 200000 --rounds 2 --chart docs/dedupe.svg
 
@@ -10,17 +10,17 @@ with ``1`` worker it is bound to one core, with ``2`` it may use two. Rounds are
 seconds are the median of the rounds. They count from the documents (in memory, or on disk where
 the program reads them there) to the decision, without imports and without writing what is kept.
 
-What is right is known exactly: `peers/exact_pairs.py` finds all pairs of a Jaccard similarity of
+The right answer is known exactly: `peers/exact_pairs.py` finds all pairs of a Jaccard similarity of
 0.7 or more, of words for the others and of words and signs for `curate`, which has other tokens.
 
-- recall: of the pairs at 0.7 (0.8) or more, those of which not both documents are kept.
-- no kept twin: of the documents dropped, those that no document that is kept is like, at 0.7.
-- renamed: those dropped because their code is that of another but for names, comments and layout;
-  they are not asked for a twin in their text. Only `curate` has this.
-- copies: of the copies put in at 0.7 or more from their original, those of which not both are kept.
+- recall: the share of pairs at 0.7 (0.8) or more of which not both documents are kept.
+- no kept twin: the share of dropped documents that are below 0.7 to every document that is kept.
+- renamed: documents dropped because their code is that of another but for names, comments and
+  layout; they need no twin in their text. Only `curate` has this.
+- copies: the share of planted copies at 0.7 or more to their original where not both are kept.
 
-What was measured is kept under CACHE, and not measured again unless code has changed: run it again
-after an interruption.
+Measurements are kept under CACHE and repeated only if code has changed: run it again after an
+interruption.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def digest(contestant: Contestant) -> str:
     """Return what tells a contestant from one that was measured before its code was changed."""
     code = [PEERS / "contest.py", PEERS / f"with_{contestant.script}.py"]
     if contestant.script == "curate":
-        code += [CURATE / "table.py", *sorted(CURATE.glob("clean/*.py"))]
+        code += [CURATE / "engine/table.py", *sorted(CURATE.glob("clean/**/*.py"))]
     parts = [repr(contestant).encode(), *(file.read_bytes() for file in code)]
     return hashlib.sha256(b"".join(parts)).hexdigest()[:8]
 
@@ -250,7 +250,7 @@ def recall_of_copies(
 
 
 def share(part: float, whole: float) -> float | None:
-    """Return a share, or None of nothing."""
+    """Return a share; None where the whole is 0."""
     return round(float(part) / float(whole), 5) if whole else None
 
 
@@ -381,7 +381,7 @@ def chart(facts: dict[str, Any]) -> str:
         )
         for r in facts["results"]
     ]
-    title = f"Near-duplicates of {facts['documents']:,} functions: documents a second"
+    title = f"Near-duplicates of {facts['documents']:,} functions: documents per second"
     made = facts["machine"]
     note = f"{made['processor']}, {made['date']}; 128 permutations, 16 bands of 8, 5-grams"
     return bar_chart(title, bars, note)

@@ -1,4 +1,4 @@
-"""Which problems `decontaminate` finds when they are written otherwise, and what it drops besides.
+"""Which problems `decontaminate` finds when they are written otherwise, and what else it drops.
 
     python benchmarks/disguised_recall.py RESULT.json KernelBench/KernelBench/level2 [level3 …] \\
         --every 3 --rows CACHE/steps/standalone/*[0-9a-f].parquet

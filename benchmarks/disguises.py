@@ -114,7 +114,7 @@ def fresh_variables(tree: ast.Module) -> None:
 
 
 def one_expression(tree: ast.Module) -> None:
-    """Write what is used once where it is used."""
+    """Inline what is used once."""
     fresh_variables(tree)
     forward = method_of(tree, "forward")
     uses = Counter(

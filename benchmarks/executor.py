@@ -11,11 +11,11 @@ taken at even distances. Each program gets its file's own inputs, and makes a fe
   with the judge's checks of addresses and races, in one process.
 
 Each side has one process, from which a child is forked for every program, with one thread. What
-counts is the mean of the forwards after the first, of which there are as many as fill half a
-second, since some systems count CPU time in coarse steps; of the interpreter, which keeps next to
-nothing from the first, the first where that takes more than a second. Times are CPU seconds of the
-child, since other work on a machine delays both sides by unlike times; wall seconds are written
-down beside them. Inputs are in place when the clock starts.
+counts is the mean of the forwards after the first: as many as fill half a second, since some
+systems count CPU time in coarse steps. The interpreter keeps next to nothing from the first
+forward, so the first counts where it takes more than a second. Times are CPU seconds of the child,
+since other work on a machine delays both sides by unlike times; wall seconds are recorded too.
+Inputs are in place when the clock starts.
 
 A forward that takes longer than the limit is given up, and the limit is taken for its time: the
 ratio is a lower bound then. Pairs that a side cannot run (the interpreter lacks the functions of

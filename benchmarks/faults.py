@@ -6,13 +6,14 @@
 
 ``make`` takes correct pairs of `recipes/kernelbook_messages.yaml`, spread over their operators, and
 the programs in `benchmarks/programs`, which were written by hand, and puts one fault at a time into
-their kernels and launches (`mutate`). ``judge`` asks three about each mutant: the judge, a check
-like KernelBench's, and a search for an input on which the mutant is wrong (`witness`, which also
-says what counts as wrong). The shares are of the mutants that the search found wrong; those that do
-not run, and those that no input tells from the original, are counted beside them. ``judge`` needs
-torch, triton and NumPy only; where there is a GPU, the check and the search use it, whatever the
-judge's backend is, and without one they run kernels in the judge's executor. Stopped and started
-again, it goes on where it was. ``report`` prints a table, and every fault that the judge accepted.
+their kernels and launches (`mutate`). ``judge`` asks three parties about each mutant: the judge, a
+check like KernelBench's, and a search for an input on which the mutant is wrong (`witness`, which
+also says what counts as wrong). The shares are of the mutants that the search found wrong; mutants
+that do not run, and mutants that no input tells from the original, are counted separately.
+``judge`` needs torch, triton and NumPy only; where there is a GPU, the check and the search use it,
+whatever the judge's backend is, and without one they run kernels in the judge's executor. Stopped
+and started again, it resumes where it was. ``report`` prints a table, and every fault that the
+judge accepted.
 """
 
 from __future__ import annotations
@@ -40,12 +41,21 @@ sys.path[:0] = [str(HERE.parent), str(HERE)]
 
 from mutate import CLASSES, mutants  # noqa: E402
 
-PAIRS = 110  # of the data set, beside the programs of this folder
+PAIRS = 110  # of the data set, in addition to the programs of this folder
 PER_PAIR = 13
 PER_PROGRAM = 30
 SEED = 1
 SECONDS = 60  # for one mutant
 SIZES = "some_sizes_only"
+VARIANTS = {  # of `matmul.py`, which is the product in float16
+    "matmul_fp16": {},
+    "matmul_bf16": {"float16": "bfloat16"},
+    "matmul_fp32": {
+        ", dtype=torch.float16": "",
+        "float16": "float32",
+        "tl.dot(a, b)": 'tl.dot(a, b, input_precision="ieee")',
+    },
+}
 REJECTED = ("incorrect", "cheat", "runtime_error", "compile_error", "crash", "timeout", "oom")
 
 Row = dict[str, Any]
@@ -55,7 +65,7 @@ Row = dict[str, Any]
 
 
 def make(pairs: list[str], out: str) -> None:
-    """Write the programs and their mutants, one JSON object a line."""
+    """Write the programs and their mutants, one JSON object per line."""
     programs = [*_written(), *_generated(pairs)]
     random.Random(SEED).shuffle(programs)  # a part of them is a sample of all
     lines = 0
@@ -74,14 +84,25 @@ def make(pairs: list[str], out: str) -> None:
 
 def _written() -> Iterator[Row]:
     """Yield the programs of this folder."""
-    for path in sorted((HERE / "programs").glob("*.py")):
-        reference, candidate = split(path.read_text())
+    for name, text in written_programs().items():
+        reference, candidate = split(text)
         yield {
-            "id": path.stem,
+            "id": name,
             "reference": reference,
             "candidate": candidate,
             "per_program": PER_PROGRAM,
         }
+
+
+def written_programs() -> dict[str, str]:
+    """Return the texts of the programs of this folder by name, with each of `VARIANTS`."""
+    texts = {path.stem: path.read_text() for path in (HERE / "programs").glob("*.py")}
+    matmul = texts.pop("matmul")
+    for name, changes in VARIANTS.items():
+        texts[name] = matmul
+        for before, after in changes.items():
+            texts[name] = texts[name].replace(before, after)
+    return dict(sorted(texts.items()))
 
 
 def split(text: str) -> tuple[str, str]:

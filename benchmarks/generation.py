@@ -1,4 +1,4 @@
-"""Modules a second and core: our warm workers against one fresh process for each module.
+"""Modules per second and core: our warm workers against one fresh process for each module.
 
 Both sides export a module and let Inductor write its code with the same function and no GPU; they
 differ in how a module gets its process. *Warm* is what `curate run` does: a parent imports torch

@@ -5,8 +5,8 @@
 Reads the folder that `curate run` wrote for a recipe with the steps `kernels`, `closure` and
 `compile` and the format `kernels`, and prints Markdown; ``--json`` writes the same and the losses
 of each package to a file. The count after a step is the final rows and the rows lost later, and is
-checked against the run's own ledger. Processor seconds are of the jobs alone, without their
-start, and come from the cache beside the folder.
+checked against the run's own ledger. Processor seconds are of the jobs alone, without their start,
+and come from the cache next to the folder.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ def search(run: Run) -> dict[str, Any]:
 
 
 def speed(folder: Path) -> list[dict[str, Any]]:
-    """Return the processor seconds of every stage, and the rows that it saw a second."""
+    """Return the processor seconds of every stage, and the rows per second that it saw."""
     store, stages = Store(folder.parent), []
     for record in read_records(folder.parent, folder.name):
         manifests = [store.manifest(record.step, key) for key in record.shards]

@@ -1,4 +1,4 @@
-"""Memory of a process and of those below it, as Linux tells it in ``/proc``."""
+"""Memory of a process and of those below it, as Linux gives it in ``/proc``."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Verified rewards a second, as reinforcement learning asks for them: 256 answers at a time.
+"""Verified rewards per second, as reinforcement learning asks for them: 256 answers at a time.
 
     python benchmarks/rewards.py PAIRS.jsonl RESULT.json --backend cuda --workers 16
 
-PAIRS.jsonl has a JSON object a line, with ``id``, ``reference`` and ``triton``. A batch is eight
-answers to each of 32 problems, as GRPO samples them; no two are alike. Of each eight, three are the
+PAIRS.jsonl has a JSON object per line, with ``id``, ``reference`` and ``triton``. A batch is eight
+answers to each of 32 problems, as GRPO samples them; no two are alike. Three of each eight are the
 pair's program with a comment of their own in its kernels, four have one fault (`mutate`), and one
 breaks off half way, as an answer that is too long does.
 

@@ -1,5 +1,5 @@
 """A source of rows that lie in Parquet files, for `scale.py`; recipes have none, since nothing
-would vouch for what such rows say of themselves.
+would prove what such rows say of themselves.
 
     python benchmarks/rows_source.py ROWS OUTPUT WORKERS
 

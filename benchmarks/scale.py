@@ -3,14 +3,14 @@
     python benchmarks/scale.py CACHE RESULT.json --rows 10000 100000 1000000 --chart docs/scale.svg
 
 Rows are of the kind ``kernel``, which all four steps look at; their code is that of functions of
-public packages (`corpus.py`). Of every function there are `VARIATIONS` rows: itself, and others
-with half of its names and all of its numbers changed. They are read from Parquet files of `PART`
-rows (`rows_source.py`). Each size is one run of these four steps, in an output folder of its own
-and as a process of its own. Seconds are those that it prints for each step. Memory is Linux's: of
-the run's own process (its peak in each step, exactly), of the worst process below it, and of all
+public packages (`corpus.py`). Every function has `VARIATIONS` rows: itself, and others with half of
+its names and all of its numbers changed. They are read from Parquet files of `PART` rows
+(`rows_source.py`). Each size is one run of these four steps, in an output folder of its own and as
+a process of its own. Seconds are those that it prints for each step. Memory is Linux's: of the
+run's own process (its peak in each step, exactly), of the worst process below it, and of all
 together, with shared pages counted once (five times a second).
 
-What was measured is kept under CACHE, and not measured again unless code has changed.
+Measurements are kept under CACHE and repeated only if code has changed.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Judge thousands of candidates of which some attack the judge, and check that nothing is lost.
+"""Judge thousands of candidates, some of which attack the judge, and check that nothing is lost.
 
     python benchmarks/soak.py RESULT.json --backend cuda --count 2000 --poison 0.05
 
-The candidates are those of `soak_programs`. Checked are: one verdict for each; every right one
+The candidates are those of `soak_programs`. It checks: one verdict for each; every right one
 ``correct``, every wrong one ``incorrect``, every attack a status that says what it did; no process
 grows with the number of candidates; no process is left behind. Exits with 1 where a check fails.
 """

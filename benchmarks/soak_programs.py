@@ -1,4 +1,4 @@
-"""Candidates whose verdicts are known: right ones, wrong ones, and ones that attack their judge.
+"""Candidates whose verdicts are known: right, wrong, and hostile to the judge.
 
 Twelve small problems, each with a right and a wrong kernel, are varied by constants; a hostile
 candidate is a right one that does something else as well, when it is imported, from its first call

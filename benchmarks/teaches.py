@@ -1,4 +1,4 @@
-"""Does the data teach? One small model, trained on each arm of `teaching_data.py`, then examined.
+"""Does the data teach? One small model, trained on each arm of `teaching_data.py`, then evaluated.
 
     python benchmarks/teaches.py WORK MODEL DATA --bench ours=DATA/test.jsonl --bench kb=KERNELBENCH
 
@@ -6,11 +6,11 @@ Trains MODEL on every data set in DATA (``ours`` and its ablations) with the sam
 same number of updates, all at the same time, on as many devices as there are; then has the base and
 every trained model write programs for the problems of each bench, all benches at the same time, and
 the judge run them. With ``--grpo N`` the first arm's model is trained for N more updates by the
-judge's reward on DATA/short.jsonl, and is examined with the others, as ``grpo``. It is nothing but
-`curate train` and `curate eval`: the commands are printed, and each goes on where it stopped, so
-WORK may be finished by a second call. What came out is in the folders WORK/eval/BENCH
-(results.json, results.md, results.svg) and WORK/ARM (training.json).
-Needs torch, triton, transformers, TRL and click, and nothing else of `curate`'s.
+judge's reward on DATA/short.jsonl, and is evaluated with the others, as ``grpo``. It only runs
+`curate train` and `curate eval`: the commands are printed, and each resumes where it stopped, so a
+second call may finish WORK. The results are in the folders WORK/eval/BENCH (results.json,
+results.md, results.svg) and WORK/ARM (training.json). Needs torch, triton, transformers, TRL and
+click, and nothing else of `curate`'s.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ TOLD = 40  # lines of what a command said
 
 
 def main() -> None:
-    """Train all arms, examine all models, and print one table a bench."""
+    """Train all arms, evaluate all models, and print one table per bench."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("work", type=Path)
     parser.add_argument("model", help="of which all arms start")

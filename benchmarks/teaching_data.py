@@ -12,7 +12,7 @@ writes three data sets with the config `messages`, which share a validation spli
 
 ``test.jsonl`` has id, reference and triton of the test split; ``short.jsonl`` those of the rows of
 train whose program has at most ``--short`` tokens, to be asked for by GRPO. A dropped row is left
-out where the row that it repeats is not in train. Prints rows, tokens, and what the rows of
+out if the row that it repeats is not in train. Prints rows, tokens, and what the rows of
 ``unfiltered`` had been dropped for.
 """
 

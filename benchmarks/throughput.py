@@ -1,8 +1,8 @@
-"""Verdicts a second: our judge against the usual harness, on the same candidates in one run.
+"""Verdicts per second: our judge against the usual harness, on the same candidates in one run.
 
     python benchmarks/throughput.py PAIRS.jsonl RESULT.json --backend cuda --count 256
 
-PAIRS.jsonl has a JSON object a line, with ``id``, ``reference`` and ``triton``; pairs are taken
+PAIRS.jsonl has a JSON object per line, with ``id``, ``reference`` and ``triton``; pairs are taken
 from it at even distances. There are two cases: every candidate answers a problem of its own, and
 eight answer each problem, as where a model is sampled. The samples are one pair's kernels with a
 comment of their own, so that each is compiled anew.

@@ -4,8 +4,8 @@
 
 Times the well-known kernels of `benchmarks/kernels/`, each twice, by `curate.verify.timing`: a
 clock around requests, fresh inputs, checked outputs. Here the programs are trusted and run in this
-process; between them and the clock stands nothing but a function call. Beside it stands what
-`do_bench` says of the same models on the same inputs. Needs a CUDA or HIP device.
+process; only a function call is between them and the clock. The table also gives what `do_bench`
+says of the same models on the same inputs. Needs a CUDA or HIP device.
 
 With ``--judge`` the times are those of `curate.verify.judge.slots.verify` instead, in sandboxes.
 """

@@ -62,7 +62,7 @@ def main() -> None:
 
 
 def write(report: dict[str, Any], out: Path, found: dict[str, Any]) -> None:
-    """Print what was found, and write all that is known: a cut leaves what came before it."""
+    """Print the figures and write all of them so far: an interruption loses only what follows."""
     print(json.dumps(found), flush=True)
     out.write_text(json.dumps(report, indent=2) + "\n")
 
@@ -84,7 +84,7 @@ def spawn(who: str, setting: str) -> dict[str, Any]:
 
 
 def measure(given: argparse.Namespace, who: str, setting: str) -> dict[str, Any]:
-    """Train once and return tokens a second, peak and, of ours, the estimate."""
+    """Train once and return tokens per second, peak and, for ours, the estimate."""
     os.environ.setdefault("TQDM_DISABLE", "1")
     from trl import SFTTrainer
 

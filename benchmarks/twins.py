@@ -9,13 +9,13 @@ has set it, or is taken from --wirings, a JSON file that maps ids to its values.
 - ``seeds``: the rows are split with each of `SEEDS` seeds. Rows of validation and test count that
   have a twin in train: one of the same graph (``graph``, ``exact``), or with an equal kernel, but
   for names and numbers (``kernel``). ``sources`` counts in how many seeds each split has rows of a
-  source, of those that have three files or tasks.
+  source, for sources with three files or tasks.
 - ``copies``: some rows are copied into another file, edited in the ways of `COPIES`, without a
-  wiring, as a kernel that was found alone has none. A copy counts that is in the cluster of its
+  wiring, as a kernel that was found alone has none. A copy counts if it is in the cluster of its
   original; ``straddle`` are the pairs, times ten seeds, in two splits.
 - ``dedupe``: functions and kernels of the programs are edited in the ways of `COPIES`, and in those
-  of `OTHERS` that make another program of them. Counted are the edits that the step drops, without
-  and with a similarity of 0.8.
+  of `OTHERS` that make another program of them. The counts are of edits that the step drops,
+  without and with a similarity of 0.8.
 
 An edit that changes nothing in a program counts nowhere. Run it on another checkout by PYTHONPATH.
 """

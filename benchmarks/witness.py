@@ -1,4 +1,4 @@
-"""Does a mutant compute something else than the program that it was made from?
+"""Does a mutant compute something other than the program it was made from?
 
 This is asked without the judge, with more draws than the judge makes and none of its own, because
 the judge is what is measured. `Trial` holds one program: its module, the original kernel, and

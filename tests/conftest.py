@@ -1,4 +1,4 @@
-"""Make the helpers beside this file importable, here and in the workers that tests start."""
+"""Make the helpers next to this file importable, here and in the workers that tests start."""
 
 import os
 import sys

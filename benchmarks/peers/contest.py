@@ -1,4 +1,4 @@
-"""What every contestant of ``dedupe.py`` does alike; standard library only.
+"""What all contestants of ``dedupe.py`` share; standard library only.
 
 A contestant is called as ``with_NAME.py CORPUS RESULT WORKERS`` by a Python of its own. Time and
 memory count from the moment that its libraries are imported and the corpus is in memory, where it
@@ -28,7 +28,7 @@ class Contest:
     """One contestant at work.
 
     Attributes:
-        corpus: a file with a JSON object a line, with ``id`` (its number) and ``text``.
+        corpus: a file with a JSON object per line, with ``id`` (its number) and ``text``.
         result: the file that the result is written to.
         workers: processes or threads that may be used, where there is a choice.
         stages: seconds of each part of the work.

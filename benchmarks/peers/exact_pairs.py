@@ -5,10 +5,10 @@
 A document is its set of runs of five words (``\\w+``), or of five tokens as
 `curate.clean.similar.minhash` has them. The join is a prefix filter (Bayardo, Ma and Srikant,
 "Scaling up all pairs similarity search", 2007): with the shingles of every document in one order,
-the rarest first, two sets of similarity t or more share one of the first n - ceil(t n) + 1 of
-each. Every pair found so is then counted out. It uses no MinHash and nothing of this project;
-shingles are told apart by 64 bits, so that of 40 million one pair is confused with a probability
-of 4e-5.
+the rarest first, two sets of similarity t or more share one of the first n - ceil(t n) + 1 of each.
+The shared shingles of every such pair are then counted. It uses no MinHash and nothing of this
+project. Shingles are told apart by 64 bits: among 40 million, the probability that any two are
+confused is 4e-5.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """curate: the step ``dedupe`` as a run does it: shards summarized by workers, one judgement.
 
 With ``near`` as a fourth argument the tier of renamed copies, which no other contestant has, is
-left out; what is left is exact copies and near duplicates.
+left out; exact copies and near duplicates remain.
 """
 
 import multiprocessing

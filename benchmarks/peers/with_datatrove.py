@@ -1,4 +1,4 @@
-"""datatrove: the first three of its MinHash steps; the fourth writes what is kept, and is left out.
+"""datatrove: the first three of its MinHash steps; the fourth only writes what is kept.
 
 Its default tokenizer for English is spaCy's, an order of magnitude slower: it gets words by a
 regular expression in its place.
@@ -51,7 +51,7 @@ class Words(WordTokenizer):
 
 
 def split_corpus(folder: Path) -> list[list[int]]:
-    """Write the corpus as one file a worker; return the numbers of the documents in each."""
+    """Write the corpus as one file per worker; return the numbers of the documents in each."""
     lines = given.corpus.read_text(encoding="utf-8").split("\n")[:-1]
     size = -(-len(lines) // given.workers)
     parts = [range(i, min(i + size, len(lines))) for i in range(0, len(lines), size)]

@@ -14,10 +14,10 @@ By ``wiring`` a row is dropped when its reference has the same graph, with all i
 dimensions and types but without its sizes, as that of a row that was kept before it
 (``wiring_duplicate``): the two compute the same, however they are written.
 
-A row is never dropped for its likeness to a row that is dropped itself: chains of likenesses lead
+A row is never dropped because it is like a row that is dropped itself: chains of likenesses lead
 away from where they began.
 
-What is known of the whole table are some 150 bytes a row and its path, and with ``similarity`` the
+The step keeps some 150 bytes per row and its path for the whole table, and with ``similarity`` the
 sketches, some of which are put into files (`curate.clean.similar.minhash`).
 """
 

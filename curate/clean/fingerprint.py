@@ -224,7 +224,7 @@ def _computation(wiring: dict[str, Any]) -> Computation:
 
 def _fingerprints(codes: list[str]) -> tuple[Item | None, str | None]:
     """Return what is kept of an item's programs, and what was wrong with the last bad one."""
-    from curate.clean.forms.overlap import text_signatures
+    from curate.clean.forms.overlap import text_signature
 
     found: dict[tuple[str, str, str], Fingerprint] = {}
     programs: list[str] = []
@@ -239,7 +239,7 @@ def _fingerprints(codes: list[str]) -> tuple[Item | None, str | None]:
         programs += [code] if parts else []
     if not found:
         return None, wrong
-    signatures = tuple(to_base64(signature) for signature in text_signatures(programs))
+    signatures = tuple(to_base64(signature) for signature in map(text_signature, programs))
     return Item(parts=tuple(found[key] for key in sorted(found)), signatures=signatures), wrong
 
 

@@ -25,10 +25,10 @@ import numpy as np
 
 from curate.clean.computed import Computations
 from curate.clean.fingerprint import Benchmark, Computation, find_file, read_benchmark
-from curate.clean.forms.overlap import grams, text_signatures
+from curate.clean.forms.overlap import grams, text_signature
 from curate.clean.forms.parts import Part, Program
-from curate.clean.similar.grams import GramIndex, Indices, Scores, from_base64
-from curate.clean.similar.minhash import PERMUTATIONS, U32
+from curate.clean.similar.grams import GramIndex, Scores, from_base64
+from curate.clean.similar.minhash import PERMUTATIONS, U32, Indices
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ class Evaluation:
             overlap = self._grams.overlap(grams(program, program.body))
         except (SyntaxError, ValueError, RecursionError):
             pass  # it is for `parse` to say what is not Python
-        same = (self._signatures == text_signatures([code])[0]).mean(axis=1)
+        same = (self._signatures == text_signature(code)).mean(axis=1)
         names = [""] * len(self.items)
         for number in np.argsort(overlap, kind="stable"):  # the highest last, and so it stays
             names[self._labels[number].item] = self._labels[number].part

@@ -2,7 +2,7 @@
 
 The numbers are those of the catalogue that the suite was written from: A (1-10) no real kernel,
 B (11-37) wrong values that pass, C (38-49) tampering with inputs or checker, D (50-65) timing.
-Each ``group_*.py`` beside this file lists its cases as ``CASES``; it may also have
+Each ``group_*.py`` next to this file lists its cases as ``CASES``; it may also have
 ``NOT_APPLICABLE``: numbers without a case, and why they cannot concern a Triton program that is
 judged here. All programs were written here.
 """

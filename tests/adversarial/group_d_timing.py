@@ -1,4 +1,4 @@
-"""Group D: programs that gain time which they do not save.
+"""Group D: programs that seem faster than they are.
 
 Where the trick needs stale, early or late outputs it must be seen in the values; the rest tampers
 with clocks, and is shown by what it patches or calls.

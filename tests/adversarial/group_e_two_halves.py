@@ -1,8 +1,8 @@
-"""More ways, each tried on a judge whose host half holds no numbers.
+"""Group E: further cheats, each tried on a judge whose host half holds no numbers.
 
-They carry the numbers of what they are like. Some hand the result to a kernel in pieces or by ways
-that no operator shows; some know when they are looked at; some are honest mistakes near the edge of
-what an output may be off by.
+Each has the number of the cheat that it resembles. Some hand the result to a kernel in pieces or by
+ways that no operator shows; some know when they are looked at; some are honest mistakes near the
+edge of what an output may be off by.
 """
 
 from __future__ import annotations

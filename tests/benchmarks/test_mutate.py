@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
-BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
-sys.path.insert(0, str(BENCHMARKS))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 
-from faults import split  # noqa: E402
-from mutate import CLASSES, Mutant, Program, mutants  # noqa: E402
+from faults import split, written_programs
+from mutate import CLASSES, Mutant, Program, mutants
 
 SOURCE = '''
 import torch
@@ -101,10 +100,10 @@ def test_the_seed_decides_and_no_two_mutants_are_alike() -> None:
 
 def test_every_program_of_the_benchmark_gives_mutants_of_most_classes() -> None:
     kinds: dict[str, list[Mutant]] = {}
-    for path in sorted((BENCHMARKS / "programs").glob("*.py")):
-        _, candidate = split(path.read_text())
+    for name, text in written_programs().items():
+        _, candidate = split(text)
         found = mutants(candidate, seed=0, limit=26)
-        assert len({mutant.kind for mutant in found}) >= 8, path.name
+        assert len({mutant.kind for mutant in found}) >= 8, name
         for mutant in found:
             kinds.setdefault(mutant.kind, []).append(mutant)
     assert set(kinds) == set(CLASSES)

@@ -1,4 +1,4 @@
-"""What an interrupted run has left of a shard is checked like what a worker says."""
+"""The part of a shard that an interrupted run left is checked like a worker's results."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Estimators against exact enumeration, and intervals against what they promise."""
+"""Estimators against exact enumeration, and intervals against their coverage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Terms that hide: in tags, prose, metadata and papers beside the license, and what is harmless."""
+"""Hidden terms: in tags, prose, metadata and papers alongside the license; and harmless texts."""
 
 from __future__ import annotations
 

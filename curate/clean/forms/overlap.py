@@ -25,24 +25,17 @@ from numpy.typing import NDArray
 
 from curate.clean.forms.parts import Program
 from curate.clean.forms.syntax import FIELDS
-from curate.clean.similar.minhash import (
-    PERMUTATIONS,
-    U32,
-    U64,
-    mix64,
-    permutation_parameters,
-    shingle_hashes,
-    sign,
-)
+from curate.clean.similar.minhash import PERMUTATIONS, U32, U64, mix64, shingle_hashes
 
 WINDOW = 13  # tokens
+BLOCK = 1 << 10  # shingles that are permuted together
 
 _RANDOM = np.random.RandomState(0x6AA3)  # a fixed stream: these numbers are part of every hash
 _PLACE: U64 = _RANDOM.randint(0, 2**64, WINDOW, dtype=np.uint64) | np.uint64(1)
 _DISTANCE: U64 = _RANDOM.randint(0, 2**64, WINDOW, dtype=np.uint64)
 
 _SILENT = frozenset({ast.arguments, ast.arg, ast.Expr})
-"""Types of nodes that say nothing which what they hold does not say."""
+"""Types of nodes that add nothing to their children."""
 _OWN = "%"  # begins the tokens of the program's own names; no other token begins so
 
 
@@ -54,10 +47,15 @@ def grams(program: Program, body: list[ast.stmt]) -> U32:
     return hash_grams(_Reader(program).tokens(body))
 
 
-def text_signatures(texts: list[str]) -> U32:
-    """Return the MinHash signature of each text, a row each."""
-    hashes, counts = shingle_hashes([text.encode("utf-8", "surrogatepass") for text in texts])
-    return sign(hashes, counts, *permutation_parameters(PERMUTATIONS))
+def text_signature(text: str) -> U32:
+    """Return the MinHash signature of a text: the ``hashvalues`` of a `datasketch.MinHash`."""
+    from datasketch import MinHash
+
+    hashes, _ = shingle_hashes([text.encode("utf-8", "surrogatepass")])
+    signature = MinHash(PERMUTATIONS, hashfunc=int, scheme="affine32")
+    for part in np.array_split(hashes, len(hashes) // BLOCK + 1):  # each takes a KiB per shingle
+        signature.update_batch(part.tolist())
+    return np.asarray(signature.hashvalues, np.uint32)
 
 
 def hash_grams(tokens: list[str]) -> U32:

@@ -1,7 +1,7 @@
 """Sets of which one has all members of another: found without comparing all with all, none missed.
 
 A set that has all members of another has its rarest one too. So each set is compared with those
-that have its rarest member, which are few, but for sets of nothing that is rare. Equal sets are one
+that have its rarest member, which are few unless all its members are common. Equal sets are one
 set. The work takes some 40 bytes per member of all sets.
 """
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from curate.clean.similar.minhash import PAIRS, U32, Indices, Sketches, runs, slices, spans
+from curate.clean.similar.minhash import PAIRS, U32, Indices, Sketches, runs, slices, spans, stored
 
 if TYPE_CHECKING:
     import polars as pl
@@ -25,10 +25,7 @@ def gather_sets(sets: pl.Series) -> Sketches:
     sizes = sets.list.len().fill_null(0).to_numpy().astype(np.int64)
     parts = [chunk.to_arrow().flatten().to_numpy() for chunk in sets.get_chunks()]
     members: U32 = np.concatenate([np.zeros(0, np.uint32), *parts]).astype(np.uint32, copy=False)
-    places = np.arange(len(sizes))
-    return Sketches(
-        np.zeros((0, len(sizes)), np.uint32), members, places, np.cumsum(sizes) - sizes, sizes
-    )
+    return stored(np.zeros((0, len(sizes)), np.uint32), members, sizes)
 
 
 def link_contained(sets: Sketches, threshold: float, join: Callable[[int, int], None]) -> None:

@@ -7,10 +7,9 @@ import base64
 import numpy as np
 from numpy.typing import NDArray
 
-from curate.clean.similar.minhash import U32, spans
+from curate.clean.similar.minhash import U32, Indices, spans
 
 Scores = NDArray[np.float64]
-Indices = NDArray[np.int64]
 
 
 class GramIndex:

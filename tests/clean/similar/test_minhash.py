@@ -8,21 +8,24 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
-from datasketch import MinHash
+from datasketch import LeanMinHash, MinHash, MinHashLSH
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from similar_pairs import confirmed_pairs
 
+from curate.clean.forms import overlap
+from curate.clean.forms.overlap import text_signature
 from curate.clean.similar import minhash
 from curate.clean.similar.minhash import (
+    BANDS,
     CHUNK,
+    PERMUTATIONS,
     SHINGLE,
     Index,
     Sketches,
     band_keys,
     gather,
     link,
-    permutation_parameters,
     shingle_hashes,
     sign,
     sketch,
@@ -129,7 +132,7 @@ def test_signatures_are_those_of_datasketch(permutations: int) -> None:
     rng = random.Random(2)
     texts = ["\n".join(program(rng, lines)).encode() for lines in (1, 2, 10, 300)]
     hashes, counts = shingle_hashes([*texts, b"", b"x"])
-    ours = sign(hashes, counts, *permutation_parameters(permutations))
+    ours = sign(hashes, counts, permutations)
     ends = np.cumsum(counts)
     for i, (start, end) in enumerate(zip(ends - counts, ends, strict=True)):
         oracle = MinHash(num_perm=permutations, seed=1, hashfunc=int, scheme="affine32")
@@ -143,11 +146,21 @@ def test_signatures_are_those_of_datasketch(permutations: int) -> None:
 def test_signatures_of_any_hashes(sets: list[list[int]]) -> None:
     hashes = np.array([h for one in sets for h in one], np.uint32)
     counts = np.array([len(one) for one in sets], np.int64)
-    ours = sign(hashes, counts, *permutation_parameters(16))
+    ours = sign(hashes, counts, 16)
     for one, signature in zip(sets, ours, strict=True):
         oracle = MinHash(num_perm=16, seed=1, hashfunc=int, scheme="affine32")
         oracle.update_batch(one)
         assert (signature == oracle.hashvalues).all()
+
+
+@settings(deadline=None)
+@given(st.text(max_size=60) | TEXTS.map("".join))
+def test_the_signature_of_one_text_is_the_same(text: str) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(overlap, "BLOCK", 3)
+        signature = text_signature(text)
+    assert signature.dtype == np.uint32
+    assert (signature == sign(*shingle_hashes([text.encode("utf-8")]))[0]).all()
 
 
 def test_signatures_estimate_the_similarity() -> None:
@@ -155,7 +168,7 @@ def test_signatures_estimate_the_similarity() -> None:
     lines = program(rng)
     texts = ["\n".join(lines), "\n".join(edited(rng, lines, 5))]
     hashes, counts = shingle_hashes([text.encode() for text in texts])
-    one, two = sign(hashes, counts, *permutation_parameters(1024))
+    one, two = sign(hashes, counts, 1024)
     assert float((one == two).mean()) == pytest.approx(jaccard(*texts), abs=0.06)
 
 
@@ -168,6 +181,27 @@ def test_texts_that_agree_in_a_band_share_a_key() -> None:
         part = signatures[:, 3 * band : 3 * band + 3]
         same = (part[:, None] == part[None]).all(2)
         assert ((keys[band][:, None] == keys[band][None]) == same).all()
+
+
+def test_bands_are_those_that_datasketch_chooses() -> None:
+    chosen = MinHashLSH(threshold=0.7, num_perm=PERMUTATIONS, weights=(0.4, 0.6))
+    assert (chosen.b, chosen.b * chosen.r) == (BANDS, PERMUTATIONS)
+
+
+def test_candidates_are_those_of_datasketch() -> None:
+    rng = random.Random(10)
+    families = [program(rng) for _ in range(20)]
+    texts = ["\n".join(edited(rng, rng.choice(families), rng.randrange(9))) for _ in range(300)]
+    hashes, counts = shingle_hashes([text.encode() for text in texts])
+    index = MinHashLSH(num_perm=PERMUTATIONS, params=(BANDS, PERMUTATIONS // BANDS))
+    expected = set()
+    for number, signature in enumerate(sign(hashes, counts)):
+        lean = LeanMinHash(seed=1, hashvalues=signature, scheme="affine32")
+        expected |= {(other, number) for other in index.query(lean)}
+        index.insert(number, lean)
+    assert len(expected) > 500
+    found = confirmed_pairs(sketch(texts), 1e-9)  # all candidates
+    assert {(one, other) for one, other, _ in found} == expected
 
 
 # tables

@@ -1,4 +1,4 @@
-"""What else a caller may do, as a reference in this process tells."""
+"""What else a caller may do, according to a reference in this process."""
 
 from __future__ import annotations
 
