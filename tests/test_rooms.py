@@ -20,7 +20,17 @@ TREE = ROOT / "CONTRIBUTING.md"
 
 ORDER = [
     *("files", "devices", "rows", "step", "cache", "engine", "verify", "candidates", "sources"),
-    *("licenses", "inductor", "teacher", "harvest", "clean", "formats", "generate", "evaluate"),
+    *(
+        "licenses",
+        "syntax",
+        "inductor",
+        "teacher",
+        "harvest",
+        "clean",
+        "formats",
+        "generate",
+        "evaluate",
+    ),
     *("train", "registry", "recipe", "pin", "publish", "api", "cli"),
 ]
 """Modules and folders of the package: each may import those before it."""
