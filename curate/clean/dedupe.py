@@ -17,8 +17,8 @@ dimensions and types but without its sizes, as that of a row that was kept befor
 A row is never dropped for its likeness to a row that is dropped itself: chains of likenesses lead
 away from where they began.
 
-What is known of the whole table are some 150 bytes a row and its path, and with ``similarity`` the
-sketches, some of which are put into files (`curate.clean.similar.minhash`).
+What is kept of the whole table is some 150 bytes per row and its path, and with ``similarity``
+the sketches, some of which are put into files (`curate.clean.similar.minhash`).
 """
 
 from __future__ import annotations

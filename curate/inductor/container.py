@@ -22,7 +22,7 @@ class Container:
     """The parts of a reference that `ModelNew` keeps.
 
     Attributes:
-        imports: import statements, one a line.
+        imports: import statements, one per line.
         preamble: other top-level definitions that the constructor needs, as source text.
         class_text: ``class ModelNew(…)`` without ``forward``; null body becomes a docstring alone.
         forward: the head of ``forward``, as written, indented as a method.
@@ -204,7 +204,7 @@ def _read(node: ast.AST) -> Iterator[str]:
 
 
 def _imports(node: ast.Import | ast.ImportFrom, needed: set[str]) -> list[str]:
-    """Return one import statement a name that is needed."""
+    """Return one import statement per name that is needed."""
     lines = []
     for alias in node.names:
         if (alias.asname or alias.name).split(".")[0] not in needed:

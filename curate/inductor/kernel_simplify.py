@@ -71,7 +71,7 @@ class Draft:
         parameters: names in call order, block sizes last.
         body: statements that still use Inductor's names.
         helpers: local helper functions that the body calls.
-        combines: Inductor's own helper functions beside the kernel, simplified.
+        combines: Inductor's own helper functions alongside the kernel, simplified.
         libdevice: whether the body calls `libdevice`.
         block_sizes: block sizes that the kernel itself fixes, as persistent reductions do.
         is_product: whether the body multiplies matrices.

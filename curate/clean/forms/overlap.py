@@ -55,7 +55,7 @@ def grams(program: Program, body: list[ast.stmt]) -> U32:
 
 
 def text_signatures(texts: list[str]) -> U32:
-    """Return the MinHash signature of each text, a row each."""
+    """Return the MinHash signatures of texts, one row per text."""
     hashes, counts = shingle_hashes([text.encode("utf-8", "surrogatepass") for text in texts])
     return sign(hashes, counts, *permutation_parameters(PERMUTATIONS))
 

@@ -1,4 +1,4 @@
-"""Make a kernel stand alone, and beside it the smallest function that launches it."""
+"""Make a kernel stand alone, and alongside it the smallest function that launches it."""
 
 from __future__ import annotations
 

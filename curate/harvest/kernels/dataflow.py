@@ -398,7 +398,7 @@ class _Walk:
             self._use(value.bases, "address")
             self._element(value, "address")
             return Value(reach=value.reach)
-        # Of a float made of it nothing follows for the elements themselves.
+        # A float made of it says nothing about the elements themselves.
         kept = value.loaded if "int" in into else frozenset()
         return replace(value, loaded=kept)
 
