@@ -20,7 +20,17 @@ TREE = ROOT / "CONTRIBUTING.md"
 
 ORDER = [
     *("files", "journal", "devices", "rows", "step", "cache", "engine", "verify", "candidates"),
-    *("sources", "licenses", "inductor", "teacher", "harvest", "clean", "formats", "generate"),
+    *(
+        "sources",
+        "licenses",
+        "syntax",
+        "inductor",
+        "teacher",
+        "harvest",
+        "clean",
+        "formats",
+        "generate",
+    ),
     *("evaluate", "train", "order", "registry", "recipe", "pin", "publish", "api", "cli"),
 ]
 """Modules and folders of the package: each may import those before it."""

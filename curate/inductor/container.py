@@ -7,14 +7,12 @@
 from __future__ import annotations
 
 import ast
-import io
 import textwrap
-import tokenize
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from curate.inductor.kernel_types import words
 from curate.inductor.source import CannotRewrite
+from curate.syntax import rename, stores_in, words
 
 _DRIVERS = frozenset({"get_inputs", "get_init_inputs"})
 
@@ -24,7 +22,7 @@ class Container:
     """The parts of a reference that `ModelNew` keeps.
 
     Attributes:
-        imports: import statements, one a line.
+        imports: import statements, one per line.
         preamble: other top-level definitions that the constructor needs, as source text.
         class_text: ``class ModelNew(…)`` without ``forward``; null body becomes a docstring alone.
         forward: the head of ``forward``, as written, indented as a method.
@@ -69,7 +67,7 @@ def slice_reference(reference: str, entry_point: str = "Model") -> Container:
     return Container(
         imports,
         preamble,
-        _renamed(class_text, entry_point),
+        rename(class_text, entry_point, "ModelNew"),
         _header(forward, lines),
         [a.arg for a in (*forward.args.posonlyargs, *forward.args.args)][1:]
         + ([forward.args.vararg.arg] if forward.args.vararg else [])
@@ -162,8 +160,7 @@ def _binds(node: ast.stmt) -> set[str]:
         return {(alias.asname or alias.name).split(".")[0] for alias in node.names}
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return {node.name}
-    names = (n for n in ast.walk(node) if isinstance(n, ast.Name))
-    return {name.id for name in names if isinstance(name.ctx, ast.Store)}
+    return set(stores_in(node))
 
 
 def _needed(
@@ -207,7 +204,7 @@ def _read(node: ast.AST) -> Iterator[str]:
 
 
 def _imports(node: ast.Import | ast.ImportFrom, needed: set[str]) -> list[str]:
-    """Return one import statement a name that is needed."""
+    """Return one import statement per name that is needed."""
     lines = []
     for alias in node.names:
         if (alias.asname or alias.name).split(".")[0] not in needed:
@@ -265,15 +262,3 @@ def _few_blank_lines(text: str) -> str:
             continue
         kept.append(line.rstrip())
     return "\n".join(kept)
-
-
-def _renamed(text: str, name: str) -> str:
-    """Rename a class to ``ModelNew`` where it names itself."""
-    lines = text.splitlines()
-    tokens = list(tokenize.generate_tokens(io.StringIO(text + "\n").readline))
-    for previous, token in reversed(list(zip([tokens[0], *tokens], tokens, strict=False))):
-        if token.type == tokenize.NAME and token.string == name and previous.string != ".":
-            row, column = token.start
-            line = lines[row - 1]
-            lines[row - 1] = line[:column] + "ModelNew" + line[column + len(name) :]
-    return "\n".join(lines)

@@ -22,10 +22,10 @@ from curate.inductor.kernel_types import (
     infer_many,
     is_float,
     is_number,
-    words,
 )
 from curate.inductor.layout import text
 from curate.inductor.source import CannotRewrite, InductorKernel
+from curate.syntax import expression, loads_in, names_in, stores_in, words
 
 _TL_HAS = words("exp exp2 log log2 sin cos sqrt rsqrt erf floor ceil abs fma")
 _REDUCERS = {"max2": "maximum", "min2": "minimum", "prod": "multiply", "any": "logical_or"}
@@ -71,7 +71,7 @@ class Draft:
         parameters: names in call order, block sizes last.
         body: statements that still use Inductor's names.
         helpers: local helper functions that the body calls.
-        combines: Inductor's own helper functions beside the kernel, simplified.
+        combines: Inductor's own helper functions alongside the kernel, simplified.
         libdevice: whether the body calls `libdevice`.
         block_sizes: block sizes that the kernel itself fixes, as persistent reductions do.
         is_product: whether the body multiplies matrices.
@@ -112,17 +112,17 @@ def simplify(kernel: InductorKernel, config: dict[str, int]) -> Draft:
     _drop_unused(body)
     _inline(body, body, depth=0)
     body = _CastSizes(name for name, kind in kernel.signature.items() if kind[0] == "i").block(body)
-    names = _names(body)
+    named = set(names_in(*body))
     parameters = [a.arg for a in function.args.args]
     parameters += [name for name in sizes if name.endswith("BLOCK") and name not in parameters]
-    used = names | {n for helper in combines for n in _names([helper])}
+    used = named.union(names_in(*combines))
     return Draft(
-        parameters=[name for name in parameters if name in names],
+        parameters=[name for name in parameters if name in named],
         body=body,
         helpers=calls.helpers & used,
-        combines=[helper for helper in combines if helper.name in names],
+        combines=[helper for helper in combines if helper.name in named],
         libdevice="libdevice" in used,
-        block_sizes={n: v for n, v in sizes.items() if n.endswith("BLOCK") and n in names},
+        block_sizes={n: v for n, v in sizes.items() if n.endswith("BLOCK") and n in named},
         is_product=any("dot" in _called(node) for node in body),
     )
 
@@ -165,7 +165,7 @@ class _MapCalls(ast.NodeTransformer):
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
         whole = ast.unparse(node)
         if whole.startswith("triton.language."):
-            return _expression("tl." + whole.removeprefix("triton.language."))
+            return expression("tl." + whole.removeprefix("triton.language."))
         return self.generic_visit(node)
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
@@ -186,13 +186,13 @@ class _MapCalls(ast.NodeTransformer):
         self.generic_visit(node)
         library, _, name = ast.unparse(node.func).rpartition(".")
         if library == "tl_math" or (library == "libdevice" and name in _TL_HAS):
-            node.func = _expression(f"tl.{name}")
+            node.func = expression(f"tl.{name}")
         elif library == "libdevice" and name == "mul_rn":  # CUDA's only; it forbids fusing to fma
             return ast.BinOp(node.args[0], ast.Mult(), node.args[1])
         elif library == "libdevice" and name == "isnan":
             return ast.Compare(node.args[0], [ast.NotEq()], [node.args[0]])
         elif library == "libdevice" and name == "isinf":
-            return _expression(f'tl.abs({text(node.args[0])}) == float("inf")')
+            return expression(f'tl.abs({text(node.args[0])}) == float("inf")')
         elif library == "triton_helpers":
             return self._helper(name, node)
         return node
@@ -206,7 +206,7 @@ class _MapCalls(ast.NodeTransformer):
             return node.args[1]
         if name in ("rand4x", "randn4x"):
             function = "tl.rand" if name == "rand4x" else "tl.randn"
-            return ast.Call(_expression(function), node.args[:2], [])
+            return ast.Call(expression(function), node.args[:2], [])
         if name in _REDUCERS:
             return self._reduce(_REDUCERS[name], node.args[0], node.args[1])
         if name in _REDUCERS_OF_TUPLES:
@@ -227,15 +227,11 @@ class _MapCalls(ast.NodeTransformer):
 
     def _reduce(self, combine: str, values: ast.expr, axis: ast.expr) -> ast.Call:
         function = ast.Name(self._use(combine), ast.Load())
-        return ast.Call(_expression("tl.reduce"), [values, axis, function], [])
+        return ast.Call(expression("tl.reduce"), [values, axis, function], [])
 
     def _use(self, helper: str) -> str:
         self.helpers.add(helper)
         return helper
-
-
-def _expression(source: str) -> ast.expr:
-    return ast.parse(source, mode="eval").body
 
 
 def _called(node: ast.AST) -> set[str]:
@@ -245,14 +241,6 @@ def _called(node: ast.AST) -> set[str]:
         for call in ast.walk(node)
         if isinstance(call, ast.Call)
     }
-
-
-def _names(body: list[ast.stmt]) -> set[str]:
-    return {n.id for stmt in body for n in ast.walk(stmt) if isinstance(n, ast.Name)}
-
-
-def _loads(node: ast.AST) -> Iterator[str]:
-    return (n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load))
 
 
 def _blocks(body: list[ast.stmt]) -> Iterator[list[ast.stmt]]:
@@ -283,14 +271,10 @@ def _remove(body: list[ast.stmt], unwanted: set[str]) -> None:
             for node in block
             if not isinstance(node, ast.Pass)
             and not (
-                isinstance(node, ast.Assign | ast.AnnAssign) and unwanted.issuperset(_targets(node))
+                isinstance(node, ast.Assign | ast.AnnAssign)
+                and unwanted.issuperset(stores_in(node))
             )
         ]
-
-
-def _targets(node: ast.stmt) -> set[str]:
-    names = (n for n in ast.walk(node) if isinstance(n, ast.Name))
-    return {name.id for name in names if isinstance(name.ctx, ast.Store)}
 
 
 def _rename(body: list[ast.stmt], names: dict[str, ast.expr]) -> None:
@@ -323,7 +307,7 @@ def _replace_single_row(
     body: list[ast.stmt], sizes: dict[str, int], config: dict[str, int]
 ) -> None:
     """Where x has one element, write its index for the block of zeros that stands for it."""
-    if sizes.get("xnumel") != 1 or config.get("XBLOCK", 1) != 1 or "xindex" not in _names(body):
+    if sizes.get("xnumel") != 1 or config.get("XBLOCK", 1) != 1 or "xindex" not in names_in(*body):
         return
 
     class Replace(ast.NodeTransformer):
@@ -345,12 +329,7 @@ def _drop_true_masks(body: list[ast.stmt]) -> None:
     transformer = _DropMasks(true)
     for index, node in enumerate(body):
         body[index] = transformer.visit(node)
-    _remove(body, true - set(_all_loads(body)))
-
-
-def _all_loads(body: list[ast.stmt]) -> Iterator[str]:
-    for node in body:
-        yield from _loads(node)
+    _remove(body, true - set(loads_in(*body)))
 
 
 class _DropMasks(ast.NodeTransformer):
@@ -392,12 +371,7 @@ class _DropMasks(ast.NodeTransformer):
 
 def _drop_aliases(body: list[ast.stmt]) -> None:
     """Replace ``a = b`` by ``b`` where both always mean the same."""
-    stores = Counter(
-        n.id
-        for stmt in body
-        for n in ast.walk(stmt)
-        if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
-    )
+    times = Counter(stores_in(*body))
     values: dict[str, set[str]] = {}
     for name, value in _assignments(body):
         values.setdefault(name, set()).add(ast.unparse(value))
@@ -408,7 +382,7 @@ def _drop_aliases(body: list[ast.stmt]) -> None:
         if not isinstance(value, ast.Name) or len(values[name]) > 1:
             continue
         indices = _INDEX_ALIAS.match(name) and _INDEX_ALIAS.match(value.id)
-        if indices or (stores[name] == 1 and stores[value.id] <= 1) or name == "RBLOCK":
+        if indices or (times[name] == 1 and times[value.id] <= 1) or name == "RBLOCK":
             aliases[name] = value
     for _ in aliases:  # an alias may stand for an alias
         aliases = {
@@ -510,7 +484,7 @@ class _Fold(ast.NodeTransformer):
         """Use `tl.cumsum` and `tl.cumprod` where they do the same."""
         name = self.scans.get(text(node.args[2]))
         if name and infer(node.args[0], self.scope).dtype in ("fp32", "fp64", "i32", "i64"):
-            node.func = _expression(name)
+            node.func = expression(name)
             node.args.pop()
 
     def _conversion(self, node: ast.Call, receiver: ast.expr) -> ast.AST:
@@ -522,7 +496,7 @@ class _Fold(ast.NodeTransformer):
             number = _converted(known.constant, wanted)
             if number is not None:
                 shape = ", ".join(known.shape)
-                return _expression(f"tl.full([{shape}], {text(number)}, {text(node.args[0])})")
+                return expression(f"tl.full([{shape}], {text(number)}, {text(node.args[0])})")
         if known.dtype == wanted and known.dtype not in ("int", "float"):
             return receiver
         return node
@@ -550,13 +524,13 @@ class _CastSizes(ast.NodeTransformer):
             return node
         if not self._is_size(function.value):
             return node
-        return _expression(f"tl.cast({text(function.value)}, {text(node.args[0])})")
+        return expression(f"tl.cast({text(function.value)}, {text(node.args[0])})")
 
     def _is_size(self, node: ast.expr) -> bool:
         """Whether an expression is made of sizes and numbers alone."""
-        names = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+        used = set(names_in(node))
         calls = any(isinstance(n, ast.Call) for n in ast.walk(node))
-        return bool(names) and names <= self.sizes and not calls
+        return bool(used) and used <= self.sizes and not calls
 
 
 def _unwrap_scan(node: ast.Assign) -> None:
@@ -575,7 +549,7 @@ def _converted(number: ast.expr, dtype: str) -> ast.expr | None:
         return number if is_float(dtype) else None
     value = ast.literal_eval(number)
     if is_float(dtype):
-        return _expression(repr(float(value)))
+        return expression(repr(float(value)))
     if isinstance(value, int) and dtype != "i1":
         return number
     return None
@@ -596,10 +570,7 @@ def _literal(node: ast.expr, known: Value, other: Value) -> ast.expr:
 def _drop_unused(body: list[ast.stmt]) -> None:
     """Remove assignments whose result nobody reads, until none is left."""
     while True:
-        used = set()
-        for node in body:
-            used |= set(_loads(node))
-        unused = {name for name, _ in _assignments(body)} - used
+        unused = {name for name, _ in _assignments(body)} - set(loads_in(*body))
         if not unused:
             return
         _remove(body, unused)
@@ -610,14 +581,14 @@ def _inline(body: list[ast.stmt], block: list[ast.stmt], depth: int) -> None:
     for node in block:
         if isinstance(node, ast.For | ast.While | ast.If):
             _inline(body, node.body, depth + 1)
-    uses = Counter(_all_loads(body))
-    stores = Counter(name for name, _ in _assignments(body))
+    uses = Counter(loads_in(*body))
+    times = Counter(name for name, _ in _assignments(body))
     index = 0
     while index < len(block):
         node = block[index]
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
             name = node.targets[0].id
-            if _INLINED.match(name) and uses[name] == 1 and stores[name] == 1:
+            if _INLINED.match(name) and uses[name] == 1 and times[name] == 1:
                 user = _only_user(block, index, name)
                 merged = user is not None and _merged(block[user], name, node.value, depth)
                 if user is not None and merged and not _changed(block[index:user], node.value):
@@ -629,7 +600,7 @@ def _inline(body: list[ast.stmt], block: list[ast.stmt], depth: int) -> None:
 
 def _only_user(block: list[ast.stmt], index: int, name: str) -> int | None:
     for later in range(index + 1, len(block)):
-        if name in _loads(block[later]):
+        if name in loads_in(block[later]):
             simple = isinstance(block[later], ast.Assign | ast.Expr | ast.Return)
             return later if simple else None
     return None
@@ -637,8 +608,7 @@ def _only_user(block: list[ast.stmt], index: int, name: str) -> int | None:
 
 def _changed(between: list[ast.stmt], value: ast.expr) -> bool:
     """Whether a name in ``value`` is assigned again on the way."""
-    assigned = {name for node in between[1:] for name in _targets(node)}
-    return bool(assigned & set(_loads(value)))
+    return not set(stores_in(*between[1:])).isdisjoint(loads_in(value))
 
 
 def _merged(user: ast.stmt, name: str, value: ast.expr, depth: int) -> ast.stmt | None:

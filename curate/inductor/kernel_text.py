@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import builtins
 import copy
-import keyword
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ from curate.inductor.kernel_simplify import Draft
 from curate.inductor.kernel_types import is_number
 from curate.inductor.layout import body as print_body
 from curate.inductor.layout import text
+from curate.syntax import free_name, names_in
 
 _ARGUMENTS_WIDTH = 88
 
@@ -69,7 +69,7 @@ _TEMPORARY = re.compile(r"_?tmp\d+(?:_(\w+?))?(?:_next)?$")
 
 def dimension_names(draft: Draft) -> dict[str, str]:
     """Return new names for the index variables of the kernel's axes, sizes and block sizes."""
-    used = set(draft.parameters) | {n.id for n in _name_nodes(draft.body)}
+    used = {*draft.parameters, *names_in(*draft.body)}
     present = [axis for axis in ("z", "y", "x", "r0_") if _axis_variables(axis) & used]
     if present in ([], ["x"]):
         flat = {"xnumel": "n_elements", "xindex": "offsets", "xmask": "mask"}
@@ -78,28 +78,21 @@ def dimension_names(draft: Draft) -> dict[str, str]:
         words = ["slice", "row", "col"][-len(present) :]
     else:  # a matrix product, or a reduction over tiles
         words = ["batch", "row", "col", "inner"][-len(present) :]
-    names = {}
+    found = {}
     for axis, word in zip(present, words, strict=True):
         plural = word if word in ("batch", "inner") else f"{word}s"
-        names[f"{axis}numel"] = f"n_{plural}"
-        names[f"{axis}index"] = plural
-        names[f"{axis}mask"] = f"{word}_mask"
-        names[f"{axis}offset"] = f"{word}_start"
-        names[f"{axis}base"] = f"{word}_lanes"
-        names[f"{axis.upper()}BLOCK"] = f"BLOCK_{plural.upper()}"
-    return names
+        found[f"{axis}numel"] = f"n_{plural}"
+        found[f"{axis}index"] = plural
+        found[f"{axis}mask"] = f"{word}_mask"
+        found[f"{axis}offset"] = f"{word}_start"
+        found[f"{axis}base"] = f"{word}_lanes"
+        found[f"{axis.upper()}BLOCK"] = f"BLOCK_{plural.upper()}"
+    return found
 
 
 def _axis_variables(axis: str) -> set[str]:
     words = ("numel", "index", "mask", "offset", "base")
     return {f"{axis}{word}" for word in words} | {f"{axis.upper()}BLOCK"}
-
-
-def _name_nodes(body: list[ast.stmt]) -> Iterator[ast.Name]:
-    for stmt in body:
-        for node in ast.walk(stmt):
-            if isinstance(node, ast.Name):
-                yield node
 
 
 def stored_values(draft: Draft) -> dict[str, str]:
@@ -229,7 +222,7 @@ class _Namer:
         }
         self.pointers = set(draft.parameters)
         self.homes: dict[str, set[int]] = {}  # loops that hold a name of their own called so
-        uses = Counter(node.id for node in _name_nodes(draft.body))
+        uses = Counter(names_in(*draft.body))
         self.reshaped = {  # mean = mean[:, None] keeps its name
             name: value.value.id
             for name, value in self.definitions.items()
@@ -243,8 +236,8 @@ class _Namer:
         """Names that are used in another loop than the one that sets them."""
         homes: dict[str, set[int]] = {}
         for position, stmt in enumerate(body):
-            for node in _name_nodes([stmt]):
-                homes.setdefault(node.id, set()).add(position)
+            for name in names_in(stmt):
+                homes.setdefault(name, set()).add(position)
         return {name for name, places in homes.items() if len(places) > 1}
 
     def run(self) -> dict[str, str]:
@@ -290,7 +283,7 @@ class _Namer:
     def _accumulator(self, name: str) -> str:
         """Name an accumulator after the reduction that ends it."""
         for value in self.definitions.values():
-            if any(n.id == name for n in _name_nodes([ast.Expr(value)])):
+            if name in names_in(value):
                 kind = _statistic(value, self.definitions)
                 if kind:
                     return f"{kind}_acc"
@@ -311,8 +304,8 @@ class _Namer:
         if isinstance(value, ast.Call):
             function = text(value.func).rsplit(".", 1)[-1]
             if function in ("reshape", "trans", "permute", "view"):
-                loads = [n.id for n in _name_nodes([ast.Expr(value)]) if n.id in self.names]
-                words = [self.names[name] for name in loads if name not in self.pointers]
+                used = [name for name in names_in(value) if name in self.names]
+                words = [self.names[name] for name in used if name not in self.pointers]
                 return f"{words[0]}_tile" if words and words[0].isidentifier() else "tile"
             if function == "to" and isinstance(value.func, ast.Attribute):
                 inner = value.func.value
@@ -338,11 +331,9 @@ class _Namer:
 
     def _free(self, base: str) -> str:
         base = re.sub(r"\W", "_", base) or "value"
-        candidate, number = base, 1
-        while candidate in self.taken or keyword.iskeyword(candidate):
-            candidate, number = f"{base}_{number}", number + 1
-        self.taken.add(candidate)
-        return candidate
+        name = free_name(base, self.taken)
+        self.taken.add(name)
+        return name
 
 
 def _load_pointer(value: ast.expr) -> str:
@@ -386,7 +377,7 @@ class _TidyIndices(ast.NodeTransformer):
         return node
 
     def _is_size(self, node: ast.expr) -> bool:
-        return all(name.id in self.sizes for name in _name_nodes([ast.Expr(node)]))
+        return all(name in self.sizes for name in names_in(node))
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)

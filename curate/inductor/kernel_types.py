@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, replace
 
+from curate.syntax import words
+
 Shape = tuple[str, ...]
 
 _FLOATS = ("fp16", "bf16", "fp32", "fp64")
@@ -18,11 +20,6 @@ _TL_NAMES = {
     **{f"int{n}": f"i{n}" for n in (8, 16, 32, 64)},
     **{f"uint{n}": f"u{n}" for n in (8, 16, 32, 64)},
 }
-
-
-def words(names: str) -> frozenset[str]:
-    """Return the names in a text that separates them by blanks."""
-    return frozenset(names.split())
 
 
 _SAME_TYPE = words(

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from curate.inductor.layout import text
+from curate.syntax import expression
 
 Point = tuple[int, int]
 
@@ -103,7 +104,7 @@ def view(
     size, stride = (_tuple(part) for part in (want.size, want.stride))
     arguments = [base, size, stride]
     if text(offset) != "0":
-        start = ast.parse(f"{text(base)}.storage_offset()", mode="eval").body
+        start = expression(f"{text(base)}.storage_offset()")
         arguments.append(offset if fresh else ast.BinOp(start, ast.Add(), offset))
     return _call("torch.as_strided", arguments)
 
@@ -113,7 +114,7 @@ def _tuple(items: Sequence[ast.expr]) -> ast.expr:
 
 
 def _call(function: str, arguments: list[ast.expr]) -> ast.expr:
-    return ast.Call(ast.parse(function, mode="eval").body, arguments, [])
+    return ast.Call(expression(function), arguments, [])
 
 
 def _method(base: ast.expr, name: str, arguments: Sequence[ast.expr]) -> ast.expr:

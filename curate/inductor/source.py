@@ -54,7 +54,7 @@ class InductorKernel:
 
     Attributes:
         function: its syntax tree.
-        helpers: the ``@triton.jit`` functions beside it, such as a scan's combine function.
+        helpers: the ``@triton.jit`` functions alongside it, such as a scan's combine function.
         grid: name of Inductor's grid class.
         signature: parameter name to Triton type, such as ``*fp32``, ``i32``, ``constexpr``.
         comment: what it computes.

@@ -19,6 +19,7 @@ from curate.inductor.source import CannotRewrite, split
 from curate.inductor.wrapper import Forward, Launch, Wrapper
 from curate.rows import GeneratedRow, Generator, License, Row, Static, make_row
 from curate.step import Context, Drop, Keep, Outcome, RowStep
+from curate.syntax import loads_in
 
 _LEFTOVERS = re.compile(
     r"\b(triton_helpers|tl_math|extern_kernels|async_compile|empty_strided_cuda|reinterpret_tensor|"
@@ -241,8 +242,7 @@ def _forward_text(container: Container, forward: Forward) -> str:
 
 
 def _drop_unused_sizes(forward: Forward) -> list[ast.stmt]:
-    names = (n for stmt in forward.body for n in ast.walk(stmt) if isinstance(n, ast.Name))
-    used = {name.id for name in names if _is_load(name)}
+    used = set(loads_in(*forward.body))
     return [
         stmt
         for stmt in forward.body

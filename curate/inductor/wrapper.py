@@ -18,10 +18,10 @@ from typing import Any
 
 from curate.inductor.kernel_simplify import Draft, simplify
 from curate.inductor.kernel_text import dimension_names, stored_values
-from curate.inductor.kernel_types import words
 from curate.inductor.layout import text
 from curate.inductor.shapes import Layout, at_points, elements, view
 from curate.inductor.source import CannotRewrite, Comment, InductorSource
+from curate.syntax import expression, free_name, names_in, words
 
 _ALLOCATE = "empty_strided_cuda"
 _NO_EFFECT = ("args.clear", "assert_size_stride", "assert_alignment", "torch.cuda.set_device")
@@ -75,10 +75,6 @@ class Forward:
     sizes: list[str]
 
 
-def _expression(source: str) -> ast.expr:
-    return ast.parse(source, mode="eval").body
-
-
 def _assign(name: str, value: ast.expr) -> ast.stmt:
     return ast.Assign([ast.Name(name, ast.Store())], value, lineno=0)
 
@@ -126,11 +122,9 @@ class Wrapper:
         base = re.sub(r"\W|^buf\d+$", "_", base).strip("_") or "buffer"
         if base[0].isdigit():
             base = f"t{base}"
-        candidate, number = base, 1
-        while candidate in self.taken or keyword.iskeyword(candidate):
-            candidate, number = f"{base}_{number}", number + 1
-        self.taken.add(candidate)
-        return candidate
+        name = free_name(base, self.taken)
+        self.taken.add(name)
+        return name
 
     def _statements(self, block: list[ast.stmt]) -> Iterator[ast.stmt]:
         for node in block:
@@ -146,8 +140,8 @@ class Wrapper:
             size, stride = entry.get("size", known[0]), entry.get("stride", known[1])
             if size is not None and stride is not None:
                 self.layouts[entry["name"]] = Layout(
-                    tuple(_expression(item) for item in size),
-                    tuple(_expression(item) for item in stride),
+                    tuple(expression(item) for item in size),
+                    tuple(expression(item) for item in stride),
                 )
         for node in self._statements(self.call.body):
             if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
@@ -217,8 +211,7 @@ class Wrapper:
         users = []
         for value, kind in zip(values, kinds, strict=True):
             if kind == "user":
-                found = [n.id for n in ast.walk(value) if isinstance(n, ast.Name)]
-                users += [name for name in found if name.startswith("buf")]
+                users += [name for name in names_in(value) if name.startswith("buf")]
         return users
 
     def _filled(self, node: ast.stmt, comment: Comment) -> Iterator[tuple[str, str]]:
@@ -319,7 +312,7 @@ class Wrapper:
         missing = {n for n in launch.draft.parameters if n.endswith("BLOCK")} - set(launch.config)
         if missing:
             raise CannotRewrite(f"no value of {sorted(missing)[0]}", call.lineno)
-        target = _expression(f"{launch.name}[grid]")
+        target = expression(f"{launch.name}[grid]")
         self.body.append(ast.Expr(ast.Call(target, passed, keywords)))
 
     def _numel(self, size: ast.expr, pairs: list[tuple[str, ast.expr]]) -> ast.expr | None:
@@ -331,7 +324,7 @@ class Wrapper:
             if "out_ptr" in parameter and layout is not None:
                 count = elements([self._rewrite(item) for item in layout.size])
                 if count == at_points([size])[0]:
-                    return _expression(f"{text(self._rewrite(argument))}.numel()")
+                    return expression(f"{text(self._rewrite(argument))}.numel()")
         return None
 
     def _emit_grid(self, kind: str, launch: Launch, arguments: dict[str, ast.expr]) -> None:
@@ -348,13 +341,13 @@ class Wrapper:
         elif kind == "BatchMatmulGrid3D":
             grid = f"({blocks('z')}, {blocks('y')}, {blocks('x')})"
         elif kind == "Grid2DWithYZOverflow":
-            self.body.append(_assign("y_blocks", _expression(blocks("y"))))
-            z_blocks = _expression(f"triton.cdiv(y_blocks, {_MAX_GRID_Y})")
+            self.body.append(_assign("y_blocks", expression(blocks("y"))))
+            z_blocks = expression(f"triton.cdiv(y_blocks, {_MAX_GRID_Y})")
             self.body.append(_assign("z_blocks", z_blocks))
             grid = f"({blocks('x')}, triton.cdiv(y_blocks, z_blocks), z_blocks)"
         else:
             raise CannotRewrite(f"grid {kind}", self.line)
-        self.body.append(_assign("grid", _expression(grid)))
+        self.body.append(_assign("grid", expression(grid)))
 
     def _parameter_names(self, draft: Draft, arguments: dict[str, ast.expr]) -> dict[str, str]:
         """Name a kernel's parameters after what the first launch passes."""
@@ -368,11 +361,8 @@ class Wrapper:
             choices = ["_".join(parts[-n:]) + suffix for n in range(1, len(parts) + 1)]
             choices = [name for name in choices if name.isidentifier()]
             fallback = choices[-1] if choices else re.sub(r"^ks(\d+)$", r"size_\1", parameter)
-            name = next((name for name in choices if name not in used), fallback)
-            number = 1
-            stem = name
-            while name in used or keyword.iskeyword(name):
-                name, number = f"{stem}_{number}", number + 1
+            wish = next((name for name in choices if name not in used), fallback)
+            name = free_name(wish, used)
             used.add(name)
             names[parameter] = name
         return names
@@ -457,7 +447,7 @@ class Wrapper:
             target = entry["target"]
             match entry["kind"]:
                 case "parameter" | "buffer":
-                    self.names[name] = _expression(attribute_path(target))
+                    self.names[name] = expression(attribute_path(target))
                 case "input":
                     self.names[name] = self._input(target)
                 case "constant":
@@ -476,7 +466,7 @@ class Wrapper:
         first, *path = target
         inside = self.inputs[first] + "".join(f"[{json.dumps(key)}]" for key in path)
         name = self._free("_".join(str(part) for part in (self.inputs[first], *path)))
-        self.body.append(_assign(name, _expression(inside)))
+        self.body.append(_assign(name, expression(inside)))
         return ast.Name(name, ast.Load())
 
     def _device_source(self, inputs: list[dict[str, Any]]) -> ast.expr | None:
@@ -501,7 +491,7 @@ class Wrapper:
             dtype = f"torch.{known['dtype']}"
             value = f"torch.tensor({numbers}, device={device}, dtype={dtype})"
             new = self._free("constant")
-        self.body.append(_assign(new, _expression(value)))
+        self.body.append(_assign(new, expression(value)))
         self.names[name] = ast.Name(new, ast.Load())
 
     def _need_contiguous(self, names: list[str], inputs: list[dict[str, Any]]) -> None:
@@ -515,7 +505,7 @@ class Wrapper:
             dense = layout.is_contiguous if layout else name in reinterpreted
             if copied and dense and not (layout and not layout.size):
                 argument = text(self.names[name])
-                self.body.append(_assign(argument, _expression(f"{argument}.contiguous()")))
+                self.body.append(_assign(argument, expression(f"{argument}.contiguous()")))
 
     def _size(self, name: str, value: ast.expr) -> None:
         """Handle ``s0 = x_size[1]`` and ``s1 = s0``."""
@@ -545,7 +535,7 @@ class Wrapper:
             base = "batch" if leading else f"{source}_{what}_{dim}"
         new = self._free(base.replace("_size_", "_dim"))
         method = "shape" if what == "size" else "stride()"
-        self.body.append(_assign(new, _expression(f"{source}.{method}[{dim}]")))
+        self.body.append(_assign(new, expression(f"{source}.{method}[{dim}]")))
         self.names[name] = ast.Name(new, ast.Load())
         self.sizes[name] = new
 
@@ -567,7 +557,7 @@ class Wrapper:
             ast.keyword("device", ast.Attribute(self.device_source, "device", ast.Load())),
             ast.keyword("dtype", call.args[2]),
         ]
-        self.body.append(_assign(new, ast.Call(_expression(function), arguments, keywords)))
+        self.body.append(_assign(new, ast.Call(expression(function), arguments, keywords)))
 
     def _reuse(self, name: str, value: ast.expr, layout: Layout | None) -> None:
         """Give a buffer, or a view of it, its next name."""
@@ -632,7 +622,7 @@ class Wrapper:
                 target = attribute_path(output["target"])
             else:
                 target = text(self._input(output["target"]))
-            self.body.append(ast.Expr(_expression(f"{target}.copy_({text(value)})")))
+            self.body.append(ast.Expr(expression(f"{target}.copy_({text(value)})")))
         self.body.append(ast.Return(self._tree(self.spec["out_tree"], users)))
 
     def _tree(self, tree: Any, users: list[ast.expr]) -> ast.expr:
@@ -665,7 +655,7 @@ class _Rewrite(ast.NodeTransformer):
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
         if node.id == "aten":
-            return _expression("torch.ops.aten")
+            return expression("torch.ops.aten")
         if node.id in self.wrapper.names:
             return copy.deepcopy(self.wrapper.names[node.id])
         return node
@@ -701,9 +691,9 @@ class _Rewrite(ast.NodeTransformer):
         if name == "convolution":
             return _convolution(node)
         if name == "_mm_plus_mm":
-            first = ast.Call(_expression("torch.mm"), node.args[:2], [])
-            return ast.Call(_expression("torch.addmm"), [first, *node.args[2:4]], node.keywords)
-        node.func = _expression(f"torch.{name.removeprefix('bias_')}")
+            first = ast.Call(expression("torch.mm"), node.args[:2], [])
+            return ast.Call(expression("torch.addmm"), [first, *node.args[2:4]], node.keywords)
+        node.func = expression(f"torch.{name.removeprefix('bias_')}")
         node.keywords = [
             k for k in node.keywords if not (k.arg in ("alpha", "beta") and text(k.value) == "1")
         ]
@@ -728,8 +718,8 @@ def _convolution(node: ast.Call) -> ast.expr:
         if set(numbers) == {str(default)} or (name == "output_padding" and not transposed):
             continue
         single = len(set(numbers)) == 1
-        keywords.append(ast.keyword(name, _expression(numbers[0]) if single else value))
-    return ast.Call(_expression(function), arguments, keywords)
+        keywords.append(ast.keyword(name, expression(numbers[0]) if single else value))
+    return ast.Call(expression(function), arguments, keywords)
 
 
 def _items(node: ast.expr) -> tuple[ast.expr, ...]:

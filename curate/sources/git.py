@@ -35,7 +35,7 @@ _CONFIG = {
     "fetch.unpackLimit": "1",  # packs alone: they can be checked as a whole
     "maintenance.auto": "false",
     "submodule.recurse": "false",
-    "http.lowSpeedLimit": "1000",  # bytes a second; with the line below, a stalled fetch ends
+    "http.lowSpeedLimit": "1000",  # bytes per second; with the line below, a stalled fetch ends
     "http.lowSpeedTime": "60",
 }
 

@@ -33,7 +33,7 @@ Words = frozenset[str]
 
 @dataclass(frozen=True)
 class Counterpart:
-    """A Triton kernel, and where its package uses it beside the CUDA kernel, if it does."""
+    """A Triton kernel, and where its package uses it alongside the CUDA kernel, if it does."""
 
     kernel: Jitted
     links: tuple[Link, ...]

@@ -78,7 +78,7 @@ class CudaPackage:
     def resolve(self, path: str, included: str) -> str | None:
         """Return the file of the artifact that an ``#include`` in ``path`` names.
 
-        It is looked for beside the file, in the folders above, and then anywhere, where one file
+        It is looked for alongside the file, in the folders above, and then anywhere, where one file
         alone ends so. Libraries that a package carries along count as outside.
         """
         if _VENDORED.search(f"{included}/"):

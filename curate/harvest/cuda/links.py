@@ -13,7 +13,14 @@ from curate.harvest.cuda.kernel_names import words_of
 from curate.harvest.kernels.launches import launch_sites, texts_of
 from curate.harvest.python.jitted import Jitted
 from curate.harvest.python.package import Definition, External, Package, Submodule, Target
-from curate.harvest.python.source import Import, parse, read_import, source_of
+from curate.harvest.python.source import (
+    Import,
+    is_attribute,
+    parse,
+    read_import,
+    source_of,
+    text_at,
+)
 
 MAX_STEPS = {"test": 3, "dispatcher": 2}
 """Uses of uses that are followed: a test calls a wrapper, which calls what launches the kernel."""
@@ -126,8 +133,7 @@ def _unit(path: str, node: Node) -> Definition:
     name = ""
     scope: Node | None = node
     while scope is not None and not is_test(path):
-        named = scope.child_by_field_name("name") if scope.type in _SCOPES else None
-        name = source_of(named) if named is not None else name
+        name = text_at(scope, "name") if scope.type in _SCOPES else name
         scope = scope.parent
     return Definition(path, name)
 
@@ -198,10 +204,10 @@ def _references(package: Package, path: str, target: Definition) -> Iterator[Nod
     for node in _nodes(root, rf"\b(?:{words})\b"):
         if node.type != "identifier" or _is_imported(node):
             continue
-        if not _is_attribute(node):
+        if not is_attribute(node):
             if source_of(node) in names:
                 yield node
-        elif node.parent is not None and _last(node.parent) == target.name:
+        elif node.parent is not None and text_at(node.parent, "attribute") == target.name:
             modules = _targets(package, path, _first(node.parent))
             if any(_attr(package, module, node.parent) == target for module in modules):
                 yield node
@@ -228,7 +234,7 @@ def _native_uses(
                 yield node
         elif node.type != "identifier" or _is_imported(node):
             continue
-        elif not _is_attribute(node):
+        elif not is_attribute(node):
             if source_of(node) in imported:
                 yield node
         elif node.parent is not None and _is_native(package, path, node.parent):
@@ -244,7 +250,9 @@ def _is_native(package: Package, path: str, node: Node) -> bool:
         return any(_is_outside(package, target) for target in targets)
     if head in ("self", "cls") or package.resolve(path, head) is not None:
         return False
-    return len(words_of(_last(node))) > 1  # an object's method is told by its name alone
+    return (
+        len(words_of(text_at(node, "attribute"))) > 1
+    )  # an object's method is told by its name alone
 
 
 def _is_outside(package: Package, target: Target | None) -> bool:
@@ -264,20 +272,6 @@ def _is_imported(node: Node) -> bool:
     while around is not None and around.type in ("dotted_name", "aliased_import"):
         around = around.parent
     return around is not None and around.type in _IMPORTS
-
-
-def _is_attribute(node: Node) -> bool:
-    around = node.parent
-    return (
-        around is not None
-        and around.type == "attribute"
-        and around.child_by_field_name("attribute") == node
-    )
-
-
-def _last(attribute: Node) -> str:
-    name = attribute.child_by_field_name("attribute")
-    return source_of(name) if name is not None else ""
 
 
 def _first(attribute: Node) -> str:

@@ -17,6 +17,7 @@ from typing import Any
 
 from curate.inductor.source import CannotRewrite, decorator_options
 from curate.inductor.standalone import unbound_names
+from curate.syntax import names_in
 
 MADE_WITH = {"torch": "2.5.0", "triton": "3.1.0"}
 """What KernelBook was compiled with, by its card; torch 2.5.0 requires this triton."""
@@ -377,7 +378,7 @@ class _Mover:
         if [p for p in types if not p.endswith("BLOCK")] != plain:
             raise CannotRewrite(f"original_triton_code has other parameters of {name}")
         signature = {_AXIS.get(p, p): types.get(p, "constexpr") for p in parameters}
-        called = {n.id for n in ast.walk(function) if isinstance(n, ast.Name)}
+        called = set(names_in(function))
         helpers = [f for key, f in self.functions.items() if key in called and key != name]
         meta = {"signature": signature}
         options = f"triton_meta={meta}, inductor_meta={{'grid_type': {self.launches[name].grid!r}}}"

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import ast
-import io
 import sys
-import tokenize
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +11,7 @@ import torch
 
 from curate.harvest.modules.eager import Lost, check, load, shown
 from curate.harvest.modules.taskfile import make_positional
+from curate.syntax import rename
 
 _IMPORTABLE = {"torch", "numpy"} | sys.stdlib_module_names
 _MODEL = "Model"
@@ -46,7 +45,7 @@ def write_task(code: str, entry_point: str) -> Task:
     if entry_point != _MODEL:
         if _MODEL in _bound(tree):
             raise Lost("name_taken", name=_MODEL)
-        code = _renamed(code, entry_point)
+        code = rename(code, entry_point, _MODEL)  # attributes stay: `torch.nn` may have its name
         repairs.append("class_name")
     text = make_positional(code, _MODEL)
     text, changed = _positional_arguments(text)
@@ -92,21 +91,6 @@ def _modules(node: ast.Import | ast.ImportFrom) -> list[str]:
 
 def _bound(tree: ast.Module) -> set[str]:
     return {n.name for n in tree.body if isinstance(n, ast.FunctionDef | ast.ClassDef)}
-
-
-def _renamed(code: str, name: str) -> str:
-    """Return code in which the identifier ``name`` is ``Model``.
-
-    Strings and comments stay, and so do attributes: a class may be called as one of `torch.nn`.
-    """
-    lines = io.StringIO(code).readlines()
-    tokens = list(tokenize.generate_tokens(io.StringIO(code).readline))
-    before = [None, *(token.string for token in tokens)]
-    for token, previous in reversed(list(zip(tokens, before, strict=False))):
-        if token.type == tokenize.NAME and token.string == name and previous != ".":
-            (line, start), end = token.start, token.end[1]
-            lines[line - 1] = lines[line - 1][:start] + _MODEL + lines[line - 1][end:]
-    return "".join(lines)
 
 
 # --- constructor arguments -----------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Make a kernel stand alone, and beside it the smallest function that launches it."""
+"""Make a kernel stand alone, and alongside it the smallest function that launches it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from curate.harvest.python.environment import KERNELS
 from curate.harvest.python.jitted import Jitted, definition_of, jitted_functions, statements_of
 from curate.harvest.python.package import Definition, Package, Symbol, package_of
 from curate.harvest.python.slices import Closed, NotClosed, close
-from curate.harvest.python.source import dedented, scopes, source_of
+from curate.harvest.python.source import dedented, scopes, source_of, text_at
 from curate.harvest.python.upstream import upstream_of
 from curate.rows import KERNEL, FoundRow, Row, make_row
 from curate.step import Context
@@ -118,8 +118,7 @@ def _launchers(package: Package, sites: list[Site]) -> Iterator[Definition]:
     for site in sites:
         function = site.outermost
         if function is not None:
-            name = function.child_by_field_name("name")
-            here = Definition(site.path, source_of(name) if name else "")
+            here = Definition(site.path, text_at(function, "name"))
             if here.name in package.file(site.path).definitions:
                 found.setdefault(here, function.end_byte - function.start_byte)
     yield from sorted(

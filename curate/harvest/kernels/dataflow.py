@@ -12,6 +12,8 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from curate.syntax import literal
+
 MAX_DEPTH = 12  # calls between the kernel and a helper
 MAX_CALLS = 400  # helpers entered in all
 
@@ -123,17 +125,8 @@ def _parameters(function: ast.FunctionDef) -> list[Parameter]:
     found = []
     for argument, default in pairs:
         annotation = ast.unparse(argument.annotation) if argument.annotation else ""
-        found.append(Parameter(argument.arg, annotation, _literal(default)))
+        found.append(Parameter(argument.arg, annotation, literal(default, NO_DEFAULT)))
     return found
-
-
-def _literal(node: ast.expr | None) -> Any:
-    if node is None:
-        return NO_DEFAULT
-    try:
-        return ast.literal_eval(node)
-    except (ValueError, TypeError, SyntaxError):
-        return NO_DEFAULT
 
 
 # Functions of triton.language, by what they do with their arguments.
@@ -338,16 +331,16 @@ class _Walk:
         sides = [node.left, *node.comparators]
         values = [self.value(side, scope) for side in sides]
         for side, value in zip(sides, values, strict=True):
-            if isinstance(side, ast.Constant) or _literal(side) is not NO_DEFAULT:
-                literal = _literal(side)
+            compared = literal(side, NO_DEFAULT)
+            if compared is not NO_DEFAULT:
                 for other in values:
                     if len(other.bases) != 1:
                         continue
-                    if literal is None:
+                    if compared is None:
                         self._use(other.bases, "none_test")
                     else:
                         self.parameters[other.bases[0]].literals += (
-                            literal if isinstance(literal, tuple | list) else [literal]
+                            compared if isinstance(compared, tuple | list) else [compared]
                         )
             elif value.index:
                 for other in values:
@@ -405,7 +398,7 @@ class _Walk:
             self._use(value.bases, "address")
             self._element(value, "address")
             return Value(reach=value.reach)
-        # Of a float made of it nothing follows for the elements themselves.
+        # A float made of it says nothing about the elements themselves.
         kept = value.loaded if "int" in into else frozenset()
         return replace(value, loaded=kept)
 

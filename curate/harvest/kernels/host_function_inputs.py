@@ -13,6 +13,7 @@ import typing
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from curate.harvest.guess import annotation_text, look_up
 from curate.harvest.kernels.host_function_text import Known
 
 OMIT = ""
@@ -37,7 +38,7 @@ class Scale:
         """Return a size by the name that the wrapper gives to it."""
         if self.equal:
             return self.equal
-        return next((n for pattern, n in _SIZES if re.fullmatch(pattern, name.lower())), 16)
+        return look_up(_SIZES, name.lower(), 16)
 
     def shape(self, rank: int, dims: dict[int, str]) -> list[int]:
         """Return a tensor's sizes; the names of some positions may be known."""
@@ -121,13 +122,14 @@ def options(
 def _values(
     parameter: inspect.Parameter, known: Known, scale: Scale, hints: Hints, literals: list[str]
 ) -> list[str]:
-    name, kind = parameter.name.lower().strip("_"), _annotation(parameter)
+    name = parameter.name.lower().strip("_")
+    kind = annotation_text(parameter.annotation).removeprefix("none | ")
     if kind == "bool" or isinstance(parameter.default, bool):
         return ["True", "False"]
     if "literal" in kind and typing.get_args(parameter.annotation):
         return [repr(value) for value in typing.get_args(parameter.annotation)]
     if literals or kind == "str":
-        return [*map(repr, [*literals, *_strings(name)]), "None"]
+        return [*map(repr, [*literals, *look_up(_STRINGS, name, ())]), "None"]
     if "dtype" in kind or re.search(r"dtype$", name):
         return ["torch.float32", "torch.float16", "torch.int32"]
     if "device" in kind or name == "device":
@@ -155,7 +157,7 @@ def _by_name(name: str, known: Known, scale: Scale, hints: Hints) -> list[str]:
         return _floats(name)
     if re.fullmatch(_BOOLEANS, name):
         return ["True", "False"]
-    if strings := _strings(name):
+    if strings := look_up(_STRINGS, name, ()):
         return [*map(repr, strings), "None"]
     if re.fullmatch(_FLOATS, name):
         return [*_floats(name), *_integers(name, scale, hints)[:2]]
@@ -164,17 +166,12 @@ def _by_name(name: str, known: Known, scale: Scale, hints: Hints) -> list[str]:
     return [*_tensors(name, known, scale, hints), *_integers(name, scale, hints), "1.0", "None"]
 
 
-def _strings(name: str) -> tuple[str, ...]:
-    return next((values for pattern, values in _STRINGS if re.fullmatch(pattern, name)), ())
-
-
 def _numbers(kind: str, name: str, scale: Scale, hints: Hints) -> list[str]:
     return [*_floats(name)[:1], *_integers(name, scale, hints)[:1]] if "|" in kind else []
 
 
 def _floats(name: str) -> list[str]:
-    value = next((v for pattern, v in _FLOAT_VALUES if re.fullmatch(pattern, name)), "1.0")
-    return list(dict.fromkeys([value, "0.5", "1.0", "0.0"]))
+    return list(dict.fromkeys([look_up(_FLOAT_VALUES, name, "1.0"), "0.5", "1.0", "0.0"]))
 
 
 def _integers(name: str, scale: Scale, hints: Hints) -> list[str]:
@@ -216,7 +213,7 @@ def _tensors(name: str, known: Known, scale: Scale, hints: Hints) -> list[str]:
 def _dtype(name: str, known: Known) -> str:
     if known.kind and known.kind.startswith("*"):
         return _TYPES.get(known.kind.lstrip("*k"), "float32")
-    return next((kind for pattern, kind in _TYPE_BY_NAME if re.fullmatch(pattern, name)), "float32")
+    return look_up(_TYPE_BY_NAME, name, "float32")
 
 
 def _special(name: str, scale: Scale, hints: Hints) -> list[str]:
@@ -248,18 +245,6 @@ def tensor(shape: list[int], dtype: str) -> str:
     if dtype.startswith("float8"):
         return f"torch.randn({sizes.rstrip(',') or '()'}).to(torch.{dtype})"
     return f"torch.randn(({sizes}), dtype=torch.{dtype})"
-
-
-def _annotation(parameter: inspect.Parameter) -> str:
-    """Return an annotation as lower-case text such as ``torch.tensor``."""
-    annotation = parameter.annotation
-    if annotation is parameter.empty:
-        return ""
-    plain = isinstance(annotation, type) and not typing.get_args(annotation)
-    text = str(annotation.__name__ if plain else annotation)
-    text = text.lower().replace("typing.", "").replace("collections.abc.", "")
-    optional = re.fullmatch(r"optional\[(.*)\]", text)
-    return optional.group(1) if optional else re.sub(r" \| none$|^none \| ", "", text)
 
 
 _SIZES: tuple[tuple[str, int], ...] = (

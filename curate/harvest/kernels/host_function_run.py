@@ -22,6 +22,7 @@ from typing import Any
 import torch
 import triton.language as tl
 
+from curate.harvest.guess import hill_climb
 from curate.harvest.kernels.cpu_device import CpuDevice, asked_launches
 from curate.harvest.kernels.host_function_inputs import OMIT, Hints, Scale, options, scales
 from curate.harvest.kernels.host_function_text import Known, Reading
@@ -211,17 +212,18 @@ class Search:
             if self._over(best):
                 break
         assert best is not None  # the first call is always made
-        while not self._over(best):
-            better = self._improve(best, scale)
-            if better is None:
-                break
-            best = better
-        return best
+        return hill_climb(
+            best,
+            lambda near: self._neighbours(near, scale),
+            self._try,
+            lambda new, old: new.progress > old.progress,
+            self._over,
+        )
 
-    def _over(self, best: Try | None) -> bool:
-        """Whether there is no more to try."""
+    def _over(self, last: Try | None) -> bool:
+        """Whether to stop after a call."""
         return (
-            (best is not None and (best.launched or best.reason in INCURABLE))
+            (last is not None and (last.launched or last.reason in INCURABLE))
             or len(self.tried) >= self.limits.tries
             or self.late >= MAX_LATE
             or self.spent > self.limits.elements
@@ -235,16 +237,6 @@ class Search:
         name = parameter.name
         known = self.known.get(name, Known())
         return options(parameter, known, scale, self.hints[name], self.literals.get(name, []))
-
-    def _improve(self, best: Try, scale: Scale) -> Try | None:
-        """Return a call with one argument changed that comes further, if there is one."""
-        for call in self._neighbours(best, scale):
-            found = self._try(call)
-            if found and found.progress > best.progress:
-                return found
-            if self._over(found):
-                return None
-        return None
 
     def _neighbours(self, best: Try, scale: Scale) -> Iterator[dict[str, str]]:
         """Yield calls with one argument changed, those that the error is about first."""

@@ -10,57 +10,17 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from curate.syntax import arguments, literal, names_in, words
+
 MAX_DEPTH = 4
 """Calls into other functions of the file that are followed."""
 
-_TENSOR_ATTRIBUTES = frozenset(
-    [
-        "shape",
-        "stride",
-        "size",
-        "dim",
-        "ndim",
-        "numel",
-        "dtype",
-        "device",
-        "is_cuda",
-        "is_contiguous",
-        "contiguous",
-        "view",
-        "reshape",
-        "to",
-        "new_empty",
-        "new_zeros",
-        "element_size",
-        "data_ptr",
-        "requires_grad",
-        "transpose",
-        "permute",
-        "flatten",
-        "unsqueeze",
-        "squeeze",
-        "sum",
-        "float",
-        "half",
-        "t",
-        "T",
-        "untyped_storage",
-        "storage_offset",
-        "is_floating_point",
-        "copy_",
-        "zero_",
-        "fill_",
-        "detach",
-        "clone",
-        "expand",
-        "get_device",
-        "mT",
-        "nelement",
-        "tolist",
-        "item",
-        "max",
-        "min",
-    ]
+_TENSOR_ATTRIBUTES = words(
+    "shape stride size dim ndim numel dtype device is_cuda is_contiguous contiguous view "
+    "reshape to new_empty new_zeros element_size data_ptr requires_grad transpose permute "
+    "flatten unsqueeze squeeze sum float half t T untyped_storage storage_offset "
+    "is_floating_point copy_ zero_ fill_ detach clone expand get_device mT nelement tolist item "
+    "max min"
 )
 
 
@@ -130,7 +90,7 @@ class Reading:
     def parameters(self, function: str, depth: int = 0) -> dict[str, Known]:
         """Return what is known of a function's parameters."""
         node = self.functions[function]
-        known = {name: Known() for name in _names(node)}
+        known = {argument.arg: Known() for argument in arguments(node)}
         if _is_kernel(node):
             pointers, constants = _pointers(node), _constants(node)
             for name, found in known.items():
@@ -176,9 +136,9 @@ class Reading:
         statement = _statement_at(node.body, line)
         if statement is None:
             return set(), ""
-        parameters = set(_names(node))
+        parameters = {argument.arg for argument in arguments(node)}
         sources = _sources(node)
-        found, open_names = set(), _loaded(statement)
+        found, open_names = set(), set(names_in(statement))
         while open_names:
             name = open_names.pop()
             if name not in found:
@@ -223,10 +183,9 @@ def _pointers(kernel: ast.FunctionDef) -> set[str]:
 
 def _constants(kernel: ast.FunctionDef) -> set[str]:
     """Return the parameters that are declared as constants."""
-    arguments = (*kernel.args.posonlyargs, *kernel.args.args, *kernel.args.kwonlyargs)
     return {
         argument.arg
-        for argument in arguments
+        for argument in arguments(kernel)
         if argument.annotation and "constexpr" in ast.unparse(argument.annotation)
     }
 
@@ -236,12 +195,6 @@ def _start(node: ast.expr) -> str | None:
     while isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
         node = node.left
     return node.id if isinstance(node, ast.Name) else None
-
-
-def _names(node: ast.FunctionDef) -> list[str]:
-    arguments = node.args
-    every = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
-    return [argument.arg for argument in every]
 
 
 def _read(node: ast.AST, known: dict[str, Known]) -> None:
@@ -270,21 +223,17 @@ def _parameter(node: ast.AST, known: dict[str, Known]) -> Known | None:
 
 def _size_of(node: ast.AST, known: dict[str, Known]) -> tuple[Known, int] | None:
     """Return the parameter and the position of ``x.shape[i]``, ``x.size(i)``, ``x.stride(i)``."""
-    names: tuple[str, ...]
     if isinstance(node, ast.Subscript):
         owner, index = node.value, node.slice
-        names = ("shape",)
+        attributes: tuple[str, ...] = ("shape",)
     elif isinstance(node, ast.Call) and len(node.args) == 1:
         owner, index = node.func, node.args[0]
-        names = ("size", "stride")
+        attributes = ("size", "stride")
     else:
         return None
-    try:
-        position = ast.literal_eval(index)
-    except ValueError:
+    if not isinstance(owner, ast.Attribute) or owner.attr not in attributes:
         return None
-    if not isinstance(owner, ast.Attribute) or owner.attr not in names:
-        return None
+    position = literal(index)
     found = _parameter(owner.value, known)
     return (found, position) if found and isinstance(position, int) else None
 
@@ -342,10 +291,7 @@ def _read_rank(node: ast.Compare, known: dict[str, Known]) -> None:
     if len(node.ops) != 1 or not isinstance(node.ops[0], ast.Eq | ast.In):
         return
     left, right = node.left, node.comparators[0]
-    try:
-        value = ast.literal_eval(right)
-    except ValueError:
-        return
+    value = literal(right)
     rank = value[0] if isinstance(value, tuple | list) and value else value
     if isinstance(left, ast.Call) and ast.unparse(left.func) == "len" and left.args:
         left = left.args[0]
@@ -371,15 +317,11 @@ def _statement_at(body: list[ast.stmt], line: int) -> ast.stmt | None:
     return None
 
 
-def _loaded(node: ast.AST) -> set[str]:
-    return {item.id for item in ast.walk(node) if isinstance(item, ast.Name)}
-
-
 def _sources(node: ast.FunctionDef) -> dict[str, set[str]]:
     """Return the names from which each local variable is computed."""
     sources: dict[str, set[str]] = {}
     for item in ast.walk(node):
         if isinstance(item, ast.Assign):
-            for name in set().union(*map(_loaded, item.targets)):
-                sources.setdefault(name, set()).update(_loaded(item.value))
+            for name in names_in(*item.targets):
+                sources.setdefault(name, set()).update(names_in(item.value))
     return sources

@@ -13,7 +13,7 @@ from tree_sitter import Node
 from curate.harvest.kernels.values import Values
 from curate.harvest.python.jitted import Jitted, called_name, definition_of, jitted_functions
 from curate.harvest.python.package import Package, Submodule
-from curate.harvest.python.source import parse, source_of, walk
+from curate.harvest.python.source import items_at, parse, source_of, text_at, walk
 
 OPTIONS = frozenset({"num_warps", "num_stages", "num_ctas", "maxnreg", "waves_per_eu", "grid"})
 """Keywords of a launch that are for the compiler, not for the kernel."""
@@ -107,7 +107,7 @@ def launchers_beside(package: Package, path: str) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for name, site in _sites_of_file(package, path):
         if site.outermost is not None:
-            found.setdefault(_name_of(site.outermost), set()).add(name.rpartition(".")[2])
+            found.setdefault(text_at(site.outermost, "name"), set()).add(name.rpartition(".")[2])
     return found
 
 
@@ -118,7 +118,7 @@ def _is_of(package: Package, kernel: Jitted, site: Site, name: str) -> bool:
         if kernel.outer is not None:
             return is_named and site.outermost == kernel.outer
         home = _class_of(kernel.node)
-        return is_named and (head == _name_of(home) or _class_of(site.call) == home)
+        return is_named and (head == text_at(home, "name") or _class_of(site.call) == home)
     target = package.resolve(site.path, head)
     for word in rest:
         target = package.resolve(target.path, word) if isinstance(target, Submodule) else None
@@ -130,11 +130,6 @@ def _class_of(node: Node) -> Node:
     while node.parent is not None and node.type != "class_definition":
         node = node.parent
     return node
-
-
-def _name_of(definition: Node) -> str:
-    name = definition.child_by_field_name("name")
-    return source_of(name) if name is not None else ""
 
 
 def _files_with(package: Package, name: str) -> Iterator[str]:
@@ -180,8 +175,7 @@ def _launched_name(call: Node) -> str | None:
     if function is None or function.type != "subscript" or value is None:
         return None
     if value.type == "call":
-        arguments = value.child_by_field_name("arguments")
-        given = arguments.named_children if arguments is not None else []
+        given = items_at(value, "arguments")
         value = given[0] if len(given) == 1 else value
     return source_of(value) if value.type in ("identifier", "attribute") else None
 
@@ -221,7 +215,7 @@ def _described(package: Package, kernel: Jitted, site: Site) -> dict[str, Any]:
     return {
         "path": site.path,
         "line": site.line,
-        "function": _name_of(site.functions[0]) if site.functions else None,
+        "function": text_at(site.functions[0], "name") if site.functions else None,
         "arguments": arguments,
         "options": options,
     }
@@ -229,9 +223,8 @@ def _described(package: Package, kernel: Jitted, site: Site) -> dict[str, Any]:
 
 def _bound(parameters: list[str], call: Node) -> Iterator[tuple[str, Node]]:
     """Yield the arguments of a call with the names of what they are given to."""
-    listed = call.child_by_field_name("arguments")
     position: int | None = 0
-    for node in listed.named_children if listed is not None else ():
+    for node in items_at(call, "arguments"):
         if node.type == "keyword_argument":
             name, value = node.child_by_field_name("name"), node.child_by_field_name("value")
             if name is not None and value is not None:

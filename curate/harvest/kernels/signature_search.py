@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from curate.devices import find_device
+from curate.harvest.guess import hill_climb
 from curate.harvest.kernels.dataflow import (
     NO_DEFAULT,
     Parameter,
@@ -73,6 +74,19 @@ class Found:
     attempts: int
 
 
+@dataclass(frozen=True)
+class Try:
+    """A signature, and what the compiler made of it."""
+
+    signature: Signature
+    compiled: Compiled
+
+    @property
+    def fault(self) -> tuple[str | None, tuple[str, ...]]:
+        """What the compiler says, and of which lines."""
+        return self.compiled.message, self.compiled.lines
+
+
 class Search:
     """The search for one kernel.
 
@@ -100,6 +114,8 @@ class Search:
         self.kernel = load_kernel(source, entry_point, self.target)
         self.reading = read_kernel(source, entry_point)
         self.first = FirstGuess(self.kernel, self.reading, launches)
+        self.tried: set[str] = set()
+        self.count = 0  # of compilations
 
     def run(self) -> Found:
         """Return the signature found.
@@ -107,44 +123,40 @@ class Search:
         Raises:
             NoSignature: the budget is spent, or no change is left to try.
         """
-        signature = self.first.signature()
-        first = found = self._compile(signature)
-        if found.usage:
-            return Found(signature, "launch_site" if self.first.from_launch else "data_flow", 1)
-        tried = {signature.to_json()}
-        count = 1
+        first = self._try(self.first.signature())
+        if first.compiled.usage:
+            found_by = "launch_site" if self.first.from_launch else "data_flow"
+            return Found(first.signature, found_by, self.count)
         if self.first.from_launch:
             # What a reader took for a fact may be none: see what the kernel says by itself.
-            alone = FirstGuess(self.kernel, self.reading, []).signature()
-            tried.add(alone.to_json())
-            count += 1
-            result = self._compile(alone)
-            if result.usage:
-                return Found(alone, "data_flow", count)
-        changes = propose(signature, found, self.reading)
-        while count < self.attempts:
-            changed = next((c for c in changes if c.to_json() not in tried), None)
-            if changed is None:
-                break
-            tried.add(changed.to_json())
-            count += 1
-            result = self._compile(changed)
-            if result.usage:
-                return Found(changed, "search", count)
-            if (result.message, result.lines) != (found.message, found.lines):
-                signature, found = changed, result
-                changes = propose(signature, found, self.reading)
+            alone = self._try(FirstGuess(self.kernel, self.reading, []).signature())
+            if alone.compiled.usage:
+                return Found(alone.signature, "data_flow", self.count)
+        last = hill_climb(
+            first,
+            lambda near: propose(near.signature, near.compiled, self.reading),
+            lambda changed: None if changed.to_json() in self.tried else self._try(changed),
+            lambda new, old: bool(new.compiled.usage) or new.fault != old.fault,
+            lambda latest: self.count >= self.attempts or bool(latest and latest.compiled.usage),
+        )
+        if last.compiled.usage:
+            return Found(last.signature, "search", self.count)
         raise NoSignature(
             {
-                "error": found.error,
-                "message": found.message,
-                "first_error": first.error,
-                "first_message": first.message,
-                "first_lines": list(first.lines[-2:]),
-                "signature": signature.to_json(),
-                "attempts": count,
+                "error": last.compiled.error,
+                "message": last.compiled.message,
+                "first_error": first.compiled.error,
+                "first_message": first.compiled.message,
+                "first_lines": list(first.compiled.lines[-2:]),
+                "signature": last.signature.to_json(),
+                "attempts": self.count,
             }
         )
+
+    def _try(self, signature: Signature) -> Try:
+        self.tried.add(signature.to_json())
+        self.count += 1
+        return Try(signature, self._compile(signature))
 
     def _compile(self, signature: Signature) -> Compiled:
         return compile_signature(self.kernel, signature, self.target)

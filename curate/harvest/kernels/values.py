@@ -10,7 +10,7 @@ from typing import Any
 from tree_sitter import Node
 
 from curate.harvest.python.package import Definition, Package
-from curate.harvest.python.source import source_of, walk
+from curate.harvest.python.source import items_at, source_of, text_at, walk
 
 Literal = int | float | bool | str | None
 
@@ -139,8 +139,7 @@ class Values:
         kinds = [self.of(child) for child in node.named_children[:2]]
         if TENSOR.kind in (kinds[0].kind, kinds[1].kind):
             return TENSOR
-        operator = node.child_by_field_name("operator")
-        sign = source_of(operator) if operator is not None else ""
+        sign = text_at(node, "operator")
         numbers = {value.kind for value in kinds}
         if sign == "/" or (sign == "**" and "-" in source_of(node.named_children[1])):
             return FLOAT if "unknown" not in numbers else UNKNOWN
@@ -253,8 +252,7 @@ class _Scope:
     def __init__(self, function: Node) -> None:
         self.annotations: dict[str, list[Node]] = {}
         self.assigned: dict[str, list[tuple[Node, int | None]]] = {}
-        parameters = function.child_by_field_name("parameters")
-        for parameter in parameters.named_children if parameters is not None else ():
+        for parameter in items_at(function, "parameters"):
             self._parameter(parameter)
         body = function.child_by_field_name("body")
         for node in walk(body) if body is not None else ():

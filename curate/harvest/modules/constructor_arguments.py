@@ -11,6 +11,8 @@ import re
 import typing
 from typing import Any
 
+from curate.harvest.guess import annotation_text, look_up
+
 CHANNELS = ("64", "32", "128", "16", "256", "3")
 
 _CONFIG = re.compile(r"(\w+_)?(config|cfg|conf|args|opts?|options|hparams|hyperparams|params)")
@@ -108,23 +110,23 @@ def is_config(name: str, annotation: Any) -> bool:
 def choices(parameter: inspect.Parameter) -> tuple[str, ...]:
     """Return the expressions to try for a required argument, the likeliest first."""
     name = parameter.name.lower().strip("_")
-    kind = _describe(parameter.annotation)
+    kind = annotation_text(parameter.annotation)
     if kind.startswith("literal"):
         return tuple(repr(value) for value in typing.get_args(parameter.annotation))
-    if kind == "bool" or _matches(r"(use|with|is|has|no|do|enable)_\w+|bias|\w+_bias", name):
+    if kind == "bool" or re.fullmatch(r"(use|with|is|has|no|do|enable)_\w+|bias|\w+_bias", name):
         return ("True", "False")
     if kind == "str":
-        return _look_up(_STRINGS, name)
+        return look_up(_STRINGS, name, ())
     if "callable" in kind or kind.startswith(("type[", "<class 'type'")):
-        return _look_up(_CLASSES, name)
-    values = _look_up(_BY_NAME, name)
+        return look_up(_CLASSES, name, ())
+    values = look_up(_BY_NAME, name, ())
     if kind == "float":
         return tuple(v for v in values if _is_float(v)) or ("0.5", "1.0")
     if kind == "int":
         return tuple(v for v in values if v.isdigit()) or ("16", "4", "2")
     if re.match(r"(list|sequence|tuple|iterable)\b.*\bint", kind):
         return _sequences(kind, tuple(v for v in values if v.isdigit()) or ("16", "4"))
-    return values or _look_up(_CLASSES, name)
+    return values or look_up(_CLASSES, name, ())
 
 
 def _sequences(kind: str, values: tuple[str, ...]) -> tuple[str, ...]:
@@ -134,32 +136,6 @@ def _sequences(kind: str, values: tuple[str, ...]) -> tuple[str, ...]:
         count = max(1, kind.count("int"))
         return tuple("(" + ", ".join([v] * count) + ("," * (count == 1)) + ")" for v in values)
     return tuple(f"[{', '.join([v] * count)}]" for v in values[:3] for count in (2, 4, 3))
-
-
-def _describe(annotation: Any) -> str:
-    """Return an annotation as lower-case text such as ``tuple[int, int]``."""
-    if annotation is inspect.Parameter.empty:
-        return ""
-    text = (
-        annotation
-        if isinstance(annotation, str)
-        else (
-            annotation.__name__
-            if isinstance(annotation, type) and not typing.get_args(annotation)
-            else str(annotation)
-        )
-    )
-    text = text.replace("typing.", "").replace("collections.abc.", "").lower()
-    optional = re.fullmatch(r"optional\[(.*)\]", text)
-    return optional.group(1) if optional else text.removesuffix(" | none")
-
-
-def _look_up(table: tuple[tuple[str, tuple[str, ...]], ...], name: str) -> tuple[str, ...]:
-    return next((values for pattern, values in table if _matches(pattern, name)), ())
-
-
-def _matches(pattern: str, name: str) -> bool:
-    return re.fullmatch(pattern, name) is not None
 
 
 def _is_float(text: str) -> bool:

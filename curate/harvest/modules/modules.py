@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 from curate.harvest.python.package import Definition, External, Package, Submodule, package_of
-from curate.harvest.python.source import Statement, source_of, undecorated
+from curate.harvest.python.source import Statement, items_at, source_of, text_at, undecorated
 from curate.rows import FileRow, Row, make_row
 from curate.step import Context, Drop, Keep, Outcome, RowStep
 
@@ -51,8 +51,7 @@ def is_module(
     statement = package.file(path).class_statement(name)
     if statement is None or here in seen:
         return False
-    bases = undecorated(statement.node).child_by_field_name("superclasses")
-    for base in bases.named_children if bases else ():
+    for base in items_at(undecorated(statement.node), "superclasses"):
         head, _, rest = source_of(base).partition(".")
         target = package.resolve(path, head)
         if isinstance(target, Submodule) and rest:
@@ -67,13 +66,10 @@ def is_module(
 
 
 def _has_forward(statement: Statement) -> bool:
-    body = undecorated(statement.node).child_by_field_name("body")
-    for child in body.named_children if body else ():
-        function = undecorated(child)
-        name = function.child_by_field_name("name")
-        if function.type == "function_definition" and name and source_of(name) == "forward":
-            return True
-    return False
+    functions = map(undecorated, items_at(undecorated(statement.node), "body"))
+    return any(
+        f.type == "function_definition" and text_at(f, "name") == "forward" for f in functions
+    )
 
 
 def _module_row(row: FileRow, statement: Statement, name: str) -> Row:

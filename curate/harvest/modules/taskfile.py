@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from tree_sitter import Node
 
-from curate.harvest.python.source import parse, source_of, undecorated
+from curate.harvest.python.source import (
+    has_default,
+    items_at,
+    parse,
+    source_of,
+    text_at,
+    undecorated,
+)
 
 
 def assemble(text: str, init_inputs: list[str], inputs: list[str]) -> str:
@@ -53,10 +60,10 @@ def make_positional(text: str, model: str) -> str:
     split = kinds.index("keyword_separator")
     extra = [item for item in items[split:] if item.type == "dictionary_splat_pattern"]
     keyword = [item for item in items[split + 1 :] if item not in extra]
-    required = [item for item in keyword if not _has_default(item)]
-    if required and any(_has_default(item) for item in items[:split]):
+    required = [item for item in keyword if not has_default(item)]
+    if required and any(has_default(item) for item in items[:split]):
         return text
-    order = [*items[:split], *required, *(i for i in keyword if _has_default(i)), *extra]
+    order = [*items[:split], *required, *(i for i in keyword if has_default(i)), *extra]
     margin = " " * 8
     joined = "".join(f"\n{margin}{source_of(item)}," for item in order if item.type != "comment")
     data = text.encode()
@@ -67,16 +74,8 @@ def make_positional(text: str, model: str) -> str:
 def _constructor_parameters(text: str, model: str) -> Node | None:
     for statement in parse(text).named_children:
         node = undecorated(statement)
-        name = node.child_by_field_name("name")
-        body = node.child_by_field_name("body")
-        if node.type != "class_definition" or not name or source_of(name) != model or not body:
-            continue
-        for child in body.named_children:
-            method = child.child_by_field_name("name")
-            if child.type == "function_definition" and method and method.text == b"__init__":
-                return child.child_by_field_name("parameters")
+        if node.type == "class_definition" and text_at(node, "name") == model:
+            for child in items_at(node, "body"):
+                if child.type == "function_definition" and text_at(child, "name") == "__init__":
+                    return child.child_by_field_name("parameters")
     return None
-
-
-def _has_default(item: Node) -> bool:
-    return item.type in ("default_parameter", "typed_default_parameter")

@@ -15,6 +15,8 @@ from curate.harvest.python.package import External, Package, Submodule, Symbol
 from curate.harvest.python.source import (
     Statement,
     dedented,
+    is_attribute,
+    items_at,
     read_import,
     scopes,
     source_of,
@@ -139,11 +141,9 @@ def _is_edited(fragment: Fragment, position: int) -> bool:
 def _is_label(node: Node) -> bool:
     """Whether an identifier is an attribute or a keyword, not a name that is looked up."""
     parent = node.parent
-    if parent is None:
-        return False
-    if parent.type == "attribute":
-        return parent.child_by_field_name("attribute") == node
-    return parent.type == "keyword_argument" and parent.child_by_field_name("name") == node
+    if parent is not None and parent.type == "keyword_argument":
+        return parent.child_by_field_name("name") == node
+    return is_attribute(node)
 
 
 def _heads(node: Node) -> set[str]:
@@ -174,8 +174,7 @@ def _without_einops(package: Package, path: str, call: Node) -> dict[Span, str]:
     target = package.resolve(path, source_of(function)) if function else None
     if not isinstance(target, External) or target.dotted not in einops.FUNCTIONS | einops.LAYERS:
         return {}
-    arguments = call.child_by_field_name("arguments")
-    items = arguments.named_children if arguments else []
+    items = items_at(call, "arguments")
     is_layer = target.dotted in einops.LAYERS
     given = [source_of(item)[1:-1] for item in items if item.type == "string"]
     sizes = dict(source_of(i).split("=", 1) for i in items if i.type == "keyword_argument")

@@ -8,7 +8,16 @@ from functools import lru_cache
 from tree_sitter import Node
 
 from curate.harvest.python.package import Definition, External, Package, Submodule
-from curate.harvest.python.source import Statement, imports_in, source_of, undecorated, walk
+from curate.harvest.python.source import (
+    Statement,
+    has_default,
+    imports_in,
+    items_at,
+    source_of,
+    text_at,
+    undecorated,
+    walk,
+)
 
 JIT = "triton.jit"
 LAUNCHERS = frozenset({JIT, "triton.autotune", "triton.heuristics"})
@@ -56,15 +65,13 @@ class Jitted:
     @property
     def parameters(self) -> list[str]:
         """Names of its parameters, in order."""
-        listed = self.function.child_by_field_name("parameters")
-        names = (parameter_name(node) for node in (listed.named_children if listed else ()))
+        names = map(parameter_name, items_at(self.function, "parameters"))
         return [name for name in names if name]
 
     @property
     def required(self) -> set[str]:
         """Names of its parameters that have no default."""
-        listed = self.function.child_by_field_name("parameters")
-        kept = [n for n in (listed.named_children if listed else ()) if not _has_default(n)]
+        kept = [n for n in items_at(self.function, "parameters") if not has_default(n)]
         return {name for name in map(parameter_name, kept) if name}
 
     @property
@@ -90,10 +97,6 @@ def parameter_name(node: Node) -> str | None:
     while node.type in ("typed_parameter", "default_parameter", "typed_default_parameter"):
         node = node.child_by_field_name("name") or node.named_children[0]
     return source_of(node) if node.type == "identifier" else None
-
-
-def _has_default(node: Node) -> bool:
-    return node.type in ("default_parameter", "typed_default_parameter")
 
 
 def dotted_target(package: Package, path: str, expression: str) -> str:
@@ -164,8 +167,7 @@ def _given_to_jit(package: Package, path: str, assignment: Node) -> Node | None:
         return None
     if dotted_target(package, path, called_name(call)) != JIT:
         return None
-    arguments = call.child_by_field_name("arguments")
-    given = [source_of(child) for child in (arguments.named_children if arguments else ())]
+    given = [source_of(child) for child in items_at(call, "arguments")]
     for statement in package.file(path).definitions.get(given[0] if given else "", []):
         if statement.node.type == _DEF:
             return statement.node
@@ -174,19 +176,16 @@ def _given_to_jit(package: Package, path: str, assignment: Node) -> Node | None:
 
 def called_name(call: Node) -> str:
     """Return the source of what a call calls."""
-    function = call.child_by_field_name("function")
-    return source_of(function) if function is not None else ""
+    return text_at(call, "function")
 
 
 def _jitted(path: str, node: Node, name: str | None = None) -> Jitted:
-    own = undecorated(node).child_by_field_name("name")
-    name = name or (source_of(own) if own is not None else "")
+    name = name or text_at(undecorated(node), "name")
     around, outer = [], None
     scope = node.parent
     while scope is not None:
         if scope.type in _SCOPES:
-            named = scope.child_by_field_name("name")
-            around.append(source_of(named) if named is not None else "")
+            around.append(text_at(scope, "name"))
             outer = scope if scope.type == _DEF else outer
         scope = scope.parent
     return Jitted(path, name, ".".join([*reversed(around), name]), node, outer)

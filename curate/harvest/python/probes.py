@@ -13,7 +13,7 @@ from tree_sitter import Node
 from curate.devices import ON_CPU
 from curate.harvest.python.jitted import called_name, dotted_target
 from curate.harvest.python.package import Package
-from curate.harvest.python.source import source_of, walk
+from curate.harvest.python.source import is_attribute, source_of, walk
 
 ASKING = frozenset(
     {"attribute", "boolean_operator", "call", "comparison_operator", "conditional_expression"}
@@ -109,11 +109,6 @@ def _decided(package: Package, path: str, node: Node) -> str:
     truth = next((truth for truth in truths if truth is not None), None)
     if truth is None or node.type in ("true", "false"):
         return ""
-    heads = {source_of(n) for n in walk(node) if n.type == "identifier" and not _is_part(n)}
+    heads = {source_of(n) for n in walk(node) if n.type == "identifier" and not is_attribute(n)}
     dotted = [dotted_target(package, path, head) for head in heads]
     return "" if all(map(package.environment.is_allowed, dotted)) else str(truth)
-
-
-def _is_part(node: Node) -> bool:
-    parent = node.parent
-    return parent is not None and parent.child_by_field_name("attribute") == node

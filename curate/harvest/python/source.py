@@ -159,7 +159,7 @@ class SourceFile:
         """Return the last class statement that binds ``name``."""
         for statement in reversed(self.definitions.get(name, [])):
             node = undecorated(statement.node)
-            if node.type == "class_definition" and _text(node, "name") == name:
+            if node.type == "class_definition" and text_at(node, "name") == name:
                 return statement
         return None
 
@@ -188,6 +188,29 @@ def source_of(node: Node) -> str:
     return (node.text or b"").decode()
 
 
+def text_at(node: Node, field: str) -> str:
+    """Return the text of a node's field; '' where it has no such field."""
+    child = node.child_by_field_name(field)
+    return source_of(child) if child is not None else ""
+
+
+def items_at(node: Node, field: str) -> list[Node]:
+    """Return what a node's field lists; nothing where it has no such field."""
+    child = node.child_by_field_name(field)
+    return child.named_children if child is not None else []
+
+
+def is_attribute(node: Node) -> bool:
+    """Whether an identifier is the ``b`` of ``a.b``."""
+    parent = node.parent
+    return parent is not None and parent.child_by_field_name("attribute") == node
+
+
+def has_default(parameter: Node) -> bool:
+    """Whether an item of a parameter list has a default."""
+    return parameter.type in ("default_parameter", "typed_default_parameter")
+
+
 def undecorated(node: Node) -> Node:
     """Return the class or function of a decorated definition, or the node itself."""
     return node.child_by_field_name("definition") or node
@@ -213,8 +236,8 @@ def read_import(node: Node) -> Iterator[tuple[str, Import]]:
         if any(child.type == "wildcard_import" for child in node.named_children):
             yield "*", Import(level, module)
     for item in node.children_by_field_name("name"):
-        alias = _text(item, "alias")
-        name = _text(item, "name") if alias else source_of(item)
+        alias = text_at(item, "alias")
+        name = text_at(item, "name") if alias else source_of(item)
         if source is not None:
             yield alias or name, Import(level, module, name)
         elif alias:
@@ -297,8 +320,3 @@ def _body(node: Node) -> Node:
         if child.type == "block":
             return child
     return node
-
-
-def _text(node: Node, field: str) -> str:
-    child = node.child_by_field_name(field)
-    return source_of(child) if child is not None else ""
