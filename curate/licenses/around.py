@@ -1,4 +1,4 @@
-"""What lies around a file and names a license without granting it: metadata, papers, REUSE.toml."""
+"""What names a license around a file without granting it: metadata, legal files, REUSE.toml."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _DIST_INFO = re.compile(r"[^/]+\.(?:dist|egg)-info/(?:licenses/)?(?P<inner>.*)")
 
 
 class Around:
-    """Reads the papers and metadata of one artifact, each folder's once.
+    """Reads the legal files and metadata of one artifact, once per folder.
 
     Args:
         artifact: whose files are asked about.
@@ -65,7 +65,7 @@ class Around:
         return self._metadata[folder]
 
     def said(self, path: str) -> list[Claim]:
-        """Return what the papers in the folders above a file claim of it."""
+        """Return what the legal files in the folders above a file claim of it."""
         found = list(self._said_in(str(PurePosixPath(path).parent)))
         for folder, entries in self._annotations.items():
             if folder == "." or path.startswith(f"{folder}/"):
@@ -74,7 +74,7 @@ class Around:
         return found
 
     def _said_in(self, folder: str) -> list[Claim]:
-        """Return what the papers of a folder and of those above it claim."""
+        """Return what the legal files of a folder and of those above it claim."""
         if folder not in self._said:
             own = [claim for paper in self._papers.get(folder, []) for claim in self._read(paper)]
             above = [] if folder == "." else self._said_in(str(PurePosixPath(folder).parent))

@@ -220,7 +220,7 @@ class Placed:
 
 @lru_cache(maxsize=4096)
 def place(text: str) -> Placed:
-    """Return the licenses whose templates ``text`` holds, and everything that it holds besides."""
+    """Return the licenses whose templates ``text`` holds, and everything else that it holds."""
     text = _DIRECTIVE.sub("", _SPDX_LINE.sub("", text))
     ids: list[str] = []
     regions: list[str] = []

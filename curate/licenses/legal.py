@@ -1,4 +1,4 @@
-"""Files beside a license that speak of terms: EULA, TERMS, NOTICE, REUSE.toml and their like.
+"""Files alongside a license that speak of terms: EULA, TERMS, NOTICE, REUSE.toml and their like.
 
 None of them grants anything. What a template covers is joined to the license; what speaks of terms
 and is covered by nothing makes it unknown. How much a file must say for that depends on its name.
@@ -92,7 +92,7 @@ _FOLDERS = frozenset({"licenses", "licences", "legal", "terms", "licensing"})
 
 
 def kind_of(path: str) -> Kind | None:
-    """Return as what kind of paper a file counts by its name; None where it is none."""
+    """Return the kind of legal file that a name stands for; None where it is not one."""
     if path.endswith((".py", ".cu", ".h", ".cuh", ".hpp", ".cpp")):
         return None  # most files, and quickly
     file = PurePosixPath(path)
@@ -108,7 +108,7 @@ def kind_of(path: str) -> Kind | None:
 
 
 def folder_of(path: str) -> str:
-    """Return the folder that a paper applies to: one in legal/ applies to what legal/ lies in."""
+    """Return the folder that a legal file applies to: in legal/, the one above."""
     folder = PurePosixPath(path).parent
     return str(folder.parent if folder.name.lower() in _FOLDERS else folder)
 

@@ -1,7 +1,7 @@
 """Texts that a person has read: what a license text or notice means, by the hash of the text.
 
 The only way past a text that no template covers. The package ships a few notices that only point
-to the license file beside them; a user adds others in a TOML file::
+to the license file alongside them; a user adds others in a TOML file::
 
     [[override]]
     sha256 = "…"                # printed in the evidence of license_unknown

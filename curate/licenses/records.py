@@ -2,7 +2,7 @@
 
 The two hold together, so the more restrictive one decides. On the Hub the card's field ``license``
 is how an owner licenses a data set, so it grants here, where a package's metadata does not; a
-license file beside it applies as well. It is the card of the pinned commit that counts: owners
+license file alongside it applies as well. It is the card of the pinned commit that counts: owners
 change it. Fields: https://huggingface.co/docs/hub/datasets-cards.
 """
 

@@ -144,7 +144,7 @@ class Resolver:
 
         They do where the header's notice belongs to code taken from elsewhere, and where they
         forbid what the file permits, or cannot be read. A folder that names the file's license
-        beside a forbidden one (Apache-2.0 in LICENSE, AGPL in COPYING) does not forbid it: that is
+        next to a forbidden one (Apache-2.0 in LICENSE, AGPL in COPYING) does not forbid it: that is
         how packages of several licenses look.
         """
         if home is None or level is None or own.expression is None:
@@ -176,7 +176,7 @@ class Resolver:
     def _join(
         self, statement: Statement, own: Own, claims: list[Claim], source: Source
     ) -> Statement:
-        """Return ``statement`` and everything that applies besides."""
+        """Return ``statement`` and everything that also applies."""
         asked = {claim.text: claim for claim in claims if not self._agrees(claim, statement)}
         unread = [claim for claim in asked.values() if claim.expression is None]
         joined = [*own.reviewed, *own.further]

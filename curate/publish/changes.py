@@ -33,7 +33,7 @@ class Changes:
         return f"rows: {told}" if told else "rows: no change"
 
     def lines(self) -> Iterator[str]:
-        """Yield the title and, below it, which labels changed and of which rows."""
+        """Yield the title and, below it, which labels changed, and in which rows."""
         yield self.title()
         for label, rows in self.relabelled.items():
             yield f"  {label} of {len(rows):,}: {_some(rows)}"

@@ -284,7 +284,7 @@ def _look(api: HfApi, target: Target) -> Remote:
 
 
 def _former_run(api: HfApi, repo: str, head: str) -> dict[str, Any] | None:
-    """Return what ``run.json`` there holds, if it is of this program's making."""
+    """Return what ``run.json`` there holds, if curate wrote it."""
     run = json.loads(_read(api, repo, head, "run.json"))
     return run if isinstance(run, dict) and isinstance(run.get("files"), dict) else None
 
@@ -311,8 +311,7 @@ def _is_same(path: Path, there: RepoFile | None) -> bool:
         return False
     if there.lfs:
         return file_sha256(path) == there.lfs.sha256
-    content = path.read_bytes()
-    return git_blob_id(content) == there.blob_id
+    return git_blob_id(path.read_bytes()) == there.blob_id
 
 
 def _changes(api: HfApi, folder: Path, repo: str, remote: Remote, adds: list[str]) -> Changes:

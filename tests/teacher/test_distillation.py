@@ -22,7 +22,7 @@ from curate.formats.messages import Messages
 from curate.formats.negatives import Negatives
 from curate.formats.repair import Repair
 from curate.publish.analysis.analysis import Run, analyse_run
-from curate.publish.report.markdown import markdown
+from curate.publish.documents.markdown import markdown
 from curate.publish.report.report import page as report
 from curate.rows import Row, make_origin, make_row
 from curate.teacher import page

@@ -22,7 +22,7 @@ from curate.engine.run import Walk
 from curate.formats.dataset.write import write_dataset
 from curate.publish.analysis.analysis import Analysis, Run, analyse, analyse_run
 from curate.publish.documents.card import card
-from curate.publish.report.markdown import markdown
+from curate.publish.documents.markdown import markdown
 from curate.publish.report.report import page
 from curate.rows import Row, make_origin, make_row
 from curate.teacher.answers import answers_file
@@ -120,7 +120,7 @@ def test_each_step_counts_its_own_prompts_and_no_price_is_no_cost(tmp_path: Path
     one, two = made.analysis.teachings
     assert one.used and (one.prompts, one.used.requests, one.used.cost) == (2, 2, 0)
     assert two.used and (two.prompts, two.used.requests) == (0, 0)
-    line, _ = [s for s in made.texts["ANALYSIS.md"].splitlines() if s.startswith("| teacher")]
+    line, _ = [s for s in made.texts["ANALYSIS.md"].splitlines() if "| Apache-2.0 |" in s]
     assert line.endswith("| 2 | 0 | 200 | 17 | - |")
 
 

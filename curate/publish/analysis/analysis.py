@@ -464,7 +464,7 @@ class _Rows:
         self.counts.one("split", row["split"])
         if row["cluster"]:
             self._clusters[row["cluster"]] += 1
-        self._add_papers(row)
+        self._add_license(row)
         self._add_code(row)
         self._add_compile(row)
         if row["kind"] == "pair" or (row["kind"] == "sample" and row["triton"]):
@@ -475,7 +475,7 @@ class _Rows:
             self.counts.one("selection", row["sample"]["selection"])
         self.nearness.add(row)
 
-    def _add_papers(self, row: Loose) -> None:
+    def _add_license(self, row: Loose) -> None:
         place = place_name(row["origin"] or dict.fromkeys(("purl", "repo", "source")))
         known = row["license"] or {}
         expression = license_name(row)
@@ -616,9 +616,9 @@ class _Rows:
             rows=tally.n,
             ok=tally.counts.get("ok", 0),
             errors=errors,
-            registers=spread(f"registers {target}", "registers a thread"),
-            spills=spread(f"spills {target}", "bytes spilled a thread"),
-            shared=spread(f"shared {target}", "bytes of shared memory a block"),
+            registers=spread(f"registers {target}", "registers per thread"),
+            spills=spread(f"spills {target}", "bytes spilled per thread"),
+            shared=spread(f"shared {target}", "bytes of shared memory per block"),
         )
 
     def _code(self) -> Code:

@@ -29,7 +29,7 @@ class Tally(Frozen):
 
     Attributes:
         n: rows that were looked at.
-        unknown: rows of which it is not known.
+        unknown: rows whose value is not known.
         counts: rows by value, most first. A row may have several values, or none.
     """
 
@@ -51,9 +51,9 @@ class Distribution(Frozen):
 
     Attributes:
         what: what is measured, in words, with its unit.
-        n: rows of which it is known and finite.
-        unknown: rows of which it is not known.
-        not_finite: rows of which it is infinite or not a number.
+        n: rows whose quantity is known and finite.
+        unknown: rows whose quantity is not known.
+        not_finite: rows whose quantity is infinite or not a number.
         minimum, p05, p25, median, p75, p95, maximum: nearest-rank quantiles; null if n is 0.
         bins: rows by range.
         log: whether the ranges grow with the quantity.

@@ -86,7 +86,7 @@ def _keys(run: Run, number: int, teacher: Teacher) -> Iterator[str]:
 
 
 class Question(NamedTuple):
-    """What was asked: of which row, for which family, and at which attempt."""
+    """What was asked: about which row, for which family, and at which attempt."""
 
     of: str
     family: str

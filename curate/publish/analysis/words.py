@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from curate.publish.analysis.analysis import Analysis, Step
-from curate.publish.analysis.charts import number, share
-from curate.publish.analysis.contamination import Benchmark, Check
-from curate.publish.analysis.teaching import PassRate, Teaching
+from curate.publish.analysis.numbers import number, plural, share
 
 KINDS = {
     "pair": "a PyTorch module and the Triton program that answers it",
@@ -33,42 +31,9 @@ until that is rewritten.
 """
 
 
-PASS_NOTE = (
-    "pass@k is the chance that one of k answers to a question is right (the unbiased estimate of "
-    "Chen et al., 2021). An answer that held no program was wrong; one that nothing could judge "
-    "does not count. In brackets: questions with k answers, where not all have so many."
-)
-
-
-TEACHING_HEADS = (
-    *("step", "model", "endpoint", "prompts", "answers kept", "not kept"),
-    *("requests", "of them again", "tokens in", "tokens out", "cost"),
-)
-TEACHING_NOTE = (
-    "Requests, tokens and cost are what the answers to these prompts took, whichever run asked for "
-    "them first; a request is sent again where an endpoint fails, or wants another form. The cost "
-    "is by the prices that the recipe named then; a dash where it named none."
-)
-CHECK_HEADS = (
-    *("step", "kind", "rows", "dropped", "overlap: median", "95 %", "most"),
-    *("resemblance: median", "95 %", "most"),
-)
-CHECK_NOTE = (
-    "Of the rows that a step kept, with the item that each is most like. Overlap is the share of "
-    "the item's runs of 13 tokens that are in the row whatever its names, rare ones weighing more; "
-    "resemblance the Jaccard similarity of the texts' runs of 5 tokens."
-)
-BENCHMARK_HEADS = ("benchmark", "version", "items")
-
-
-def plural(n: int, word: str) -> str:
-    """Return a number and a noun: 1 row, 2 rows."""
-    return f"{number(n)} {word}" if n == 1 else f"{number(n)} {word}s"
-
-
 def headline(a: Analysis) -> list[str]:
     """Return the few sentences that say what a data set is."""
-    return [*_what(a), *_papers(a), *_judged(a), *_run(a), *_compiled(a)]
+    return [*_what(a), *_licensing(a), *_judged(a), *_run(a), *_compiled(a)]
 
 
 def _what(a: Analysis) -> Iterator[str]:
@@ -79,7 +44,7 @@ def _what(a: Analysis) -> Iterator[str]:
         yield "No row is left at the end."
 
 
-def _papers(a: Analysis) -> Iterator[str]:
+def _licensing(a: Analysis) -> Iterator[str]:
     if not a.rows:
         return
     sources = _named([source.name for source in a.sources if source.rows], "source")
@@ -136,7 +101,7 @@ def _compiled(a: Analysis) -> Iterator[str]:
     if whole:
         yield f"Every row compiles for {', '.join(whole)}."
     if some:
-        yield f"Of {plural(a.rows, 'row')}, these compile: {', '.join(some)}."
+        yield f"These compile, of {plural(a.rows, 'row')}: {', '.join(some)}."
 
 
 def step_line(step: Step) -> str:
@@ -157,70 +122,6 @@ def reasons_line(step: Step, most: int = 6) -> str:
     reasons = [f"{name} {number(n)}" for name, n in step.lost.items()]
     more = f", and {len(reasons) - most} more reasons" if len(reasons) > most else ""
     return ", ".join(reasons[:most]) + more
-
-
-def pass_ks(a: Analysis) -> list[int]:
-    """Return every k for which pass@k is known of some prompts."""
-    return sorted({k for rate in a.pass_rates for k in rate.pass_at})
-
-
-def pass_cell(rate: PassRate, k: int) -> str:
-    """Return pass@k as a percentage, and of how many questions where not of all; "" if of none."""
-    if k not in rate.pass_at:
-        return ""
-    of = rate.questions_at[k]
-    return f"{rate.pass_at[k]:.1%}" + (f" ({of})" if of < rate.questions else "")
-
-
-Cells = list[str | int | float]
-
-
-def teaching_cells(t: Teaching) -> Cells:
-    """Return what a step asked of a teacher, under `TEACHING_HEADS`; a dash is not known."""
-    lost = ", ".join(f"{reason} {number(n)}" for reason, n in t.lost.items())
-    cells: Cells = [t.label, t.model, t.endpoint, t.prompts, t.kept, lost]
-    if (used := t.used) is None:
-        return [*cells, *"-----"]
-    tokens = (used.prompt_tokens, used.completion_tokens)
-    return [*cells, used.requests, used.repeated, *tokens, used.cost or "-"]
-
-
-def teaching_notes(a: Analysis) -> list[str]:
-    """Return what is to be known about the table of teachers."""
-    notes = [TEACHING_NOTE]
-    uncounted = sum(t.used.uncounted for t in a.teachings if t.used)
-    if uncounted:
-        notes.append(
-            f"The endpoint did not count the tokens of {plural(uncounted, 'answer')}: the cost is "
-            "the most that these may have taken."
-        )
-    for t in {(t.model, t.endpoint): t for t in a.teachings}.values():
-        if (by_all := t.used_by_all) and by_all != t.used:
-            cost = f", at a cost of {number(by_all.cost)}" if by_all.cost else ""
-            notes.append(
-                f"All runs in the output folder together sent {t.model} "
-                f"{plural(by_all.requests, 'request')} for {plural(by_all.answers, 'answer')}: "
-                f"{number(by_all.prompt_tokens)} tokens in, {number(by_all.completion_tokens)} "
-                f"out{cost}."
-            )
-    return notes
-
-
-def check_cells(check: Check) -> Cells:
-    """Return what a step compared with benchmarks, under `CHECK_HEADS`."""
-    degrees = [
-        "-" if value is None else value
-        for spread in (check.overlap, check.resemblance)
-        for value in (spread.median, spread.p95, spread.maximum)
-    ]
-    return [check.label, check.kind, check.seen, check.dropped, *degrees]
-
-
-def benchmark_cells(benchmark: Benchmark) -> Cells:
-    """Return what rows were compared with, under `BENCHMARK_HEADS`."""
-    name = benchmark.name or f"sha256 {benchmark.sha256[:16]}, whose file is gone"
-    items = "-" if benchmark.items is None else benchmark.items
-    return [name, benchmark.version or "not known", items]
 
 
 def unknowns(a: Analysis) -> list[str]:

@@ -4,30 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from curate.formats.dataset.front_matter import Config, front_matter, read_configs
-from curate.formats.dataset.leakage import LABELS, THRESHOLD
+from curate.formats.dataset.leakage import THRESHOLD
 from curate.formats.dataset.write import read_run, record_files
 from curate.publish.analysis.analysis import Analysis
-from curate.publish.analysis.charts import number, share
-from curate.publish.analysis.words import (
-    BENCHMARK_HEADS,
-    REMOVAL,
-    TEACHING_HEADS,
-    benchmark_cells,
-    headline,
-    plural,
-    reasons_line,
-    teaching_cells,
-    unknowns,
-)
+from curate.publish.analysis.numbers import number, plural
+from curate.publish.analysis.sections import Table, blocks_of
+from curate.publish.analysis.words import REMOVAL, headline, unknowns
+from curate.publish.documents.markdown import render, table
 
-MOST = 20  # lines of a table
-
-Cell = str | int | float | None
+MOST = 20  # rows of a table
 
 ABOUT = {
     "messages": "conversations of system, user and assistant, for TRL's conversational form",
@@ -77,17 +68,12 @@ DOCUMENTS = {
     "ANALYSIS.md": "all counts and distributions",
     "ANALYSIS.json": "the same for programs",
     "PROVENANCE.md": "sources, licenses, attribution, and how to have a row removed",
-    "provenance.jsonl": "origin and license of every row, a line each",
+    "provenance.jsonl": "origin and license of every row, one per line",
     "croissant.json": "Croissant 1.1 metadata",
     "licenses": "license texts and notices that rows ask for, named by their sha256",
-    "index.parquet": "a line for every row, whatever configs show it",
+    "index.parquet": "one line per row, whatever configs show it",
     "run.json": "the recipe, the counts of every step, the sha256 of every file",
 }
-
-OVERLAPS = f"""\
-Overlap is the Jaccard similarity of sets of words, whatever their order. The table counts the rows
-that reach {THRESHOLD}. They are kept: programs of one generator share most of their words.
-"""
 
 JUDGED = """\
 `correct` means that kernels of the program's own ran, and that on every draw every output agreed
@@ -113,7 +99,7 @@ with a function that launches them, whether that ran on the CPU, as Triton lower
 
 
 def write_card(folder: Path, analysis: Analysis) -> None:
-    """Write the card of a finished data set beside its data, and its sha256 to ``run.json``.
+    """Write the card of a finished data set alongside its data, and its sha256 to ``run.json``.
 
     Args:
         folder: of the data set; the card names the figures and documents that are there.
@@ -134,17 +120,17 @@ def card(folder: Path, run: dict[str, Any], analysis: Analysis) -> str:
         analysis: of the same run.
     """
     configs = read_configs(folder, run)
-    sections = [
+    parts = [
         _opening(folder, analysis, configs),
         _rows(folder, run, analysis, configs),
         _making(run, analysis),
         _proof(analysis),
         _overlap(analysis),
         _limits(analysis),
-        _papers(folder, analysis),
+        _licensing(folder, analysis),
         _citation(run),
     ]
-    text = "\n\n".join("\n".join(lines).strip() for lines in sections)
+    text = "\n\n".join("\n".join(lines).strip() for lines in parts)
     return f"{front_matter(folder, run)}\n{text}\n"
 
 
@@ -158,7 +144,7 @@ def _opening(folder: Path, a: Analysis, configs: list[Config]) -> Iterator[str]:
         words = f'"<user>/{a.name}", "{config.name}", split="{config.splits[0]}"'
         yield f"rows = load_dataset({words})\n```\n"
     documents = {path: what for path, what in DOCUMENTS.items() if (folder / path).exists()}
-    yield from table(("beside the rows", "what it is"), _linked(documents))
+    yield from table(("alongside the rows", "what it is"), _linked(documents))
 
 
 def _linked(documents: dict[str, str]) -> Iterator[tuple[str, str]]:
@@ -170,20 +156,11 @@ def _rows(folder: Path, run: dict[str, Any], a: Analysis, configs: list[Config])
     formats = {f["config"] or f["format"]: f["format"] for f in run["recipe"].get("formats", [])}
     told = [(f"`{c.name}`", ABOUT.get(formats.get(c.name, ""), "")) for c in configs]
     yield from table(("config", "what a row is"), told)
-    leakage = a.leakage or {}
-    counts = [
-        (c.name, s, run["configs"][c.name][s], *_marked(leakage.get(c.name, {}).get(s, {})))
-        for c in configs
-        for s in c.splits
-    ]
-    yield from table(("config", "split", "rows", "prompt overlap", "split overlap"), counts)
+    yield from _shown(a, "configs", "overlaps")
     columns = {name for config in configs if not config.is_nested for name in config.columns}
     meanings = [(f"`{name}`", what) for name, what in COLUMNS.items() if name in columns]
     yield from table(("column", "what it holds"), meanings)
-    if leakage:
-        yield OVERLAPS
-    for title, spread in (("kind", a.kinds.counts), ("written by", a.code.generators.counts)):
-        yield from table((title, "rows"), spread.items())
+    yield from _shown(a, "kinds", "generators")
     if a.unwritten:
         reasons = ", ".join(f"{reason} {number(n)}" for reason, n in a.unwritten.items())
         yield f"Finished rows that no config has, or that one has not: {reasons}.\n"
@@ -191,9 +168,13 @@ def _rows(folder: Path, run: dict[str, Any], a: Analysis, configs: list[Config])
         yield f"![{figure.stem.replace('_', ' ')}](figs/{figure.name})\n"
 
 
-def _marked(found: dict[str, Any]) -> Iterator[Cell]:
-    for label in LABELS:
-        yield found[label]["rows"] if label in found else None
+def _shown(a: Analysis, *keys: str) -> Iterator[str]:
+    """Yield the blocks of these keys that there are."""
+    blocks = blocks_of(a)
+    for block in (blocks[key] for key in keys if key in blocks):
+        if isinstance(block, Table) and block.key in ("items", "sources"):
+            block = replace(block, most=MOST)
+        yield from render(block)
 
 
 def _making(run: dict[str, Any], a: Analysis) -> Iterator[str]:
@@ -202,17 +183,12 @@ def _making(run: dict[str, Any], a: Analysis) -> Iterator[str]:
     yield "`run.json` holds. The same recipe and the same versions give the same bytes.\n"
     if a.limit:
         yield f"**A trial run**, limited to {plural(a.limit, 'row')} of every unit of a source.\n"
-    steps = [
-        (f"`{s.label}`", s.what, s.seen - s.untouched, s.emitted - s.untouched, reasons_line(s, 3))
-        for s in a.steps
-    ]
-    yield from table(("step", "what it does", "rows in", "rows out", "why rows were lost"), steps)
+    yield from _shown(a, "funnel")
     tools = ", ".join(f"{name} {version}" for name, version in sorted(a.tools.items()))
     yield f"Versions that decide the result: {tools or 'none'}.\n"
     if a.teachings:
         yield "Answers came from a language model; `ANALYSIS.md` has how often they were right:\n"
-        asked = [(*teaching_cells(t), t.terms) for t in a.teachings]
-        yield from table((*TEACHING_HEADS, "terms of use"), asked)
+        yield from _shown(a, "teachings")
 
 
 def recipe_sha256(run: dict[str, Any]) -> str:
@@ -226,17 +202,13 @@ def _proof(a: Analysis) -> Iterator[str]:
     status = a.verdicts.status
     if status.n - status.unknown:
         yield JUDGED
-        yield from table(("verdict", "rows"), status.counts.items())
-        yield from table(("caveat", "rows"), a.verdicts.caveats.counts.items())
-        yield from table(("ran on", "rows"), a.verdicts.ran_on.counts.items())
-        yield from table(("judged with", "rows"), a.verdicts.judge.counts.items())
+        yield from _shown(a, "verdicts", "caveats", "ran_on", "judge")
     if a.kernels.run.n:
         yield LAUNCHED
-        yield from table(("launch", "rows"), a.kernels.run.counts.items())
+        yield from _shown(a, "launches")
     if a.targets:
-        targets = [(t.target, t.rows, t.ok, share(t.ok, t.rows)) for t in a.targets]
-        yield "Compiled ahead of time, which needs no GPU:\n"
-        yield from table(("target", "rows", "compile", "share"), targets)
+        yield "Compiling ahead of time needs no GPU.\n"
+        yield from _shown(a, "compile")
 
 
 def _overlap(a: Analysis) -> Iterator[str]:
@@ -246,10 +218,7 @@ def _overlap(a: Analysis) -> Iterator[str]:
         yield "Rows were compared with benchmarks, part by part and whatever their names; those"
         yield "that hold a part of one were dropped. An edited copy may stay; `ANALYSIS.md` says"
         yield "how near the rows are that stayed.\n"
-        yield from table(BENCHMARK_HEADS, map(benchmark_cells, found.benchmarks))
-        checks = [(f"`{c.label}`", c.kind, c.seen, c.dropped) for c in found.checks]
-        yield from table(("step", "kind", "rows compared", "dropped"), checks)
-        yield from table(("benchmark: item", "rows dropped"), [*found.items.items()][:MOST])
+        yield from _shown(a, "benchmarks", "checks", "items")
     else:
         yield "Rows were **not** compared with any benchmark.\n"
     for step in a.duplicates:
@@ -276,21 +245,13 @@ def limits(a: Analysis) -> list[str]:
     return found
 
 
-def _papers(folder: Path, a: Analysis) -> Iterator[str]:
+def _licensing(folder: Path, a: Analysis) -> Iterator[str]:
     yield "## Licenses and attribution\n"
     yield "Each row is under the license that it names; there is none for the whole."
     if (folder / "licenses").exists():
         yield "Whoever passes rows on passes on the texts and notices in `licenses/` with them."
     yield ""
-    yield from table(
-        ("license", "rows", "sources"), [(x.expression, x.rows, x.sources) for x in a.licenses]
-    )
-    sources = [x for x in a.sources if x.rows]
-    named = [(f"`{x.name}`", ", ".join(x.licenses), x.rows) for x in sources[:MOST]]
-    yield from table(("source", "license", "rows"), named)
-    if len(sources) > MOST:
-        rest = sum(x.rows for x in sources[MOST:])
-        yield f"and {len(sources) - MOST} more sources with {number(rest)} rows.\n"
+    yield from _shown(a, "licenses", "sources")
     yield REMOVAL
 
 
@@ -305,20 +266,3 @@ def citation(run: dict[str, Any]) -> str:
     name = run["recipe"]["name"]
     made = f"Made by curate; recipe sha256 {recipe_sha256(run)[:16]}, run {run['key']}"
     return f"@misc{{{name},\n  title = {{{name}}},\n  note = {{{made}}}\n}}"
-
-
-def table(head: tuple[str, ...], lines: Iterable[Iterable[Cell]]) -> Iterator[str]:
-    """Yield a Markdown table and an empty line; nothing if it has no lines."""
-    rows = [[_cell(cell) for cell in line] for line in lines]
-    if not rows:
-        return
-    yield f"| {' | '.join(head)} |"
-    yield "|" + "-|" * len(head)
-    yield from (f"| {' | '.join(row)} |" for row in rows)
-    yield ""
-
-
-def _cell(value: Cell) -> str:
-    if value is None:
-        return ""
-    return value if isinstance(value, str) else number(value)

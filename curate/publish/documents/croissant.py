@@ -1,12 +1,12 @@
 """``croissant.json``: a data set as programs look for it, in Croissant 1.1 with the RAI vocabulary.
 
 Formats: https://docs.mlcommons.org/croissant/docs/croissant-spec-1.1.html and
-https://docs.mlcommons.org/croissant/docs/croissant-rai-spec.html; where rows come from is told in
+https://docs.mlcommons.org/croissant/docs/croissant-rai-spec.html; where rows come from is given in
 W3C PROV-O, as the first of them asks.
 
 Files are named relative to ``croissant.json``, so that `mlcroissant` reads a downloaded copy.
-Three fields that the format requires are known to whoever publishes
-only, and are left out rather than made up: ``url``, ``creator`` and ``datePublished``. A data set
+Only the publisher knows three fields that the format requires, so they are left
+out rather than made up: ``url``, ``creator`` and ``datePublished``. A data set
 has no version number before it is tagged; ``version`` is 0.0.0 with the start of the data's sha256.
 """
 
@@ -23,9 +23,9 @@ from curate.formats.dataset.front_matter import SPLITS, Config, read_configs
 from curate.formats.dataset.write import data_sha256
 from curate.licenses.policy import UnknownLicense, license_ids
 from curate.publish.analysis.analysis import Analysis, Run, Step
-from curate.publish.analysis.charts import share
 from curate.publish.analysis.counts import ranked
-from curate.publish.analysis.words import REMOVAL, headline, plural, step_line
+from curate.publish.analysis.numbers import plural, share
+from curate.publish.analysis.words import REMOVAL, headline, step_line
 from curate.publish.documents.card import ABOUT, COLUMNS, JUDGED, citation, limits
 from curate.publish.documents.provenance import Account, Pin, Provenance
 

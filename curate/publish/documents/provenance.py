@@ -17,11 +17,12 @@ from typing import NamedTuple
 from curate.formats.dataset.provenance import PROVENANCE_FILE, read_provenance
 from curate.licenses.optout import OPTED_OUT
 from curate.publish.analysis.analysis import Run, license_name, place_name
-from curate.publish.analysis.charts import number
 from curate.publish.analysis.counts import ranked
 from curate.publish.analysis.errors import NoRun
-from curate.publish.analysis.words import REMOVAL, plural
-from curate.publish.documents.card import recipe_sha256, table
+from curate.publish.analysis.numbers import number, plural
+from curate.publish.analysis.words import REMOVAL
+from curate.publish.documents.card import recipe_sha256
+from curate.publish.documents.markdown import table
 from curate.rows import Loose
 
 PROVENANCE_PAGE = "PROVENANCE.md"
@@ -82,7 +83,7 @@ class Provenance:
         sources: what there is of every pin, those with most published rows first.
         generators: published rows by the tools that wrote their code.
         losses: files and rows left out for their license or because somebody asked, by source;
-            those whose source is not told are under "".
+            those whose source is not named are under "".
     """
 
     sources: dict[Pin, Account]
@@ -117,7 +118,7 @@ def collect(run: Run) -> Provenance:
 
 
 def pin_of(origin: Loose) -> Pin:
-    """Return what a row was read from; a record of a data set names its own repository besides."""
+    """Return what a row was read from; a record of a data set also names its own repository."""
     commit = None if origin["purl"] else origin["commit"]
     return Pin(place_name(origin), origin["version"], commit, origin["artifact_sha256"])
 

@@ -1,4 +1,4 @@
-"""The report of a run, beside its data.
+"""The report of a run, alongside its data.
 
 <output>/<recipe>/report.html     one page that loads nothing, with rows to read
 <output>/<recipe>/ANALYSIS.json   every number on it
@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from collections import Counter
 from dataclasses import dataclass
 from functools import cache
@@ -26,7 +27,7 @@ from typing import Any
 
 import yaml
 from jinja2 import DictLoader, Environment, StrictUndefined, Template
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from curate.files import write_atomically
 from curate.formats.dataset.write import check_data, record_files
@@ -39,33 +40,15 @@ from curate.publish.analysis.analysis import (
     operator_name,
     place_name,
 )
-from curate.publish.analysis.charts import bar, histogram, number, share, summary
 from curate.publish.analysis.counts import ranked
-from curate.publish.analysis.words import (
-    BENCHMARK_HEADS,
-    CHECK_HEADS,
-    CHECK_NOTE,
-    PASS_NOTE,
-    RIGHT,
-    TEACHING_HEADS,
-    benchmark_cells,
-    check_cells,
-    headline,
-    judged_word,
-    pass_cell,
-    pass_ks,
-    plural,
-    reasons_line,
-    step_line,
-    teaching_cells,
-    teaching_notes,
-    unknowns,
-)
+from curate.publish.analysis.numbers import number, plural, summary
+from curate.publish.analysis.sections import Cell, sections
+from curate.publish.analysis.words import RIGHT, headline, reasons_line, step_line
 from curate.publish.documents.card import write_card
 from curate.publish.documents.croissant import CROISSANT_FILE, croissant
+from curate.publish.documents.markdown import markdown
 from curate.publish.documents.provenance import PROVENANCE_PAGE, collect, provenance_page
-from curate.publish.report.figures import figures
-from curate.publish.report.markdown import markdown
+from curate.publish.report.charts import figures, histogram
 from curate.publish.report.samples import (
     FAIR_SHARE,
     LONGEST_ROW,
@@ -84,6 +67,7 @@ from curate.rows import Loose, place
 REPORT_FILE = "report.html"
 MOST_CHARACTERS = 300  # of one value of evidence
 LONGEST_FACT = 1500  # characters
+MOST_CHARTS = 9  # of one kind that are shown at once
 MOST_CHOICES = 40  # operators that the filter offers
 
 
@@ -105,7 +89,7 @@ def write_report(output: Path, name: str, folder: Path | None = None) -> Path:
     run = Run(output, name, folder)
     check_data(run.folder, run.known)
     analysis = analyse_run(run)
-    drawn = figures(analysis)
+    drawn = figures(sections(analysis))
     files = {f"figs/{name}.png": png for name, (_, png) in drawn.items()}
     titles = {name: title for name, (title, _) in drawn.items()}
     files["ANALYSIS.json"] = analysis.to_json().encode()
@@ -128,18 +112,10 @@ def page(run: Run, analysis: Analysis) -> str:
     return _template().render(
         a=analysis,
         headline=headline(analysis),
-        unknowns=unknowns(analysis),
-        splits=[s for s in ("train", "validation", "test") if _has_split(analysis, s)],
+        sections=sections(analysis),
+        most_charts=MOST_CHARTS,
         steps=_steps(run, analysis),
         most_rows=max(step.emitted + sum(step.lost.values()) for step in analysis.steps),
-        tiers=_tiers(analysis),
-        pass_note=PASS_NOTE,
-        check_note=CHECK_NOTE,
-        benchmarks=(BENCHMARK_HEADS, [*map(benchmark_cells, analysis.contamination.benchmarks)]),
-        checks=(CHECK_HEADS, [*map(check_cells, analysis.contamination.checks)]),
-        teachings=(TEACHING_HEADS, [*map(teaching_cells, analysis.teachings)]),
-        teaching_notes=teaching_notes(analysis),
-        has_cost=bool(analysis.targets) or bool(analysis.verdicts.error.n),
         examples=examples,
         choices=_choices(examples),
         rule=_rule(analysis, len(examples)),
@@ -160,9 +136,9 @@ def _template() -> Template:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    for function in (bar, histogram, judged_word, pass_cell, pass_ks, plural, share, summary):
+    for function in (histogram, plural, summary):
         environment.globals[function.__name__] = function
-    environment.filters["number"] = number
+    environment.filters |= {"number": number, "inline": inline}
     return environment.get_template("report.html")
 
 
@@ -175,14 +151,10 @@ def _csp_hash(text: str) -> str:
     return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
-def _has_split(analysis: Analysis, split: str) -> bool:
-    return any(split in counts for counts in analysis.configs.values())
-
-
-def _tiers(analysis: Analysis) -> list[str]:
-    found = {tier for duplicates in analysis.duplicates for tier in duplicates.tiers}
-    order = ("exact_duplicate", "renamed_duplicate", "near_duplicate")
-    return sorted({*order, *found}, key=lambda t: (order.index(t) if t in order else 9, t))
+def inline(cell: Cell) -> Markup:
+    """Return a cell or a line of Markdown as HTML."""
+    text = cell if isinstance(cell, str) else number(cell)
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))
 
 
 # --- steps ------------------------------------------------------------------------------------

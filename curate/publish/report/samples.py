@@ -136,7 +136,7 @@ class Loss:
 
 
 def losses(run: Run, record: Record) -> dict[str, Loss]:
-    """Return one lost row for every reason of a step; of code that was opted out, none is told."""
+    """Return one lost row per reason of a step; code that was opted out is never shown."""
     first: dict[str, tuple[str, Loose]] = {}
     for row in run.lost_rows(record):
         rank = order(row["id"])

@@ -1,5 +1,5 @@
+from curate.publish.analysis.sections import pass_cell
 from curate.publish.analysis.teaching import Question, rates
-from curate.publish.analysis.words import pass_cell
 
 
 def test_rates_are_means_over_questions_not_over_answers() -> None:

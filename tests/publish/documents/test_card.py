@@ -20,7 +20,8 @@ from curate.formats.kernels import Kernels
 from curate.formats.messages import Messages
 from curate.formats.pairs import Pairs
 from curate.publish.analysis.analysis import analyse
-from curate.publish.documents.card import recipe_sha256, table, write_card
+from curate.publish.documents.card import recipe_sha256, write_card
+from curate.publish.documents.markdown import table
 from curate.rows import Row
 
 
@@ -114,13 +115,13 @@ def test_what_the_card_tells(written: Write, tmp_path: Path) -> None:
     text, _ = written(*rows)
     run = json.loads((tmp_path / "adders/run.json").read_text())
     assert "# adders\n\nModules that add.\n" in text
-    assert "| messages | train | 5 |" in text
-    assert "| correct | 5 |\n| unsupported | 1 |" in text
-    assert "| cuda:90 | 6 | 6 | 100 % |" in text
+    assert "| messages | train | 5 | 0 | 0 |" in text
+    assert "| `correct` | 5 | 83.3 % |\n| `unsupported` | 1 | 16.7 % |" in text
+    assert "| `cuda:90` | 6 | 6 | 100 % | none |" in text
     assert 'load_dataset("<user>/adders", "messages", split="train")' in text
     assert "| `targets` | GPUs that" in text and "`middle`" not in text
     assert "[`index.parquet`](index.parquet)" in text and "report.html" not in text
-    assert "| `pkg:pypi/adders@1.0` | MIT | 6 |" in text
+    assert "| pkg:pypi/adders@1.0 | MIT | 6 | 6 |" in text
     assert recipe_sha256(run) in text
     assert "judged correct (1 could not be judged), on a CPU, from Triton's IR." in text
     assert "what depends on its timing does not show" in text
@@ -152,4 +153,4 @@ def test_figures_are_shown_and_the_run_knows_the_card(written: Write, tmp_path: 
 
 def test_a_table_without_lines_is_none() -> None:
     assert list(table(("a", "b"), [])) == []
-    assert list(table(("a", "b"), [(1234, None)])) == ["| a | b |", "|-|-|", "| 1,234 |  |", ""]
+    assert list(table(("a", "b"), [(1234, None)])) == ["| a | b |", "|-:|-|", "| 1,234 | - |", ""]

@@ -15,7 +15,7 @@ from reports import HOSTILE, KERNEL, hashes, kernel, make, rows
 
 from curate import api
 from curate.publish.analysis.analysis import Run, analyse
-from curate.publish.analysis.charts import number, share
+from curate.publish.analysis.numbers import number, share
 from curate.publish.report import samples
 from curate.publish.report.report import write_report
 
