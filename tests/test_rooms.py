@@ -19,9 +19,9 @@ FILES = ROOT / "docs/files.md"
 TREE = ROOT / "CONTRIBUTING.md"
 
 ORDER = [
-    *("files", "devices", "rows", "step", "cache", "engine", "verify", "candidates", "sources"),
-    *("licenses", "inductor", "teacher", "harvest", "clean", "formats", "generate", "evaluate"),
-    *("train", "registry", "recipe", "pin", "publish", "api", "cli"),
+    *("files", "flags", "devices", "rows", "step", "cache", "engine", "verify", "candidates"),
+    *("sources", "licenses", "inductor", "teacher", "harvest", "clean", "formats", "generate"),
+    *("evaluate", "train", "registry", "recipe", "pin", "publish", "api", "cli"),
 ]
 """Modules and folders of the package: each may import those before it."""
 

@@ -33,7 +33,7 @@ def curate(*arguments: object) -> tuple[int, str]:
 def told(monkeypatch: pytest.MonkeyPatch) -> list[TrainOptions]:
     """What the command asks for; nothing is trained."""
     asked: list[TrainOptions] = []
-    monkeypatch.setattr("curate.train.sft.train", lambda options, say: asked.append(options))
+    monkeypatch.setattr("curate.train.train.train", lambda options, say: asked.append(options))
     return asked
 
 
