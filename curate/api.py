@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 
 
 class NotFound(Exception):
-    """No run, step or row is called so."""
+    """There is no run, step or row of that name."""
 
 
 USER_ERRORS = (
@@ -95,11 +95,11 @@ class Done:
     """A finished run.
 
     Attributes:
-        stages: one for every step that was walked, with its counts.
-        folder: where the data set lies; None if none was written.
+        stages: one per step that was run, with its counts.
+        folder: of the data set; None if none was written.
         record: what the data set's ``run.json`` holds.
-        why_none: why no data set was written.
-        asked: what teachers were asked in this run; None where the recipe has none.
+        why_none: why there is no data set.
+        asked: what teachers were asked in this run; None if the recipe has no teacher.
     """
 
     stages: list[Stage]
@@ -134,8 +134,8 @@ class Asked:
     """What a run asked of teachers.
 
     Attributes:
-        used: since it began; with --shard by the other processes too.
-        known: its answers that had been there before.
+        used: requests and tokens since it began; with --shard, also those of other processes.
+        known: answers that the cache already held.
     """
 
     used: Usage
@@ -155,11 +155,11 @@ class Asked:
 def make_executor(
     name: str, workers: int | None = None, sandbox: bool = True, address: str | None = None
 ) -> Iterator[Executor]:
-    """Give the executor ``local`` or ``ray``, and take it down again.
+    """Give the executor ``local`` or ``ray``, and close it at the end.
 
     Args:
-        name: which.
-        workers: processes that work at the same time; by default one a core.
+        name: ``local`` or ``ray``.
+        workers: number of worker processes; by default one per core.
         sandbox: whether other people's code runs in a sandbox.
         address: of the Ray cluster.
 
@@ -194,23 +194,23 @@ def run(
 
     Args:
         recipe: path of the recipe.
-        settings: ``path=value`` that replace values of it.
-        limit: rows to read of every unit of a source.
+        settings: ``path=value`` texts that replace values of the recipe.
+        limit: most rows to read from each unit of a source.
         output: folder for data and cache.
         until: label of the step to stop after.
         only: label of the one step to run.
-        executor: what runs the work; one process of this machine by default.
+        executor: what does the work; by default one process on this machine.
         share: (2, 8) for the second of eight processes that share the run and its folder.
-        progress: hears how it goes.
+        progress: is told how the run goes.
 
     Raises:
         RecipeError, SourceError, TableError: the recipe or a source is wrong.
-        StepError: a step can do no row as things are, such as `teacher` without a key.
+        StepError: a step cannot work at all, such as `teacher` without a key.
         NoSuchStep: ``until`` or ``only`` names no step, or one that cannot be run yet.
-        RunError: the run stopped; what was done stays.
-        SandboxUnavailable: other people's code would run and there is no sandbox.
-        Busy: another run is writing the output folder.
-        InTheWay: there is a link or a file where the data set is to be.
+        RunError: the run stopped; finished work is kept.
+        SandboxUnavailable: other people's code would run, but there is no sandbox.
+        Busy: another run is writing to the output folder.
+        InTheWay: a link or a file is where the data set is to be written.
         CannotWrite: the operating system refused.
     """
     loaded = load_recipe(recipe, settings)
@@ -229,7 +229,7 @@ def run(
 
 
 def _run(walk: Walk, only: str | None, until: str | None, before: Usage) -> Done:
-    """Walk a recipe and write its data set, as far as is asked and can be."""
+    """Run the steps of a recipe that are asked for, and write the data set if all are done."""
     try:
         stages = walk.run(only=only, until=until)
     except OthersFirst as others:
@@ -251,7 +251,7 @@ def _run(walk: Walk, only: str | None, until: str | None, before: Usage) -> Done
 
 
 def _asked(stages: list[Stage], before: Usage, after: Usage) -> Asked | None:
-    """Return what a run asked of teachers, from what had been asked before and after it."""
+    """Return what a run asked of teachers, from the usage before and after it."""
     teachers = [stage for stage in stages if stage.step.name == "teacher"]
     if not teachers:
         return None
@@ -273,14 +273,14 @@ def plan(
     limit: int | None = None,
     output: Path = Path("output"),
 ) -> list[PlanLine]:
-    """Return what a run would do, one line a step."""
+    """Return what a run would do, one line per step."""
     from curate.engine.plan import plan as plan_walk
 
     return plan_walk(Walk(load_recipe(recipe, settings), output, LocalExecutor(1), limit))
 
 
 def pin(recipe: Path, packages: Sequence[str]) -> list[Pinned]:
-    """Pin packages of the index in a recipe's file; see `curate.pin.pin`."""
+    """Pin packages in a recipe; see `curate.pin.pin`."""
     from curate.pin import pin as pin_packages
 
     return pin_packages(recipe, packages)
@@ -297,7 +297,7 @@ def why(
     """Return a row's full id and its history.
 
     Raises:
-        NotFound: no row, or more than one, has an id that starts so.
+        NotFound: no row, or more than one, has an id that starts with ``row_id``.
     """
     from curate.engine.history import find_ids, history
 
@@ -328,7 +328,9 @@ def show(
     run: str | None = None,
     count: int = 1,
 ) -> list[Loose]:
-    """Return finished pairs, kernels and answers: the one whose id starts so, or ``count``."""
+    """Return finished pairs, kernels and answers: those whose id starts with ``row_id``, or the
+    first ``count`` without one.
+    """
     from curate.engine.history import last_rows
 
     rows = last_rows(Store(output), _records(output, run), frozenset({"pair", "kernel", "sample"}))
@@ -357,21 +359,21 @@ def verify(
 ) -> list[Verdict]:
     """Judge the candidates that files hold; the arguments are those of `curate verify`.
 
-    To judge candidates that are in memory, take `curate.verify.judge.slots.verify`.
+    To judge candidates in memory, use `curate.verify.judge.slots.verify`.
 
     Raises:
-        InputError: a file is not as it should be.
-        CannotJudge: there is no such device here, or no sandbox.
+        InputError: a file is malformed.
+        CannotJudge: this machine lacks the device or the sandbox.
     """
     candidates = take_shard(read_candidates(paths, reference), *shard)
     return label(candidates, options or Options(), output, report)
 
 
 def merge(path: Path, verdicts: Sequence[Path], *, output: Path) -> list[Verdict]:
-    """Write the verdicts of all shards to one file, if every candidate has one; return them.
+    """Merge the verdicts of all shards into one file, and return them.
 
     Raises:
-        InputError: a verdict is missing, or two differ.
+        InputError: a candidate has no verdict, or two that differ.
     """
     entries = merge_files(read_candidates([path]), verdicts)
     write_entries(output, entries)
@@ -390,7 +392,7 @@ def fingerprint(
     """Write a benchmark's fingerprints to a file; the arguments are those of `curate fingerprint`.
 
     Raises:
-        InputError: a file cannot be read or written, or holds nothing that counts.
+        InputError: a file cannot be read or written, or holds no programs.
     """
     from curate.clean.fingerprint import make_fingerprints, write_benchmark
 
@@ -405,7 +407,7 @@ def schema() -> dict[str, Any]:
 
 
 def prompts() -> str:
-    """Return every family of prompts, shown on one small example, as Markdown."""
+    """Return every family of prompts on one small example, as Markdown."""
     from curate.teacher.page import page
 
     return page()
@@ -416,7 +418,7 @@ def _records(output: Path, run: str | None) -> list[Record]:
 
 
 def _last_run(output: Path, run: str | None) -> str:
-    """Return the name of a run, or of the last one where none is given."""
+    """Return the name of a run; without one, that of the last run."""
     runs = sorted(records_path(output, "*").parent.glob("*.json"), key=lambda p: p.stat().st_mtime)
     names = [path.stem for path in runs]
     if run is not None and run not in names:
@@ -443,9 +445,9 @@ def push(
     """Push a finished data set to the Hugging Face Hub; the arguments are those of `curate push`.
 
     Raises:
-        NotFound: there is no such run, or it is not finished.
-        PushRefused: the data may not be published, or the token or the repository do not fit.
-        PushFailed: the Hub cannot be reached, failed, or was changed by somebody else meanwhile.
+        NotFound: there is no such run, or it has not finished.
+        PushRefused: the data may not be published, or the token or repository does not allow it.
+        PushFailed: the Hub cannot be reached or failed, or somebody else changed it meanwhile.
     """
     from curate.publish.hub import Target
     from curate.publish.hub import push as push_folder
@@ -461,7 +463,7 @@ def push(
 def licenses(
     recipe: Path, *, settings: tuple[str, ...] = (), output: Path = Path("output")
 ) -> list[Checked]:
-    """Return whether newer versions of a recipe's sources are under other terms, a pin each.
+    """Return, per pin, whether newer versions of a recipe's sources have other license terms.
 
     Raises:
         RecipeError: the recipe is wrong.
@@ -481,17 +483,17 @@ def optout(
     run: str | None = None,
     write: bool = False,
 ) -> Removal:
-    """Return which rows of a finished run go when code is opted out.
+    """Return which rows of a finished run would go if their authors opted out.
 
     Args:
         patterns: entries of an opt-out list, such as ``owner: some-user``.
         output: folder for data and cache.
         run: recipe name; by default the last run.
-        write: add the entries to the list that the recipe reads, where they stay.
+        write: add the entries for good to the list that the recipe reads.
 
     Raises:
-        OptOutError: a pattern is no entry, or the list cannot be read or added to.
-        NotFound, NoRun: there is no such run, or it is not finished.
+        OptOutError: a pattern is not valid, or the list cannot be read or written.
+        NotFound, NoRun: there is no such run, or it has not finished.
     """
     from curate.formats.dataset.write import check_data
     from curate.publish.removal import removal, write_entries
@@ -510,12 +512,12 @@ def optout(
 
 
 def report(*, output: Path = Path("output"), run: str | None = None) -> Path:
-    """Write the report of a finished run beside its data; return the path of ``report.html``.
+    """Write the report of a finished run alongside its data; return the path of ``report.html``.
 
     Raises:
         NotFound: there is no such run.
-        NoRun: it is not finished.
-        Busy: a run is writing the output folder.
+        NoRun: it has not finished.
+        Busy: a run is writing to the output folder.
     """
     from curate.publish.report.report import write_report
 
@@ -554,5 +556,5 @@ def _finished(output: Path, run: str | None) -> tuple[Path, dict[str, Any]]:
 
 
 def _data_folder(output: Path, name: str) -> Path:
-    """Return the folder of a data set that is given by its path or by its run's name."""
+    """Return the folder of a data set, given by its path or by the name of its run."""
     return Path(name) if (Path(name) / "run.json").exists() else output / name

@@ -1,4 +1,4 @@
-"""Candidates for the judge, from whatever holds them: JSON lines, Parquet, a data set, programs."""
+"""Candidates for the judge, read from JSON lines, Parquet, a data set or program files."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ def read_candidates(paths: Sequence[Path], reference: Path | None = None) -> lis
     Args:
         paths: one ``.jsonl`` file, one ``.parquet`` file with the columns ``id``, ``reference``
             and ``triton``, one folder that `curate run` wrote, or ``.py`` files.
-        reference: the ``.py`` file with the module that the ``.py`` files answer.
+        reference: the ``.py`` file of the PyTorch module that the ``.py`` files answer.
 
     Raises:
-        InputError: something else is there, or a candidate is not as it should be.
+        InputError: the paths are something else, or a candidate is malformed.
     """
     if all(path.suffix == ".py" for path in paths):
         if reference is None:
@@ -49,12 +49,12 @@ def read_candidates(paths: Sequence[Path], reference: Path | None = None) -> lis
 def parquet_rows(
     paths: Sequence[Path], needed: Sequence[str] = COLUMNS, wanted: Sequence[str] = ()
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield each row, and before it the place that errors name.
+    """Yield each row after its place, which errors name.
 
     Args:
         paths: Parquet files.
-        needed: columns that each must have.
-        wanted: columns that are read where they are there.
+        needed: columns that each file must have.
+        wanted: columns to read from files that have them.
 
     Raises:
         InputError: a file cannot be read, or lacks a column.

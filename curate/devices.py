@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 
 MAX_THREADS = 1024
-"""Threads that one block may have, on all of them."""
+"""Most threads per block, on every device."""
 
 _HIP_CAPABILITY = {"gfx90a": (9, 0), "gfx942": (9, 4), "gfx950": (9, 5)}
 
@@ -19,8 +19,8 @@ class Device:
         name: ``cuda:90``, ``hip:gfx942``.
         card: one common card of this architecture.
         processors: its streaming multiprocessors or compute units.
-        threads: most resident threads of one of them.
-        shared: bytes of shared memory that one block may have.
+        threads: most resident threads per processor.
+        shared: most bytes of shared memory per block.
         memory: bytes of device memory.
     """
 
@@ -58,7 +58,7 @@ class Device:
         return divmod(self.arch, 10) if isinstance(self.arch, int) else _HIP_CAPABILITY[self.arch]
 
     def properties(self) -> SimpleNamespace:
-        """Return what ``torch.cuda.get_device_properties`` would."""
+        """Return what ``torch.cuda.get_device_properties`` would return."""
         major, minor = self.capability
         return SimpleNamespace(
             name=self.card,
@@ -97,14 +97,14 @@ DEVICES = {
 """By name (CUDA C++ Programming Guide, "Compute Capabilities"; AMD Instinct ISA guides, "LDS")."""
 
 ON_CPU = DEVICES["cuda:90"]
-"""The device that programs see, and are compiled for, where there is none."""
+"""The device that programs see and are compiled for on a machine without a GPU."""
 
 
 def find_device(name: str) -> Device:
     """Return the device that a recipe names.
 
     Raises:
-        ValueError: there is none of this name.
+        ValueError: there is no such device.
     """
     if name not in DEVICES:
         raise ValueError(f"no target {name!r}; there are {', '.join(DEVICES)}")
@@ -115,6 +115,6 @@ def known_device(name: str) -> str:
     """Return the name of a device.
 
     Raises:
-        ValueError: there is none of this name.
+        ValueError: there is no such device.
     """
     return find_device(name).name

@@ -1,7 +1,7 @@
 """Pin packages in a recipe: `curate pin` writes the line with version and hash.
 
-The recipe's text is changed in place, so that comments stay. The recipe need not be right: a list
-with ``torchtune`` alone is what one has before it is pinned.
+The recipe's text is changed in place, so that comments stay. The recipe need not be valid:
+before it is pinned, a package is just its name, such as ``torchtune``.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class Pinned:
     """A package that was pinned.
 
     Attributes:
-        text: the line's text: name, version and hash.
-        before: what stood there; None where it is new.
+        text: the new line: name, version and hash.
+        before: the text that it replaced; None if the line is new.
     """
 
     text: str
@@ -37,15 +37,15 @@ class Pinned:
 
 
 def pin(path: Path, packages: Sequence[str]) -> list[Pinned]:
-    """Pin packages in a recipe, each in place of what the recipe has of it, or after the others.
+    """Pin packages in a recipe: replace the line of each, or add one after the others.
 
     Args:
         path: the recipe.
         packages: ``name``, for its newest version, or ``name==version``.
 
     Raises:
-        RecipeError: the recipe cannot be read, or a package's text is no such.
-        SourceError: the index does not have it.
+        RecipeError: the recipe cannot be read, or a package is not written as above.
+        SourceError: the index does not have a package.
     """
     asked = [_read_package(text) for text in packages]
     try:
@@ -74,7 +74,7 @@ def _read_package(text: str) -> tuple[str, str | None]:
 
 
 def _put(text: str, path: Path, name: str, line: str) -> tuple[str, str | None]:
-    """Return a recipe's text with a package's line, and what stood in its place."""
+    """Return a recipe's text with a package's line, and the text that it replaced."""
     sources = _find_sources(text, path)
     lists = list(_package_lists(sources))
     for item in (item for found in lists for item in found.value):

@@ -1,4 +1,4 @@
-"""The parts that a recipe may name. A new step is one new file, and one line here."""
+"""The sources, steps and formats that a recipe may name. A new one is a file and a line here."""
 
 from __future__ import annotations
 

@@ -19,10 +19,10 @@ FILES = ROOT / "docs/files.md"
 TREE = ROOT / "CONTRIBUTING.md"
 
 ORDER = [
-    *("files", "journal", "devices", "rows", "step", "cache", "engine", "verify", "candidates"),
-    *("sources", "licenses", "syntax", "inductor", "teacher", "harvest", "clean", "formats"),
-    *("generate", "evaluate", "train", "order", "registry", "recipe", "pin", "publish"),
-    *("api", "cli"),
+    *("files", "flags", "journal", "devices", "rows", "step", "cache", "engine", "verify"),
+    *("candidates", "sources", "licenses", "syntax", "inductor", "teacher", "harvest", "clean"),
+    *("formats", "generate", "evaluate", "train", "order", "registry", "recipe", "pin"),
+    *("publish", "api", "cli"),
 ]
 """Modules and folders of the package: each may import those before it."""
 

@@ -24,7 +24,6 @@ from curate.engine.history import Event
 from curate.engine.plan import PlanLine
 from curate.engine.run import Progress, Stage
 from curate.rows import Loose, place
-from curate.verify.label import Tally
 from curate.verify.verdict import STATUSES, Verdict
 
 if TYPE_CHECKING:
@@ -237,27 +236,6 @@ def _answer_line(sample: Loose | None) -> list[str]:
 
 
 # --- the judge --------------------------------------------------------------------------------
-
-
-class LiveTally:
-    """A progress bar of verdicts on a terminal; one closing line elsewhere."""
-
-    def __init__(self) -> None:
-        self.bars = Bars(
-            BarColumn(),
-            TextColumn("{task.description}"),
-            TimeRemainingColumn(),
-            console=errors,
-            disable=not errors.is_terminal,
-        )
-        self._task = self.bars.add_task("")
-
-    def __call__(self, tally: Tally) -> None:
-        self.bars.update(
-            self._task, description=tally.line(), total=tally.total, completed=tally.done
-        )
-        if tally.done == tally.total and not errors.is_terminal:
-            errors.print(tally.line())
 
 
 STATUS_STYLE = {"correct": "green", "unsupported": "yellow", "degenerate": "yellow"}

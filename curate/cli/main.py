@@ -1,4 +1,4 @@
-"""The command line: one short function per command; what each does is in `curate.api`."""
+"""The command line: one short function per command; `curate.api` does the work."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ import click
 from curate import api
 from curate.cli import train as commands
 from curate.cli.group import Commands
-from curate.cli.options import judge_options
+from curate.cli.options import judge_options, make_options
 from curate.verify.files import parse_shard
-from curate.verify.flags import SHARD_HELP, make_options
+from curate.verify.progress import ProgressLine
+from curate.verify.verdict import SHARD_HELP, Options
 
 RECIPE = click.argument("recipe", type=click.Path(path_type=Path))
 OUTPUT = click.option(
@@ -29,23 +30,23 @@ SETTINGS = click.option(
     "settings",
     multiple=True,
     metavar="PATH=VALUE",
-    help="Replace a value of the recipe, such as steps.inductor.target=cuda:80 or seed=1.",
+    help="Set a value of the recipe, such as steps.inductor.target=cuda:80 or seed=1.",
 )
 LIMIT = click.option(
     "--limit",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Read at most N rows of every package, repository or range of operators.",
+    help="Read at most N rows from each package, repository or range of operators.",
 )
 SANDBOX = click.option(
     "--sandbox",
     type=click.Choice(["bubblewrap", "none"]),
     default="bubblewrap",
     show_default=True,
-    help="Where other people's code runs; 'none' gives it all your own rights.",
+    help="Sandbox for other people's code; none runs it with all of your own rights.",
 )
 RUN = click.option(
-    "--run", "run_name", metavar="NAME", help="Recipe name; by default the last run."
+    "--run", "run_name", metavar="NAME", help="Name of the recipe; by default that of the last run."
 )
 
 
@@ -62,8 +63,11 @@ def parse_part(ctx: click.Context, param: click.Parameter, value: str) -> tuple[
 def main() -> None:
     """Build training data for models that write Triton GPU kernels.
 
-    A recipe in YAML says what a data set is made of. `curate run RECIPE` makes it; every row that
-    is kept has an origin, a license and proof, and every row that is not has a reason.
+    A recipe in YAML says what a data set is made of, and `curate run RECIPE` makes it. Every row
+    that is kept has an origin, a license and proof; every row that is not has a reason.
+
+    \b
+    Start with:  curate check RECIPE, curate run RECIPE, curate show
     """
 
 
@@ -74,23 +78,23 @@ def main() -> None:
 @OUTPUT
 @SANDBOX
 @click.option("--until", metavar="STEP", help="Stop after this step.")
-@click.option("--only", metavar="STEP", help="Run this step only; those before it must be done.")
+@click.option("--only", metavar="STEP", help="Run only this step; those before it must be done.")
 @click.option(
     "--workers",
     type=click.IntRange(min=1),
     show_default="one per core",
-    help="Processes that work at the same time; the data does not depend on it.",
+    help="Number of worker processes; the data does not depend on it.",
 )
 @click.option(
     "--executor",
     type=click.Choice(["local", "ray"]),
     default="local",
     show_default=True,
-    help="Where rows are worked on: this machine, or a Ray cluster that shares the output folder.",
+    help="Where to work: on this machine, or on a Ray cluster that shares the output folder.",
 )
 @click.option(
     "--address",
-    help="Address of the Ray cluster; by default RAY_ADDRESS, or a cluster of this machine alone.",
+    help="Address of the Ray cluster; by default RAY_ADDRESS, or a new cluster on this machine.",
 )
 @click.option(
     "--shard",
@@ -98,8 +102,8 @@ def main() -> None:
     callback=parse_part,
     default="1/1",
     show_default=True,
-    help="Do the part of the work that falls to the i-th of n processes which share the output "
-    "folder, such as a Slurm array; docs/cluster.md says how.",
+    help="Do only the share of the i-th of n processes that share the output folder, such as the "
+    "tasks of a Slurm array; see docs/cluster.md.",
 )
 def run(
     recipe: Path,
@@ -116,8 +120,8 @@ def run(
 ) -> None:
     """Make the data set that RECIPE describes.
 
-    What is done already is not done again: stop it whenever you like, and run it again. What is
-    damaged is made again. One run at a time writes an output folder.
+    You can stop a run at any time: the same command goes on where it stopped. Files that have
+    been damaged are made again. Only one run at a time can write to an output folder.
     """
     from curate.cli import console
 
@@ -151,7 +155,7 @@ def run(
 @LIMIT
 @OUTPUT
 def plan(recipe: Path, settings: tuple[str, ...], limit: int | None, output: Path) -> None:
-    """Say what `curate run RECIPE` would do: what is done, what is to run, and why."""
+    """Show what `curate run RECIPE` would do: what is done, what is left to run, and why."""
     from curate.cli import console
 
     lines = api.plan(recipe, settings=settings, limit=limit, output=output)
@@ -162,7 +166,10 @@ def plan(recipe: Path, settings: tuple[str, ...], limit: int | None, output: Pat
 @RECIPE
 @SETTINGS
 def check(recipe: Path, settings: tuple[str, ...]) -> None:
-    """Read RECIPE and report every mistake with its line; exit code 2 if there is one."""
+    """Report every mistake in RECIPE with its line.
+
+    Exit status: 2 if there is a mistake, otherwise 0.
+    """
     read = api.check(recipe, settings=settings)
     steps = ", ".join(step.name for step in read.steps)
     click.echo(f"{recipe}: good. {len(read.sources)} sources; steps: {steps}")
@@ -172,10 +179,10 @@ def check(recipe: Path, settings: tuple[str, ...]) -> None:
 @RECIPE
 @click.argument("packages", nargs=-1, required=True, metavar="NAME[==VERSION]...")
 def pin(recipe: Path, packages: tuple[str, ...]) -> None:
-    """Pin packages of the index in RECIPE: version and hash, by default of the newest version.
+    """Pin packages in RECIPE by version and hash; by default the newest version.
 
-    A line is put in place of what RECIPE has of the package, or after its other packages. The file
-    is a wheel for any machine where there is one, and otherwise the source archive.
+    The package's line in RECIPE is replaced, or a new one is added after the other packages. The
+    pinned file is a wheel for any machine if there is one, and otherwise the source archive.
     """
     for pinned in api.pin(recipe, packages):
         was = (
@@ -189,7 +196,7 @@ def pin(recipe: Path, packages: tuple[str, ...]) -> None:
 @OUTPUT
 @RUN
 def why(row_id: str, output: Path, run_name: str | None) -> None:
-    """Tell the whole history of the row ID (or its first digits), lost or kept."""
+    """Show the whole history of the row ID (its first digits will do), kept or lost."""
     from curate.cli import console
 
     full_id, events = api.why(row_id, output=output, run=run_name)
@@ -200,7 +207,7 @@ def why(row_id: str, output: Path, run_name: str | None) -> None:
 @click.argument("step")
 @OUTPUT
 @RUN
-@click.option("--reason", help="Only rows lost for this reason.")
+@click.option("--reason", help="Print only rows lost for this reason.")
 @click.option(
     "-n",
     "count",
@@ -210,7 +217,7 @@ def why(row_id: str, output: Path, run_name: str | None) -> None:
     help="Rows to print.",
 )
 def lost(step: str, output: Path, run_name: str | None, reason: str | None, count: int) -> None:
-    """Print rows that STEP dropped or failed on, with the reason and its evidence."""
+    """Print the rows that STEP dropped or failed on, with reason and evidence."""
     from curate.cli import console
 
     rows = api.lost(step, output=output, run=run_name, reason=reason)
@@ -231,9 +238,10 @@ def lost(step: str, output: Path, run_name: str | None, reason: str | None, coun
     help="Rows to print when no ID is given.",
 )
 def show(row_id: str | None, output: Path, run_name: str | None, count: int) -> None:
-    """Print a finished pair, a teacher's answer, or a kernel and what launches it, with the proof.
+    """Print a finished row with its proof.
 
-    On a wide terminal, PyTorch and Triton stand side by side.
+    A row is a pair of PyTorch and Triton, a teacher's answer, or a kernel with the function that
+    launches it. On a wide terminal, PyTorch and Triton stand side by side.
     """
     from curate.cli import console
 
@@ -247,13 +255,13 @@ def show(row_id: str | None, output: Path, run_name: str | None, count: int) -> 
     "--reference",
     type=click.Path(path_type=Path),
     metavar="FILE.py",
-    help="The module that PATHS answer, where they are .py files.",
+    help="File of the PyTorch module that PATHS answer, if PATHS are .py files.",
 )
 @click.option(
     "--output",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE.jsonl",
-    help="Verdicts are appended here as they come; those that it holds already are kept.",
+    help="File to append verdicts to as they come; candidates that it holds are not judged again.",
 )
 @click.option(
     "--shard", metavar="I/N", callback=parse_part, default="1/1", show_default=True, help=SHARD_HELP
@@ -277,14 +285,15 @@ def verify(
     if not (output or programs):
         api.read_candidates(paths, reference)  # what is wrong with them comes first
         raise click.UsageError("say where the verdicts go: --output verdicts.jsonl")
-    try:
-        options = make_options(given)
-    except ValueError as error:
-        raise click.UsageError(str(error)) from error
-    live = console.LiveTally()
-    with live.bars:
+    options = make_options(Options, given)
+    with ProgressLine() as progress:
         verdicts = api.verify(
-            paths, reference=reference, output=output, shard=shard, options=options, report=live
+            paths,
+            reference=reference,
+            output=output,
+            shard=shard,
+            options=options,
+            report=progress.show_tally,
         )
     show = console.verdict_panels if programs else console.status_table
     console.console.print(show(verdicts))
@@ -298,13 +307,13 @@ def verify(
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE.jsonl",
     required=True,
-    help="Where the verdicts of all shards go, one per candidate, in the order of PATH.",
+    help="Where to write the verdicts: one per candidate, in the order of PATH.",
 )
 def merge(path: Path, verdicts: tuple[Path, ...], output: Path) -> None:
-    """Put the VERDICTS that `curate verify --shard` wrote together.
+    """Merge the files of VERDICTS that `curate verify --shard` wrote.
 
-    Every candidate of PATH must have one verdict: those that have none are named, and files that
-    disagree are refused.
+    Every candidate in PATH must have a verdict: those without one are listed. Files that disagree
+    are refused.
     """
     from curate.cli import console
 
@@ -313,15 +322,15 @@ def merge(path: Path, verdicts: tuple[Path, ...], output: Path) -> None:
 
 @main.command()
 @click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--name", required=True, help="What rows that match are said to be taken from.")
+@click.option("--name", required=True, help="Name of the benchmark, for the evidence of drops.")
 @click.option("--version", metavar="REV", help="Commit or release of the benchmark.")
-@click.option("--url", help="Where the benchmark is kept.")
+@click.option("--url", help="Address of the benchmark.")
 @click.option("--license", metavar="SPDX", help="License of the benchmark.")
 @click.option(
     "--output",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE.json",
-    help="Where the fingerprints go; by default NAME.json.",
+    help="Where to write the fingerprints; by default NAME.json.",
 )
 def fingerprint(
     paths: tuple[Path, ...],
@@ -331,7 +340,7 @@ def fingerprint(
     license: str | None,
     output: Path | None,
 ) -> None:
-    """Write what the step `decontaminate` needs to know of a benchmark: hashes, and no code.
+    """Write the hashes of a benchmark, without its code, for the step `decontaminate`.
 
     PATHS are .py files, tables (.json, .jsonl, .parquet) with programs in their text fields, or
     folders of these.
@@ -352,7 +361,10 @@ def schema() -> None:
 
 @main.command()
 def prompts() -> None:
-    """Print what the step `prompts` asks a teacher, on an example (docs/prompts.md is a copy)."""
+    """Print an example of what the step `prompts` asks a teacher.
+
+    docs/prompts.md is a copy.
+    """
     click.echo(api.prompts(), nl=False)
 
 
@@ -360,11 +372,11 @@ def prompts() -> None:
 @click.option("--repo", required=True, metavar="USER/DATASET", help="Repository on the Hub.")
 @OUTPUT
 @RUN
-@click.option("--branch", help="Branch to commit to, made if it is not there; by default main.")
-@click.option("--pr", is_flag=True, help="Open a pull request in place of a commit.")
-@click.option("--private", is_flag=True, help="A new repository is seen by its owner only.")
-@click.option("--tag", metavar="VERSION", help="Tag to give to the commit, such as v1.")
-@click.option("--dry-run", is_flag=True, help="Say what would be pushed, and write nothing.")
+@click.option("--branch", help="Branch to commit to, made if it does not exist; by default main.")
+@click.option("--pr", is_flag=True, help="Open a pull request instead of committing.")
+@click.option("--private", is_flag=True, help="Make a new repository private.")
+@click.option("--tag", metavar="VERSION", help="Tag for the commit, such as v1.")
+@click.option("--dry-run", is_flag=True, help="Show what would be pushed, and write nothing.")
 def push(
     repo: str,
     output: Path,
@@ -377,10 +389,9 @@ def push(
 ) -> None:
     """Publish a finished data set on the Hugging Face Hub, in one commit.
 
-    It is refused when a row has no license or origin, when a license is not allowed, when a
-    cluster is in two splits, when the opt-out list covers a row, and when a file was changed after
-    the run. Pushing the same data again makes no commit. The token is that of `hf auth login`, or
-    HF_TOKEN.
+    The push is refused if a row has no license or origin, a license is not allowed, a cluster is
+    in two splits, the opt-out list covers a row, or a file has changed since the run. Pushing the
+    same data again makes no commit. The token comes from HF_TOKEN or `hf auth login`.
     """
     from huggingface_hub.utils.tqdm import disable_progress_bars
 
@@ -406,23 +417,23 @@ def push(
 @OUTPUT
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def licenses(recipe: Path, settings: tuple[str, ...], output: Path, as_json: bool) -> None:
-    """Say whether the sources of RECIPE have changed their licenses since they were pinned.
+    """Check whether sources of RECIPE have changed their licenses since they were pinned.
 
-    For every pin the newest version is looked up: the release on the package index, the commit of
-    the default branch, the revision on the Hub. Compared are license files, package metadata and
-    cards; headers of single files are left to the step `licenses`. Nothing is built or run.
+    For each pin, the newest version is looked up: the release on the package index, the commit of
+    the default branch, or the revision on the Hub. License files, package metadata and cards are
+    compared; headers of single files are left to the step `licenses`. Nothing is built or run.
 
     \b
-      denied        was allowed; is not now, or cannot be read
+      denied        was allowed; now it is not, or it cannot be read
       stricter      still allowed, with more conditions
-      changed       in another way
-      same          the same terms, or nothing newer
-      gone          the pinned version is: there is nothing to compare
+      changed       changed in another way
+      same          the same terms, or no newer version
+      gone          the pinned version no longer exists: nothing to compare
       unreachable   could not be looked up; the note says why
       unpinned      a folder, or PyTorch as installed
 
-    Exit status: 1 if one is denied or stricter, 2 if the recipe is wrong, otherwise 0, also where
-    a source could not be looked up.
+    Exit status: 1 if a source is denied or stricter, 2 if the recipe is wrong, otherwise 0, even
+    if a source could not be looked up.
     """
     from curate.cli import console
     from curate.licenses.relicensing import WORSE
@@ -444,16 +455,16 @@ def licenses(recipe: Path, settings: tuple[str, ...], output: Path, as_json: boo
 @click.option(
     "--write",
     is_flag=True,
-    help="Add PATTERN to the opt-out list of the run's recipe, for good: the option `optout` of "
-    "its step `licenses`, or optout.yaml in the current folder.",
+    help="Add PATTERN for good to the opt-out list of the run's recipe: the file that `optout` of "
+    "its step `licenses` names, or optout.yaml in the current folder.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def optout(
     patterns: tuple[str, ...], output: Path, run_name: str | None, write: bool, as_json: bool
 ) -> None:
-    """Show which rows of a finished run go if their authors opt out.
+    """Show which rows of a finished run would go if their authors opted out.
 
-    PATTERN is written as in the opt-out list; what is in braces must all match:
+    PATTERN is written as in the opt-out list. In braces, everything must match:
 
     \b
       'owner: some-user'              every repository of an owner
@@ -465,9 +476,9 @@ def optout(
       'sha256: 9f86d081…'             a file with this content
       '{purl: pkg:pypi/x, path: "x/a/*", why: asked by mail on 2026-11-02}'
 
-    Rows count that hold code of a file in part, too. With --write the next `curate run` drops
-    them as `opted_out`, whatever version of the source it reads, and `curate push` refuses a data
-    set that still has them.
+    A row counts even if it holds only part of a file. With --write, the next `curate run` drops
+    these rows as `opted_out`, whatever version of the source it reads, and `curate push` refuses a
+    data set that still has them.
     """
     from curate.cli import console
 
@@ -482,10 +493,10 @@ def optout(
 @OUTPUT
 @RUN
 def report(output: Path, run_name: str | None) -> None:
-    """Write report.html, ANALYSIS.md, ANALYSIS.json and figs/ of a finished run anew.
+    """Write report.html, ANALYSIS.md, ANALYSIS.json and figs/ of a finished run again.
 
-    `curate run` writes them already. The report is one page that loads nothing: what the rows
-    are, where lost ones went and why, and some of them to read. Open it in a browser.
+    `curate run` writes them too. The report is one page that needs no network: what the rows are,
+    which were lost where and why, and examples to read. Open it in a browser.
     """
     click.echo(api.report(output=output, run=run_name))
 
@@ -494,9 +505,9 @@ def report(output: Path, run_name: str | None) -> None:
 @click.argument("old", metavar="RUN_A")
 @click.argument("new", metavar="RUN_B")
 @OUTPUT
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, with the ids of all rows.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, including the ids of all rows.")
 def diff(old: str, new: str, output: Path, as_json: bool) -> None:
-    """Say what changed from RUN_A to RUN_B: steps, options, versions, and rows.
+    """Show what changed from RUN_A to RUN_B: steps, options, versions and rows.
 
     Each is the name of a recipe whose run is in --output, or the folder of a data set.
     """

@@ -17,14 +17,13 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from curate.cli.options import judge_options
+from curate.cli.options import judge_options, make_options, options_of
 from curate.generate.models import ModelError, need
 from curate.generate.sampling import ENGINES
 from curate.train.grpo import GrpoOptions, train_grpo
-from curate.train.options import TrainOptions, flags
+from curate.train.options import TrainOptions
 from curate.train.presets import PRESETS, with_preset
 from curate.verify.files import InputError
-from curate.verify.flags import make_options
 from curate.verify.label import CannotJudge
 from curate.verify.verdict import Options
 
@@ -43,7 +42,7 @@ STOPPED = (CannotJudge,)
     "--model",
     required=True,
     metavar="PATH",
-    help="Folder, GGUF file, or name on the Hub, of the model to start from.",
+    help="Model to start from: a folder, a GGUF file or a name on the Hub.",
 )
 @click.option(
     "--output",
@@ -56,16 +55,18 @@ STOPPED = (CannotJudge,)
     type=click.Choice(list(PRESETS)),
     default="default",
     show_default=True,
-    help="Settings that go together; what is given with an option counts more.",
+    help="Settings that go together; options that you give take precedence.",
 )
+@options_of(TrainOptions)
+@options_of(GrpoOptions)
 @click.pass_context
 def train(ctx: click.Context, /, preset: str, **given: Any) -> None:
-    """Train a model on DATASET, and keep the checkpoint with the lowest validation loss.
+    """Train a model on DATASET and keep the checkpoint with the lowest validation loss.
 
     DATASET is a folder that `curate run` wrote, a recipe, a data set on the Hub, or a .jsonl or
-    .parquet file of rows. Loss is taken on the answers only; with --method grpo the model learns
-    from what the judge of `curate verify` says of its own answers. The same command goes on where
-    it was stopped. On several GPUs: accelerate launch -m curate.train train DATASET ….
+    .parquet file of rows. Loss is computed on the answers only. With --method grpo, the model
+    learns from the verdicts of `curate verify` on its own answers. The same command goes on where
+    it stopped. On several GPUs: accelerate launch -m curate.train train DATASET ….
     """
     from curate.train.train import train as run
 
@@ -107,28 +108,25 @@ def _quieten() -> None:
         datasets.disable_progress_bars()
 
 
-train.params.extend([*flags(), *flags(GrpoOptions)])
-
-
 SAMPLING_OPTIONS = (
     click.option(
         "--endpoint",
         metavar="URL",
-        help="OpenAI-compatible server to ask; the key is taken from OPENAI_API_KEY.",
+        help="OpenAI-compatible server to ask; the key comes from OPENAI_API_KEY.",
     ),
     click.option(
         "--temperature",
         type=click.FloatRange(min=0),
         default=1.0,
         show_default=True,
-        help="0 takes the likeliest answer.",
+        help="Sampling temperature; 0 always takes the most likely token.",
     ),
     click.option(
         "--top-p",
         type=click.FloatRange(min=0, max=1, min_open=True),
         default=0.97,
         show_default=True,
-        help="Draw from the likeliest tokens that have this probability together.",
+        help="Sample from the most likely tokens whose probabilities add up to this.",
     ),
     click.option(
         "--max-tokens",
@@ -136,15 +134,15 @@ SAMPLING_OPTIONS = (
         default=4096,
         show_default=True,
         metavar="N",
-        help="Length of an answer.",
+        help="Most tokens per answer.",
     ),
-    click.option("--seed", default=0, show_default=True, help="Another seed gives other answers."),
+    click.option("--seed", default=0, show_default=True, help="Seed for sampling."),
     click.option(
         "--engine",
         type=click.Choice(ENGINES),
         default="auto",
         show_default=True,
-        help="What runs a model on this machine: auto is vLLM where it is installed.",
+        help="What runs a local model: auto takes vLLM if it is installed, else transformers.",
     ),
 )
 
@@ -162,14 +160,11 @@ def running_options(given: dict[str, Any]) -> Options:
     Raises:
         click.UsageError: a value is not allowed, or the backend runs nothing.
     """
-    try:
-        options = make_options(given)
-    except ValueError as error:
-        raise click.UsageError(str(error)) from error
+    options = make_options(Options, given)
     if options.backend == "compile":
         raise click.UsageError(
-            "--backend compile runs nothing, so it cannot say what is right; --targets compiles "
-            "beside another backend"
+            "--backend compile runs nothing, so it cannot tell what is correct; use --targets to "
+            "compile alongside another backend"
         )
     return options
 
@@ -179,29 +174,29 @@ def running_options(given: dict[str, Any]) -> Options:
 @click.option(
     "--model",
     metavar="PATH",
-    help="Folder, GGUF file, or name on the Hub, of the model to ask; with --endpoint its name "
-    "there.",
+    help="Model to ask: a folder, a GGUF file or a name on the Hub; with --endpoint, its name on "
+    "that server.",
 )
 @click.option(
     "-k",
     type=click.IntRange(min=1),
     default=4,
     show_default=True,
-    help="Answers to ask for at a time; a single one is shown while it is written.",
+    help="Answers to ask for at a time; with 1, the answer is shown while it is written.",
 )
 @click.option(
     "--rounds",
     type=click.IntRange(min=1),
     default=1,
     show_default=True,
-    help="How often to ask: after the first time with what the judge found in each answer, until "
-    "a program is right and, with --timing, faster than PyTorch.",
+    help="Most times to ask. From the second round on, each answer comes back with what the judge "
+    "found, until a program is correct and, with --timing, faster than PyTorch.",
 )
 @click.option(
     "--output",
     type=click.Path(path_type=Path, dir_okay=False, writable=True),
     metavar="FILE.py",
-    help="Where the program goes; by default to stdout.",
+    help="Where to write the program; by default stdout.",
 )
 @click.option(
     "--trace",
@@ -226,13 +221,13 @@ def generate(
     engine: str,
     **given: Any,
 ) -> None:
-    """Write a Triton program for the PyTorch module in FILE, and prove it right.
+    """Write a Triton program for the PyTorch module in FILE and prove it correct.
 
-    FILE defines Model, get_inputs and get_init_inputs. A model is asked for K programs; the judge
-    of `curate verify` says which are right. The fastest right one (with --timing; else the first)
-    goes to stdout, all else to stderr. Without FILE, modules are pasted in the terminal.
+    FILE defines Model, get_inputs and get_init_inputs. A model is asked for K programs, which the
+    judge of `curate verify` judges. The first correct program (with --timing, the fastest) goes to
+    stdout, everything else to stderr. Without FILE, paste modules into the terminal.
 
-    Exit status: 1 if no program is right, 2 if something is wrong with FILE or the options.
+    Exit status: 1 if no program is correct, 2 if something is wrong with FILE or the options.
     """
     from curate.generate.console import Job, read_module, write_program
     from curate.generate.sampling import Sampling, make_sampler
@@ -282,7 +277,7 @@ def parse_levels(ctx: click.Context, param: click.Parameter, value: str) -> tupl
     type=click.Path(path_type=Path),
     required=True,
     metavar="DIR",
-    help="Problems: a checkout of KernelBench or another folder of .py files in its form, a .jsonl "
+    help="Problems: a checkout of KernelBench, another folder of .py files in its form, a .jsonl "
     "or .parquet file with id and reference, or a data set that `curate run` wrote with the format "
     "pairs.",
 )
@@ -291,34 +286,34 @@ def parse_levels(ctx: click.Context, param: click.Parameter, value: str) -> tupl
     "models",
     multiple=True,
     metavar="[LABEL=]PATH",
-    help="Folder, GGUF file, or name on the Hub, of a model to evaluate; give it again for others, "
-    "the one to compare with first. With --endpoint, its name there.",
+    help="Model to evaluate: a folder, a GGUF file or a name on the Hub; with --endpoint, its name "
+    "on that server. Repeat it for more models; the first is the baseline.",
 )
 @click.option(
     "--output",
     type=click.Path(path_type=Path, file_okay=False),
     required=True,
-    help="Folder for answers, verdicts and results. Models that it holds from an earlier command "
-    "with the same settings are shown side by side with the new ones.",
+    help="Folder for answers, verdicts and results. Models from earlier commands with the same "
+    "settings are shown alongside the new ones.",
 )
 @click.option(
     "--levels",
     default="",
     callback=parse_levels,
     metavar="N,N",
-    help="Levels of KernelBench; all by default.",
+    help="Levels of KernelBench, such as 1,2; all by default.",
 )
 @click.option(
     "--split",
     default="test",
     show_default=True,
-    help="Split of a data set that `curate run` wrote.",
+    help="Split of a data set of `curate run`.",
 )
 @click.option(
     "--limit",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Take N problems only; which ones, the seed decides.",
+    help="Take only N problems, chosen by the seed.",
 )
 @click.option(
     "-n",
@@ -326,7 +321,7 @@ def parse_levels(ctx: click.Context, param: click.Parameter, value: str) -> tupl
     type=click.IntRange(min=1),
     default=10,
     show_default=True,
-    help="Answers to every problem; pass@k needs k of them.",
+    help="Answers per problem; pass@k needs at least k.",
 )
 @sampling_options
 @judge_options
@@ -348,16 +343,16 @@ def evaluate(
 ) -> None:
     """Measure how well models write Triton: compile rate, correct rate, pass@k, fast_p.
 
-    Every model writes -n programs for each problem, and the judge of `curate verify` runs them.
-    Intervals are at 95 %, by the bootstrap over problems; of two models, the difference has one as
-    well. Problems whose reference the judge cannot use are left out, and counted.
+    Each model writes -n programs per problem, and the judge of `curate verify` runs them.
+    Intervals are 95 % bootstrap intervals over problems, and so are those of the difference
+    between two models. Problems whose reference the judge cannot use are left out and counted.
 
     \b
       curate eval --bench KernelBench --levels 1,2 --output eval \\
           --model base=SmolLM2 --model tuned=out/model --timing
 
-    The same command goes on where it was stopped. OUTPUT gets results.json, results.md and
-    results.svg, and for each model its answers and the verdicts on them.
+    The same command goes on where it stopped. The output folder gets results.json, results.md,
+    results.svg, and the answers and verdicts of each model.
     """
     from rich.console import Console
 
@@ -373,6 +368,7 @@ def evaluate(
     contestants = [Contestant.parse(text, endpoint, engine) for text in models or no_name]
     problems = read_problems(bench, levels=levels, split=split, limit=limit, seed=seed)
     sampling = Sampling(samples, temperature, top_p, max_tokens, seed)
-    values = run(contestants, problems, output, sampling, options, Live())
+    with Live() as live:
+        values = run(contestants, problems, output, sampling, options, live)
     Console(highlight=False).print(tables(values))
     click.echo(f"{output / 'results.md'}")

@@ -12,7 +12,6 @@ from __future__ import annotations
 import ast
 import contextlib
 import dataclasses
-import importlib.util
 import logging
 import os
 import re
@@ -52,6 +51,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from triton.backends.compiler import GPUTarget
 
 from curate.devices import DEVICES, Device
+from curate.verify import problem
 
 _CUDA = torch.device("cuda", 0)
 
@@ -237,22 +237,6 @@ def _forgotten() -> Iterator[None]:
 # --- from a reference to a graph -----------------------------------------------------------------
 
 
-def load(reference: str) -> ModuleType:
-    """Run the Python file ``reference`` and return it as a module.
-
-    The file is written out, since some modules read their own source.
-    """
-    with tempfile.TemporaryDirectory(prefix="curate-") as folder:
-        path = Path(folder, "reference.py")
-        path.write_text(reference, encoding="utf-8")
-        found = importlib.util.spec_from_file_location("reference", path)
-        assert found is not None and found.loader is not None
-        module = importlib.util.module_from_spec(found)
-        sys.modules["reference"] = module
-        found.loader.exec_module(module)
-    return module
-
-
 @dataclass(frozen=True)
 class Exported:
     """A module's graph.
@@ -418,9 +402,9 @@ def compile_reference(
         Exception: whatever Inductor raised.
     """
     try:
-        task = load(reference)
-    except Exception as error:  # the user's code: it may raise anything
-        raise ExportFailed(first_line(error)) from error
+        task = problem.load(problem.REFERENCE, reference)
+    except problem.ProgramError as error:
+        raise ExportFailed(first_line(error.__cause__)) from error
     try:
         return generate(export(task, dynamic), target, native_matmul)
     except (ExportFailed, Unsupported):

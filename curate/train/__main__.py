@@ -15,7 +15,7 @@ from curate.cli.group import Commands
     cls=Commands,
     mendable=commands.USER_ERRORS,
     stopped=commands.STOPPED,
-    help="Train a model on a data set, test what it learned, and use it.",
+    help="Train a model on a data set, evaluate it, and use it.",
 )
 def main() -> None:
     """Hold the commands together."""

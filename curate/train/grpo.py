@@ -21,9 +21,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from curate.files import write_atomically
+from curate.flags import option
 from curate.generate.models import ModelError, default_device, default_dtype, load_model
 from curate.train import data
-from curate.train.options import TrainOptions, option
+from curate.train.options import TrainOptions
 from curate.train.prepare import claim, write_record
 from curate.train.training import (
     CHECKPOINTS,
@@ -36,8 +37,7 @@ from curate.train.training import (
     say_nothing,
 )
 from curate.verify.files import InputError
-from curate.verify.flags import SANDBOXES
-from curate.verify.verdict import BACKENDS, Options
+from curate.verify.verdict import BACKENDS, SANDBOXES, Options
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -70,29 +70,29 @@ class GrpoOptions:
 
     rewards: str = option(
         "verified",
-        f"For grpo: what is rewarded, added up: {', '.join(REWARDS)}. Only verified runs programs.",
+        f"For grpo: rewards to add up: {', '.join(REWARDS)}. Only verified runs programs.",
         metavar="NAME,NAME",
     )
-    generations: int = option(8, "For grpo: answers to each problem, a group.", metavar="N")
-    answer_length: int = option(1024, "For grpo: tokens that an answer may have.", metavar="N")
-    adapters: bool = option(False, "For grpo: train adapters in place of all weights.")
+    generations: int = option(8, "For grpo: answers per problem, which form a group.", metavar="N")
+    answer_length: int = option(1024, "For grpo: most tokens per answer.", metavar="N")
+    adapters: bool = option(False, "For grpo: train adapters instead of all weights.")
     backend: str = option("auto", "For grpo: where the judge runs programs.", choices=BACKENDS[:-1])
     timing: bool = option(
-        False, "For grpo: also reward speed. Timing takes some ten seconds for each right program."
+        False, "For grpo: also reward speed. Timing takes about ten seconds per correct program."
     )
     judge_timeout: float = option(
-        60.0, "For grpo: seconds that judging one program may take.", metavar="S"
+        60.0, "For grpo: time limit for judging one program, in seconds.", metavar="S"
     )
     judge_workers: int | None = option(
         None,
-        "For grpo: programs that are judged at the same time.",
+        "For grpo: programs to judge at the same time.",
         type=int,
         shown="one per processor core",
         metavar="N",
     )
     sandbox: str = option(
         "bubblewrap",
-        "For grpo: where programs run; none gives them all your own rights.",
+        "For grpo: sandbox for programs; none runs them with all of your own rights.",
         choices=tuple(SANDBOXES),
     )
 

@@ -1,24 +1,18 @@
-"""What `curate train` can be told."""
+"""The options of `curate train`."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import click
+from curate.flags import option
 
 METHODS = ("full", "lora", "qlora", "grpo")
 """What is trained: all weights, low-rank adapters (Hu et al. 2021, https://arxiv.org/abs/2106.09685)
 of weights as they are or in four bits (Dettmers et al. 2023, https://arxiv.org/abs/2305.14314), or
 all weights by reward (GRPO, Shao et al. 2024, https://arxiv.org/abs/2402.03300)."""
-
-
-def option(default: Any, help: str, **flag: Any) -> Any:
-    """Return a field whose metadata says how the command line shows it."""
-    return field(default=default, metadata={"help": help, **flag})
 
 
 @dataclass(frozen=True)
@@ -32,48 +26,49 @@ class TrainOptions:
     dataset: str
     model: str
     output: Path
-    config: str = option("messages", "Which view of the data set: messages, conversion or fim.")
+    config: str = option("messages", "View of the data set: messages, conversion or fim.")
     data: str = option(
         "output",
-        "Where `curate run` wrote; a recipe's data set is looked for here.",
+        "Folder that `curate run` wrote to, where the data set of a recipe is found.",
         metavar="DIR",
     )
     method: str = option(
         "lora",
-        "Train all weights, adapters, adapters of weights in four bits, or by the judge's reward.",
+        "full trains all weights, lora adapters, qlora adapters of 4-bit weights; grpo is "
+        "reinforcement learning with the judge's reward.",
         choices=METHODS,
     )
-    epochs: float = option(3.0, "Times that every row is seen.", metavar="N")
+    epochs: float = option(3.0, "Passes over the data.", metavar="N")
     max_steps: int | None = option(
-        None, "Stop after this many updates, whatever the epochs.", type=int, metavar="N"
+        None, "Stop after this many updates, whatever --epochs says.", type=int, metavar="N"
     )
-    batch_size: int = option(8, "Rows at a time on one device.", metavar="N")
-    accumulation: int = option(2, "Batches that make one update.", metavar="N")
+    batch_size: int = option(8, "Rows per batch on each device.", metavar="N")
+    accumulation: int = option(2, "Batches per update.", metavar="N")
     learning_rate: float | None = option(
         None,
-        "Highest rate; it warms up over 3 % of the updates and falls as a cosine.",
+        "Peak learning rate; it warms up over 3 % of the updates, then falls as a cosine.",
         type=float,
         shown="2e-5 for full, 1e-4 for adapters, 1e-6 for grpo",
         metavar="RATE",
     )
     lora_rank: int = option(32, "Rank of the adapters.", metavar="N")
-    lora_alpha: int = option(32, "Scale of the adapters, divided by their rank.", metavar="N")
+    lora_alpha: int = option(32, "Scale of the adapters; it is divided by their rank.", metavar="N")
     max_length: int | None = option(
         None,
-        "Tokens that a row may have; longer ones are left out and named.",
+        "Most tokens per row; longer rows are left out and listed.",
         type=int,
         shown="the longest row, up to what the model can read",
         metavar="N",
     )
-    truncate: bool = option(False, "Cut rows that are too long in place of leaving them out.")
-    packing: bool = option(False, "Put several rows into one sequence, so that nothing is padded.")
+    truncate: bool = option(False, "Cut rows that are too long instead of leaving them out.")
+    packing: bool = option(False, "Put several rows into one sequence, which saves padding.")
     checkpointing: bool = option(
-        True, "Compute activations twice in place of keeping them: less memory, about 20 % slower."
+        True, "Compute activations twice instead of storing them: less memory, about 20 % slower."
     )
     evaluations: int = option(
-        10, "Times that validation loss is measured and a checkpoint written.", metavar="N"
+        10, "How often to measure validation loss and write a checkpoint.", metavar="N"
     )
-    seed: int = option(0, "Decides the order of rows and how adapters begin.", metavar="N")
+    seed: int = option(0, "Seed for the order of rows and the initial adapters.", metavar="N")
 
     def __post_init__(self) -> None:
         if self.method not in METHODS:
@@ -94,27 +89,3 @@ class TrainOptions:
         """Return the options as JSON values."""
         values = dataclasses.asdict(self)
         return {name: str(v) if isinstance(v, Path) else v for name, v in values.items()}
-
-
-def flags(options: type[Any] = TrainOptions) -> Iterator[click.Option]:
-    """Yield the option of the command line for every field of options that has a ``help``."""
-    for item in dataclasses.fields(options):
-        if "help" in item.metadata:
-            yield _flag(item)
-
-
-def _flag(item: dataclasses.Field[Any]) -> click.Option:
-    shown, name = item.metadata, item.name.replace("_", "-")
-    if isinstance(item.default, bool):
-        return click.Option([f"--{name}/--no-{name}"], default=item.default, help=shown["help"])
-    kind: Any = shown.get("type", type(item.default))
-    if "choices" in shown:
-        kind = click.Choice(shown["choices"])
-    return click.Option(
-        [f"--{name}"],
-        type=kind,
-        default=item.default,
-        show_default=shown.get("shown", True),
-        help=shown["help"],
-        metavar=shown.get("metavar"),
-    )

@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing, nullcontext
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -42,8 +43,10 @@ class Tally:
     def line(self) -> str:
         """Return all of it as one line."""
         rate = (self.done - self.known) / max(time.monotonic() - self._began, 1e-3)
+        rest = self.total - self.done
+        left = f"  {timedelta(seconds=round(rest / rate))} left" if rate and rest else ""
         counts = ", ".join(f"{status} {n}" for status, n in self.counts())
-        return f"{self.done}/{self.total}  {rate:.2f}/s  {counts}"
+        return f"{self.done}/{self.total}  {rate:.2f}/s{left}  {counts}"
 
 
 class CannotJudge(Exception):

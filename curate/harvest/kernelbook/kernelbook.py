@@ -60,8 +60,8 @@ class Kernelbook(RowStep):
     def apply(self, row: FileRow, context: Context) -> Outcome:
         from curate.harvest.kernelbook.program import move
         from curate.harvest.kernelbook.task import run_task, write_task
-        from curate.harvest.modules.eager import Lost
         from curate.inductor.source import CannotRewrite
+        from curate.verify.eager import Lost
 
         record = json.loads(row["text"])
         missing = [name for name in _COLUMNS if not isinstance(record.get(name), str)]

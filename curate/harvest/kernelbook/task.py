@@ -9,9 +9,9 @@ from typing import Any
 
 import torch
 
-from curate.harvest.modules.eager import Lost, check, load, shown
 from curate.harvest.modules.taskfile import make_positional
 from curate.syntax import rename
+from curate.verify.eager import Lost, check, load, shown
 
 _IMPORTABLE = {"torch", "numpy"} | sys.stdlib_module_names
 _MODEL = "Model"

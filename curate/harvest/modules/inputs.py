@@ -61,8 +61,8 @@ class Inputs(RowStep):
             torch.nn.Linear(2, 2)(torch.rand(2, 2))
 
     def apply(self, row: ModuleRow, context: Context) -> Outcome:
-        from curate.harvest.modules.eager import Lost
         from curate.harvest.modules.search import Limits, OutOfTime, Search, time_limit
+        from curate.verify.eager import Lost
 
         limits = Limits(
             self.tries, self.seconds, self.max_elements, self.max_parameters, self.max_ops

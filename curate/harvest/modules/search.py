@@ -29,7 +29,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from curate.harvest.modules.constructor_arguments import choices, is_config
-from curate.harvest.modules.eager import Lost, check, load, shown
 from curate.harvest.modules.input_shapes import (
     FINAL_SIZES,
     SEARCH_SIZES,
@@ -41,6 +40,7 @@ from curate.harvest.modules.input_shapes import (
     size_hints,
 )
 from curate.harvest.modules.taskfile import assemble
+from curate.verify.eager import Lost, check, load, shown
 
 _NOT_FAKEABLE = (
     DataDependentOutputException,

@@ -1,21 +1,26 @@
-"""Run a task for real, and say why it cannot be used. For the sandbox only."""
+"""Run a PyTorch problem for real, and say why it cannot be used.
+
+A problem is a file in KernelBench's form. Other people's code belongs in the sandbox.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import io
-import linecache
 import random
 import re
-import sys
-import types
 from typing import Any
 
 import torch
 
+from curate.verify import problem
+
+NOISE = 1e-5
+"""Relative difference below which two outputs count as equal, and one output as constant."""
+
 
 class Lost(Exception):
-    """No task can be made of a module."""
+    """A problem cannot be used, or none can be made of a module."""
 
     def __init__(self, reason: str, **evidence: Any) -> None:
         super().__init__(reason)
@@ -24,24 +29,30 @@ class Lost(Exception):
 
 
 def load(text: str) -> dict[str, Any]:
-    """Run a standalone file and return its names. For the sandbox only.
+    """Run a standalone file and return its names; what it prints is thrown away.
 
     Raises:
         Lost: the file cannot be imported.
     """
-    module = types.ModuleType("task")
-    sys.modules["task"] = module
-    linecache.cache["<task>"] = (len(text), None, text.splitlines(True), "<task>")
     try:
         with contextlib.redirect_stdout(io.StringIO()):
-            exec(compile(text, "<task>", "exec"), module.__dict__)
-    except Exception as error:
-        raise Lost("import_error", error=shown(error)) from error
-    return module.__dict__
+            return problem.load("task", text).__dict__
+    except problem.ProgramError as error:
+        cause = error.__cause__ or error
+        raise Lost("import_error", error=shown(cause)) from cause
 
 
-def check(text: str, entry_point: str) -> None:
-    """Run a task for real, in float32 on the CPU, in eval mode.
+def check(
+    text: str, entry_point: str = "Model", thorough: bool = False, limit: int | None = None
+) -> None:
+    """Run a problem on the CPU, in eval mode and without gradients.
+
+    Args:
+        text: the file.
+        entry_point: name of its module.
+        thorough: ask that each output varies and that each input and parameter matters, rather
+            than only that other inputs change some output.
+        limit: most elements of an input or output; None for no limit.
 
     Raises:
         Lost: it fails, gives no tensors, or gives values that no kernel could be judged by.
@@ -58,21 +69,64 @@ def check(text: str, entry_point: str) -> None:
             kept = [_copy(i) for i in inputs]
             weights = {k: v.clone() for k, v in model.state_dict().items()}
             first = _tensors(model(*inputs))
+            _check_sizes([*inputs, *first], limit)
             changed = not _equal(kept, inputs) or not _same_state(weights, model)
             second = _tensors(model(*(_copy(i) for i in kept)))
             other = _tensors(model(*others))
+    except Lost:
+        raise
     except Exception as error:
-        if isinstance(error, Lost):
-            raise
         raise Lost("eager_error", error=shown(error)) from error
     if changed or _global_state() != state:
         raise Lost("side_effects", what="inputs or state" if changed else "global settings")
     if not _equal(first, second):
         raise Lost("nondeterministic")
-    if not all(torch.isfinite(t).all() for t in first if t.is_floating_point() or t.is_complex()):
+    if thorough:
+        _check_values(first)
+        with torch.no_grad():
+            _check_dependence(model, inputs, others, first)
+    elif not all(torch.isfinite(t).all() for t in first):
         raise Lost("not_finite")
-    if _equal(first, other):
+    elif _equal(first, other):
         raise Lost("constant_output")
+
+
+def _check_sizes(values: list[Any], limit: int | None) -> None:
+    largest = max(v.numel() for v in values if isinstance(v, torch.Tensor))
+    if limit is not None and largest > limit:
+        raise Lost("too_large", elements=largest, limit=limit)
+
+
+def _check_values(outputs: list[torch.Tensor]) -> None:
+    for index, output in enumerate(outputs):
+        if not torch.isfinite(output).all():
+            raise Lost("not_finite", output=index)
+    for index, output in enumerate(outputs):
+        values = output.double()
+        if values.numel() > 1 and values.std() <= NOISE * max(1.0, float(values.mean().abs())):
+            raise Lost("constant_output", output=index, value=float(values.mean()))
+
+
+def _check_dependence(
+    model: torch.nn.Module, inputs: list[Any], others: list[Any], outputs: list[torch.Tensor]
+) -> None:
+    for index, other in enumerate(others):
+        changed = [*inputs[:index], other, *inputs[index + 1 :]]
+        if _close(_tensors(model(*changed)), outputs):
+            raise Lost("ignores_input", input=index)
+    for name, parameter in model.named_parameters():
+        before = parameter.detach().clone()
+        parameter.add_(torch.randn_like(parameter))
+        if _close(_tensors(model(*inputs)), outputs):
+            raise Lost("ignores_parameter", parameter=name)
+        parameter.copy_(before)
+
+
+def _close(left: list[torch.Tensor], right: list[torch.Tensor]) -> bool:
+    return all(
+        torch.allclose(a.double(), b.double(), rtol=NOISE, atol=NOISE * 0.1)
+        for a, b in zip(left, right, strict=True)
+    )
 
 
 def _tensors(outputs: Any) -> list[torch.Tensor]:
