@@ -23,7 +23,7 @@ UNANSWERED = ("teacher_terms", "too_long", "rejected")  # drops of prompts that 
 SHOWN = 2000  # characters of an answer that a drop's evidence holds; all of it is in the cache
 
 
-class Sampling(BaseModel):
+class TeacherSampling(BaseModel):
     """How the teacher draws an answer; null leaves it to the endpoint."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -121,7 +121,9 @@ class Teacher(RowStep):
             "such as those that its terms do not go with."
         ),
     ] = ()
-    sampling: Annotated[Sampling, Field(description="How an answer is drawn.")] = Sampling()
+    sampling: Annotated[TeacherSampling, Field(description="How an answer is drawn.")] = (
+        TeacherSampling()
+    )
     concurrency: Annotated[
         int, Field(gt=0, description="Requests under way at a time, whatever --workers is.")
     ] = 8
@@ -195,7 +197,7 @@ class Teacher(RowStep):
         self._endpoint = Endpoint(self, key, answers_file(context.cache))
 
     def apply(self, row: Row, context: Context) -> Outcome:
-        from curate.teacher.endpoint import NotAnswered
+        from curate.teacher.client import NotAnswered
 
         assert self._endpoint
         if banned := self._banned(row):
