@@ -25,8 +25,8 @@ from curate.teacher.template import fence
 class Messages(Format):
     """System, user and assistant turns: the PyTorch module in, the Triton program out.
 
-    Of a teacher's answers, the best to each question is shown in its own words, and those that are
-    text, which nothing judges.
+    A teacher's best answer to each question is shown in its own words, and so is text, which
+    nothing judges.
     """
 
     kinds: ClassVar[frozenset[str]] = frozenset({"pair", "sample"})

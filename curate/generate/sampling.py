@@ -15,16 +15,6 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from curate.generate.models import ModelError, load_model, load_tokenizer
-from curate.teacher.answers import request_key
-from curate.teacher.client import (
-    Client,
-    GaveUp,
-    NotAnswered,
-    Refused,
-    TryAgain,
-    UseNewLimit,
-    with_new_limit,
-)
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -322,6 +312,9 @@ class EndpointSampler:
     ) -> None:
         if find_spec("openai") is None:
             raise ModelError("an endpoint needs the package openai: pip install openai")
+        # Imported here and below: models on this machine run where pydantic is not installed.
+        from curate.teacher.client import Client
+
         self.url = url
         key = os.environ.get("OPENAI_API_KEY") or "none"  # local servers ask for none
         self.client = Client(url, key, REQUEST_TIMEOUT_S, sleep)
@@ -329,6 +322,8 @@ class EndpointSampler:
         self.name = model or self._only_model()
 
     def _only_model(self) -> str:
+        from curate.teacher.answers import request_key
+
         with self._errors():
             names = self.client.until_done(self.client.models, request_key(self.url, {}, 0))
         if len(names) == 1:
@@ -379,6 +374,9 @@ class EndpointSampler:
         self, send: Callable[[dict[str, Any], str], Result], body: dict[str, Any]
     ) -> Result | None:
         """Return what the server answers; None if the conversation is too long for the model."""
+        from curate.teacher.answers import request_key
+        from curate.teacher.client import NotAnswered, UseNewLimit, with_new_limit
+
         key = request_key(self.url, body, 0)
 
         def attempt() -> Result:
@@ -399,6 +397,8 @@ class EndpointSampler:
     @contextmanager
     def _errors(self) -> Iterator[None]:
         """Turn errors of the client into the user's."""
+        from curate.teacher.client import GaveUp, NotAnswered, Refused, TryAgain
+
         try:
             yield
         except (Refused, GaveUp) as error:

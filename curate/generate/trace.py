@@ -1,4 +1,4 @@
-"""What a model answered and what the judge said of it, kept line by line.
+"""What a model answered and what the judge said about it, kept line by line.
 
 A trace file is only ever appended to: a line an answer, written when it is judged, in one call to
 the system. Whatever stops `curate generate`, the lines that are there are whole.

@@ -57,12 +57,12 @@ class TeacherSampling(BaseModel):
 
 
 class Price(BaseModel):
-    """What a million tokens cost, in one currency of your choice."""
+    """What a million tokens cost, in any one currency."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    prompt: Annotated[float, Field(ge=0, description="Of the prompts, a million tokens.")]
-    completion: Annotated[float, Field(ge=0, description="Of the answers, a million tokens.")]
+    prompt: Annotated[float, Field(ge=0, description="Per million tokens of the prompts.")]
+    completion: Annotated[float, Field(ge=0, description="Per million tokens of the answers.")]
 
 
 class Caps(BaseModel):
@@ -179,7 +179,7 @@ class Teacher(RowStep):
             raise StepError(f"step teacher: OPENAI_BASE_URL: {error}") from None
 
     def options(self) -> dict[str, Any]:
-        """Return the options that decide an answer: not how fast it is had, nor what it costs."""
+        """Return the options that decide an answer: not how fast it comes or what it costs."""
         decide = {"step", "model", "terms", "forbidden_licenses", "sampling"}
         return {**self.model_dump(mode="json", include=decide), "base_url": self.address()}
 

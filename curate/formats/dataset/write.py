@@ -171,7 +171,7 @@ def record_files(folder: Path, run: dict[str, Any], paths: Iterable[str]) -> dic
 
 
 def data_sha256(run: dict[str, Any]) -> str:
-    """Return one sha256 over a data set's Parquet files; documents beside them do not count."""
+    """Return one sha256 over a data set's Parquet files; documents alongside them do not count."""
     files = sorted((path, sha) for path, sha in run["files"].items() if path.endswith(".parquet"))
     lines = "".join(f"{sha}  {path}\n" for path, sha in files)
     return hashlib.sha256(lines.encode()).hexdigest()
