@@ -7,11 +7,11 @@ from html import escape
 from typing import Any
 
 COLOURS = ("#8a8f98", "#2563eb", "#d97706", "#059669", "#9333ea")
-"""Of the models in their order; grey for the first, which others are held against."""
+"""Colours of the models in their order; grey for the first, which others are held against."""
 
 LEFT, TOP, BAR, GAP = 150, 56, 16, 14
 WIDTH = 420  # of 100 %
-RIGHT = 150  # for the figures beside the bars
+RIGHT = 150  # for the figures next to the bars
 
 STYLE = (
     "text{font:13px system-ui,sans-serif;fill:#1f2328}.dim{fill:#59636e;font-size:12px}"

@@ -1,7 +1,7 @@
 """Evaluate language models: ask them for programs, have these judged, and sum up.
 
 The same command goes on where it was stopped: no answer is asked for twice, and no program judged
-twice. A model that is evaluated later into the same folder stands beside those that are there.
+twice. A model that is evaluated later into the same folder joins those that are there.
 """
 
 from __future__ import annotations
@@ -232,7 +232,7 @@ TO_JUDGE = "to_judge"
 def read_answer(problem: str, number: int, sample: Sample) -> Answer:
     """Return an answer with the program in it; its outcome is `TO_JUDGE` if there is one to judge.
 
-    Of an answer that was cut, only a program that is whole is judged: one that parses, with a
+    A program in an answer that was cut is judged only if it is whole: if it parses, with a
     ``ModelNew`` that has a ``forward``.
     """
     program = program_of(sample.text)

@@ -99,7 +99,7 @@ def _read(path: Path, split: str) -> Iterator[Problem]:
         raise InputError(f"{path}: must be a folder, a .jsonl or a .parquet file")
     if (path / PAIRS).is_dir():
         return _from_rows(_rows(_split_files(path / PAIRS, split)))
-    inner = path / "KernelBench"  # a checkout holds examples and other files beside its problems
+    inner = path / "KernelBench"  # a checkout holds examples and other files alongside its problems
     return _from_folder(inner if (inner / "level1").is_dir() else path)
 
 

@@ -113,7 +113,7 @@ Rows = list[list[str]]
 
 
 def metric_rows(values: dict[str, Any]) -> Rows:
-    """Return the table of metrics: a head, and a row a metric."""
+    """Return the table of metrics: a head, and a row per metric."""
     models = {name: m.get("metrics", {}) for name, m in values["models"].items()}
     gained = values["differences"]
     rows = [["metric", *models, *(f"{d['to']} - {d['from']}" for d in gained)]]
@@ -124,7 +124,7 @@ def metric_rows(values: dict[str, Any]) -> Rows:
 
 
 def class_rows(values: dict[str, Any]) -> Rows:
-    """Return the table of what became of the answers: a head, and a row a class."""
+    """Return the table of what became of the answers: a head, and a row per class."""
     models = {name: m.get("classes", {}) for name, m in values["models"].items()}
     there = {name for classes in models.values() for name in classes}
     known = [status for status in STATUSES if status in there]
@@ -135,7 +135,7 @@ def class_rows(values: dict[str, Any]) -> Rows:
 
 
 def signal_rows(values: dict[str, Any]) -> Rows:
-    """Return the table of static signals: a head, and a row a signal."""
+    """Return the table of static signals: a head, and a row per signal."""
     models = {name: m["signals"] for name, m in values["models"].items()}
     rows = [["signals, not proof", *models]]
     for name in ("triton_jit", "tl_load", "masked_store", "token_overlap"):

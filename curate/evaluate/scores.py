@@ -92,7 +92,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean over problems and its 95 % interval, None where nothing can be said of it."""
+    """A mean over problems and its 95 % interval, None where it is unknown."""
 
     value: float
     low: float | None

@@ -1,17 +1,13 @@
-"""Conversations in the words of one family of models, for its chat template.
+"""Conversations in the form that one family of models, and its chat template, expects.
 
-Data sets hold messages as plain structs (role, content and, where a teacher thought aloud,
-thinking), in which a field that a message lacks is null. Templates differ in the role that
-instructions have and in the key under which they look for thoughts, and they read a key that they
-do not know, or a null, in ways of their own: gpt-oss fails on ``thinking: None`` and leaves out
-``reasoning_content``; Qwen3 writes an empty thought for ``thinking``. So this is the last step
-before a template, never before storage::
-
-    text = tokenizer.apply_chat_template(messages_for(row["messages"], "gpt-oss"), tokenize=False)
+Templates differ in the role of instructions and in the key of thoughts, and read a key that they
+do not know, or a null, in their own ways: gpt-oss fails on ``thinking: None`` and leaves out
+``reasoning_content``; Qwen3 writes an empty thought for ``thinking``. Newer releases of
+`transformers` rename the key, others do not.
 
 =======  ========================================================================================
-gpt-oss  https://cookbook.openai.com/articles/openai-harmony: instructions are the developer's, the
-         thoughts of the last turn alone are shown, on the channel ``analysis``
+gpt-oss  OpenAI's Harmony, https://cookbook.openai.com/articles/openai-harmony: instructions are the
+         developer's; only the thoughts of the last turn are shown, on the channel ``analysis``
 qwen3    https://huggingface.co/docs/transformers/main/chat_templating: ``reasoning_content``
 llama3   https://www.llama.com/docs/model-cards-and-prompt-formats: no place for thoughts
 =======  ========================================================================================
@@ -23,11 +19,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-FamilyName = Literal["gpt-oss", "qwen3", "llama3"]
+ChatFamilyName = Literal["gpt-oss", "qwen3", "llama3"]
 
 
 @dataclass(frozen=True)
-class Family:
+class ChatFamily:
     """What one family's chat template reads.
 
     Attributes:
@@ -41,8 +37,8 @@ class Family:
     markers: tuple[str, ...]
 
 
-FAMILIES: dict[FamilyName, Family] = {
-    "gpt-oss": Family(
+CHAT_FAMILIES: dict[ChatFamilyName, ChatFamily] = {
+    "gpt-oss": ChatFamily(
         system="developer",
         thinking="thinking",
         markers=(
@@ -50,12 +46,12 @@ FAMILIES: dict[FamilyName, Family] = {
             *("<|return|>", "<|call|>"),
         ),
     ),
-    "qwen3": Family(
+    "qwen3": ChatFamily(
         system="system",
         thinking="reasoning_content",
         markers=("<|im_start|>", "<|im_end|>", "<|endoftext|>", "<think>", "</think>"),
     ),
-    "llama3": Family(
+    "llama3": ChatFamily(
         system="system",
         thinking=None,
         markers=(
@@ -66,25 +62,28 @@ FAMILIES: dict[FamilyName, Family] = {
 }
 
 
+def find_chat_marker(
+    messages: Iterable[Mapping[str, str | None]], family: ChatFamilyName
+) -> str | None:
+    """Return a marker of a family that a message holds and its tokenizer would obey, or None."""
+    texts = [text for message in messages for text in message.values() if text]
+    markers = CHAT_FAMILIES[family].markers
+    return next((m for m in markers if any(m in text for text in texts)), None)
+
+
 def messages_for(
-    messages: Iterable[Mapping[str, str | None]], family: FamilyName
+    messages: Iterable[Mapping[str, str | None]], family: ChatFamilyName
 ) -> list[dict[str, str]]:
     """Return messages with the roles and keys of a family, and no key that is empty.
 
-    Thoughts are left out where the family has no place for them.
-
-    Raises:
-        ValueError: a text holds one of the family's markers, which its tokenizer would obey.
+    Thoughts, under ``thinking``, are left out where the family has no place for them.
     """
-    form = FAMILIES[family]
+    form = CHAT_FAMILIES[family]
     keys = {"role": "role", "content": "content", "thinking": form.thinking}
     shown = []
     for message in messages:
         given = {keys.get(key, key): value for key, value in message.items() if value}
         kept = {key: value for key, value in given.items() if key is not None}
-        for text in kept.values():
-            if marker := next((marker for marker in form.markers if marker in text), None):
-                raise ValueError(f"a message holds {marker}, which {family} reads as a marker")
         if kept["role"] == "system":
             kept["role"] = form.system
         shown.append(kept)

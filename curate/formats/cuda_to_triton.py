@@ -2,7 +2,7 @@
 
 The kernel stands with the device functions it needs and its launch code; the completion is the
 Triton kernel, and with it the function that launches it, where one could be cut out. Where the
-grade is ``verified`` both were found right beside ``reference``, the Triton side with the verdict
+grade is ``verified`` both were found right against ``reference``, the Triton side with the verdict
 of ``verdict``; elsewhere ``cuda_verdict_reason`` says why they were not run. Filter by ``grade``.
 """
 

@@ -1,28 +1,32 @@
-"""The ``messages`` format: one conversation a row, as TRL's conversational form wants it.
+"""The ``messages`` format: one conversation per row, as TRL's conversational form wants it.
 
 Messages are plain structs (role, content): every `datasets` from 4.0 on loads them, and no chat
-template meets a key that it does not know.
+template meets a key that it does not know. With a ``family`` they have that family's role of
+instructions and its key of thoughts (`curate.formats.chat`). A config in which no row has thoughts
+lacks the key (`curate.formats.dataset.write`).
 """
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import pyarrow as pa
-from pydantic import Field
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
+from curate.formats.chat import CHAT_FAMILIES, ChatFamilyName, find_chat_marker, messages_for
 from curate.formats.format import PROOF, Format, View, proof
 from curate.formats.question import INSTRUCTION, SYSTEM, question
-from curate.rows import TURN, PairRow, SampleRow
+from curate.rows import TURN, Loose, PairRow, SampleRow
 from curate.step import Drop, Keep
+from curate.teacher.program import split_thinking
 from curate.teacher.template import fence
 
 
 class Messages(Format):
     """System, user and assistant turns: the PyTorch module in, the Triton program out.
 
-    Of a teacher's answers, the best to each question is shown in its own words, and those that are
-    text, which nothing judges.
+    A teacher's best answer to each question is shown in its own words, and so is text, which
+    nothing judges.
     """
 
     kinds: ClassVar[frozenset[str]] = frozenset({"pair", "sample"})
@@ -32,9 +36,25 @@ class Messages(Format):
     instruction: Annotated[
         str, Field(description="What stands above the PyTorch code in the user's message.")
     ] = INSTRUCTION
+    family: Annotated[
+        ChatFamilyName | None,
+        Field(
+            description="Writes roles and thoughts as this family of models expects them; gpt-oss "
+            "is OpenAI's Harmony. Thoughts in tags go under the family's key, or are left out "
+            "where it has none. By default answers stay as they are."
+        ),
+    ] = None
+
+    @model_serializer(mode="wrap")
+    def _dump(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out a family that is not given: the identity of such data sets has none."""
+        fields: dict[str, Any] = dump(self)
+        return fields if self.family else {k: v for k, v in fields.items() if k != "family"}
 
     def columns(self) -> pa.Schema:
-        return pa.schema([("messages", pa.list_(TURN)), *PROOF])
+        thinking = CHAT_FAMILIES[self.family].thinking if self.family else None
+        turn = pa.struct([*TURN, (thinking, pa.string())]) if thinking else TURN
+        return pa.schema([("messages", pa.list_(turn)), *PROOF])
 
     def render(self, row: PairRow | SampleRow) -> View:
         if row["sample"] and row["turns"]:
@@ -47,4 +67,22 @@ class Messages(Format):
                 {"role": "assistant", "content": fence(row["triton"] or "")},
             ]
         system = [{"role": "system", "content": self.system}] if self.system else []
-        return Keep(({"messages": [*system, *turns], **proof(row)},))
+        messages: list[Loose] = [*system, *map(dict, turns)]
+        if self.family:
+            messages = [_with_thoughts(turn) for turn in messages]
+            if not messages[-1]["content"].strip():
+                return Drop("thoughts_only")
+            if marker := find_chat_marker(messages, self.family):
+                return Drop("chat_marker", {"marker": marker})
+            messages = list(messages_for(messages, self.family))
+        return Keep(({"messages": messages, **proof(row)},))
+
+
+def _with_thoughts(turn: Loose) -> Loose:
+    """Return a turn with the thoughts of an assistant apart from what follows them."""
+    if turn["role"] != "assistant":
+        return turn
+    thoughts, content = split_thinking(turn["content"])
+    if not thoughts and content == turn["content"]:
+        return turn
+    return {**turn, "content": content.lstrip("\n"), "thinking": thoughts}

@@ -15,8 +15,8 @@ from curate.teacher.program import program_of
 class Repair(Format):
     """A task, the answer that failed, what the judge found, and the answer that was right.
 
-    ``messages`` is the whole conversation. Of its last turn but one, ``failed`` is the program that
-    was wrong, ``error`` what was said of it, and ``fixed`` the program that was judged correct.
+    ``messages`` is the whole conversation. ``failed`` is the last wrong program, ``error`` what the
+    judge found, and ``fixed`` the program that was judged correct.
     """
 
     kinds: ClassVar[frozenset[str]] = frozenset({"sample"})

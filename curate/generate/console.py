@@ -1,4 +1,4 @@
-"""`curate generate` in the terminal: the program on stdout, what is said of it on stderr."""
+"""`curate generate` in the terminal: the program on stdout, messages about it on stderr."""
 
 from __future__ import annotations
 

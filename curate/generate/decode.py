@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 Key = TypeVar("Key", bound=Hashable)
 
 MOST_SEQUENCES = 1024
-"""In one batch; beyond it a GPU gains nothing, and answers come late."""
+"""Sequences in one batch; beyond it a GPU gains nothing, and answers come late."""
 
 MEMORY_SHARE = 0.8
-"""Of the device's free memory that one batch may take; of the host's, half of it."""
+"""Share of the device's free memory that one batch may take; half of it for the host's."""
 
 LOOK_EVERY = 16
 """Tokens between two looks at which sequences have ended."""

@@ -2,7 +2,7 @@
 
 A round asks a model for answers and has `curate.verify` judge the programs in them. Every answer is
 the end of a conversation of its own, and in the next round the judge's evidence is its next turn:
-the compiler's message, the wrong value and the right one, or the time beside PyTorch's. It ends
+the compiler's message, the wrong value and the right one, or the time next to PyTorch's. It ends
 when a program is right and, where programs are timed, faster than what it is timed against.
 """
 

@@ -6,14 +6,15 @@ import hashlib
 import json
 import os
 import threading
+import time
 from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from curate.generate.models import ModelError, load_model, load_tokenizer
-from curate.teacher.refusals import hide_key, says_too_long
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from curate.generate.decode import Decoder, Request
 
 Key = TypeVar("Key")
+Result = TypeVar("Result")
 
 Message = dict[str, str]
 """A turn of a conversation: its ``role`` and its ``content``."""
@@ -31,7 +33,6 @@ ENGINES = ("auto", "transformers", "vllm")
 TOO_LONG = "too_long"
 
 CONCURRENT = 16  # requests to an endpoint at the same time
-RETRIES = 8  # of one request; the client waits half a second at first and up to eight later
 REQUEST_TIMEOUT_S = 600.0
 
 
@@ -303,24 +304,30 @@ class EndpointSampler:
     Each answer is a request of its own, since many servers pass over ``n``.
     """
 
-    def __init__(self, url: str, model: str | None = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        model: str | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
         if find_spec("openai") is None:
             raise ModelError("an endpoint needs the package openai: pip install openai")
-        import openai
+        # Imported here and below: models on this machine run where pydantic is not installed.
+        from curate.teacher.client import Client
 
         self.url = url
-        self.client = openai.OpenAI(
-            base_url=url,
-            api_key=os.environ.get("OPENAI_API_KEY") or "none",  # servers at home ask for none
-            max_retries=RETRIES,
-            timeout=REQUEST_TIMEOUT_S,
-        )
+        key = os.environ.get("OPENAI_API_KEY") or "none"  # local servers ask for none
+        self.client = Client(url, key, REQUEST_TIMEOUT_S, sleep)
+        self._wants_new_limit = False
         self.name = model or self._only_model()
 
     def _only_model(self) -> str:
-        names = [model.id for model in self._try(lambda: self.client.models.list().data)]
+        from curate.teacher.answers import request_key
+
+        with self._errors():
+            names = self.client.until_done(self.client.models, request_key(self.url, {}, 0))
         if len(names) == 1:
-            return str(names[0])
+            return names[0]
         listed = ", ".join(sorted(names)) or "none"
         raise ModelError(f"{self.url}: name one of its models; it has {listed}")
 
@@ -346,36 +353,58 @@ class EndpointSampler:
         return [_in_order(samples) for samples in found]
 
     def stream(self, conversation: Sequence[Message], sampling: Sampling) -> Stream:
-        body = self._body(conversation, sampling, 0)
-        chunks = self._try(lambda: self._create({**body, "stream": True}))
-        if chunks is None:
+        pieces = self._send(self.client.open_stream, self._body(conversation, sampling, 0))
+        if pieces is None:
             return Sample("", TOO_LONG)
         text, finish = "", None
-        while (chunk := self._try(lambda: next(chunks, None))) is not None:
-            for choice in chunk.choices:  # none in a chunk that only counts tokens
-                piece = choice.delta.content or ""
-                text, finish = text + piece, choice.finish_reason or finish
+        with self._errors():
+            for piece, ended in pieces:
+                text, finish = text + piece, ended or finish
                 yield piece
         return Sample(text, "length" if finish == "length" else "stop")
 
     def _ask(self, conversation: Sequence[Message], sampling: Sampling, number: int) -> Sample:
-        body = self._body(conversation, sampling, number)
-        choice = self._try(lambda: (answer := self._create(body)) and answer.choices[0])
-        if choice is None:
+        found = self._send(self.client.complete, self._body(conversation, sampling, number))
+        if found is None:
             return Sample("", TOO_LONG)
-        cut = choice.finish_reason == "length"
-        return Sample(choice.message.content or "", "length" if cut else "stop")
+        _, answer = found
+        return Sample(answer.text, "length" if answer.finish == "length" else "stop")
 
-    def _create(self, body: dict[str, Any]) -> Any:
+    def _send(
+        self, send: Callable[[dict[str, Any], str], Result], body: dict[str, Any]
+    ) -> Result | None:
         """Return what the server answers; None if the conversation is too long for the model."""
-        import openai
+        from curate.teacher.answers import request_key
+        from curate.teacher.client import NotAnswered, UseNewLimit, with_new_limit
+
+        key = request_key(self.url, body, 0)
+
+        def attempt() -> Result:
+            try:
+                return send(with_new_limit(body) if self._wants_new_limit else body, key)
+            except UseNewLimit:
+                self._wants_new_limit = True
+                raise
+
+        with self._errors():
+            try:
+                return self.client.until_done(attempt, key)
+            except NotAnswered as error:
+                if error.reason == TOO_LONG:
+                    return None
+                raise
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        """Turn errors of the client into the user's."""
+        from curate.teacher.client import GaveUp, NotAnswered, Refused, TryAgain
 
         try:
-            return self.client.chat.completions.create(**body)
-        except openai.BadRequestError as error:
-            if says_too_long(f"{error.code} {error}"):
-                return None
-            raise
+            yield
+        except (Refused, GaveUp) as error:
+            raise ModelError(str(error)) from None
+        except (NotAnswered, TryAgain) as error:  # the latter from a stream that broke off
+            raise ModelError(f"{self.url}: {error}") from None
 
     def _body(
         self, conversation: Sequence[Message], sampling: Sampling, number: int
@@ -388,21 +417,6 @@ class EndpointSampler:
             "max_tokens": sampling.max_tokens,
             "seed": sample_seed(sampling.seed, conversation, number) >> 32,
         }
-
-    def _try(self, call: Callable[[], Any]) -> Any:
-        """Return what a call of the client returns; its errors become the user's."""
-        import openai
-
-        try:
-            return call()
-        except openai.APIError as error:
-            said = hide_key(str(error), self.client.api_key)[:500]
-            raise ModelError(
-                f"{self.url}: {said}. See the address (most end in /v1), the model's name and "
-                "OPENAI_API_KEY"
-            ) from None  # the client's own error may show the key
-        except (IndexError, AttributeError, TypeError, ValueError) as error:
-            raise ModelError(f"{self.url}: its answer is no chat completion: {error}") from error
 
 
 def _in_threads(call: Callable[[Key], Sample], keys: Sequence[Key]) -> Iterator[tuple[Key, Sample]]:

@@ -1,4 +1,4 @@
-"""What a model answered and what the judge said of it, kept line by line.
+"""What a model answered and what the judge said about it, kept line by line.
 
 A trace file is a journal (`curate.journal`) with a line per answer, written when the answer is
 judged. `curate.train.traces` makes rows to train on from it.

@@ -78,7 +78,7 @@ class _Tokens(BaseModel):
 
 
 class Answer(BaseModel):
-    """A chat completion, as far as it is read.
+    """The part of a chat completion that is read.
 
     https://platform.openai.com/docs/api-reference/chat/object; servers leave much of it out.
     """

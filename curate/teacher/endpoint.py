@@ -1,59 +1,26 @@
-"""Ask an OpenAI-compatible endpoint: retries, a rate, caps, and nothing asked twice."""
+"""Ask an endpoint for the step `teacher`: a rate, caps, and no request asked twice."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
-
-import openai
-from pydantic import ValidationError
 
 from curate.step import StepError
 from curate.teacher.answers import Answer, Answers, CapReached, Cost, Place, request_key
-from curate.teacher.refusals import hide_key, says_too_long
+from curate.teacher.client import (
+    Client,
+    NotAnswered,
+    Refused,
+    TryAgain,
+    UseNewLimit,
+    with_new_limit,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from curate.teacher.teacher import Teacher
-
-ATTEMPTS = 8  # of one request, over about a minute
-FIRST_WAIT_S = 0.5  # before the second attempt; it doubles from one to the next
-LONGEST_WAIT_S = 300.0  # that an endpoint may ask for with Retry-After
-REJECTED = ("content_filter", "content_policy_violation")
-NEW_LIMIT = "max_completion_tokens"  # what OpenAI's reasoning models call max_tokens
-
-
-class NotAnswered(Exception):
-    """The endpoint will not answer this request; ``reason`` is that of a drop."""
-
-    def __init__(self, reason: str, message: str) -> None:
-        super().__init__(message)
-        self.reason = reason
-
-
-class GaveUp(Exception):
-    """The endpoint failed at every attempt; the message says how at the last."""
-
-
-class _TryAgain(Exception):
-    """An attempt failed in a way that passes.
-
-    Attributes:
-        wait_s: seconds that the endpoint asks to wait; None if it does not say.
-        free: it says itself that it did nothing, so that the request costs nothing.
-    """
-
-    def __init__(self, message: str, wait_s: float | None = None, free: bool = False) -> None:
-        super().__init__(message)
-        self.wait_s, self.free = wait_s, free
-
-
-class _NewLimit(_TryAgain):
-    """The endpoint wants the field `NEW_LIMIT` for ``max_tokens``."""
 
 
 class Endpoint:
@@ -65,11 +32,7 @@ class Endpoint:
         self.options, self.file, self.sleep = options, file, sleep
         self.address = options.address()
         self.place = Place(self.address, options.model)
-        self._key = key
-        client = openai.OpenAI(
-            base_url=self.address, api_key=key, timeout=options.request_timeout_s, max_retries=0
-        )
-        self._create = client.chat.completions.with_raw_response.create  # imports much, once
+        self.client = Client(self.address, key, options.request_timeout_s, sleep)
 
     def ask(self, body: dict[str, Any], number: int) -> Answer:
         """Return the answer to a request, from the file if it is there.
@@ -86,32 +49,35 @@ class Endpoint:
         key = request_key(self.address, body, number)
         answers = Answers(self.file)
         try:
-            return answers.find(key) or self._ask(answers, body, key)
+            return answers.find(key) or self.client.until_done(
+                lambda: self._attempt(answers, body, key), key
+            )
+        except Refused as refusal:
+            advice = f". {_BAD_REQUEST}" if refusal.status == 400 else ""
+            raise StepError(
+                f"step teacher: {refusal}{advice}. What was answered is kept, and the same command "
+                "goes on"
+            ) from None
         finally:
             answers.close()
 
-    def _ask(self, answers: Answers, body: dict[str, Any], key: str) -> Answer:
-        for attempt in range(1, ATTEMPTS + 1):
-            request = self._begin(answers, body, key)
-            try:
-                sent = _with_new_limit(body) if answers.has_new_limit(self.place) else body
-                raw = self._send(sent, key)
-                answer = _parsed(raw)
-            except _TryAgain as failure:
-                if failure.free:
-                    answers.settle(request, Cost())
-                if isinstance(failure, _NewLimit):
-                    answers.set_new_limit(self.place)
-                if attempt == ATTEMPTS:
-                    raise GaveUp(f"{self.address} failed {attempt} times: {failure}") from None
-                self.sleep(_wait(attempt, key) if failure.wait_s is None else failure.wait_s)
-                continue
-            except (NotAnswered, StepError):
+    def _attempt(self, answers: Answers, body: dict[str, Any], key: str) -> Answer:
+        """Send a request once; have it counted, and its answer kept."""
+        request = self._begin(answers, body, key)
+        sent = with_new_limit(body) if answers.has_new_limit(self.place) else body
+        try:
+            raw, answer = self.client.complete(sent, key)
+        except TryAgain as failure:
+            if failure.free:
                 answers.settle(request, Cost())
-                raise
-            answers.add(request, sent, raw, answer, self._cost(body, answer))
-            return answer
-        raise AssertionError("the last attempt returns or raises")
+            if isinstance(failure, UseNewLimit):
+                answers.set_new_limit(self.place)
+            raise
+        except (NotAnswered, Refused):
+            answers.settle(request, Cost())
+            raise
+        answers.add(request, sent, raw, answer, self._cost(body, answer))
+        return answer
 
     def _begin(self, answers: Answers, body: dict[str, Any], key: str) -> int:
         """Have a request counted, and return when it may be sent."""
@@ -142,88 +108,8 @@ class Endpoint:
         money = (read * price.prompt + written * price.completion) / 1e6 if price else 0.0
         return Cost(read + written, money)
 
-    def _send(self, body: dict[str, Any], key: str) -> str:
-        """Send a request once; return the body of the response.
 
-        The key that opens the endpoint is taken out of all that is kept or told.
-        """
-        try:
-            response = self._create(**body, extra_headers={"Idempotency-Key": key})
-        except openai.APIStatusError as error:
-            raise self._status_failure(error, body) from None
-        except openai.APIConnectionError as error:  # time-outs as well
-            cause = f" ({error.__cause__})" if error.__cause__ else ""
-            raise _TryAgain(hide_key(f"{error}{cause}", self._key)) from None
-        return hide_key(response.text, self._key)
-
-    def _status_failure(self, error: openai.APIStatusError, body: dict[str, Any]) -> Exception:
-        """Return what to raise for a response that is an error."""
-        status = error.status_code
-        said = hide_key(str(error), self._key)[:500]
-        codes = f"{error.code} {error.type}"
-        if status in (408, 409) or status >= 500 or (status == 429 and "quota" not in codes):
-            wait = _retry_after(error.response.headers.get("retry-after"))
-            if wait is not None and wait > LONGEST_WAIT_S:
-                return StepError(
-                    f"step teacher: {self.address} asks to wait {wait:.0f} seconds: {said}. What "
-                    "was answered is kept: the same command goes on later"
-                )
-            return _TryAgain(said, wait, free=True)
-        if status in (400, 413) and says_too_long(f"{codes} {said}"):
-            return NotAnswered("too_long", said)
-        if status == 400 and any(word in codes for word in REJECTED):
-            return NotAnswered("rejected", said)
-        # Not sent from the start: servers that do not know it pass over it, and know no limit then.
-        wants_other = NEW_LIMIT in said and "not supported" in said
-        if status == 400 and wants_other and NEW_LIMIT not in body:
-            return _NewLimit(said, 0.0, free=True)
-        return StepError(
-            f"step teacher: {self.address} refuses model '{self.options.model}': {said}. "
-            f"{_ADVICE.get(status, 'See the options of the step in the recipe')}"
-        )
-
-
-_ADVICE = {
-    400: "See `sampling` of the step in the recipe: a model that takes no temperature or top_p "
-    "wants null there",
-    401: "See that OPENAI_API_KEY is this endpoint's",
-    403: "See that OPENAI_API_KEY may use this model",
-    404: "See that `model` and `base_url` (or OPENAI_BASE_URL) are spelled as the endpoint has "
-    "them; most addresses end in /v1",
-    429: "See the account's plan; what was answered is kept, and the same command goes on",
-}
-
-
-def _with_new_limit(body: dict[str, Any]) -> dict[str, Any]:
-    """Return the body of a request with the field `NEW_LIMIT` for ``max_tokens``."""
-    others = {name: value for name, value in body.items() if name != "max_tokens"}
-    return {**others, NEW_LIMIT: body["max_tokens"]}
-
-
-def _parsed(raw: str) -> Answer:
-    """Return an answer, checked here: some servers send anything with status 200."""
-    try:
-        return Answer.model_validate_json(raw)
-    except ValidationError as error:
-        what = error.errors()[0]
-        raise _TryAgain(f"no chat completion: {what['msg']}: {raw[:200]!r}") from None
-
-
-def _wait(attempt: int, key: str) -> float:
-    """Return seconds to wait after an attempt: twice as long each time, up to half more by key,
-    so that those who failed together do not come back together."""
-    return float(FIRST_WAIT_S * 2 ** (attempt - 1) * (1 + int(key[:4], 16) / 2**17))
-
-
-def _retry_after(value: str | None) -> float | None:
-    """Return the seconds of a Retry-After header (RFC 9110, section 10.2.3), or None."""
-    if value is None:
-        return None
-    try:
-        return max(0.0, float(value))
-    except ValueError:
-        pass
-    try:
-        return max(0.0, (parsedate_to_datetime(value) - datetime.now(UTC)).total_seconds())
-    except (TypeError, ValueError):
-        return None
+_BAD_REQUEST = (
+    "See `sampling` of the step in the recipe: a model that takes no temperature or top_p "
+    "wants null there"
+)

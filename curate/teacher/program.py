@@ -56,11 +56,21 @@ def program_of(answer: str) -> str | None:
 
 def without_thinking(answer: str) -> str:
     """Return an answer from where its thinking ends; nothing is left of a thought without end."""
+    return split_thinking(answer)[1]
+
+
+def split_thinking(answer: str) -> tuple[str, str]:
+    """Return the thoughts of an answer, without their tags, and what follows them.
+
+    Line ends become ``\\n``. A thought without end takes the whole answer.
+    """
     answer = answer.replace("\r\n", "\n").replace("\r", "\n")
-    ends = list(_THOUGHT_END.finditer(answer))
-    if ends:
-        return answer[ends[-1].end() :]
-    return "" if _THOUGHT.match(answer) else answer
+    thoughts, rest = "", answer
+    if ends := list(_THOUGHT_END.finditer(answer)):
+        thoughts, rest = answer[: ends[-1].start()], answer[ends[-1].end() :]
+    elif _THOUGHT.match(answer):
+        thoughts, rest = answer, ""
+    return _THOUGHT.sub("", thoughts).strip(), rest
 
 
 def _fences(text: str) -> list[_Fence]:

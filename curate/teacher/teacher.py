@@ -23,7 +23,7 @@ UNANSWERED = ("teacher_terms", "too_long", "rejected")  # drops of prompts that 
 SHOWN = 2000  # characters of an answer that a drop's evidence holds; all of it is in the cache
 
 
-class Sampling(BaseModel):
+class TeacherSampling(BaseModel):
     """How the teacher draws an answer; null leaves it to the endpoint."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -57,12 +57,12 @@ class Sampling(BaseModel):
 
 
 class Price(BaseModel):
-    """What a million tokens cost, in one currency of your choice."""
+    """What a million tokens cost, in any one currency."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    prompt: Annotated[float, Field(ge=0, description="Of the prompts, a million tokens.")]
-    completion: Annotated[float, Field(ge=0, description="Of the answers, a million tokens.")]
+    prompt: Annotated[float, Field(ge=0, description="Per million tokens of the prompts.")]
+    completion: Annotated[float, Field(ge=0, description="Per million tokens of the answers.")]
 
 
 class Caps(BaseModel):
@@ -124,7 +124,9 @@ class Teacher(RowStep):
             "such as those that its terms do not go with."
         ),
     ] = ()
-    sampling: Annotated[Sampling, Field(description="How an answer is drawn.")] = Sampling()
+    sampling: Annotated[TeacherSampling, Field(description="How an answer is drawn.")] = (
+        TeacherSampling()
+    )
     concurrency: Annotated[
         int, Field(gt=0, description="Requests under way at a time, whatever --workers is.")
     ] = 8
@@ -180,7 +182,7 @@ class Teacher(RowStep):
             raise StepError(f"step teacher: OPENAI_BASE_URL: {error}") from None
 
     def options(self) -> dict[str, Any]:
-        """Return the options that decide an answer: not how fast it is had, nor what it costs."""
+        """Return the options that decide an answer: not how fast it comes or what it costs."""
         decide = {"step", "model", "terms", "forbidden_licenses", "sampling"}
         return {**self.model_dump(mode="json", include=decide), "base_url": self.address()}
 
@@ -198,7 +200,7 @@ class Teacher(RowStep):
         self._endpoint = Endpoint(self, key, answers_file(context.cache))
 
     def apply(self, row: PromptRow, context: Context) -> Outcome:
-        from curate.teacher.endpoint import NotAnswered
+        from curate.teacher.client import NotAnswered
 
         assert self._endpoint
         if banned := self._banned(row):

@@ -8,12 +8,13 @@ import pyarrow as pa
 import pytest
 from steps_for_tests import LICENSE
 
+from curate.formats.chat import CHAT_FAMILIES, ChatFamilyName
 from curate.formats.format import Format
 from curate.formats.messages import Messages
 from curate.formats.negatives import Negatives
 from curate.formats.repair import Repair
 from curate.rows import SAMPLE, Row, make_origin, make_row
-from curate.step import Drop
+from curate.step import Drop, Keep, Outcome
 
 TALK = ["Write it.", "Here:\n```python\nwrong\n```", "It is not right.", "```python\nright\n```"]
 
@@ -51,6 +52,49 @@ def test_the_best_answer_is_shown_in_its_own_words() -> None:
     assert isinstance(made, dict)
     assert made["messages"] == [{"role": "system", "content": "Be brief."}, *row["turns"]]
     assert made["verdict"] == "correct"
+
+
+THOUGHTFUL = "<think>\nA block adds one.\n</think>\n\n```python\nright\n```"
+
+
+@pytest.mark.parametrize("family", CHAT_FAMILIES)
+def test_a_family_reads_instructions_and_thoughts_where_it_looks_for_them(
+    family: ChatFamilyName,
+) -> None:
+    view = Messages(format="messages", system="Be brief.", family=family)
+    asked = [{"role": "user", "content": "Write it."}]
+    row = answer("best", "correct", turns=[*asked, {"role": "assistant", "content": THOUGHTFUL}])
+    (made,) = kept(view.render(row))
+    form = CHAT_FAMILIES[family]
+    said = {"role": "assistant", "content": "```python\nright\n```"}
+    thoughts = {form.thinking: "A block adds one."} if form.thinking else {}
+    assert made["messages"] == [
+        {"role": form.system, "content": "Be brief."},
+        *asked,
+        {**said, **thoughts},
+    ]
+    assert {key for turn in made["messages"] for key in turn} == {
+        field.name for field in view.columns().field("messages").type.value_type
+    }
+
+
+def test_what_a_family_cannot_be_shown_is_left_out() -> None:
+    view = Messages(format="messages", family="gpt-oss")
+    for text, reason in (("<think>Hm.", "thoughts_only"), ("<|return|>", "chat_marker")):
+        row = answer(None, None, triton=None, turns=[{"role": "assistant", "content": text}])
+        assert shown(view, row) == reason
+
+
+def test_without_a_family_options_and_answers_are_as_before_there_were_families() -> None:
+    assert "family" not in Messages(format="messages").model_dump(mode="json")
+    assert Messages(format="messages", family="qwen3").model_dump()["family"] == "qwen3"
+    row = answer(None, None, triton=None, turns=[{"role": "assistant", "content": THOUGHTFUL}])
+    assert kept(MESSAGES.render(row))[0]["messages"][-1]["content"] == THOUGHTFUL
+
+
+def kept(outcome: Outcome) -> tuple[Row, ...]:
+    assert isinstance(outcome, Keep)
+    return outcome.rows
 
 
 @pytest.mark.parametrize("selection", ["alternative", "repaired", "fixed", "failed", None])

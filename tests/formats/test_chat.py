@@ -7,72 +7,67 @@ from pathlib import Path
 from typing import Any
 
 import datasets
-import jinja2
 import pytest
-from jinja2.ext import loopcontrols
-from jinja2.sandbox import ImmutableSandboxedEnvironment
+from test_answers import answer
+from test_views import Recipe
+from transformers.utils.chat_template_utils import render_jinja_template
+from trl.trainer.utils import remove_none_values
 
-from curate.formats.chat import FAMILIES, FamilyName, messages_for
+from curate.engine.processes.local import LocalExecutor
+from curate.engine.run import Walk
+from curate.formats.chat import CHAT_FAMILIES, ChatFamilyName, find_chat_marker, messages_for
+from curate.formats.dataset.write import write_dataset
+from curate.formats.messages import Messages
 
 STORED = [
     {"role": "system", "content": "Write Triton.", "thinking": None},
     {"role": "user", "content": "Add one.", "thinking": None},
     {"role": "assistant", "content": "x + 1", "thinking": "A block adds one."},
 ]
-TEMPLATES: dict[FamilyName, str] = {
+TEMPLATES: dict[ChatFamilyName, str] = {
     "gpt-oss": "gptoss.jinja",
     "qwen3": "qwen3.jinja",
     "llama3": "llama3.jinja",
 }
-ANSWERS: dict[FamilyName, str] = {
+ANSWERS: dict[ChatFamilyName, str] = {
     "gpt-oss": "<|start|>assistant<|channel|>analysis<|message|>A block adds one.<|end|>"
     "<|start|>assistant<|channel|>final<|message|>x + 1<|return|>",
     "qwen3": "<|im_start|>assistant\n<think>\nA block adds one.\n</think>\n\nx + 1<|im_end|>\n",
     "llama3": "<|start_header_id|>assistant<|end_header_id|>\n\nx + 1<|eot_id|>",
 }
-INSTRUCTIONS: dict[FamilyName, str] = {
+INSTRUCTIONS: dict[ChatFamilyName, str] = {
     "gpt-oss": "<|start|>developer<|message|># Instructions\n\nWrite Triton.",
     "qwen3": "<|im_start|>system\nWrite Triton.<|im_end|>",
     "llama3": "<|start_header_id|>system<|end_header_id|>\n\nWrite Triton.<|eot_id|>",
 }
 
 
-def render(messages: list[dict[str, Any]], family: FamilyName) -> str:
-    """Render as `transformers` does: its settings of Jinja, and the functions that it gives."""
+def render(messages: list[dict[str, Any]], family: ChatFamilyName) -> str:
+    """Render as `transformers` does."""
     found = importlib.util.find_spec("trl")  # not imported: the templates are plain files
     if found is None or found.origin is None:
         pytest.skip("TRL, whose wheel carries the templates, is not installed")
     text = Path(found.origin).with_name("chat_templates").joinpath(TEMPLATES[family]).read_text()
-    environment = ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols]
-    )
-    environment.globals["strftime_now"] = lambda form: "2026-01-01"
-    environment.globals["raise_exception"] = _raise
-    return environment.from_string(text).render(messages=messages, bos_token="")
+    (shown,), _ = render_jinja_template([messages], chat_template=text, bos_token="")
+    return str(shown)
 
 
-def _raise(message: str) -> None:
-    raise jinja2.TemplateError(message)
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_the_familys_template_shows_everything_it_has_a_place_for(family: FamilyName) -> None:
+@pytest.mark.parametrize("family", CHAT_FAMILIES)
+def test_the_familys_template_shows_everything_it_has_a_place_for(family: ChatFamilyName) -> None:
     text = render(messages_for(STORED, family), family)
     assert INSTRUCTIONS[family] in text
     assert text.endswith(ANSWERS[family])
 
 
-def test_the_traps_are_real() -> None:
-    """As stored, messages fail or lose their thoughts: what `messages_for` is there for."""
+def test_gpt_oss_fails_on_a_null() -> None:
     thoughtless = [*STORED[:2], {**STORED[2], "thinking": None}]
     with pytest.raises(TypeError):
         render(thoughtless, "gpt-oss")
     assert render(messages_for(thoughtless, "gpt-oss"), "gpt-oss").endswith("x + 1<|return|>")
-    assert "A block adds one." not in render(STORED, "qwen3")
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_nothing_empty_is_left(family: FamilyName) -> None:
+@pytest.mark.parametrize("family", CHAT_FAMILIES)
+def test_nothing_empty_is_left(family: ChatFamilyName) -> None:
     shown = messages_for([{"role": "user", "content": "?", "thinking": "", "name": None}], family)
     assert shown == [{"role": "user", "content": "?"}]
 
@@ -87,11 +82,67 @@ def test_datasets_give_back_the_nulls_that_are_stripped() -> None:
     ]
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_a_marker_in_a_text_is_refused(family: FamilyName) -> None:
-    for marker in FAMILIES[family].markers:
-        with pytest.raises(ValueError, match="reads as a marker"):
-            messages_for([{"role": "user", "content": f"a {marker} b"}], family)
+@pytest.mark.parametrize("family", CHAT_FAMILIES)
+def test_a_marker_in_a_text_is_found(family: ChatFamilyName) -> None:
+    for marker in CHAT_FAMILIES[family].markers:
+        said = [{"role": "user", "content": "?"}, {"role": "user", "content": f"a {marker} b"}]
+        assert find_chat_marker(said, family) == marker
+    assert find_chat_marker(STORED, family) is None
+
+
+THOUGHT = "<think>\nA block adds one.\n</think>\n\nx + 1"
+
+
+def loaded(
+    folder: Path, answers: dict[str, str], family: ChatFamilyName | None
+) -> datasets.DatasetDict:
+    """Return the view of a teacher's answers, one per split, as `datasets` loads it."""
+    rows = [
+        answer(
+            *(None, None),
+            triton=None,
+            split=split,
+            turns=[{"role": "user", "content": "Add one."}, {"role": "assistant", "content": text}],
+        )
+        for split, text in answers.items()
+    ]
+    recipe = Recipe([{**row, "id": row["split"]} for row in rows])
+    recipe.formats = [Messages(format="messages", system="Write Triton.", family=family)]
+    walk = Walk(recipe, folder, LocalExecutor(1))
+    write_dataset(walk, walk.run())
+    return datasets.load_dataset(str(walk.folder), "messages", cache_dir=str(folder / "hf"))
+
+
+@pytest.mark.parametrize("family", CHAT_FAMILIES)
+def test_a_view_goes_through_the_familys_template_as_it_is(
+    family: ChatFamilyName, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    for name, text in (("thoughts", THOUGHT), ("none", "x + 1")):
+        found = loaded(tmp_path / name, {"train": text, "test": text}, family)
+        for split in found.values():
+            messages = split[0]["messages"]
+            shown = render(messages, family)
+            if name == "thoughts":
+                # The other messages have the key as well, and null there.
+                bare = remove_none_values(messages)
+                assert render(bare, family) == shown and shown.endswith(ANSWERS[family])
+            else:
+                assert not {key for turn in messages for key in turn} - {"role", "content"}
+                assert shown == render(messages_for(messages, family), family)
+            assert INSTRUCTIONS[family] in shown
+
+
+def test_thoughts_in_one_split_give_all_splits_the_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    found = loaded(tmp_path, {"train": THOUGHT, "test": "x + 1"}, "gpt-oss")
+    assert found["train"][0]["messages"][-1]["thinking"] == "A block adds one."
+    stored = found["test"][0]["messages"]
+    assert stored[-1] == {"role": "assistant", "content": "x + 1", "thinking": None}
+    bare = found["test"].with_transform(remove_none_values)[0]["messages"]
+    assert render(bare, "gpt-oss").endswith("x + 1<|return|>")
 
 
 def test_openai_harmony_reads_what_the_template_writes() -> None:

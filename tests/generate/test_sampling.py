@@ -221,6 +221,38 @@ def test_an_endpoint_is_asked_again_when_it_is_busy(key: None) -> None:
     assert found == [[Sample("there", "stop")]]
 
 
+def test_an_endpoint_is_given_the_time_that_it_asks_for(key: None) -> None:
+    slow_down = Reply("slow down", status=429, headers={"Retry-After": "7"})
+    replies, waits = iter([slow_down, slow_down, Reply("there")]), list[float]()
+    with StandIn(lambda asked, times: next(replies)).serving() as server:
+        endpoint = EndpointSampler(server.url, "m", waits.append)
+        found = endpoint.sample(CONVERSATIONS[:1], Sampling(n=1))
+    assert found == [[Sample("there", "stop")]] and waits == [7, 7]
+    assert len({asked.key for asked in server.asked}) == 1
+    later = Reply("daily limit", status=429, headers={"Retry-After": "86400"})
+    with StandIn(lambda asked, times: later).serving() as server:
+        with pytest.raises(ModelError, match=r"wait 86400 seconds: .*daily limit"):
+            EndpointSampler(server.url, "m").sample(CONVERSATIONS[:1], Sampling(n=1))
+        assert len(server.asked) == 1
+
+
+def test_an_endpoint_that_refuses_max_tokens_is_asked_by_the_new_name(key: None) -> None:
+    said = "Unsupported parameter: 'max_tokens' is not supported. Use 'max_completion_tokens'."
+
+    def script(asked: Asked, times: int) -> Reply:
+        return Reply(said, status=400) if "max_tokens" in asked.body else Reply("there")
+
+    with StandIn(script).serving() as server:
+        endpoint = EndpointSampler(server.url, "m")
+        drawn = Sampling(n=1, max_tokens=9)
+        assert endpoint.sample(CONVERSATIONS[:1], drawn) == [[Sample("there", "stop")]]
+        assert heard(endpoint.stream(CONVERSATIONS[1], drawn)) == (
+            ["there", ""],
+            Sample("there", "stop"),
+        )
+    assert [asked.body.get("max_completion_tokens") for asked in server.asked] == [None, 9, 9]
+
+
 def test_an_endpoint_that_finds_a_question_too_long_says_so(key: None) -> None:
     too_long = Reply("This model's maximum context length is 8 tokens", status=400)
     with StandIn(lambda asked, times: too_long).serving() as server:
@@ -231,7 +263,7 @@ def test_an_endpoint_that_finds_a_question_too_long_says_so(key: None) -> None:
 @pytest.mark.parametrize("reply", [Reply("No.", status=404), Reply(raw='{"choices": []}')])
 def test_what_no_retry_helps_is_one_message(key: None, reply: Reply) -> None:
     with StandIn(lambda asked, times: reply).serving() as server:
-        endpoint = EndpointSampler(server.url, "m")
+        endpoint = EndpointSampler(server.url, "m", lambda seconds: None)
         with pytest.raises(ModelError, match=server.url):
             endpoint.sample(CONVERSATIONS[:1], Sampling(n=1))
 

@@ -25,7 +25,8 @@ import curate.teacher.endpoint as endpoint_module
 from curate import api
 from curate.step import Context, Drop, Keep, StepError
 from curate.teacher.answers import answers_file, total_usage, usage
-from curate.teacher.endpoint import ATTEMPTS, Endpoint, GaveUp, NotAnswered
+from curate.teacher.client import ATTEMPTS, GaveUp, NotAnswered
+from curate.teacher.endpoint import Endpoint
 from curate.teacher.teacher import Teacher
 
 GOOD = Reply(f"Here it is:\n```python\n{PROGRAM}```")

@@ -156,7 +156,7 @@ def nearest_elsewhere(sets: WordSets, member: Bools) -> tuple[F64, Indices]:
         similarity[of[better], split] = values[better]
         nearest[of[better], split] = other[better]
 
-    # Of two sets in different splits, one is outside the largest split.
+    # If two sets are in different splits, one is outside the largest split.
     largest = member.sum(axis=0).argmax()
     for query in np.flatnonzero(elsewhere[:, largest]).tolist():
         others, values = sets.alike(query)

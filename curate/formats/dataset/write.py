@@ -171,7 +171,7 @@ def record_files(folder: Path, run: dict[str, Any], paths: Iterable[str]) -> dic
 
 
 def data_sha256(run: dict[str, Any]) -> str:
-    """Return one sha256 over a data set's Parquet files; documents beside them do not count."""
+    """Return one sha256 over a data set's Parquet files; documents alongside them do not count."""
     files = sorted((path, sha) for path, sha in run["files"].items() if path.endswith(".parquet"))
     lines = "".join(f"{sha}  {path}\n" for path, sha in files)
     return hashlib.sha256(lines.encode()).hexdigest()
@@ -223,6 +223,7 @@ class _Writer:
         self._unlabelled: dict[tuple[str, str], _Rows] = {}
         self._schemas = {_config(f): f.columns() for f in walk.recipe.formats}
         self._leakage = {_config(f): Leakage(f.has_prompt) for f in walk.recipe.formats}
+        self._message_keys: dict[str, set[str]] = {}
 
     def add(self, rows: list[Loose]) -> None:
         for row in rows:
@@ -266,6 +267,8 @@ class _Writer:
     def _put(self, config: str, split: str, row: Loose) -> None:
         counts = self.configs.setdefault(config, {})
         counts[split] = counts.get(split, 0) + 1
+        keys = self._message_keys.setdefault(config, set())
+        keys.update(*row.get("messages", ()))
         if (config, split) not in self._unlabelled:
             path = self._unlabelled_path(config, split)
             self._unlabelled[config, split] = _Rows(path, self._schemas[config])
@@ -286,7 +289,8 @@ class _Writer:
         found = {}
         for split, labels in self._leakage.pop(config).labels().items():
             path = self._unlabelled_path(config, split)
-            _add_columns(path, labels.drop_columns("id"), path.parent, split)
+            keys = self._message_keys[config]
+            _add_columns(path, keys, labels.drop_columns("id"), path.parent, split)
             path.unlink()
             found[split] = report(labels)
         return found
@@ -303,14 +307,36 @@ def _config(view: Format) -> str:
     return view.config or view.format
 
 
-def _add_columns(source: Path, columns: pa.Table, folder: Path, split: str) -> None:
-    """Copy a Parquet file to the files of a split with more columns, a row group at a time."""
+def _with_message_keys(schema: pa.Schema, keys: set[str]) -> pa.Schema:
+    """Return a view's schema in which messages have no other keys; as it is where they have not."""
+    place = schema.get_field_index("messages")
+    if place == -1:
+        return schema
+    field = schema.field(place)
+    turn = field.type.value_field
+    kept = pa.struct([key for key in turn.type if key.name in keys])
+    if kept == turn.type:
+        return schema
+    return schema.set(place, field.with_type(pa.list_(turn.with_type(kept))))
+
+
+def _add_columns(source: Path, keys: set[str], columns: pa.Table, folder: Path, split: str) -> None:
+    """Copy a Parquet file to the files of a split with more columns, a row group at a time.
+
+    Args:
+        source: the file.
+        keys: that messages of the config have, in whatever split; others are left out.
+        columns: what is added.
+        folder: of the copy.
+        split: of the copy.
+    """
     with pq.ParquetFile(source) as file:
-        schema = pa.schema([*file.schema_arrow, *columns.schema])
+        shown = _with_message_keys(file.schema_arrow, keys)
+        schema = pa.schema([*shown, *columns.schema])
         files = SplitFiles(folder, split, schema)
         done = 0
         for group in range(file.num_row_groups):
-            rows = file.read_row_group(group)
+            rows = file.read_row_group(group).cast(shown)
             more = columns.slice(done, len(rows))
             files.write(pa.Table.from_arrays([*rows.columns, *more.columns], schema=schema))
             done += len(rows)
