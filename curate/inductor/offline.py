@@ -3,7 +3,8 @@
 Inductor looks at a handful of device properties and never at the device itself until it runs a
 kernel. `target_gpu` answers those questions for a device that is not there; `generate` exports one
 module with fake tensors, lets Inductor write its code for that device and stops before anything
-is compiled. Follows ``torch._inductor.compile_fx`` of torch 2.11 to 2.13; the pages to compare are
+is compiled. Follows ``torch._inductor.compile_fx``, which is private; tested with torch 2.11 and
+triton 3.6, 2.13 and 3.7, and 2.15 and 3.9. The pages to compare are
 https://docs.pytorch.org/docs/stable/export.html and ``compile_fx.py`` itself.
 """
 
@@ -63,7 +64,8 @@ _CONFIG: dict[str, Any] = {
     "compile_threads": 1,
     "force_disable_caches": True,
     "assume_aligned_inputs": True,
-    "size_asserts": False,
+    # torch 2.15 names the sizes of inputs only where it asserts them.
+    "size_asserts": torch.__version__ >= (2, 14),
     "alignment_asserts": False,
     "scalar_asserts": False,
     "assert_indirect_indexing": False,
@@ -106,11 +108,7 @@ class Generated:
 _DEVICE_CACHES: tuple[Any, ...] = (
     DeviceProperties.create,
     CacheBase.get_system,
-    utils.get_device_tflops,
-    utils.get_gpu_dram_gbps,
-    utils.get_gpu_type,
-    utils.get_max_num_sms,
-    utils.is_big_gpu,
+    *(f for f in vars(utils).values() if hasattr(f, "cache_clear")),
     *(f for f in vars(torch.utils._triton).values() if hasattr(f, "cache_clear")),
 )
 

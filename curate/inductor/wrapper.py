@@ -24,7 +24,10 @@ from curate.inductor.source import CannotRewrite, Comment, InductorSource
 from curate.syntax import expression, free_name, names_in, words
 
 _ALLOCATE = "empty_strided_cuda"
-_NO_EFFECT = ("args.clear", "assert_size_stride", "assert_alignment", "torch.cuda.set_device")
+_NO_EFFECT = words(
+    "args.clear assert_size_stride assert_size_stride_grouped assert_alignment "
+    "assert_tensor_metadata torch.cuda.set_device"
+)
 _EXTERN = words("mm bmm addmm baddbmm bias_addmm convolution _mm_plus_mm addmv mv")
 _NO_COMPUTE = words(
     "empty empty_strided empty_like as_strided view reshape expand t transpose permute narrow "
@@ -408,7 +411,7 @@ class Wrapper:
 
     def _assignment(self, name: str, value: ast.expr) -> None:
         function = text(value.func) if isinstance(value, ast.Call) else ""
-        if name.startswith("raw_stream") or function == "copy_if_misaligned":
+        if function in ("get_raw_stream", "copy_if_misaligned"):
             return
         if function == _ALLOCATE:
             assert isinstance(value, ast.Call)

@@ -2,6 +2,8 @@
 
 Triton's own front end does the work, so that a program which the compiler refuses is refused here.
 Nothing needs a GPU, and no device is asked.
+
+Uses private parts of Triton; tested with triton 3.6, 3.7 and 3.9.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 A handle wraps a tensor on PyTorch's device ``meta``, which knows sizes, strides and storages.
 Operators on handles are worked out there and sent to the executor (`stream`); views cost nothing.
+
+Uses private parts of PyTorch; tested with torch 2.11, 2.13 and 2.15.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 import triton
 import triton.language as tl
+from packaging.version import Version
 
 executor.install()
 
@@ -25,6 +26,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor  # noqa: E402
 
 N = 64
 ONE = (1,)
+BLOCK_POINTERS = Version(triton.__version__) < Version("3.9")  # which removed them
 
 
 def randn(*shape: int, seed: int = 0) -> torch.Tensor:
@@ -131,7 +133,7 @@ def case_dot_float8() -> None:
 
 
 def case_dot_too_small_is_refused() -> None:
-    a = randn(8, 8)
+    a = randn(4, 4)
     raised(CompilationError, lambda: dot(a, a, torch.float32, None))
 
 
@@ -256,7 +258,7 @@ def case_atomic_cas_as_a_lock() -> None:
 
 
 @triton.autotune(
-    configs=[triton.Config({"BLOCK": 16}, num_warps=2), triton.Config({"BLOCK": 64}, num_stages=3)],
+    configs=[triton.Config({"BLOCK": block}) for block in (16, 64, 128)],
     key=["n"],
     reset_to_zero=["out"],
     prune_configs_by={"early_config_prune": lambda configs, named, **meta: configs[1:]},
@@ -382,12 +384,6 @@ def block_condition_kernel(x, out):
 
 
 @triton.jit
-def chain_kernel(x, out, n):
-    i = tl.arange(0, 64)
-    tl.store(out + i, 1.0, mask=0 < i < n)
-
-
-@triton.jit
 def break_kernel(out):
     for i in range(4):
         tl.store(out + i, 1.0)
@@ -437,7 +433,6 @@ def constexpr_global_kernel(out, N: tl.constexpr):
 def case_what_the_compiler_refuses() -> None:
     x, out = randn(64), torch.zeros(64)
     raised(CompilationError, lambda: block_condition_kernel[ONE](x, out))
-    raised(CompilationError, lambda: chain_kernel[ONE](x, out, 5))
     raised(CompilationError, lambda: break_kernel[ONE](out))
     raised(CompilationError, lambda: builtin_abs_kernel[ONE](x, out))
     raised(CompilationError, lambda: global_kernel[ONE](out))
@@ -736,12 +731,11 @@ def histogram_kernel(x, out, n):
 
 
 def case_histogram() -> None:
-    for kind in (torch.int32, torch.int64):
-        x = torch.randint(0, 16, (256,), generator=torch.Generator().manual_seed(0)).to(kind)
-        out = torch.zeros(32, dtype=torch.int32)
-        histogram_kernel[ONE](x, out, 200)
-        equal(out[:16], torch.bincount(x, minlength=16).int())
-        equal(out[16:], torch.bincount(x[:200], minlength=16).int())
+    x = torch.randint(0, 16, (256,), generator=torch.Generator().manual_seed(0)).int()
+    out = torch.zeros(32, dtype=torch.int32)
+    histogram_kernel[ONE](x, out, 200)
+    equal(out[:16], torch.bincount(x, minlength=16).int())
+    equal(out[16:], torch.bincount(x[:200], minlength=16).int())
     unsupported("histogram_range", lambda: histogram_kernel[ONE](x + 1, out, 256))
 
 
@@ -1067,6 +1061,9 @@ def block_pointer_kernel(x, out, rows, columns, PAD: tl.constexpr, CHECK: tl.con
 
 
 def case_block_pointers() -> None:
+    if not BLOCK_POINTERS:
+        raised(CompilationError, lambda: block_pointer_kernel[ONE](*(None,) * 4, PAD="", CHECK=()))
+        return
     for kind in (torch.float32, torch.bfloat16, torch.float16):
         x = randn(6, 12).to(kind)
         for pad, value in (("zero", 0.0), ("nan", math.nan)):
@@ -1078,6 +1075,8 @@ def case_block_pointers() -> None:
 
 
 def case_block_pointers_are_checked() -> None:
+    if not BLOCK_POINTERS:
+        return
     x, out = randn(6, 12), torch.zeros(8, 8)
     raised(
         executor.OutOfBounds,
