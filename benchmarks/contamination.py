@@ -40,7 +40,7 @@ import polars as pl
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from curate.clean.decontaminate import Decontaminate
-from curate.clean.forms.parts import INPUT_FUNCTIONS, Program
+from curate.clean.forms.parts import INPUT_FUNCTIONS, PlainProgram
 from curate.clean.nearest import Evaluation, find_match, load_evaluation
 from curate.clean.normalize import COLUMNS
 
@@ -281,7 +281,7 @@ def _judge_copy(
             yield "named"
     else:
         yield "missed"
-        if not any(Program(copy).parts()):
+        if not any(PlainProgram(copy).parts()):
             yield "too small"
 
 

@@ -51,7 +51,7 @@ import triton
 from usual_harness import agree
 
 from curate.candidates import read_candidates
-from curate.verify.problem import Program, Task, describe
+from curate.verify.problem import LoadedProgram, LoadedTask, describe
 from curate.verify.verdict import Candidate
 
 SIDES = ("interpreter", "executor")
@@ -78,9 +78,9 @@ class Interpreter:
     """Runs forwards on the CPU; ``TRITON_INTERPRET`` has been set before Triton was imported."""
 
     def __init__(self, given: Row) -> None:
-        self.task = Task(given["reference"])
+        self.task = LoadedTask(given["reference"])
         self.init, self.inputs = self.task.init_inputs(), self.task.inputs()
-        self.model = Program(given["candidate"]).build(0, self.init)
+        self.model = LoadedProgram(given["candidate"]).build(0, self.init)
         _load_state(self.model, self.task.build(0, self.init))
 
     def place(self) -> None:

@@ -54,7 +54,7 @@ def ask_executor(source: str, name: str, signature: str, target: str) -> dict[st
     from curate.verify.compile.lowering import Lowering
     from curate.verify.executor import launch, ttir
     from curate.verify.executor.numbers import UnsupportedType
-    from curate.verify.executor.operations import Unsupported
+    from curate.verify.executor.operations import UnsupportedOperation
 
     chosen = find_device(target)
     try:
@@ -68,7 +68,7 @@ def ask_executor(source: str, name: str, signature: str, target: str) -> dict[st
         functions = ttir.parse(text).values()
         operations = {op.name for function in functions for op in ttir.walk(function.body)}
         launch.load_kernel(text)
-    except (Unsupported, UnsupportedType, ttir.TTIRError) as error:
+    except (UnsupportedOperation, UnsupportedType, ttir.TTIRError) as error:
         reason = f"{getattr(error, 'reason', type(error).__name__)}: {error}"
     return {"reason": reason, "operations": sorted(operations)}
 

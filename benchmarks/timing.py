@@ -31,7 +31,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from curate.verify import timing
 from curate.verify.judge.slots import verify
-from curate.verify.problem import Program, Task
+from curate.verify.problem import LoadedProgram, LoadedTask
 from curate.verify.protocol.role import to_device
 from curate.verify.reference.draw import Draw, draw_inputs, redraw_parameters
 from curate.verify.timing import CANDIDATE, EAGER, OVERHEAD, Checksums, TimedModel
@@ -44,7 +44,7 @@ class Pair:
     """A module and a kernel that equals it, with sets of inputs, on a device."""
 
     def __init__(self, text: str, device: str) -> None:
-        task, program = Task(text), Program(text)
+        task, program = LoadedTask(text), LoadedProgram(text)
         init = task.init_inputs()
         self.reference, self.candidate = task.build(0, init), program.build(0, init)
         redraw_parameters(self.reference, 0)

@@ -36,7 +36,7 @@ from typing import Any
 import polars as pl
 
 from curate.clean.dedupe import Dedupe
-from curate.clean.forms.parts import Program
+from curate.clean.forms.parts import PlainProgram
 from curate.clean.split import Split, repository
 from curate.rows import ROW, make_origin, make_row
 from curate.step import Context
@@ -319,7 +319,7 @@ class NoNumbers(ast.NodeTransformer):
 
 def kernels(code: str) -> set[str]:
     """Return one hash of all kernels of a program, names and numbers left out."""
-    program = Program(ast.unparse(NoNumbers().visit(ast.parse(code))))
+    program = PlainProgram(ast.unparse(NoNumbers().visit(ast.parse(code))))
     found = sorted(part.ast for part in program.parts(1) if part.kind == "kernel")
     return {" ".join(found)} if found else set()
 

@@ -37,7 +37,7 @@ from curate.licenses.optout import OptOutError, parse_optout
 from curate.publish.analysis.errors import NoRun, PushFailed, PushRefused
 from curate.recipe import Recipe, RecipeError, json_schema, load_recipe
 from curate.step import RowStep, SourceError, StepError, TableError
-from curate.teacher.answers import Usage, total_usage
+from curate.teacher.answers import TokenUsage, total_usage
 from curate.teacher.teacher import UNANSWERED
 from curate.train.train import train as train
 from curate.verify.files import InputError
@@ -49,7 +49,7 @@ from curate.verify.verdict import Options, Verdict
 
 if TYPE_CHECKING:
     from curate.clean.fingerprint import Made
-    from curate.engine.history import Event
+    from curate.engine.history import RowEvent
     from curate.engine.plan import PlanLine
     from curate.licenses.relicensing import Checked
     from curate.pin import Pinned
@@ -106,7 +106,7 @@ class Done:
     folder: Path | None = None
     record: dict[str, Any] | None = None
     why_none: str = ""
-    asked: Asked | None = None
+    asked: TeacherUse | None = None
 
     def summary(self) -> Iterator[str]:
         """Yield the closing lines that `curate run` prints."""
@@ -130,7 +130,7 @@ class Done:
 
 
 @dataclass(frozen=True)
-class Asked:
+class TeacherUse:
     """What a run asked of teachers.
 
     Attributes:
@@ -138,7 +138,7 @@ class Asked:
         known: answers that the cache already held.
     """
 
-    used: Usage
+    used: TokenUsage
     known: int
 
     def line(self) -> str:
@@ -228,7 +228,7 @@ def run(
         return mending(walk, lambda: _run(walk, only, until, before))
 
 
-def _run(walk: Walk, only: str | None, until: str | None, before: Usage) -> Done:
+def _run(walk: Walk, only: str | None, until: str | None, before: TokenUsage) -> Done:
     """Run the steps of a recipe that are asked for, and write the data set if all are done."""
     try:
         stages = walk.run(only=only, until=until)
@@ -250,7 +250,7 @@ def _run(walk: Walk, only: str | None, until: str | None, before: Usage) -> Done
     return Done(stages, walk.folder, read_run(walk.folder), asked=asked)
 
 
-def _asked(stages: list[Stage], before: Usage, after: Usage) -> Asked | None:
+def _asked(stages: list[Stage], before: TokenUsage, after: TokenUsage) -> TeacherUse | None:
     """Return what a run asked of teachers, from the usage before and after it."""
     teachers = [stage for stage in stages if stage.step.name == "teacher"]
     if not teachers:
@@ -263,7 +263,7 @@ def _asked(stages: list[Stage], before: Usage, after: Usage) -> Asked | None:
         for stage in teachers
     )
     used = after - before
-    return Asked(used, max(0, wanted - used.answers))
+    return TeacherUse(used, max(0, wanted - used.answers))
 
 
 def plan(
@@ -293,7 +293,7 @@ def check(recipe: Path, *, settings: tuple[str, ...] = ()) -> Recipe:
 
 def why(
     row_id: str, *, output: Path = Path("output"), run: str | None = None
-) -> tuple[str, list[Event]]:
+) -> tuple[str, list[RowEvent]]:
     """Return a row's full id and its history.
 
     Raises:
@@ -449,11 +449,11 @@ def push(
         PushRefused: the data may not be published, or the token or repository does not allow it.
         PushFailed: the Hub cannot be reached or failed, or somebody else changed it meanwhile.
     """
-    from curate.publish.hub import Target
+    from curate.publish.hub import HubTarget
     from curate.publish.hub import push as push_folder
 
     folder, known = _finished(output, run)
-    target = Target(repo, branch or "main", pr, private, tag)
+    target = HubTarget(repo, branch or "main", pr, private, tag)
     return push_folder(folder, known, target, dry_run)
 
 

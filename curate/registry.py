@@ -16,10 +16,10 @@ from curate.formats.conversion import Conversion
 from curate.formats.cuda_to_triton import CudaToTriton
 from curate.formats.fim import Fim
 from curate.formats.kernelbook import KernelBook
-from curate.formats.kernels import Kernels as KernelsFormat
+from curate.formats.kernels import KernelsFormat as KernelsFormat
 from curate.formats.messages import Messages
 from curate.formats.negatives import Negatives
-from curate.formats.pairs import Pairs
+from curate.formats.pairs import PairsFormat
 from curate.formats.repair import Repair
 from curate.harvest.closure import Closure
 from curate.harvest.cuda.cuda_pairs import CudaPairs
@@ -79,7 +79,7 @@ AnyStep = Annotated[
 AnyFormat = Annotated[
     Messages
     | Conversion
-    | Pairs
+    | PairsFormat
     | KernelsFormat
     | KernelBook
     | Fim

@@ -228,7 +228,7 @@ class Pairing(TypedDict):
     verdict: ReadOnly[Judgement | None]  # on the CUDA kernel; the row's is on the Triton kernel
 
 
-class Graph(TypedDict):
+class GraphHashes(TypedDict):
     """What a reference computes; names and sizes are left out of all of it."""
 
     exact: ReadOnly[str | None]  # hash of the graph with its numbers, dimensions and dtypes
@@ -268,7 +268,7 @@ class Row(TypedDict):
     sample: ReadOnly[Asked | None]
     generated: ReadOnly[Generated | None]
     static: ReadOnly[Static | None]
-    wiring: ReadOnly[Graph | None]
+    wiring: ReadOnly[GraphHashes | None]
     compile: ReadOnly[list[Compiled] | None]
     verdict: ReadOnly[Judgement | None]
     contamination: ReadOnly[Nearest | None]

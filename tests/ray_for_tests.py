@@ -13,7 +13,7 @@ from run_for_tests import Small
 from curate.clean.dedupe import Dedupe
 from curate.clean.normalize import Normalize
 from curate.clean.parse import Parse
-from curate.formats.kernels import Kernels as KernelsFormat
+from curate.formats.kernels import KernelsFormat as KernelsFormat
 from curate.harvest.closure import Closure
 from curate.harvest.kernels.kernels import Kernels
 from curate.licenses.licenses import Licenses

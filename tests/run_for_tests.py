@@ -11,7 +11,7 @@ from steps_for_tests import Act, Double, Numbers
 from curate.engine.processes.local import LocalExecutor
 from curate.engine.run import Stage, Walk
 from curate.formats.dataset.write import data_sha256, write_dataset
-from curate.formats.pairs import Pairs
+from curate.formats.pairs import PairsFormat
 
 
 class Small:
@@ -25,7 +25,7 @@ class Small:
         return {"name": self.name}
 
 
-class AllFiles(Pairs):
+class AllFiles(PairsFormat):
     """Shows files, which the test steps make, as if they were pairs."""
 
     kinds = frozenset({"file"})

@@ -113,6 +113,15 @@ def test_a_room_says_what_lives_there(room: Path) -> None:
     assert docstring(room / "__init__.py")
 
 
+def test_a_public_class_has_a_name_of_its_own() -> None:
+    places: dict[str, list[str]] = {}
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places.setdefault(node.name, []).append(str(path))
+    assert not {name: paths for name, paths in places.items() if len(paths) > 1}
+
+
 if __name__ == "__main__":
     FILES.write_text(listing())
     TREE.write_text(with_tree(TREE.read_text()))

@@ -58,7 +58,7 @@ class ArchiveError(SourceError):
 
 
 @dataclass(frozen=True)
-class Limits:
+class ArchiveLimits:
     """What an archive may hold. The largest PyTorch packages stay below a tenth of each."""
 
     entries: int = 100_000
@@ -73,7 +73,7 @@ class Names:
     """The entry names of one archive, each checked against those before it."""
 
     archive: str
-    limits: Limits = Limits()
+    limits: ArchiveLimits = ArchiveLimits()
     _seen: int = 0
     _files: dict[str, str] = field(default_factory=dict)
     _folders: set[str] = field(default_factory=set)
@@ -154,7 +154,7 @@ def _fold(path: str) -> str:
 
 
 def unpack(
-    archive: Path, name: str, wanted: Callable[[str], bool], limits: Limits | None = None
+    archive: Path, name: str, wanted: Callable[[str], bool], limits: ArchiveLimits | None = None
 ) -> Iterator[File]:
     """Yield the regular files of a zip, wheel or tar archive (gz, bz2, xz), in its own order.
 
@@ -168,7 +168,7 @@ def unpack(
         ArchiveError: at the first entry that is unsafe, too large or damaged. What was yielded
             until then must be thrown away.
     """
-    limits = limits or Limits()
+    limits = limits or ArchiveLimits()
     try:
         with archive.open("rb") as stream:
             reader = _unpack_zip if stream.read(4) == b"PK\x03\x04" else _unpack_tar
@@ -178,7 +178,7 @@ def unpack(
 
 
 def _unpack_zip(
-    archive: Path, names: Names, wanted: Callable[[str], bool], limits: Limits
+    archive: Path, names: Names, wanted: Callable[[str], bool], limits: ArchiveLimits
 ) -> Iterator[File]:
     budget = _Budget(names.archive, archive.stat().st_size, limits)
     with zipfile.ZipFile(archive) as opened:
@@ -203,7 +203,7 @@ def _special(mode: int) -> str:
 
 
 def _unpack_tar(
-    archive: Path, names: Names, wanted: Callable[[str], bool], limits: Limits
+    archive: Path, names: Names, wanted: Callable[[str], bool], limits: ArchiveLimits
 ) -> Iterator[File]:
     budget = _Budget(names.archive, archive.stat().st_size, limits)
     with archive.open("rb") as raw, _decompressor(raw) as stream:
@@ -244,7 +244,7 @@ class _Budget:
 
     archive: str
     packed: int
-    limits: Limits
+    limits: ArchiveLimits
     unpacked: int = 0
 
     def add(self, size: int, entry: str | None) -> None:

@@ -29,7 +29,7 @@ MIN_OPS = 3
 
 
 @dataclass(frozen=True)
-class Found:
+class ComputedItem:
     """An item that a problem computes.
 
     Attributes:
@@ -67,21 +67,21 @@ class Computations:
         self._owners = np.array(owners, np.int64)
         self._hops = GramIndex(hops, self._owners, count)
 
-    def copied(self, wiring: dict[str, Any], threshold: float | None) -> Found | None:
+    def copied(self, wiring: dict[str, Any], threshold: float | None) -> ComputedItem | None:
         """Return the problem that a row's wiring has or holds."""
         if (number := self._problems.get(wiring["graph"])) is not None:
-            return Found(number, "wiring")
+            return ComputedItem(number, "wiring")
         if threshold is None or not len(self._owners):
             return None
         shares = self._hops.overlap(np.array(wiring["hops"], np.uint32))
         best = int(shares.argmax())
         if shares[best] < threshold:
             return None
-        return Found(int(self._owners[best]), "wiring", round(float(shares[best]), 4))
+        return ComputedItem(int(self._owners[best]), "wiring", round(float(shares[best]), 4))
 
-    def computed(self, wiring: dict[str, Any]) -> Found | None:
+    def computed(self, wiring: dict[str, Any]) -> ComputedItem | None:
         """Return the building block that a row's wiring is, or whose values it gives."""
         if (number := self._blocks.get(wiring["graph"])) is not None:
-            return Found(number, "wiring")
+            return ComputedItem(number, "wiring")
         numbers = [self._values[value] for value in wiring["values"] if value in self._values]
-        return Found(min(numbers), "values") if numbers else None
+        return ComputedItem(min(numbers), "values") if numbers else None

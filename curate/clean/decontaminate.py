@@ -44,7 +44,7 @@ from curate.step import Context, Drop, Keep, Outcome, RowStep
 from curate.verify.files import InputError
 
 if TYPE_CHECKING:
-    from curate.clean.computed import Found
+    from curate.clean.computed import ComputedItem
     from curate.clean.nearest import Evaluation
 
 
@@ -185,5 +185,5 @@ def _named(evaluation: Evaluation, number: int) -> dict[str, Any]:
     return {"benchmark": benchmark, "item": item}
 
 
-def _shown(found: Found) -> dict[str, Any]:
+def _shown(found: ComputedItem) -> dict[str, Any]:
     return {"tier": found.tier, "score": found.score, "column": "reference"}

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from curate.clean.forms.parts import MIN_NODES, Kind, Program
+from curate.clean.forms.parts import MIN_NODES, Kind, PlainProgram
 from curate.verify.files import InputError
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ Base64 = Annotated[str, Field(pattern="^[A-Za-z0-9+/]*={0,2}$")]
 Signature = Annotated[str, Field(pattern="^[A-Za-z0-9+/]{683}=$")]  # 128 numbers
 
 
-class Fingerprint(BaseModel):
+class PartFingerprint(BaseModel):
     """A part of an item, without its code."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -80,12 +80,12 @@ class Computation(BaseModel):
     ] = ()
 
 
-class Item(BaseModel):
+class BenchmarkItem(BaseModel):
     """One problem or program of a benchmark, without its code."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    parts: tuple[Fingerprint, ...]
+    parts: tuple[PartFingerprint, ...]
     signatures: Annotated[
         tuple[Signature, ...], Field(description="MinHash signatures of its programs' texts.")
     ]
@@ -94,7 +94,7 @@ class Item(BaseModel):
     ] = ()
 
 
-class Benchmark(BaseModel):
+class FingerprintFile(BaseModel):
     """What a fingerprint file holds."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -105,7 +105,7 @@ class Benchmark(BaseModel):
     license: Annotated[str | None, Field(description="The benchmark's own, SPDX.")] = None
     form: Annotated[int, Field(description="Version of what the hashes are made of.")] = FORM
     min_nodes: Annotated[int, Field(description="Nodes that a part needs.")] = MIN_NODES
-    items: Annotated[dict[str, Item], Field(min_length=1)]
+    items: Annotated[dict[str, BenchmarkItem], Field(min_length=1)]
 
     def to_json(self) -> str:
         """Return the file's text: the same for the same benchmark, one line an item."""
@@ -127,7 +127,7 @@ SUFFIXES = (".py", ".json", ".jsonl", ".parquet")
 class Made:
     """Fingerprints of a benchmark, and the items that have none with the reason."""
 
-    benchmark: Benchmark
+    benchmark: FingerprintFile
     passed_over: dict[str, str]
 
 
@@ -156,7 +156,7 @@ def make_fingerprints(
         InputError: a file cannot be read, holds something else, or nothing counts.
         SandboxUnavailable: there is no sandbox on this machine.
     """
-    items: dict[str, Item] = {}
+    items: dict[str, BenchmarkItem] = {}
     problems: dict[str, list[str]] = {}
     passed_over: dict[str, str] = {}
     for item, codes in _items(paths):
@@ -176,7 +176,7 @@ def make_fingerprints(
         computes = tuple(c for code in problems[item] if (c := known.get(code)))
         items[item] = found.model_copy(update={"computes": computes})
     try:
-        made = Benchmark(name=name, version=version, url=url, license=license, items=items)
+        made = FingerprintFile(name=name, version=version, url=url, license=license, items=items)
     except ValidationError as error:
         raise InputError(f"--name {name}: use a-z, 0-9 and . _ - only") from error
     return Made(made, passed_over)
@@ -222,16 +222,16 @@ def _computation(wiring: dict[str, Any]) -> Computation:
     return Computation(**known, hops=hops)
 
 
-def _fingerprints(codes: list[str]) -> tuple[Item | None, str | None]:
+def _fingerprints(codes: list[str]) -> tuple[BenchmarkItem | None, str | None]:
     """Return what is kept of an item's programs, and what was wrong with the last bad one."""
     from curate.clean.forms.overlap import text_signature
 
-    found: dict[tuple[str, str, str], Fingerprint] = {}
+    found: dict[tuple[str, str, str], PartFingerprint] = {}
     programs: list[str] = []
     wrong = None
     for code in codes:
         try:
-            parts = _parts(Program(code))
+            parts = _parts(PlainProgram(code))
         except (SyntaxError, ValueError, RecursionError) as error:
             wrong = f"is not Python: {error}"
             continue
@@ -240,10 +240,12 @@ def _fingerprints(codes: list[str]) -> tuple[Item | None, str | None]:
     if not found:
         return None, wrong
     signatures = tuple(to_base64(signature) for signature in map(text_signature, programs))
-    return Item(parts=tuple(found[key] for key in sorted(found)), signatures=signatures), wrong
+    return BenchmarkItem(
+        parts=tuple(found[key] for key in sorted(found)), signatures=signatures
+    ), wrong
 
 
-def _parts(program: Program) -> list[Fingerprint]:
+def _parts(program: PlainProgram) -> list[PartFingerprint]:
     """Return what is kept of a program's parts."""
     from curate.clean.forms.overlap import grams
 
@@ -261,7 +263,7 @@ def _parts(program: Program) -> list[Fingerprint]:
         enough = MIN_KERNEL_GRAMS if part.kind == "kernel" else MIN_GRAMS
         counts = not whole and len(own) >= enough
         text = to_base64(own) if counts else ""
-        found.append(Fingerprint(kind=part.kind, name=part.name, ast=part.ast, grams=text))
+        found.append(PartFingerprint(kind=part.kind, name=part.name, ast=part.ast, grams=text))
     return found
 
 
@@ -346,7 +348,7 @@ def find_file(name: str) -> Path:
     return path
 
 
-def write_benchmark(path: Path, benchmark: Benchmark) -> None:
+def write_benchmark(path: Path, benchmark: FingerprintFile) -> None:
     """Write a fingerprint file; the same bytes for the same benchmark.
 
     Raises:
@@ -359,7 +361,7 @@ def write_benchmark(path: Path, benchmark: Benchmark) -> None:
         raise InputError(f"{path}: cannot be written: {error}") from error
 
 
-def read_benchmark(path: Path) -> Benchmark:
+def read_benchmark(path: Path) -> FingerprintFile:
     """Return what a fingerprint file holds.
 
     Raises:
@@ -375,7 +377,7 @@ def read_benchmark(path: Path) -> Benchmark:
             "`curate fingerprint`"
         )
     try:
-        return Benchmark.model_validate(content)
+        return FingerprintFile.model_validate(content)
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"])

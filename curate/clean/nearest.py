@@ -24,9 +24,9 @@ from functools import lru_cache
 import numpy as np
 
 from curate.clean.computed import Computations
-from curate.clean.fingerprint import Benchmark, Computation, find_file, read_benchmark
+from curate.clean.fingerprint import Computation, FingerprintFile, find_file, read_benchmark
 from curate.clean.forms.overlap import grams, text_signature
-from curate.clean.forms.parts import Part, Program
+from curate.clean.forms.parts import Part, PlainProgram
 from curate.clean.similar.grams import GramIndex, Scores, from_base64
 from curate.clean.similar.minhash import PERMUTATIONS, U32, Indices
 
@@ -70,7 +70,7 @@ class Evaluation:
         computations: what the items compute.
     """
 
-    def __init__(self, benchmarks: Sequence[Benchmark]) -> None:
+    def __init__(self, benchmarks: Sequence[FingerprintFile]) -> None:
         self.items: list[tuple[str, str]] = []
         self._copied: dict[str, Label] = {}
         labels: list[Label] = []
@@ -106,7 +106,7 @@ class Evaluation:
         copied: tuple[Part, Label] | None = None
         overlap = np.zeros(len(self._labels))
         try:
-            program = Program(code)
+            program = PlainProgram(code)
             known = (p for p in program.parts() if p.ast in self._copied)
             if part := next(known, None):
                 copied = part, self._copied[part.ast]
@@ -139,7 +139,7 @@ def load_evaluation(against: tuple[str, ...]) -> Evaluation:
 
 
 @dataclass(frozen=True)
-class Match:
+class ItemMatch:
     """An item that a program is too near to.
 
     Attributes:
@@ -159,17 +159,17 @@ class Match:
 
 def find_match(
     comparison: Comparison, overlap: float | None, resemblance: float | None
-) -> Match | None:
+) -> ItemMatch | None:
     """Return why a program is a copy: the first tier that says so, at these thresholds."""
     if comparison.copied:
         part, label = comparison.copied
-        return Match("structure", 1.0, label.item, label.part, part.lines)
+        return ItemMatch("structure", 1.0, label.item, label.part, part.lines)
     item = int(comparison.overlap.argmax())
     if overlap is not None and (score := comparison.overlap[item]) >= overlap:
-        return Match("overlap", round(float(score), 4), item, comparison.part[item])
+        return ItemMatch("overlap", round(float(score), 4), item, comparison.part[item])
     item = int(comparison.resemblance.argmax())
     if resemblance is not None and (score := comparison.resemblance[item]) >= resemblance:
-        return Match("resemblance", round(float(score), 4), item)
+        return ItemMatch("resemblance", round(float(score), 4), item)
     return None
 
 

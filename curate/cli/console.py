@@ -20,16 +20,16 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
-from curate.engine.history import Event
+from curate.engine.history import RowEvent
 from curate.engine.plan import PlanLine
 from curate.engine.run import Progress, Stage
 from curate.rows import Loose, place
 from curate.verify.verdict import STATUSES, Verdict
 
 if TYPE_CHECKING:
-    from curate.licenses.relicensing import Change as TermsChange
     from curate.licenses.relicensing import Checked
-    from curate.publish.diff import Change, Diff
+    from curate.licenses.relicensing import TermsChange as TermsChange
+    from curate.publish.diff import Diff, Difference
     from curate.publish.removal import Removal
 
 console = Console(highlight=False)
@@ -119,7 +119,7 @@ def plan_table(lines: list[PlanLine]) -> Table:
     return table
 
 
-def history_table(events: list[Event], row_id: str) -> Table:
+def history_table(events: list[RowEvent], row_id: str) -> Table:
     """Return the table of what every step made of a row and its relatives."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for name in ("step", "row", "kind", "what happened", "evidence"):
@@ -399,7 +399,7 @@ def diff_tables(diff: Diff) -> RenderableType:
     return Group(*parts)
 
 
-def _changes_table(title: str, changes: list[Change]) -> Table:
+def _changes_table(title: str, changes: list[Difference]) -> Table:
     table = Table(
         title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False
     )

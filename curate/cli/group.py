@@ -21,7 +21,7 @@ Errors = tuple[type[Exception], ...]
 _ENDING = (signal.SIGTERM, signal.SIGHUP)
 
 
-class Ended(KeyboardInterrupt):
+class Terminated(KeyboardInterrupt):
     """A signal asked this process to end; all goes as after Ctrl-C.
 
     Args:
@@ -66,7 +66,7 @@ class Commands(click.Group):
                 raise  # who read our output has gone; click ends the command
             _exit(2, _explain(error))
         except KeyboardInterrupt as error:
-            number = error.signal if isinstance(error, Ended) else signal.SIGINT
+            number = error.signal if isinstance(error, Terminated) else signal.SIGINT
             what = "interrupted" if number == signal.SIGINT else f"ended by {number.name}"
             _exit(128 + number, f"{what}; the same command goes on where it stopped")
 
@@ -91,10 +91,10 @@ def _exit(code: int, message: str) -> None:
 
 @contextmanager
 def _ended_by_signals() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP raise `Ended`, where nobody has said otherwise (as ``nohup`` does)."""
+    """Let SIGTERM and SIGHUP raise `Terminated`, unless they are handled otherwise (``nohup``)."""
 
     def end(number: int, frame: FrameType | None) -> None:
-        raise Ended(number)
+        raise Terminated(number)
 
     taken = []
     for number in _ENDING:

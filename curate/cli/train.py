@@ -229,7 +229,7 @@ def generate(
 
     Exit status: 1 if no program is correct, 2 if something is wrong with FILE or the options.
     """
-    from curate.generate.console import Job, read_module, write_program
+    from curate.generate.console import GenerateJob, read_module, write_program
     from curate.generate.sampling import Sampling, make_sampler
     from curate.generate.trace import TraceFile
 
@@ -246,7 +246,7 @@ def generate(
     if output and not output.parent.is_dir():
         raise click.UsageError(f"--output {output.parent}: there is no such folder")
     drawn = Sampling(k, temperature, top_p, max_tokens, seed)
-    job = Job(make_sampler(model, endpoint, engine), options, drawn, trace)
+    job = GenerateJob(make_sampler(model, endpoint, engine), options, drawn, trace)
     if code is None:
         from curate.generate.repl import Repl
 
@@ -358,7 +358,7 @@ def evaluate(
 
     from curate.evaluate.evaluate import Contestant
     from curate.evaluate.evaluate import evaluate as run
-    from curate.evaluate.live import Live
+    from curate.evaluate.live import LiveEvaluation
     from curate.evaluate.problems import read_problems
     from curate.evaluate.results import tables
     from curate.generate.sampling import Sampling
@@ -368,7 +368,7 @@ def evaluate(
     contestants = [Contestant.parse(text, endpoint, engine) for text in models or no_name]
     problems = read_problems(bench, levels=levels, split=split, limit=limit, seed=seed)
     sampling = Sampling(samples, temperature, top_p, max_tokens, seed)
-    with Live() as live:
+    with LiveEvaluation() as live:
         values = run(contestants, problems, output, sampling, options, live)
     Console(highlight=False).print(tables(values))
     click.echo(f"{output / 'results.md'}")

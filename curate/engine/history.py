@@ -16,7 +16,7 @@ from curate.rows import Loose
 
 
 @dataclass(frozen=True)
-class Event:
+class RowEvent:
     """What one step made of one row.
 
     Attributes:
@@ -40,7 +40,7 @@ def find_ids(store: Store, stages: list[Record], prefix: str) -> list[str]:
     return sorted(found)
 
 
-def history(store: Store, stages: list[Record], row_id: str) -> list[Event]:
+def history(store: Store, stages: list[Record], row_id: str) -> list[RowEvent]:
     """Return what happened to a row, to the rows it came from and to those made of it, in order."""
     family = _family(store, stages, row_id)
     events = []
@@ -55,12 +55,12 @@ def history(store: Store, stages: list[Record], row_id: str) -> list[Event]:
     return events
 
 
-def _event(stage: Record, row: Loose, lost: bool, known: bool) -> Event:
+def _event(stage: Record, row: Loose, lost: bool, known: bool) -> RowEvent:
     if lost:
         evidence = json.loads(row["evidence"])
-        return Event(stage.label, row["id"], row["kind"], row["fate"], row["reason"], evidence)
+        return RowEvent(stage.label, row["id"], row["kind"], row["fate"], row["reason"], evidence)
     first = "made" if stage.kinds else "read"
-    return Event(stage.label, row["id"], row["kind"], "kept" if known else first)
+    return RowEvent(stage.label, row["id"], row["kind"], "kept" if known else first)
 
 
 def _family(store: Store, stages: list[Record], row_id: str) -> set[str]:

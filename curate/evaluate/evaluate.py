@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from curate.evaluate.folder import SAMPLES, VERDICTS, SampleFile, Settings
+from curate.evaluate.folder import SAMPLES, VERDICTS, EvaluationSettings, SampleFile
 from curate.evaluate.problems import Problem
 from curate.evaluate.results import summarize, write_results
-from curate.evaluate.scores import Answer
+from curate.evaluate.scores import ScoredAnswer
 from curate.files import file_sha256
 from curate.formats.question import conversation
 from curate.generate.sampling import TOO_LONG, Sample, Sampler, Sampling, make_sampler
@@ -134,7 +134,7 @@ def evaluate(
     labels = [contestant.label for contestant in contestants]
     if len(set(labels)) < len(labels):
         raise InputError(f"two models have one label ({', '.join(labels)}); give LABEL=PATH")
-    settings = Settings.open(output, problems, sampling)
+    settings = EvaluationSettings.open(output, problems, sampling)
     for contestant in contestants:
         settings.add(contestant.label, contestant.identity())
         with SampleFile(output / contestant.label / SAMPLES, sampling.n) as file:
@@ -202,7 +202,7 @@ def _judge(
     folder: Path,
     options: Options,
     watcher: Watcher,
-) -> list[Answer]:
+) -> list[ScoredAnswer]:
     """Return a model's answers with the judge's verdicts; equal programs are judged once."""
     answers = [
         read_answer(problem.id, number, sample)
@@ -229,7 +229,7 @@ def _judge(
 TO_JUDGE = "to_judge"
 
 
-def read_answer(problem: str, number: int, sample: Sample) -> Answer:
+def read_answer(problem: str, number: int, sample: Sample) -> ScoredAnswer:
     """Return an answer with the program in it; its outcome is `TO_JUDGE` if there is one to judge.
 
     A program in an answer that was cut is judged only if it is whole: if it parses, with a
@@ -237,12 +237,12 @@ def read_answer(problem: str, number: int, sample: Sample) -> Answer:
     """
     program = program_of(sample.text)
     if sample.finish == TOO_LONG:
-        return Answer(problem, number, TOO_LONG)
+        return ScoredAnswer(problem, number, TOO_LONG)
     if sample.finish == "length" and not (program and _is_whole(program)):
-        return Answer(problem, number, "cut_off", program)
+        return ScoredAnswer(problem, number, "cut_off", program)
     if program is None:
-        return Answer(problem, number, "no_program")
-    return Answer(problem, number, TO_JUDGE, program)
+        return ScoredAnswer(problem, number, "no_program")
+    return ScoredAnswer(problem, number, TO_JUDGE, program)
 
 
 def _is_whole(program: str) -> bool:
@@ -258,7 +258,9 @@ def _is_whole(program: str) -> bool:
     )
 
 
-def _with_verdict(answer: Answer, verdicts: Mapping[tuple[str, str], Verdict]) -> Answer:
+def _with_verdict(
+    answer: ScoredAnswer, verdicts: Mapping[tuple[str, str], Verdict]
+) -> ScoredAnswer:
     verdict = verdicts.get((answer.problem, answer.program or ""))
     if answer.outcome != TO_JUDGE or verdict is None:
         return answer

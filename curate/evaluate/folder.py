@@ -31,7 +31,7 @@ SAMPLES, VERDICTS = "samples.jsonl", "verdicts.jsonl"
 _START = b'{"problem": "'  # of every line of a `SampleFile`
 
 
-class Settings:
+class EvaluationSettings:
     """What all models of an evaluation have in common, and the models.
 
     Attributes:
@@ -42,7 +42,9 @@ class Settings:
         self.path, self.common, self.models = path, common, models
 
     @classmethod
-    def open(cls, folder: Path, problems: Sequence[Problem], sampling: Sampling) -> Settings:
+    def open(
+        cls, folder: Path, problems: Sequence[Problem], sampling: Sampling
+    ) -> EvaluationSettings:
         """Return the settings of a folder, which is made if it is not there.
 
         Raises:

@@ -7,7 +7,7 @@ from curate.verify.label import Tally
 from curate.verify.progress import ProgressLine
 
 
-class Live(Watcher, ProgressLine):
+class LiveEvaluation(Watcher, ProgressLine):
     """Shows on stderr how many answers there are, and how many are judged."""
 
     def sampling(self, label: str, done: int, total: int) -> None:

@@ -16,7 +16,7 @@ from rich.table import Table
 
 from curate.evaluate.chart import draw
 from curate.evaluate.problems import Problem
-from curate.evaluate.scores import Answer, Scores, compare, excluded
+from curate.evaluate.scores import ScoredAnswer, Scores, compare, excluded
 from curate.evaluate.signals import signals
 from curate.files import write_atomically
 from curate.generate.sampling import Sampling
@@ -26,7 +26,7 @@ PACKAGES = ("kernel-curate", "torch", "triton", "transformers", "vllm", "openai"
 
 
 def summarize(
-    found: Mapping[str, Sequence[Answer]],
+    found: Mapping[str, Sequence[ScoredAnswer]],
     problems: Sequence[Problem],
     sampling: Sampling,
     options: Options,
@@ -80,7 +80,7 @@ def summarize(
     return values
 
 
-def _place(found: Mapping[str, Sequence[Answer]]) -> dict[str, Any]:
+def _place(found: Mapping[str, Sequence[ScoredAnswer]]) -> dict[str, Any]:
     """Return where programs were judged, as the first verdict says."""
     verdicts = (answer.verdict for answers in found.values() for answer in answers)
     first = next((verdict for verdict in verdicts if verdict), None)

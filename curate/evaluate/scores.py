@@ -51,7 +51,7 @@ NO_LAUNCH = frozenset({"no_jit_kernel", "kernel_never_launched", "inherits_refer
 
 
 @dataclass(frozen=True)
-class Answer:
+class ScoredAnswer:
     """One answer, and what came of it.
 
     Attributes:
@@ -91,7 +91,7 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Estimate:
+class MeanEstimate:
     """A mean over problems and its 95 % interval, None where it is unknown."""
 
     value: float
@@ -99,7 +99,7 @@ class Estimate:
     high: float | None
 
 
-def estimate(values: Sequence[float], seed: int = 0) -> Estimate:
+def estimate(values: Sequence[float], seed: int = 0) -> MeanEstimate:
     """Return the mean of one value a problem, each from 0 to 1, with its interval.
 
     Raises:
@@ -110,13 +110,13 @@ def estimate(values: Sequence[float], seed: int = 0) -> Estimate:
     alpha, n = 1 - CONFIDENCE, len(values)
     far = (alpha / 2) ** (1 / n)
     if values[0] == 0:
-        return Estimate(0.0, 0.0, 1 - far)
+        return MeanEstimate(0.0, 0.0, 1 - far)
     if values[0] == 1:
-        return Estimate(1.0, far, 1.0)
-    return Estimate(float(values[0]), None, None)
+        return MeanEstimate(1.0, far, 1.0)
+    return MeanEstimate(float(values[0]), None, None)
 
 
-def difference(before: Sequence[float], after: Sequence[float], seed: int = 0) -> Estimate:
+def difference(before: Sequence[float], after: Sequence[float], seed: int = 0) -> MeanEstimate:
     """Return how much the mean grows from one model to another, on the same problems in order.
 
     Raises:
@@ -125,16 +125,16 @@ def difference(before: Sequence[float], after: Sequence[float], seed: int = 0) -
     grown = [new - old for old, new in zip(before, after, strict=True)]
     if len(set(grown)) > 1:
         return _bootstrap(grown, seed)
-    return Estimate(float(grown[0]), None, None)
+    return MeanEstimate(float(grown[0]), None, None)
 
 
-def _bootstrap(values: Sequence[float], seed: int) -> Estimate:
+def _bootstrap(values: Sequence[float], seed: int) -> MeanEstimate:
     generator = np.random.default_rng(seed)
     drawn = np.asarray(values, dtype=np.float64)
     means = drawn[generator.integers(0, len(drawn), (RESAMPLES, len(drawn)))].mean(axis=1)
     tail = (1 - CONFIDENCE) / 2
     low, high = np.quantile(means, [tail, 1 - tail])
-    return Estimate(float(drawn.mean()), float(low), float(high))
+    return MeanEstimate(float(drawn.mean()), float(low), float(high))
 
 
 class Scores:
@@ -147,20 +147,20 @@ class Scores:
     """
 
     def __init__(
-        self, answers: Iterable[Answer], problems: Sequence[str], n: int, timed: bool = False
+        self, answers: Iterable[ScoredAnswer], problems: Sequence[str], n: int, timed: bool = False
     ) -> None:
         self.n, self.timed = n, timed
-        self.answers: dict[str, list[Answer]] = {problem: [] for problem in problems}
+        self.answers: dict[str, list[ScoredAnswer]] = {problem: [] for problem in problems}
         for answer in answers:
             if answer.problem in self.answers:
                 self.answers[answer.problem].append(answer)
 
     @property
-    def all(self) -> list[Answer]:
+    def all(self) -> list[ScoredAnswer]:
         """The answers to all problems."""
         return [answer for answers in self.answers.values() for answer in answers]
 
-    def at(self, k: int, good: Callable[[Answer], bool]) -> list[float]:
+    def at(self, k: int, good: Callable[[ScoredAnswer], bool]) -> list[float]:
         """Return, by problem, the chance that one of k answers is good."""
         return [pass_at_k(self.n, sum(map(good, some)), k) for some in self.answers.values()]
 
@@ -195,7 +195,7 @@ class Scores:
         return {"answers": n, "reasons": dict(reasons.most_common())}
 
 
-def _faster(p: float, baseline: str) -> Callable[[Answer], bool]:
+def _faster(p: float, baseline: str) -> Callable[[ScoredAnswer], bool]:
     """Return whether an answer counts for fast_p."""
     return lambda answer: answer.correct and (p == 0 or answer.speedup(baseline) > p)
 
@@ -206,7 +206,7 @@ def compare(before: Scores, after: Scores, seed: int = 0) -> dict[str, Any]:
     return {name: asdict(difference(old[name], new[name], seed)) for name in old if name in new}
 
 
-def excluded(models: Mapping[str, Sequence[Answer]]) -> dict[str, str]:
+def excluded(models: Mapping[str, Sequence[ScoredAnswer]]) -> dict[str, str]:
     """Return the problems that say nothing of a model, each with the reason.
 
     A problem is left out for all models alike if the judge called a right answer to it

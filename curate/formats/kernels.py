@@ -16,7 +16,7 @@ COLUMNS = (
 )
 
 
-class Kernels(Format):
+class KernelsFormat(Format):
     """Every column of a finished kernel."""
 
     kinds: ClassVar[frozenset[str]] = frozenset({"kernel"})

@@ -16,7 +16,7 @@ COLUMNS = (
 )
 
 
-class Pairs(Format):
+class PairsFormat(Format):
     """Every column of a finished pair."""
 
     kinds: ClassVar[frozenset[str]] = frozenset({"pair"})

@@ -12,7 +12,7 @@ from curate.generate.generate import (
     Answered,
     Asking,
     Event,
-    Generated,
+    Generation,
     Piece,
     check_module,
     generate_triton,
@@ -56,7 +56,7 @@ def write_program(program: str, path: Path | None) -> None:
 
 
 @dataclass(frozen=True)
-class Job:
+class GenerateJob:
     """What all programs that one command asks for have in common.
 
     Attributes:
@@ -71,7 +71,7 @@ class Job:
     sampling: Sampling
     trace: Path | None
 
-    def run(self, code: str, k: int, rounds: int) -> Generated:
+    def run(self, code: str, k: int, rounds: int) -> Generation:
         """Ask for a program, tell how it goes, and sum up what came of it.
 
         Raises:
@@ -132,7 +132,7 @@ def outcome(attempt: Attempt) -> str:
     return click.style(text, fg=COLOURS.get(attempt.status, "red"))
 
 
-def summary(generated: Generated) -> str:
+def summary(generated: Generation) -> str:
     """Return what the best attempt was proved to do; or, where none is right, how the closest
     failed."""
     attempt, tried = generated.closest, len(generated.attempts)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
-from curate.generate.kv_cache import Place, RoomyLayer, make_cache
+from curate.generate.kv_cache import CachePosition, RoomyLayer, make_cache
 from curate.generate.models import ModelError
 
 if TYPE_CHECKING:
@@ -177,7 +177,7 @@ class Decoding:
         owner_of = {prompt: row for row, prompt in enumerate(prompts)}
         owners = torch.tensor([owner_of[tuple(request.prompt)] for request in requests])
 
-        self.place = Place.after(widest, device)
+        self.place = CachePosition.after(widest, device)
         self.cache = make_cache(self.model, self.place, widest + most)
         self.mask = mask.to(device)
         self.positions = self.mask[:, :widest].sum(-1, keepdim=True) - 1

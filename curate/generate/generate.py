@@ -95,7 +95,7 @@ def _nothing(event: Event) -> None:
 
 
 @dataclass(frozen=True)
-class Generated:
+class Generation:
     """What came of asking for a program.
 
     Attributes:
@@ -164,7 +164,7 @@ def generate_triton(
     sampling: Sampling | None = None,
     trace: Path | None = None,
     on_event: Callable[[Event], None] = _nothing,
-) -> Generated:
+) -> Generation:
     """Ask a model for a Triton program that computes what a PyTorch module computes.
 
     Args:
@@ -205,11 +205,11 @@ def generate_triton(
                 on_event(attempt)
             judged.sort(key=lambda attempt: attempt.number)
             attempts += judged
-            best = Generated(attempts).best
+            best = Generation(attempts).best
             talks = _next_talks(judged)
             if not talks or (best and not _is_slow(best)):
                 break
-    return Generated(attempts)
+    return Generation(attempts)
 
 
 def check_module(code: str, name: str = "the module") -> None:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Place:
+class CachePosition:
     """Where a batch stands; the layers of its cache look here.
 
     Attributes:
@@ -28,7 +28,7 @@ class Place:
     index: torch.Tensor
 
     @classmethod
-    def after(cls, width: int, device: torch.device) -> Place:
+    def after(cls, width: int, device: torch.device) -> CachePosition:
         """Return the place after prompts of a width."""
         return cls(width, width, torch.tensor([width - 1], device=device))
 
@@ -41,7 +41,7 @@ class Place:
 class RoomyLayer(DynamicLayer):
     """A layer's keys and values, each a tensor of rows, heads, ``room`` and the head's size."""
 
-    def __init__(self, place: Place, room: int) -> None:
+    def __init__(self, place: CachePosition, room: int) -> None:
         super().__init__()
         self.place, self.room = place, room
         self.stores: list[torch.Tensor] = []
@@ -70,7 +70,7 @@ class RoomyLayer(DynamicLayer):
         return store
 
 
-def make_cache(model: PreTrainedModel, place: Place, room: int) -> DynamicCache:
+def make_cache(model: PreTrainedModel, place: CachePosition, room: int) -> DynamicCache:
     """Return the cache that a model wants, its layers of full attention with room for so much."""
     cache = DynamicCache(config=model.config)
     cache.layers = [

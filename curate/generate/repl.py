@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from curate.generate.generate import Generated
+from curate.generate.generate import Generation
 from curate.generate.models import ModelError
 from curate.verify.files import InputError
 
@@ -33,7 +33,9 @@ class Repl:
         rounds: how often to ask.
     """
 
-    def __init__(self, generate: Callable[[str, int, int], Generated], k: int, rounds: int) -> None:
+    def __init__(
+        self, generate: Callable[[str, int, int], Generation], k: int, rounds: int
+    ) -> None:
         self.generate, self.k, self.rounds = generate, k, rounds
         self.program: str | None = None
         self.commands: dict[str, Callable[[str], None]] = {

@@ -397,11 +397,11 @@ class EndpointSampler:
     @contextmanager
     def _errors(self) -> Iterator[None]:
         """Turn errors of the client into the user's."""
-        from curate.teacher.client import GaveUp, NotAnswered, Refused, TryAgain
+        from curate.teacher.client import EndpointRefused, GaveUp, NotAnswered, TryAgain
 
         try:
             yield
-        except (Refused, GaveUp) as error:
+        except (EndpointRefused, GaveUp) as error:
             raise ModelError(str(error)) from None
         except (NotAnswered, TryAgain) as error:  # the latter from a stream that broke off
             raise ModelError(f"{self.url}: {error}") from None

@@ -75,7 +75,7 @@ class Inductor(RowStep):
             )
         except offline.ExportFailed as failure:
             return Drop("export_failed", {"error": str(failure)})
-        except offline.Unsupported as failure:
+        except offline.UnsupportedModule as failure:
             return Drop("unsupported", {"what": str(failure)})
         kernels = made.spec["kernels"]
         if not kernels:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from curate.inductor.kernel_types import (
     UNKNOWN,
-    Value,
+    KernelValue,
     dtype_named,
     infer,
     infer_many,
@@ -64,7 +64,7 @@ _EFFECTS = words("load store atomic_add atomic_cas atomic_xchg debug_barrier dot
 
 
 @dataclass
-class Draft:
+class KernelDraft:
     """A kernel on its way to readable text.
 
     Attributes:
@@ -86,7 +86,7 @@ class Draft:
     is_product: bool = False
 
 
-def simplify(kernel: InductorKernel, config: dict[str, int]) -> Draft:
+def simplify(kernel: InductorKernel, config: dict[str, int]) -> KernelDraft:
     """Return the simplified kernel, launched with the block sizes in ``config``.
 
     Raises:
@@ -101,10 +101,12 @@ def simplify(kernel: InductorKernel, config: dict[str, int]) -> Draft:
     _drop_aliases(body)
     pointwise = not any(_called(node) & _BLOCKWISE for node in body)
     scope = {
-        name: Value(kind if kind[0] == "*" else None if kind == "constexpr" else kind, ())
+        name: KernelValue(kind if kind[0] == "*" else None if kind == "constexpr" else kind, ())
         for name, kind in kernel.signature.items()
     }
-    scope |= {name: Value("int", ()) for name, kind in kernel.signature.items() if kind[0] == "c"}
+    scope |= {
+        name: KernelValue("int", ()) for name, kind in kernel.signature.items() if kind[0] == "c"
+    }
     combines = [_combine(helper, calls) for helper in kernel.helpers]
     scans = {c.name: _SCANS[key] for c in combines if (key := _operation(c)) in _SCANS}
     body = _Fold(scope, pointwise, scans).block(body)
@@ -116,7 +118,7 @@ def simplify(kernel: InductorKernel, config: dict[str, int]) -> Draft:
     parameters = [a.arg for a in function.args.args]
     parameters += [name for name in sizes if name.endswith("BLOCK") and name not in parameters]
     used = named.union(names_in(*combines))
-    return Draft(
+    return KernelDraft(
         parameters=[name for name in parameters if name in named],
         body=body,
         helpers=calls.helpers & used,
@@ -396,7 +398,9 @@ def _drop_aliases(body: list[ast.stmt]) -> None:
 class _Fold(ast.NodeTransformer):
     """Use inferred types and shapes to write numbers as numbers and drop empty conversions."""
 
-    def __init__(self, scope: dict[str, Value], pointwise: bool, scans: dict[str, str]) -> None:
+    def __init__(
+        self, scope: dict[str, KernelValue], pointwise: bool, scans: dict[str, str]
+    ) -> None:
         self.scope = scope
         self.scans = scans
         self.pointwise = pointwise
@@ -422,12 +426,12 @@ class _Fold(ast.NodeTransformer):
 
     def visit_For(self, node: ast.For) -> ast.AST:
         if isinstance(node.target, ast.Name):
-            self.scope[node.target.id] = Value("i32", ())
+            self.scope[node.target.id] = KernelValue("i32", ())
         carried = Counter(name for name, _ in _assignments(node.body))
         for name in carried:
             if self.scope.get(name, UNKNOWN).constant is not None:
                 known = self.scope[name]
-                self.scope[name] = Value(known.dtype, known.shape)
+                self.scope[name] = KernelValue(known.dtype, known.shape)
         node.body = self.block(node.body)
         return node
 
@@ -555,7 +559,7 @@ def _converted(number: ast.expr, dtype: str) -> ast.expr | None:
     return None
 
 
-def _literal(node: ast.expr, known: Value, other: Value) -> ast.expr:
+def _literal(node: ast.expr, known: KernelValue, other: KernelValue) -> ast.expr:
     """Return the bare number for a tensor filled with it, where Triton gives the same result."""
     if known.constant is None or other.constant is not None or other.dtype is None:
         return node

@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
-from curate.inductor.kernel_simplify import Draft
+from curate.inductor.kernel_simplify import KernelDraft
 from curate.inductor.kernel_types import is_number
 from curate.inductor.layout import body as print_body
 from curate.inductor.layout import text
@@ -67,7 +67,7 @@ _BY_SUFFIX = {
 _TEMPORARY = re.compile(r"_?tmp\d+(?:_(\w+?))?(?:_next)?$")
 
 
-def dimension_names(draft: Draft) -> dict[str, str]:
+def dimension_names(draft: KernelDraft) -> dict[str, str]:
     """Return new names for the index variables of the kernel's axes, sizes and block sizes."""
     used = {*draft.parameters, *names_in(*draft.body)}
     present = [axis for axis in ("z", "y", "x", "r0_") if _axis_variables(axis) & used]
@@ -95,7 +95,7 @@ def _axis_variables(axis: str) -> set[str]:
     return {f"{axis}{word}" for word in words} | {f"{axis.upper()}BLOCK"}
 
 
-def stored_values(draft: Draft) -> dict[str, str]:
+def stored_values(draft: KernelDraft) -> dict[str, str]:
     """Return, for every pointer stored to, what kind of value goes there (mean, total …) or ''."""
     definitions = _definitions(draft.body)
     kinds = {}
@@ -207,7 +207,7 @@ def _is_square(value: ast.expr, definitions: dict[str, ast.expr]) -> bool:
 class _Namer:
     """Chooses a new name for every name in a kernel."""
 
-    def __init__(self, draft: Draft, names: dict[str, str], loaded: dict[str, str]) -> None:
+    def __init__(self, draft: KernelDraft, names: dict[str, str], loaded: dict[str, str]) -> None:
         self.names = dict(names)
         self.loaded = loaded
         self.body = draft.body
@@ -424,7 +424,7 @@ def combine_source(function: ast.FunctionDef, name: str) -> str:
     for parameter in parameters:
         side, _, number = parameter.removeprefix("arg").partition("_")
         names[parameter] = ("b" if side == "1" else "a") + ("" if single else number)
-    draft = Draft(parameters, function.body)
+    draft = KernelDraft(parameters, function.body)
     chosen = _Namer(draft, names, {}).run()
     body = [_Rename(chosen).visit(node) for node in copy.deepcopy(function.body)]
     head = f"def {name}({', '.join(names[parameter] for parameter in parameters)}):"
@@ -432,7 +432,7 @@ def combine_source(function: ast.FunctionDef, name: str) -> str:
 
 
 def kernel_source(
-    draft: Draft, name: str, names: dict[str, str], loaded: dict[str, str], docstring: str
+    draft: KernelDraft, name: str, names: dict[str, str], loaded: dict[str, str], docstring: str
 ) -> str:
     """Return the text of a ``@triton.jit`` function.
 

@@ -29,7 +29,7 @@ _SAME_TYPE = words(
 
 
 @dataclass(frozen=True)
-class Value:
+class KernelValue:
     """What is known of an expression.
 
     Attributes:
@@ -44,7 +44,7 @@ class Value:
     constant: ast.expr | None = None
 
 
-UNKNOWN = Value()
+UNKNOWN = KernelValue()
 
 
 def is_float(dtype: str | None) -> bool:
@@ -52,7 +52,7 @@ def is_float(dtype: str | None) -> bool:
     return dtype in _FLOATS or dtype == "float"
 
 
-def dtype_named(node: ast.expr, scope: dict[str, Value]) -> str | None:
+def dtype_named(node: ast.expr, scope: dict[str, KernelValue]) -> str | None:
     """Return the type that ``tl.float32`` or ``tmp4.dtype`` stands for."""
     if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
         if node.value.id == "tl":
@@ -102,15 +102,15 @@ def promote(a: str | None, b: str | None) -> str | None:
     return max(a, b, key=order.index)
 
 
-def infer(node: ast.expr, scope: dict[str, Value]) -> Value:
+def infer(node: ast.expr, scope: dict[str, KernelValue]) -> KernelValue:
     """Return what is known of ``node`` when names have the values in ``scope``."""
     match node:
         case ast.Constant(value=bool()):
-            return Value("i1", ())
+            return KernelValue("i1", ())
         case ast.Constant(value=int()):
-            return Value("int", ())
+            return KernelValue("int", ())
         case ast.Constant(value=float()):
-            return Value("float", ())
+            return KernelValue("float", ())
         case ast.Name(id=name):
             return scope.get(name, UNKNOWN)
         case ast.UnaryOp(operand=operand):
@@ -120,9 +120,9 @@ def infer(node: ast.expr, scope: dict[str, Value]) -> Value:
             dtype = promote(a.dtype, b.dtype)
             if isinstance(op, ast.Div) and not is_float(dtype):
                 dtype = "fp32" if dtype in _INTEGERS else None
-            return Value(dtype, broadcast(a.shape, b.shape))
+            return KernelValue(dtype, broadcast(a.shape, b.shape))
         case ast.Compare(left=left, comparators=[right]):
-            return Value("i1", broadcast(infer(left, scope).shape, infer(right, scope).shape))
+            return KernelValue("i1", broadcast(infer(left, scope).shape, infer(right, scope).shape))
         case ast.Subscript():
             return _subscript(node, scope)
         case ast.Call():
@@ -130,12 +130,12 @@ def infer(node: ast.expr, scope: dict[str, Value]) -> Value:
     return UNKNOWN
 
 
-def _subscript(node: ast.Subscript, scope: dict[str, Value]) -> Value:
+def _subscript(node: ast.Subscript, scope: dict[str, KernelValue]) -> KernelValue:
     """Handle ``x[:, None]``."""
     value = infer(node.value, scope)
     parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
     if value.shape is None:
-        return Value(value.dtype)
+        return KernelValue(value.dtype)
     left = list(value.shape)
     shape = []
     for part in parts:
@@ -145,10 +145,10 @@ def _subscript(node: ast.Subscript, scope: dict[str, Value]) -> Value:
             shape.append(left.pop(0))
         else:
             return UNKNOWN
-    return Value(value.dtype, tuple(shape) + tuple(left))
+    return KernelValue(value.dtype, tuple(shape) + tuple(left))
 
 
-def _call(node: ast.Call, scope: dict[str, Value]) -> Value:
+def _call(node: ast.Call, scope: dict[str, KernelValue]) -> KernelValue:
     function = ast.unparse(node.func)
     arguments = [infer(argument, scope) for argument in node.args]
     method = isinstance(node.func, ast.Attribute) and ast.unparse(node.func.value) != "tl"
@@ -156,39 +156,39 @@ def _call(node: ast.Call, scope: dict[str, Value]) -> Value:
         receiver = infer(node.func.value, scope)
         if node.func.attr == "to":
             if any(keyword.arg == "bitcast" for keyword in node.keywords):
-                return Value(None, receiver.shape)
-            return Value(dtype_named(node.args[0], scope), receiver.shape)
+                return KernelValue(None, receiver.shape)
+            return KernelValue(dtype_named(node.args[0], scope), receiver.shape)
         shape = tuple(ast.unparse(argument) for argument in node.args)
-        return Value(receiver.dtype, shape)
+        return KernelValue(receiver.dtype, shape)
     if not arguments:
         return UNKNOWN
     name = function.rsplit(".", 1)[-1]
     match function:
         case "tl.program_id" | "tl.num_programs":
-            return Value("i32", ())
+            return KernelValue("i32", ())
         case "tl.arange":
-            return Value("i32", (ast.unparse(node.args[1]),))
+            return KernelValue("i32", (ast.unparse(node.args[1]),))
         case "tl.full" | "tl.zeros":
             return _filled(node, scope)
         case "tl.broadcast_to":
-            return Value(arguments[0].dtype, _shape(node.args[1]))
+            return KernelValue(arguments[0].dtype, _shape(node.args[1]))
         case "tl.load":
             dtype = arguments[0].dtype
-            return Value(dtype[1:] if dtype and dtype[0] == "*" else None, arguments[0].shape)
+            return KernelValue(dtype[1:] if dtype and dtype[0] == "*" else None, arguments[0].shape)
         case "tl.sum" | "tl.reduce":
             if len(node.args) < 2 or isinstance(node.args[0], ast.Tuple):
                 return UNKNOWN
             return _reduced(arguments[0], node.args[1])
         case "float":
-            return Value("float", ())
+            return KernelValue("float", ())
         case "tl.associative_scan" | "tl.cumsum" | "tl.cumprod":
             return UNKNOWN if isinstance(node.args[0], ast.Tuple) else arguments[0]
         case "tl.reshape":
-            return Value(arguments[0].dtype, _shape(node.args[1]))
+            return KernelValue(arguments[0].dtype, _shape(node.args[1]))
         case "tl.trans":
             turned = arguments[0].shape
             plain = turned is not None and len(node.args) == 1
-            return Value(arguments[0].dtype, turned[::-1] if turned and plain else None)
+            return KernelValue(arguments[0].dtype, turned[::-1] if turned and plain else None)
         case "tl.dot":
             return _product(arguments, node)
     if name not in _SAME_TYPE:
@@ -197,29 +197,29 @@ def _call(node: ast.Call, scope: dict[str, Value]) -> Value:
     result = typed[0].dtype
     for argument in typed[1:]:
         result = promote(result, argument.dtype)
-    return Value(result, broadcast(*(argument.shape for argument in arguments)))
+    return KernelValue(result, broadcast(*(argument.shape for argument in arguments)))
 
 
-def _product(arguments: list[Value], node: ast.Call) -> Value:
+def _product(arguments: list[KernelValue], node: ast.Call) -> KernelValue:
     """Handle ``tl.dot(a, b)``, which accumulates floats in fp32."""
     a, b = arguments[:2]
     floats = is_float(a.dtype) and a.dtype != "fp64" and len(arguments) == 2
     own_type = any(keyword.arg == "out_dtype" for keyword in node.keywords)
     dtype = "fp32" if floats and not own_type else None
     if a.shape is None or b.shape is None or len(a.shape) != 2:
-        return Value(dtype)
-    return Value(dtype, (a.shape[0], b.shape[1]))
+        return KernelValue(dtype)
+    return KernelValue(dtype, (a.shape[0], b.shape[1]))
 
 
-def _reduced(value: Value, axis: ast.expr) -> Value:
+def _reduced(value: KernelValue, axis: ast.expr) -> KernelValue:
     dtype = value.dtype if value.dtype in ("fp32", "fp64", "i32", "i64") else None
     if value.shape is None or not isinstance(axis, ast.Constant):
-        return Value(dtype)
+        return KernelValue(dtype)
     kept = list(value.shape)
     if not isinstance(axis.value, int) or axis.value >= len(kept):
-        return Value(dtype)
+        return KernelValue(dtype)
     del kept[axis.value]
-    return Value(dtype, tuple(kept))
+    return KernelValue(dtype, tuple(kept))
 
 
 def _shape(node: ast.expr) -> Shape | None:
@@ -228,7 +228,7 @@ def _shape(node: ast.expr) -> Shape | None:
     return None
 
 
-def _filled(node: ast.Call, scope: dict[str, Value]) -> Value:
+def _filled(node: ast.Call, scope: dict[str, KernelValue]) -> KernelValue:
     """Handle ``tl.full(shape, number, type)``."""
     shape = _shape(node.args[0])
     size = node.args[0]
@@ -238,7 +238,7 @@ def _filled(node: ast.Call, scope: dict[str, Value]) -> Value:
     constant = node.args[1] if len(node.args) == 3 and is_number(node.args[1]) else None
     if constant is not None and isinstance(size, ast.List) and set(shape or ()) - {"1"}:
         constant = None  # a block of a size of its own, such as an accumulator
-    return Value(dtype, shape, constant)
+    return KernelValue(dtype, shape, constant)
 
 
 def is_number(node: ast.expr) -> bool:
@@ -250,7 +250,7 @@ def is_number(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and isinstance(node.value, int | float)
 
 
-def infer_many(node: ast.expr, scope: dict[str, Value], count: int) -> list[Value]:
+def infer_many(node: ast.expr, scope: dict[str, KernelValue], count: int) -> list[KernelValue]:
     """Return what is known of the ``count`` results of a call such as `tl.reduce`."""
     unknown = [UNKNOWN] * count
     if not isinstance(node, ast.Call) or not node.args:

@@ -86,12 +86,12 @@ class ExportFailed(Exception):
     """The module cannot be built or exported; the cause is the last error met."""
 
 
-class Unsupported(Exception):
+class UnsupportedModule(Exception):
     """The module exports, but its inputs or outputs have a form that a spec cannot say."""
 
 
 @dataclass(frozen=True)
-class Generated:
+class InductorOutput:
     """What Inductor wrote.
 
     Attributes:
@@ -389,7 +389,7 @@ def _stop_with_code(graph: GraphLowering) -> None:
 
 def compile_reference(
     reference: str, target: str, native_matmul: bool = False, dynamic: bool = True
-) -> Generated:
+) -> InductorOutput:
     """Return the code that Inductor writes for a file in KernelBench's form.
 
     If Inductor fails on variable sizes, constant ones are tried, and the spec says why.
@@ -405,7 +405,7 @@ def compile_reference(
         raise ExportFailed(first_line(error.__cause__)) from error
     try:
         return generate(export(task, dynamic), target, native_matmul)
-    except (ExportFailed, Unsupported):
+    except (ExportFailed, UnsupportedModule):
         raise
     except Exception as error:
         if not dynamic:
@@ -414,7 +414,7 @@ def compile_reference(
         return generate(constant, target, native_matmul)
 
 
-def generate(exported: Exported, target: str, native_matmul: bool) -> Generated:
+def generate(exported: Exported, target: str, native_matmul: bool) -> InductorOutput:
     """Return the code that Inductor writes for ``exported`` on ``target``.
 
     The graph of ``exported`` is changed on the way: it serves once.
@@ -439,7 +439,7 @@ def generate(exported: Exported, target: str, native_matmul: bool) -> Generated:
     spec.update(torch=torch.__version__, triton=triton.__version__)
     spec["ops"] = exported.operators
     spec["static_because"] = exported.static_because
-    return Generated(code, spec, _extern_calls(code))
+    return InductorOutput(code, spec, _extern_calls(code))
 
 
 def _inline_scalars(program: ExportedProgram) -> None:
@@ -474,10 +474,10 @@ def _prune(program: ExportedProgram) -> None:
 
 
 def _refuse_randomness(program: ExportedProgram) -> None:
-    """Raise `Unsupported` for a graph that draws numbers: no two programs draw the same."""
+    """Raise `UnsupportedModule` for a graph that draws numbers: no two programs draw the same."""
     for node in program.graph.nodes:
         if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
-            raise Unsupported(f"random operator {node.target}")
+            raise UnsupportedModule(f"random operator {node.target}")
 
 
 _CHECKS = {
@@ -513,7 +513,7 @@ def _lower(program: ExportedProgram) -> tuple[str, list[tuple[Any, ...]]]:
             return _without_paths(written.code), [tuple(f.shape) for f in fakes]
         except InductorError as error:
             if isinstance(error.inner_exception, SkipFrame):  # bfloat16 on a device without it
-                raise Unsupported(str(error.inner_exception)) from error
+                raise UnsupportedModule(str(error.inner_exception)) from error
             raise
     raise RuntimeError("Inductor wrote no code")
 
@@ -569,7 +569,7 @@ def _interface_spec(exported: Exported, program: ExportedProgram) -> dict[str, A
         if name not in kept:
             continue
         if given.kind not in _INPUT_KINDS:
-            raise Unsupported(f"input of kind {given.kind.name}")
+            raise UnsupportedModule(f"input of kind {given.kind.name}")
         kind, where = _INPUT_KINDS[given.kind], given.target
         if kind == "input":
             where = _position(paths[name])
@@ -640,7 +640,7 @@ def _outputs(
                 fixed[users] = {"none": True} if value is None else {"const": value}
             users += 1
         else:
-            raise Unsupported(f"output of kind {given.kind.name}")
+            raise UnsupportedModule(f"output of kind {given.kind.name}")
     form = pytree.tree_unflatten(range(users), program.call_spec.out_spec)
     return outputs, _tree(form, fixed)
 
@@ -654,7 +654,7 @@ def _tree(form: Any, fixed: dict[int, Any]) -> Any:
     if isinstance(form, (tuple, list)):
         kind = "list" if isinstance(form, list) else "tuple"
         return {kind: [_tree(value, fixed) for value in form]}
-    raise Unsupported(f"result of type {type(form).__name__}")
+    raise UnsupportedModule(f"result of type {type(form).__name__}")
 
 
 def _size_spec(

@@ -16,7 +16,7 @@ from curate.inductor.helpers import HELPERS, with_dependencies
 from curate.inductor.kernel_text import combine_source, kernel_source, stored_values
 from curate.inductor.layout import body as print_body
 from curate.inductor.source import CannotRewrite, split
-from curate.inductor.wrapper import Forward, Launch, Wrapper
+from curate.inductor.wrapper import Forward, Wrapper, WrapperLaunch
 from curate.rows import GeneratedRow, Generator, License, Row, Static, make_row
 from curate.step import Context, Drop, Keep, Outcome, RowStep
 from curate.syntax import loads_in
@@ -31,7 +31,7 @@ INDUCTOR_LICENSE = "BSD-3-Clause"
 
 
 @dataclass(frozen=True)
-class Program:
+class StandaloneProgram:
     """A rewritten module.
 
     Attributes:
@@ -71,7 +71,9 @@ class Standalone(RowStep):
         return Keep((_pair(row, program, spec),))
 
 
-def rewrite(reference: str, code: str, spec: dict[str, Any], entry_point: str = "Model") -> Program:
+def rewrite(
+    reference: str, code: str, spec: dict[str, Any], entry_point: str = "Model"
+) -> StandaloneProgram:
     """Return the plain program for Inductor's output.
 
     Args:
@@ -88,7 +90,7 @@ def rewrite(reference: str, code: str, spec: dict[str, Any], entry_point: str = 
     forward = Wrapper(source, spec, container.inputs, "2d" in reference.lower()).run()
     text = _assemble(container, forward)
     check(text)
-    return Program(text, len(forward.launches), forward.extern_calls, len(forward.sizes))
+    return StandaloneProgram(text, len(forward.launches), forward.extern_calls, len(forward.sizes))
 
 
 def check(text: str) -> None:
@@ -198,7 +200,7 @@ _STATISTICS = {
 }
 
 
-def _docstring(launch: Launch) -> str:
+def _docstring(launch: WrapperLaunch) -> str:
     words = [word.replace("_", " ") for word in launch.operations]
     kinds = list(dict.fromkeys(stored_values(launch.draft).values()))
     if len(kinds) > 1 and words and set(kinds) <= _STATISTICS.keys() - set(words):
@@ -255,7 +257,7 @@ def _drop_unused_sizes(forward: Forward) -> list[ast.stmt]:
     ]
 
 
-def _pair(row: GeneratedRow, program: Program, spec: dict[str, Any]) -> Row:
+def _pair(row: GeneratedRow, program: StandaloneProgram, spec: dict[str, Any]) -> Row:
     tools = [f"torch {spec['torch']}", f"triton {spec['triton']}"]
     tools += [f"repair {repair}" for repair in spec.get("repairs", [])]  # see `kernelbook`
     generator: Generator = {"name": "inductor+standalone", "tools": tools}

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from curate.inductor.kernel_simplify import Draft, simplify
+from curate.inductor.kernel_simplify import KernelDraft, simplify
 from curate.inductor.kernel_text import dimension_names, stored_values
 from curate.inductor.layout import text
 from curate.inductor.shapes import Layout, at_points, elements, view
@@ -41,7 +41,7 @@ _MAX_GRID_Y = 65535
 
 
 @dataclass
-class Launch:
+class WrapperLaunch:
     """A kernel as the wrapper launches it.
 
     Attributes:
@@ -53,7 +53,7 @@ class Launch:
         operations: what it computes.
     """
 
-    draft: Draft
+    draft: KernelDraft
     config: dict[str, Any]
     name: str
     operations: list[str]
@@ -73,7 +73,7 @@ class Forward:
     """
 
     body: list[ast.stmt]
-    launches: dict[str, Launch]
+    launches: dict[str, WrapperLaunch]
     extern_calls: list[str]
     sizes: list[str]
 
@@ -96,7 +96,7 @@ class Wrapper:
         self.body: list[ast.stmt] = []
         self.names: dict[str, ast.expr] = {}
         self.layouts: dict[str, Layout] = {}
-        self.launches: dict[str, Launch] = {}
+        self.launches: dict[str, WrapperLaunch] = {}
         self.extern_calls: set[str] = set()
         self.sizes: dict[str, str] = {}
         self.inputs = inputs
@@ -253,7 +253,7 @@ class Wrapper:
 
     # --- launches ------------------------------------------------------------------------------
 
-    def _launch(self, kernel_name: str, line: int) -> Launch:
+    def _launch(self, kernel_name: str, line: int) -> WrapperLaunch:
         if kernel_name not in self.launches:
             kernel = self.source.kernels[kernel_name]
             configs = self.spec["kernels"].get(kernel_name)
@@ -265,7 +265,7 @@ class Wrapper:
             config |= {k: configs[0][k] for k in ("num_warps", "num_stages") if configs[0].get(k)}
             computed = operations(kernel.comment, draft)
             name = self._kernel_name(computed)
-            self.launches[kernel_name] = Launch(draft, config, name, computed)
+            self.launches[kernel_name] = WrapperLaunch(draft, config, name, computed)
         return self.launches[kernel_name]
 
     def _kernel_name(self, parts: list[str]) -> str:
@@ -330,7 +330,7 @@ class Wrapper:
                     return expression(f"{text(self._rewrite(argument))}.numel()")
         return None
 
-    def _emit_grid(self, kind: str, launch: Launch, arguments: dict[str, ast.expr]) -> None:
+    def _emit_grid(self, kind: str, launch: WrapperLaunch, arguments: dict[str, ast.expr]) -> None:
         def blocks(axis: str) -> str:
             count, size = text(arguments[f"{axis}numel"]), launch.config.get(f"{axis.upper()}BLOCK")
             return count if size in (None, 1) else f"triton.cdiv({count}, {size})"
@@ -352,7 +352,9 @@ class Wrapper:
             raise CannotRewrite(f"grid {kind}", self.line)
         self.body.append(_assign("grid", expression(grid)))
 
-    def _parameter_names(self, draft: Draft, arguments: dict[str, ast.expr]) -> dict[str, str]:
+    def _parameter_names(
+        self, draft: KernelDraft, arguments: dict[str, ast.expr]
+    ) -> dict[str, str]:
         """Name a kernel's parameters after what the first launch passes."""
         names = dimension_names(draft)
         used = set(names.values())
@@ -787,7 +789,7 @@ _FRIENDLY = {
 _PRODUCTS = frozenset({"mm", "bmm", "addmm", "baddbmm", "matmul"})
 
 
-def operations(comment: Comment, draft: Draft) -> list[str]:
+def operations(comment: Comment, draft: KernelDraft) -> list[str]:
     """Return the operations that a kernel computes, by their usual names, views left out."""
     product = "matmul" if draft.is_product else "bias"  # an extern product leaves its bias
     names = [_word(name) for name in comment.aten]

@@ -27,7 +27,7 @@ from curate.step import Context, Drop, Keep, Outcome, RowStep
 if TYPE_CHECKING:
     from curate.licenses.policy import Decision, Policy
     from curate.licenses.resolve import Resolver
-    from curate.licenses.statements import Finding
+    from curate.licenses.statements import LicenseFinding
 
 _ALLOW_FILE = Path(__file__).with_name("allow.toml")
 
@@ -198,7 +198,7 @@ class _State:
         return self._resolvers[sha256]
 
 
-def _decide(row: Row, finding: Finding, policy: Policy, cache: Path) -> Outcome:
+def _decide(row: Row, finding: LicenseFinding, policy: Policy, cache: Path) -> Outcome:
     from curate.licenses.policy import evaluate
 
     statement = finding.statement
@@ -241,7 +241,7 @@ def _joined(one: License | None, other: License | None) -> License | None:
     }
 
 
-def _unknown_evidence(finding: Finding, cache: Path) -> dict[str, Any]:
+def _unknown_evidence(finding: LicenseFinding, cache: Path) -> dict[str, Any]:
     """Return why the license is unknown and where the text can be read: it is saved for that."""
     from curate.cache.texts import save_text
 
@@ -253,7 +253,7 @@ def _unknown_evidence(finding: Finding, cache: Path) -> dict[str, Any]:
     return evidence
 
 
-def _licensed(row: Row, finding: Finding, decision: Decision, cache: Path) -> Row:
+def _licensed(row: Row, finding: LicenseFinding, decision: Decision, cache: Path) -> Row:
     from curate.cache.texts import save_text
 
     statement = finding.statement

@@ -11,7 +11,7 @@ from curate.licenses.detect import paragraphs, place, terms
 from curate.licenses.overrides import Override
 from curate.licenses.policy import UnknownLicense, normalize
 from curate.licenses.statements import Unplaced
-from curate.licenses.text.prose import Note, Source
+from curate.licenses.text.prose import Note, ProseSource
 from curate.licenses.text.tags import read_tags
 from curate.licenses.text.terms import Care, might_speak
 
@@ -56,7 +56,7 @@ class OwnReader:
 
         return identify(text)
 
-    def read(self, source: Source, path: str) -> Own:
+    def read(self, source: ProseSource, path: str) -> Own:
         """Return what a file says of its license."""
         own = Own(claims=assigned_claims(source.text, path))
         self._tags(source, path, own)
@@ -75,7 +75,7 @@ class OwnReader:
                 self._prose(note, path, own)
         return own
 
-    def _tags(self, source: Source, path: str, own: Own) -> None:
+    def _tags(self, source: ProseSource, path: str, own: Own) -> None:
         tags = read_tags(source)
         own.unplaced += [Unplaced(line, path) for line in tags.unread]
         for value in tags.grants:

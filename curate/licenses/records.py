@@ -16,13 +16,13 @@ import yaml
 from curate.cache.artifact import Artifact
 from curate.licenses.policy import UnknownLicense, conjoin, license_ids, normalize
 from curate.licenses.resolve import Resolver
-from curate.licenses.statements import Finding, Statement
+from curate.licenses.statements import LicenseFinding, LicenseStatement
 from curate.rows import FileRow
 
 CARD = "README.md"
 
 
-def resolve_record(row: FileRow, artifact: Artifact, resolver: Resolver) -> Finding:
+def resolve_record(row: FileRow, artifact: Artifact, resolver: Resolver) -> LicenseFinding:
     """Return the license of a record: of its data set's card and files, and of its own column."""
     files = resolver.resolve(row["origin"]["path"], "")
     if files.statement.unplaced:
@@ -37,7 +37,7 @@ def resolve_record(row: FileRow, artifact: Artifact, resolver: Resolver) -> Find
     except UnknownLicense as error:
         return _unknown(str(error))
     found = [files.statement.expression] if files.statement.expression else []
-    statement = Statement(
+    statement = LicenseStatement(
         method="license_file" if found else "card",
         expression=conjoin(*found, *stated),
         confidence=1.0,
@@ -75,5 +75,5 @@ def _agree(expression: str, card: list[str]) -> bool:
     return bool(license_ids(expression) & license_ids(conjoin(*card)))
 
 
-def _unknown(why: str) -> Finding:
-    return Finding(Statement("card", None, 0.0, CARD), why)
+def _unknown(why: str) -> LicenseFinding:
+    return LicenseFinding(LicenseStatement("card", None, 0.0, CARD), why)

@@ -19,7 +19,7 @@ from curate.licenses.overrides import load_overrides
 from curate.licenses.policy import Policy, burden, default_policy, evaluate, make_policy
 from curate.licenses.records import resolve_record
 from curate.licenses.resolve import Resolver
-from curate.licenses.statements import Statement
+from curate.licenses.statements import LicenseStatement
 from curate.rows import FileRow, make_origin, make_row
 from curate.sources import git, hub
 from curate.sources.git import Git, Repository
@@ -41,7 +41,7 @@ _ORDER: tuple[Outcome, ...] = ("denied", "stricter", "changed")
 
 
 @dataclass(frozen=True)
-class Change:
+class TermsChange:
     """Other terms for a folder of a source.
 
     Attributes:
@@ -77,7 +77,7 @@ class Checked:
     pinned: str
     newest: str | None
     outcome: Outcome
-    changes: tuple[Change, ...] = ()
+    changes: tuple[TermsChange, ...] = ()
     note: str = ""
 
     def to_json(self) -> dict[str, Any]:
@@ -147,7 +147,7 @@ class _Check:
             if now.sha256 is None:
                 why = "the index tells no sha256 of the newest version"
                 return Checked("pypi", name, version, now.version, "unreachable", note=why)
-            changes: tuple[Change, ...] = ()
+            changes: tuple[TermsChange, ...] = ()
             if now.sha256 != sha256:
                 old = self._unpacked(name, version, sha256)
                 changes = self._compare(old, self._unpacked(name, now.version, now.sha256))
@@ -166,7 +166,7 @@ class _Check:
         name = git.public_url(pin.url)
         try:
             last = git.newest(pin, self._cache)
-            changes: tuple[Change, ...] = ()
+            changes: tuple[TermsChange, ...] = ()
             if last != pin:
                 old, new = git.fetch(pin, self._cache), git.fetch(last, self._cache)
                 changes = self._compare(old, new)
@@ -190,7 +190,7 @@ class _Check:
         finding = resolve_record(cast(FileRow, record), artifact, self._resolver(artifact))
         return self._terms(finding.statement, finding.why)
 
-    def _compare(self, old: Artifact, new: Artifact) -> tuple[Change, ...]:
+    def _compare(self, old: Artifact, new: Artifact) -> tuple[TermsChange, ...]:
         """Return the folders of both that are under other terms in the new one."""
         before, after = self._resolver(old), self._resolver(new)
         licensed = before.folders_with_licenses() | after.folders_with_licenses()
@@ -206,7 +206,7 @@ class _Check:
     def _resolver(self, artifact: Artifact) -> Resolver:
         return Resolver(artifact, self._policy, self._overrides, self._scancode)
 
-    def _terms(self, statement: Statement, why: str) -> _Terms:
+    def _terms(self, statement: LicenseStatement, why: str) -> _Terms:
         expression, unread = statement.expression, tuple(u.text for u in statement.unplaced)
         file = statement.path if expression or unread else ""
         if expression is None:
@@ -216,7 +216,7 @@ class _Check:
         return _Terms(said, decision.allowed and not why, unread, decision.choice, file)
 
 
-def _change(folder: str, old: _Terms, new: _Terms) -> Iterator[Change]:
+def _change(folder: str, old: _Terms, new: _Terms) -> Iterator[TermsChange]:
     """Yield the change from old terms to new ones, if there is one."""
     if old.same(new):
         return
@@ -225,8 +225,8 @@ def _change(folder: str, old: _Terms, new: _Terms) -> Iterator[Change]:
         outcome = "denied"
     elif old.allowed and burden(new.choice) > burden(old.choice):
         outcome = "stricter"
-    yield Change(folder, old.said, new.said, new.file or old.file or "metadata", outcome)
+    yield TermsChange(folder, old.said, new.said, new.file or old.file or "metadata", outcome)
 
 
-def _worst(changes: tuple[Change, ...]) -> Outcome:
+def _worst(changes: tuple[TermsChange, ...]) -> Outcome:
     return min((change.outcome for change in changes), key=_ORDER.index, default="same")

@@ -28,8 +28,8 @@ from curate.licenses.detect import (
 from curate.licenses.overrides import Override
 from curate.licenses.own import Own, OwnReader
 from curate.licenses.policy import Policy, UnknownLicense, conjoin, evaluate, license_ids
-from curate.licenses.statements import Finding, Statement, Unplaced
-from curate.licenses.text.prose import Source, read_source
+from curate.licenses.statements import LicenseFinding, LicenseStatement, Unplaced
+from curate.licenses.text.prose import ProseSource, read_source
 from curate.licenses.text.tags import license_file_tags
 
 VENDORED = re.compile(
@@ -61,11 +61,11 @@ class Resolver:
         self._policy = policy
         self._reader = OwnReader(overrides, scancode)
         self._around = Around(artifact, _is_license_file, self._is_denied)
-        self._levels: dict[str, Statement] = {}
-        self._readings: dict[str, Statement] = {}
+        self._levels: dict[str, LicenseStatement] = {}
+        self._readings: dict[str, LicenseStatement] = {}
         self._known_homes: dict[str, tuple[str | None, str | None]] = {}
 
-    def resolve(self, path: str, text: str) -> Finding:
+    def resolve(self, path: str, text: str) -> LicenseFinding:
         """Return the license of the file at ``path`` whose content is ``text``."""
         source = read_source(text, path)
         home = self._home_of_license(path)
@@ -81,7 +81,7 @@ class Resolver:
         if governing.unplaced and not self._is_denied(governing.expression):
             why = f"unreadable: {' '.join(governing.unplaced[0].text.split())[:160]}"
         texts, holders = self._texts(path, governing, source)
-        return Finding(
+        return LicenseFinding(
             statement=governing,
             why=why,
             texts=texts,
@@ -98,7 +98,7 @@ class Resolver:
         """Return whether files lie in the folder or below it."""
         return folder in self._around.folders
 
-    def around(self, folder: str) -> tuple[Statement, str]:
+    def around(self, folder: str) -> tuple[LicenseStatement, str]:
         """Return what holds for a file of a folder that says nothing of itself.
 
         Returns:
@@ -108,7 +108,7 @@ class Resolver:
         finding = self.resolve(path, "")
         return finding.statement, finding.why
 
-    def _own_statement(self, own: Own, path: str, alone: bool) -> Statement:
+    def _own_statement(self, own: Own, path: str, alone: bool) -> LicenseStatement:
         """Return what governs, by the file's own words.
 
         A tag or a notice in the header governs. A notice that only a person or ScanCode can read
@@ -119,15 +119,17 @@ class Resolver:
         if not governing and alone:
             method, governing = "override", own.reviewed
         expression = conjoin(*governing) if governing else None
-        return Statement(method, expression, 1.0, path, tuple(own.unplaced))
+        return LicenseStatement(method, expression, 1.0, path, tuple(own.unplaced))
 
     # What stands around the file
 
-    def _from_level(self, path: str, level: Statement | None) -> tuple[Statement, str]:
+    def _from_level(
+        self, path: str, level: LicenseStatement | None
+    ) -> tuple[LicenseStatement, str]:
         """Return the statement for a file that says nothing of itself, or why there is none."""
         if level is not None:
             return level, ""
-        nothing = Statement("license_file", None, 0.0, path)
+        nothing = LicenseStatement("license_file", None, 0.0, path)
         vendored = self._vendored_root(path)
         if vendored is not None:
             return nothing, f"vendored in {vendored}/ without a license of its own"
@@ -138,8 +140,12 @@ class Resolver:
         return nothing, "no license text"
 
     def _check_against(
-        self, own: Statement, source: Source, home: str | None, level: Statement | None
-    ) -> Statement:
+        self,
+        own: LicenseStatement,
+        source: ProseSource,
+        home: str | None,
+        level: LicenseStatement | None,
+    ) -> LicenseStatement:
         """Return ``own``, or both where the folder's license files apply all the same.
 
         They do where the header's notice belongs to code taken from elsewhere, and where they
@@ -174,8 +180,8 @@ class Resolver:
         )
 
     def _join(
-        self, statement: Statement, own: Own, claims: list[Claim], source: Source
-    ) -> Statement:
+        self, statement: LicenseStatement, own: Own, claims: list[Claim], source: ProseSource
+    ) -> LicenseStatement:
         """Return ``statement`` and everything that also applies."""
         asked = {claim.text: claim for claim in claims if not self._agrees(claim, statement)}
         unread = [claim for claim in asked.values() if claim.expression is None]
@@ -191,7 +197,7 @@ class Resolver:
         conflict = statement.conflict or turned or bool(asked)
         return replace(statement, expression=expression, unplaced=unplaced, conflict=conflict)
 
-    def _agrees(self, claim: Claim, statement: Statement) -> bool:
+    def _agrees(self, claim: Claim, statement: LicenseStatement) -> bool:
         known = self._reader.known(claim.text)
         if known is not None:
             return known.expression is None  # it defers to the license files
@@ -205,7 +211,7 @@ class Resolver:
         files = (path for paths in self._license_files.values() for path in paths)
         return frozenset(" ".join((self._text(path) or "").split()) for path in files)
 
-    def _metadata(self, path: str, home: str | None, governing: Statement) -> list[Claim]:
+    def _metadata(self, path: str, home: str | None, governing: LicenseStatement) -> list[Claim]:
         """Return what metadata asks for beyond the license files.
 
         That of the file's own folder counts, and of each above it up to the license files. Beside
@@ -259,20 +265,20 @@ class Resolver:
             self._known_homes[folder] = (home, root)
         return self._known_homes[folder]
 
-    def _level(self, home: str) -> Statement:
+    def _level(self, home: str) -> LicenseStatement:
         if home not in self._levels:
             readings = [self._read(path) for path in self._license_files[home]]
             self._levels[home] = self._combine(readings)
         return self._levels[home]
 
-    def _combine(self, readings: list[Statement]) -> Statement:
+    def _combine(self, readings: list[LicenseStatement]) -> LicenseStatement:
         """Return all license files of one folder as one statement: every one of them applies."""
         known = [reading for reading in readings if reading.expression]
         unplaced = tuple(text for reading in readings for text in reading.unplaced)
         expression = conjoin(*(str(reading.expression) for reading in known)) if known else None
         denied = [reading for reading in known if self._is_denied(reading.expression)]
         decisive = (denied or [reading for reading in readings if reading.unplaced] or readings)[0]
-        return Statement(
+        return LicenseStatement(
             method=decisive.method,
             expression=expression,
             confidence=min(reading.confidence for reading in readings),
@@ -281,30 +287,30 @@ class Resolver:
             conflict=bool(denied) and len(denied) < len(readings),
         )
 
-    def _read(self, path: str) -> Statement:
+    def _read(self, path: str) -> LicenseStatement:
         if path not in self._readings:
             self._readings[path] = self._read_license(path)
         return self._readings[path]
 
-    def _read_license(self, path: str) -> Statement:
+    def _read_license(self, path: str) -> LicenseStatement:
         """Return what one license file says."""
         text = self._text(path)
         if text is None:
-            return Statement("license_file", None, 0.0, path, (Unplaced("not UTF-8", path),))
+            return LicenseStatement("license_file", None, 0.0, path, (Unplaced("not UTF-8", path),))
         known = self._reader.known(text)
         if known is not None:
-            return Statement("override", known.expression, 1.0, path)
+            return LicenseStatement("override", known.expression, 1.0, path)
         placed = place(text)
         if placed.expression and all(self._is_harmless(text) for text in placed.leftovers):
             expression = _apply_tags(str(placed.expression), license_file_tags(text))
-            return Statement("license_file", expression, placed.coverage, path)
+            return LicenseStatement("license_file", expression, placed.coverage, path)
         scanned = self._reader.scan(text)
         if scanned is not None:
-            return Statement("license_file", scanned, 1.0, path)
+            return LicenseStatement("license_file", scanned, 1.0, path)
         # A restriction needs less proof than a grant: one that fills most of the text holds.
         hint = placed.expression if placed.coverage >= MIN_COVERAGE else None
         denied = hint if self._is_denied(hint) else None
-        return Statement(
+        return LicenseStatement(
             "license_file",
             denied,
             placed.coverage,
@@ -320,7 +326,7 @@ class Resolver:
     # Texts to keep
 
     def _texts(
-        self, path: str, statement: Statement, source: Source
+        self, path: str, statement: LicenseStatement, source: ProseSource
     ) -> tuple[tuple[str, ...], list[str]]:
         """Return the license texts that go with the file, and the copyright lines in them."""
         if not statement.expression:

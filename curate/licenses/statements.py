@@ -21,7 +21,7 @@ class Unplaced:
 
 
 @dataclass(frozen=True)
-class Statement:
+class LicenseStatement:
     """What one place says of a file's license.
 
     Attributes:
@@ -42,7 +42,7 @@ class Statement:
 
 
 @dataclass(frozen=True)
-class Finding:
+class LicenseFinding:
     """The license of one file.
 
     Attributes:
@@ -54,7 +54,7 @@ class Finding:
         derived_from: addresses that the file says it comes from.
     """
 
-    statement: Statement
+    statement: LicenseStatement
     why: str
     texts: tuple[str, ...] = ()
     notices: tuple[str, ...] = ()

@@ -17,7 +17,7 @@ IGNORED = ("label", "columns")  # of a step's identity: its place, and the form 
 
 
 @dataclass(frozen=True)
-class Change:
+class Difference:
     """One value that differs; None where a run does not have it."""
 
     step: str
@@ -42,9 +42,9 @@ class Diff:
     old: str
     new: str
     same_data: bool
-    counts: list[Change]
-    settings: list[Change]
-    configs: list[Change]
+    counts: list[Difference]
+    settings: list[Difference]
+    configs: list[Difference]
     rows: Changes | None
 
     def to_json(self) -> dict[str, Any]:
@@ -124,12 +124,12 @@ def _configs(run: dict[str, Any]) -> Values:
     }
 
 
-def _differences(old: Values, new: Values) -> Iterator[Change]:
+def _differences(old: Values, new: Values) -> Iterator[Difference]:
     steps = list(dict.fromkeys(step for step, _ in (*old, *new)))
     for step, name in sorted({**old, **new}, key=lambda place: steps.index(place[0])):
         before, after = old.get((step, name)), new.get((step, name))
         if before != after:
-            yield Change(step, name, before, after)
+            yield Difference(step, name, before, after)
 
 
 def _rows(old: Path, new: Path) -> Changes | None:

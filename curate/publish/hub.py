@@ -45,7 +45,7 @@ KIND = "dataset"  # of repository
 
 
 @dataclass(frozen=True)
-class Target:
+class HubTarget:
     """Where a data set goes.
 
     Attributes:
@@ -132,7 +132,7 @@ class Pushed:
             yield f"tag: {self.tag}"
 
 
-def push(folder: Path, run: dict[str, Any], target: Target, dry_run: bool = False) -> Pushed:
+def push(folder: Path, run: dict[str, Any], target: HubTarget, dry_run: bool = False) -> Pushed:
     """Push a data set.
 
     Args:
@@ -154,7 +154,9 @@ def push(folder: Path, run: dict[str, Any], target: Target, dry_run: bool = Fals
         return _push(api, folder, run, target, dry_run)
 
 
-def _push(api: HfApi, folder: Path, run: dict[str, Any], target: Target, dry_run: bool) -> Pushed:
+def _push(
+    api: HfApi, folder: Path, run: dict[str, Any], target: HubTarget, dry_run: bool
+) -> Pushed:
     user = _check_rights(api, target)
     remote = _look(api, target)
     _check_remote(remote, target, run)
@@ -194,7 +196,7 @@ def _push(api: HfApi, folder: Path, run: dict[str, Any], target: Target, dry_run
 # --- what must hold -------------------------------------------------------------------------
 
 
-def _check_target(target: Target) -> None:
+def _check_target(target: HubTarget) -> None:
     if not REPO.fullmatch(target.repo):
         raise PushRefused(f"--repo {target.repo}: write it as user/dataset")
     if target.pr and target.tag:
@@ -210,7 +212,7 @@ def _find_token() -> str:
     return token
 
 
-def _check_rights(api: HfApi, target: Target) -> str:
+def _check_rights(api: HfApi, target: HubTarget) -> str:
     """Return the user's name; raise `PushRefused` if the token cannot do what is asked."""
     account = api.whoami()
     user: str = account["name"]
@@ -230,7 +232,7 @@ def _check_rights(api: HfApi, target: Target) -> str:
     return user
 
 
-def _check_remote(remote: Remote, target: Target, run: dict[str, Any]) -> None:
+def _check_remote(remote: Remote, target: HubTarget, run: dict[str, Any]) -> None:
     if target.pr and not remote.exists:
         raise PushRefused(f"there is no {target.repo} to open a pull request in")
     if target.pr and not remote.has_branch:
@@ -251,7 +253,7 @@ def _check_remote(remote: Remote, target: Target, run: dict[str, Any]) -> None:
             )
 
 
-def _check_tag(remote: Remote, target: Target, is_new: bool) -> None:
+def _check_tag(remote: Remote, target: HubTarget, is_new: bool) -> None:
     tagged = remote.tags.get(target.tag or "")
     if tagged and (is_new or tagged != remote.head):
         raise PushRefused(
@@ -262,7 +264,7 @@ def _check_tag(remote: Remote, target: Target, is_new: bool) -> None:
 # --- looking ----------------------------------------------------------------------------------
 
 
-def _look(api: HfApi, target: Target) -> Remote:
+def _look(api: HfApi, target: HubTarget) -> Remote:
     try:
         info = api.repo_info(target.repo, repo_type=KIND)
     except RepositoryNotFoundError:
@@ -338,7 +340,7 @@ def _edited(api: HfApi, repo: str, remote: Remote, adds: list[str]) -> list[str]
 
 
 def _same_proposal(
-    api: HfApi, folder: Path, run: dict[str, Any], target: Target, user: str
+    api: HfApi, folder: Path, run: dict[str, Any], target: HubTarget, user: str
 ) -> str | None:
     """Return the url of an open pull request of this user that has the very same files."""
     found = api.get_repo_discussions(
@@ -357,7 +359,7 @@ def _same_proposal(
 
 def _commit(
     api: HfApi,
-    target: Target,
+    target: HubTarget,
     remote: Remote,
     operations: list[CommitOperationAdd | CommitOperationDelete],
     title: str,

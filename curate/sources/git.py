@@ -21,7 +21,7 @@ from urllib.parse import urlsplit, urlunsplit
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from curate.cache.artifact import Artifact, Info, is_stored, open_artifact, store, wanted
-from curate.cache.unpack import ArchiveError, File, Limits, Names
+from curate.cache.unpack import ArchiveError, ArchiveLimits, File, Names
 from curate.files import Damaged, temporary_name, writing
 from curate.rows import Row
 from curate.sources.files import FileSource, cache_of, distinct
@@ -238,7 +238,7 @@ def _remote(url: str) -> str:
 
 def _files(name: str, bare: Path, listing: bytes) -> Iterator[File]:
     """Yield the files of a listing; links and submodules count as left out."""
-    names, limits, total = Names(name), Limits(), 0
+    names, limits, total = Names(name), ArchiveLimits(), 0
     with _process("cat-file", "--batch", folder=bare) as process:
         assert process.stdin and process.stdout
         for line in listing.split(b"\0")[:-1]:
@@ -258,7 +258,7 @@ def _files(name: str, bare: Path, listing: bytes) -> Iterator[File]:
         process.stdin.close()
 
 
-def _blob(stream: IO[bytes], name: str, path: str, limits: Limits) -> bytes:
+def _blob(stream: IO[bytes], name: str, path: str, limits: ArchiveLimits) -> bytes:
     """Read one answer of ``git cat-file --batch``: ``<hash> blob <size>``, content, newline."""
     header = stream.readline().split()
     if len(header) != 3:

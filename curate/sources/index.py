@@ -96,7 +96,7 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 @dataclass(frozen=True)
-class Settings:
+class PipSettings:
     """The part of pip's configuration that says where packages are and how to get them."""
 
     indexes: tuple[str, ...] = ("https://pypi.org/simple/",)
@@ -106,7 +106,7 @@ class Settings:
     timeout_s: float = 15.0
 
 
-def pip_settings() -> Settings:
+def pip_settings() -> PipSettings:
     """Read pip's configuration files (through ``pip config list``) and ``PIP_*`` variables.
 
     Without pip in this environment only the variables count.
@@ -123,19 +123,21 @@ def pip_settings() -> Settings:
         if key.startswith("PIP_") and value:
             values[key.removeprefix("PIP_").lower().replace("_", "-")] = value
 
-    first = values.get("index-url", values.get("pypi-url", Settings.indexes[0]))
+    first = values.get("index-url", values.get("pypi-url", PipSettings.indexes[0]))
     indexes = (first, *values.get("extra-index-url", "").split())
     no_index = values.get("no-index", "").lower() in ("1", "true", "yes", "on")
-    return Settings(
+    return PipSettings(
         indexes=() if no_index else indexes,
         find_links=tuple(values.get("find-links", "").split()),
         trusted_hosts=tuple(values.get("trusted-host", "").split()),
         cert=values.get("cert"),
-        timeout_s=float(values.get("timeout", values.get("default-timeout", Settings.timeout_s))),
+        timeout_s=float(
+            values.get("timeout", values.get("default-timeout", PipSettings.timeout_s))
+        ),
     )
 
 
-def _client(settings: Settings) -> PyPIClient:
+def _client(settings: PipSettings) -> PyPIClient:
     verify = ssl.create_default_context(cafile=settings.cert) if settings.cert else True
     client = PyPIClient(
         trusted_hosts=settings.trusted_hosts,
@@ -158,7 +160,7 @@ class _Seen:
     problems: list[str] = field(default_factory=list)
 
 
-def _find(name: str, version: str, sha256: str, settings: Settings, client: PyPIClient) -> Link:
+def _find(name: str, version: str, sha256: str, settings: PipSettings, client: PyPIClient) -> Link:
     """Return the link of the version's file that has this hash, from the first place with it."""
     seen = _Seen()
     for place, is_index in _places(settings):
@@ -170,7 +172,7 @@ def _find(name: str, version: str, sha256: str, settings: Settings, client: PyPI
     raise SourceError(_why_not_found(name, Version(version), sha256, seen))
 
 
-def _places(settings: Settings) -> list[tuple[str, bool]]:
+def _places(settings: PipSettings) -> list[tuple[str, bool]]:
     """Return every place to look in, local ones first, and whether it is an index."""
     places = [(place, False) for place in settings.find_links]
     places += [(place, True) for place in settings.indexes]

@@ -14,7 +14,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from curate.cache.artifact import Info, is_stored, open_artifact, store, wanted
-from curate.cache.unpack import File, Limits, Names
+from curate.cache.unpack import ArchiveLimits, File, Names
 from curate.rows import Row
 from curate.sources.files import FileSource, cache_of
 from curate.step import Context, Drop, SourceError, Unit
@@ -66,7 +66,7 @@ def _snapshot(root: Path) -> list[File]:
     """
     if not root.is_dir():
         raise SourceError(f"{root}: no such folder (looked from {Path.cwd()})")
-    names, limits, total = Names(str(root)), Limits(), 0
+    names, limits, total = Names(str(root)), ArchiveLimits(), 0
     files: list[File] = []
     for folder, folders, entries in os.walk(root, followlinks=False):
         folders[:] = sorted(name for name in folders if name != ".git")

@@ -55,7 +55,7 @@ CREATE TABLE IF NOT EXISTS new_limit (  -- where max_tokens is refused for max_c
 """
 
 
-class Place(NamedTuple):
+class AnswerAddress(NamedTuple):
     """Where a request goes: the endpoint's address, and the model."""
 
     address: str
@@ -77,7 +77,7 @@ class _Tokens(BaseModel):
     completion_tokens: int
 
 
-class Answer(BaseModel):
+class TeacherAnswer(BaseModel):
     """The part of a chat completion that is read.
 
     https://platform.openai.com/docs/api-reference/chat/object; servers leave much of it out.
@@ -111,7 +111,7 @@ class Cost:
 
 
 @dataclass(frozen=True)
-class Usage:
+class TokenUsage:
     """What was asked and what it took, whichever run asked it.
 
     Attributes:
@@ -132,14 +132,14 @@ class Usage:
     completion_tokens: int = 0
     cost: float = 0.0
 
-    def __add__(self, other: Usage) -> Usage:
+    def __add__(self, other: TokenUsage) -> TokenUsage:
         return self._with(other, add)
 
-    def __sub__(self, other: Usage) -> Usage:
+    def __sub__(self, other: TokenUsage) -> TokenUsage:
         return self._with(other, sub)
 
-    def _with(self, other: Usage, combine: Callable[[Any, Any], Any]) -> Usage:
-        return Usage(*map(combine, astuple(self), astuple(other)))
+    def _with(self, other: TokenUsage, combine: Callable[[Any, Any], Any]) -> TokenUsage:
+        return TokenUsage(*map(combine, astuple(self), astuple(other)))
 
 
 class CapReached(Exception):
@@ -164,16 +164,16 @@ class Answers:
         with self._file:
             yield
 
-    def find(self, key: str) -> Answer | None:
+    def find(self, key: str) -> TeacherAnswer | None:
         """Return what was answered to a request, or None."""
         query = "SELECT answer FROM answers WHERE key = ?"
         found = self._file.execute(query, (key,)).fetchone()
-        return Answer.model_validate_json(found[0]) if found else None
+        return TeacherAnswer.model_validate_json(found[0]) if found else None
 
     def begin(
         self,
         key: str,
-        place: Place,
+        place: AnswerAddress,
         most: Cost,
         caps: dict[str, float],
         per_minute: float | None,
@@ -222,12 +222,12 @@ class Answers:
                     f"way, and the next request may take {more:,g}"
                 )
 
-    def has_new_limit(self, place: Place) -> bool:
+    def has_new_limit(self, place: AnswerAddress) -> bool:
         """Say whether a place takes ``max_completion_tokens`` and no ``max_tokens``."""
         query = "SELECT 1 FROM new_limit WHERE address = ? AND model = ?"
         return self._file.execute(query, place).fetchone() is not None
 
-    def set_new_limit(self, place: Place) -> None:
+    def set_new_limit(self, place: AnswerAddress) -> None:
         """Remember that a place takes ``max_completion_tokens`` and no ``max_tokens``."""
         with self._transaction():
             self._file.execute("INSERT OR IGNORE INTO new_limit VALUES (?, ?)", place)
@@ -241,7 +241,9 @@ class Answers:
         query = "UPDATE requests SET tokens = ?, cost = ? WHERE id = ?"
         self._file.execute(query, (cost.tokens, cost.money, request))
 
-    def add(self, request: int, body: dict[str, Any], raw: str, answer: Answer, cost: Cost) -> None:
+    def add(
+        self, request: int, body: dict[str, Any], raw: str, answer: TeacherAnswer, cost: Cost
+    ) -> None:
         """Keep a request's answer, for good, and settle it."""
         used = answer.usage
         tokens = (used.prompt_tokens, used.completion_tokens) if used else (None, None)
@@ -273,7 +275,7 @@ FROM (SELECT key, address, model, count(*) AS sent FROM requests {which} GROUP B
 """
 
 
-def usage(output: Path) -> dict[Place, Usage]:
+def usage(output: Path) -> dict[AnswerAddress, TokenUsage]:
     """Return what each model was asked and what it took, over all runs in an output folder."""
     path = answers_file(output / "cache")
     if not path.exists():
@@ -281,15 +283,15 @@ def usage(output: Path) -> dict[Place, Usage]:
     query = _SUMS.format(by="asked.address, asked.model,", which="")
     with closing(sqlite3.connect(path, timeout=BUSY_S)) as file:
         rows = file.execute(f"{query} GROUP BY asked.address, asked.model ORDER BY 2, 1").fetchall()
-    return {Place(*row[:2]): Usage(*row[2:]) for row in rows}
+    return {AnswerAddress(*row[:2]): TokenUsage(*row[2:]) for row in rows}
 
 
-def total_usage(output: Path) -> Usage:
+def total_usage(output: Path) -> TokenUsage:
     """Return the sum of `usage` over all models."""
-    return sum(usage(output).values(), Usage())
+    return sum(usage(output).values(), TokenUsage())
 
 
-def usage_of(output: Path, keys: Iterable[str]) -> Usage | None:
+def usage_of(output: Path, keys: Iterable[str]) -> TokenUsage | None:
     """Return what some requests took, by their keys; None where no answers are kept."""
     path = answers_file(output / "cache")
     if not path.exists():
@@ -298,4 +300,4 @@ def usage_of(output: Path, keys: Iterable[str]) -> Usage | None:
     with closing(sqlite3.connect(path, timeout=BUSY_S)) as file:
         file.execute("CREATE TEMP TABLE wanted (key TEXT PRIMARY KEY) WITHOUT ROWID")
         file.executemany("INSERT OR IGNORE INTO wanted VALUES (?)", ((key,) for key in keys))
-        return Usage(*file.execute(query).fetchone())
+        return TokenUsage(*file.execute(query).fetchone())

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import ValidationError
 
-from curate.teacher.answers import Answer
+from curate.teacher.answers import TeacherAnswer
 
 if TYPE_CHECKING:
     import openai
@@ -35,7 +35,7 @@ class NotAnswered(Exception):
         self.reason = reason
 
 
-class Refused(Exception):
+class EndpointRefused(Exception):
     """The endpoint will answer no request as things are; the message says why and what to do.
 
     Attributes:
@@ -116,7 +116,7 @@ class Client:
                 self._sleep(_wait(number, key) if failure.wait_s is None else failure.wait_s)
         raise AssertionError("the last attempt returns or raises")
 
-    def complete(self, body: dict[str, Any], key: str) -> tuple[str, Answer]:
+    def complete(self, body: dict[str, Any], key: str) -> tuple[str, TeacherAnswer]:
         """Send a request once; return the body of the response, without the key, and the answer.
 
         Args:
@@ -194,7 +194,9 @@ class Client:
         if status in (408, 409) or status >= 500 or (status == 429 and "quota" not in codes):
             wait = _retry_after(error.response.headers.get("retry-after"))
             if wait is not None and wait > LONGEST_WAIT_S:
-                return Refused(f"{self.address} asks to wait {wait:.0f} seconds: {said}", status)
+                return EndpointRefused(
+                    f"{self.address} asks to wait {wait:.0f} seconds: {said}", status
+                )
             return TryAgain(said, wait, free=True)
         if status in (400, 413) and any(word in f"{codes} {said}" for word in TOO_LONG):
             return NotAnswered("too_long", said)
@@ -206,7 +208,7 @@ class Client:
             return UseNewLimit(said, 0.0, free=True)
         asked = f"refuses model '{body['model']}'" if body else "does not list its models"
         advice = f". {_ADVICE[status]}" if status in _ADVICE else ""
-        return Refused(f"{self.address} {asked}: {said}{advice}", status)
+        return EndpointRefused(f"{self.address} {asked}: {said}{advice}", status)
 
 
 _ADVICE = {
@@ -229,10 +231,10 @@ def hide_key(text: str, key: str) -> str:
     return text if len(key) < SECRET_LENGTH else text.replace(key, "[OPENAI_API_KEY]")
 
 
-def _parsed(raw: str) -> Answer:
+def _parsed(raw: str) -> TeacherAnswer:
     """Return an answer, checked here: some servers send anything with status 200."""
     try:
-        return Answer.model_validate_json(raw)
+        return TeacherAnswer.model_validate_json(raw)
     except ValidationError as error:
         what = error.errors()[0]
         raise TryAgain(f"no chat completion: {what['msg']}: {raw[:200]!r}") from None

@@ -51,7 +51,7 @@ FORMULA = (
 
 
 @dataclass(frozen=True)
-class Input:
+class InputTensor:
     """A tensor that `forward` is called with; it is contiguous."""
 
     name: str
@@ -60,7 +60,7 @@ class Input:
 
 
 @dataclass(frozen=True)
-class Problem:
+class ProblemInWords:
     """A PyTorch problem in words.
 
     Attributes:
@@ -72,7 +72,7 @@ class Problem:
     """
 
     operators: tuple[str, ...]
-    inputs: tuple[Input, ...]
+    inputs: tuple[InputTensor, ...]
     arguments: tuple[str, ...]
     state: tuple[tuple[str, str], ...]
     steps: tuple[str, ...]
@@ -82,7 +82,7 @@ class _Untellable(Exception):
     """The problem is no list of formulas."""
 
 
-def describe(reference: str) -> Problem | None:
+def describe(reference: str) -> ProblemInWords | None:
     """Return what a file in KernelBench's form asks for; None where words would not do."""
     try:
         return _Reader(ast.parse(reference)).problem()
@@ -100,7 +100,7 @@ class _Reader:
         self.operators: dict[str, None] = {}
         self.layers: dict[str, str] = {}
 
-    def problem(self) -> Problem:
+    def problem(self) -> ProblemInWords:
         if set(self.classes) != {"Model"} or set(self.functions) - {
             "get_inputs",
             "get_init_inputs",
@@ -115,7 +115,7 @@ class _Reader:
         if len(given) > len(names):
             raise _Untellable
         steps += self._steps(methods["forward"])
-        return Problem(
+        return ProblemInWords(
             tuple(self.operators),
             tuple(self._inputs(_parameters(methods["forward"]))),
             tuple(f"{name}={value}" for name, value in zip(names, given, strict=False)),
@@ -171,12 +171,12 @@ class _Reader:
                 return elements
         raise _Untellable
 
-    def _inputs(self, names: list[str]) -> Iterator[Input]:
+    def _inputs(self, names: list[str]) -> Iterator[InputTensor]:
         given = self._returned("get_inputs")
         if len(given) != len(names):
             raise _Untellable
         for name, value in zip(names, given, strict=True):
-            yield Input(name, *self._tensor(value))
+            yield InputTensor(name, *self._tensor(value))
 
     def _tensor(self, value: ast.expr) -> tuple[str, tuple[int, ...]]:
         """Return element type and shape of a tensor that an expression makes."""

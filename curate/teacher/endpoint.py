@@ -7,11 +7,18 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from curate.step import StepError
-from curate.teacher.answers import Answer, Answers, CapReached, Cost, Place, request_key
+from curate.teacher.answers import (
+    AnswerAddress,
+    Answers,
+    CapReached,
+    Cost,
+    TeacherAnswer,
+    request_key,
+)
 from curate.teacher.client import (
     Client,
+    EndpointRefused,
     NotAnswered,
-    Refused,
     TryAgain,
     UseNewLimit,
     with_new_limit,
@@ -31,10 +38,10 @@ class Endpoint:
     ) -> None:
         self.options, self.file, self.sleep = options, file, sleep
         self.address = options.address()
-        self.place = Place(self.address, options.model)
+        self.place = AnswerAddress(self.address, options.model)
         self.client = Client(self.address, key, options.request_timeout_s, sleep)
 
-    def ask(self, body: dict[str, Any], number: int) -> Answer:
+    def ask(self, body: dict[str, Any], number: int) -> TeacherAnswer:
         """Return the answer to a request, from the file if it is there.
 
         Args:
@@ -52,7 +59,7 @@ class Endpoint:
             return answers.find(key) or self.client.until_done(
                 lambda: self._attempt(answers, body, key), key
             )
-        except Refused as refusal:
+        except EndpointRefused as refusal:
             advice = f". {_BAD_REQUEST}" if refusal.status == 400 else ""
             raise StepError(
                 f"step teacher: {refusal}{advice}. What was answered is kept, and the same command "
@@ -61,7 +68,7 @@ class Endpoint:
         finally:
             answers.close()
 
-    def _attempt(self, answers: Answers, body: dict[str, Any], key: str) -> Answer:
+    def _attempt(self, answers: Answers, body: dict[str, Any], key: str) -> TeacherAnswer:
         """Send a request once; have it counted, and its answer kept."""
         request = self._begin(answers, body, key)
         sent = with_new_limit(body) if answers.has_new_limit(self.place) else body
@@ -73,7 +80,7 @@ class Endpoint:
             if isinstance(failure, UseNewLimit):
                 answers.set_new_limit(self.place)
             raise
-        except (NotAnswered, Refused):
+        except (NotAnswered, EndpointRefused):
             answers.settle(request, Cost())
             raise
         answers.add(request, sent, raw, answer, self._cost(body, answer))
@@ -96,7 +103,7 @@ class Endpoint:
             self.sleep(wait)
         return request
 
-    def _cost(self, body: dict[str, Any], answer: Answer | None = None) -> Cost:
+    def _cost(self, body: dict[str, Any], answer: TeacherAnswer | None = None) -> Cost:
         """Return what an answer cost; or, without one, the most that it may cost: a token holds a
         byte at least."""
         if answer and answer.usage:

@@ -35,7 +35,7 @@ from pydantic import Field, field_validator
 
 from curate.rows import Row, make_row, select, status_of
 from curate.step import Context, Keep, RowStep
-from curate.teacher.describe import Problem, describe
+from curate.teacher.describe import ProblemInWords, describe
 from curate.teacher.feedback import evidence, finding
 from curate.teacher.template import fence, load
 from curate.verify.verdict import WRONG
@@ -162,7 +162,7 @@ def _implement(row: Row) -> Places | None:
     }
 
 
-def _interface(problem: Problem) -> str:
+def _interface(problem: ProblemInWords) -> str:
     names = ", ".join(argument.partition("=")[0] for argument in problem.arguments)
     lines = [f"- it is built as `ModelNew({names})`"]
     if problem.arguments:

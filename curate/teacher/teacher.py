@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, field_validator,
 
 from curate.rows import Asked, PromptRow, Row, row_id
 from curate.step import Context, Drop, Keep, Outcome, RowStep, StepError
-from curate.teacher.answers import Answer, answers_file
+from curate.teacher.answers import TeacherAnswer, answers_file
 from curate.teacher.program import TEXT_FAMILIES, program_of
 
 if TYPE_CHECKING:
@@ -229,7 +229,7 @@ class Teacher(RowStep):
             drawn["seed"] = self.sampling.seed + number
         return {"model": self.model, "messages": turns, **drawn}
 
-    def sample(self, row: PromptRow, answer: Answer) -> Outcome:
+    def sample(self, row: PromptRow, answer: TeacherAnswer) -> Outcome:
         """Return the sample that an answer makes of its prompt, or why there is none."""
         text = answer.text
         evidence = {"finish": answer.finish, "answer": text[:SHOWN]}

@@ -159,7 +159,7 @@ def train_grpo(options: TrainOptions, grpo: GrpoOptions | None = None, say: Say 
 
 
 @dataclass(frozen=True)
-class Asked:
+class GrpoTask:
     """What a training by reward starts from.
 
     Attributes:
@@ -199,7 +199,7 @@ class Asked:
         ]
 
 
-def prepare(options: TrainOptions, grpo: GrpoOptions) -> Asked:
+def prepare(options: TrainOptions, grpo: GrpoOptions) -> GrpoTask:
     """Read what a training by reward needs.
 
     Raises:
@@ -247,13 +247,13 @@ def prepare(options: TrainOptions, grpo: GrpoOptions) -> Asked:
     told = options.to_json() | dataclasses.asdict(grpo)
     del told["output"], told["judge_workers"]  # these make no other training
     files = data.read_sha256(source, PAIRS)
-    return Asked(options, grpo, tokenizer, kept, left_out, {"options": told, "files": files})
+    return GrpoTask(options, grpo, tokenizer, kept, left_out, {"options": told, "files": files})
 
 
 # --- the trainer ------------------------------------------------------------------------------
 
 
-def make_config(asked: Asked) -> GRPOConfig:
+def make_config(asked: GrpoTask) -> GRPOConfig:
     """Return the options as TRL has them."""
     from trl import GRPOConfig
 
@@ -285,7 +285,7 @@ def make_config(asked: Asked) -> GRPOConfig:
     )
 
 
-def make_trainer(asked: Asked, stack: ExitStack, say: Say) -> GRPOTrainer:
+def make_trainer(asked: GrpoTask, stack: ExitStack, say: Say) -> GRPOTrainer:
     """Return a trainer with the model and the reward functions in it.
 
     Args:
@@ -326,7 +326,7 @@ def make_trainer(asked: Asked, stack: ExitStack, say: Say) -> GRPOTrainer:
     return trainer
 
 
-def reward_functions(asked: Asked, stack: ExitStack) -> list[Callable[..., Any]]:
+def reward_functions(asked: GrpoTask, stack: ExitStack) -> list[Callable[..., Any]]:
     """Return the reward functions that the options name."""
     from curate.train.rewards import (
         VerifiedReward,
@@ -348,7 +348,7 @@ def reward_functions(asked: Asked, stack: ExitStack) -> list[Callable[..., Any]]
 # --- the run ----------------------------------------------------------------------------------
 
 
-def run(trainer: GRPOTrainer, asked: Asked) -> dict[str, Any]:
+def run(trainer: GRPOTrainer, asked: GrpoTask) -> dict[str, Any]:
     """Train, from the last checkpoint if there is one, and return the training's record.
 
     Raises:
@@ -444,7 +444,7 @@ def write_correct(logs: Path) -> None:
     write_atomically(logs / CORRECT, text.encode())
 
 
-def save(trainer: GRPOTrainer, asked: Asked, record: dict[str, Any]) -> None:
+def save(trainer: GRPOTrainer, asked: GrpoTask, record: dict[str, Any]) -> None:
     """Write the trained model, its tokenizer and its record, and remove the checkpoints."""
     folder = asked.options.output
     trainer.save_model(str(folder))

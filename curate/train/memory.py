@@ -60,7 +60,7 @@ class Facts:
 
 
 @dataclass(frozen=True)
-class Estimate:
+class MemoryEstimate:
     """Bytes on one device at the peak.
 
     Attributes:
@@ -127,7 +127,7 @@ def model_facts(path: str) -> Facts:
     )
 
 
-def estimate(facts: Facts, options: TrainOptions, length: int, device: str) -> Estimate:
+def estimate(facts: Facts, options: TrainOptions, length: int, device: str) -> MemoryEstimate:
     """Return what a training takes on one device.
 
     Args:
@@ -157,7 +157,7 @@ def estimate(facts: Facts, options: TrainOptions, length: int, device: str) -> E
         kept, again = tokens * facts.layers * facts.hidden * stream, layer + passing
     else:
         kept, again = facts.layers * layer, passing
-    return Estimate(
+    return MemoryEstimate(
         parameters=parameters,
         gradients=trained * FLOAT32,
         optimizer=trained * 2 * FLOAT32,
@@ -203,7 +203,9 @@ def free_bytes(device: str) -> int:
     return int(torch.cuda.mem_get_info(device)[0])
 
 
-def check(facts: Facts, options: TrainOptions, length: int, device: str, free: int) -> Estimate:
+def check(
+    facts: Facts, options: TrainOptions, length: int, device: str, free: int
+) -> MemoryEstimate:
     """Return the estimate of a training that fits.
 
     Raises:

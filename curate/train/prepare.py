@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from curate.files import write_atomically
 from curate.generate.models import check_four_bits, default_device, load_tokenizer
 from curate.train import data, memory
-from curate.train.memory import Estimate, Facts
+from curate.train.memory import Facts, MemoryEstimate
 from curate.train.options import TrainOptions
 from curate.verify.files import InputError
 
@@ -52,7 +52,7 @@ class Prepared:
     max_length: int
     longest: int
     sha256: dict[str, str]
-    estimate: Estimate
+    estimate: MemoryEstimate
 
     def lines(self) -> Iterator[str]:
         """Yield what is going to be trained on and what it takes, in words."""

@@ -26,7 +26,7 @@ from curate.journal import json_line, whole_lines
 from curate.teacher.program import program_of, without_thinking
 from curate.verify.files import VerdictFile, open_journal, text_sha256
 from curate.verify.label import judged, start_judge
-from curate.verify.screen.program import Program
+from curate.verify.screen.program import ParsedProgram
 from curate.verify.screen.screen import RULES
 from curate.verify.verdict import Candidate, Options, Verdict
 
@@ -89,7 +89,7 @@ def _has_form(answer: str) -> bool:
     if program is None or len(_FENCE_LINE.findall(without_thinking(answer))) != 2:
         return False
     try:
-        parsed = Program(program)
+        parsed = ParsedProgram(program)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
     return parsed.model is not None and any(parsed.kernels.values())

@@ -30,7 +30,7 @@ from torch import nn
 
 from curate.verify import watch
 from curate.verify.launcher import LAUNCH, make_launcher
-from curate.verify.problem import CANDIDATE, EXAMPLE, REFERENCE, Program, Task, describe
+from curate.verify.problem import CANDIDATE, EXAMPLE, REFERENCE, LoadedProgram, LoadedTask, describe
 from curate.verify.protocol.role import (
     Answer,
     Handlers,
@@ -56,14 +56,14 @@ GUARD = 1024  # elements on each side of an input
 PLAIN_NAMES = {"Tensor", "Parameter"}
 
 
-class Candidate:
+class CandidateProcess:
     """One program, on one device."""
 
     def __init__(self, launches: Launches) -> None:
         self.launches = launches
         self.before: dict[str, Any] = {}
         self.device = "cpu"
-        self.program: Program
+        self.program: LoadedProgram
         self.model: nn.Module
         self.inputs: dict[str, Any] = {}
         self.timed: TimedModel
@@ -80,7 +80,7 @@ class Candidate:
         launchers = {}
         if request["ptx"] is not None:
             launchers[LAUNCH] = make_launcher(request["ptx"], self.launches.admit, self.device)
-        self.program = Program(request["source"], launchers)
+        self.program = LoadedProgram(request["source"], launchers)
         return {"patched": watch.changed(self.before)}, []
 
     def build(self, request: dict[str, Any], tensors: Tensors) -> Answer:
@@ -284,7 +284,7 @@ def _apart(one: Any, other: Any) -> float:
 def warm() -> None:
     """Load what programs need; an example on the CPU loads what is loaded on first use."""
     launch_tools.prepare()
-    task = Task(EXAMPLE[0])
+    task = LoadedTask(EXAMPLE[0])
     with torch.no_grad(), Recorder():
         task.build(0, task.init_inputs())(*task.inputs())
     for name in (REFERENCE, CANDIDATE):
@@ -328,7 +328,7 @@ def serve(sock: socket.socket) -> None:
     channel = Channel(sock)
     launches = Launches()
     launches.install()
-    candidate = Candidate(launches)
+    candidate = CandidateProcess(launches)
     handlers: Handlers = {
         "load": candidate.load,
         "build": candidate.build,

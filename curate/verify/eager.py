@@ -19,7 +19,7 @@ NOISE = 1e-5
 """Relative difference below which two outputs count as equal, and one output as constant."""
 
 
-class Lost(Exception):
+class Unusable(Exception):
     """A problem cannot be used, or none can be made of a module."""
 
     def __init__(self, reason: str, **evidence: Any) -> None:
@@ -39,7 +39,7 @@ def load(text: str) -> dict[str, Any]:
             return problem.load("task", text).__dict__
     except problem.ProgramError as error:
         cause = error.__cause__ or error
-        raise Lost("import_error", error=shown(cause)) from cause
+        raise Unusable("import_error", error=shown(cause)) from cause
 
 
 def check(
@@ -73,38 +73,38 @@ def check(
             changed = not _equal(kept, inputs) or not _same_state(weights, model)
             second = _tensors(model(*(_copy(i) for i in kept)))
             other = _tensors(model(*others))
-    except Lost:
+    except Unusable:
         raise
     except Exception as error:
-        raise Lost("eager_error", error=shown(error)) from error
+        raise Unusable("eager_error", error=shown(error)) from error
     if changed or _global_state() != state:
-        raise Lost("side_effects", what="inputs or state" if changed else "global settings")
+        raise Unusable("side_effects", what="inputs or state" if changed else "global settings")
     if not _equal(first, second):
-        raise Lost("nondeterministic")
+        raise Unusable("nondeterministic")
     if thorough:
         _check_values(first)
         with torch.no_grad():
             _check_dependence(model, inputs, others, first)
     elif not all(torch.isfinite(t).all() for t in first):
-        raise Lost("not_finite")
+        raise Unusable("not_finite")
     elif _equal(first, other):
-        raise Lost("constant_output")
+        raise Unusable("constant_output")
 
 
 def _check_sizes(values: list[Any], limit: int | None) -> None:
     largest = max(v.numel() for v in values if isinstance(v, torch.Tensor))
     if limit is not None and largest > limit:
-        raise Lost("too_large", elements=largest, limit=limit)
+        raise Unusable("too_large", elements=largest, limit=limit)
 
 
 def _check_values(outputs: list[torch.Tensor]) -> None:
     for index, output in enumerate(outputs):
         if not torch.isfinite(output).all():
-            raise Lost("not_finite", output=index)
+            raise Unusable("not_finite", output=index)
     for index, output in enumerate(outputs):
         values = output.double()
         if values.numel() > 1 and values.std() <= NOISE * max(1.0, float(values.mean().abs())):
-            raise Lost("constant_output", output=index, value=float(values.mean()))
+            raise Unusable("constant_output", output=index, value=float(values.mean()))
 
 
 def _check_dependence(
@@ -113,12 +113,12 @@ def _check_dependence(
     for index, other in enumerate(others):
         changed = [*inputs[:index], other, *inputs[index + 1 :]]
         if _close(_tensors(model(*changed)), outputs):
-            raise Lost("ignores_input", input=index)
+            raise Unusable("ignores_input", input=index)
     for name, parameter in model.named_parameters():
         before = parameter.detach().clone()
         parameter.add_(torch.randn_like(parameter))
         if _close(_tensors(model(*inputs)), outputs):
-            raise Lost("ignores_parameter", parameter=name)
+            raise Unusable("ignores_parameter", parameter=name)
         parameter.copy_(before)
 
 
@@ -132,7 +132,7 @@ def _close(left: list[torch.Tensor], right: list[torch.Tensor]) -> bool:
 def _tensors(outputs: Any) -> list[torch.Tensor]:
     items = list(outputs) if isinstance(outputs, (tuple, list)) else [outputs]
     if not items or not all(isinstance(t, torch.Tensor) and t.numel() for t in items):
-        raise Lost("no_tensor_output", types=sorted({type(t).__name__ for t in items}))
+        raise Unusable("no_tensor_output", types=sorted({type(t).__name__ for t in items}))
     return [t.detach().clone() for t in items]
 
 

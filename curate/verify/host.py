@@ -33,7 +33,7 @@ import curate
 from curate.engine.processes.child import (
     TICK,
     Child,
-    Limits,
+    ChildLimits,
     changed_state,
     fork_child,
     is_spoiled,
@@ -85,14 +85,14 @@ def warm(backend: str, compiles: bool) -> dict[str, Callable[..., None]]:
     return {"reference": reference.serve, "candidate": candidate.serve}
 
 
-class Host:
+class HostServer:
     """Serves the judge until it goes away."""
 
     def __init__(self, control: socket.socket) -> None:
         self.control = control
         self.waiting: tuple[dict[str, Any], list[int]] | None = None
         hello, _ = self._next()
-        self.limits = Limits(
+        self.limits = ChildLimits(
             hello["memory_mb"], hello["sandboxed"], address_space=hello["backend"] in WITHOUT_DEVICE
         )
         if self.limits.sandboxed:
@@ -158,7 +158,7 @@ def main() -> None:
     os.dup2(2, 1)  # whatever is printed here goes to the log
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
-    Host(control).run()
+    HostServer(control).run()
 
 
 if __name__ == "__main__":

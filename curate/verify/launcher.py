@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from curate.verify.compile.ptx import Parameter, entries, find_entry
+from curate.verify.compile.ptx import PtxParameter, entries, find_entry
 
 LAUNCH = "launch_cuda"
 """The name that a program calls."""
@@ -35,7 +35,7 @@ _PLAIN_SHARED = 48 * 1024
 """Bytes of shared memory for which a kernel need not ask."""
 
 
-class Kernel:
+class CudaKernel:
     """One kernel of a program's PTX.
 
     Attributes:
@@ -43,7 +43,7 @@ class Kernel:
         function: the driver's handle, or None where kernels are not run.
     """
 
-    def __init__(self, name: str, parameters: tuple[Parameter, ...], function: Any) -> None:
+    def __init__(self, name: str, parameters: tuple[PtxParameter, ...], function: Any) -> None:
         self.__name__ = name
         self.parameters, self.function = parameters, function
 
@@ -56,9 +56,9 @@ def make_launcher(ptx: str, admit: Admit, device: str) -> Callable[..., None]:
     Raises:
         RuntimeError: the driver does not take the PTX; the message holds what it says.
     """
-    driver = Driver(ptx) if device != "cpu" else None
+    driver = CudaModule(ptx) if device != "cpu" else None
     kernels = {
-        name: Kernel(name, parameters, driver and driver.function(name))
+        name: CudaKernel(name, parameters, driver and driver.function(name))
         for name, parameters in entries(ptx).items()
     }
 
@@ -90,7 +90,7 @@ def _flat(arguments: list[Any]) -> list[Any]:
 # --- arguments --------------------------------------------------------------------------------
 
 
-def pack_arguments(kernel: Kernel, arguments: list[Any]) -> list[bytes]:
+def pack_arguments(kernel: CudaKernel, arguments: list[Any]) -> list[bytes]:
     """Return the bytes of every argument, as the kernel's parameters want them.
 
     Raises:
@@ -109,7 +109,7 @@ def pack_arguments(kernel: Kernel, arguments: list[Any]) -> list[bytes]:
     return packed
 
 
-def _pack(parameter: Parameter, value: Any) -> bytes:
+def _pack(parameter: PtxParameter, value: Any) -> bytes:
     if isinstance(value, tuple):
         layout, *values = value
         value = struct.pack(layout, *(_address(v) if _is_address(v) else v for v in values))
@@ -137,7 +137,7 @@ def _address(value: torch.Tensor | None) -> int:
 # --- the driver -------------------------------------------------------------------------------
 
 
-class Driver:
+class CudaModule:
     """A PTX file, loaded by CUDA's driver into PyTorch's context.
 
     Raises:

@@ -104,7 +104,7 @@ def load(
     return module
 
 
-class Task:
+class LoadedTask:
     """A reference file, loaded.
 
     Attributes:
@@ -138,7 +138,7 @@ class Task:
         return _build(REFERENCE, self.module.Model, seed, init_inputs)
 
 
-class Program:
+class LoadedProgram:
     """A candidate file, loaded.
 
     Args:

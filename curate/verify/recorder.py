@@ -68,7 +68,7 @@ def sample(tensor: torch.Tensor) -> torch.Tensor:
 
 
 @dataclass(frozen=True)
-class Fingerprint:
+class TensorFingerprint:
     """What stays of a tensor's values, whatever their order: enough to know them again."""
 
     numel: int
@@ -78,7 +78,7 @@ class Fingerprint:
     most: float
 
     @classmethod
-    def of(cls, tensor: torch.Tensor) -> Fingerprint | None:
+    def of(cls, tensor: torch.Tensor) -> TensorFingerprint | None:
         """Return a tensor's fingerprint; None where its values are not numbers that differ."""
         if tensor.is_complex() or tensor.numel() < 2:
             return None
@@ -88,7 +88,7 @@ class Fingerprint:
             return None
         return cls(flat.numel(), float(flat.sum()), float(flat.square().sum()), least, most)
 
-    def matches(self, other: Fingerprint) -> bool:
+    def matches(self, other: TensorFingerprint) -> bool:
         """Whether both are of the same values, up to rounding to fewer digits."""
         size = max(abs(self.least), abs(self.most))
         root = math.sqrt(max(self.squares, 1e-300))
@@ -134,7 +134,7 @@ class Recorder(Mode):
         # Storages that kernels may have written, or that came with the inputs and parameters.
         self._from_elsewhere = {t.untyped_storage().data_ptr() for t in known or []}
         self._alive = list(known or [])  # or another tensor could get the same address
-        self._ready: list[tuple[Fingerprint, torch.Tensor]] = []
+        self._ready: list[tuple[TensorFingerprint, torch.Tensor]] = []
         self._rooms: list[torch.Tensor] = []
 
     def __torch_dispatch__(
@@ -199,7 +199,7 @@ class Recorder(Mode):
                     continue
                 storage = tensor.untyped_storage().data_ptr()
                 if storage not in self._from_elsewhere:
-                    if found := Fingerprint.of(tensor):
+                    if found := TensorFingerprint.of(tensor):
                         self._ready.append((found, sample(tensor)))
                     self._from_elsewhere.add(storage)
                     self._alive.append(tensor)
@@ -221,7 +221,7 @@ class Recorder(Mode):
 
     def was_ready(self, output: torch.Tensor) -> bool:
         """Whether a kernel was given ``output``'s values, in any order, by no other kernel."""
-        found = Fingerprint.of(output)
+        found = TensorFingerprint.of(output)
         return found is not None and any(found.matches(ready) for ready, _ in self._ready)
 
     def was_scaled(self, output: torch.Tensor) -> bool:

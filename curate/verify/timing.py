@@ -114,7 +114,7 @@ SAMPLE = 1 << 24
 
 
 @dataclass(frozen=True)
-class Turn:
+class TimedTurn:
     """What the nonce decides about one iteration.
 
     Attributes:
@@ -128,12 +128,12 @@ class Turn:
     seed: int
 
 
-def turns(nonce: int, n: int, sets: int) -> Iterator[Turn]:
+def turns(nonce: int, n: int, sets: int) -> Iterator[TimedTurn]:
     """Yield the n turns of a run. Those of a longer run begin with them."""
     generator = random.Random(nonce)
     for _ in range(n):
         chosen = int(generator.random() * sets)
-        yield Turn(chosen, generator.random(), generator.getrandbits(31))
+        yield TimedTurn(chosen, generator.random(), generator.getrandbits(31))
 
 
 def scale_of(fraction: float, position: int) -> float:

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from curate.engine.store import LOST
-from curate.formats.kernels import Kernels
+from curate.formats.kernels import KernelsFormat
 from curate.rows import Row, make_origin, make_row
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
@@ -48,7 +48,7 @@ def folder(tmp_path: Path) -> Path:
         finished("two", "a@1", False, "raised"),
         finished("three", "b@2", True, None),
     ]
-    view = Kernels(format="kernels")
+    view = KernelsFormat(format="kernels")
     shown = [shown for row in rows for shown in view.render(row).rows]
     table = pa.Table.from_pylist(shown, schema=view.columns())
     pq.write_table(table, folder / "kernels/train-00000-of-00001.parquet")

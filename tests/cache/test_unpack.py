@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from curate.cache.unpack import ArchiveError, Limits, Names, unpack
+from curate.cache.unpack import ArchiveError, ArchiveLimits, Names, unpack
 
 
 def tar_with(path: Path, *entries: tuple[tarfile.TarInfo, bytes], mode: str = "w:gz") -> Path:
@@ -39,7 +39,7 @@ def zip_with(path: Path, *entries: tuple[str | zipfile.ZipInfo, bytes]) -> Path:
     return path
 
 
-def contents(archive: Path, limits: Limits | None = None) -> dict[str, bytes | None]:
+def contents(archive: Path, limits: ArchiveLimits | None = None) -> dict[str, bytes | None]:
     return dict(unpack(archive, archive.name, lambda path: path.endswith(".py"), limits))
 
 
@@ -152,12 +152,12 @@ def test_declared_size_is_not_trusted(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("limits", "reason"),
     [
-        (Limits(entries=3), "more than 3 entries"),
-        (Limits(file_bytes=1 << 20), "larger than 1 MiB"),
-        (Limits(total_bytes=3 << 20), "more than 3 MiB"),
+        (ArchiveLimits(entries=3), "more than 3 entries"),
+        (ArchiveLimits(file_bytes=1 << 20), "larger than 1 MiB"),
+        (ArchiveLimits(total_bytes=3 << 20), "more than 3 MiB"),
     ],
 )
-def test_limits(tmp_path: Path, form: str, limits: Limits, reason: str) -> None:
+def test_limits(tmp_path: Path, form: str, limits: ArchiveLimits, reason: str) -> None:
     files = [(f"pkg/{i}.py", bytes(1_100_000)) for i in range(4)]
     if form == "tar":
         archive = tar_with(tmp_path / "a.tar.gz", *(plain(*file) for file in files))

@@ -17,7 +17,7 @@ from curate.clean.fingerprint import (
     shipped_names,
     write_benchmark,
 )
-from curate.clean.forms.parts import Program
+from curate.clean.forms.parts import PlainProgram
 from curate.verify.files import InputError
 
 # --- making files -----------------------------------------------------------------------------
@@ -61,7 +61,7 @@ def test_tables_hold_programs_in_their_texts(tmp_path: Path) -> None:
     assert list(made.benchmark.items) == [f"{f}#{row}" for f in files for row in ("gate", 2)]
     assert list(made.passed_over) == [f"{f}#words" for f in files]
     item = made.benchmark.items["b.json#gate"]
-    assert {part.ast for part in item.parts} == {part.ast for part in Program(MODULE).parts()}
+    assert {part.ast for part in item.parts} == {part.ast for part in PlainProgram(MODULE).parts()}
     assert len(item.signatures) == 1
 
 

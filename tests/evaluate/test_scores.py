@@ -9,19 +9,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from curate.evaluate.scores import Answer, Scores, compare, difference, estimate, excluded
+from curate.evaluate.scores import ScoredAnswer, Scores, compare, difference, estimate, excluded
 from curate.verify.verdict import Verdict
 
 PROGRAM = "@triton.jit\ndef k(): ...\n"
 
 
-def answer(problem: str, number: int, status: str, **fields: Any) -> Answer:
+def answer(problem: str, number: int, status: str, **fields: Any) -> ScoredAnswer:
     if status in ("no_program", "cut_off", "too_long"):
-        return Answer(problem, number, status)
-    return Answer(problem, number, status, PROGRAM, Verdict("x", status, **fields))
+        return ScoredAnswer(problem, number, status)
+    return ScoredAnswer(problem, number, status, PROGRAM, Verdict("x", status, **fields))
 
 
-def answers(problem: str, *statuses: str) -> list[Answer]:
+def answers(problem: str, *statuses: str) -> list[ScoredAnswer]:
     return [answer(problem, i, status) for i, status in enumerate(statuses)]
 
 
@@ -57,7 +57,7 @@ def test_compiled_is_what_gave_outputs_with_a_kernel() -> None:
     assert not compiled("no_program")
 
 
-def timed(number: int, eager: float | None, compiled: float | None) -> Answer:
+def timed(number: int, eager: float | None, compiled: float | None) -> ScoredAnswer:
     timing = {"speedup_eager": eager, "speedup_compile": compiled}
     return answer("p", number, "correct", trials=8, timing=timing)
 

@@ -8,7 +8,7 @@ from curate.engine.processes.local import LocalExecutor
 from curate.engine.run import Walk
 from curate.formats.dataset.write import write_dataset
 from curate.formats.fim import Fim
-from curate.formats.kernels import Kernels
+from curate.formats.kernels import KernelsFormat
 from curate.rows import Row, make_origin, make_row
 
 TRITON = """\
@@ -37,7 +37,7 @@ class Recipe:
 
     def __init__(self, rows: list[Row]) -> None:
         self.sources = [Given(rows=rows)]
-        self.formats = [Fim(format="fim"), Kernels(format="kernels")]
+        self.formats = [Fim(format="fim"), KernelsFormat(format="kernels")]
 
     def model_dump(self, mode: str) -> dict:
         return {"name": self.name}

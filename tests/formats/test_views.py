@@ -11,7 +11,7 @@ from curate.engine.run import Walk
 from curate.formats.conversion import Conversion
 from curate.formats.dataset.write import data_sha256, write_dataset
 from curate.formats.messages import Messages
-from curate.formats.pairs import Pairs
+from curate.formats.pairs import PairsFormat
 from curate.rows import Row, make_origin, make_row
 from curate.teacher.template import fence
 
@@ -32,7 +32,7 @@ class Recipe:
     def __init__(self, rows: list[Row]) -> None:
         self.sources = [Given(rows=rows)]
         formats = (Messages(format="messages"), Conversion(format="conversion"))
-        self.formats = [*formats, Pairs(format="pairs")]
+        self.formats = [*formats, PairsFormat(format="pairs")]
 
     def model_dump(self, mode: str) -> dict:
         return {"name": self.name}

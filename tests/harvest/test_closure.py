@@ -4,12 +4,12 @@ import pytest
 
 from curate.harvest.closure import MODEL, Closure
 from curate.harvest.python.package import Definition, Package
-from curate.harvest.python.slices import Closed, NotClosed, close
+from curate.harvest.python.slices import NotClosed, StandaloneFile, close
 from curate.rows import Row, make_origin, make_row
 from curate.step import Context, Drop, Keep
 
 
-def closed(files: dict[str, str], path: str = "pkg/a.py", symbol: str = "A") -> Closed:
+def closed(files: dict[str, str], path: str = "pkg/a.py", symbol: str = "A") -> StandaloneFile:
     texts = {name: textwrap.dedent(text) for name, text in files.items()}
     texts.setdefault("pkg/__init__.py", "")
     target = Definition(path, symbol)

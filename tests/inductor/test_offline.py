@@ -253,13 +253,13 @@ def test_the_first_configuration_is_the_one_taken_without_tuning():
 
 
 def test_what_a_spec_cannot_say_is_unsupported():
-    with pytest.raises(offline.Unsupported, match="type dict"):
+    with pytest.raises(offline.UnsupportedModule, match="type dict"):
         generate(reference("def forward(self, x):\n    return {1: x + 1}"))
 
 
 def test_bfloat16_is_refused_where_the_device_lacks_it():
     source = reference(SOFTMAX, "[torch.randn(4, 8, dtype=torch.bfloat16)]")
-    with pytest.raises(offline.Unsupported, match="BF16"):
+    with pytest.raises(offline.UnsupportedModule, match="BF16"):
         generate(source, "cuda:75")
     assert generate(source, "cuda:80").spec["kernels"]
 
@@ -304,7 +304,7 @@ def test_a_real_device_gets_the_same_kernels(monkeypatch, dynamic, native_matmul
 
 def test_a_module_that_draws_numbers_is_refused() -> None:
     text = HEAD_OF_RANDOM + "        return x * torch.rand(x.shape[0], 1)\n" + TAIL_OF_RANDOM
-    with pytest.raises(offline.Unsupported, match="random operator"):
+    with pytest.raises(offline.UnsupportedModule, match="random operator"):
         offline.compile_reference(text, "cuda:90", False, False)
 
 

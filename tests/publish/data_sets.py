@@ -14,7 +14,7 @@ from curate.engine.run import Walk
 from curate.formats.conversion import Conversion
 from curate.formats.dataset.write import write_dataset
 from curate.formats.messages import Messages
-from curate.formats.pairs import Pairs
+from curate.formats.pairs import PairsFormat
 from curate.rows import Row, make_origin, make_row
 from curate.step import Step
 
@@ -42,7 +42,7 @@ class Recipe:
 
     def __init__(self, rows: list[Row], steps: Sequence[Step] = ()) -> None:
         self.sources, self.steps = [Given(rows=rows)], steps
-        self.formats = [Pairs(format="pairs"), *(Messages(format="messages"),)]
+        self.formats = [PairsFormat(format="pairs"), *(Messages(format="messages"),)]
         self.formats.append(Conversion(format="conversion"))
 
     def model_dump(self, mode: str) -> dict[str, Any]:

@@ -18,8 +18,8 @@ from curate.engine.processes.local import LocalExecutor
 from curate.engine.run import Walk
 from curate.formats.dataset.write import write_dataset
 from curate.formats.fim import Fim
-from curate.formats.kernels import Kernels as KernelsFormat
-from curate.formats.pairs import Pairs
+from curate.formats.kernels import KernelsFormat as KernelsFormat
+from curate.formats.pairs import PairsFormat
 from curate.rows import Row, make_origin, make_row
 
 KERNEL = """\
@@ -97,7 +97,7 @@ class Recipe:
             Split(step="split", test=options.pop("test", 0.3)),
         ]
         self.formats = [
-            Pairs(format="pairs"),
+            PairsFormat(format="pairs"),
             KernelsFormat(format="kernels"),
             Fim(format="fim"),
         ]

@@ -11,7 +11,7 @@ import curate.teacher.prompts as module
 from curate.rows import SAMPLE, Row, make_origin, make_row
 from curate.step import Context
 from curate.teacher import page
-from curate.teacher.describe import Input, describe
+from curate.teacher.describe import InputTensor, describe
 from curate.teacher.feedback import FINDINGS, REASONS, evidence, finding
 from curate.teacher.prompts import FAMILIES, MARKER, Prompts, make_prompts, without_body
 from curate.teacher.template import Template, load
@@ -274,7 +274,7 @@ def test_inputs_are_told_by_type_and_shape(
     expression: str, dtype: str, shape: tuple[int, ...]
 ) -> None:
     problem = describe(file("return x.abs()", expression, above="size = 16\n"))
-    assert problem and problem.inputs == (Input("x", dtype, shape),)
+    assert problem and problem.inputs == (InputTensor("x", dtype, shape),)
 
 
 UNTELLABLE = {

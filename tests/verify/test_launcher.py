@@ -15,12 +15,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 import cuda_pairs
 
 from curate.verify import watch
-from curate.verify.candidate import Candidate as Process
-from curate.verify.compile.ptx import Parameter, compile_ptx, entries, find_entry, find_nvcc
+from curate.verify.candidate import CandidateProcess as Process
+from curate.verify.compile.ptx import PtxParameter, compile_ptx, entries, find_entry, find_nvcc
 from curate.verify.files import read_jsonl, text_sha256
 from curate.verify.judge.slots import Judge, verify
-from curate.verify.launcher import LAUNCH, Kernel, make_launcher, pack_arguments
-from curate.verify.problem import Program, ProgramError
+from curate.verify.launcher import LAUNCH, CudaKernel, make_launcher, pack_arguments
+from curate.verify.problem import LoadedProgram, ProgramError
 from curate.verify.recorder import Launches, LaunchRefused, Recorder
 from curate.verify.verdict import Candidate, Options
 
@@ -57,13 +57,13 @@ def admit(kernel: Any, arguments: tuple[Any, ...]) -> Iterator[bool]:
 def test_ptx_says_what_kernels_take() -> None:
     assert entries(PTX) == {
         "_Z5scalePKfPfifb": (
-            Parameter("u64", 8),
-            Parameter("u64", 8),
-            Parameter("u32", 4),
-            Parameter("f32", 4),
-            Parameter("u8", 1),
+            PtxParameter("u64", 8),
+            PtxParameter("u64", 8),
+            PtxParameter("u32", 4),
+            PtxParameter("f32", 4),
+            PtxParameter("u8", 1),
         ),
-        "_Z5shift5Shift": (Parameter("b8", 16),),
+        "_Z5shift5Shift": (PtxParameter("b8", 16),),
         "_Z5emptyv": (),
     }
 
@@ -100,13 +100,15 @@ def test_a_part_of_a_name_is_enough_if_it_is_of_one_kernel_only() -> None:
 def test_numbers_are_packed_as_the_parameter_wants_them(
     type: str, size: int, value: float, packed: str
 ) -> None:
-    kernel = Kernel("k", (Parameter(type, size),), None)
+    kernel = CudaKernel("k", (PtxParameter(type, size),), None)
     assert pack_arguments(kernel, [value]) == [struct.pack(packed, value)]
 
 
 def test_tensors_are_addresses_also_in_structs() -> None:
     tensor = torch.zeros(4)
-    kernel = Kernel("k", (Parameter("u64", 8), Parameter("u64", 8), Parameter("b8", 24)), None)
+    kernel = CudaKernel(
+        "k", (PtxParameter("u64", 8), PtxParameter("u64", 8), PtxParameter("b8", 24)), None
+    )
     packed = pack_arguments(kernel, [tensor, None, ("PPi0P", tensor, None, 5)])
     address = tensor.data_ptr()
     assert packed[:2] == [struct.pack("<Q", address), bytes(8)]
@@ -116,15 +118,17 @@ def test_tensors_are_addresses_also_in_structs() -> None:
 @pytest.mark.parametrize(
     ("parameter", "value", "said"),
     [
-        (Parameter("u32", 4), torch.zeros(1), "Tensor for u32 of 4 bytes: this parameter is no"),
-        (Parameter("u32", 4), 2**32, "too big"),
-        (Parameter("u32", 4), 0.5, "float for u32"),
-        (Parameter("b8", 12), ("ii", 1, 2), "8 bytes are given"),
-        (Parameter("f32", 4), "1", "str for f32"),
+        (PtxParameter("u32", 4), torch.zeros(1), "Tensor for u32 of 4 bytes: this parameter is no"),
+        (PtxParameter("u32", 4), 2**32, "too big"),
+        (PtxParameter("u32", 4), 0.5, "float for u32"),
+        (PtxParameter("b8", 12), ("ii", 1, 2), "8 bytes are given"),
+        (PtxParameter("f32", 4), "1", "str for f32"),
     ],
 )
-def test_arguments_that_do_not_fit_are_refused(parameter: Parameter, value: Any, said: str) -> None:
-    kernel = Kernel("k", (Parameter("u8", 1), parameter), None)
+def test_arguments_that_do_not_fit_are_refused(
+    parameter: PtxParameter, value: Any, said: str
+) -> None:
+    kernel = CudaKernel("k", (PtxParameter("u8", 1), parameter), None)
     with pytest.raises(TypeError, match=f"k, argument 1: .*{said}"):
         pack_arguments(kernel, [1, value])
     with pytest.raises(TypeError, match="k takes 2 arguments, and 1 are given"):
@@ -170,7 +174,7 @@ def test_only_a_program_that_came_with_ptx_can_launch_cuda_kernels() -> None:
 def test_other_launches_of_cuda_kernels_do_not_count() -> None:
     """PyTorch's own launcher of PTX stays what it was: nothing that a Triton program may use."""
     launches = Launches()
-    program = Program("import torch.cuda._utils as u\nclass ModelNew: launch = u._CudaKernel")
+    program = LoadedProgram("import torch.cuda._utils as u\nclass ModelNew: launch = u._CudaKernel")
     launches.recorder = Recorder()
     kernel = program.module.ModelNew.launch(None, None)
     with contextlib.suppress(Exception):  # there may be no driver

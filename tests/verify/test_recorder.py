@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from curate.verify.recorder import SAMPLE, Fingerprint, Recorder, is_compute, sample
+from curate.verify.recorder import SAMPLE, Recorder, TensorFingerprint, is_compute, sample
 
 ROOT = Path(__file__).parents[2]
 torch.set_num_threads(1)
@@ -80,7 +80,7 @@ X = torch.randn(50, 40, generator=torch.Generator().manual_seed(0))
 
 
 def matches(one: torch.Tensor, other: torch.Tensor) -> bool:
-    prints = Fingerprint.of(one), Fingerprint.of(other)
+    prints = TensorFingerprint.of(one), TensorFingerprint.of(other)
     assert prints[0] and prints[1]
     return prints[0].matches(prints[1])
 
@@ -110,7 +110,7 @@ def test_a_fingerprint_tells_other_values_apart() -> None:
     ids=["empty", "single", "constant", "NaN", "infinite", "complex"],
 )
 def test_values_that_say_nothing_have_no_fingerprint(tensor: torch.Tensor) -> None:
-    assert Fingerprint.of(tensor) is None
+    assert TensorFingerprint.of(tensor) is None
 
 
 def test_a_sample_is_small_spread_and_a_copy() -> None:

@@ -21,7 +21,7 @@ Callee = Function | Literal["library", "unknown"]
 _Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
-class Calls:
+class CallGraph:
     """The calls of one program.
 
     Attributes:

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import count
 from typing import Any, get_args
 
-from curate.clean.forms.calls import Calls
+from curate.clean.forms.calls import CallGraph
 from curate.clean.forms.syntax import (
     BINDS,
     FIELDS,
@@ -105,7 +105,7 @@ class _Encoder:
     def __init__(self, tree: ast.Module) -> None:
         nodes = by_type(tree)
         self.tokens: list[str] = []
-        self.calls = Calls(nodes)
+        self.calls = CallGraph(nodes)
         self.numbers = count()
         self.parameters: dict[tuple[int, str], str] = {}
         self.decorated: Function | None = None  # whose decorators we are in

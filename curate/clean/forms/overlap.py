@@ -23,7 +23,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from curate.clean.forms.parts import Program
+from curate.clean.forms.parts import PlainProgram
 from curate.clean.forms.syntax import FIELDS
 from curate.clean.similar.minhash import PERMUTATIONS, U32, U64, mix64, shingle_hashes
 
@@ -39,7 +39,7 @@ _SILENT = frozenset({ast.arguments, ast.arg, ast.Expr})
 _OWN = "%"  # begins the tokens of the program's own names; no other token begins so
 
 
-def grams(program: Program, body: list[ast.stmt]) -> U32:
+def grams(program: PlainProgram, body: list[ast.stmt]) -> U32:
     """Return the hashes of the distinct grams of a part of a program, sorted.
 
     Fewer than `WINDOW` tokens have none.
@@ -97,7 +97,7 @@ def _token_hash(token: str) -> int:
 class _Reader:
     """Reads the tokens of parts of one program."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: PlainProgram) -> None:
         self.program = program
 
     def tokens(self, body: list[ast.stmt]) -> list[str]:

@@ -54,7 +54,7 @@ class Part:
     body: _Body = field(repr=False, compare=False)
 
 
-class Program:
+class PlainProgram:
     """A program in plain form: without what a copy may lack, library names in full.
 
     Attributes:

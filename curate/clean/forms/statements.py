@@ -48,7 +48,7 @@ FEW = 5
 copies what it is given."""
 
 
-class Statement(NamedTuple):
+class StatementForm(NamedTuple):
     """What of a statement no renaming changes, and the names in it.
 
     Attributes:
@@ -133,13 +133,13 @@ def _statements(code: str) -> Iterator[str]:
 
 
 @lru_cache(1 << 15)
-def read_statement(statement: str) -> Statement:
+def read_statement(statement: str) -> StatementForm:
     """Return what of a statement no renaming changes."""
     tokens = _without_hints([t for t in _TOKEN.findall(statement) if t[0] not in "#\\"])
     if not tokens:
-        return Statement()
+        return StatementForm()
     if tokens[0] in ("import", "from"):
-        return Statement(imports=tuple(_imported(tokens)))
+        return StatementForm(imports=tuple(_imported(tokens)))
     plain, names = _plain_tokens(tokens)
     text = "" if plain == [_STRING] else " ".join(plain)
     fresh = tokens[0] in (*_FUNCTION, "class")
@@ -147,7 +147,7 @@ def read_statement(statement: str) -> Statement:
     binds = frozenset(tokens[i] for i in names if first <= i < last and tokens[i + 1] != ".")
     inner = _bound_inside(tokens)
     reads = (tokens[i] for i in names if not first <= i < last)
-    return Statement(text, _hash(text), tuple(n for n in reads if n not in inner), binds, fresh)
+    return StatementForm(text, _hash(text), tuple(n for n in reads if n not in inner), binds, fresh)
 
 
 def _imported(tokens: list[str]) -> Iterator[tuple[str, str]]:

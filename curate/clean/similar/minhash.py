@@ -86,7 +86,7 @@ _PLACE: U64 = _RANDOM.randint(0, 2**64, SHINGLE, dtype=np.uint64) | np.uint64(1)
 _BASE = 0x9E3779B97F4A7C15  # odd, so that it has an inverse modulo 2^64
 
 
-class Pairs(NamedTuple):
+class SimilarPairs(NamedTuple):
     """Pairs of texts and the Jaccard similarity of each."""
 
     ones: Indices
@@ -146,7 +146,7 @@ class Sketches:
         twice = keys[1:][keys[1:] == keys[:-1]] >> _HALF
         return np.bincount(twice.astype(np.int64), minlength=len(ones))
 
-    def alike(self, ones: Indices, others: Indices, threshold: float) -> Pairs:
+    def alike(self, ones: Indices, others: Indices, threshold: float) -> SimilarPairs:
         """Return those of some pairs that reach a threshold above 0."""
         small = np.minimum(self.sizes[ones], self.sizes[others])
         large = np.maximum(self.sizes[ones], self.sizes[others])
@@ -154,7 +154,7 @@ class Sketches:
         ones, others = ones[possible], others[possible]
         similarities = self.similarities(ones, others)
         enough = similarities >= threshold
-        return Pairs(ones[enough], others[enough], similarities[enough])
+        return SimilarPairs(ones[enough], others[enough], similarities[enough])
 
     def shared(self, band: int) -> tuple[Indices, Indices]:
         """Return the buckets of a band that several texts share.
@@ -391,7 +391,7 @@ class Index:
         """Return which texts share no bucket with any other."""
         return np.asarray((self._buckets == _NONE).all(1))
 
-    def walk(self, texts: Indices, threshold: float) -> Iterator[tuple[Indices, Pairs]]:
+    def walk(self, texts: Indices, threshold: float) -> Iterator[tuple[Indices, SimilarPairs]]:
         """Yield texts block by block, with their likenesses to texts before them.
 
         Args:

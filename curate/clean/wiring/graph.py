@@ -72,7 +72,7 @@ class Node:
 
 
 @dataclass(frozen=True)
-class Graph:
+class WiringGraph:
     """What a program computes.
 
     Attributes:
@@ -86,7 +86,7 @@ class Graph:
     ops: int
 
 
-def exact_sha256(graph: Graph) -> str:
+def exact_sha256(graph: WiringGraph) -> str:
     """Return 20 hex digits that graphs share when they differ in names and sizes only."""
     built = _Builder(coarse=False)
     return built.sha256(built.add(graph))
@@ -100,7 +100,7 @@ class Coarse:
         hops: hashes of neighbourhoods, of 32 bits, rising; see `_neighbourhoods`.
     """
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: WiringGraph) -> None:
         built = _Builder(coarse=True)
         outputs = built.add(graph)
         self.sha256 = built.sha256(outputs)
@@ -116,7 +116,7 @@ class _Builder:
         self._hashes: list[str] = []
         self._known: dict[Node, int] = {}
 
-    def add(self, graph: Graph) -> list[Operand]:
+    def add(self, graph: WiringGraph) -> list[Operand]:
         """Add what the outputs need; return the outputs in this form."""
         needed = _reached(graph.nodes, (output.node for output in graph.outputs))
         uses = Counter(o.node for number in needed for o in graph.nodes[number].operands)

@@ -26,7 +26,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from curate.clean.wiring.graph import COPY, INPUT, NUMBER, WEIGHT, Graph, Node, Operand
+from curate.clean.wiring.graph import COPY, INPUT, NUMBER, WEIGHT, Node, Operand, WiringGraph
 
 MAX_NODES = 20_000
 """Operators above which a graph is given up: long loops."""
@@ -58,7 +58,7 @@ class TooLong(Exception):
     """A graph has more than `MAX_NODES` operators."""
 
 
-def trace(names: dict[str, Any], unlike: str = "") -> Graph:
+def trace(names: dict[str, Any], unlike: str = "") -> WiringGraph:
     """Return what ``Model(*get_init_inputs())(*get_inputs())`` computes, in eval mode.
 
     Args:
@@ -72,7 +72,7 @@ def trace(names: dict[str, Any], unlike: str = "") -> Graph:
     return _with_values(graph, elements, names, unlike)
 
 
-def _traced(names: dict[str, Any]) -> tuple[Graph, int]:
+def _traced(names: dict[str, Any]) -> tuple[WiringGraph, int]:
     """Return the graph, in which buffers have names, and how many elements the module holds."""
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
@@ -97,7 +97,9 @@ def _traced(names: dict[str, Any]) -> tuple[Graph, int]:
         return _record(model, names["get_inputs"]())
 
 
-def _with_values(graph: Graph, elements: int, names: dict[str, Any], unlike: str) -> Graph:
+def _with_values(
+    graph: WiringGraph, elements: int, names: dict[str, Any], unlike: str
+) -> WiringGraph:
     """Put hashes of values in the place of the names of buffers, which may be tables.
 
     The module is built once more, with values, where it is not too large for that.
@@ -133,7 +135,7 @@ def _build(names: dict[str, Any]) -> torch.nn.Module:
     return model.eval()
 
 
-def _record(model: torch.nn.Module, inputs: Any) -> tuple[Graph, int]:
+def _record(model: torch.nn.Module, inputs: Any) -> tuple[WiringGraph, int]:
     recorder = _Recorder()
     elements = 0
     for name, tensor in _tensors_of(model):
@@ -146,7 +148,7 @@ def _record(model: torch.nn.Module, inputs: Any) -> tuple[Graph, int]:
         result = model(*inputs)
     tensors = [t for t in _leaves(result) if isinstance(t, torch.Tensor)]
     outputs = [recorder.read(t) for t in tensors]
-    return Graph(recorder.nodes, outputs, recorder.ops), elements
+    return WiringGraph(recorder.nodes, outputs, recorder.ops), elements
 
 
 def _leaves(result: Any) -> Iterator[Any]:

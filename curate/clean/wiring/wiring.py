@@ -17,7 +17,7 @@ from typing import Annotated, Any, ClassVar, Literal, cast
 
 from pydantic import Field
 
-from curate.rows import Graph, Row
+from curate.rows import GraphHashes, Row
 from curate.step import Context, Keep, Outcome, RowStep
 
 SECONDS = 0.8
@@ -53,7 +53,7 @@ class Wiring(RowStep):
         found = None
         with contextlib.suppress(OutOfTime), time_limit(SECONDS * self.timeout_s):
             found = read_wiring(row["reference"])
-        return Keep(({**row, "wiring": cast(Graph | None, found)},))
+        return Keep(({**row, "wiring": cast(GraphHashes | None, found)},))
 
 
 def read_wiring(reference: str) -> dict[str, Any] | None:

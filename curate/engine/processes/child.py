@@ -32,7 +32,7 @@ Message = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Limits:
+class ChildLimits:
     """What a child may take.
 
     Attributes:
@@ -50,7 +50,9 @@ class Limits:
 # --- in the child ---------------------------------------------------------------------------
 
 
-def fork_child(work: Callable[[], None], limits: Limits, close: list[int], printed: int) -> int:
+def fork_child(
+    work: Callable[[], None], limits: ChildLimits, close: list[int], printed: int
+) -> int:
     """Fork a child that does ``work``, prints to the file ``printed``, and loses files.
 
     Args:
@@ -96,7 +98,7 @@ def _prctl(option: int, value: int) -> None:
         ctypes.CDLL(None).prctl(option, value)
 
 
-def _apply(limits: Limits) -> None:
+def _apply(limits: ChildLimits) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if limits.memory_mb is not None and limits.address_space:
         pages = int(Path("/proc/self/statm").read_text().split()[0])
@@ -115,7 +117,7 @@ def _apply(limits: Limits) -> None:
 class Child:
     """A forked child, seen from its parent."""
 
-    def __init__(self, pid: int, printed: IO[bytes], limits: Limits) -> None:
+    def __init__(self, pid: int, printed: IO[bytes], limits: ChildLimits) -> None:
         self.pid, self.printed, self.limits = pid, printed, limits
         self.base = _resident(os.getpid())
         self.cpu_s, self.peak_mb = 0.0, 0

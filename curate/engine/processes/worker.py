@@ -27,7 +27,7 @@ from curate.engine.executor import STOPPING
 from curate.engine.processes.child import (
     TICK,
     Child,
-    Limits,
+    ChildLimits,
     Message,
     fork_child,
     is_spoiled,
@@ -170,7 +170,7 @@ def serve_job(step: Step, job: Message, context: Context, sandboxed: bool, out: 
     memory, seconds = (
         (step.memory_mb, step.timeout_s) if isinstance(step, RowStep) else (None, float("inf"))
     )
-    limits = Limits(memory, sandboxed)
+    limits = ChildLimits(memory, sandboxed)
     read_end, write_end = os.pipe()
     close = [read_end, out.fileno(), sys.stdin.fileno()]
     with tempfile.TemporaryFile() as printed:

@@ -13,8 +13,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
-from curate.harvest.cuda.cuda_package import CudaPackage, Launch, kernels_below, launch_of
-from curate.harvest.cuda.cuda_source import Item
+from curate.harvest.cuda.cuda_package import CudaLaunch, CudaPackage, kernels_below, launch_of
+from curate.harvest.cuda.cuda_source import CudaItem
 from curate.harvest.cuda.kernel_names import words_of
 from curate.harvest.cuda.links import (
     Link,
@@ -48,7 +48,7 @@ class _Named:
     names: frozenset[Words]
 
 
-def counterpart_of(package: Package, cuda: CudaPackage, kernel: Item) -> Counterpart | None:
+def counterpart_of(package: Package, cuda: CudaPackage, kernel: CudaItem) -> Counterpart | None:
     """Return the Triton kernel that is most likely a CUDA kernel's counterpart, or None."""
     launch = launch_of(cuda, kernel)
     words = words_of(kernel.name)
@@ -66,7 +66,9 @@ def counterpart_of(package: Package, cuda: CudaPackage, kernel: Item) -> Counter
     return min(best, key=lambda entry: entry[0])[1] if best else None
 
 
-def _launcher_words(cuda: CudaPackage, kernel: Item, launch: Launch | None) -> frozenset[Words]:
+def _launcher_words(
+    cuda: CudaPackage, kernel: CudaItem, launch: CudaLaunch | None
+) -> frozenset[Words]:
     """Return the names, as words, of the host functions that launch a kernel and no other."""
     if launch is None:
         return frozenset()
@@ -97,7 +99,7 @@ def _named(package: Package) -> tuple[_Named, ...]:
 
 
 def _native_users(
-    package: Package, cuda: CudaPackage, kernel: Item, launch: Launch | None
+    package: Package, cuda: CudaPackage, kernel: CudaItem, launch: CudaLaunch | None
 ) -> Users:
     hosts = {h.name for h in launch.hosts if h.role == "host"} if launch else set()
     hosts |= _callers_elsewhere(cuda, {name for name in hosts if words_of(name)})

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
 
-from curate.harvest.cuda.cuda_source import Item, cuda_items
-from curate.harvest.python.slices import Closed, NotClosed, Place
+from curate.harvest.cuda.cuda_source import CudaItem, cuda_items
+from curate.harvest.python.slices import NotClosed, Place, StandaloneFile
 from curate.rows import LocatedRow
 
 SUFFIXES = (".cu", ".cuh", ".h", ".hpp", ".cpp")
@@ -28,7 +28,7 @@ class CudaPackage:
     def __init__(self, paths: Iterable[str], read: Callable[[str], str]) -> None:
         self._read = read
         self.paths = tuple(sorted(path for path in paths if path.endswith(SUFFIXES)))
-        self._items: dict[str, tuple[Item, ...]] = {}
+        self._items: dict[str, tuple[CudaItem, ...]] = {}
 
     def text(self, path: str) -> str:
         """Return a file's text; '' for one that is not UTF-8."""
@@ -37,17 +37,17 @@ class CudaPackage:
         except UnicodeDecodeError:
             return ""
 
-    def items(self, path: str) -> tuple[Item, ...]:
+    def items(self, path: str) -> tuple[CudaItem, ...]:
         """Return the parts of a file."""
         if path not in self._items:
             self._items[path] = cuda_items(path, self.text(path))
         return self._items[path]
 
-    def kernels(self, path: str) -> list[Item]:
+    def kernels(self, path: str) -> list[CudaItem]:
         """Return the ``__global__`` functions that a file defines, in order."""
         return [item for item in self.items(path) if item.role == "kernel"]
 
-    def kernel(self, path: str, line: int) -> Item:
+    def kernel(self, path: str, line: int) -> CudaItem:
         """Return the kernel that begins at a line.
 
         Raises:
@@ -143,7 +143,7 @@ def _open_package(cache: Path, sha256: str) -> CudaPackage:
 
 
 @dataclass(frozen=True)
-class Launch:
+class CudaLaunch:
     """How host code comes to launch a kernel.
 
     Attributes:
@@ -155,14 +155,14 @@ class Launch:
     """
 
     unit: str
-    launcher: tuple[Item, ...]
-    hosts: tuple[Item, ...]
+    launcher: tuple[CudaItem, ...]
+    hosts: tuple[CudaItem, ...]
 
 
 _HOST = ("host", "type", "other", "macro")
 
 
-def launch_of(package: CudaPackage, kernel: Item) -> Launch | None:
+def launch_of(package: CudaPackage, kernel: CudaItem) -> CudaLaunch | None:
     """Return how a kernel is launched; None where no file of its package does it."""
     for unit in _units(package, kernel):
         items = [item for path in package.included(unit) for item in package.items(path)]
@@ -175,16 +175,16 @@ def launch_of(package: CudaPackage, kernel: Item) -> Launch | None:
             used = tuple(macro for macro in macros if macro.names & chosen.words)
             leading = _leading(names, [item for item in items if item.role in _HOST])
             hosts = tuple(item for item in leading if item.role != "macro")
-            return Launch(unit, (chosen, *used), hosts)
+            return CudaLaunch(unit, (chosen, *used), hosts)
     return None
 
 
-def _launches(caller: Item, macros: tuple[Item, ...]) -> bool:
+def _launches(caller: CudaItem, macros: tuple[CudaItem, ...]) -> bool:
     """Whether a part has a launch in it, itself or by a macro."""
     return caller.launches or any(m.launches and m.names & caller.words for m in macros)
 
 
-def _units(package: CudaPackage, kernel: Item) -> Iterator[str]:
+def _units(package: CudaPackage, kernel: CudaItem) -> Iterator[str]:
     """Yield the files that may launch a kernel: its own, then those that include it."""
     yield kernel.path
     base = posixpath.basename(kernel.path)
@@ -198,10 +198,10 @@ def _units(package: CudaPackage, kernel: Item) -> Iterator[str]:
             yield path
 
 
-def _leading(names: frozenset[str], callers: list[Item]) -> tuple[Item, ...]:
+def _leading(names: frozenset[str], callers: list[CudaItem]) -> tuple[CudaItem, ...]:
     """Return the parts that mention some names, and those that mention these and so on, the
     nearest first."""
-    found: dict[Item, None] = {}
+    found: dict[CudaItem, None] = {}
     wanted = names
     while wanted:
         nearest = [c for c in callers if c not in found and (c.words - c.names) & wanted]
@@ -210,15 +210,15 @@ def _leading(names: frozenset[str], callers: list[Item]) -> tuple[Item, ...]:
     return tuple(found)
 
 
-def kernels_below(package: CudaPackage, unit: str, host: Item) -> set[str]:
+def kernels_below(package: CudaPackage, unit: str, host: CudaItem) -> set[str]:
     """Return the names of the kernels that a host function of a compiled file may launch."""
     items = [item for path in package.included(unit) for item in package.items(path)]
-    defined: dict[str, list[Item]] = {}
+    defined: dict[str, list[CudaItem]] = {}
     for item in items:
         if item.role in ("kernel", *_HOST):
             for name in item.names:
                 defined.setdefault(name, []).append(item)
-    seen: dict[Item, None] = {}
+    seen: dict[CudaItem, None] = {}
     queue = [host]
     while queue:
         item = queue.pop()
@@ -229,14 +229,14 @@ def kernels_below(package: CudaPackage, unit: str, host: Item) -> set[str]:
     return {item.name for item in seen if item.role == "kernel"}
 
 
-def _names_of(items: Iterable[Item]) -> frozenset[str]:
+def _names_of(items: Iterable[CudaItem]) -> frozenset[str]:
     return frozenset(name for item in items for name in item.names)
 
 
 # --- slices ---------------------------------------------------------------------------------
 
 
-def close_cuda(package: CudaPackage, kernel: Item) -> Closed:
+def close_cuda(package: CudaPackage, kernel: CudaItem) -> StandaloneFile:
     """Return a file with a kernel, what it needs from its package, and what launches it.
 
     Files that are not in the package stay as ``#include`` lines. ``taken`` names the lines of
@@ -256,16 +256,16 @@ def close_cuda(package: CudaPackage, kernel: Item) -> Closed:
     body = _rendered(heads) + "\n\n" * bool(heads) + _rendered(ordered)
     taken = [f"{i.path}:{i.lines[0]}-{i.lines[1]}" for i in ordered if i.path != kernel.path]
     places: frozenset[Place] = frozenset((item.path, item.index) for item in ordered)
-    return Closed(f"{body}\n", sorted(taken), places)
+    return StandaloneFile(f"{body}\n", sorted(taken), places)
 
 
-def _needed(package: CudaPackage, paths: tuple[str, ...], start: list[Item]) -> list[Item]:
+def _needed(package: CudaPackage, paths: tuple[str, ...], start: list[CudaItem]) -> list[CudaItem]:
     """Return the parts that some parts need, themselves among them.
 
     Another kernel counts as needed only by what launches it; a ``using`` by its file's parts.
     """
-    defined: dict[str, list[Item]] = {}
-    directives: dict[str, list[Item]] = {}
+    defined: dict[str, list[CudaItem]] = {}
+    directives: dict[str, list[CudaItem]] = {}
     for path in paths:
         for item in package.items(path):
             if item.role == "using":
@@ -273,7 +273,7 @@ def _needed(package: CudaPackage, paths: tuple[str, ...], start: list[Item]) -> 
             elif item.role != "include":
                 for name in item.names:
                     defined.setdefault(name, []).append(item)
-    chosen: dict[Item, None] = {}
+    chosen: dict[CudaItem, None] = {}
     queue = list(start)
     while queue:
         item = queue.pop()
@@ -286,12 +286,12 @@ def _needed(package: CudaPackage, paths: tuple[str, ...], start: list[Item]) -> 
     return list(chosen)
 
 
-def _outside(package: CudaPackage, paths: tuple[str, ...], used: set[str]) -> list[Item]:
+def _outside(package: CudaPackage, paths: tuple[str, ...], used: set[str]) -> list[CudaItem]:
     """Return the ``#include`` lines of used files that name files outside the package, each once.
 
     The order is the compiler's.
     """
-    found: dict[tuple[str, tuple[str, ...]], Item] = {}
+    found: dict[tuple[str, tuple[str, ...]], CudaItem] = {}
     for path in (path for path in paths if path in used):
         for item in package.items(path):
             if item.role == "include" and package.resolve(path, item.name) is None:
@@ -299,15 +299,15 @@ def _outside(package: CudaPackage, paths: tuple[str, ...], used: set[str]) -> li
     return list(found.values())
 
 
-def _conditions(item: Item) -> tuple[str, ...]:
+def _conditions(item: CudaItem) -> tuple[str, ...]:
     return tuple(head for head in item.around if head.startswith("#"))
 
 
-def _rendered(items: list[Item]) -> str:
+def _rendered(items: list[CudaItem]) -> str:
     """Return parts in order, in the namespaces and under the conditions that they stood in."""
     lines: list[str] = []
     open_heads: list[str] = []
-    previous: Item | None = None
+    previous: CudaItem | None = None
     for item in items:
         heads = list(_conditions(item) if item.role == "include" else item.around)
         shared = 0

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from curate.harvest.cuda.counterparts import Counterpart, counterpart_of
 from curate.harvest.cuda.cuda_package import SUFFIXES, cuda_package_of
-from curate.harvest.cuda.cuda_source import Item
+from curate.harvest.cuda.cuda_source import CudaItem
 from curate.harvest.python.environment import KERNELS
 from curate.harvest.python.package import package_of
 from curate.rows import FileRow, Row, make_row
@@ -64,7 +64,7 @@ class CudaPairs(RowStep):
         return Keep(rows)
 
 
-def _pair(row: FileRow, kernel: Item, other: Counterpart) -> Row:
+def _pair(row: FileRow, kernel: CudaItem, other: Counterpart) -> Row:
     first, last = kernel.lines
     origin = row["origin"] | {"symbol": kernel.name, "start_line": first, "end_line": last}
     pairing = {

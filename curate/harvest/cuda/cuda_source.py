@@ -20,7 +20,7 @@ Role = Literal["kernel", "device", "host", "type", "macro", "using", "include", 
 
 
 @dataclass(frozen=True)
-class Item:
+class CudaItem:
     """A part of a file's top level, or of a namespace in it.
 
     Attributes:
@@ -80,7 +80,7 @@ def _parser() -> Parser:
     return Parser(Language(tree_sitter_cuda.language()))
 
 
-def cuda_items(path: str, text: str) -> tuple[Item, ...]:
+def cuda_items(path: str, text: str) -> tuple[CudaItem, ...]:
     """Return the parts of a CUDA file, in order; what tree-sitter cannot read is left out."""
     root = _parser().parse(text.encode()).root_node
     return tuple(
@@ -160,7 +160,7 @@ def _truth(condition: str) -> bool | None:
     return negated if _ROCM.fullmatch(name) else None
 
 
-def _item(path: str, index: int, node: Node, around: tuple[str, ...]) -> Item:
+def _item(path: str, index: int, node: Node, around: tuple[str, ...]) -> CudaItem:
     first, role = node, _role(node) or "other"
     while role != "include" and (above := first.prev_sibling) and above.type == "comment":
         if above.end_point[0] < first.start_point[0] - 1 or _shares_line(above):
@@ -172,7 +172,7 @@ def _item(path: str, index: int, node: Node, around: tuple[str, ...]) -> Item:
     source = _root(node).text or b""
     text = source[first.start_byte : last.end_byte].decode().rstrip()
     lines = (first.start_point[0] + 1, first.start_point[0] + 1 + text.count("\n"))
-    return Item(path, index, lines, role, frozenset(_names(node)), around, text, _local(node))
+    return CudaItem(path, index, lines, role, frozenset(_names(node)), around, text, _local(node))
 
 
 def _shares_line(comment: Node) -> bool:

@@ -51,17 +51,17 @@ class Kernelbook(RowStep):
         import torch
 
         import curate.harvest.kernelbook.program  # noqa: F401  imported once, before workers fork
-        from curate.harvest.kernelbook.task import Task, run_task
+        from curate.harvest.kernelbook.task import KernelBookTask, run_task
         from curate.verify.problem import EXAMPLE
 
         torch.set_num_threads(1)
-        run_task(Task(EXAMPLE[0], []))  # torch imports much when a module is first built
+        run_task(KernelBookTask(EXAMPLE[0], []))  # torch imports much when a module is first built
 
     def apply(self, row: FileRow, context: Context) -> Outcome:
         from curate.harvest.kernelbook.program import move
         from curate.harvest.kernelbook.task import run_task, write_task
         from curate.inductor.source import CannotRewrite
-        from curate.verify.eager import Lost
+        from curate.verify.eager import Unusable
 
         record = json.loads(row["text"])
         missing = [name for name in _COLUMNS if not isinstance(record.get(name), str)]
@@ -75,7 +75,7 @@ class Kernelbook(RowStep):
             if moved.extern_calls and not self.extern_calls:
                 return Drop("extern_calls", {"calls": moved.extern_calls})
             run_task(task)
-        except Lost as loss:
+        except Unusable as loss:
             return Drop(loss.reason, loss.evidence)
         except CannotRewrite as error:
             return Drop("not_movable", {"construct": error.construct, "line": error.line})

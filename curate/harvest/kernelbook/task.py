@@ -11,14 +11,14 @@ import torch
 
 from curate.harvest.modules.taskfile import make_positional
 from curate.syntax import rename
-from curate.verify.eager import Lost, check, load, shown
+from curate.verify.eager import Unusable, check, load, shown
 
 _IMPORTABLE = {"torch", "numpy"} | sys.stdlib_module_names
 _MODEL = "Model"
 
 
 @dataclass(frozen=True)
-class Task:
+class KernelBookTask:
     """A module in KernelBench's form.
 
     Attributes:
@@ -30,35 +30,36 @@ class Task:
     repairs: list[str]
 
 
-def write_task(code: str, entry_point: str) -> Task:
+def write_task(code: str, entry_point: str) -> KernelBookTask:
     """Return ``python_code`` as a task, not yet run.
 
     Raises:
-        Lost: it is no module with its inputs, or one that KernelBench's form has no place for.
+        Unusable: it is no module with its inputs, or one that KernelBench's form has no place for.
     """
     try:
         tree = ast.parse(code)
     except SyntaxError as error:
-        raise Lost("syntax_error", column="python_code", message=str(error)) from error
+        raise Unusable("syntax_error", column="python_code", message=str(error)) from error
     _check_form(tree, entry_point)
     repairs = []
     if entry_point != _MODEL:
         if _MODEL in _bound(tree):
-            raise Lost("name_taken", name=_MODEL)
+            raise Unusable("name_taken", name=_MODEL)
         code = rename(code, entry_point, _MODEL)  # attributes stay: `torch.nn` may have its name
         repairs.append("class_name")
     text = make_positional(code, _MODEL)
     text, changed = _positional_arguments(text)
     if changed:
         repairs.append("init_inputs")
-    return Task(text, repairs)
+    return KernelBookTask(text, repairs)
 
 
-def run_task(task: Task) -> None:
+def run_task(task: KernelBookTask) -> None:
     """Build the module and run it. For the sandbox only.
 
     Raises:
-        Lost: it fails, leaves parameters as they were in memory, or gives values that no program
+        Unusable: it fails, leaves parameters as they were in memory, or gives values that no
+        program
             could be judged by.
     """
     _check_initialised(task.text)
@@ -74,13 +75,13 @@ def _check_form(tree: ast.Module, entry_point: str) -> None:
     ]
     for name, line in imports:
         if name.split(".")[0] == "triton" or name.startswith("torch._inductor"):
-            raise Lost("swapped_columns", column="python_code", holds=name, line=line)
+            raise Unusable("swapped_columns", column="python_code", holds=name, line=line)
     for name, line in imports:
         if name.split(".")[0] not in _IMPORTABLE:
-            raise Lost("foreign_import", module=name, line=line)
+            raise Unusable("foreign_import", module=name, line=line)
     missing = {entry_point, "get_inputs", "get_init_inputs"} - _bound(tree)
     if missing:
-        raise Lost("incomplete", missing=sorted(missing))
+        raise Unusable("incomplete", missing=sorted(missing))
 
 
 def _modules(node: ast.Import | ast.ImportFrom) -> list[str]:
@@ -108,7 +109,7 @@ def _positional_arguments(text: str) -> tuple[str, bool]:
         case [ast.Return(value=ast.List(elts=[ast.List(elts=given), ast.Dict() as keywords]))]:
             items = _in_order(tree, [ast.unparse(item) for item in given], keywords)
         case _:
-            raise Lost("init_inputs", code=ast.unparse(node)[:200])
+            raise Unusable("init_inputs", code=ast.unparse(node)[:200])
     lines = text.splitlines()
     new = ["def get_init_inputs():", f"    return [{', '.join(items)}]"]
     lines[node.lineno - 1 : node.end_lineno] = new
@@ -120,7 +121,7 @@ def _in_order(tree: ast.Module, given: list[str], keywords: ast.Dict) -> list[st
     named: dict[str, str] = {}
     for key, expression in zip(keywords.keys, keywords.values, strict=True):
         if not (isinstance(key, ast.Constant) and isinstance(key.value, str)):
-            raise Lost("init_inputs", code=ast.unparse(keywords)[:200])
+            raise Unusable("init_inputs", code=ast.unparse(keywords)[:200])
         named[key.value] = ast.unparse(expression)
     items = list(given)
     for name, default in _parameters(tree)[len(given) :]:
@@ -128,10 +129,10 @@ def _in_order(tree: ast.Module, given: list[str], keywords: ast.Dict) -> list[st
             break
         value = named.pop(name, None) or default
         if value is None:
-            raise Lost("init_inputs", missing=name)
+            raise Unusable("init_inputs", missing=name)
         items.append(value)
     if named:
-        raise Lost("init_inputs", keywords=sorted(named))
+        raise Unusable("init_inputs", keywords=sorted(named))
     return items
 
 
@@ -154,7 +155,7 @@ def _check_initialised(text: str) -> None:
     """Build the module on memory full of NaN, and see whether some of it is left in its state.
 
     Raises:
-        Lost: a parameter or buffer holds what was in memory before.
+        Unusable: a parameter or buffer holds what was in memory before.
     """
     names = load(text)
     torch.manual_seed(0)
@@ -162,14 +163,14 @@ def _check_initialised(text: str) -> None:
         with _Poisoned():
             model = names[_MODEL](*names["get_init_inputs"]())
     except Exception as error:
-        raise Lost("constructor_error", error=shown(error)) from error
+        raise Unusable("constructor_error", error=shown(error)) from error
     left = [
         name
         for name, value in model.state_dict().items()
         if isinstance(value, torch.Tensor) and _is_poisoned(value)
     ]
     if left:
-        raise Lost("uninitialised", parameters=left)
+        raise Unusable("uninitialised", parameters=left)
 
 
 def _is_poisoned(value: torch.Tensor) -> bool:

@@ -10,7 +10,7 @@ from curate.harvest.kernels.launches import Site, described, gives_all, launch_s
 from curate.harvest.python.environment import KERNELS
 from curate.harvest.python.jitted import Jitted, definition_of, jitted_functions, statements_of
 from curate.harvest.python.package import Definition, Package, Symbol, package_of
-from curate.harvest.python.slices import Closed, NotClosed, close
+from curate.harvest.python.slices import NotClosed, StandaloneFile, close
 from curate.harvest.python.source import dedented, scopes, source_of, text_at
 from curate.harvest.python.upstream import upstream_of
 from curate.rows import KERNEL, FoundRow, Row, make_row
@@ -64,7 +64,7 @@ def _kernel_of(package: Package, row: FoundRow) -> Jitted:
     raise ValueError(f"{origin['path']} has no kernel {wanted}: the row is not from this package")
 
 
-def _closed(package: Package, kernel: Jitted) -> tuple[Closed, frozenset[str]]:
+def _closed(package: Package, kernel: Jitted) -> tuple[StandaloneFile, frozenset[str]]:
     """Return the kernel's file, and the decorators that had to go."""
     target = definition_of(kernel)
     chosen = {target: statements_of(package, kernel)}
@@ -90,8 +90,8 @@ def _caught(kernel: Jitted) -> set[str]:
 
 
 def _wrapper(
-    package: Package, kernel: Jitted, alone: Closed, sites: list[Site], max_lines: int
-) -> Closed | None:
+    package: Package, kernel: Jitted, alone: StandaloneFile, sites: list[Site], max_lines: int
+) -> StandaloneFile | None:
     """Return the file of the smallest function that launches a kernel and can stand alone."""
     target = definition_of(kernel)
     if kernel.symbol != kernel.name:

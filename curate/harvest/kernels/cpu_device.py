@@ -15,7 +15,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from curate.verify.executor import serve as executor
 from curate.verify.host_half import serve as host_half
-from curate.verify.host_half.stream import ExecutorStopped, Stream
+from curate.verify.host_half.stream import CommandStream, ExecutorStopped
 from curate.verify.protocol.role import Tensors
 
 MOST_BYTES = 2**30
@@ -58,8 +58,8 @@ class CpuDevice:
 
     def __init__(self) -> None:
         self._between = _Between()
-        self.executor = executor.Executor(self._between, MOST_BYTES)  # type: ignore[arg-type]
-        self.stream = Stream(self)  # type: ignore[arg-type]
+        self.executor = executor.CandidateExecutor(self._between, MOST_BYTES)  # type: ignore[arg-type]
+        self.stream = CommandStream(self)  # type: ignore[arg-type]
 
     @property
     def error(self) -> executor.Stopped | None:
@@ -88,7 +88,7 @@ class CpuDevice:
         if self.error is not None:
             raise ExecutorStopped(str(self.error))
 
-    # what `Stream` takes for its channel
+    # what `CommandStream` takes for its channel
 
     def send(self, message: dict[str, Any], tensors: Tensors | None = None) -> None:
         """Have the executor do a command."""

@@ -21,7 +21,7 @@ NO_DEFAULT = object()
 
 
 @dataclass
-class Parameter:
+class ParameterUse:
     """What the source shows of one parameter.
 
     Attributes:
@@ -52,7 +52,7 @@ class Parameter:
 
 
 @dataclass(frozen=True)
-class Value:
+class DataflowValue:
     """What is known of an expression; the strings are names of parameters.
 
     Attributes:
@@ -68,15 +68,15 @@ class Value:
     loaded: frozenset[str] = frozenset()
     reach: frozenset[str] = frozenset()
     index: bool = False
-    items: tuple[Value, ...] = ()
+    items: tuple[DataflowValue, ...] = ()
     descriptor: bool = False
 
 
-NOTHING = Value()
+NOTHING = DataflowValue()
 
 
-def _join(values: list[Value], *, bases: bool = True, loaded: bool = True) -> Value:
-    return Value(
+def _join(values: list[DataflowValue], *, bases: bool = True, loaded: bool = True) -> DataflowValue:
+    return DataflowValue(
         tuple(dict.fromkeys(b for v in values for b in v.bases)) if bases else (),
         frozenset().union(*(v.loaded for v in values)) if loaded else frozenset(),
         frozenset().union(*(v.reach for v in values)),
@@ -86,7 +86,7 @@ def _join(values: list[Value], *, bases: bool = True, loaded: bool = True) -> Va
 
 
 @dataclass(frozen=True)
-class Reading:
+class KernelReading:
     """What the source shows.
 
     Attributes:
@@ -94,11 +94,11 @@ class Reading:
         reach: local variable, in the kernel or a helper, to the parameters it is computed from.
     """
 
-    parameters: dict[str, Parameter]
+    parameters: dict[str, ParameterUse]
     reach: dict[str, frozenset[str]]
 
 
-def read_kernel(source: str, entry_point: str) -> Reading:
+def read_kernel(source: str, entry_point: str) -> KernelReading:
     """Return how the kernel ``entry_point`` of a file uses its parameters.
 
     Raises:
@@ -111,12 +111,14 @@ def read_kernel(source: str, entry_point: str) -> Reading:
     kernel = functions[entry_point]
     parameters = {p.name: p for p in _parameters(kernel)}
     walk = _Walk(functions, parameters)
-    walk.enter(kernel, {name: Value((name,), reach=frozenset([name])) for name in parameters})
+    walk.enter(
+        kernel, {name: DataflowValue((name,), reach=frozenset([name])) for name in parameters}
+    )
     walk.settle()
-    return Reading(parameters, walk.reach)
+    return KernelReading(parameters, walk.reach)
 
 
-def _parameters(function: ast.FunctionDef) -> list[Parameter]:
+def _parameters(function: ast.FunctionDef) -> list[ParameterUse]:
     arguments = function.args
     positional = [*arguments.posonlyargs, *arguments.args]
     missing = [None] * (len(positional) - len(arguments.defaults))
@@ -125,7 +127,7 @@ def _parameters(function: ast.FunctionDef) -> list[Parameter]:
     found = []
     for argument, default in pairs:
         annotation = ast.unparse(argument.annotation) if argument.annotation else ""
-        found.append(Parameter(argument.arg, annotation, literal(default, NO_DEFAULT)))
+        found.append(ParameterUse(argument.arg, annotation, literal(default, NO_DEFAULT)))
     return found
 
 
@@ -145,11 +147,11 @@ INTEGER = {"cdiv", "range", "swizzle2d", "next_power_of_2", "num_programs"}
 
 class _Walk:
     def __init__(
-        self, functions: dict[str, ast.FunctionDef], parameters: dict[str, Parameter]
+        self, functions: dict[str, ast.FunctionDef], parameters: dict[str, ParameterUse]
     ) -> None:
         self.functions, self.parameters = functions, parameters
         self.reach: dict[str, frozenset[str]] = {}
-        self.addresses: list[Value] = []  # of each access
+        self.addresses: list[DataflowValue] = []  # of each access
         self.calls: list[str] = []
         self.entered = 0
 
@@ -173,9 +175,9 @@ class _Walk:
 
     # --- statements ---
 
-    def enter(self, function: ast.FunctionDef, scope: dict[str, Value]) -> Value:
+    def enter(self, function: ast.FunctionDef, scope: dict[str, DataflowValue]) -> DataflowValue:
         """Walk a function with its arguments, and return what it returns."""
-        returned: list[Value] = []
+        returned: list[DataflowValue] = []
         self.calls.append(function.name)
         self.entered += 1
         self._block(function.body, scope, returned)
@@ -186,11 +188,15 @@ class _Walk:
             return returned[0]
         return _join(returned)
 
-    def _block(self, body: list[ast.stmt], scope: dict[str, Value], returned: list[Value]) -> None:
+    def _block(
+        self, body: list[ast.stmt], scope: dict[str, DataflowValue], returned: list[DataflowValue]
+    ) -> None:
         for statement in body:
             self._statement(statement, scope, returned)
 
-    def _statement(self, node: ast.stmt, scope: dict[str, Value], returned: list[Value]) -> None:
+    def _statement(
+        self, node: ast.stmt, scope: dict[str, DataflowValue], returned: list[DataflowValue]
+    ) -> None:
         match node:
             case ast.Assign(targets=targets, value=value):
                 given = self.value(value, scope)
@@ -228,7 +234,9 @@ class _Walk:
             case _:  # pass, break, continue, import: nothing flows
                 return
 
-    def _assign(self, target: ast.expr, value: Value, scope: dict[str, Value]) -> None:
+    def _assign(
+        self, target: ast.expr, value: DataflowValue, scope: dict[str, DataflowValue]
+    ) -> None:
         if isinstance(target, ast.Name):
             scope[target.id] = value
         elif isinstance(target, ast.Tuple | ast.List):
@@ -238,7 +246,7 @@ class _Walk:
             for part, item in zip(target.elts, items, strict=True):
                 self._assign(part, item, scope)
 
-    def _condition(self, node: ast.expr, scope: dict[str, Value]) -> None:
+    def _condition(self, node: ast.expr, scope: dict[str, DataflowValue]) -> None:
         match node:
             case ast.BoolOp(values=values):
                 for value in values:
@@ -256,16 +264,16 @@ class _Walk:
         for name in names:
             self.parameters[name].uses.add(use)
 
-    def _element(self, value: Value, use: str) -> None:
+    def _element(self, value: DataflowValue, use: str) -> None:
         for name in value.loaded:
             self.parameters[name].elements.add(use)
 
-    def _integer(self, value: Value) -> None:
+    def _integer(self, value: DataflowValue) -> None:
         if len(value.bases) == 1:
             self._use(value.bases, "index")
         self._element(value, "index")
 
-    def value(self, node: ast.expr, scope: dict[str, Value]) -> Value:
+    def value(self, node: ast.expr, scope: dict[str, DataflowValue]) -> DataflowValue:
         """Return what is known of an expression, and note how it uses parameters."""
         match node:
             case ast.Name(id=name):
@@ -300,17 +308,21 @@ class _Walk:
                 if attribute in ("dtype", "element_ty") and len(owner.bases) == 1:
                     if isinstance(of, ast.Attribute):  # x_ptr.dtype.element_ty
                         self._use(owner.bases, "pointer")
-                    return Value(reach=owner.reach)
-                return owner if attribute in ("T", "value") else Value(reach=owner.reach)
+                    return DataflowValue(reach=owner.reach)
+                return owner if attribute in ("T", "value") else DataflowValue(reach=owner.reach)
             case ast.Tuple(elts=elements) | ast.List(elts=elements):
                 items = tuple(self.value(element, scope) for element in elements)
-                return Value(items=items, reach=frozenset().union(*(item.reach for item in items)))
+                return DataflowValue(
+                    items=items, reach=frozenset().union(*(item.reach for item in items))
+                )
             case ast.Call():
                 return self._call(node, scope)
             case _:
                 return NOTHING
 
-    def _operation(self, op: ast.operator, left: Value, right: Value) -> Value:
+    def _operation(
+        self, op: ast.operator, left: DataflowValue, right: DataflowValue
+    ) -> DataflowValue:
         pair = [left, right]
         additive = isinstance(op, ast.Add | ast.Sub)
         if not additive and isinstance(op, ast.Mod | ast.FloorDiv | ast.LShift | ast.RShift):
@@ -327,7 +339,7 @@ class _Walk:
                     self._use(other.bases, "scales")
         return _join(pair, bases=additive)
 
-    def _compare(self, node: ast.Compare, scope: dict[str, Value]) -> Value:
+    def _compare(self, node: ast.Compare, scope: dict[str, DataflowValue]) -> DataflowValue:
         sides = [node.left, *node.comparators]
         values = [self.value(side, scope) for side in sides]
         for side, value in zip(sides, values, strict=True):
@@ -345,9 +357,9 @@ class _Walk:
             elif value.index:
                 for other in values:
                     self._integer(other)
-        return Value(reach=_join(values).reach)
+        return DataflowValue(reach=_join(values).reach)
 
-    def _call(self, node: ast.Call, scope: dict[str, Value]) -> Value:
+    def _call(self, node: ast.Call, scope: dict[str, DataflowValue]) -> DataflowValue:
         given = [self.value(a.value if isinstance(a, ast.Starred) else a, scope) for a in node.args]
         named = {k.arg: self.value(k.value, scope) for k in node.keywords if k.arg}
         function = node.func
@@ -370,8 +382,8 @@ class _Walk:
         return self._builtin(name, given, named)
 
     def _helper(
-        self, function: ast.FunctionDef, given: list[Value], named: dict[str, Value]
-    ) -> Value:
+        self, function: ast.FunctionDef, given: list[DataflowValue], named: dict[str, DataflowValue]
+    ) -> DataflowValue:
         if function.name in self.calls or len(self.calls) > MAX_DEPTH or self.entered > MAX_CALLS:
             return _join([*given, *named.values()])
         names = [p.name for p in _parameters(function)]
@@ -383,13 +395,15 @@ class _Walk:
                 self._use(scope[parameter.name].bases, "constant")
         return self.enter(function, scope)
 
-    def _through_descriptor(self, of: Value, offsets: Value) -> Value:
+    def _through_descriptor(self, of: DataflowValue, offsets: DataflowValue) -> DataflowValue:
         if not of.descriptor:
             self._use(of.bases[:1], "descriptor")
             self.parameters[of.bases[0]].offsets = [item.reach for item in offsets.items]
-        return Value(loaded=frozenset(of.bases[:1]), reach=of.reach)
+        return DataflowValue(loaded=frozenset(of.bases[:1]), reach=of.reach)
 
-    def _cast(self, node: ast.Call, given: list[Value], named: dict[str, Value]) -> Value:
+    def _cast(
+        self, node: ast.Call, given: list[DataflowValue], named: dict[str, DataflowValue]
+    ) -> DataflowValue:
         value = given[0] if given else NOTHING
         for kind in [*given[1:2], *named.values()]:
             self._use(kind.bases, "dtype")
@@ -397,12 +411,14 @@ class _Walk:
         if "pointer_type" in into:
             self._use(value.bases, "address")
             self._element(value, "address")
-            return Value(reach=value.reach)
+            return DataflowValue(reach=value.reach)
         # A float made of it says nothing about the elements themselves.
         kept = value.loaded if "int" in into else frozenset()
         return replace(value, loaded=kept)
 
-    def _builtin(self, name: str, given: list[Value], named: dict[str, Value]) -> Value:
+    def _builtin(
+        self, name: str, given: list[DataflowValue], named: dict[str, DataflowValue]
+    ) -> DataflowValue:
         every = [*given, *named.values()]
         first = given[0] if given else next(iter(named.values()), NOTHING)
         if name in MEMORY:
@@ -413,11 +429,11 @@ class _Walk:
                 for item in value.items:
                     self._integer(item)
             self._shape(named.get("block_shape", given[-1] if given else NOTHING))
-            return Value(first.bases, reach=first.reach, descriptor=True)
+            return DataflowValue(first.bases, reach=first.reach, descriptor=True)
         if name in ("arange", "static_range"):
             for value in every:
                 self._use(value.bases, "shape" if name == "arange" else "unrolled")
-            return Value(reach=_join(every).reach, index=True)
+            return DataflowValue(reach=_join(every).reach, index=True)
         if name in SHAPED:
             for value in every:
                 self._shape(value)
@@ -426,9 +442,9 @@ class _Walk:
                 self._integer(value)
                 if name == "range":
                     self._use(value.bases, "range")
-            return Value(reach=_join(every).reach, index=True)
+            return DataflowValue(reach=_join(every).reach, index=True)
         if name == "program_id":
-            return Value(index=True)
+            return DataflowValue(index=True)
         if name == "dot":
             for value in every[:2]:
                 self._element(value, "dot")
@@ -443,13 +459,17 @@ class _Walk:
             return _join(every[1:])
         return _join(every, bases=name in SAME)
 
-    def _shape(self, value: Value) -> None:
+    def _shape(self, value: DataflowValue) -> None:
         for item in value.items:
             self._use(item.bases, "shape")
 
     def _access(
-        self, name: str, address: Value, given: list[Value], named: dict[str, Value]
-    ) -> Value:
+        self,
+        name: str,
+        address: DataflowValue,
+        given: list[DataflowValue],
+        named: dict[str, DataflowValue],
+    ) -> DataflowValue:
         if not address.descriptor:
             self.addresses.append(address)
         self._element(address, "index")
@@ -462,13 +482,13 @@ class _Walk:
                 self.parameters[pointer].elements.add("index")
         if name.startswith("atomic"):
             self._use(loaded, "atomic")
-        return Value(loaded=loaded, reach=address.reach)
+        return DataflowValue(loaded=loaded, reach=address.reach)
 
     def _pointers(self, bases: tuple[str, ...]) -> frozenset[str]:
         return frozenset([min(bases, key=self._not_pointer)] if bases else [])
 
 
-def _is_module(node: ast.expr, scope: dict[str, Value]) -> bool:
+def _is_module(node: ast.expr, scope: dict[str, DataflowValue]) -> bool:
     while isinstance(node, ast.Attribute):
         node = node.value
     return isinstance(node, ast.Name) and node.id not in scope

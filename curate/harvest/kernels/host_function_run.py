@@ -25,7 +25,7 @@ import triton.language as tl
 from curate.harvest.guess import hill_climb
 from curate.harvest.kernels.cpu_device import CpuDevice, asked_launches
 from curate.harvest.kernels.host_function_inputs import OMIT, Hints, Scale, options, scales
-from curate.harvest.kernels.host_function_text import Known, Reading
+from curate.harvest.kernels.host_function_text import HostFunctionReading, Known
 from curate.harvest.modules.search import OutOfTime, time_limit
 from curate.rows import KernelRow
 from curate.verify.compile.aot import first_line
@@ -53,7 +53,7 @@ SLICES = 5
 
 
 @dataclass(frozen=True)
-class Limits:
+class RunLimits:
     """Bounds of one search; see the options of `Launch`."""
 
     tries: int
@@ -62,7 +62,7 @@ class Limits:
 
 
 @dataclass
-class Try:
+class HostFunctionTry:
     """One call.
 
     Attributes:
@@ -92,7 +92,7 @@ class Try:
         return self.launched, self.launches, self.reason is None, self.line
 
 
-def label(row: KernelRow, limits: Limits) -> dict[str, Any]:
+def label(row: KernelRow, limits: RunLimits) -> dict[str, Any]:
     """Return a row's `curate.rows.RUN`; `cpu_device.warm` has been called.
 
     ``raised`` is an error in a launch or after one; an error before the first launch says nothing
@@ -102,7 +102,7 @@ def label(row: KernelRow, limits: Limits) -> dict[str, Any]:
     assert host_function is not None
     device = CpuDevice()
     try:
-        reading = Reading(host_function, _signature(row))
+        reading = HostFunctionReading(host_function, _signature(row))
         device.begin(0, limits.elements, races=False)
         with on_device(device.stream), time_limit(limits.seconds):
             module = load(MODULE, host_function)
@@ -123,7 +123,7 @@ def label(row: KernelRow, limits: Limits) -> dict[str, Any]:
         function = getattr(module, name)
         # An operator of PyTorch's library is called past the dispatcher, which knows no handles.
         function = getattr(function, "_init_fn", function)
-        search = Search(function, name, reading, limits, device)
+        search = HostFunctionSearch(function, name, reading, limits, device)
     except (TypeError, ValueError) as error:
         return _label("unsupported", message=f"no_signature: {describe(error)}")
     found = search.run()
@@ -163,7 +163,7 @@ def _signature(row: KernelRow) -> dict[str, str]:
     return dict(json.loads(text)["types"]) if text else {}
 
 
-def _launcher(row: KernelRow, reading: Reading) -> str | None:
+def _launcher(row: KernelRow, reading: HostFunctionReading) -> str | None:
     """Return the function to call: the last of the file that a launch site is in, or the last."""
     text = row["kernel"]["launches"]
     sites = {site["function"] for site in json.loads(text)} if text else set()
@@ -177,15 +177,15 @@ def _scrub(message: str) -> str:
     return re.sub(r"\bHandle\b", "Tensor", re.sub(r"0x[0-9a-f]{4,}", "0x…", message))
 
 
-class Search:
+class HostFunctionSearch:
     """The search for one wrapper's inputs."""
 
     def __init__(
         self,
         function: Callable[..., Any],
         name: str,
-        reading: Reading,
-        limits: Limits,
+        reading: HostFunctionReading,
+        limits: RunLimits,
         device: CpuDevice,
     ) -> None:
         self.function, self.name, self.reading = function, name, reading
@@ -200,9 +200,9 @@ class Search:
         self.late = 0
         self.started = time.monotonic()
 
-    def run(self) -> Try:
+    def run(self) -> HostFunctionTry:
         """Return the first call that runs and launches, or the one that came furthest."""
-        best: Try | None = None
+        best: HostFunctionTry | None = None
         rounds = scales(self.known.values())
         scale = rounds[0]
         for each in rounds:
@@ -220,7 +220,7 @@ class Search:
             self._over,
         )
 
-    def _over(self, last: Try | None) -> bool:
+    def _over(self, last: HostFunctionTry | None) -> bool:
         """Whether to stop after a call."""
         return (
             (last is not None and (last.launched or last.reason in INCURABLE))
@@ -238,7 +238,7 @@ class Search:
         known = self.known.get(name, Known())
         return options(parameter, known, scale, self.hints[name], self.literals.get(name, []))
 
-    def _neighbours(self, best: Try, scale: Scale) -> Iterator[dict[str, str]]:
+    def _neighbours(self, best: HostFunctionTry, scale: Scale) -> Iterator[dict[str, str]]:
         """Yield calls with one argument changed, those that the error is about first."""
         concerned, statement = self.reading.concerned(self.name, best.line)
         for name in concerned & self.hints.keys():
@@ -307,14 +307,14 @@ class Search:
             self.spent += elements - device.executor.work.left
         return result, given
 
-    def _try(self, call: dict[str, str]) -> Try | None:
+    def _try(self, call: dict[str, str]) -> HostFunctionTry | None:
         """Return what a call came to; None if it was tried before."""
         text = self.text(call)
         if text in self.tried:
             return None
         self.tried.add(text)
         before = asked_launches()
-        found = Try(call)
+        found = HostFunctionTry(call)
         try:
             self._call(self._make(call))
         except OutOfTime:
@@ -345,7 +345,7 @@ class Search:
 
     # the label
 
-    def describe(self, found: Try) -> dict[str, Any]:
+    def describe(self, found: HostFunctionTry) -> dict[str, Any]:
         """Return the label of a call that runs: it is made twice more, with two draws.
 
         A GPU runs a launch's programs in no order. So atomic operations come in another order in

@@ -54,7 +54,7 @@ class Known:
         self.kind = self.kind or other.kind
 
 
-class Reading:
+class HostFunctionReading:
     """A wrapper's file, read.
 
     Attributes:

@@ -52,9 +52,9 @@ class Launch(RowStep):
         cpu_device.warm()
 
     def apply(self, row: KernelRow, context: Context) -> Outcome:
-        from curate.harvest.kernels.host_function_run import Limits, label
+        from curate.harvest.kernels.host_function_run import RunLimits, label
 
         if row["host_function"] is None:
             return Keep((row,))
-        run = label(row, Limits(self.tries, self.elements, self.seconds))
+        run = label(row, RunLimits(self.tries, self.elements, self.seconds))
         return Keep(({**row, "kernel": {**row["kernel"], "run": cast(HostRun, run)}},))

@@ -65,13 +65,13 @@ class Signature(RowStep):
         warm()
 
     def apply(self, row: KernelRow, context: Context) -> Outcome:
-        from curate.harvest.kernels.signature_search import NoSignature, Search
+        from curate.harvest.kernels.signature_search import NoSignature, SignatureSearch
         from curate.verify.problem import ProgramError
 
         launches = json.loads(row["kernel"]["launches"] or "[]")
         what = (row["triton"], row["entry_point"], launches)
         try:
-            search = Search(*what, self.target, self.attempts)
+            search = SignatureSearch(*what, self.target, self.attempts)
             found = search.run()
         except ProgramError as error:
             return Drop("import_error", {"message": str(error)})

@@ -18,15 +18,15 @@ from curate.devices import find_device
 from curate.harvest.guess import hill_climb
 from curate.harvest.kernels.dataflow import (
     NO_DEFAULT,
-    Parameter,
-    Reading,
+    KernelReading,
+    ParameterUse,
     looks_like_pointer,
     read_kernel,
 )
 from curate.verify.compile.kernel import (
-    Compiled,
-    Kernel,
-    Signature,
+    CompiledKernel,
+    KernelSignature,
+    LoadedKernel,
     compile_signature,
     load_kernel,
 )
@@ -66,20 +66,20 @@ class NoSignature(Exception):
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundSignature:
     """A signature that compiles, how it was found, and how many compilations that took."""
 
-    signature: Signature
+    signature: KernelSignature
     found_by: str
     attempts: int
 
 
 @dataclass(frozen=True)
-class Try:
+class SignatureTry:
     """A signature, and what the compiler made of it."""
 
-    signature: Signature
-    compiled: Compiled
+    signature: KernelSignature
+    compiled: CompiledKernel
 
     @property
     def fault(self) -> tuple[str | None, tuple[str, ...]]:
@@ -87,7 +87,7 @@ class Try:
         return self.compiled.message, self.compiled.lines
 
 
-class Search:
+class SignatureSearch:
     """The search for one kernel.
 
     Args:
@@ -117,7 +117,7 @@ class Search:
         self.tried: set[str] = set()
         self.count = 0  # of compilations
 
-    def run(self) -> Found:
+    def run(self) -> FoundSignature:
         """Return the signature found.
 
         Raises:
@@ -126,12 +126,12 @@ class Search:
         first = self._try(self.first.signature())
         if first.compiled.usage:
             found_by = "launch_site" if self.first.from_launch else "data_flow"
-            return Found(first.signature, found_by, self.count)
+            return FoundSignature(first.signature, found_by, self.count)
         if self.first.from_launch:
             # What a reader took for a fact may be none: see what the kernel says by itself.
             alone = self._try(FirstGuess(self.kernel, self.reading, []).signature())
             if alone.compiled.usage:
-                return Found(alone.signature, "data_flow", self.count)
+                return FoundSignature(alone.signature, "data_flow", self.count)
         last = hill_climb(
             first,
             lambda near: propose(near.signature, near.compiled, self.reading),
@@ -140,7 +140,7 @@ class Search:
             lambda latest: self.count >= self.attempts or bool(latest and latest.compiled.usage),
         )
         if last.compiled.usage:
-            return Found(last.signature, "search", self.count)
+            return FoundSignature(last.signature, "search", self.count)
         raise NoSignature(
             {
                 "error": last.compiled.error,
@@ -153,15 +153,15 @@ class Search:
             }
         )
 
-    def _try(self, signature: Signature) -> Try:
+    def _try(self, signature: KernelSignature) -> SignatureTry:
         self.tried.add(signature.to_json())
         self.count += 1
-        return Try(signature, self._compile(signature))
+        return SignatureTry(signature, self._compile(signature))
 
-    def _compile(self, signature: Signature) -> Compiled:
+    def _compile(self, signature: KernelSignature) -> CompiledKernel:
         return compile_signature(self.kernel, signature, self.target)
 
-    def compiling_dtypes(self, signature: Signature, dtypes: list[str]) -> list[str]:
+    def compiling_dtypes(self, signature: KernelSignature, dtypes: list[str]) -> list[str]:
         """Return those of ``dtypes`` that all floating-point pointers may have at once.
 
         The list is empty for a kernel without such pointers.
@@ -183,7 +183,7 @@ def _element(kind: str) -> str | None:
     return (found[1] or found[2]) if found else None
 
 
-def _with_element(signature: Signature, names: list[str], element: str) -> Signature:
+def _with_element(signature: KernelSignature, names: list[str], element: str) -> KernelSignature:
     types = dict(signature.types)
     for name in names:
         types[name] = re.sub(r"^(\*|tensordesc<)\w+", rf"\g<1>{element}", types[name])
@@ -200,7 +200,9 @@ class FirstGuess:
         from_launch: whether a launch site says anything of a parameter.
     """
 
-    def __init__(self, kernel: Kernel, reading: Reading, launches: list[dict[str, Any]]) -> None:
+    def __init__(
+        self, kernel: LoadedKernel, reading: KernelReading, launches: list[dict[str, Any]]
+    ) -> None:
         self.kernel, self.parameters = kernel, reading.parameters
         self.hints = {name: _merge(name, launches) for name in reading.parameters}
         self.from_launch = any(hint["kind"] != "unknown" for hint in self.hints.values())
@@ -209,7 +211,7 @@ class FirstGuess:
         for launch in reversed(launches):
             self.options |= launch.get("options") or {}
 
-    def signature(self) -> Signature:
+    def signature(self) -> KernelSignature:
         """Return the signature to try first."""
         types: dict[str, str] = {}
         constants: dict[str, Any] = {}
@@ -223,7 +225,7 @@ class FirstGuess:
                 types[name] = _descriptor_type(parameter, constants)
         constants |= self._heuristics(types, constants)
         types |= dict.fromkeys(constants.keys() & types.keys(), "constexpr")
-        return Signature(
+        return KernelSignature(
             {name: types[name] for name in self.parameters},
             {name: constants[name] for name in self.parameters if name in constants},
             [name for name, kind in types.items() if kind.startswith("*")],
@@ -235,7 +237,7 @@ class FirstGuess:
         value = getattr(self.config, name, None) or self.options.get(name)
         return value if type(value) is int and value > 0 else default
 
-    def _is_constant(self, parameter: Parameter) -> bool:
+    def _is_constant(self, parameter: ParameterUse) -> bool:
         if parameter.is_constexpr or (self.config and parameter.name in self.config.kwargs):
             return True
         if self.hints[parameter.name]["kind"] == "none":
@@ -245,7 +247,7 @@ class FirstGuess:
         integer = "pointer" not in parameter.uses
         return integer and bool(parameter.uses & {"shape", "constant", "dtype", "unrolled"})
 
-    def _constant(self, parameter: Parameter) -> Any:
+    def _constant(self, parameter: ParameterUse) -> Any:
         if self.config and parameter.name in self.config.kwargs:
             return _as_json(self.config.kwargs[parameter.name])
         hint = self.hints[parameter.name]
@@ -259,7 +261,7 @@ class FirstGuess:
             return False
         return guess_constant(parameter)
 
-    def _type(self, parameter: Parameter) -> str:
+    def _type(self, parameter: ParameterUse) -> str:
         hint = self.hints[parameter.name]
         if "pointer" in parameter.uses or hint["kind"] == "tensor":
             return "*" + (TRITON_TYPES.get(hint["dtype"] or "") or guess_element(parameter))
@@ -298,7 +300,7 @@ def _example(kind: str) -> Any:
 
 
 def _as_json(value: Any) -> Any:
-    """Return a constant in the form that `Signature` keeps."""
+    """Return a constant in the form that `KernelSignature` keeps."""
     if isinstance(value, tuple | list):
         return [_as_json(item) for item in value]
     if value is None or isinstance(value, bool | int | float | str):
@@ -317,7 +319,7 @@ def _dtype_name(kind: str) -> str:
     return re.sub(r"^(u|i)(\d+)$", lambda m: ("uint" if m[1] == "u" else "int") + m[2], kind)
 
 
-def guess_constant(parameter: Parameter) -> Any:
+def guess_constant(parameter: ParameterUse) -> Any:
     """Return a value for a ``tl.constexpr`` that nothing but its use and name tells of."""
     name, uses = parameter.name.lower(), parameter.uses
     strings = [literal for literal in parameter.literals if isinstance(literal, str)]
@@ -351,7 +353,7 @@ def guess_constant(parameter: Parameter) -> Any:
     return BLOCK
 
 
-def guess_element(parameter: Parameter) -> str:
+def guess_element(parameter: ParameterUse) -> str:
     """Return an element type for a pointer."""
     name, elements = parameter.name.lower(), parameter.elements
     if "address" in elements:
@@ -375,7 +377,7 @@ def guess_element(parameter: Parameter) -> str:
     return "fp32"
 
 
-def guess_type(parameter: Parameter) -> str:
+def guess_type(parameter: ParameterUse) -> str:
     """Return a type for a parameter that is neither a constant nor a known pointer."""
     name, uses = parameter.name.lower(), parameter.uses
     annotated = re.search(r"tl\.(u?int\d+|float\d+|bfloat16)$", parameter.annotation)
@@ -400,7 +402,7 @@ def guess_type(parameter: Parameter) -> str:
     return "i32"
 
 
-def _descriptor_type(parameter: Parameter, constants: dict[str, Any]) -> str:
+def _descriptor_type(parameter: ParameterUse, constants: dict[str, Any]) -> str:
     """Return the type of a tensor descriptor: its block's sides come from its offsets."""
     sides = []
     for reach in parameter.offsets:
@@ -415,7 +417,9 @@ def _descriptor_type(parameter: Parameter, constants: dict[str, Any]) -> str:
 # --- mending --------------------------------------------------------------------------------
 
 
-def propose(signature: Signature, failed: Compiled, reading: Reading) -> Iterator[Signature]:
+def propose(
+    signature: KernelSignature, failed: CompiledKernel, reading: KernelReading
+) -> Iterator[KernelSignature]:
     """Yield signatures that may not have the error, the likeliest first."""
     message = failed.message or ""
     near = _parameters_near(failed.lines, reading)
@@ -449,7 +453,7 @@ def propose(signature: Signature, failed: Compiled, reading: Reading) -> Iterato
     yield from _other_elements(signature, message, list(signature.types))
 
 
-def _parameters_near(lines: tuple[str, ...], reading: Reading) -> list[str]:
+def _parameters_near(lines: tuple[str, ...], reading: KernelReading) -> list[str]:
     """Return the parameters that reach the fault: those named innermost come first."""
     found: dict[str, None] = {}
     words = [re.findall(r"[A-Za-z_]\w*", line) for line in reversed(lines)]
@@ -461,7 +465,7 @@ def _parameters_near(lines: tuple[str, ...], reading: Reading) -> list[str]:
     return list(found)
 
 
-def _set_constant(signature: Signature, name: str, value: Any) -> Signature:
+def _set_constant(signature: KernelSignature, name: str, value: Any) -> KernelSignature:
     return replace(
         signature,
         types={**signature.types, name: "constexpr"},
@@ -470,7 +474,7 @@ def _set_constant(signature: Signature, name: str, value: Any) -> Signature:
     )
 
 
-def _set_type(signature: Signature, name: str, kind: str) -> Signature:
+def _set_type(signature: KernelSignature, name: str, kind: str) -> KernelSignature:
     others = [other for other in signature.divisible_by_16 if other != name]
     return replace(
         signature,
@@ -480,13 +484,13 @@ def _set_type(signature: Signature, name: str, kind: str) -> Signature:
     )
 
 
-def _sizes(signature: Signature) -> list[str]:
+def _sizes(signature: KernelSignature) -> list[str]:
     return [
         name for name, value in signature.constants.items() if type(value) is int and value >= 16
     ]
 
 
-def _smaller(signature: Signature) -> Iterator[Signature]:
+def _smaller(signature: KernelSignature) -> Iterator[KernelSignature]:
     """Yield signatures that take less memory and time to compile."""
     if signature.num_stages > 1:
         yield replace(signature, num_stages=1)
@@ -499,7 +503,9 @@ def _smaller(signature: Signature) -> Iterator[Signature]:
             yield replace(smaller, num_stages=1)
 
 
-def _other_elements(signature: Signature, message: str, near: list[str]) -> Iterator[Signature]:
+def _other_elements(
+    signature: KernelSignature, message: str, near: list[str]
+) -> Iterator[KernelSignature]:
     """Yield signatures with other element types, those that the message names first."""
     named = re.findall(r"\b(fp\d+|bf16|int\d+)\b", message)
     floats = [name for name, kind in signature.types.items() if _element(kind) in FLOATS]
@@ -517,7 +523,9 @@ def _other_elements(signature: Signature, message: str, near: list[str]) -> Iter
                 yield _with_element(signature, [name], element)
 
 
-def _named_elements(signature: Signature, text: str, near: list[str]) -> Iterator[Signature]:
+def _named_elements(
+    signature: KernelSignature, text: str, near: list[str]
+) -> Iterator[KernelSignature]:
     """Yield signatures whose pointers have element types that the source asks for."""
     sized = {"8": "u8", "16": "i16"}
     words = re.findall(r"of size (8|16)\b|\b(u?int\d+|float\d+\w*|bfloat16|fp8\w+)\b", text)
@@ -533,7 +541,7 @@ def _named_elements(signature: Signature, text: str, near: list[str]) -> Iterato
         )
 
 
-def _as_masks(signature: Signature, reading: Reading) -> Iterator[Signature]:
+def _as_masks(signature: KernelSignature, reading: KernelReading) -> Iterator[KernelSignature]:
     """Yield signatures in which an integer, or what a pointer points to, is a boolean."""
     for name, kind in signature.types.items():
         parameter = reading.parameters[name]
@@ -546,7 +554,7 @@ def _as_masks(signature: Signature, reading: Reading) -> Iterator[Signature]:
             yield _with_element(signature, [name], "i1")
 
 
-def _flipped(signature: Signature, names: list[str]) -> Iterator[Signature]:
+def _flipped(signature: KernelSignature, names: list[str]) -> Iterator[KernelSignature]:
     for name in names:
         value = signature.constants.get(name, 0)
         if isinstance(value, bool):
@@ -555,7 +563,7 @@ def _flipped(signature: Signature, names: list[str]) -> Iterator[Signature]:
             yield _set_type(signature, name, "*fp32")
 
 
-def _other_sizes(signature: Signature, near: list[str]) -> Iterator[Signature]:
+def _other_sizes(signature: KernelSignature, near: list[str]) -> Iterator[KernelSignature]:
     sizes = [name for name in near if type(signature.constants.get(name)) is int]
     for size in (BLOCK, 16, 64):
         same = signature
@@ -566,7 +574,7 @@ def _other_sizes(signature: Signature, near: list[str]) -> Iterator[Signature]:
             yield _set_constant(signature, name, size)
 
 
-def _alternatives(signature: Signature, parameter: Parameter) -> Iterator[Signature]:
+def _alternatives(signature: KernelSignature, parameter: ParameterUse) -> Iterator[KernelSignature]:
     """Yield signatures in which one parameter is something else."""
     name, kind = parameter.name, signature.types[parameter.name]
     if kind == "constexpr":
@@ -583,7 +591,9 @@ def _alternatives(signature: Signature, parameter: Parameter) -> Iterator[Signat
         yield _set_constant(signature, name, BLOCK)
 
 
-def _other_constants(signature: Signature, parameter: Parameter) -> Iterator[Signature]:
+def _other_constants(
+    signature: KernelSignature, parameter: ParameterUse
+) -> Iterator[KernelSignature]:
     name, value = parameter.name, signature.constants[parameter.name]
     yield from _flipped(signature, [name])
     for literal in parameter.literals:

@@ -16,7 +16,7 @@ Literal = int | float | bool | str | None
 
 
 @dataclass(frozen=True)
-class Value:
+class ArgumentValue:
     """What is known of a value.
 
     Attributes:
@@ -34,11 +34,11 @@ class Value:
         return {"kind": self.kind, "dtype": self.dtype, "value": self.literal}
 
 
-UNKNOWN = Value("unknown")
-TENSOR = Value("tensor")
-INT = Value("int")
-FLOAT = Value("float")
-BOOL = Value("bool")
+UNKNOWN = ArgumentValue("unknown")
+TENSOR = ArgumentValue("tensor")
+INT = ArgumentValue("int")
+FLOAT = ArgumentValue("float")
+BOOL = ArgumentValue("bool")
 
 _DTYPES = {
     **{name: name for name in ("float16", "bfloat16", "float32", "float64", "bool", "uint8")},
@@ -69,8 +69,8 @@ _ANNOTATED = {
     "int": INT,
     "float": FLOAT,
     "bool": BOOL,
-    "str": Value("str"),
-    "dtype": Value("dtype"),
+    "str": ArgumentValue("str"),
+    "dtype": ArgumentValue("dtype"),
 }
 
 
@@ -87,55 +87,55 @@ class Values:
         self._package = package
         self._path = path
         self._scopes = [_Scope(function) for function in functions]
-        self._names: dict[str, Value] = {}
+        self._names: dict[str, ArgumentValue] = {}
 
-    def of(self, node: Node) -> Value:
+    def of(self, node: Node) -> ArgumentValue:
         """Return what an expression is."""
         read = getattr(self, f"_{node.type}", None)
-        found: Value = read(node) if read else UNKNOWN
+        found: ArgumentValue = read(node) if read else UNKNOWN
         return found
 
-    def _integer(self, node: Node) -> Value:
+    def _integer(self, node: Node) -> ArgumentValue:
         return _literal(node, "int")
 
-    def _float(self, node: Node) -> Value:
+    def _float(self, node: Node) -> ArgumentValue:
         return _literal(node, "float")
 
-    def _string(self, node: Node) -> Value:
+    def _string(self, node: Node) -> ArgumentValue:
         return _literal(node, "str")
 
-    def _true(self, node: Node) -> Value:
-        return Value("bool", literal=True)
+    def _true(self, node: Node) -> ArgumentValue:
+        return ArgumentValue("bool", literal=True)
 
-    def _false(self, node: Node) -> Value:
-        return Value("bool", literal=False)
+    def _false(self, node: Node) -> ArgumentValue:
+        return ArgumentValue("bool", literal=False)
 
-    def _none(self, node: Node) -> Value:
-        return Value("none")
+    def _none(self, node: Node) -> ArgumentValue:
+        return ArgumentValue("none")
 
-    def _parenthesized_expression(self, node: Node) -> Value:
+    def _parenthesized_expression(self, node: Node) -> ArgumentValue:
         return self.of(node.named_children[0])
 
-    def _comparison_operator(self, node: Node) -> Value:
+    def _comparison_operator(self, node: Node) -> ArgumentValue:
         return BOOL
 
-    def _not_operator(self, node: Node) -> Value:
+    def _not_operator(self, node: Node) -> ArgumentValue:
         return BOOL
 
-    def _boolean_operator(self, node: Node) -> Value:
+    def _boolean_operator(self, node: Node) -> ArgumentValue:
         return joined([self.of(child) for child in node.named_children])
 
-    def _conditional_expression(self, node: Node) -> Value:
+    def _conditional_expression(self, node: Node) -> ArgumentValue:
         first, _, last = node.named_children[:3]
         return joined([self.of(first), self.of(last)])
 
-    def _unary_operator(self, node: Node) -> Value:
+    def _unary_operator(self, node: Node) -> ArgumentValue:
         inner = self.of(node.named_children[0])
         if isinstance(inner.literal, int | float) and source_of(node).startswith("-"):
-            return Value(inner.kind, literal=-inner.literal)
-        return Value(inner.kind, inner.dtype)
+            return ArgumentValue(inner.kind, literal=-inner.literal)
+        return ArgumentValue(inner.kind, inner.dtype)
 
-    def _binary_operator(self, node: Node) -> Value:
+    def _binary_operator(self, node: Node) -> ArgumentValue:
         kinds = [self.of(child) for child in node.named_children[:2]]
         if TENSOR.kind in (kinds[0].kind, kinds[1].kind):
             return TENSOR
@@ -147,26 +147,26 @@ class Values:
             return INT
         return FLOAT if numbers in ({"float"}, {"int", "float"}) else UNKNOWN
 
-    def _attribute(self, node: Node) -> Value:
+    def _attribute(self, node: Node) -> ArgumentValue:
         name = source_of(node.named_children[-1])
         owner = source_of(node.named_children[0])
         if owner in ("torch", "tl", "triton.language") and name in _DTYPES:
-            return Value("dtype", _DTYPES[name])
+            return ArgumentValue("dtype", _DTYPES[name])
         value = self.of(node.named_children[0])
         if name == "dtype":
-            return Value("dtype", value.dtype)
+            return ArgumentValue("dtype", value.dtype)
         if name in ("T", "mT", "data", "grad"):
-            return Value(value.kind, value.dtype)
+            return ArgumentValue(value.kind, value.dtype)
         return INT if name in ("ndim", "itemsize") else UNKNOWN
 
-    def _subscript(self, node: Node) -> Value:
+    def _subscript(self, node: Node) -> ArgumentValue:
         owner = source_of(node.named_children[0])
         if owner.endswith((".shape", ".stride()", ".size()")):
             return INT
         value = self.of(node.named_children[0])
         return value if value.kind == "tensor" else UNKNOWN
 
-    def _call(self, node: Node) -> Value:
+    def _call(self, node: Node) -> ArgumentValue:
         function = node.child_by_field_name("function")
         arguments = node.child_by_field_name("arguments")
         if function is None or arguments is None:
@@ -183,39 +183,39 @@ class Values:
             return BOOL
         return self._tensor_call(name, owner, arguments) if owner is not None else UNKNOWN
 
-    def _tensor_call(self, name: str, owner: Node, arguments: Node) -> Value:
+    def _tensor_call(self, name: str, owner: Node, arguments: Node) -> ArgumentValue:
         keywords, given = _arguments(arguments)
         named = self.of(keywords["dtype"]) if "dtype" in keywords else None
         if source_of(owner) == "torch" and _MAKERS.fullmatch(name):
             like = self.of(given[0]) if name.endswith("_like") and given else UNKNOWN
-            return Value("tensor", named.dtype if named else like.dtype)
+            return ArgumentValue("tensor", named.dtype if named else like.dtype)
         value = self.of(owner)
         if value.kind == "unknown" and name in ("contiguous", "view", "reshape"):
             value = TENSOR  # nothing else has these methods
         if _NEW.fullmatch(name):
-            return Value("tensor", named.dtype if named else value.dtype)
+            return ArgumentValue("tensor", named.dtype if named else value.dtype)
         told = [self.of(argument) for argument in given] + ([named] if named else [])
         types = [argument.dtype for argument in told if argument.kind == "dtype"]
         if types and name in ("to", "type", "view"):
-            return Value("tensor", types[0])
+            return ArgumentValue("tensor", types[0])
         if value.kind != "tensor":
             return UNKNOWN
         if name in _CASTS:
-            return Value("tensor", _CASTS[name])
+            return ArgumentValue("tensor", _CASTS[name])
         if name == "to":  # a device
             return value
         if name in ("item", "tolist"):
             return UNKNOWN
-        return Value("tensor", value.dtype if _SAME_DTYPE.fullmatch(name) else None)
+        return ArgumentValue("tensor", value.dtype if _SAME_DTYPE.fullmatch(name) else None)
 
-    def _identifier(self, node: Node) -> Value:
+    def _identifier(self, node: Node) -> ArgumentValue:
         name = source_of(node)
         if name not in self._names:
             self._names[name] = UNKNOWN  # what it is while `x = x + 1` is read
             self._names[name] = self._name(name)
         return self._names[name]
 
-    def _name(self, name: str) -> Value:
+    def _name(self, name: str) -> ArgumentValue:
         for scope in self._scopes:
             if name in scope.annotations or name in scope.assigned:
                 told = [_annotated(a) for a in scope.annotations.get(name, [])]
@@ -223,7 +223,7 @@ class Values:
                 return joined([*told, *seen])
         return self._constant(name)
 
-    def _assigned(self, value: Node, position: int | None) -> Value:
+    def _assigned(self, value: Node, position: int | None) -> ArgumentValue:
         """Return what an assignment gives to its name, or to the one at a position."""
         if position is None:
             return self.of(value)
@@ -232,7 +232,7 @@ class Values:
         shaped = source_of(value).partition("[")[0].endswith((".shape", ".stride()", ".size()"))
         return INT if shaped else UNKNOWN
 
-    def _constant(self, name: str) -> Value:
+    def _constant(self, name: str) -> ArgumentValue:
         """Return what a top-level name is, where it is one literal."""
         target = self._package.resolve(self._path, name)
         if not isinstance(target, Definition):
@@ -280,27 +280,27 @@ class _Scope:
                     self.assigned.setdefault(source_of(child), []).append((right, position))
 
 
-def joined(values: list[Value]) -> Value:
+def joined(values: list[ArgumentValue]) -> ArgumentValue:
     """Return what values have in common; one that is None or unknown does not weaken others."""
     known = [value for value in values if value.kind not in ("none", "unknown")]
     if not known:
-        return Value("none") if {value.kind for value in values} == {"none"} else UNKNOWN
+        return ArgumentValue("none") if {value.kind for value in values} == {"none"} else UNKNOWN
     kinds = {value.kind for value in known}
     if len(kinds) > 1:
         return FLOAT if kinds == {"int", "float"} else UNKNOWN
     dtypes = {value.dtype for value in known if value.dtype}
     literal = known[0].literal if len(values) == 1 else None
-    return Value(known[0].kind, dtypes.pop() if len(dtypes) == 1 else None, literal)
+    return ArgumentValue(known[0].kind, dtypes.pop() if len(dtypes) == 1 else None, literal)
 
 
-def _literal(node: Node, kind: str) -> Value:
+def _literal(node: Node, kind: str) -> ArgumentValue:
     try:
-        return Value(kind, literal=ast.literal_eval(source_of(node)))
+        return ArgumentValue(kind, literal=ast.literal_eval(source_of(node)))
     except (ValueError, SyntaxError):  # an f-string
-        return Value(kind)
+        return ArgumentValue(kind)
 
 
-def _annotated(annotation: Node) -> Value:
+def _annotated(annotation: Node) -> ArgumentValue:
     """Return what an annotation says; ``Optional[X]`` and ``X | None`` say X."""
     words = [source_of(node) for node in walk(annotation) if node.type == "identifier"]
     if source_of(annotation).strip("\"'").endswith("Tensor"):

@@ -28,7 +28,7 @@ FINAL_SIZES: tuple[Sizes, ...] = (
 
 
 @dataclass(frozen=True)
-class Input:
+class InputGuess:
     """One argument of ``forward``.
 
     Attributes:
@@ -56,31 +56,31 @@ class Input:
 
 def candidates(
     parameter: inspect.Parameter, model: Any, hints: list[int], bound: int
-) -> Iterator[Input]:
+) -> Iterator[InputGuess]:
     """Yield what one argument of ``forward`` may be, the likeliest first."""
     name = parameter.name.lower()
     annotation = str(parameter.annotation)
     if parameter.annotation in (int, "int") or name in ("h", "w", "height", "width"):
-        yield from (Input("value", (), str(v)) for v in (12, SEARCH_SIZES["H"], 1, 2, *hints))
+        yield from (InputGuess("value", (), str(v)) for v in (12, SEARCH_SIZES["H"], 1, 2, *hints))
         return
     if re.fullmatch(r"(feat_|input_|x_|img_|spatial_)?(size|shape|resolution|hw)", name):
-        yield from (Input("value", (), f"({v}, {v})") for v in (12, SEARCH_SIZES["H"], *hints))
+        yield from (InputGuess("value", (), f"({v}, {v})") for v in (12, SEARCH_SIZES["H"], *hints))
     if parameter.annotation in (float, "float", bool, "bool"):
-        yield Input("value", (), "0.5" if "float" in annotation else "False")
+        yield InputGuess("value", (), "0.5" if "float" in annotation else "False")
         return
     if "mask" in name:
-        yield from (Input("mask", dims) for dims in (("B", "N"), ("B", "N", "N"), ("N", "N")))
-        yield Input("value", (), "None")
+        yield from (InputGuess("mask", dims) for dims in (("B", "N"), ("B", "N", "N"), ("N", "N")))
+        yield InputGuess("value", (), "None")
     for label in sorted(_TEMPLATES, key=lambda label: label not in _likely(name, model)):
         dims = _TEMPLATES[label]
         if label in ("indices", "labels"):
-            yield Input("randint", dims, bound)
+            yield InputGuess("randint", dims, bound)
             continue
         for size in hints if "C" in dims else hints[:1]:
-            yield Input("randn", tuple(size if d == "C" else d for d in dims))
+            yield InputGuess("randn", tuple(size if d == "C" else d for d in dims))
     for side, size in itertools.product([h for h in hints if h >= 7], hints[:4]):
-        yield Input("randn", ("B", size, side, side))
-        yield Input("randn", ("B", side, size))
+        yield InputGuess("randn", ("B", size, side, side))
+        yield InputGuess("randn", ("B", side, size))
 
 
 def _likely(name: str, model: Any) -> set[str]:
@@ -132,13 +132,13 @@ def index_bound(model: Any) -> int:
     return min(tables, default=2)
 
 
-def distributions(inputs: tuple[Input, ...]) -> Iterator[tuple[Input, ...]]:
+def distributions(inputs: tuple[InputGuess, ...]) -> Iterator[tuple[InputGuess, ...]]:
     """Yield the inputs with normal values, then with values in [0, 1) and the safest indices."""
     yield inputs
     yield tuple(
-        Input("rand", i.dims)
+        InputGuess("rand", i.dims)
         if i.kind == "randn"
-        else Input("randint", i.dims, 2)
+        else InputGuess("randint", i.dims, 2)
         if i.kind == "randint"
         else i
         for i in inputs

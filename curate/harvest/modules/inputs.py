@@ -61,19 +61,24 @@ class Inputs(RowStep):
             torch.nn.Linear(2, 2)(torch.rand(2, 2))
 
     def apply(self, row: ModuleRow, context: Context) -> Outcome:
-        from curate.harvest.modules.search import Limits, OutOfTime, Search, time_limit
-        from curate.verify.eager import Lost
+        from curate.harvest.modules.search import (
+            ArgumentSearch,
+            OutOfTime,
+            SearchLimits,
+            time_limit,
+        )
+        from curate.verify.eager import Unusable
 
-        limits = Limits(
+        limits = SearchLimits(
             self.tries, self.seconds, self.max_elements, self.max_parameters, self.max_ops
         )
         text = make_positional(row["text"], row["entry_point"])
         try:
             with time_limit(self.seconds):
-                found = Search(text, row["entry_point"], limits).run()
+                found = ArgumentSearch(text, row["entry_point"], limits).run()
         except OutOfTime:
             return Drop("out_of_time", {"seconds": self.seconds})
-        except Lost as loss:
+        except Unusable as loss:
             return Drop(loss.reason, loss.evidence)
         return Keep((_task_row(row, found.text),))
 

@@ -32,7 +32,7 @@ from curate.harvest.modules.constructor_arguments import choices, is_config
 from curate.harvest.modules.input_shapes import (
     FINAL_SIZES,
     SEARCH_SIZES,
-    Input,
+    InputGuess,
     Sizes,
     candidates,
     distributions,
@@ -40,7 +40,7 @@ from curate.harvest.modules.input_shapes import (
     size_hints,
 )
 from curate.harvest.modules.taskfile import assemble
-from curate.verify.eager import Lost, check, load, shown
+from curate.verify.eager import Unusable, check, load, shown
 
 _NOT_FAKEABLE = (
     DataDependentOutputException,
@@ -54,7 +54,7 @@ class OutOfTime(BaseException):
 
 
 @dataclass(frozen=True)
-class Limits:
+class SearchLimits:
     """Bounds of one search; see the options of `Inputs`."""
 
     tries: int
@@ -99,17 +99,17 @@ _MOVES = frozenset(
 
 
 @dataclass
-class Try:
+class ForwardTry:
     """The outcome of one forward pass under fake tensors."""
 
-    inputs: tuple[Input, ...]
+    inputs: tuple[InputGuess, ...]
     error: str | None
     trace: Trace
     outputs: Any = None
 
 
 @dataclass
-class Found:
+class FoundTask:
     """A runnable task.
 
     Attributes:
@@ -126,7 +126,7 @@ class Found:
 
 
 @dataclass
-class Search:
+class ArgumentSearch:
     """The search for one module's arguments.
 
     Attributes:
@@ -137,39 +137,41 @@ class Search:
 
     text: str
     entry_point: str
-    limits: Limits
+    limits: SearchLimits
     used: int = 0
     deadline: float = field(default=0.0)
 
-    def run(self) -> Found:
+    def run(self) -> FoundTask:
         """Return the task.
 
         Raises:
-            Lost: none was found; ``reason`` and ``evidence`` say why.
+            Unusable: none was found; ``reason`` and ``evidence`` say why.
         """
         self.deadline = time.monotonic() + self.limits.seconds
         cls = load(self.text)[self.entry_point]
         if cls.forward is torch.nn.Module.forward:
-            raise Lost("no_forward")
-        lost: Lost | None = None
+            raise Unusable("no_forward")
+        lost: Unusable | None = None
         built = 0
         for init_inputs in _constructor_attempts(cls):
             try:
                 model = self._construct(cls, init_inputs)
             except Exception as error:
-                lost = lost or Lost("constructor_unknown", error=shown(error), tried=init_inputs)
+                lost = lost or Unusable(
+                    "constructor_unknown", error=shown(error), tried=init_inputs
+                )
                 continue
             built += 1
             try:
                 return self._task(model, init_inputs)
-            except Lost as loss:
+            except Unusable as loss:
                 if loss.reason not in _WORTH_ANOTHER_TRY:
                     raise
                 if built == 1:
                     lost = loss
             if built == MAX_CONSTRUCTED or self.used >= self.limits.tries:
                 break
-        raise lost or Lost("constructor_unknown")
+        raise lost or Unusable("constructor_unknown")
 
     def _construct(self, cls: Any, init_inputs: list[str]) -> Any:
         """Return the module with fake parameters; with real ones where its code needs values."""
@@ -179,40 +181,40 @@ class Search:
         except _NOT_FAKEABLE:
             return _instance(cls, init_inputs)
 
-    def _task(self, model: Any, init_inputs: list[str]) -> Found:
+    def _task(self, model: Any, init_inputs: list[str]) -> FoundTask:
         parameters = sum(p.numel() for p in model.parameters())
         if parameters > self.limits.max_parameters:
-            raise Lost("too_large", parameters=parameters)
-        lost: Lost | None = None
+            raise Unusable("too_large", parameters=parameters)
+        lost: Unusable | None = None
         for attempt in itertools.islice(self._runnable(model), MAX_CHECKED):
             try:
                 return self._finish(model, init_inputs, attempt)
-            except Lost as loss:
+            except Unusable as loss:
                 lost = lost or loss
-        raise lost or Lost("no_inputs_found")
+        raise lost or Unusable("no_inputs_found")
 
-    def _finish(self, model: Any, init_inputs: list[str], found: Try) -> Found:
+    def _finish(self, model: Any, init_inputs: list[str], found: ForwardTry) -> FoundTask:
         """Return the task of inputs that ran under fake tensors."""
         if found.trace.compute == 0:
-            raise Lost("no_compute")
+            raise Unusable("no_compute")
         if found.trace.compute > self.limits.max_ops:
-            raise Lost("too_large", ops=found.trace.compute)
+            raise Unusable("too_large", ops=found.trace.compute)
         sizes = self._scale(model, found)
-        lost: Lost | None = None
+        lost: Unusable | None = None
         for inputs in distributions(found.inputs):
             shown = [given.expression(sizes) for given in inputs]
             text = assemble(self.text, init_inputs, shown)
             try:
                 check(text, self.entry_point)
-            except Lost as loss:
+            except Unusable as loss:
                 lost = lost or loss
                 if loss.reason not in _WORTH_ANOTHER_TRY:
                     break
             else:
-                return Found(text, init_inputs, shown, found.trace.compute)
-        raise lost or Lost("no_inputs_found")
+                return FoundTask(text, init_inputs, shown, found.trace.compute)
+        raise lost or Unusable("no_inputs_found")
 
-    def _runnable(self, model: Any) -> Iterator[Try]:
+    def _runnable(self, model: Any) -> Iterator[ForwardTry]:
         """Yield tries that ran.
 
         The same shape is tried for every argument first; then one argument at a time is changed,
@@ -220,12 +222,12 @@ class Search:
         """
         parameters = _required(type(model).forward)
         if any(p.kind is p.KEYWORD_ONLY for p in parameters):
-            raise Lost("no_inputs_found", error="forward needs a keyword-only argument")
+            raise Unusable("no_inputs_found", error="forward needs a keyword-only argument")
         if not parameters:
-            raise Lost("no_inputs_found", error="forward takes no argument")
+            raise Unusable("no_inputs_found", error="forward takes no argument")
         hints = size_hints(model)
         bound = index_bound(model)
-        best: list[Try] = []
+        best: list[ForwardTry] = []
         stop = min(self.limits.tries, self.used + self.limits.tries // 3)
         for _ in range(3):
             options = [list(candidates(p, model, hints, bound)) for p in parameters]
@@ -241,9 +243,9 @@ class Search:
             if mentioned <= set(hints):
                 break
             hints = [*sorted(mentioned - set(hints)), *hints]
-        raise Lost("no_inputs_found", error=best[-1].error if best else None, tries=self.used)
+        raise Unusable("no_inputs_found", error=best[-1].error if best else None, tries=self.used)
 
-    def _try(self, model: Any, inputs: tuple[Input, ...], sizes: Sizes) -> Try:
+    def _try(self, model: Any, inputs: tuple[InputGuess, ...], sizes: Sizes) -> ForwardTry:
         if time.monotonic() > self.deadline:
             raise OutOfTime
         self.used += 1
@@ -255,10 +257,10 @@ class Search:
                 with trace:
                     outputs = model(*given)
         except Exception as error:
-            return Try(inputs, shown(error), trace)
-        return Try(inputs, None, trace, outputs)
+            return ForwardTry(inputs, shown(error), trace)
+        return ForwardTry(inputs, None, trace, outputs)
 
-    def _scale(self, model: Any, found: Try) -> Sizes:
+    def _scale(self, model: Any, found: ForwardTry) -> Sizes:
         """Return the largest sizes at which the inputs run and stay within the limits."""
         over = 0
         for sizes in FINAL_SIZES:
@@ -272,8 +274,8 @@ class Search:
                 return sizes
             over = largest
         if over:
-            raise Lost("too_large", elements=over)
-        raise Lost("no_inputs_found", error=found.error)
+            raise Unusable("too_large", elements=over)
+        raise Unusable("no_inputs_found", error=found.error)
 
 
 MAX_CONSTRUCTED = 6
@@ -310,11 +312,11 @@ def _constructor_attempts(cls: Any) -> Iterator[list[str]]:
     options = []
     for parameter in _required(cls.__init__):
         if is_config(parameter.name, parameter.annotation):
-            raise Lost("needs_config", parameter=parameter.name)
+            raise Unusable("needs_config", parameter=parameter.name)
         values = choices(parameter)
         if not values or parameter.kind is parameter.KEYWORD_ONLY:
             shown = str(parameter).replace(f"{parameter.name}: ", "", 1)
-            raise Lost("constructor_unknown", parameter=parameter.name, annotation=shown)
+            raise Unusable("constructor_unknown", parameter=parameter.name, annotation=shown)
         options.append(values)
     base = [values[0] for values in options]
     yield base
@@ -330,7 +332,7 @@ def _required(function: Callable[..., Any]) -> list[inspect.Parameter]:
     try:
         parameters = list(inspect.signature(function).parameters.values())[1:]
     except (TypeError, ValueError) as error:
-        raise Lost("constructor_unknown", error=shown(error)) from error
+        raise Unusable("constructor_unknown", error=shown(error)) from error
     return [
         p
         for p in parameters
@@ -356,7 +358,7 @@ def _mode_of(model: Any) -> FakeTensorMode:
     return FakeTensorMode(allow_non_fake_inputs=True)
 
 
-def _uniform(options: list[list[Input]]) -> Iterator[tuple[Input, ...]]:
+def _uniform(options: list[list[InputGuess]]) -> Iterator[tuple[InputGuess, ...]]:
     """Yield each shape given to every argument, then each argument's own first choice."""
     firsts = tuple(own[0] for own in options)
     yield firsts
@@ -366,7 +368,9 @@ def _uniform(options: list[list[Input]]) -> Iterator[tuple[Input, ...]]:
             yield same
 
 
-def _neighbours(best: list[Try], options: list[list[Input]]) -> Iterator[tuple[Input, ...]]:
+def _neighbours(
+    best: list[ForwardTry], options: list[list[InputGuess]]
+) -> Iterator[tuple[InputGuess, ...]]:
     """Yield the latest best inputs with one argument changed; ``best`` may grow meanwhile."""
     if len(options) < 2:
         return
@@ -377,7 +381,7 @@ def _neighbours(best: list[Try], options: list[list[Input]]) -> Iterator[tuple[I
                 yield (*inputs[:index], given, *inputs[index + 1 :])
 
 
-def _make(given: Input, sizes: Sizes) -> Any:
+def _make(given: InputGuess, sizes: Sizes) -> Any:
     return eval(given.expression(sizes), {"torch": torch})
 
 

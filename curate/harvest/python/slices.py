@@ -25,7 +25,7 @@ class NotClosed(Exception):
         self.evidence = evidence
 
 
-class Closed:
+class StandaloneFile:
     """A standalone file.
 
     Attributes:
@@ -57,7 +57,7 @@ def close(
     chosen: Mapping[Definition, list[Statement]] | None = None,
     without: frozenset[str] = frozenset(),
     imported: frozenset[Place] | None = frozenset(),
-) -> Closed:
+) -> StandaloneFile:
     """Return the standalone file of a definition.
 
     Args:
@@ -88,7 +88,7 @@ def close(
     head = _import_block(final, loaded, any(file.future_annotations for file in files))
     taken = [_place(f.statement) for f in fragments if f.statement.path != target.path]
     places = frozenset((f.statement.path, f.statement.index) for f in fragments)
-    return Closed(f"{head}\n\n\n{body}\n", sorted(taken), places)
+    return StandaloneFile(f"{head}\n\n\n{body}\n", sorted(taken), places)
 
 
 _OUTSIDE = re.compile(

@@ -57,7 +57,7 @@ class Note:
 
     Attributes:
         text: without comment marks and quotes; line breaks are newlines.
-        start, end: characters of the file that it takes, in `Source.text`.
+        start, end: characters of the file that it takes, in `ProseSource.text`.
         place: where in the file it stands.
         comment: it is comments, not a string.
     """
@@ -70,7 +70,7 @@ class Note:
 
 
 @dataclass(frozen=True)
-class Source:
+class ProseSource:
     """A file's text and what it says to people.
 
     Attributes:
@@ -93,7 +93,7 @@ class Source:
         return "\n\n".join([*notes, *(s for s in self.strings if len(s) > _NOTICE_LENGTH)])
 
 
-def read_source(text: str, path: str) -> Source:
+def read_source(text: str, path: str) -> ProseSource:
     """Return what a file of code says to people; ``path`` tells C and CUDA from Python."""
     text = _LINE_ENDS.sub("\n", text).lstrip("\ufeff")
     is_c = PurePosixPath(path).suffix.lower() in C_SUFFIXES
@@ -138,7 +138,7 @@ def read_source(text: str, path: str) -> Source:
         previous = end
     if notes:
         notes[-1] = replace(notes[-1], text="\n".join(lines), end=stop)
-    return Source(text, tuple(notes), "\n".join(header), header_end, tuple(strings))
+    return ProseSource(text, tuple(notes), "\n".join(header), header_end, tuple(strings))
 
 
 _BEFORE_STRING = re.compile(r"[\s(\\]*(?:[rRbBuUfFtT]{1,2}(?=[\"']))?")

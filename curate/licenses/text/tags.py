@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass, field
 
 from curate.licenses.text.languages import fold
-from curate.licenses.text.prose import Note, Source
+from curate.licenses.text.prose import Note, ProseSource
 from curate.licenses.text.terms import speaks
 
 _OTHERS = frozenset(
@@ -70,7 +70,7 @@ def license_file_tags(text: str) -> list[str]:
     return [found["value"] for found in _TAG_LINE.finditer(text)]
 
 
-def read_tags(source: Source) -> Tags:
+def read_tags(source: ProseSource) -> Tags:
     """Return what the SPDX tags of a file of code say."""
     tags = Tags()
     if source.text.isascii() and not _may_hold_tags(source.text):

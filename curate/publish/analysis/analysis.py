@@ -23,7 +23,7 @@ from curate.formats.dataset.write import read_run
 from curate.formats.fim import count_tokens
 from curate.licenses.optout import OPTED_OUT
 from curate.publish.analysis.contamination import Contamination, Nearness, contamination
-from curate.publish.analysis.counts import Counts, Distribution, Frozen, Tally, ranked
+from curate.publish.analysis.counts import Counts, Distribution, Frozen, ValueCounts, ranked
 from curate.publish.analysis.errors import NoRun
 from curate.publish.analysis.teaching import PassRate, Teaching, pass_rates, teachings
 from curate.registry import AnySource, AnyStep
@@ -33,7 +33,7 @@ FORM = 2  # of ANALYSIS.json; raised when a field changes its meaning
 LARGEST = 10  # groups of duplicates that are named
 
 
-class Step(Frozen):
+class StepCounts(Frozen):
     """What one step did.
 
     Attributes:
@@ -64,7 +64,7 @@ class Step(Frozen):
         return ranked(Counter(self.dropped) + Counter(self.failed))
 
 
-class Source(Frozen):
+class SourceCounts(Frozen):
     """One package, repository or other place that rows come from.
 
     Attributes:
@@ -80,7 +80,7 @@ class Source(Frozen):
     licenses: dict[str, int]
 
 
-class License(Frozen):
+class LicenseUse(Frozen):
     """One license under which final rows are used.
 
     Attributes:
@@ -97,7 +97,7 @@ class License(Frozen):
     conflicts: int
 
 
-class Target(Frozen):
+class TargetCounts(Frozen):
     """What a compiler made of the rows for one target.
 
     Attributes:
@@ -130,21 +130,21 @@ class Verdicts(Frozen):
         speedup_eager, speedup_compile: the module's time over the candidate's.
     """
 
-    status: Tally
-    reason: Tally
-    caveats: Tally
-    ran_on: Tally
-    judge: Tally
-    kind: Tally
-    deterministic: Tally
-    findings: Tally
+    status: ValueCounts
+    reason: ValueCounts
+    caveats: ValueCounts
+    ran_on: ValueCounts
+    judge: ValueCounts
+    kind: ValueCounts
+    deterministic: ValueCounts
+    findings: ValueCounts
     error: Distribution
     error_ratio: Distribution
     speedup_eager: Distribution
     speedup_compile: Distribution
 
 
-class Kernels(Frozen):
+class KernelCounts(Frozen):
     """What is known of rows of kind ``kernel``.
 
     Attributes:
@@ -154,10 +154,10 @@ class Kernels(Frozen):
         dtypes: rows by the element types that they compile with.
     """
 
-    run: Tally
-    found_by: Tally
-    dtypes: Tally
-    deterministic: Tally
+    run: ValueCounts
+    found_by: ValueCounts
+    dtypes: ValueCounts
+    deterministic: ValueCounts
 
 
 class Code(Frozen):
@@ -173,10 +173,10 @@ class Code(Frozen):
     kernels: Distribution
     launches: Distribution
     dynamic_dims: Distribution
-    operators: Tally
-    pure_triton: Tally
-    extern_calls: Tally
-    generators: Tally
+    operators: ValueCounts
+    pure_triton: ValueCounts
+    extern_calls: ValueCounts
+    generators: ValueCounts
 
 
 class Holes(Frozen):
@@ -191,8 +191,8 @@ class Holes(Frozen):
 
     config: str
     rows: int
-    hole: Tally
-    node: Tally
+    hole: ValueCounts
+    node: ValueCounts
     lines: Distribution
 
 
@@ -247,23 +247,23 @@ class Analysis(Frozen):
     description: str
     seed: int
     limit: int | None
-    steps: list[Step]
+    steps: list[StepCounts]
     rows: int
     configs: dict[str, dict[str, int]]
     unwritten: dict[str, int]
     leakage: dict[str, Any] | None
-    kinds: Tally
-    splits: Tally
+    kinds: ValueCounts
+    splits: ValueCounts
     clusters: int
     largest_cluster: int
-    sources: list[Source]
-    licenses: list[License]
+    sources: list[SourceCounts]
+    licenses: list[LicenseUse]
     verdicts: Verdicts
-    kernels: Kernels
-    selections: Tally
+    kernels: KernelCounts
+    selections: ValueCounts
     teachings: list[Teaching]
     pass_rates: list[PassRate]
-    targets: list[Target]
+    targets: list[TargetCounts]
     code: Code
     holes: list[Holes]
     duplicates: list[Duplicates]
@@ -404,7 +404,7 @@ def analyse_run(run: Run) -> Analysis:
     )
 
 
-def _step(run: Run, record: Record) -> Step:
+def _step(run: Run, record: Record) -> StepCounts:
     manifests = run.manifests(record)
     lost: dict[str, Counter[str]] = {"dropped": Counter(), "failed": Counter()}
     kinds: Counter[str] = Counter()
@@ -412,7 +412,7 @@ def _step(run: Run, record: Record) -> Step:
         lost["dropped"].update(manifest.dropped)
         lost["failed"].update(manifest.failed)
         kinds.update(manifest.kinds)
-    return Step(
+    return StepCounts(
         label=record.label,
         name=record.step,
         what=purposes().get(record.step, ""),
@@ -533,10 +533,10 @@ class _Rows:
         if run.get("status") == "ran":
             self.counts.one("kernel_deterministic", run.get("deterministic"))
 
-    def sources(self, read: Counter[str]) -> list[Source]:
+    def sources(self, read: Counter[str]) -> list[SourceCounts]:
         """Return the sources, those with most rows first."""
         found = [
-            Source(
+            SourceCounts(
                 name=name,
                 read=read[name],
                 rows=self._sources.get(name, Counter()).total(),
@@ -563,13 +563,13 @@ class _Rows:
             "code": self._code(),
         }
 
-    def _license_list(self) -> list[License]:
+    def _license_list(self) -> list[LicenseUse]:
         found = []
         for expression, rows in sorted(self._licenses.items()):
             methods: Counter[str] = Counter()
             for (_, method, _), n in rows.items():
                 methods[method] += n
-            license = License(
+            license = LicenseUse(
                 expression=expression,
                 rows=rows.total(),
                 sources=len({place for place, _, _ in rows}),
@@ -596,22 +596,22 @@ class _Rows:
             speedup_compile=spread("speedup_compile", "torch.compile's time over the candidate's"),
         )
 
-    def _kernels(self) -> Kernels:
+    def _kernels(self) -> KernelCounts:
         tally = self.counts.tally
-        return Kernels(
+        return KernelCounts(
             run=tally("kernel_run"),
             found_by=tally("kernel_found_by"),
             dtypes=tally("kernel_dtypes"),
             deterministic=tally("kernel_deterministic"),
         )
 
-    def _target(self, target: str) -> Target:
+    def _target(self, target: str) -> TargetCounts:
         tally = self.counts.tally(f"target {target}")
         errors = {name: n for name, n in tally.counts.items() if name != "ok"}
         if tally.unknown:
             errors["unknown"] = tally.unknown
         spread = self.counts.distribution
-        return Target(
+        return TargetCounts(
             target=target,
             rows=tally.n,
             ok=tally.counts.get("ok", 0),

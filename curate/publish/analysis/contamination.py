@@ -26,7 +26,7 @@ OVERLAP = "share of a benchmark item's 13-grams that a kept row has"
 RESEMBLANCE = "5-gram Jaccard similarity of a kept row to an item"
 
 
-class Benchmark(Frozen):
+class ComparedBenchmark(Frozen):
     """A benchmark that rows were compared with.
 
     Attributes:
@@ -44,7 +44,7 @@ class Benchmark(Frozen):
     sha256: str
 
 
-class Check(Frozen):
+class ComparedStep(Frozen):
     """What one step compared of one kind.
 
     Attributes:
@@ -85,7 +85,7 @@ class Copy(Frozen):
     part: str | None = None
 
 
-class Match(Frozen):
+class NearestRow(Frozen):
     """A kept row, the benchmark's item that it is most like, and the one that it computes."""
 
     id: str
@@ -112,14 +112,14 @@ class Contamination(Frozen):
     """
 
     checked: bool
-    benchmarks: list[Benchmark]
-    checks: list[Check]
+    benchmarks: list[ComparedBenchmark]
+    checks: list[ComparedStep]
     dropped: dict[str, int]
     items: dict[str, int]
     copies: list[Copy]
     overlap: Distribution
     resemblance: Distribution
-    closest: list[Match]
+    closest: list[NearestRow]
 
     @property
     def seen(self) -> int:
@@ -132,7 +132,7 @@ class Nearness:
 
     def __init__(self) -> None:
         self._counts = Counts()
-        self.closest: list[Match] = []
+        self.closest: list[NearestRow] = []
 
     def add(self, row: Loose) -> None:
         """Count a row; its ``id``, ``kind`` and ``contamination`` are looked at."""
@@ -140,7 +140,7 @@ class Nearness:
         self._counts.quantity("overlap", found.get("overlap"))
         self._counts.quantity("resemblance", found.get("resemblance"))
         if found.get("benchmark"):
-            self.closest.append(Match(id=row["id"], kind=row["kind"], **found))
+            self.closest.append(NearestRow(id=row["id"], kind=row["kind"], **found))
             self.closest.sort(key=lambda m: (-max(m.overlap, m.resemblance), m.id))
             del self.closest[CLOSEST:]
 
@@ -155,7 +155,7 @@ class Nearness:
 def contamination(run: Run, final: Nearness) -> Contamination:
     """Return what a run found of benchmarks, given how near its final rows are."""
     records = [record for record in run.records if record.step == "decontaminate"]
-    checks: list[Check] = []
+    checks: list[ComparedStep] = []
     copies: list[Copy] = []
     for record in records:
         found = _copies(run, record)
@@ -194,7 +194,7 @@ def _named(copies: list[Copy]) -> list[Copy]:
     return named
 
 
-def _checks(run: Run, record: Record, copies: list[Copy]) -> list[Check]:
+def _checks(run: Run, record: Record, copies: list[Copy]) -> list[ComparedStep]:
     """Return what a step compared, by kind."""
     kept: Counter[str] = Counter()
     near: dict[str, Nearness] = {}
@@ -206,7 +206,7 @@ def _checks(run: Run, record: Record, copies: list[Copy]) -> list[Check]:
                 near.setdefault(row["kind"], Nearness()).add(row)
     dropped = Counter(copy.kind for copy in copies)
     return [
-        Check(
+        ComparedStep(
             label=record.label,
             kind=kind,
             seen=kept[kind] + dropped[kind],
@@ -217,7 +217,7 @@ def _checks(run: Run, record: Record, copies: list[Copy]) -> list[Check]:
     ]
 
 
-def _benchmarks(run: Run, records: list[Record]) -> list[Benchmark]:
+def _benchmarks(run: Run, records: list[Record]) -> list[ComparedBenchmark]:
     """Return what rows were compared with, by the hashes of the fingerprint files."""
     wanted = {sha for record in records for sha in record.identity["options"]["against"]}
     files = _files(run) if wanted else {}
@@ -225,11 +225,11 @@ def _benchmarks(run: Run, records: list[Record]) -> list[Benchmark]:
     return sorted(found, key=lambda benchmark: benchmark.name or "~")
 
 
-def _benchmark(sha: str, file: Path | None) -> Benchmark:
+def _benchmark(sha: str, file: Path | None) -> ComparedBenchmark:
     if file is None:
-        return Benchmark(name=None, version=None, url=None, items=None, sha256=sha)
+        return ComparedBenchmark(name=None, version=None, url=None, items=None, sha256=sha)
     known = read_benchmark(file)
-    return Benchmark(
+    return ComparedBenchmark(
         name=known.name, version=known.version, url=known.url, items=len(known.items), sha256=sha
     )
 

@@ -24,7 +24,7 @@ class Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class Tally(Frozen):
+class ValueCounts(Frozen):
     """How many rows have which value of one property.
 
     Attributes:
@@ -120,10 +120,10 @@ class Counts:
         found = {*self._rows, *self._quantities}
         return sorted(name.removeprefix(prefix) for name in found if name.startswith(prefix))
 
-    def tally(self, name: str) -> Tally:
+    def tally(self, name: str) -> ValueCounts:
         """Return what was counted under a name."""
         counts = ranked(self._values.get(name, Counter()))
-        return Tally(n=self._rows[name], unknown=self._unknown[name], counts=counts)
+        return ValueCounts(n=self._rows[name], unknown=self._unknown[name], counts=counts)
 
     def distribution(self, name: str, what: str) -> Distribution:
         """Return how a quantity is spread."""

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from curate.formats.dataset.leakage import THRESHOLD
 from curate.publish.analysis.analysis import Analysis
-from curate.publish.analysis.counts import Distribution, Tally
+from curate.publish.analysis.counts import Distribution, ValueCounts
 from curate.publish.analysis.numbers import number, plural, share
 from curate.publish.analysis.teaching import PassRate, Teaching
 from curate.publish.analysis.words import judged_word, reasons_line, unknowns
@@ -131,7 +131,12 @@ def _is_empty(block: Block) -> bool:
 
 
 def _tally(
-    key: str, title: str, tally: Tally, of: str = "rows", most: int = MOST_VALUES, note: str = ""
+    key: str,
+    title: str,
+    tally: ValueCounts,
+    of: str = "rows",
+    most: int = MOST_VALUES,
+    note: str = "",
 ) -> Table:
     """Return how many rows have which value, and of how many it is not known."""
     counts = dict(list(tally.counts.items())[:most])

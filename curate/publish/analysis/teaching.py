@@ -11,13 +11,13 @@ from curate.engine.history import lost_rows
 from curate.engine.run import Record
 from curate.publish.analysis.counts import Frozen
 from curate.rows import Loose
-from curate.teacher.answers import Place, Usage, request_key, usage, usage_of
+from curate.teacher.answers import AnswerAddress, TokenUsage, request_key, usage, usage_of
 from curate.teacher.teacher import UNANSWERED, Teacher
 from curate.verify.metrics import pass_at_k
 from curate.verify.verdict import WRONG
 
 if TYPE_CHECKING:
-    from curate.publish.analysis.analysis import Run, Step
+    from curate.publish.analysis.analysis import Run, StepCounts
 
 COLUMNS = ["id", "kind", "parent_ids", "sample", "verdict"]
 
@@ -44,11 +44,11 @@ class Teaching(Frozen):
     prompts: int
     kept: int
     lost: dict[str, int]
-    used: Usage | None
-    used_by_all: Usage | None
+    used: TokenUsage | None
+    used_by_all: TokenUsage | None
 
 
-def teachings(run: Run, steps: list[Step]) -> list[Teaching]:
+def teachings(run: Run, steps: list[StepCounts]) -> list[Teaching]:
     """Return what every `teacher` step of a run asked; ``steps`` are its stages in numbers."""
     by_all = usage(run.output)
     return [
@@ -58,9 +58,11 @@ def teachings(run: Run, steps: list[Step]) -> list[Teaching]:
     ]
 
 
-def _teaching(run: Run, number: int, step: Step, by_all: dict[Place, Usage]) -> Teaching:
+def _teaching(
+    run: Run, number: int, step: StepCounts, by_all: dict[AnswerAddress, TokenUsage]
+) -> Teaching:
     teacher = Teacher.model_validate(run.records[number].identity["options"])
-    place = Place(teacher.address(), teacher.model)
+    place = AnswerAddress(teacher.address(), teacher.model)
     return Teaching(
         label=step.label,
         model=teacher.model,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from curate.publish.analysis.analysis import Analysis, Step
+from curate.publish.analysis.analysis import Analysis, StepCounts
 from curate.publish.analysis.numbers import number, plural, share
 
 KINDS = {
@@ -104,7 +104,7 @@ def _compiled(a: Analysis) -> Iterator[str]:
         yield f"These compile, of {plural(a.rows, 'row')}: {', '.join(some)}."
 
 
-def step_line(step: Step) -> str:
+def step_line(step: StepCounts) -> str:
     """Return what a step did, in one line."""
     looked = step.seen - step.untouched
     kept, made = step.kept - step.untouched, step.emitted - step.untouched
@@ -117,7 +117,7 @@ def step_line(step: Step) -> str:
     return f"{line}. Out: {kinds}." if kinds else f"{line}."
 
 
-def reasons_line(step: Step, most: int = 6) -> str:
+def reasons_line(step: StepCounts, most: int = 6) -> str:
     """Return why a step lost rows: the most frequent reasons with their numbers."""
     reasons = [f"{name} {number(n)}" for name, n in step.lost.items()]
     more = f", and {len(reasons) - most} more reasons" if len(reasons) > most else ""

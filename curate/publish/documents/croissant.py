@@ -22,7 +22,7 @@ import pyarrow as pa
 from curate.formats.dataset.front_matter import SPLITS, Config, read_configs
 from curate.formats.dataset.write import data_sha256
 from curate.licenses.policy import UnknownLicense, license_ids
-from curate.publish.analysis.analysis import Analysis, Run, Step
+from curate.publish.analysis.analysis import Analysis, Run, StepCounts
 from curate.publish.analysis.counts import ranked
 from curate.publish.analysis.numbers import plural, share
 from curate.publish.analysis.words import REMOVAL, headline, step_line
@@ -174,7 +174,7 @@ def _responsibility(run: Run, a: Analysis, found: Provenance) -> Iterator[tuple[
     yield "rai:dataReleaseMaintenancePlan", _line(REMOVAL)
 
 
-def _step_line(step: Step) -> str:
+def _step_line(step: StepCounts) -> str:
     return f"{step.label}: {step.what}. {step_line(step)}"
 
 

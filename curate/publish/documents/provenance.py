@@ -68,7 +68,7 @@ class Account:
     copyright: set[str] = field(default_factory=set)
 
 
-class Loss(NamedTuple):
+class LossReason(NamedTuple):
     """Why a row was left out: the drop's reason, and its license or why that is not known."""
 
     reason: str
@@ -88,7 +88,7 @@ class Provenance:
 
     sources: dict[Pin, Account]
     generators: Counter[str]
-    losses: dict[Loss, Counter[str]]
+    losses: dict[LossReason, Counter[str]]
 
 
 def collect(run: Run) -> Provenance:
@@ -132,18 +132,18 @@ def _add(account: Account, row: Loose) -> None:
     account.copyright.update(license["copyright"] or [])
 
 
-def _losses(run: Run) -> dict[Loss, Counter[str]]:
-    losses: dict[Loss, Counter[str]] = {}
+def _losses(run: Run) -> dict[LossReason, Counter[str]]:
+    losses: dict[LossReason, Counter[str]] = {}
     for record in (record for record in run.records if record.step == "licenses"):
         for row in run.lost_rows(record):
-            loss, place = Loss(row["reason"], ""), ""
+            loss, place = LossReason(row["reason"], ""), ""
             if row["reason"] != OPTED_OUT:  # whoever asked not to be here is not named here
                 evidence = json.loads(row["evidence"])
-                loss, place = Loss(row["reason"], _why(evidence)), place_name(row["origin"])
+                loss, place = LossReason(row["reason"], _why(evidence)), place_name(row["origin"])
             losses.setdefault(loss, Counter())[place] += 1
     for reason in UNWRITTEN:
         if n := run.known["unwritten"].get(reason):
-            losses.setdefault(Loss(reason, ""), Counter())[""] += n
+            losses.setdefault(LossReason(reason, ""), Counter())[""] += n
     order = sorted(losses, key=lambda loss: (-losses[loss].total(), loss))
     return {loss: losses[loss] for loss in order}
 

@@ -34,7 +34,7 @@ from curate.formats.dataset.write import check_data, record_files
 from curate.publish.analysis.analysis import (
     Analysis,
     Run,
-    Step,
+    StepCounts,
     analyse_run,
     license_name,
     operator_name,
@@ -55,7 +55,7 @@ from curate.publish.report.samples import (
     MOST_BYTES,
     MOST_ROWS,
     Before,
-    Loss,
+    LostSample,
     changes,
     draw,
     losses,
@@ -168,7 +168,7 @@ def _steps(run: Run, analysis: Analysis) -> list[dict[str, Any]]:
     ]
 
 
-def _step(step: Step, lost: dict[str, Loss], shown: list[Before]) -> dict[str, Any]:
+def _step(step: StepCounts, lost: dict[str, LostSample], shown: list[Before]) -> dict[str, Any]:
     return {
         "label": step.label,
         "what": step.what,

@@ -125,7 +125,7 @@ class Before:
 
 
 @dataclass(frozen=True)
-class Loss:
+class LostSample:
     """A row that a step lost, and why."""
 
     row_id: str
@@ -135,7 +135,7 @@ class Loss:
     evidence: dict[str, Any]
 
 
-def losses(run: Run, record: Record) -> dict[str, Loss]:
+def losses(run: Run, record: Record) -> dict[str, LostSample]:
     """Return one lost row per reason of a step; code that was opted out is never shown."""
     first: dict[str, tuple[str, Loose]] = {}
     for row in run.lost_rows(record):
@@ -143,11 +143,11 @@ def losses(run: Run, record: Record) -> dict[str, Loss]:
         if row["reason"] not in first or rank < first[row["reason"]][0]:
             first[row["reason"]] = rank, row
     told = {
-        reason: Loss(row["id"], place(row), reason, row["fate"], json.loads(row["evidence"]))
+        reason: LostSample(row["id"], place(row), reason, row["fate"], json.loads(row["evidence"]))
         for reason, (_, row) in sorted(first.items())
     }
     if OPTED_OUT in told:
-        told[OPTED_OUT] = Loss("", "not told: the authors asked", OPTED_OUT, "dropped", {})
+        told[OPTED_OUT] = LostSample("", "not told: the authors asked", OPTED_OUT, "dropped", {})
     return told
 
 

@@ -48,7 +48,7 @@ def check(text: str) -> Drop | None:
     with quiet():
         try:
             eager.check(text, thorough=True, limit=MAX_ELEMENTS)
-        except eager.Lost as lost:
+        except eager.Unusable as lost:
             if error := lost.__cause__:
                 message = {"error": type(error).__name__, "message": str(error)[:500]}
                 return Drop("does_not_run", message)

@@ -1,6 +1,6 @@
 """Seeded compositions: the fusions that models, losses and optimisers are made of.
 
-A family is a function that writes one kind of problem with a `Draft` and leaves structure,
+A family is a function that writes one kind of problem with a `ProblemDraft` and leaves structure,
 operators and sizes to the draft's random numbers. Nothing here imports torch.
 """
 
@@ -12,9 +12,9 @@ from random import Random
 
 from curate.sources.torch_ops import formulas as op_formulas
 from curate.sources.torch_ops import fusions as op_fusions
-from curate.sources.torch_ops.draft import Draft
+from curate.sources.torch_ops.draft import ProblemDraft
 
-Family = Callable[[Draft], None]
+Family = Callable[[ProblemDraft], None]
 
 FAMILIES: tuple[Family, ...] = (*op_fusions.FAMILIES, *op_formulas.FAMILIES)
 
@@ -41,7 +41,7 @@ def compositions(seed: int) -> Iterator[tuple[str, str]]:
 
 def _draw_new(write: Family, rng: Random, seen: set[str]) -> str | None:
     for _ in range(_PATIENCE):
-        draft = Draft(rng)
+        draft = ProblemDraft(rng)
         write(draft)
         text = draft.text()
         structure = _structure(text)

@@ -1,7 +1,7 @@
 """Write a PyTorch problem in KernelBench's form, piece by piece.
 
-A `Draft` collects sizes, layers, statements and inputs, and prints them as one file with `Model`,
-`get_inputs` and `get_init_inputs`. Nothing here imports torch.
+A `ProblemDraft` collects sizes, layers, statements and inputs, and prints them as one file with
+`Model`, `get_inputs` and `get_init_inputs`. Nothing here imports torch.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _INDENT = " " * 4
 
 
 @dataclass
-class Draft:
+class ProblemDraft:
     """A problem being written.
 
     Attributes:

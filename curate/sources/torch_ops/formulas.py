@@ -5,7 +5,7 @@ Each family picks one formula of its field and varies what stands around it. See
 
 from __future__ import annotations
 
-from curate.sources.torch_ops.draft import Draft
+from curate.sources.torch_ops.draft import ProblemDraft
 from curate.sources.torch_ops.layouts import any_layout, images, rows, signal, tokens
 from curate.sources.torch_ops.stages import ACTIVATIONS, activate, chain, normalize
 
@@ -57,7 +57,7 @@ _DIVERGENCE = {
 }
 
 
-def regression_loss(d: Draft) -> None:
+def regression_loss(d: ProblemDraft) -> None:
     """A loss between a prediction and a target of the same sizes."""
     layout = d.pick(rows, tokens, images, signal)
     layout(d)
@@ -73,7 +73,7 @@ def regression_loss(d: Draft) -> None:
     _reduce_loss(d, "loss")
 
 
-def binary_loss(d: Draft) -> None:
+def binary_loss(d: ProblemDraft) -> None:
     """A loss between logits and labels of 0 and 1, or soft labels."""
     layout = d.pick(rows, tokens, images)
     layout(d)
@@ -105,7 +105,7 @@ def binary_loss(d: Draft) -> None:
     _reduce_loss(d, "loss")
 
 
-def divergence_loss(d: Draft) -> None:
+def divergence_loss(d: ProblemDraft) -> None:
     """A divergence between two distributions that are given as logits."""
     layout = d.pick(rows, tokens)
     layout(d)
@@ -130,7 +130,7 @@ def divergence_loss(d: Draft) -> None:
     d.result = d.pick("loss", "loss.mean()", "loss.sum()")
 
 
-def label_loss(d: Draft) -> None:
+def label_loss(d: ProblemDraft) -> None:
     """A loss between logits and class indices."""
     batch, classes = d.size("batch_size", 96, 128, 256), d.size("num_classes", 200, 512, 1000)
     d.take("logits", batch, classes)
@@ -160,7 +160,7 @@ def label_loss(d: Draft) -> None:
     d.result = d.pick("loss", "loss.mean()", "loss.sum()")
 
 
-def _weigh(d: Draft, loss: str) -> None:
+def _weigh(d: ProblemDraft, loss: str) -> None:
     choice = d.rng.randrange(5)
     if choice == 0:
         d.take("weight", *d.dims, draw="torch.rand({})")
@@ -173,7 +173,7 @@ def _weigh(d: Draft, loss: str) -> None:
         d.let(loss, f"torch.where(mask, {loss}, 0.0)", "a mask")
 
 
-def _reduce_loss(d: Draft, loss: str) -> None:
+def _reduce_loss(d: ProblemDraft, loss: str) -> None:
     inner = "-1" if len(d.dims) == 2 else str(tuple(range(1, len(d.dims))))
     d.result = d.pick(
         loss,
@@ -189,7 +189,7 @@ def _reduce_loss(d: Draft, loss: str) -> None:
 # --- Statistics and scans -----------------------------------------------------------------------
 
 
-def running_statistics(d: Draft) -> None:
+def running_statistics(d: ProblemDraft) -> None:
     """Exponential moving averages of mean and variance, and what they normalise."""
     layout = d.pick(rows, tokens, images)
     layout(d)
@@ -228,7 +228,7 @@ def running_statistics(d: Draft) -> None:
     d.result = d.pick("x", "x, new_mean", "x, new_mean, new_spread" if spread else "x, new_mean")
 
 
-def scan(d: Draft) -> None:
+def scan(d: ProblemDraft) -> None:
     """A cumulative sum, product, maximum or log-sum-exp along time."""
     layout, dim = d.pick((tokens, 1), (signal, -1), (rows, -1))
     layout(d)
@@ -275,7 +275,7 @@ def scan(d: Draft) -> None:
         activate(d)
 
 
-def moving_window(d: Draft) -> None:
+def moving_window(d: ProblemDraft) -> None:
     """Statistics of a sliding window along time."""
     signal(d)
     kernel = d.pick("5", "7", "9")
@@ -311,7 +311,7 @@ def moving_window(d: Draft) -> None:
 # --- Updates of optimisers and of recurrent cells -----------------------------------------------
 
 
-def optimizer_step(d: Draft) -> None:
+def optimizer_step(d: ProblemDraft) -> None:
     """One step of an optimiser on one weight matrix."""
     d.dims = (d.size("rows", 200, 256, 384, 500), d.size("columns", 256, 320, 512, 700))
     weight, grad = d.take("weight", *d.dims), d.take("grad", *d.dims)
@@ -342,7 +342,7 @@ def optimizer_step(d: Draft) -> None:
     d.result = ", ".join([weight, *state])
 
 
-def _optimizer_update(d: Draft, rule: str) -> list[str]:
+def _optimizer_update(d: ProblemDraft, rule: str) -> list[str]:
     state = []
     if rule in {"momentum", "nesterov", "adam", "lion", "signum"}:
         d.take("momentum", *d.dims)
@@ -389,7 +389,7 @@ def _optimizer_update(d: Draft, rule: str) -> list[str]:
     return state
 
 
-def recurrent_cell(d: Draft) -> None:
+def recurrent_cell(d: ProblemDraft) -> None:
     """The elementwise part of a recurrent cell, given its gates."""
     batch, hidden = (
         d.size("batch_size", 64, 96, 128, 256),
@@ -450,7 +450,7 @@ def recurrent_cell(d: Draft) -> None:
 # --- Distances, probability, geometry -----------------------------------------------------------
 
 
-def similarity(d: Draft) -> None:
+def similarity(d: ProblemDraft) -> None:
     """Distances and similarities between vectors, and what is made of them."""
     pairwise = d.chance(0.4)
     if pairwise:
@@ -504,7 +504,7 @@ def similarity(d: Draft) -> None:
     d.result = "score"
 
 
-def probability(d: Draft) -> None:
+def probability(d: ProblemDraft) -> None:
     """Log-densities, divergences and samples of common distributions."""
     layout = d.pick(rows, tokens, images)
     layout(d)
@@ -551,7 +551,7 @@ def probability(d: Draft) -> None:
     d.result = d.pick("x", "x", "x.mean()", f"x.sum(dim={inner})", f"x.mean(dim={inner})")
 
 
-def boxes_and_vectors(d: Draft) -> None:
+def boxes_and_vectors(d: ProblemDraft) -> None:
     """Geometry: boxes, quaternions, rays, coordinates."""
     count = d.size("num_items", 4000, 6000, 10000, 16384)
     kind = d.pick(
@@ -630,7 +630,7 @@ def boxes_and_vectors(d: Draft) -> None:
     d.result = "out"
 
 
-def _finish_geometry(d: Draft, end: str) -> None:
+def _finish_geometry(d: ProblemDraft, end: str) -> None:
     how = {
         "clamp": ("out.clamp(-0.9, 0.9)", "clamping"),
         "tanh": ("torch.tanh(out)", "tanh"),
@@ -645,7 +645,7 @@ def _finish_geometry(d: Draft, end: str) -> None:
 # --- Signals, images, physics -------------------------------------------------------------------
 
 
-def image_processing(d: Draft) -> None:
+def image_processing(d: ProblemDraft) -> None:
     """Colour, contrast and filters of images with three channels."""
     batch, height = d.size("batch_size", 4, 6, 8), d.size("height", 56, 64, 80, 96)
     d.dims = (batch, "3", height, d.size("width", 56, 64, 80, 96))
@@ -688,7 +688,7 @@ def image_processing(d: Draft) -> None:
         d.let("x", expression, part)
 
 
-def image_attention(d: Draft) -> None:
+def image_attention(d: ProblemDraft) -> None:
     """Squeeze-and-excitation and its relatives: an image gated by its own statistics."""
     images(d)
     channels = d.argument(d.dims[1])
@@ -735,7 +735,7 @@ def image_attention(d: Draft) -> None:
         chain(d, d.pick(1, 2), norm=0.0)
 
 
-def image_resample(d: Draft) -> None:
+def image_resample(d: ProblemDraft) -> None:
     """Shuffles, pads, shifts and resizes, with elementwise work around them."""
     images(d)
     how = {
@@ -776,7 +776,7 @@ def image_resample(d: Draft) -> None:
         d.let("x", expression, part)
 
 
-def finite_differences(d: Draft) -> None:
+def finite_differences(d: ProblemDraft) -> None:
     """One explicit time step of a differential equation on a periodic grid."""
     batch = d.size("batch_size", 4, 6, 8)
     d.dims = (batch, d.size("height", 96, 128, 150), d.size("width", 100, 128, 160))
@@ -827,7 +827,7 @@ def finite_differences(d: Draft) -> None:
     d.summary = f"{names[kind]} equation, one explicit step on a periodic grid{ends[extra]}."
 
 
-def audio_features(d: Draft) -> None:
+def audio_features(d: ProblemDraft) -> None:
     """Features of waveforms and spectra."""
     signal(d)
     steps = {
@@ -862,7 +862,7 @@ def audio_features(d: Draft) -> None:
         d.let("x", expression, part)
 
 
-def state_space(d: Draft) -> None:
+def state_space(d: ProblemDraft) -> None:
     """Elementwise pieces of linear attention and of state-space models."""
     tokens(d)
     hidden = d.dims[-1]
@@ -921,7 +921,7 @@ def state_space(d: Draft) -> None:
         chain(d, d.pick(1, 2), norm=0.0 if kind == "feature" else 0.5)
 
 
-def normalise_clamp_reduce(d: Draft) -> None:
+def normalise_clamp_reduce(d: ProblemDraft) -> None:
     """Normalise, limit, and reduce: statistics with outliers held back."""
     any_layout(d)
     spatial = "-1" if d.axis == -1 else str(tuple(range(2, len(d.dims))))

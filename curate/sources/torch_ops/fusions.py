@@ -6,7 +6,7 @@ Each family opens with an operator or an input and lets the stages of `op_stages
 
 from __future__ import annotations
 
-from curate.sources.torch_ops.draft import Draft
+from curate.sources.torch_ops.draft import ProblemDraft
 from curate.sources.torch_ops.layouts import any_layout, images, signal, tokens, volumes
 from curate.sources.torch_ops.stages import (
     GATES,
@@ -21,13 +21,13 @@ from curate.sources.torch_ops.stages import (
 # --- Chains of stages ---------------------------------------------------------------------------
 
 
-def elementwise(d: Draft) -> None:
+def elementwise(d: ProblemDraft) -> None:
     """A chain of elementwise operators with broadcasting."""
     any_layout(d)
     chain(d, d.pick(3, 4, 5, 6), norm=0.0)
 
 
-def norm_chain(d: Draft) -> None:
+def norm_chain(d: ProblemDraft) -> None:
     """Normalisation with a prologue or an epilogue."""
     any_layout(d)
     if d.chance(0.5):
@@ -41,13 +41,13 @@ def norm_chain(d: Draft) -> None:
         chain(d, d.pick(1, 2), norm=0.0, first=normalize)
 
 
-def reduction_epilogue(d: Draft) -> None:
+def reduction_epilogue(d: ProblemDraft) -> None:
     """Elementwise work, then a reduction or softmax."""
     any_layout(d)
     close(d, chain(d, d.pick(1, 2, 3, 4), norm=0.2))
 
 
-def linear_epilogue(d: Draft) -> None:
+def linear_epilogue(d: ProblemDraft) -> None:
     """A linear layer and what follows it."""
     batch = d.size("batch_size", 64, 96, 128, 192)
     inputs, outputs = (
@@ -64,7 +64,7 @@ def linear_epilogue(d: Draft) -> None:
         close(d, last)
 
 
-def conv_epilogue(d: Draft) -> None:
+def conv_epilogue(d: ProblemDraft) -> None:
     """A convolution and what follows it."""
     rank, layout = d.pick((1, signal), (2, images), (2, images), (3, volumes))
     layout(d)
@@ -88,7 +88,7 @@ def conv_epilogue(d: Draft) -> None:
         close(d, last)
 
 
-def matmul_epilogue(d: Draft) -> None:
+def matmul_epilogue(d: ProblemDraft) -> None:
     """A product of two inputs and what follows it."""
     rows, columns = d.size("rows", 96, 128, 150), d.size("columns", 128, 160, 192)
     inner = d.size("inner", 64, 80, 128)
@@ -109,7 +109,7 @@ def matmul_epilogue(d: Draft) -> None:
     close(d, chain(d, d.pick(1, 2, 3), norm=0.3)) if d.chance(0.6) else chain(d, 3)
 
 
-def pool_affine(d: Draft) -> None:
+def pool_affine(d: ProblemDraft) -> None:
     """Pooling, and elementwise work around it."""
     rank, layout = d.pick((1, signal), (2, images), (3, volumes))
     layout(d)
@@ -133,7 +133,7 @@ def pool_affine(d: Draft) -> None:
             reduce_last(d)
 
 
-def _affine(d: Draft) -> None:
+def _affine(d: ProblemDraft) -> None:
     shape = (d.dims[1], *("1" for _ in d.dims[2:]))
     gain, shift = d.parameter("gain", *shape), d.parameter("shift", *shape)
     d.let("x", d.pick(f"x * {gain} + {shift}", f"(x - {shift}) * {gain}"), "a channel affine")
@@ -142,7 +142,7 @@ def _affine(d: Draft) -> None:
 # --- Tokens: gates, attention, positions --------------------------------------------------------
 
 
-def gated_unit(d: Draft) -> None:
+def gated_unit(d: ProblemDraft) -> None:
     """Gated linear unit of Shazeer (2020), with what stands around it."""
     tokens(d)
     gate_name, gate = d.pick(*GATES.items())
@@ -179,7 +179,7 @@ def gated_unit(d: Draft) -> None:
         chain(d, d.pick(1, 2), norm=0.6, first=activate)
 
 
-def block_norm(d: Draft) -> None:
+def block_norm(d: ProblemDraft) -> None:
     """Pre- and post-norm residual blocks with layer scale and adaptive modulation."""
     tokens(d)
     hidden = d.dims[-1]
@@ -204,7 +204,7 @@ def block_norm(d: Draft) -> None:
         activate(d)
 
 
-def attention_weights(d: Draft) -> None:
+def attention_weights(d: ProblemDraft) -> None:
     """Scores to attention weights: scale, cap, bias, mask, softmax."""
     batch, heads = d.size("batch_size", 2, 3, 4), d.size("num_heads", 4, 6, 8)
     length = d.size("seq_len", 48, 64, 80, 96)
@@ -243,12 +243,12 @@ def attention_weights(d: Draft) -> None:
         d.result = d.pick("weights, entropy", "entropy")
 
 
-def keys_or_attr(d: Draft, name: str) -> str:
+def keys_or_attr(d: ProblemDraft, name: str) -> str:
     """Return a constant as an attribute that the constructor sets."""
     return d.layer(name, d.argument(name))
 
 
-def _attention_bias(d: Draft, length: str, keys: str) -> None:
+def _attention_bias(d: ProblemDraft, length: str, keys: str) -> None:
     heads = d.dims[1]
     choice = d.rng.randrange(5)
     if choice == 0:
@@ -270,7 +270,7 @@ def _attention_bias(d: Draft, length: str, keys: str) -> None:
         d.let("scores", f"scores + {name}", "with a learned key bias")
 
 
-def _attention_mask(d: Draft, length: str, keys: str) -> None:
+def _attention_mask(d: ProblemDraft, length: str, keys: str) -> None:
     choice = d.rng.randrange(5)
     fill = d.pick('float("-inf")', "-1e4")
     rows = "torch.arange(scores.shape[-2], device=scores.device)[:, None]"
@@ -293,7 +293,7 @@ def _attention_mask(d: Draft, length: str, keys: str) -> None:
         d.let("scores", "torch.where(mask > -0.5, scores, -1e4)", "masked where told")
 
 
-def rotary(d: Draft) -> None:
+def rotary(d: ProblemDraft) -> None:
     """Rotary position embedding (Su et al., 2021) of queries, or of queries and keys."""
     batch, heads = d.size("batch_size", 2, 4), d.size("num_heads", 4, 6, 8)
     length, half = d.size("seq_len", 40, 64, 96), d.size("half_dim", 16, 24, 32)
@@ -346,7 +346,7 @@ def rotary(d: Draft) -> None:
     d.summary = f"Rotary position embedding of {what} by {kind}{before}{after}."
 
 
-def position_embedding(d: Draft) -> None:
+def position_embedding(d: ProblemDraft) -> None:
     """Token embeddings plus positions, normalised or activated."""
     tokens(d)
     length, hidden = d.dims[1], d.dims[2]

@@ -20,7 +20,7 @@ from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils._pytree import tree_flatten, tree_map
 
 from curate.sources.torch_ops.check import MAX_ELEMENTS, check, quiet
-from curate.sources.torch_ops.draft import LINE_LENGTH, Draft
+from curate.sources.torch_ops.draft import LINE_LENGTH, ProblemDraft
 from curate.sources.torch_ops.skips import skip_reason
 from curate.step import Drop
 
@@ -457,7 +457,7 @@ def _print(
     sizes: dict[str, int],
     draws: tuple[str, ...],
 ) -> str:
-    draft = Draft(Random(0), sizes=dict(sizes))
+    draft = ProblemDraft(Random(0), sizes=dict(sizes))
     outputs = _output_names(call, shapes, sizes)
     names: list[Any] = []
     unnamed = iter(["x", "y", "z", "w", "v", "u"])
@@ -490,7 +490,7 @@ def _wrap(function: str, arguments: list[str]) -> str:
     return f"{function}(\n" + "".join(f"{' ' * 12}{a},\n" for a in arguments) + f"{' ' * 8})"
 
 
-def _show(value: Any, draft: Draft | None = None) -> str:
+def _show(value: Any, draft: ProblemDraft | None = None) -> str:
     if isinstance(value, Name):
         if draft is not None and value.text in draft.sizes:
             return draft.layer(value.text, draft.argument(value.text))

@@ -1,16 +1,16 @@
 """Stages that follow one another in a composition: activations, norms, gates, reductions.
 
-A stage is a function that appends one or two statements to a `Draft` and keeps the draft's ``dims``
-true. Stages know what may follow them, so that a chain never computes a constant or a NaN.
+A stage is a function that appends one or two statements to a `ProblemDraft` and keeps the draft's
+``dims`` true. Stages know what may follow them, so that a chain never computes a constant or a NaN.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from curate.sources.torch_ops.draft import Draft
+from curate.sources.torch_ops.draft import ProblemDraft
 
-Stage = Callable[[Draft], None]
+Stage = Callable[[ProblemDraft], None]
 
 ACTIVATIONS = {
     "ReLU": "F.relu({})",
@@ -56,31 +56,31 @@ GATES = {
 """What multiplies the other half in a gated unit."""
 
 
-def activate(d: Draft) -> None:
+def activate(d: ProblemDraft) -> None:
     """Apply an activation."""
     name, call = d.pick(*ACTIVATIONS.items())
     d.let("x", call.format("x"), name)
 
 
-def scale(d: Draft) -> None:
+def scale(d: ProblemDraft) -> None:
     """Multiply by a constant."""
     d.let("x", d.pick("x * 0.5", "x * 1.7", "2.0 * x", "x / 3.0", "x * 0.7071"), "scaling")
 
 
-def learned_scale(d: Draft) -> None:
+def learned_scale(d: ProblemDraft) -> None:
     """Multiply by a parameter per channel."""
     name = d.parameter("gain", *channel_shape(d))
     d.let("x", f"x * {name}", "a learned scale")
 
 
-def bias(d: Draft) -> None:
+def bias(d: ProblemDraft) -> None:
     """Add or subtract a parameter per channel."""
     sign = d.pick("+", "-")
     name = d.parameter("shift", *channel_shape(d))
     d.let("x", f"x {sign} {name}", "a bias added" if sign == "+" else "a bias subtracted")
 
 
-def clamp(d: Draft) -> None:
+def clamp(d: ProblemDraft) -> None:
     """Limit the values."""
     how = {
         "torch.clamp(x, min=-1.5, max=1.5)": "clamping",
@@ -92,7 +92,7 @@ def clamp(d: Draft) -> None:
     d.let("x", *d.pick(*how.items()))
 
 
-def swish_gate(d: Draft) -> None:
+def swish_gate(d: ProblemDraft) -> None:
     """Multiply the tensor by a gate made from itself."""
     how = {
         "x * torch.sigmoid(1.702 * x)": "a sigmoid gate on itself",
@@ -106,7 +106,7 @@ def swish_gate(d: Draft) -> None:
     d.let("x", *d.pick(*how.items()))
 
 
-def residual(d: Draft) -> None:
+def residual(d: ProblemDraft) -> None:
     """Add a second input of the same sizes."""
     if "residual" in d.inputs:
         learned_scale(d)
@@ -123,7 +123,7 @@ def residual(d: Draft) -> None:
     d.let("x", *d.pick(*how.items()))
 
 
-def broadcast(d: Draft) -> None:
+def broadcast(d: ProblemDraft) -> None:
     """Combine with a second input that has size 1, or no axis, where ``x`` has channels."""
     if "context" in d.inputs:
         bias(d)
@@ -142,12 +142,12 @@ def broadcast(d: Draft) -> None:
     d.let("x", *d.pick(*how.items()))
 
 
-def normalize(d: Draft) -> None:
+def normalize(d: ProblemDraft) -> None:
     """Normalise over features, channels or groups, as fits the layout."""
     (_normalize_last if d.axis == -1 else _normalize_channels)(d)
 
 
-def _normalize_last(d: Draft) -> None:
+def _normalize_last(d: ProblemDraft) -> None:
     features = d.argument(d.dims[-1])
     choice = d.rng.randrange(6)
     if choice == 0:
@@ -169,7 +169,7 @@ def _normalize_last(d: Draft) -> None:
         d.let("x", "(x - low) / (high - low + 1e-6)", "min-max normalisation")
 
 
-def _normalize_channels(d: Draft) -> None:
+def _normalize_channels(d: ProblemDraft) -> None:
     channels = d.argument(d.dims[1])
     rank = len(d.dims) - 2
     spatial = tuple(range(2, len(d.dims)))
@@ -195,7 +195,7 @@ def _normalize_channels(d: Draft) -> None:
         d.let("x", "4.0 * F.normalize(x, dim=1)", "normalisation over channels")
 
 
-def reduce_last(d: Draft) -> None:
+def reduce_last(d: ProblemDraft) -> None:
     """Reduce over the last axis, or over all axes after the channels."""
     spatial = (len(d.dims) - 1,) if d.axis == -1 else tuple(range(2, len(d.dims)))
     dim = "-1" if len(spatial) == 1 else str(spatial)
@@ -222,7 +222,7 @@ def reduce_last(d: Draft) -> None:
         d.dims = d.dims[:first]
 
 
-def softmax(d: Draft) -> None:
+def softmax(d: ProblemDraft) -> None:
     """Softmax or a relative of it over channels or features."""
     how = {
         f"torch.softmax(x, dim={d.axis})": "softmax",
@@ -234,7 +234,7 @@ def softmax(d: Draft) -> None:
     d.let("x", *d.pick(*how.items()))
 
 
-def channel_shape(d: Draft) -> tuple[str, ...]:
+def channel_shape(d: ProblemDraft) -> tuple[str, ...]:
     """Return the sizes of a parameter that broadcasts along channels or features."""
     if d.axis == -1:
         return (d.dims[-1],)
@@ -268,14 +268,16 @@ _POINTLESS: dict[Stage, set[Stage]] = {
 }
 
 
-def pointless_after(d: Draft, last: Stage | None) -> set[Stage]:
+def pointless_after(d: ProblemDraft, last: Stage | None) -> set[Stage]:
     """Return the stages that make no sense after `last`."""
     barred = _POINTLESS.get(last, set()) if last else set()
     # A channel's bias is gone after a norm over that channel's positions.
     return barred | {normalize} if last is bias and d.axis == 1 else barred
 
 
-def chain(d: Draft, count: int, *, norm: float = 0.5, first: Stage | None = None) -> Stage | None:
+def chain(
+    d: ProblemDraft, count: int, *, norm: float = 0.5, first: Stage | None = None
+) -> Stage | None:
     """Append `count` stages that keep the sizes.
 
     Args:
@@ -303,7 +305,7 @@ def chain(d: Draft, count: int, *, norm: float = 0.5, first: Stage | None = None
     return last
 
 
-def close(d: Draft, last: Stage | None) -> None:
+def close(d: ProblemDraft, last: Stage | None) -> None:
     """Append a reduction or softmax that makes sense after `last`; at times an activation too."""
     barred = pointless_after(d, last)
     stages = [s for s in (reduce_last, softmax) if s not in barred]

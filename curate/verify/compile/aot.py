@@ -31,7 +31,7 @@ from triton.runtime.autotuner import Autotuner
 from triton.runtime.jit import JITFunction, create_function_from_signature
 
 from curate.devices import MAX_THREADS, Device, find_device
-from curate.verify.problem import Program, Task, describe
+from curate.verify.problem import LoadedProgram, LoadedTask, describe
 
 if os.environ.get("TRITON_INTERPRET", "0") not in ("", "0"):
     raise ImportError("TRITON_INTERPRET is set, and interpreted kernels cannot be compiled")
@@ -42,7 +42,7 @@ class LaunchError(Exception):
 
 
 @dataclass(frozen=True)
-class Launch:
+class CompiledLaunch:
     """One kernel and what Triton specialises it on.
 
     Attributes:
@@ -118,7 +118,9 @@ def compile_program(reference: str, candidate: str, targets: list[str]) -> list[
     return [_compile_target(target, found[target.name]) for target in parsed]
 
 
-def find_launches(reference: str, candidate: str, targets: list[Device]) -> dict[str, list[Launch]]:
+def find_launches(
+    reference: str, candidate: str, targets: list[Device]
+) -> dict[str, list[CompiledLaunch]]:
     """Return, for each target, the distinct launches that ``forward`` makes on it, in order.
 
     Fake tensors cost no memory and no arithmetic. A program that looks at values cannot run on
@@ -138,11 +140,11 @@ def _run_forward(
     candidate: str,
     targets: list[Device],
     mode: contextlib.AbstractContextManager[Any],
-) -> dict[str, list[Launch]]:
-    found: dict[str, list[Launch]] = {}
+) -> dict[str, list[CompiledLaunch]]:
+    found: dict[str, list[CompiledLaunch]] = {}
     with mode, torch.no_grad():
-        task = Task(reference)
-        model = Program(candidate).build(0, task.init_inputs())
+        task = LoadedTask(reference)
+        model = LoadedProgram(candidate).build(0, task.init_inputs())
         for target in targets:
             with record_launches(target) as launches:
                 try:
@@ -154,12 +156,12 @@ def _run_forward(
 
 
 @contextmanager
-def record_launches(target: Device) -> Iterator[list[Launch]]:
+def record_launches(target: Device) -> Iterator[list[CompiledLaunch]]:
     """Collect kernel launches in the yielded list instead of making them.
 
     Autotuned kernels take their first configuration: only a device can say which one is fastest.
     """
-    launches: list[Launch] = []
+    launches: list[CompiledLaunch] = []
 
     def run(kernel: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> None:
         launches.append(bind_launch(kernel, target, args, kwargs))
@@ -176,7 +178,7 @@ def record_launches(target: Device) -> Iterator[list[Launch]]:
         JITFunction.run, Autotuner._bench = saved
 
 
-def bind_launch(kernel: Any, target: Device, args: Any, kwargs: dict[str, Any]) -> Launch:
+def bind_launch(kernel: Any, target: Device, args: Any, kwargs: dict[str, Any]) -> CompiledLaunch:
     """Do what `JITFunction.run` does before it compiles; launches that compile alike are one.
 
     Raises:
@@ -202,7 +204,7 @@ def bind_launch(kernel: Any, target: Device, args: Any, kwargs: dict[str, Any]) 
 
 
 MOST_KNOWN = 1024
-_known_launches: dict[Any, Launch] = {}
+_known_launches: dict[Any, CompiledLaunch] = {}
 
 
 def _typed(value: Any) -> Any:
@@ -214,11 +216,11 @@ def _typed(value: Any) -> Any:
 
 def _pack(
     kernel: Any, backend: Any, kwargs: dict[str, Any], bound: Any, specialization: Any
-) -> Launch:
+) -> CompiledLaunch:
     options, types, constants, attributes = kernel._pack_args(
         backend, kwargs, bound, specialization, None
     )
-    return Launch(kernel, types, constants, attributes, options.__dict__)
+    return CompiledLaunch(kernel, types, constants, attributes, options.__dict__)
 
 
 @functools.lru_cache(maxsize=256)
@@ -291,7 +293,7 @@ def gpu_target(target: Device) -> GPUTarget:
 
 
 @dataclass(frozen=True)
-class Usage:
+class ResourceUsage:
     """What one compiled kernel takes: registers and spilled bytes per thread, shared bytes."""
 
     registers: int
@@ -299,7 +301,7 @@ class Usage:
     shared: int
 
 
-def compile_launch(launch: Launch, target: Device) -> Usage:
+def compile_launch(launch: CompiledLaunch, target: Device) -> ResourceUsage:
     """Compile one kernel for one target and return what it takes.
 
     Raises:
@@ -309,7 +311,7 @@ def compile_launch(launch: Launch, target: Device) -> Usage:
     return _compile_source(launch.kernel.__name__, source, launch.options, target)
 
 
-def compile_ttir(name: str, ttir: str, options: dict[str, Any], target: Device) -> Usage:
+def compile_ttir(name: str, ttir: str, options: dict[str, Any], target: Device) -> ResourceUsage:
     """Compile one kernel from its TTIR.
 
     Raises:
@@ -321,7 +323,9 @@ def compile_ttir(name: str, ttir: str, options: dict[str, Any], target: Device) 
         return _compile_source(name, str(path), options, target)
 
 
-def _compile_source(name: str, source: Any, options: dict[str, Any], target: Device) -> Usage:
+def _compile_source(
+    name: str, source: Any, options: dict[str, Any], target: Device
+) -> ResourceUsage:
     log = io.StringIO()
     try:
         with stub_driver(target), _ptxas_log(), contextlib.redirect_stdout(log):
@@ -350,11 +354,11 @@ def _ptxas_log() -> Iterator[None]:
         yield
 
 
-def _usage(compiled: Any, target: Device, log: str) -> Usage:
+def _usage(compiled: Any, target: Device, log: str) -> ResourceUsage:
     shared = int(compiled.metadata.shared)
     if target.backend == "cuda":
         # "Used 22 registers", "0 bytes stack frame, 8 bytes spill stores, 8 bytes spill loads"
-        return Usage(
+        return ResourceUsage(
             _largest(r"Used (\d+) registers", log),
             _largest(r"(\d+) bytes spill stores", log),
             shared,
@@ -363,7 +367,7 @@ def _usage(compiled: Any, target: Device, log: str) -> Usage:
     text = compiled.asm["amdgcn"]
     spilled = _largest(r"\.vgpr_spill_count:\s*(\d+)", text)
     shared = max(shared, _largest(r"\.group_segment_fixed_size:\s*(\d+)", text))
-    return Usage(_largest(r"\.vgpr_count:\s*(\d+)", text), 4 * spilled, shared)
+    return ResourceUsage(_largest(r"\.vgpr_count:\s*(\d+)", text), 4 * spilled, shared)
 
 
 def _largest(pattern: str, text: str) -> int:
@@ -382,7 +386,7 @@ def first_line(error: BaseException) -> str:
     return lines[0][:500] if lines else type(error).__name__
 
 
-def _compile_target(target: Device, launches: list[Launch]) -> dict[str, Any]:
+def _compile_target(target: Device, launches: list[CompiledLaunch]) -> dict[str, Any]:
     result: dict[str, Any] = {
         "target": target.name,
         "ok": True,
@@ -405,7 +409,7 @@ def _compile_target(target: Device, launches: list[Launch]) -> dict[str, Any]:
     return result
 
 
-def _signatures(launches: list[Launch]) -> dict[str, list[dict[str, Any]]]:
+def _signatures(launches: list[CompiledLaunch]) -> dict[str, list[dict[str, Any]]]:
     """Return each kernel's signatures, by its name."""
     named: dict[str, list[dict[str, Any]]] = {}
     for launch in launches:

@@ -25,7 +25,13 @@ from triton.runtime.autotuner import Autotuner, Heuristics
 from triton.runtime.jit import JITFunction
 
 from curate.devices import Device, find_device
-from curate.verify.compile.aot import KernelError, Launch, Usage, compile_launch, stub_driver
+from curate.verify.compile.aot import (
+    CompiledLaunch,
+    KernelError,
+    ResourceUsage,
+    compile_launch,
+    stub_driver,
+)
 from curate.verify.problem import EXAMPLE, ProgramError, load
 
 KERNEL = "kernel"  # the name of the module that a kernel's file becomes
@@ -34,7 +40,7 @@ MOST_PRINTED = 65536  # bytes of the compiler's messages that are looked at
 
 
 @dataclass(frozen=True)
-class Signature:
+class KernelSignature:
     """What a kernel is compiled with.
 
     Attributes:
@@ -57,13 +63,13 @@ class Signature:
         return json.dumps(asdict(self), sort_keys=True)
 
 
-def read_signature(text: str) -> Signature:
-    """Return the signature that `Signature.to_json` wrote."""
-    return Signature(**json.loads(text))
+def read_signature(text: str) -> KernelSignature:
+    """Return the signature that `KernelSignature.to_json` wrote."""
+    return KernelSignature(**json.loads(text))
 
 
 @dataclass(frozen=True)
-class Kernel:
+class LoadedKernel:
     """A kernel's file, loaded.
 
     Attributes:
@@ -78,14 +84,14 @@ class Kernel:
     configs: list[Any]
     heuristics: dict[str, Callable[[dict[str, Any]], Any]]
 
-    def launch(self, signature: Signature) -> Launch:
+    def launch(self, signature: KernelSignature) -> CompiledLaunch:
         """Return the launch that has this signature.
 
         Raises:
             KeyError: the signature lacks a parameter.
         """
         order = self.function.arg_names
-        return Launch(
+        return CompiledLaunch(
             self.function,
             {name: signature.types[name] for name in order},
             {
@@ -113,10 +119,10 @@ def warm() -> None:
     target = find_device("cuda:90")
     types = {"x_ptr": "*fp32", "out_ptr": "*fp32", "n": "i32", "BLOCK": "constexpr"}
     kernel = load_kernel(EXAMPLE[1], "add_one_kernel", target)
-    compile_launch(kernel.launch(Signature(types, {"BLOCK": 32}, [])), target)
+    compile_launch(kernel.launch(KernelSignature(types, {"BLOCK": 32}, [])), target)
 
 
-def load_kernel(source: str, entry_point: str, target: Device) -> Kernel:
+def load_kernel(source: str, entry_point: str, target: Device) -> LoadedKernel:
     """Run a kernel's file and return its kernel.
 
     Raises:
@@ -135,11 +141,11 @@ def load_kernel(source: str, entry_point: str, target: Device) -> Kernel:
         found = found.fn
     if not isinstance(found, JITFunction):
         raise ProgramError(KERNEL, f"{entry_point} is no kernel")
-    return Kernel(module, found, configs, heuristics)
+    return LoadedKernel(module, found, configs, heuristics)
 
 
 @dataclass(frozen=True)
-class Compiled:
+class CompiledKernel:
     """The result of one compilation.
 
     Attributes:
@@ -149,29 +155,35 @@ class Compiled:
         lines: the lines of source that led to the fault, outermost call first.
     """
 
-    usage: Usage | None
+    usage: ResourceUsage | None
     error: str | None = None
     message: str | None = None
     lines: tuple[str, ...] = ()
 
 
-def compile_signature(kernel: Kernel, signature: Signature, target: Device) -> Compiled:
+def compile_signature(
+    kernel: LoadedKernel, signature: KernelSignature, target: Device
+) -> CompiledKernel:
     """Compile a kernel with a signature in a child of its own, and return what came of it."""
     launch = kernel.launch(signature)
     answer, printed, ended_by = _in_child(lambda: _compile(launch, target))
     if ended_by == signal.SIGXCPU:
-        return Compiled(None, "timeout", f"compilation took more than {SECONDS} s of CPU time")
+        return CompiledKernel(
+            None, "timeout", f"compilation took more than {SECONDS} s of CPU time"
+        )
     if not answer:
-        return Compiled(None, "crash", _diagnostic(printed) or "the compiler ended the process")
+        return CompiledKernel(
+            None, "crash", _diagnostic(printed) or "the compiler ended the process"
+        )
     found = json.loads(answer)
     if found["usage"]:
-        return Compiled(Usage(**found["usage"]))
+        return CompiledKernel(ResourceUsage(**found["usage"]))
     # What a pass finds wrong is printed; the exception says only that the pass failed.
     message = _diagnostic(printed) if found["error"] == "RuntimeError" else None
-    return Compiled(None, found["error"], message or found["message"], tuple(found["lines"]))
+    return CompiledKernel(None, found["error"], message or found["message"], tuple(found["lines"]))
 
 
-def _compile(launch: Launch, target: Device) -> dict[str, Any]:
+def _compile(launch: CompiledLaunch, target: Device) -> dict[str, Any]:
     try:
         return {"usage": asdict(compile_launch(launch, target))}
     except KernelError as error:
@@ -225,7 +237,7 @@ def _answer(work: Callable[[], dict[str, Any]], given: int, printed: int) -> Non
 
 
 def compile_kernel(
-    source: str, entry_point: str, signature: Signature, targets: list[str]
+    source: str, entry_point: str, signature: KernelSignature, targets: list[str]
 ) -> list[dict[str, Any]]:
     """Compile a kernel for every target.
 
@@ -248,7 +260,7 @@ def compile_kernel(
     for target in parsed:
         kernel = load_kernel(source, entry_point, target)
         found = compile_signature(kernel, signature, target)
-        usage = asdict(found.usage) if found.usage else dict.fromkeys(Usage.__annotations__)
+        usage = asdict(found.usage) if found.usage else dict.fromkeys(ResourceUsage.__annotations__)
         results.append(
             {
                 "target": target.name,

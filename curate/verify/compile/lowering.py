@@ -19,7 +19,7 @@ from triton._C.libtriton import ir, passes
 from triton.compiler import ASTSource, make_backend
 
 from curate.devices import Device
-from curate.verify.compile.aot import Launch, bind_launch, gpu_target
+from curate.verify.compile.aot import CompiledLaunch, bind_launch, gpu_target
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Lowering:
         self.target = target
         self._gpu = gpu_target(target)
         self._texts: dict[str, str] = {}
-        self._known: dict[int, tuple[Launch, str, str]] = {}
+        self._known: dict[int, tuple[CompiledLaunch, str, str]] = {}
 
     def lower(self, kernel: Any, args: Sequence[Any], grid: Any, named: dict[str, Any]) -> Lowered:
         """Return a launch as it would be made.
@@ -86,7 +86,7 @@ class Lowering:
             {n: v for n in OPTIONS if type(v := launch.options.get(n)) is int},
         )
 
-    def _text_of(self, launch: Launch) -> tuple[str, str]:
+    def _text_of(self, launch: CompiledLaunch) -> tuple[str, str]:
         """Return a launch's TTIR and its hash; those of the same object are looked up."""
         known = self._known.get(id(launch))
         if known is None or known[0] is not launch:
@@ -95,14 +95,14 @@ class Lowering:
             known = self._known[id(launch)] = launch, text, sha256
         return known[1:]
 
-    def text(self, launch: Launch) -> str:
+    def text(self, launch: CompiledLaunch) -> str:
         """Return a kernel's TTIR for the types and constants of a launch."""
         key = dataclasses.replace(launch, attributes={}).key()
         if key not in self._texts:
             self._texts[key] = self._lower(launch)
         return self._texts[key]
 
-    def _lower(self, launch: Launch) -> str:
+    def _lower(self, launch: CompiledLaunch) -> str:
         backend = make_backend(self._gpu)
         source = ASTSource(launch.kernel, launch.types, launch.constants, launch.attributes)
         context = ir.context()
@@ -135,7 +135,7 @@ def _by_name(kernel: Any, args: Sequence[Any], named: dict[str, Any]) -> dict[st
     return given
 
 
-def _arguments(kernel: Any, launch: Launch, given: dict[str, Any]) -> Iterator[Any]:
+def _arguments(kernel: Any, launch: CompiledLaunch, given: dict[str, Any]) -> Iterator[Any]:
     """Yield what the compiled kernel is called with: no constants, tuples and descriptors apart."""
     for i, name in enumerate(kernel.arg_names):
         yield from _flat(given[name], (i,), launch.constants)

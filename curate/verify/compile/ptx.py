@@ -115,7 +115,7 @@ def _error(printed: str) -> NvccError:
 
 
 @dataclass(frozen=True)
-class Parameter:
+class PtxParameter:
     """One argument that a kernel takes.
 
     Attributes:
@@ -132,17 +132,17 @@ _ENTRY = re.compile(r"\.entry\s+([\w$]+)\s*\(([^)]*)\)|\.entry\s+([\w$]+)\s*(?=[
 _PARAMETER = re.compile(r"\.param\s+(?:\.align\s+\d+\s+)?\.([a-z]+)(\d+)\s[^,\[]*(?:\[(\d+)\])?")
 
 
-def entries(ptx: str) -> dict[str, tuple[Parameter, ...]]:
+def entries(ptx: str) -> dict[str, tuple[PtxParameter, ...]]:
     """Return the parameters of every kernel by its name, which C++ has mangled."""
     return {
         match[1] or match[3]: tuple(_parameters(match[2] or "")) for match in _ENTRY.finditer(ptx)
     }
 
 
-def _parameters(listed: str) -> Iterator[Parameter]:
+def _parameters(listed: str) -> Iterator[PtxParameter]:
     for match in _PARAMETER.finditer(listed):
         letter, bits, count = match.groups()
-        yield Parameter(letter + bits, int(bits) // 8 * int(count or 1))
+        yield PtxParameter(letter + bits, int(bits) // 8 * int(count or 1))
 
 
 def find_entry(names: list[str], part: str) -> str:

@@ -15,7 +15,7 @@ import numpy as np
 
 from curate.verify.executor import libdevice, numbers, operations
 from curate.verify.executor.numbers import COMPUTED, element_size, rounder
-from curate.verify.executor.operations import FOLDS, RUNNING, Unsupported
+from curate.verify.executor.operations import FOLDS, RUNNING, UnsupportedOperation
 from curate.verify.executor.ttir import Block, Function, Op, Region, TTIRError, Type, walk
 
 _COMPARE = {
@@ -150,7 +150,7 @@ def compile_kernel(functions: dict[str, Function]) -> Callable[..., None]:
     of one element.
 
     Raises:
-        Unsupported: an operation is not known here.
+        UnsupportedOperation: an operation is not known here.
         TTIRError: the module is malformed.
     """
     writer = _Writer(functions)
@@ -271,7 +271,7 @@ class _Writer:
     def nested(self, region: Region, depth: int) -> str:
         """Write a region as a function of its own; return its name."""
         if len(region.blocks) != 1:
-            raise Unsupported("control_flow", "branches within a region")
+            raise UnsupportedOperation("control_flow", "branches within a region")
         self.count += 1
         name, live = f"b{self.count}", f"live{self.count}"
         arguments = [self.define(*argument) for argument in region.blocks[0].arguments]
@@ -305,7 +305,7 @@ class _Writer:
                 results.append(f"(live{i}, r{i})")
                 continue
             if last.name not in ("cf.br", "cf.cond_br"):
-                raise Unsupported("control_flow", last.name)
+                raise UnsupportedOperation("control_flow", last.name)
             for side, (label, given) in enumerate(last.targets):
                 to = order[label]
                 mask = f"live{i}"
@@ -361,7 +361,7 @@ class _Writer:
         """Return the expression of an operation that works element by element."""
         kind = op.types[0] if op.types else None
         if kind is None:
-            raise Unsupported("operation", f"{op.name} is not known here")
+            raise UnsupportedOperation("operation", f"{op.name} is not known here")
         if kind.element == "i1" and op.name in _BOOLEAN:
             return _BOOLEAN[op.name].format(*given)
         if op.name in _INTEGER:
@@ -373,7 +373,7 @@ class _Writer:
             if op.name == "tt.clampf":
                 text = self.clamp(op, given)
             return self.rounded(kind, text)
-        raise Unsupported("operation", f"{op.name} is not known here")
+        raise UnsupportedOperation("operation", f"{op.name} is not known here")
 
     def rounded(self, kind: Type, text: str) -> str:
         if rounder(kind.element) is None:
@@ -444,7 +444,7 @@ class _Writer:
         """Drop axes of length one, as a descriptor's load of fewer axes does."""
         before, after = self.types[op.operands[0]], op.types[0]
         if (before.element, before.numel) != (after.element, after.numel):
-            raise Unsupported("operation", f"a cast from {before} to {after}")
+            raise UnsupportedOperation("operation", f"a cast from {before} to {after}")
         self.op_tt_reshape(op, given, depth, live)
 
     def op_tt_trans(self, op: Op, given: list[str], depth: int, live: str) -> None:
@@ -614,12 +614,12 @@ class _Writer:
         symbol = (op.attribute("symbol") or "").strip('"')
         name, kind = self.constant(symbol), op.types[0]
         if libdevice.find(symbol) is None:
-            raise Unsupported("library_function", f"{symbol} is not known here")
+            raise UnsupportedOperation("library_function", f"{symbol} is not known here")
         text = f"o.library({name}, '{COMPUTED[kind.element]}', {', '.join(given)})"
         self.result(op, depth, self.rounded(kind, text) if kind.is_float else text)
 
     def op_tt_elementwise_inline_asm(self, op: Op, given: list[str], depth: int, live: str) -> None:
-        raise Unsupported("inline_asm", "inline assembly cannot be run on a CPU")
+        raise UnsupportedOperation("inline_asm", "inline assembly cannot be run on a CPU")
 
     def op_tt_dot_scaled(self, op: Op, given: list[str], depth: int, live: str) -> None:
         kinds = re.search(r"lhs = (\w+) rhs = (\w+)", op.text)
@@ -672,13 +672,13 @@ class _Writer:
     def op_tt_call(self, op: Op, given: list[str], depth: int, live: str) -> None:
         name = self.called.get(op.symbol or "")
         if name is None:
-            raise Unsupported("call", f"{op.symbol} is not in the module")
+            raise UnsupportedOperation("call", f"{op.symbol} is not in the module")
         self.spread(op, depth, f"{name}({', '.join(['k', live, *given])})")
 
     def op_tt_map_elementwise(self, op: Op, given: list[str], depth: int, live: str) -> None:
         if (op.attribute("pack") or "1") != "1":
             # A layout decides which elements one call gets together, and there is no layout yet.
-            raise Unsupported("map_elementwise", "map_elementwise with a pack")
+            raise UnsupportedOperation("map_elementwise", "map_elementwise with a pack")
         body = self.nested(op.regions[0], depth)
         self.spread(op, depth, f"{body}(None, {', '.join(given)})")
 
@@ -716,7 +716,7 @@ def _in_order(blocks: list[Block]) -> list[Block]:
     """Return blocks so that each comes behind all that branch to it.
 
     Raises:
-        Unsupported: they make a loop.
+        UnsupportedOperation: they make a loop.
     """
     labelled = {block.label: block for block in blocks}
     awaited = Counter(label for block in blocks for label, _ in block.ops[-1].targets)
@@ -728,7 +728,7 @@ def _in_order(blocks: list[Block]) -> list[Block]:
             if not awaited[label]:
                 ready.append(labelled[label])
     if len(found) < len(blocks):
-        raise Unsupported("control_flow", "a branch backwards")
+        raise UnsupportedOperation("control_flow", "a branch backwards")
     return found
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from curate.verify.executor import code, ttir
 from curate.verify.executor.memory import Memory, Races
 from curate.verify.executor.numbers import COMPUTED
-from curate.verify.executor.operations import Chunk, Unsupported, Work
+from curate.verify.executor.operations import Chunk, UnsupportedOperation, Work
 
 Array = np.ndarray[Any, Any]
 
@@ -24,7 +24,7 @@ STORES = frozenset({"tt.store", "tt.atomic_rmw", "tt.atomic_cas"})
 
 
 @dataclass(frozen=True)
-class Kernel:
+class ReadyKernel:
     """A kernel that is ready to run.
 
     Attributes:
@@ -48,12 +48,12 @@ class Kernel:
 
 
 @lru_cache(maxsize=512)
-def load_kernel(text: str) -> Kernel:
+def load_kernel(text: str) -> ReadyKernel:
     """Return the kernel of a module's text.
 
     Raises:
         TTIRError: it is no TTIR.
-        Unsupported, UnsupportedType: it needs what the executor lacks.
+        UnsupportedOperation, UnsupportedType: it needs what the executor lacks.
     """
     functions = ttir.parse(text)
     entry = next(function for function in functions.values() if function.public)
@@ -69,7 +69,7 @@ def load_kernel(text: str) -> Kernel:
     loaded = code.touched_arguments(functions, LOADS)
     stored = code.touched_arguments(functions, STORES)
     atomics = any(op.name.startswith("tt.atomic") for op in ops)
-    return Kernel(
+    return ReadyKernel(
         entry.name,
         code.compile_kernel(functions),
         tuple(kind for _, kind in entry.arguments),
@@ -82,7 +82,7 @@ def load_kernel(text: str) -> Kernel:
 
 
 def run(
-    kernel: Kernel,
+    kernel: ReadyKernel,
     memory: Memory,
     arguments: Sequence[int | float | bool],
     grid: tuple[int, int, int],
@@ -103,13 +103,13 @@ def run(
 
     Raises:
         OutOfBounds, Misaligned, Race: an access is wrong.
-        WorkExceeded, Unsupported, DeviceAssert: see there.
+        WorkExceeded, UnsupportedOperation, DeviceAssert: see there.
     """
     programs = grid[0] * grid[1] * grid[2]
     if min(grid) < 0 or programs > MAX_PROGRAMS:
-        raise Unsupported("grid", f"a grid of {grid}")
+        raise UnsupportedOperation("grid", f"a grid of {grid}")
     if len(arguments) != len(kernel.arguments):
-        raise Unsupported("arguments", f"{len(arguments)} for {len(kernel.arguments)}")
+        raise UnsupportedOperation("arguments", f"{len(arguments)} for {len(kernel.arguments)}")
     values = [
         np.array([value], COMPUTED[kind.element])
         for value, kind in zip(arguments, kernel.arguments, strict=True)
@@ -129,13 +129,13 @@ def run(
             kernel.run(chunk, None, *values)
 
 
-def _chunks(kernel: Kernel, programs: int) -> Iterator[Array]:
+def _chunks(kernel: ReadyKernel, programs: int) -> Iterator[Array]:
     size = 1 if kernel.in_turn else max(1, CHUNK // max(1, kernel.block))
     for start in range(0, programs, size):
         yield np.arange(start, min(start + size, programs), dtype=np.int64)
 
 
-def _stored_to(kernel: Kernel, memory: Memory, values: Sequence[Array]) -> set[int] | None:
+def _stored_to(kernel: ReadyKernel, memory: Memory, values: Sequence[Array]) -> set[int] | None:
     """Return the bases of allocations that programs may store to; None: it cannot be told."""
     if kernel.loaded is None or kernel.stored is None:
         return None

@@ -22,7 +22,7 @@ Values = tuple[Array, ...]
 Code = Callable[..., Values]
 
 
-class Unsupported(Exception):
+class UnsupportedOperation(Exception):
     """The executor cannot do what a kernel asks for.
 
     Attributes:
@@ -140,7 +140,7 @@ class Chunk:
     @staticmethod
     def _step(step: int) -> int:
         if step <= 0:
-            raise Unsupported("loop_step", f"a loop in steps of {step}")
+            raise UnsupportedOperation("loop_step", f"a loop in steps of {step}")
         return step
 
     def repeat(self, live: Array | None, before: Code, body: Code, *carried: Array) -> Values:
@@ -513,7 +513,7 @@ def library(symbol: str, kind: str, *arrays: Array) -> Array:
     """
     function = libdevice.find(symbol)
     if function is None:
-        raise Unsupported("library_function", f"{symbol} is not known here")
+        raise UnsupportedOperation("library_function", f"{symbol} is not known here")
     shape = np.broadcast_shapes(*(x.shape for x in arrays))
     given = [np.ascontiguousarray(np.broadcast_to(x, shape)) for x in arrays]
     return np.asarray(function(*given)).astype(kind)
@@ -544,7 +544,9 @@ def histogram(x: Array, mask: Array | None, bins: int) -> Array:
     there = np.broadcast_to(True if mask is None else mask, x.shape)
     values = np.where(there, x, 0)
     if values.size and (int(values.min()) < 0 or int(values.max()) >= bins):
-        raise Unsupported("histogram_range", "values outside the bins have no defined count")
+        raise UnsupportedOperation(
+            "histogram_range", "values outside the bins have no defined count"
+        )
     place = values.astype(np.int64) + bins * np.arange(lead).reshape(-1, 1)
     counts = np.bincount(place[there], minlength=lead * bins)
     return counts.reshape(lead, bins).astype(np.int32)

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from curate.verify.executor.operations import Unsupported
+from curate.verify.executor.operations import UnsupportedOperation
 from curate.verify.protocol.wire import DTYPES, WireError
 
 REFUSED = (
@@ -51,27 +51,27 @@ def find_operator(name: str) -> Callable[..., Any]:
     """Return the operator of a name such as ``aten::add.Tensor``.
 
     Raises:
-        Unsupported: it is not one that may be called.
+        UnsupportedOperation: it is not one that may be called.
     """
     name = UNCHECKED.get(name, name)
     space, _, rest = name.partition("::")
     packet, _, overload = rest.partition(".")
     if space not in ("aten", "prims") or "backward" in packet:
-        raise Unsupported("operator", f"{name} is not called here")
+        raise UnsupportedOperation("operator", f"{name} is not called here")
     if packet.startswith(REFUSED) or (
         packet.startswith("_") and not packet.startswith(("__", *PRIVATE))
     ):
-        raise Unsupported("operator", f"{name} is not called here")
+        raise UnsupportedOperation("operator", f"{name} is not called here")
     try:
         operator = getattr(getattr(getattr(torch.ops, space), packet), overload or "default")
     except (AttributeError, RuntimeError) as error:
-        raise Unsupported("operator", f"{name} is not known here") from error
+        raise UnsupportedOperation("operator", f"{name} is not known here") from error
     if not isinstance(operator, torch._ops.OpOverload):
-        raise Unsupported("operator", f"{name} is not known here")
+        raise UnsupportedOperation("operator", f"{name} is not known here")
     for argument in operator._schema.arguments:
         kind = str(argument.type)
         if any(word in kind for word in ("Storage", "Stream", "__torch__", "Future", "Any")):
-            raise Unsupported("operator", f"{name} takes a {kind}")
+            raise UnsupportedOperation("operator", f"{name} takes a {kind}")
     found: Callable[..., Any] = operator
     return found
 

@@ -15,8 +15,9 @@ it needs a value:
 - ``{"do": "keep", "storage", "bytes"}``: like ``new``, for what outlived such calls;
 - ``{"do": "end", "number"}``: all that belongs to a call has been sent.
 
-The **judge** asks for `begin`, `finish` and the like (`Executor`). It runs no candidate's code and
-knows no expected value. After an error of the candidate's, what comes is read and not done.
+The **judge** asks for `begin`, `finish` and the like (`CandidateExecutor`). It runs no candidate's
+code and knows no expected value. After an error of the candidate's, what comes is read and not
+done.
 """
 
 from __future__ import annotations
@@ -34,13 +35,13 @@ import torch
 from curate.verify.executor import launch as launching
 from curate.verify.executor.memory import Allocation, Memory, Misaligned, OutOfBounds, Race
 from curate.verify.executor.numbers import UnsupportedType
-from curate.verify.executor.operations import DeviceAssert, Unsupported, Work, WorkExceeded
+from curate.verify.executor.operations import DeviceAssert, UnsupportedOperation, Work, WorkExceeded
 from curate.verify.executor.operators import find_operator, read_value
 from curate.verify.executor.ttir import TTIRError
 from curate.verify.problem import seed_everything
-from curate.verify.protocol.places import Place, place_of, read_place
+from curate.verify.protocol.places import TensorPlace, place_of, read_place
 from curate.verify.protocol.role import Answer, Refusal, Tensors, refusal, same
-from curate.verify.protocol.wire import Channel, Closed, WireError
+from curate.verify.protocol.wire import Channel, ConnectionClosed, WireError
 from curate.verify.recorder import is_compute
 
 MAX_STORAGES = 100_000
@@ -104,7 +105,7 @@ class Storages:
             self.used -= len(known[1])
             self.memory.remove(known[0])
 
-    def tensor(self, place: Place) -> torch.Tensor:
+    def tensor(self, place: TensorPlace) -> torch.Tensor:
         """Return the tensor at a place.
 
         Raises:
@@ -120,13 +121,13 @@ class Storages:
         flat = data[:whole].view(place.dtype)
         return flat.as_strided(place.shape, place.stride, place.offset)
 
-    def address(self, place: Place) -> int:
+    def address(self, place: TensorPlace) -> int:
         """Return the address of a place's first element."""
         self.tensor(place)
         return self.known[place.storage][0].base + place.start
 
 
-class Executor:
+class CandidateExecutor:
     """One candidate's device, and the account of what was done on it."""
 
     def __init__(self, host: Channel, most_bytes: int) -> None:
@@ -138,7 +139,7 @@ class Executor:
         self.skip_launches = False
         self.dry = False
         self.keep = False
-        self.written: dict[int, tuple[Place, torch.Tensor]] = {}
+        self.written: dict[int, tuple[TensorPlace, torch.Tensor]] = {}
         self.check_races = True
         self.work = Work(math.inf, math.inf)
         self.allowed = math.inf
@@ -241,7 +242,7 @@ class Executor:
         try:
             while number is not None and self.ended != number and self.error is None:
                 self.hear()
-        except Closed:
+        except ConnectionClosed:
             if self.error is None:
                 self.error = Stopped("crash", "left", "the program's process is gone")
 
@@ -261,7 +262,7 @@ class Executor:
         """Read one command of the host half and do it.
 
         Raises:
-            Closed: the host half is gone.
+            ConnectionClosed: the host half is gone.
             WireError: it sent what is no command.
         """
         try:
@@ -273,7 +274,7 @@ class Executor:
             message, tensors = frame.open()
         except WireError as error:
             self.error = _stopped(error)
-            raise Closed from error  # where the next frame begins cannot be known
+            raise ConnectionClosed from error  # where the next frame begins cannot be known
         do = message.get("do")
         if do == "end":
             self.ended = message.get("number", -1)
@@ -395,7 +396,7 @@ class Executor:
             target = self.storages.tensor(place)
             if target.shape != result.shape or target.dtype != result.dtype:
                 what = f"{tuple(result.shape)} of {result.dtype}, not {tuple(target.shape)}"
-                raise Unsupported("operator_form", f"{message['name']} gives {what}")
+                raise UnsupportedOperation("operator_form", f"{message['name']} gives {what}")
             target.copy_(result)
         self._account(operator, taken, made)
 
@@ -417,7 +418,7 @@ class Executor:
             result = result.contiguous()
             self.storages.new(number, result.numel() * result.element_size())
             place = place_of(result, number)
-            place = Place(number, result.dtype, place.shape, place.stride, 0)
+            place = TensorPlace(number, result.dtype, place.shape, place.stride, 0)
             self.storages.tensor(place).copy_(result)
             places.append(place.to_json())
         self.host.send({"places": places})
@@ -476,7 +477,7 @@ class Executor:
         if self.keep:
             self.kept.append(("upload", value.clone()))
 
-    def _read(self, place: Place) -> None:
+    def _read(self, place: TensorPlace) -> None:
         self.values_asked = True
         value = self.storages.tensor(place)
         if value.numel() * value.element_size() > MAX_UPLOAD:  # by strides of zero
@@ -539,7 +540,7 @@ def _stopped(error: Exception) -> Stopped:
         return Stopped("runtime_error", "device_assert", text)
     if isinstance(error, WorkExceeded):
         return Stopped("unsupported", "too_much_work", text)
-    if isinstance(error, Unsupported):
+    if isinstance(error, UnsupportedOperation):
         return Stopped("unsupported", error.reason, text)
     if isinstance(error, UnsupportedType | TTIRError):
         return Stopped("unsupported", "kernel", text)
@@ -587,17 +588,17 @@ def serve(sock: socket.socket, arrivals: socket.socket, most_bytes: int = 2**33)
         most_bytes: of tensors that a candidate may have.
     """
     torch.set_grad_enabled(False)
-    device = Device(Channel(sock), arrivals, most_bytes)
+    device = ExecutorDevice(Channel(sock), arrivals, most_bytes)
     while device.serve_one():
         pass
 
 
-class Device:
+class ExecutorDevice:
     """The executor of the candidate at hand, if there is one, and the judge's requests."""
 
     def __init__(self, judge: Channel, arrivals: socket.socket, most_bytes: int) -> None:
         self.judge, self.arrivals, self.most_bytes = judge, arrivals, most_bytes
-        self.executor: Executor | None = None
+        self.executor: CandidateExecutor | None = None
         self.listens = False  # there is a host half
 
     def serve_one(self) -> bool:
@@ -609,7 +610,7 @@ class Device:
             if self.judge.sock not in ready:
                 try:
                     self.executor.hear()
-                except Closed:
+                except ConnectionClosed:
                     self.listens = False
                 return True
         return self._answer()
@@ -618,7 +619,7 @@ class Device:
         """Answer one request of the judge; return whether it is still there."""
         try:
             request, tensors = self.judge.receive()
-        except Closed:
+        except ConnectionClosed:
             return False
         try:
             answer, sent = self._find(request["do"])(request, tensors)
@@ -644,7 +645,7 @@ class Device:
     def meet(self, request: dict[str, Any], tensors: Tensors) -> Answer:
         """Be the device of a new candidate, whose host half's connection has been sent."""
         _, (fd,), _, _ = socket.recv_fds(self.arrivals, 1, 1)
-        self.executor = Executor(Channel(socket.socket(fileno=fd)), self.most_bytes)
+        self.executor = CandidateExecutor(Channel(socket.socket(fileno=fd)), self.most_bytes)
         self.listens = True
         return {}, []
 

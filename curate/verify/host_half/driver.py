@@ -15,7 +15,7 @@ import torch
 from triton.backends.compiler import GPUTarget
 
 from curate.devices import ON_CPU
-from curate.verify.host_half.handles import CUDA, Device
+from curate.verify.host_half.handles import CUDA, VirtualDevice
 from curate.verify.host_half.stream import Tape
 
 PROPERTIES = types.SimpleNamespace(
@@ -39,7 +39,7 @@ class Utilities:
         }
 
 
-class Driver:
+class VirtualDriver:
     """Triton's driver, for a device that is not there."""
 
     def __init__(self, target: GPUTarget) -> None:
@@ -85,20 +85,20 @@ class Driver:
         return lambda function, *args, quantiles=None, **kwargs: [1.0] * len(quantiles or (1,))
 
 
-class Context:
+class NoOpContext:
     """A context that changes nothing: a stream, a device guard."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         pass
 
-    def __enter__(self) -> Context:
+    def __enter__(self) -> NoOpContext:
         return self
 
     def __exit__(self, *error: Any) -> None:
         pass
 
 
-class Stream(Context):
+class Stream(NoOpContext):
     """A stream; everything is on one."""
 
     cuda_stream = 0
@@ -130,7 +130,7 @@ class Stream(Context):
         return 0
 
 
-class Event(Context):
+class Event(NoOpContext):
     """An event that has happened."""
 
     def record(self, stream: Any = None) -> None:
@@ -171,9 +171,9 @@ def install() -> None:
         "default_stream": lambda device=None: Stream(),
         "Stream": Stream,
         "Event": Event,
-        "stream": Context,
-        "device": Context,
-        "device_of": Context,
+        "stream": NoOpContext,
+        "device": NoOpContext,
+        "device_of": NoOpContext,
         "empty_cache": lambda: None,
         "mem_get_info": lambda device=None: (ON_CPU.memory, ON_CPU.memory),
         "memory_allocated": lambda device=None: 0,
@@ -236,4 +236,4 @@ class Capture:
 
 
 def _stream() -> Any:
-    return Device.get()
+    return VirtualDevice.get()

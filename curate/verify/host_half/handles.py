@@ -19,7 +19,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import _disable_current_modes
 
 from curate.verify.executor.memory import address_of
-from curate.verify.host_half.stream import Stream
+from curate.verify.host_half.stream import CommandStream
 from curate.verify.protocol.role import Mode
 
 CUDA = torch.device("cuda", 0)
@@ -37,13 +37,13 @@ VALUES = frozenset(
 """Operators that return a plain value."""
 
 
-class Device:
+class VirtualDevice:
     """The one device of this process."""
 
-    stream: Stream | None = None
+    stream: CommandStream | None = None
 
     @classmethod
-    def get(cls) -> Stream:
+    def get(cls) -> CommandStream:
         """Return the stream that commands go to."""
         if cls.stream is None:
             raise RuntimeError("CUDA error: no device is there before the program is loaded")
@@ -96,7 +96,7 @@ class Handle(torch.Tensor):  # type: ignore[misc]
 
     def data_ptr(self) -> int:
         """Return an address in the executor's memory, which means nothing here."""
-        place = Device.get().place(self.inner)
+        place = VirtualDevice.get().place(self.inner)
         return address_of(place.storage) + place.start
 
     def __repr__(self, *args: Any, **kwargs: Any) -> str:
@@ -153,14 +153,14 @@ def to_gpu(value: torch.Tensor) -> Handle:
     with _disable_current_modes():
         plain = value.detach()
         inner = torch.empty_strided(plain.shape, plain.stride(), dtype=plain.dtype, device=META)
-        Device.get().upload(plain, inner)
+        VirtualDevice.get().upload(plain, inner)
         return Handle(inner)
 
 
 def to_cpu(handle: Handle) -> torch.Tensor:
     """Return a handle's values."""
     with _disable_current_modes():
-        return Device.get().read(handle.inner)
+        return VirtualDevice.get().read(handle.inner)
 
 
 def dispatch(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
@@ -219,7 +219,7 @@ def _run(
     results = tensors_in(found)
     outs = [None if id(t) in arguments else t for t in results]
     name = func._schema.name + (f".{o}" if (o := func._overloadname) != "default" else "")
-    Device.get().operator(name, inner_args, inner_kwargs, outs)
+    VirtualDevice.get().operator(name, inner_args, inner_kwargs, outs)
 
     def handle(value: Any) -> Any:
         return arguments[id(value)] if id(value) in arguments else wrap(value)
@@ -244,7 +244,7 @@ def _allocate(func: Any, args: Any, kwargs: dict[str, Any]) -> Handle:
     if kwargs.get("device") is not None:
         kwargs = {**kwargs, "device": META}
     made = func(*(unwrap(value) for value in args), **kwargs)
-    Device.get().storage(made)
+    VirtualDevice.get().storage(made)
     return Handle(made)
 
 
@@ -291,7 +291,7 @@ def _needs_values(func: Any, error: Exception) -> bool:
 
 def _ask(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     name = func._schema.name + (f".{o}" if (o := func._overloadname) != "default" else "")
-    found = [Handle(tensor) for tensor in Device.get().ask(name, args, kwargs)]
+    found = [Handle(tensor) for tensor in VirtualDevice.get().ask(name, args, kwargs)]
     if len(func._schema.returns) == 1 and str(func._schema.returns[0].type) == "Tensor":
         return found[0]
     return tuple(found)
@@ -310,7 +310,7 @@ class OnDevice(Mode):
         return func(*args, **kwargs)
 
 
-class Calls(TorchFunctionMode):  # type: ignore[misc]
+class DriverCalls(TorchFunctionMode):  # type: ignore[misc]
     """Answers calls that PyTorch would answer with the help of a driver."""
 
     def __torch_function__(
@@ -393,8 +393,8 @@ SPECIAL: dict[str, Callable[[Any, Any, dict[str, Any]], Any]] = {
 
 
 @contextlib.contextmanager
-def on_device(stream: Stream) -> Iterator[None]:
+def on_device(stream: CommandStream) -> Iterator[None]:
     """Let programs find a GPU, whose work goes to a stream."""
-    Device.stream = stream
-    with Calls(), OnDevice():
+    VirtualDevice.stream = stream
+    with DriverCalls(), OnDevice():
         yield

@@ -15,18 +15,18 @@ from triton.runtime.jit import JITFunction
 from curate import devices
 from curate.verify.compile.aot import gpu_target
 from curate.verify.compile.lowering import Lowering
-from curate.verify.host_half.driver import Driver
-from curate.verify.host_half.handles import Device, Handle
+from curate.verify.host_half.driver import VirtualDriver
+from curate.verify.host_half.handles import Handle, VirtualDevice
 
 MAX_GRID = (2**31 - 1, 65535, 65535)
 """Programs along x, y and z (CUDA C++ Programming Guide, "Compute Capabilities")."""
 
 
-class LaunchRefused(Exception):
+class LaunchLeftOut(Exception):
     """Raised in place of a launch, to see whether a program gets by without its kernels."""
 
 
-class Launches:
+class HostLaunches:
     """Stands in for Triton's runtime.
 
     Attributes:
@@ -64,13 +64,13 @@ class Launches:
                 tuner.configs = configs
 
         Autotuner.run = run
-        triton.runtime.driver.set_active(Driver(gpu_target(self.target)))
+        triton.runtime.driver.set_active(VirtualDriver(gpu_target(self.target)))
 
     def _runner(self) -> Any:
         launches = self
 
         def run(kernel: Any, *args: Any, grid: Any, warmup: bool, **named: Any) -> Any:
-            compiled = Compiled(launches, kernel, args, named)
+            compiled = WarmKernel(launches, kernel, args, named)
             if not warmup:
                 compiled.launch(grid, args, named)
             return compiled
@@ -81,7 +81,7 @@ class Launches:
         launches = self
 
         def warmup(kernel: Any, *args: Any, grid: Any, **named: Any) -> Any:
-            return Compiled(launches, kernel, args, named)
+            return WarmKernel(launches, kernel, args, named)
 
         return warmup
 
@@ -94,7 +94,7 @@ class Launches:
         """
         self.asked += 1
         if self.refused:
-            raise LaunchRefused("kernels are left out")
+            raise LaunchLeftOut("kernels are left out")
         lowered = self.lowering.lower(kernel, args, grid, named)
         if any(size > most for size, most in zip(lowered.grid, MAX_GRID, strict=True)):
             raise RuntimeError("Triton Error [CUDA]: invalid argument")
@@ -108,13 +108,15 @@ class Launches:
                 )
         if 0 not in lowered.grid:
             with torch._C.DisableTorchFunction():
-                Device.get().launch(lowered, pointers)
+                VirtualDevice.get().launch(lowered, pointers)
 
 
-class Compiled:
+class WarmKernel:
     """What `kernel.warmup` and a launch return: it can be launched again on a grid."""
 
-    def __init__(self, launches: Launches, kernel: Any, args: Any, named: dict[str, Any]) -> None:
+    def __init__(
+        self, launches: HostLaunches, kernel: Any, args: Any, named: dict[str, Any]
+    ) -> None:
         self._launches, self._kernel, self._args, self._named = launches, kernel, args, named
         self.name = kernel.__name__
         self.n_regs, self.n_spills = 32, 0

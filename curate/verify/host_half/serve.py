@@ -28,12 +28,12 @@ from curate.devices import ON_CPU
 from curate.verify import watch
 from curate.verify.host_half import driver
 from curate.verify.host_half.handles import Handle, on_device, to_gpu
-from curate.verify.host_half.launches import Launches
-from curate.verify.host_half.stream import FEW_LAPS, LAPS_S, ExecutorStopped, Stream
-from curate.verify.problem import EXAMPLE, Program, Task, seed_everything
+from curate.verify.host_half.launches import HostLaunches
+from curate.verify.host_half.stream import FEW_LAPS, LAPS_S, CommandStream, ExecutorStopped
+from curate.verify.problem import EXAMPLE, LoadedProgram, LoadedTask, seed_everything
 from curate.verify.protocol.places import read_place
 from curate.verify.protocol.role import Answer, Refusal, Tensors, serve_requests, unpack_named
-from curate.verify.protocol.wire import Channel, Closed, pack, unpack
+from curate.verify.protocol.wire import Channel, ConnectionClosed, pack, unpack
 
 KEPT = 8
 """Sets of inputs that are kept: the judge gives some of them again, with other values."""
@@ -44,17 +44,17 @@ PLAIN = {"Handle", "Tensor", "Parameter"}
 class HostHalf:
     """One program, on a device that is not here."""
 
-    def __init__(self, stream: Stream, launches: Launches) -> None:
+    def __init__(self, stream: CommandStream, launches: HostLaunches) -> None:
         self.stream, self.launches = stream, launches
         self.name = f"model_{secrets.token_hex(3)}"  # that no program knows beforehand
         self.inputs: dict[str, list[tuple[Handle, torch.Tensor]]] = {}
-        self.program: Program
+        self.program: LoadedProgram
         self.model: nn.Module
 
     def load(self, request: dict[str, Any], tensors: Tensors) -> Answer:
         """Run the file's text."""
         with self._call():
-            self.program = Program(request["source"], {}, self.name)
+            self.program = LoadedProgram(request["source"], {}, self.name)
         return {}, []
 
     def build(self, request: dict[str, Any], tensors: Tensors) -> Answer:
@@ -133,7 +133,7 @@ class HostHalf:
         except ExecutorStopped as error:
             raise Refusal("skip", "stopped", str(error)) from error
         finally:
-            with contextlib.suppress(Closed):
+            with contextlib.suppress(ConnectionClosed):
                 self.stream.end()
 
 
@@ -146,16 +146,16 @@ class Nowhere:
     hold = send
 
 
-LAUNCHES = Launches(ON_CPU)
+LAUNCHES = HostLaunches(ON_CPU)
 
 
 def warm() -> None:
     """Load what programs need, before children are forked."""
     driver.install()
     LAUNCHES.install()
-    task, stream = Task(EXAMPLE[0]), Stream(Nowhere())  # type: ignore[arg-type]
+    task, stream = LoadedTask(EXAMPLE[0]), CommandStream(Nowhere())  # type: ignore[arg-type]
     with torch.no_grad(), on_device(stream):
-        model = Program(EXAMPLE[1]).build(0, task.init_inputs()).to("cuda")
+        model = LoadedProgram(EXAMPLE[1]).build(0, task.init_inputs()).to("cuda")
         model(*(to_gpu(value) for value in task.inputs()))
         layer = nn.Sequential(nn.Conv2d(2, 2, 3), nn.BatchNorm2d(2), nn.GELU(), nn.Linear(6, 4))
         x = layer.eval().to("cuda")(torch.randn(1, 2, 8, 8, device="cuda"))
@@ -169,7 +169,7 @@ def warm() -> None:
 def serve(sock: socket.socket, executor: socket.socket) -> None:
     """Serve the judge on a channel, in a child of its own."""
     torch.set_grad_enabled(False)
-    stream = Stream(Channel(executor))
+    stream = CommandStream(Channel(executor))
     half = HostHalf(stream, LAUNCHES)
     channel = Channel(sock)
 

@@ -15,7 +15,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import _disable_current_modes
 
 from curate.verify.compile.lowering import Lowered
-from curate.verify.protocol.places import Place, place_of, read_place
+from curate.verify.protocol.places import TensorPlace, place_of, read_place
 from curate.verify.protocol.wire import Channel
 
 JUDGES, OUTLIVED = 1 << 24, 1 << 23
@@ -41,7 +41,7 @@ class Tape:
         self.kept: list[torch.UntypedStorage] = []
 
 
-class Stream:
+class CommandStream:
     """Sends commands and asks for values.
 
     Tensors here are on PyTorch's device ``meta``: they have sizes and strides, and a storage
@@ -91,11 +91,11 @@ class Stream:
         if number < JUDGES:  # the judge's inputs may be used again
             self.channel.hold({"do": "free", "storage": number})
 
-    def place(self, tensor: torch.Tensor) -> Place:
+    def place(self, tensor: torch.Tensor) -> TensorPlace:
         """Return where a tensor lies."""
         return place_of(tensor, self.storage(tensor))
 
-    def adopt(self, place: Place) -> torch.Tensor:
+    def adopt(self, place: TensorPlace) -> torch.Tensor:
         """Return a tensor at a place that the executor or the judge has made."""
         size = place.extent // place.itemsize
         with _disable_current_modes():

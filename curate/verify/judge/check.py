@@ -11,7 +11,7 @@ import torch
 
 from curate.verify.judge.halves import Halves
 from curate.verify.judge.oracle import Expected, NoOracle, Oracle, Variety
-from curate.verify.judge.session import Ended, Refused, Session
+from curate.verify.judge.session import RequestRefused, Session, SessionEnded
 from curate.verify.protocol.compare import Agreement, Mismatch
 from curate.verify.protocol.role import Answer, Tensors, pack_all, same_tensors, unpack_named
 from curate.verify.protocol.wire import WireError
@@ -21,8 +21,8 @@ from curate.verify.reference.draw import (
     NOT_FINITE,
     OWN,
     SETS,
-    Change,
     Draw,
+    Variation,
     draws_integers,
     plan,
 )
@@ -62,7 +62,7 @@ TRIFLE = 0.01
 """Share of a program's work, in bytes, below which its kernels do nothing that counts."""
 
 
-class Found(Exception):
+class EarlyVerdict(Exception):
     """A verdict, found before the last draw.
 
     Attributes:
@@ -99,7 +99,7 @@ class Outcome:
             self.evidence[caveat] = evidence
 
 
-class Check:
+class CandidateCheck:
     """One candidate's process, alongside its oracle, in one mode."""
 
     def __init__(
@@ -126,7 +126,7 @@ class Check:
 
         Raises:
             Found: it is not, or nothing can be said.
-            Ended, Refused: its process died, or it raised.
+            SessionEnded, RequestRefused: its process died, or it raised.
             NoOracle: the reference cannot say what is right.
         """
         self.kind = "pure_triton" if candidate.ptx is None else "pure_cuda"
@@ -149,19 +149,19 @@ class Check:
                 self._burst()
                 self._try_variants()
                 self._try_other_values()
-        except (Found, Refused) as error:
+        except (EarlyVerdict, RequestRefused) as error:
             # What has been compared by then counts, if it is enough to say something.
             enough = self.outcome.trials >= min(ENOUGH, self.options.trials)
             if not self.on_cpu or error.reason != BUDGET or not enough:
                 raise
             self.outcome.warn("fewer_trials", **_message(error))
         if not self.outcome.trials:
-            raise Found("unsupported", BUDGET)
+            raise EarlyVerdict("unsupported", BUDGET)
         self._reject_idle_kernels()
         if len(self.given) > 1 and (fixed := _never_varied(self.given)):
             self.outcome.warn("constant_inputs", positions=fixed)
         if reason := self.variety.problem():
-            raise Found("degenerate", reason)
+            raise EarlyVerdict("degenerate", reason)
 
     # draws
 
@@ -195,9 +195,9 @@ class Check:
             fresh = self.outcome.trials % SETS == SETS - 1
             weighed = draw.size is None and (draw.family in WEIGHED or len(self.ways) > 1)
             reply, output = self._forward(expected, fresh=fresh, weighed=weighed)
-        except Refused as refused:
+        except RequestRefused as refused:
             if not self._may_refuse(refused, draw, expected.draw):
-                raise Found(
+                raise EarlyVerdict(
                     refused.status,
                     refused.reason,
                     message=refused.message,
@@ -213,7 +213,7 @@ class Check:
         if self.first is None:
             self.first = expected, output
 
-    def _may_refuse(self, refused: Refused, asked: Draw, tried: Draw) -> bool:
+    def _may_refuse(self, refused: RequestRefused, asked: Draw, tried: Draw) -> bool:
         """Whether an exception is a caveat and no fault."""
         if refused.reason == BUDGET:
             if asked.size is None and self.own_size is not None:
@@ -251,7 +251,7 @@ class Check:
         state = dict(zip(expected.value("names"), expected.value("state"), strict=True))
         pairs = _paired(names, own, theirs, [t.cpu() for t in initial])
         if pairs is None:
-            raise Found("incorrect", "state_dict", expected=theirs[:20], got=names[:20])
+            raise EarlyVerdict("incorrect", "state_dict", expected=theirs[:20], got=names[:20])
         message, tensors = pack_all(
             {"names": names, "state": [state[pairs[name]] for name in names]}
         )
@@ -268,9 +268,9 @@ class Check:
         )
         _check_form(reply, plain=bool(how.get("plain")))
         if reply["subclasses"]:
-            raise Found("cheat", "tensor_subclass", classes=list(reply["subclasses"]))
+            raise EarlyVerdict("cheat", "tensor_subclass", classes=list(reply["subclasses"]))
         if reply["devices"] not in ([], [self.device]):
-            raise Found("incorrect", "device", expected=self.device, got=reply["devices"])
+            raise EarlyVerdict("incorrect", "device", expected=self.device, got=reply["devices"])
         self._reject_patches(reply)
         parts = ("output", "changed", "state") if "state" in reply else ("output", "changed")
         results = {name: unpack_named(reply, received, name) for name in parts}
@@ -289,7 +289,7 @@ class Check:
         except Mismatch as mismatch:
             if not self._is_right_beside_usual(expected, results):
                 reason = "precision" if _lacks_digits(mismatch, expected, results) else None
-                raise Found(
+                raise EarlyVerdict(
                     "incorrect",
                     reason or mismatch.reason,
                     trial=expected.draw.to_json(),
@@ -319,7 +319,9 @@ class Check:
 
     def _reject_patches(self, reply: dict[str, Any]) -> None:
         if patched := reply["patched"]:
-            raise Found("cheat", "patches_library", names=[str(name) for name in patched][:20])
+            raise EarlyVerdict(
+                "cheat", "patches_library", names=[str(name) for name in patched][:20]
+            )
 
     def _weigh(self, reply: dict[str, Any], expected: Expected, weighed: bool) -> None:
         """Note who did the work, and raise if no kernel was launched at all."""
@@ -332,12 +334,12 @@ class Check:
         self.spent = float(reply["elements"])
         self.own_spent = self.own_spent or self.spent
         if reply["trespassed"]:
-            raise Found("incorrect", "out_of_bounds", trial=expected.draw.to_json(), **did)
+            raise EarlyVerdict("incorrect", "out_of_bounds", trial=expected.draw.to_json(), **did)
         if reply["failed"]:
-            raise Found("cheat", "fallback", trial=expected.draw.to_json(), **did)
+            raise EarlyVerdict("cheat", "fallback", trial=expected.draw.to_json(), **did)
         if not launches:
             evidence["kind"] = "no_kernel"
-            raise Found("cheat", "no_kernel", trial=expected.draw.to_json(), **did)
+            raise EarlyVerdict("cheat", "no_kernel", trial=expected.draw.to_json(), **did)
         facts = self.oracle.facts(self.mode)
         covers = not collections.Counter(facts["calls"]) - collections.Counter(calls)
         share = reply["call_bytes"] / max(1, facts["call_bytes"])
@@ -359,11 +361,11 @@ class Check:
         On some draws a stage may be an identity, as ReLU is on positive numbers.
         """
         if self.by_host:
-            raise Found("cheat", "host_does_the_work")
+            raise EarlyVerdict("cheat", "host_does_the_work")
         often = len(self.by_torch) > 1 and 2 * sum(self.by_torch) > len(self.by_torch)
         # A program that calls other operators from one call to the next has chosen when to.
         if often or (any(self.by_torch) and len(self.ways) > 1):
-            raise Found("cheat", "torch_does_the_work")
+            raise EarlyVerdict("cheat", "torch_does_the_work")
 
     def _try_again(self) -> None:
         """Run the first draw once more, unrecorded."""
@@ -375,7 +377,7 @@ class Check:
         reply, results = self._forward(expected, plain=True)
         self._compare(expected, results)
         if not reply["count"]:
-            raise Found("cheat", "no_kernel", trial=expected.draw.to_json(), again=True)
+            raise EarlyVerdict("cheat", "no_kernel", trial=expected.draw.to_json(), again=True)
         self.outcome.evidence["deterministic"] = same_tensors(before, results)
 
     def _ablate(self) -> None:
@@ -392,12 +394,12 @@ class Check:
                 reply, received = self._ask("ablate", expected, refuse=refuse)
                 output = unpack_named(reply, received, "output")
                 expected.compare({"output": output, "changed": expected.value("own")["changed"]})
-            except (Refused, Mismatch):
+            except (RequestRefused, Mismatch):
                 continue
             if expected.value("own")["changed"]:
                 continue  # the result may be in the inputs
             if refuse == "skip":
-                raise Found("cheat", "decoy_kernel", trial=expected.draw.to_json())
+                raise EarlyVerdict("cheat", "decoy_kernel", trial=expected.draw.to_json())
             self.outcome.warn("has_fallback", message="right without its kernels, if they raise")
 
     def _burst(self) -> None:
@@ -464,7 +466,7 @@ class Check:
 
     def _try_changes(self, caveat: str, draws: list[Draw]) -> None:
         """Try draws with changes; where one goes wrong, name those that go wrong alone."""
-        wrong: list[Change] = []
+        wrong: list[Variation] = []
         shown: dict[str, Any] = {}
         for draw in draws:
             if found := self._fault(self._expect(draw)):
@@ -491,7 +493,7 @@ class Check:
             self._build(expected)
             _, results = self._forward(expected, fresh=True, plain=True, **how)
             expected.compare(results)
-        except Refused as refused:
+        except RequestRefused as refused:
             if refused.status == "unsupported":
                 if refused.reason == BUDGET:
                     raise
@@ -500,9 +502,9 @@ class Check:
             return {"message": refused.message}
         except Mismatch as mismatch:
             return {"reason": mismatch.reason, **mismatch.evidence}
-        except Ended as ended:
+        except SessionEnded as ended:
             return {"message": f"{ended.status}: {ended.reason}"}
-        except Found as found:
+        except EarlyVerdict as found:
             if found.status == "cheat":
                 raise
             return {"reason": found.reason, **found.evidence}
@@ -561,8 +563,8 @@ def _lacks_digits(mismatch: Mismatch, expected: Expected, results: Any) -> bool:
     return True
 
 
-def _message(error: Found | Refused) -> dict[str, Any]:
-    return {"message": error.message} if isinstance(error, Refused) else error.evidence
+def _message(error: EarlyVerdict | RequestRefused) -> dict[str, Any]:
+    return {"message": error.message} if isinstance(error, RequestRefused) else error.evidence
 
 
 def _check_form(reply: dict[str, Any], plain: bool) -> None:

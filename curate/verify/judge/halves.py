@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from curate.verify.host_half.stream import FEW_LAPS, JUDGES
-from curate.verify.judge.session import Ended, Host, Lasting, Refused, Session
+from curate.verify.judge.session import Host, Lasting, RequestRefused, Session, SessionEnded
 from curate.verify.judge.work import by_host, ends_as, who_worked
-from curate.verify.protocol.places import Place, read_place
+from curate.verify.protocol.places import TensorPlace, read_place
 from curate.verify.protocol.role import (
     Answer,
     Tensors,
@@ -74,7 +74,7 @@ class ExecutorProcess:
             return
         try:
             session.ask("part")
-        except (Ended, Refused):
+        except (SessionEnded, RequestRefused):
             session.close("superseded")
         if self.met >= MOST_MET:
             session.close("superseded")
@@ -101,8 +101,8 @@ class Halves:
         other.close()
         self.calls = itertools.count()
         self.numbers = itertools.count(JUDGES)
-        self.inputs: dict[str, list[Place]] = {}
-        self.state: list[tuple[str, Place]] = []
+        self.inputs: dict[str, list[TensorPlace]] = {}
+        self.state: list[tuple[str, TensorPlace]] = []
         self.turn = 0
         self.pairs: dict[str, str] = {}
         self.given_state: tuple[list[str], Tensors] = [], []
@@ -130,8 +130,8 @@ class Halves:
         """Answer a request; see `curate.verify.candidate` for their names.
 
         Raises:
-            Refused: the program did something wrong.
-            Ended: one of the processes is gone or late.
+            RequestRefused: the program did something wrong.
+            SessionEnded: one of the processes is gone or late.
         """
         handlers = {
             "load": self._load,
@@ -152,7 +152,7 @@ class Halves:
 
     # one call
 
-    def _begin(self, places: list[Place], values: Tensors, **how: Any) -> None:
+    def _begin(self, places: list[TensorPlace], values: Tensors, **how: Any) -> None:
         known = {"skip": False, "dry": False, "keep": False, "seed": 0, "order": 0} | how
         self.executor.ask(
             "begin",
@@ -167,7 +167,7 @@ class Halves:
         self,
         do: str,
         tensors: Tensors | None = None,
-        watched: Sequence[Place] = (),
+        watched: Sequence[TensorPlace] = (),
         **how: Any,
     ) -> tuple[dict[str, Any], dict[str, Any], Tensors]:
         """Have the host half do something; return what it said and what the executor did.
@@ -176,14 +176,14 @@ class Halves:
         have changed, then what operators and uploads gave; see `Executor.finish`.
 
         Raises:
-            Refused: by the executor's account where that has one, or else by the host half's.
+            RequestRefused: by the executor's account if it has one, or else by the host half's.
         """
         number = next(self.calls)
         refused = None
         said: dict[str, Any] = {}
         try:
             said, _ = self.host.ask(do, tensors, **how)
-        except Refused as error:
+        except RequestRefused as error:
             refused = error
         outputs = said.get("places", [])
         if not isinstance(outputs, list) or len(outputs) > 10_000:
@@ -201,8 +201,8 @@ class Halves:
         self,
         number: int | None,
         places: Sequence[Any] = (),
-        watched: Sequence[Place] = (),
-        now: Sequence[Place] = (),
+        watched: Sequence[TensorPlace] = (),
+        now: Sequence[TensorPlace] = (),
     ) -> tuple[dict[str, Any], Tensors]:
         did, found = self.executor.ask(
             "finish",
@@ -297,7 +297,7 @@ class Halves:
         laps = max(FEW_LAPS, min(MANY_LAPS, LAP_COMMANDS // max(1, like["commands"])))
         try:
             _, did, _ = self._run_program(request, inputs, places, laps=laps)
-        except Refused as refused:
+        except RequestRefused as refused:
             return {refused.reason}
         return set(did["laps"])
 
@@ -324,7 +324,7 @@ class Halves:
         self,
         request: dict[str, Any],
         inputs: Any,
-        places: list[Place],
+        places: list[TensorPlace],
         refuse: bool = False,
         laps: int = 1,
     ) -> tuple[dict[str, Any], dict[str, Any], Tensors]:
@@ -387,7 +387,7 @@ class Halves:
             "unsteady": False,
         }, sent
 
-    def _input_places(self, given: Tensors, request: dict[str, Any]) -> list[Place]:
+    def _input_places(self, given: Tensors, request: dict[str, Any]) -> list[TensorPlace]:
         """Return where inputs go: to where the last ones of their form were, if they may."""
         layout = request.get("layout")
         anew = layout or request.get("fresh")
@@ -399,13 +399,13 @@ class Halves:
             found = layout_of(tensor.shape, layout) if layout else None
             stride, offset = found or (tuple(tensor.stride()), 0)
             shape = tuple(tensor.shape)
-            places.append(Place(next(self.numbers), tensor.dtype, shape, stride, offset))
+            places.append(TensorPlace(next(self.numbers), tensor.dtype, shape, stride, offset))
         if not anew:
             self.inputs[kind] = places
         return places
 
 
-def _claimed(refused: Refused) -> Refused:
+def _claimed(refused: RequestRefused) -> RequestRefused:
     """Return what the host half says of itself, which cannot be that it is not to be judged."""
     if refused.status == "unsupported" and refused.reason == "not_data":
         refused.status, refused.reason = "incorrect", "structure"

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from curate.verify.judge.session import Ended, Host, Refused, Session
+from curate.verify.judge.session import Host, RequestRefused, Session, SessionEnded
 from curate.verify.protocol.compare import Agreement, Mismatch, Strict, compare
 from curate.verify.protocol.role import Tensors, list_tensors, pack_all, same_tensors, unpack_named
 from curate.verify.reference.draw import OVERFLOWS, OWN, TIES, Draw, parameters_seed
@@ -275,13 +275,13 @@ class Oracle:
         self.session.seconds = self.seconds
         try:
             return self.session.ask(do, **fields)
-        except Refused as refused:
+        except RequestRefused as refused:
             if refused.status == SKIP:
                 raise _Skip from refused
             known = {"unsupported": refused.reason, "oom": REFERENCE_OOM}
             reason = known.get(refused.status, "reference_error")
             raise NoOracle("unsupported", reason, message=refused.message) from refused
-        except Ended as ended:
+        except SessionEnded as ended:
             evidence = {"ended": f"{ended.status}: {ended.reason}", **ended.evidence}
             raise NoOracle("unsupported", "reference_error", **evidence) from ended
 

@@ -21,7 +21,14 @@ import torch
 
 from curate.engine.processes.sandbox import PACKAGE, sandbox_command, worker_environment
 from curate.verify.host import PACKET, SOCKET_TYPE
-from curate.verify.protocol.wire import MAX_PAYLOAD, Channel, Closed, Late, TooLarge, WireError
+from curate.verify.protocol.wire import (
+    MAX_PAYLOAD,
+    Channel,
+    ConnectionClosed,
+    Late,
+    TooLarge,
+    WireError,
+)
 
 START_S = 300.0  # seconds that a host may take to import what it needs
 LEAVING_S = 2.0  # seconds that a child may live on after it closed its channel
@@ -32,7 +39,7 @@ class HostError(Exception):
     """A host could not start; the message holds what it printed."""
 
 
-class Ended(Exception):
+class SessionEnded(Exception):
     """A session ended early.
 
     Attributes:
@@ -50,7 +57,7 @@ CLAIMS = ("incorrect", "compile_error", "runtime_error", "oom", "crash", "unsupp
 """What a process may say of itself: nothing that is to its advantage."""
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """A request that a process could not answer; see `curate.verify.protocol.role.Refusal`.
 
     Raises:
@@ -258,18 +265,18 @@ class Session:
             reply, received = self._reply(serial, deadline, limit)
         except Late:
             self.close("timeout")
-            raise Ended("timeout", "timeout", {"request": do}) from None
-        except Closed:
+            raise SessionEnded("timeout", "timeout", {"request": do}) from None
+        except ConnectionClosed:
             raise _how(self.close(None)) from None
         except TooLarge as error:
             self.close("too_large")
-            raise Ended("incorrect", "shape", {"message": str(error)}) from error
+            raise SessionEnded("incorrect", "shape", {"message": str(error)}) from error
         except WireError as error:
             self.close("forged_message")
-            raise Ended("cheat", "forged_message", {"message": str(error)}) from error
+            raise SessionEnded("cheat", "forged_message", {"message": str(error)}) from error
         self.seconds -= time.monotonic() - started
         if "refused" in reply:
-            raise Refused(reply["refused"])
+            raise RequestRefused(reply["refused"])
         return reply, received
 
     def _reply(
@@ -329,10 +336,10 @@ class Lasting:
         return self._session
 
 
-def _how(ended: dict[str, Any]) -> Ended:
+def _how(ended: dict[str, Any]) -> SessionEnded:
     """Return what a child's death says of its program."""
     died = ended.get("died") or {"reason": "left", "evidence": {"message": "it ended itself"}}
     reason, evidence = str(died["reason"]), dict(died["evidence"])
     if reason == "out_of_memory":
-        return Ended("oom", "host_memory", evidence)
-    return Ended("crash", reason, evidence)
+        return SessionEnded("oom", "host_memory", evidence)
+    return SessionEnded("crash", reason, evidence)

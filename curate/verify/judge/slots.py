@@ -23,11 +23,18 @@ import triton
 
 from curate.devices import ON_CPU
 from curate.engine.processes.sandbox import SandboxUnavailable
-from curate.verify.judge.check import Check, Found, Outcome
+from curate.verify.judge.check import CandidateCheck, EarlyVerdict, Outcome
 from curate.verify.judge.device import DeviceInfo, Gate, describe_device, resolve_backend
 from curate.verify.judge.halves import ExecutorProcess, Halves
 from curate.verify.judge.oracle import REFERENCE_OOM, NoOracle, Oracle
-from curate.verify.judge.session import Ended, Host, HostError, Lasting, Refused, Session
+from curate.verify.judge.session import (
+    Host,
+    HostError,
+    Lasting,
+    RequestRefused,
+    Session,
+    SessionEnded,
+)
 from curate.verify.judge.timer import Timer
 from curate.verify.problem import describe
 from curate.verify.protocol.wire import WireError
@@ -222,7 +229,7 @@ class Slot:
                 candidate=candidate.candidate,
                 targets=list(self.options.targets),
             )
-        except (Refused, Ended) as error:
+        except (RequestRefused, SessionEnded) as error:
             return _fields(error)
         finally:
             session.close()
@@ -242,7 +249,7 @@ class Slot:
         """Compile kernels that were run without a device.
 
         Raises:
-            Refused, Ended: the compiler does not take one.
+            RequestRefused, SessionEnded: the compiler does not take one.
         """
         self.assembler = self.assembler or Lasting(self.host("compiler", "compile"), "compiler")
         seconds = self.options.timeout_s
@@ -285,7 +292,7 @@ class Slot:
         except NoOracle as error:
             return dataclasses.replace(verdict, **_fields(error))
         session = self._session()
-        check = Check(oracle, session, mode, self.options)
+        check = CandidateCheck(oracle, session, mode, self.options)
         fields: dict[str, Any] = {"status": "correct", "reason": None}
         try:
             with turn():
@@ -300,10 +307,10 @@ class Slot:
             if timer:
                 with self.gate.alone():
                     fields |= timer.run()
-        except (Found, Refused, Ended, NoOracle) as error:
+        except (EarlyVerdict, RequestRefused, SessionEnded, NoOracle) as error:
             fields = _fields(error)
         except WireError as error:
-            fields = _fields(Ended("cheat", "forged_message", {"message": describe(error)}))
+            fields = _fields(SessionEnded("cheat", "forged_message", {"message": describe(error)}))
         finally:
             session.close()
         return dataclasses.replace(verdict, **_result(fields, check.outcome, session.events))
@@ -354,9 +361,9 @@ def decide(verdict: Verdict) -> Verdict:
     )
 
 
-def _fields(error: Found | Refused | Ended | NoOracle) -> dict[str, Any]:
+def _fields(error: EarlyVerdict | RequestRefused | SessionEnded | NoOracle) -> dict[str, Any]:
     """Return the fields of a verdict that a failure decides."""
-    evidence = {"message": error.message} if isinstance(error, Refused) else error.evidence
+    evidence = {"message": error.message} if isinstance(error, RequestRefused) else error.evidence
     return {"status": error.status, "reason": error.reason, "evidence": evidence}
 
 

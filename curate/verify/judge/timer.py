@@ -6,9 +6,9 @@ import random
 import time
 from typing import Any
 
-from curate.verify.judge.check import Found
+from curate.verify.judge.check import EarlyVerdict
 from curate.verify.judge.oracle import Oracle
-from curate.verify.judge.session import Refused, Session
+from curate.verify.judge.session import RequestRefused, Session
 from curate.verify.protocol.wire import WireError
 from curate.verify.reference.draw import Draw
 from curate.verify.timing import (
@@ -32,7 +32,7 @@ class Timer:
         """Load inputs into both processes, and compile the baseline.
 
         Raises:
-            Ended, Refused, NoOracle: a process could not.
+            Ended, RequestRefused, NoOracle: a process could not.
         """
         self.oracle, self.session, self.kernels = oracle, session, kernels
         draw = Draw(oracle.seed, oracle.seed, mode=mode)
@@ -47,7 +47,7 @@ class Timer:
         """Measure, with the device alone; return the fields of a verdict.
 
         Raises:
-            Ended, Refused, NoOracle: a process could not.
+            Ended, RequestRefused, NoOracle: a process could not.
         """
         fault, timing = self._measure()
         if fault:  # a fault in time may be somebody else's noise: it must show twice
@@ -64,7 +64,7 @@ class Timer:
         nonce = random.SystemRandom().getrandbits(63)
         try:
             reply, tensors = self.session.ask("profile", nonce=nonce)
-        except Refused as refused:
+        except RequestRefused as refused:
             return {"kernel_share": None, "profile_problem": refused.message}
         _, expected = self._ask(EAGER, 1, nonce)
         (turn,) = turns(nonce, 1, len(self.prepared["tolerances"]))
@@ -75,7 +75,9 @@ class Timer:
             for one, other, most in zip(got, expected[0], allowed, strict=True)
         )
         if not right:
-            raise Found("cheat", "wrong_when_profiled", got=got[:4], expected=expected[0][:4])
+            raise EarlyVerdict(
+                "cheat", "wrong_when_profiled", got=got[:4], expected=expected[0][:4]
+            )
         spent = {str(name): float(us) for name, us in dict(reply["kernels"]).items()}
         own = sum(us for name, us in spent.items() if name in self.kernels)
         return {"kernel_share": round(own / max(sum(spent.values()), 1e-9), 4)}

@@ -18,7 +18,7 @@ MAX_RANK = 64
 
 
 @dataclass(frozen=True)
-class Place:
+class TensorPlace:
     """Where a tensor's elements lie.
 
     Attributes:
@@ -58,14 +58,14 @@ class Place:
         return [self.storage, name, list(self.shape), list(self.stride), self.offset]
 
 
-def place_of(tensor: torch.Tensor, storage: int) -> Place:
+def place_of(tensor: torch.Tensor, storage: int) -> TensorPlace:
     """Return where a tensor lies, given its storage's number."""
-    return Place(
+    return TensorPlace(
         storage, tensor.dtype, tuple(tensor.shape), tuple(tensor.stride()), tensor.storage_offset()
     )
 
 
-def read_place(value: Any) -> Place:
+def read_place(value: Any) -> TensorPlace:
     """Return the place that JSON values describe.
 
     Raises:
@@ -83,4 +83,4 @@ def read_place(value: Any) -> Place:
         raise WireError("not a place")
     if not isinstance(name, str) or name not in DTYPES:
         raise WireError("not a type")
-    return Place(storage, DTYPES[name], tuple(shape), tuple(stride), offset)
+    return TensorPlace(storage, DTYPES[name], tuple(shape), tuple(stride), offset)

@@ -12,7 +12,7 @@ from triton.runtime.errors import OutOfResources, PTXASError
 
 from curate.verify.problem import ProgramError, describe
 from curate.verify.protocol.compare import flatten
-from curate.verify.protocol.wire import Channel, Closed, WireError, pack, unpack
+from curate.verify.protocol.wire import Channel, ConnectionClosed, WireError, pack, unpack
 
 Tensors = list[torch.Tensor]
 Answer = tuple[dict[str, Any], Tensors]
@@ -74,7 +74,7 @@ def serve_requests(channel: Channel, handlers: Handlers) -> None:
     while True:
         try:
             request, tensors = channel.receive()
-        except Closed:
+        except ConnectionClosed:
             return
         try:
             answer, sent = handlers[request["do"]](request, tensors)

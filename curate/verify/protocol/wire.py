@@ -45,7 +45,7 @@ class TooLarge(WireError):
     """A frame with more bytes of tensors than are taken."""
 
 
-class Closed(Exception):
+class ConnectionClosed(Exception):
     """The other side is gone."""
 
 
@@ -266,7 +266,7 @@ class Channel:
         except TimeoutError as error:
             raise Late from error
         except OSError as error:
-            raise Closed from error
+            raise ConnectionClosed from error
 
     def receive(
         self, deadline: float | None = None, limit: int = MAX_PAYLOAD
@@ -309,9 +309,9 @@ class Channel:
             except TimeoutError as error:
                 raise Late from error
             except OSError as error:
-                raise Closed from error
+                raise ConnectionClosed from error
             if not part:
-                raise Closed
+                raise ConnectionClosed
             data += part
         self._ahead, self._at = data[size:], 0
         del data[size:]

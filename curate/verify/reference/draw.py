@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from curate.verify.problem import Task, seed_everything
+from curate.verify.problem import LoadedTask, seed_everything
 from curate.verify.protocol.role import list_tensors, map_tensors
 
 MANY = 64
@@ -97,7 +97,7 @@ SETS = 3
 
 
 @dataclass(frozen=True)
-class Change:
+class Variation:
     """One thing that a caller may do differently from the file.
 
     Attributes:
@@ -136,7 +136,7 @@ class Draw:
     family: str = OWN
     size: int | None = None
     mode: str = "eval"
-    changes: tuple[Change, ...] = ()
+    changes: tuple[Variation, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return the draw as JSON values."""
@@ -145,11 +145,11 @@ class Draw:
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> Draw:
         """Return the draw that `to_json` gave these values for."""
-        changes = tuple(Change(**change) for change in values["changes"])
+        changes = tuple(Variation(**change) for change in values["changes"])
         return cls(**{**values, "changes": changes})
 
     @property
-    def instance(self) -> tuple[int, tuple[Change, ...]]:
+    def instance(self) -> tuple[int, tuple[Variation, ...]]:
         """What the module depends on: its parameters' seed and its constructor's arguments."""
         return self.parameters, tuple(c for c in self.changes if c.what == "argument")
 
@@ -197,7 +197,7 @@ def parameters_seed(seed: int, number: int = 0) -> int:
 # --- sizes ----------------------------------------------------------------------------------
 
 
-def free_sizes(task: Task) -> list[str]:
+def free_sizes(task: LoadedTask) -> list[str]:
     """Return the names of sizes that only the inputs depend on, such as ``batch_size``.
 
     They are the module's integers that ``get_inputs`` reads and nothing else does.
@@ -215,7 +215,7 @@ def _names(function: Any) -> tuple[str, ...]:
 
 
 @contextmanager
-def resized(task: Task, draw: Draw) -> Iterator[None]:
+def resized(task: LoadedTask, draw: Draw) -> Iterator[None]:
     """Give the task's free sizes the draw's values inside the context."""
     first = free_sizes(task)[: 0 if draw.size is None else 1]
     changed: dict[str, Any] = dict.fromkeys(first, draw.size)
@@ -230,7 +230,7 @@ def resized(task: Task, draw: Draw) -> Iterator[None]:
             setattr(task.module, name, value)
 
 
-def reshaped(inputs: list[Any], changes: Sequence[Change]) -> list[Any]:
+def reshaped(inputs: list[Any], changes: Sequence[Variation]) -> list[Any]:
     """Return inputs with other dimensions: their values go on from the start, integers' in order.
 
     All changes are made at once, so that a new size is not taken for one that another change is
@@ -275,7 +275,7 @@ def defaults(function: Any, given: int) -> list[Any]:
 
 
 def changed_arguments(
-    function: Any, given: list[Any], changes: Sequence[Change], what: str
+    function: Any, given: list[Any], changes: Sequence[Variation], what: str
 ) -> list[Any]:
     """Return arguments of a method with those changed that the changes say.
 
@@ -300,7 +300,7 @@ def _made(value: Any, inputs: list[Any]) -> Any:
     return one if value == "like" else (one, other)
 
 
-def draw_arguments(task: Task, draw: Draw) -> list[Any]:
+def draw_arguments(task: LoadedTask, draw: Draw) -> list[Any]:
     """Return the constructor's arguments for one draw."""
     seed_everything(draw.parameters)
     init = task.module.Model.__init__
@@ -310,7 +310,7 @@ def draw_arguments(task: Task, draw: Draw) -> list[Any]:
 # --- inputs ---------------------------------------------------------------------------------
 
 
-def draw_inputs(task: Task, draw: Draw) -> list[Any]:
+def draw_inputs(task: LoadedTask, draw: Draw) -> list[Any]:
     """Return the arguments of ``forward`` for one draw."""
     seed_everything(draw.seed)
     with resized(task, draw):
@@ -326,7 +326,7 @@ def draw_inputs(task: Task, draw: Draw) -> list[Any]:
     return [redraw(*both, draw.family, found) for both in zip(inputs, again, strict=True)]
 
 
-def _own_inputs(task: Task, draw: Draw) -> list[Any]:
+def _own_inputs(task: LoadedTask, draw: Draw) -> list[Any]:
     inputs = reshaped(task.inputs(), draw.changes)
     return changed_arguments(task.module.Model.forward, inputs, draw.changes, "input")
 

@@ -22,7 +22,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from curate.verify.problem import EXAMPLE, Task, describe, seed_everything
+from curate.verify.problem import EXAMPLE, LoadedTask, describe, seed_everything
 from curate.verify.protocol.compare import FACTOR, Mismatch, compare, flatten
 from curate.verify.protocol.role import (
     LAYOUTS,
@@ -92,7 +92,7 @@ class Reference:
     """One problem, on one device."""
 
     def __init__(self) -> None:
-        self.task: Task
+        self.task: LoadedTask
         self.device = "cpu"
         self.models: dict[Any, tuple[list[Any], nn.Module]] = {}
         self.doubles: dict[Any, nn.Module] = {}
@@ -102,7 +102,7 @@ class Reference:
     def load(self, request: dict[str, Any], tensors: Tensors) -> Answer:
         """Run the file's text."""
         self.device = request["device"]
-        self.task = Task(request["source"])
+        self.task = LoadedTask(request["source"])
         free = free_sizes(self.task)
         own_size = getattr(self.task.module, free[0]) if free else None
         return {"own_size": own_size, "precision": get_precision()}, []

@@ -11,9 +11,9 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from curate.verify.problem import Task
+from curate.verify.problem import LoadedTask
 from curate.verify.protocol.role import list_tensors, same_tensors
-from curate.verify.reference.draw import NONES, Change, Draw, defaults, free_sizes
+from curate.verify.reference.draw import NONES, Draw, Variation, defaults, free_sizes
 
 MOST_DRAWS = 2
 """Draws over which changes are spread that do not go together."""
@@ -28,7 +28,7 @@ LARGE = 1000
 
 
 def find_variants(
-    task: Task, draw: Draw, inputs: list[Any], forward: Callable[[Draw, int], Any]
+    task: LoadedTask, draw: Draw, inputs: list[Any], forward: Callable[[Draw, int], Any]
 ) -> dict[str, list[Draw]]:
     """Return draws with changes that the reference takes, by what is changed.
 
@@ -47,7 +47,7 @@ def find_variants(
         except Exception:
             return None
 
-    def packed(*choices: list[Change]) -> list[Draw]:
+    def packed(*choices: list[Variation]) -> list[Draw]:
         return _packed(draw, list(choices), run, usual)
 
     usual = run(draw)
@@ -60,12 +60,12 @@ def find_variants(
             for found in packed(*_sizes(task, inputs, few))[:1]
         ],
         "arguments": packed(*_arguments(task, inputs)) + packed(*_inputs(task, inputs)),
-        "ranks": packed([Change("rank", 0, 2)]),
+        "ranks": packed([Variation("rank", 0, 2)]),
     }
 
 
 def _packed(
-    draw: Draw, choices: list[list[Change]], run: Callable[[Draw], Any], usual: Any
+    draw: Draw, choices: list[list[Variation]], run: Callable[[Draw], Any], usual: Any
 ) -> list[Draw]:
     """Return draws with one change of each of the lists, as few as the reference takes together.
 
@@ -97,7 +97,7 @@ def _packed(
     return found
 
 
-def _sizes(task: Task, inputs: list[Any], few: bool) -> list[list[Change]]:
+def _sizes(task: LoadedTask, inputs: list[Any], few: bool) -> list[list[Variation]]:
     """Return what sizes may become: first the one of the batch, then the others.
 
     A larger size is more than twice as large: a program that knows its size by heart does not
@@ -118,11 +118,11 @@ def _sizes(task: Task, inputs: list[Any], few: bool) -> list[list[Change]]:
         small = 3 + 2 * number
         values = (small, small + 1) if (number == 0) == few else (2 * own + 1, 2 * own)
         dimension = None if what == "size" else own
-        choices.append([Change(what, which, new, dimension) for new in values if new != own])
+        choices.append([Variation(what, which, new, dimension) for new in values if new != own])
     return choices
 
 
-def _arguments(task: Task, inputs: list[Any]) -> list[list[Change]]:
+def _arguments(task: LoadedTask, inputs: list[Any]) -> list[list[Variation]]:
     """Return what the constructor's numbers may become; flags first, on which others depend."""
     known = {size for tensor in list_tensors(inputs) for size in tensor.shape}
     choices = []
@@ -131,14 +131,14 @@ def _arguments(task: Task, inputs: list[Any]) -> list[list[Change]]:
     for i, own in enumerate(whole):
         made = []
         for value in _others(own):
-            made.append(Change("argument", i, value))
+            made.append(Variation("argument", i, value))
             if type(own) is int and own in known and int(value) > 0:
-                made.append(Change("argument", i, value, own))
+                made.append(Variation("argument", i, value, own))
         choices.append(made)
     return sorted(choices, key=lambda made: not (made and type(made[0].value) is bool))
 
 
-def _inputs(task: Task, inputs: list[Any]) -> list[list[Change]]:
+def _inputs(task: LoadedTask, inputs: list[Any]) -> list[list[Variation]]:
     """Return what plain numbers among the inputs may become, and what is left to its default."""
     choices = []
     optional = defaults(task.module.Model.forward, len(inputs))
@@ -147,7 +147,7 @@ def _inputs(task: Task, inputs: list[Any]) -> list[list[Change]]:
         values = _others(own)
         if own is None:
             values = [*(NONES if has_floats else ()), 0.5, 1]
-        choices.append([Change("input", i, value) for value in values])
+        choices.append([Variation("input", i, value) for value in values])
     return choices
 
 

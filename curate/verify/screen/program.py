@@ -21,7 +21,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 Definition = Function | ast.ClassDef | ast.expr
 
 
-class Program:
+class ParsedProgram:
     """A parsed file, and answers about it that several rules need.
 
     Raises:

@@ -13,7 +13,7 @@ from curate.verify.screen.program import (
     COMPUTE,
     MODEL,
     Function,
-    Program,
+    ParsedProgram,
     constant_getattr,
     last_name,
     names_in,
@@ -24,7 +24,7 @@ from curate.verify.screen.program import (
 # Rules that look for names ---------------------------------------------------------------------
 
 
-def uses(*names: str) -> Callable[[Program], Iterator[ast.AST]]:
+def uses(*names: str) -> Callable[[ParsedProgram], Iterator[ast.AST]]:
     """Return a rule that finds a name, anything below it, and its import.
 
     ``*.attribute`` stands for the attribute of any object.
@@ -33,7 +33,7 @@ def uses(*names: str) -> Callable[[Program], Iterator[ast.AST]]:
     below = tuple(f"{name}." for name in full)
     attributes = frozenset(name[2:] for name in names if name.startswith("*."))
 
-    def find(program: Program) -> Iterator[ast.AST]:
+    def find(program: ParsedProgram) -> Iterator[ast.AST]:
         for name, nodes in program.mentions.items():
             if name in full or name.startswith(below) or name.rpartition(".")[2] in attributes:
                 yield from nodes
@@ -41,7 +41,7 @@ def uses(*names: str) -> Callable[[Program], Iterator[ast.AST]]:
     return find
 
 
-def patched(program: Program) -> Iterator[tuple[ast.AST, str]]:
+def patched(program: ParsedProgram) -> Iterator[tuple[ast.AST, str]]:
     """Yield every place that sets or deletes an attribute of an import, with its full name."""
     for node in program.nodes:
         if isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load):
@@ -61,7 +61,7 @@ def patched(program: Program) -> Iterator[tuple[ast.AST, str]]:
             yield node, name
 
 
-def dictionary_owner(program: Program, node: ast.expr) -> str | None:
+def dictionary_owner(program: ParsedProgram, node: ast.expr) -> str | None:
     """Return a name in the module or class whose ``__dict__`` or ``vars()`` this is."""
     if isinstance(node, ast.Attribute) and node.attr == "__dict__":
         owner = program.name(node.value)
@@ -88,7 +88,7 @@ SETTINGS = (
 CLOCKS = ("time.", "torch.cuda.Event", "torch.cuda.synchronize", "triton.testing.")
 
 
-def patches_library(program: Program) -> Iterator[ast.AST]:
+def patches_library(program: ParsedProgram) -> Iterator[ast.AST]:
     """Find attributes of libraries that are set, clocks left to `clock_patch`."""
     for node, name in patched(program):
         library = name.partition(".")[0] in LIBRARIES
@@ -96,12 +96,12 @@ def patches_library(program: Program) -> Iterator[ast.AST]:
             yield node
 
 
-def clock_patch(program: Program) -> Iterator[ast.AST]:
+def clock_patch(program: ParsedProgram) -> Iterator[ast.AST]:
     """Find clocks, events and timers that are set."""
     return (node for node, name in patched(program) if name.startswith(CLOCKS))
 
 
-def sets_global_flag(program: Program) -> Iterator[ast.AST]:
+def sets_global_flag(program: ParsedProgram) -> Iterator[ast.AST]:
     """Find settings of PyTorch and Triton that outlive the call."""
     settings = (node for node, name in patched(program) if name.startswith(SETTINGS[:-2]))
     return chain(settings, SET_FLAGS(program))
@@ -115,7 +115,7 @@ SET_FLAGS = uses(
 )
 
 
-def replaces_module(program: Program) -> Iterator[ast.AST]:
+def replaces_module(program: ParsedProgram) -> Iterator[ast.AST]:
     """Find ``sys.modules[…] = …``, ``del sys.modules[…]`` and calls that change it."""
     for node in program.nodes:
         if isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Load):
@@ -140,7 +140,7 @@ INSIDE = frozenset(
 """Attributes that lead from one object to others that it was not given."""
 
 
-def reaches_inside(program: Program) -> Iterator[ast.AST]:
+def reaches_inside(program: ParsedProgram) -> Iterator[ast.AST]:
     """Find attributes of `INSIDE`, and strings that hold their names."""
     for node in ast.walk(program.tree):
         words = [getattr(node, "attr", "")]
@@ -150,7 +150,7 @@ def reaches_inside(program: Program) -> Iterator[ast.AST]:
             yield node
 
 
-def reaches_modules(program: Program) -> Iterator[ast.AST]:
+def reaches_modules(program: ParsedProgram) -> Iterator[ast.AST]:
     """Find a judge's or a reference's module looked up, or ``sys.modules`` searched."""
     for node in program.nodes:
         parent = program.parents.get(node)
@@ -164,7 +164,7 @@ def reaches_modules(program: Program) -> Iterator[ast.AST]:
                 yield node
 
 
-def looked_up_module(program: Program, node: ast.Subscript | ast.Call) -> str | None:
+def looked_up_module(program: ParsedProgram, node: ast.Subscript | ast.Call) -> str | None:
     """Return the module's name in ``sys.modules["m"]``, ``.get("m")``, ``import_module("m")``."""
     if isinstance(node, ast.Subscript):
         return text_of(node.slice) if program.name(node.value) == "sys.modules" else None
@@ -175,13 +175,13 @@ def looked_up_module(program: Program, node: ast.Subscript | ast.Call) -> str | 
 IMPORTS_REFERENCE = uses(*REFERENCE_MODULES)
 
 
-def imports_reference(program: Program) -> Iterator[ast.AST]:
+def imports_reference(program: ParsedProgram) -> Iterator[ast.AST]:
     """Find imports of the reference, of the main program or of the judge."""
     statements = (ast.Import, ast.ImportFrom)
     return (node for node in IMPORTS_REFERENCE(program) if isinstance(node, statements))
 
 
-def pip_install(program: Program) -> Iterator[ast.AST]:
+def pip_install(program: ParsedProgram) -> Iterator[ast.AST]:
     """Find pip as a command line of a started process, and imports of pip."""
     yield from uses("pip")(program)
     for node in program.nodes:
@@ -196,14 +196,14 @@ def pip_install(program: Program) -> Iterator[ast.AST]:
 EVALUATOR = re.compile(r"(POPCORN|KERNEL_?BENCH|KERNEL_?BOT|KERNEL_?GUARD|CURATE)_\w+")
 
 
-def names_evaluator(program: Program) -> Iterator[ast.AST]:
+def names_evaluator(program: ParsedProgram) -> Iterator[ast.AST]:
     """Find literal names of evaluators' environment variables."""
     for node in program.nodes:
         if node not in program.docstrings and EVALUATOR.fullmatch(text_of(node) or ""):
             yield node
 
 
-def persisting_l2(program: Program) -> Iterator[ast.AST]:
+def persisting_l2(program: ParsedProgram) -> Iterator[ast.AST]:
     """Find CUDA's names for a persisting L2 window, as identifiers or strings."""
     for node in program.nodes:
         word = last_name(node) or (text_of(node) if node not in program.docstrings else "") or ""
@@ -222,7 +222,7 @@ ADDRESS = re.compile(
 )
 
 
-def prompt_injection(program: Program) -> Iterator[int]:
+def prompt_injection(program: ParsedProgram) -> Iterator[int]:
     """Find comments and strings that tell a judging model what to answer."""
     return (n for n, line in enumerate(program.lines, 1) if ADDRESS.search(line))
 
@@ -230,7 +230,7 @@ def prompt_injection(program: Program) -> Iterator[int]:
 # Rules about code that is hard to read ---------------------------------------------------------
 
 
-def obfuscated(program: Program) -> Iterator[ast.AST]:
+def obfuscated(program: ParsedProgram) -> Iterator[ast.AST]:
     """Find code or names put together from literals, where one literal would do."""
     for node in program.nodes:
         if isinstance(node, ast.Call) and node.args:
@@ -247,7 +247,7 @@ CODE_NAMES = frozenset({"exec", "eval", "compile", "__import__", "importlib.impo
 DECODERS = ("base64.", "binascii.", "codecs.", "marshal.", "zlib.", "bytes.fromhex")
 
 
-def is_assembled(program: Program, node: ast.expr) -> bool:
+def is_assembled(program: ParsedProgram, node: ast.expr) -> bool:
     """Tell whether an expression computes text from literals alone, or decodes it."""
     inside = list(ast.walk(node))
     if any((program.name(n) or "").startswith(DECODERS) for n in inside):
@@ -264,7 +264,7 @@ def is_assembled(program: Program, node: ast.expr) -> bool:
     return literals and made and names_in(node) <= loops | BUILTINS
 
 
-def dynamic_code(program: Program) -> Iterator[ast.AST]:
+def dynamic_code(program: ParsedProgram) -> Iterator[ast.AST]:
     """Find text that is run as code, and names of libraries that are computed."""
     for node in program.nodes:
         if isinstance(node, ast.Call):
@@ -279,13 +279,13 @@ def dynamic_code(program: Program) -> Iterator[ast.AST]:
 # Rules about kernels and launches --------------------------------------------------------------
 
 
-def no_jit_kernel(program: Program) -> Iterator[ast.AST]:
+def no_jit_kernel(program: ParsedProgram) -> Iterator[ast.AST]:
     """Find ``ModelNew`` in a file without any Triton function."""
     if program.model is not None and not program.kernels and not imports_kernels(program):
         yield program.model
 
 
-def imports_kernels(program: Program) -> bool:
+def imports_kernels(program: ParsedProgram) -> bool:
     """Tell whether the file takes names from packages that may hold kernels."""
     tops = {full.partition(".")[0] for full in program.imports.values()}
     return bool(
@@ -293,7 +293,7 @@ def imports_kernels(program: Program) -> bool:
     )
 
 
-def is_dynamic(program: Program) -> bool:
+def is_dynamic(program: ParsedProgram) -> bool:
     """Tell whether names may be used that do not stand in the source."""
     return any(
         program.name(node) in ("globals", "locals", "vars", "exec", "eval", "operator.attrgetter")
@@ -306,7 +306,7 @@ def is_dynamic(program: Program) -> bool:
     )
 
 
-def kernel_never_launched(program: Program) -> Iterator[ast.AST]:
+def kernel_never_launched(program: ParsedProgram) -> Iterator[ast.AST]:
     """Find kernels of which ``ModelNew`` can launch none."""
     kernels = [node for node in program.kernels.values() if node is not None]
     if program.model is None or not kernels or is_dynamic(program) or imports_kernels(program):
@@ -320,7 +320,7 @@ def kernel_never_launched(program: Program) -> Iterator[ast.AST]:
         yield kernels[0]
 
 
-def may_launch(program: Program, node: ast.AST) -> bool:
+def may_launch(program: ParsedProgram, node: ast.AST) -> bool:
     """Tell whether a node is a launch, or hands a kernel on to something that may be one."""
     if isinstance(node, ast.Call):
         handed = chain(node.args, (keyword.value for keyword in node.keywords))
@@ -334,7 +334,7 @@ def may_launch(program: Program, node: ast.AST) -> bool:
     return isinstance(node, ast.Attribute) and node.attr in ("run", "warmup")
 
 
-def unused_kernel(program: Program) -> Iterator[ast.AST]:
+def unused_kernel(program: ParsedProgram) -> Iterator[ast.AST]:
     """Find Triton functions whose name stands nowhere else."""
     named = {last_name(node) for node in program.nodes}
     texts = {text_of(node) for node in program.nodes}
@@ -343,7 +343,7 @@ def unused_kernel(program: Program) -> Iterator[ast.AST]:
             yield node
 
 
-def atomics(program: Program) -> Iterator[ast.AST]:
+def atomics(program: ParsedProgram) -> Iterator[ast.AST]:
     """Find calls of ``tl.atomic_add`` and its like in kernels."""
     for node in program.device_nodes:
         if isinstance(node, ast.Call) and (last_name(node.func) or "").startswith("atomic_"):
@@ -353,7 +353,7 @@ def atomics(program: Program) -> Iterator[ast.AST]:
 # Rules about forward ---------------------------------------------------------------------------
 
 
-def inherits_reference(program: Program) -> Iterator[ast.AST]:
+def inherits_reference(program: ParsedProgram) -> Iterator[ast.AST]:
     """Find a ``ModelNew`` whose ``forward`` is not in the file or calls the reference's."""
     if program.model is None:
         yield from program.definitions.get(MODEL, [])
@@ -369,18 +369,18 @@ def inherits_reference(program: Program) -> Iterator[ast.AST]:
                 yield node
 
 
-def bases_launch(program: Program) -> bool:
+def bases_launch(program: ParsedProgram) -> bool:
     """Tell whether a class that ``ModelNew`` is made from launches a kernel."""
     bases = program.model.bases if program.model is not None else []
     return any((last_name(base) or "") in program.launchers for base in bases)
 
 
-def torch_compute(program: Program) -> Iterator[ast.AST]:
+def torch_compute(program: ParsedProgram) -> Iterator[ast.AST]:
     """Find computations by PyTorch that ``forward`` reaches."""
     return (node for node in program.forward_nodes if program.is_compute(node))
 
 
-def call_counter(program: Program) -> Iterator[ast.AST]:
+def call_counter(program: ParsedProgram) -> Iterator[ast.AST]:
     """Find branches on a number that ``forward`` counts up where it outlives the call."""
     nodes = program.forward_nodes
     shared = {name for n in nodes if isinstance(n, ast.Global) for name in n.names}
@@ -412,7 +412,7 @@ def compared_to_none(test: ast.expr) -> dict[str, bool]:
     return found
 
 
-def kept_output(program: Program) -> Iterator[ast.AST]:
+def kept_output(program: ParsedProgram) -> Iterator[ast.AST]:
     """Find a ``forward`` that computes once into an attribute and then returns that."""
     for function in program.forwards:
         nodes = list(program.walk(*function.body))
@@ -456,7 +456,7 @@ def mentions_identity_or_size(node: ast.AST) -> bool:
 
 
 def names_made_from(
-    program: Program, function: Function, test: Callable[[ast.AST], bool]
+    program: ParsedProgram, function: Function, test: Callable[[ast.AST], bool]
 ) -> set[str]:
     """Return variables of a function assigned from expressions of some kind."""
     return {
@@ -468,7 +468,7 @@ def names_made_from(
     }
 
 
-def dictionaries(program: Program) -> set[str]:
+def dictionaries(program: ParsedProgram) -> set[str]:
     """Return variables and attributes that the file makes as dictionaries."""
     makers = ("dict", "collections.OrderedDict", "collections.defaultdict")
     found = set()
@@ -483,7 +483,7 @@ def dictionaries(program: Program) -> set[str]:
     return found
 
 
-def looked_up(program: Program, node: ast.AST | None) -> ast.expr | None:
+def looked_up(program: ParsedProgram, node: ast.AST | None) -> ast.expr | None:
     """Return the key of ``cache[key]`` or ``cache.get(key)``."""
     match node:
         case ast.Subscript(owner, key):
@@ -495,7 +495,7 @@ def looked_up(program: Program, node: ast.AST | None) -> ast.expr | None:
     return key if last_name(owner) in dictionaries(program) else None
 
 
-def output_cache(program: Program) -> Iterator[ast.AST]:
+def output_cache(program: ParsedProgram) -> Iterator[ast.AST]:
     """Find functions that compute, and return a stored result when they know the tensor again."""
     yield from kept_output(program)
     for function in program.host_nodes:
@@ -555,7 +555,7 @@ def is_stored(node: ast.expr | None, found: set[str]) -> bool:
     return isinstance(node, ast.Attribute)
 
 
-def seed_replay(program: Program) -> Iterator[ast.AST]:
+def seed_replay(program: ParsedProgram) -> Iterator[ast.AST]:
     """Find a function that sets a seed and then draws, below ``forward``."""
     seeds = ("torch.manual_seed", "torch.cuda.manual_seed", "torch.set_rng_state")
     draws = ("torch.rand", "torch.randn", "torch.randint", "torch.randperm", "torch.normal")
@@ -567,7 +567,7 @@ def seed_replay(program: Program) -> Iterator[ast.AST]:
             yield from (node for name, node in names.items() if name in seeds)
 
 
-def instance_override(program: Program) -> Iterator[ast.AST]:
+def instance_override(program: ParsedProgram) -> Iterator[ast.AST]:
     """Find methods of single objects that are replaced."""
     functions = {n.name for n in program.nodes if isinstance(n, Function)}
     for node in program.host_nodes:
@@ -598,7 +598,7 @@ TENSOR_METHODS = COMPUTE | {
 }
 
 
-def tensor_subclass(program: Program) -> Iterator[ast.AST]:
+def tensor_subclass(program: ParsedProgram) -> Iterator[ast.AST]:
     """Find classes of tensors, and results turned into them."""
     for node in program.host_nodes:
         if isinstance(node, ast.ClassDef):
@@ -620,7 +620,7 @@ def tensor_subclass(program: Program) -> Iterator[ast.AST]:
 LOW = re.compile(r"(torch|triton\.language)\.(float16|half|bfloat16|float8\w*)")
 
 
-def is_low_cast(program: Program, node: ast.AST) -> bool:
+def is_low_cast(program: ParsedProgram, node: ast.AST) -> bool:
     """Tell whether a node is a cast to a literal type of 16 bits or fewer."""
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
         return False
@@ -632,7 +632,7 @@ def is_low_cast(program: Program, node: ast.AST) -> bool:
     return any(LOW.fullmatch(program.name(value) or "") for value in given)
 
 
-def precision_downgrade(program: Program) -> Iterator[ast.AST]:
+def precision_downgrade(program: ParsedProgram) -> Iterator[ast.AST]:
     """Find values cast to a half type other than just before they are stored."""
     for node in chain(program.device_nodes, program.forward_nodes):
         if is_low_cast(program, node):
@@ -641,7 +641,7 @@ def precision_downgrade(program: Program) -> Iterator[ast.AST]:
                 yield node
 
 
-def tf32_dot(program: Program) -> Iterator[ast.AST]:
+def tf32_dot(program: ParsedProgram) -> Iterator[ast.AST]:
     """Find ``tl.dot`` that may round float32 operands to TF32."""
     for node in program.device_nodes:
         if isinstance(node, ast.Call) and program.name(node.func) == "triton.language.dot":

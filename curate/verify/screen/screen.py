@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from curate.verify.screen import rules as find
-from curate.verify.screen.program import Program
+from curate.verify.screen.program import ParsedProgram
 
 Severity = Literal["cheat", "look"]
 
@@ -63,7 +63,7 @@ class Rule:
 
     severity: Severity
     reason: str
-    find: Callable[[Program], Iterable[ast.AST | int]]
+    find: Callable[[ParsedProgram], Iterable[ast.AST | int]]
 
 
 def screen(source: str) -> list[Finding]:
@@ -73,7 +73,7 @@ def screen(source: str) -> list[Finding]:
     """
     try:
         with _PARSING:
-            program = Program(source)
+            program = ParsedProgram(source)
         places = {
             (node if isinstance(node, int) else getattr(node, "lineno", 1), name)
             for name, rule in RULES.items()

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from curate.clean.forms.overlap import WINDOW, grams, hash_grams
-from curate.clean.forms.parts import Program
+from curate.clean.forms.parts import PlainProgram
 
 CODE = """
 import torch
@@ -20,7 +20,7 @@ def scale(x, width):
 
 
 def of(code: str) -> set[int]:
-    program = Program(code)
+    program = PlainProgram(code)
     return set(grams(program, program.body).tolist())
 
 

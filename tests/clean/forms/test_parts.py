@@ -5,11 +5,11 @@ import re
 import pytest
 from programs_for_tests import KERNELS, MODULE
 
-from curate.clean.forms.parts import MIN_NODES, Part, Program
+from curate.clean.forms.parts import MIN_NODES, Part, PlainProgram
 
 
 def by_name(code: str, min_nodes: int = MIN_NODES) -> dict[tuple[str, str], Part]:
-    return {(part.kind, part.name): part for part in Program(code).parts(min_nodes)}
+    return {(part.kind, part.name): part for part in PlainProgram(code).parts(min_nodes)}
 
 
 def renamed(code: str, *names: tuple[str, str]) -> str:

@@ -14,15 +14,22 @@ from pathlib import Path
 import pytest
 
 from curate.engine.processes import child as children
-from curate.engine.processes.child import Child, Limits, Message, fork_child, is_spoiled, kill_group
+from curate.engine.processes.child import (
+    Child,
+    ChildLimits,
+    Message,
+    fork_child,
+    is_spoiled,
+    kill_group,
+)
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 
-FREE = Limits(memory_mb=None, sandboxed=False)
+FREE = ChildLimits(memory_mb=None, sandboxed=False)
 
 
 def run(
-    work: Callable[[], None], limits: Limits = FREE, close: list[int] | None = None
+    work: Callable[[], None], limits: ChildLimits = FREE, close: list[int] | None = None
 ) -> tuple[Message | None, Child]:
     """Do some work in a child, and return why it died."""
 
@@ -72,7 +79,7 @@ def test_a_signal_is_named() -> None:
 
 
 def test_more_memory_than_allowed_is_an_error_where_addresses_are_limited() -> None:
-    died, _ = run(lambda: print(len(bytearray(1 << 30))), Limits(64, sandboxed=False))
+    died, _ = run(lambda: print(len(bytearray(1 << 30))), ChildLimits(64, sandboxed=False))
     assert died and died["reason"] == "crash"
     assert "MemoryError" in died["evidence"]["printed"]
 
@@ -84,7 +91,7 @@ def test_more_memory_than_allowed_is_the_end_where_they_are_not() -> None:
             held.append(bytearray(16 << 20))
             time.sleep(0.01)
 
-    limits = Limits(64, sandboxed=False, address_space=False)
+    limits = ChildLimits(64, sandboxed=False, address_space=False)
     died, child = run(eat, limits)
     assert died and died["reason"] == "out_of_memory"
     assert "signal" not in died["evidence"], "it was we who killed it"

@@ -7,7 +7,7 @@ import pytest
 from curate.engine.executor import Job
 from curate.engine.processes.local import LocalExecutor
 from curate.harvest.kernels.host_function_inputs import Scale, scales, tensor
-from curate.harvest.kernels.host_function_text import Reading
+from curate.harvest.kernels.host_function_text import HostFunctionReading
 from curate.harvest.kernels.launch import Launch
 from curate.rows import KERNEL, RUN, Row, make_origin, make_row
 from curate.step import Context
@@ -190,7 +190,7 @@ def outer(q, k, v, x, w, mode="sum"):
 
 
 def test_a_wrappers_text_shows_ranks_sizes_and_types() -> None:
-    reading = Reading(READ, {"x_ptr": "*fp16"})
+    reading = HostFunctionReading(READ, {"x_ptr": "*fp16"})
     known = reading.parameters("outer")
     assert (known["q"].rank, known["q"].dims) == (4, {0: "B", 1: "T", 2: "H", 3: "D"})
     assert (known["k"].rank, known["v"].least_rank) == (3, 1)
@@ -201,20 +201,20 @@ def test_a_wrappers_text_shows_ranks_sizes_and_types() -> None:
 
 
 def test_a_kernels_pointers_are_those_that_it_adds_to() -> None:
-    known = Reading(READ, {}).parameters("kernel")
+    known = HostFunctionReading(READ, {}).parameters("kernel")
     assert [name for name, found in known.items() if found.tensor] == ["x_ptr", "W"]
     assert [name for name, found in known.items() if found.kind == "constexpr"] == ["BLOCK"]
 
 
 def test_an_error_concerns_the_arguments_of_its_statement() -> None:
-    reading = Reading(READ, {})
+    reading = HostFunctionReading(READ, {})
     line = READ.splitlines().index("    N = b.size(-1)") + 1
     assert reading.concerned("inner", line) == ({"b"}, "N = b.size(-1)")
     assert reading.concerned("outer", line)[0] == set()
 
 
 def test_unknown_tensors_are_made_like_the_largest_known() -> None:
-    known = Reading(READ, {}).parameters("outer")
+    known = HostFunctionReading(READ, {}).parameters("outer")
     first = scales(known.values())[0]
     assert first == Scale(4, None, ("B", "T", "H", "D"))
     assert first.shape(4, {}) == first.shape(4, known["q"].dims)

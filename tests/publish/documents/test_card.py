@@ -16,9 +16,9 @@ from steps_for_tests import LICENSE
 from curate.files import file_sha256
 from curate.formats.dataset.front_matter import features
 from curate.formats.fim import Fim
-from curate.formats.kernels import Kernels
+from curate.formats.kernels import KernelsFormat
 from curate.formats.messages import Messages
-from curate.formats.pairs import Pairs
+from curate.formats.pairs import PairsFormat
 from curate.publish.analysis.analysis import analyse
 from curate.publish.documents.card import recipe_sha256, write_card
 from curate.publish.documents.markdown import table
@@ -77,7 +77,7 @@ def test_datasets_reads_the_head_as_it_would_write_it(written: Write, tmp_path: 
 
 
 @pytest.mark.parametrize(
-    "format", [Fim(format="fim"), Kernels(format="kernels"), Pairs(format="pairs")]
+    "format", [Fim(format="fim"), KernelsFormat(format="kernels"), PairsFormat(format="pairs")]
 )
 def test_columns_are_told_as_datasets_tells_them(format: Any) -> None:
     told = list(features(format.columns()))

@@ -19,7 +19,7 @@ from curate.formats.dataset.provenance import read_provenance
 from curate.publish.analysis.analysis import Run
 from curate.publish.analysis.errors import NoRun
 from curate.publish.check import problems, publishable
-from curate.publish.documents.provenance import Loss, collect, provenance_page
+from curate.publish.documents.provenance import LossReason, collect, provenance_page
 from curate.rows import Row, make_origin
 
 APACHE = (Path(__file__).parents[3] / "LICENSE").read_text()
@@ -118,9 +118,11 @@ def test_the_page_pins_sources_and_gives_their_authors_credit(output: Path) -> N
 def test_the_page_says_what_was_left_out_and_not_who_asked(output: Path) -> None:
     found = collect(Run(output, "adders"))
     assert found.losses == {
-        Loss("license_denied", "GPL-3.0-only"): {"local": 1},
-        Loss("license_unknown", "vendored in vendor/ without a license of its own"): {"local": 1},
-        Loss("opted_out", ""): {"": 1},
+        LossReason("license_denied", "GPL-3.0-only"): {"local": 1},
+        LossReason("license_unknown", "vendored in vendor/ without a license of its own"): {
+            "local": 1
+        },
+        LossReason("opted_out", ""): {"": 1},
     }
     text = (output / "adders/PROVENANCE.md").read_text()
     assert "| `license_denied` | `GPL-3.0-only` | `local` | 1 |" in text

@@ -7,7 +7,7 @@ import pytest
 
 from curate.rows import COMPILE, KERNEL, Row, make_origin, make_row
 from curate.step import Context, Drop, Keep
-from curate.verify.compile.kernel import Signature, read_signature
+from curate.verify.compile.kernel import KernelSignature, read_signature
 from curate.verify.steps.compile import Compile
 
 COPY = """
@@ -35,7 +35,7 @@ def k(x_ptr, y_ptr, N: tl.constexpr, KIND: tl.constexpr):
 
 
 def row(source: str, size: int, element: str = "fp32") -> Row:
-    signature = Signature(
+    signature = KernelSignature(
         {"x_ptr": f"*{element}", "y_ptr": "*fp32", "N": "constexpr", "KIND": "constexpr"},
         {"N": size, "KIND": {"dtype": "fp32"}},
         ["x_ptr", "y_ptr"],

@@ -13,10 +13,10 @@ from curate.devices import find_device
 from curate.verify.compile.lowering import Lowering, gpu_target
 from curate.verify.executor import launch
 from curate.verify.executor.memory import Memory, OutOfBounds
-from curate.verify.executor.operations import Unsupported, Work
-from curate.verify.host_half.driver import Driver
+from curate.verify.executor.operations import UnsupportedOperation, Work
+from curate.verify.host_half.driver import VirtualDriver
 
-__all__ = ["OutOfBounds", "Unsupported", "install"]
+__all__ = ["OutOfBounds", "UnsupportedOperation", "install"]
 
 TARGET = find_device("cuda:90")
 lowering = Lowering(TARGET)
@@ -42,4 +42,4 @@ def run(kernel: Any, *args: Any, grid: Any, warmup: bool, **named: Any) -> None:
 def install() -> None:
     JITFunction.run = run
     Autotuner._bench = lambda tuner, *args, config, **meta: 0.0
-    triton.runtime.driver.set_active(Driver(gpu_target(TARGET)))
+    triton.runtime.driver.set_active(VirtualDriver(gpu_target(TARGET)))

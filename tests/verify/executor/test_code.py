@@ -7,7 +7,7 @@ import pytest
 
 from curate.verify.executor import launch
 from curate.verify.executor.memory import Memory
-from curate.verify.executor.operations import Unsupported, Work
+from curate.verify.executor.operations import UnsupportedOperation, Work
 
 HEAD = """module {
   tt.func public @kernel(%arg0: !tt.ptr<i32>) {
@@ -50,7 +50,7 @@ def test_a_loop_of_blocks_is_unsupported() -> None:
   ^bb2:  // pred: ^bb1
     tt.return
 """
-    with pytest.raises(Unsupported, match="backwards"):
+    with pytest.raises(UnsupportedOperation, match="backwards"):
         run(body, 1)
 
 
@@ -70,5 +70,5 @@ def test_casts_drop_axes_of_length_one() -> None:
     kernel = launch.load_kernel(HEAD + CAST.replace("SIZE", "4") + "  }\n}")
     launch.run(kernel, memory, [memory.add(out.view(np.uint8)).base], (1, 1, 1), Work(1e6, 60))
     assert out.tolist() == [0, 1, 2, 3]
-    with pytest.raises(Unsupported, match="a cast from"):
+    with pytest.raises(UnsupportedOperation, match="a cast from"):
         launch.load_kernel(HEAD + CAST.replace("SIZE", "8") + "  }\n}")

@@ -18,7 +18,7 @@ from curate.verify.judge.oracle import Expected, NoOracle, Oracle, Variety, easi
 from curate.verify.judge.session import Host, HostError
 from curate.verify.protocol.compare import Mismatch
 from curate.verify.protocol.role import pack_all
-from curate.verify.reference.draw import FAMILIES, OWN, Change, Draw
+from curate.verify.reference.draw import FAMILIES, OWN, Draw, Variation
 
 REFERENCE = """
 import os
@@ -78,7 +78,7 @@ def ask() -> Iterator[Ask]:
 
 
 def test_draws_get_easier_step_by_step() -> None:
-    changes = (Change("dimension", 0, 7, 8),)
+    changes = (Variation("dimension", 0, 7, 8),)
     steps = [Draw(5, 2, "large", size=3, changes=changes)]
     while steps[-1] != (following := easier(steps[-1])):
         steps.append(following)
@@ -116,7 +116,7 @@ def test_a_draw_that_is_taken_is_the_one_that_was_asked_for(ask: Ask) -> None:
         ("return x.reshape(2, 16)", Draw(1, size=3), Draw(1)),
         (
             "return x.reshape(2, 16)",
-            Draw(1, family="small", size=3, changes=(Change("dimension", 0, 7, 8),)),
+            Draw(1, family="small", size=3, changes=(Variation("dimension", 0, 7, 8),)),
             Draw(1),
         ),
     ],

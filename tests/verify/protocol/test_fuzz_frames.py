@@ -26,9 +26,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from curate.verify.executor.launch import load_kernel
-from curate.verify.executor.operations import Unsupported
+from curate.verify.executor.operations import UnsupportedOperation
 from curate.verify.executor.operators import find_operator
-from curate.verify.executor.serve import EXAMPLE, MAX_UPLOAD, Executor
+from curate.verify.executor.serve import EXAMPLE, MAX_UPLOAD, CandidateExecutor
 from curate.verify.protocol.role import Refusal
 from curate.verify.protocol.wire import DTYPES, MAGIC, PREFIX, Channel
 
@@ -237,10 +237,10 @@ def frames(draw: st.DrawFn) -> bytes:
 # --- what comes of it -------------------------------------------------------------------------
 
 
-def serve(sent: list[bytes], **how: Any) -> tuple[Executor, dict[str, Any] | Refusal]:
+def serve(sent: list[bytes], **how: Any) -> tuple[CandidateExecutor, dict[str, Any] | Refusal]:
     """Return the executor after one call of this many frames, and its answer."""
     here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-    executor = Executor(Channel(there), MEMORY)
+    executor = CandidateExecutor(Channel(there), MEMORY)
     place = [INPUT, "float32", [4, 4], [4, 1], 0]
     known = {"skip": False, "dry": False, "keep": True, "seed": 0, "order": 0} | how
     executor.begin(
@@ -275,7 +275,7 @@ def serve(sent: list[bytes], **how: Any) -> tuple[Executor, dict[str, Any] | Ref
     return executor, answer
 
 
-def check(executor: Executor, answer: dict[str, Any] | Refusal) -> None:
+def check(executor: CandidateExecutor, answer: dict[str, Any] | Refusal) -> None:
     assert executor.storages.used <= MEMORY
     assert executor.storages.used == sum(len(data) for _, data in executor.storages.known.values())
     json.dumps(answer.reason if isinstance(answer, Refusal) else answer)
@@ -353,5 +353,5 @@ def test_a_tensor_of_strides_of_zero_is_not_read_whole() -> None:
     ],
 )
 def test_operators_that_trust_what_they_are_told_are_not_called(name: str) -> None:
-    with pytest.raises(Unsupported):
+    with pytest.raises(UnsupportedOperation):
         find_operator(name)

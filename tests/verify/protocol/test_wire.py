@@ -24,7 +24,7 @@ from curate.verify.protocol.wire import (
     MAX_HEADER,
     PREFIX,
     Channel,
-    Closed,
+    ConnectionClosed,
     Late,
     WireError,
     pack,
@@ -264,7 +264,7 @@ def test_a_frame_with_other_bytes_is_a_frame_or_refused(changes: list[tuple[int,
             sent[at % len(sent)] = byte
         other.sendall(sent)
         other.close()
-        with suppress(WireError, Closed):
+        with suppress(WireError, ConnectionClosed):
             message, received = Channel(one).receive(soon(), limit=1000)
             assert type(message) is dict and all(t.numel() <= 1000 for t in received)
 
@@ -291,7 +291,7 @@ def test_a_promised_size_reserves_no_memory(ends: Ends) -> None:
     before = resident_mb()
     ends[1].sendall(frame(header(tensors=[described([2**32])]), b"x", size=2**34))
     ends[1].close()
-    with pytest.raises(Closed):
+    with pytest.raises(ConnectionClosed):
         ends[0].receive(soon())
     assert resident_mb() - before < 64
 
@@ -303,7 +303,7 @@ WHOLE = with_tensor(bytes(8), [2])
 def test_a_frame_that_breaks_off_is_the_other_sides_end(ends: Ends, length: int) -> None:
     ends[1].sendall(WHOLE[:length])
     ends[1].close()
-    with pytest.raises(Closed):
+    with pytest.raises(ConnectionClosed):
         ends[0].receive(soon())
 
 
@@ -338,7 +338,7 @@ def test_sending_to_who_does_not_read_is_late(ends: Ends) -> None:
 
 def test_sending_to_who_is_gone_says_so(ends: Ends) -> None:
     ends[1].close()
-    with pytest.raises(Closed):
+    with pytest.raises(ConnectionClosed):
         ends[0].send({}, [torch.zeros(2**20)])
 
 
@@ -355,7 +355,7 @@ def test_nothing_is_unpickled(ends: Ends, tmp_path: Path) -> None:
             other.close()
             try:
                 _, tensors = Channel(one).receive(soon())
-            except (WireError, Closed):
+            except (WireError, ConnectionClosed):
                 continue
             assert bytes(tensors[0].tolist()) == data, "bytes, and no more"
     assert not (tmp_path / "planted").exists()

@@ -8,15 +8,15 @@ import torch
 from torch import nn
 from verify_programs import LINEAR, SOFTMAX
 
-from curate.verify.problem import Task
+from curate.verify.problem import LoadedTask
 from curate.verify.reference.draw import (
     FAMILIES,
     MANY,
     NOT_FINITE,
     OWN,
     SETS,
-    Change,
     Draw,
+    Variation,
     changed_arguments,
     constants,
     draw_inputs,
@@ -96,9 +96,9 @@ def get_init_inputs():
 
 
 def test_free_sizes_are_those_that_only_the_inputs_depend_on() -> None:
-    assert free_sizes(Task(SIZES)) == ["batch", "length"]
-    assert free_sizes(Task(SOFTMAX.reference)) == ["rows"]
-    assert free_sizes(Task(LINEAR.reference)) == []
+    assert free_sizes(LoadedTask(SIZES)) == ["batch", "length"]
+    assert free_sizes(LoadedTask(SOFTMAX.reference)) == ["rows"]
+    assert free_sizes(LoadedTask(LINEAR.reference)) == []
 
 
 @pytest.mark.parametrize(
@@ -107,17 +107,21 @@ def test_free_sizes_are_those_that_only_the_inputs_depend_on() -> None:
         (None, (), (4, 6, 8)),
         (3, (), (3, 6, 8)),
         (1, (), (1, 6, 8)),
-        (3, (Change("size", "length", 5),), (3, 5, 8)),
-        (None, (Change("size", "batch", 9), Change("size", "length", 5)), (9, 5, 8)),
-        (None, (Change("dimension", 0, 5, dimension=8),), (4, 6, 5)),
-        (None, (Change("leading", 0, 8, dimension=4), Change("dimension", 0, 4, 8)), (8, 6, 4)),
-        (None, (Change("rank", 0, 2),), (2, 4, 6, 8)),
+        (3, (Variation("size", "length", 5),), (3, 5, 8)),
+        (None, (Variation("size", "batch", 9), Variation("size", "length", 5)), (9, 5, 8)),
+        (None, (Variation("dimension", 0, 5, dimension=8),), (4, 6, 5)),
+        (
+            None,
+            (Variation("leading", 0, 8, dimension=4), Variation("dimension", 0, 4, 8)),
+            (8, 6, 4),
+        ),
+        (None, (Variation("rank", 0, 2),), (2, 4, 6, 8)),
     ],
 )
 def test_inputs_take_the_draws_sizes(
-    size: int | None, changes: tuple[Change, ...], shape: tuple[int]
+    size: int | None, changes: tuple[Variation, ...], shape: tuple[int]
 ) -> None:
-    task = Task(SIZES)
+    task = LoadedTask(SIZES)
     for family in (OWN, "signed"):
         (x,) = draw_inputs(task, Draw(0, family=family, size=size, changes=changes))
         assert x.shape == shape
@@ -125,22 +129,26 @@ def test_inputs_take_the_draws_sizes(
 
 
 def test_sizes_are_back_after_inputs_that_raise() -> None:
-    task = Task(SIZES.replace("batch, length, width)]", "batch, length, 8 // (4 - batch + 1))]"))
+    task = LoadedTask(
+        SIZES.replace("batch, length, width)]", "batch, length, 8 // (4 - batch + 1))]")
+    )
     with pytest.raises(ZeroDivisionError):
         draw_inputs(task, Draw(seed=0, size=5))
     assert task.module.batch == 4
 
 
 def test_a_draw_is_the_same_after_a_journey_as_json() -> None:
-    draw = Draw(1, 2, "large", 3, "train", (Change("argument", 0, 2.5), Change("size", "n", 3)))
+    draw = Draw(
+        1, 2, "large", 3, "train", (Variation("argument", 0, 2.5), Variation("size", "n", 3))
+    )
     assert Draw.from_json(json.loads(json.dumps(draw.to_json()))) == draw
-    assert draw.instance == (2, (Change("argument", 0, 2.5),))
+    assert draw.instance == (2, (Variation("argument", 0, 2.5),))
 
 
 def test_equal_dimensions_change_together_and_values_stay_what_they_are() -> None:
     x, places, bias = torch.rand(4, 3), torch.arange(4), torch.rand(3)
     found = reshaped(
-        [x, [places], bias], [Change("leading", 0, 9, 4), Change("dimension", 0, 2, 3)]
+        [x, [places], bias], [Variation("leading", 0, 9, 4), Variation("dimension", 0, 2, 3)]
     )
     assert torch.equal(found[0], x[:, :2].repeat(3, 1)[:9])
     assert found[1][0].tolist() == [0, 0, 0, 1, 1, 2, 2, 3, 3], "in order"
@@ -158,15 +166,15 @@ def test_arguments_are_changed_by_position_also_those_that_are_left_out() -> Non
     x = torch.rand(3, 5)
     given = [x, 2]
 
-    def changed(*changes: Change) -> list:
+    def changed(*changes: Variation) -> list:
         return changed_arguments(Model.forward, given, changes, "input")
 
-    assert changed() == given == changed(Change("argument", 1, 7))
-    assert changed(Change("input", 1, 7)) == [x, 7]
-    assert changed(Change("input", 2, 0.5)) == [x, 2, 0.5]
-    *others, mask = changed(Change("input", 3, "like"))
+    assert changed() == given == changed(Variation("argument", 1, 7))
+    assert changed(Variation("input", 1, 7)) == [x, 7]
+    assert changed(Variation("input", 2, 0.5)) == [x, 2, 0.5]
+    *others, mask = changed(Variation("input", 3, "like"))
     assert others == [x, 2, 1.0] and mask.shape == x.shape
-    assert [t.shape for t in changed(Change("input", 3, "pair"))[3]] == [x.shape, x.shape]
+    assert [t.shape for t in changed(Variation("input", 3, "pair"))[3]] == [x.shape, x.shape]
 
 
 # --- inputs ---------------------------------------------------------------------------------
@@ -235,7 +243,7 @@ def test_one_element_is_redrawn_if_the_file_draws_it(family: str, shape: tuple[i
 
 
 def test_the_files_sizes_do_not_hide_what_it_draws() -> None:
-    task = Task(SIZES.replace("(batch, length, width)", "(batch, 1)"))
+    task = LoadedTask(SIZES.replace("(batch, length, width)", "(batch, 1)"))
     (x,) = draw_inputs(task, Draw(0, family="negative", size=1))
     assert x.shape == (1, 1) and float(x) < 0
 
@@ -248,7 +256,7 @@ def test_steps_are_equal_to_each_other_and_to_constants_of_the_file() -> None:
     values, counts = redraw(X, X, "steps", found).unique(return_counts=True)
     shares = {round(float(v), 4): int(n) / len(X) for v, n in zip(values, counts, strict=True)}
     assert all(shares[value] > 0.015 for value in found) and shares[0.0] > 0.03
-    task = Task(SIZES)
+    task = LoadedTask(SIZES)
     (x,) = draw_inputs(task, Draw(0, family="steps"))
     assert constants(task.source) == [-0.5, 0.5] and x.unique().numel() < x.numel() / 4
 
@@ -277,7 +285,7 @@ def test_tensors_in_lists_are_redrawn() -> None:
 
 
 def test_one_draw_gives_the_same_inputs_each_time() -> None:
-    task = Task(SIZES)
+    task = LoadedTask(SIZES)
     for family in FAMILIES:
         (one,), (other,) = (draw_inputs(task, Draw(5, family=family)) for _ in range(2))
         (another,) = draw_inputs(task, Draw(6, family=family))

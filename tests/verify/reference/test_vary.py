@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from curate.verify.reference.draw import Change, Draw
+from curate.verify.reference.draw import Draw, Variation
 from curate.verify.reference.serve import Reference
 
 PROBLEM = """
@@ -35,7 +35,7 @@ def variants(
     init: str = "",
     given: str = "",
     sizes: str = "",
-) -> tuple[dict[str, list[tuple[Change, ...]]], list[str]]:
+) -> tuple[dict[str, list[tuple[Variation, ...]]], list[str]]:
     names = {"arguments": arguments, "setup": setup, "init": init, "given": given, "sizes": sizes}
     reference = Reference()
     source = PROBLEM.format(forward=forward, inputs=inputs, **names)
@@ -51,10 +51,10 @@ def variants(
 def test_sizes_without_names_are_tried_small_and_large() -> None:
     found, layouts = variants("return x.exp()")
     assert found["sizes"] == [
-        (Change("leading", 0, 3, 4), Change("dimension", 0, 13, 6)),
-        (Change("leading", 0, 9, 4), Change("dimension", 0, 7, 6)),
+        (Variation("leading", 0, 3, 4), Variation("dimension", 0, 13, 6)),
+        (Variation("leading", 0, 9, 4), Variation("dimension", 0, 7, 6)),
     ]
-    assert found["ranks"] == [(Change("rank", 0, 2),)] and found["arguments"] == []
+    assert found["ranks"] == [(Variation("rank", 0, 2),)] and found["arguments"] == []
     assert layouts == ["strided", "permuted"]
 
 
@@ -96,9 +96,9 @@ def test_arguments_of_the_constructor_are_changed_with_inputs_that_go_with_them(
     )
     (changes,) = found["arguments"]
     assert changes == (
-        Change("argument", 2, True),
-        Change("argument", 0, 7, 6),
-        Change("argument", 1, 0.25001),
+        Variation("argument", 2, True),
+        Variation("argument", 0, 7, 6),
+        Variation("argument", 1, 0.25001),
     )
 
 
@@ -108,21 +108,24 @@ def test_what_depends_on_a_flag_is_changed_without_it() -> None:
         setup="self.flag, self.scale = flag, scale",
         init=", scale=2.0, flag=False",
     )
-    assert found["arguments"] == [(Change("argument", 1, True),), (Change("argument", 0, 1.5),)]
+    assert found["arguments"] == [
+        (Variation("argument", 1, True),),
+        (Variation("argument", 0, 1.5),),
+    ]
 
 
 @pytest.mark.parametrize(
     ("forward", "arguments", "inputs", "changes"),
     [
-        ("return x * gain", "x, gain=1.0", "", [Change("input", 1, 0.75)]),
-        ("return x * gain", "x, gain", ", 2", [Change("input", 1, 3)]),
-        ("return x if y is None else x + y", "x, y=None", "", [Change("input", 1, "like")]),
-        ("a, b = y or (x, x); return x * a + b", "x, y=None", "", [Change("input", 1, "pair")]),
+        ("return x * gain", "x, gain=1.0", "", [Variation("input", 1, 0.75)]),
+        ("return x * gain", "x, gain", ", 2", [Variation("input", 1, 3)]),
+        ("return x if y is None else x + y", "x, y=None", "", [Variation("input", 1, "like")]),
+        ("a, b = y or (x, x); return x * a + b", "x, y=None", "", [Variation("input", 1, "pair")]),
         ("return x", "x, unused=None", "", []),
     ],
 )  # fmt: skip
 def test_numbers_and_options_of_forward_are_changed(
-    forward: str, arguments: str, inputs: str, changes: list[Change]
+    forward: str, arguments: str, inputs: str, changes: list[Variation]
 ) -> None:
     found, _ = variants(forward, f"torch.randn(4, 6){inputs}", arguments)
     assert [change for draw in found["arguments"] for change in draw] == changes

@@ -12,7 +12,7 @@ from curate.step import Context, Drop, Keep, StepError
 from curate.verify.compile.ptx import compile_ptx, find_nvcc
 from curate.verify.files import VerdictFile
 from curate.verify.launcher import LAUNCH, make_launcher
-from curate.verify.problem import Program, Task
+from curate.verify.problem import LoadedProgram, LoadedTask
 from curate.verify.recorder import Launches
 from curate.verify.steps.cuda_programs import BindingError, find_binding, read_binding
 from curate.verify.steps.verify_cuda import VerifyCuda, graded
@@ -113,17 +113,17 @@ def test_a_binding_can_be_checked_without_a_gpu(folder: Path) -> None:
     ptx = compile_ptx(binding.source(CUDA), 90, 100)
     launches = Launches()
     launcher = make_launcher(ptx, launches.admit, "cpu")
-    program = Program(binding.cuda, {LAUNCH: launcher})
+    program = LoadedProgram(binding.cuda, {LAUNCH: launcher})
     program.build(0, [])(torch.ones(300))
     assert launches.count == 1
-    wrong = Program(binding.cuda.replace("len(x)]", "1.5]"), {LAUNCH: launcher})
+    wrong = LoadedProgram(binding.cuda.replace("len(x)]", "1.5]"), {LAUNCH: launcher})
     with pytest.raises(TypeError, match="float for u32"):
         wrong.build(0, [])(torch.ones(300))
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_references_of_the_project_say_something(path: Path) -> None:
-    task = Task(read_binding(path).reference)
+    task = LoadedTask(read_binding(path).reference)
     model = task.build(0, task.init_inputs())
     seen = []
     for seed in range(2):
