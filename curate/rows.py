@@ -428,7 +428,7 @@ ROW = pa.schema(_fields(Row))
 TURN, SAMPLE, KERNEL = arrow_type(Turn), arrow_type(Asked), arrow_type(KernelFacts)
 COMPILE, VERDICT, ORIGIN = arrow_type(Compiled), arrow_type(Judgement), arrow_type(Origin)
 PAIRING, LICENSE, STATIC = arrow_type(Pairing), arrow_type(License), arrow_type(Static)
-RUN = arrow_type(HostRun)
+RUN, GENERATED = arrow_type(HostRun), arrow_type(Generated)
 
 
 def kind_digest(kind: str) -> str:
