@@ -1,7 +1,7 @@
 """Take Inductor's output file apart: its Triton kernels, its ``call`` function, its comments.
 
-Follows what ``torch/_inductor/codegen/wrapper.py`` and ``triton.py`` of torch 2.11 to 2.15 write;
-tested with 2.11, 2.13 and 2.15.
+Follows what ``torch/_inductor/codegen/wrapper.py`` and ``triton.py`` of torch 2.11 to 2.13 write;
+tested with 2.11 and 2.13.
 """
 
 from __future__ import annotations
