@@ -337,7 +337,9 @@ def sweep_output(output: Path) -> None:
 def _parquet(path: Path, sha256: str, columns: list[str] | None = None) -> pa.Table:
     """Return the table in a file whose hash is known; it is read once, and whole."""
     data = read_checked(path, sha256)
-    return pq.read_table(pa.BufferReader(data), columns=columns)
+    file = pq.ParquetFile(pa.BufferReader(data))
+    known = set(file.schema_arrow.names)
+    return file.read(columns=columns and [name for name in columns if name in known])
 
 
 def _conformed(table: pa.Table, columns: list[str] | None, path: Path) -> pa.Table:

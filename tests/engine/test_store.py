@@ -1,0 +1,49 @@
+"""Shards of another day: rows are read in today's columns."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from curate.engine.identity import columns_digest
+from curate.engine.store import Store, rows_table
+from curate.files import Damaged
+from curate.harvest.modules.modules import Modules
+from curate.inductor.standalone import Standalone
+from curate.rows import COLUMNS, ROW, make_origin, make_row
+
+FILE = make_row("file", "x = 1\n", make_origin("local", path="a.py"), text="x = 1\n")
+
+
+def written(tmp_path: Path, table: pa.Table) -> Store:
+    store = Store(tmp_path)
+    lost = rows_table([]).append_column("fate", pa.array([], pa.string()))
+    lost = lost.append_column("reason", pa.array([], pa.string()))
+    lost = lost.append_column("evidence", pa.array([], pa.string()))
+    store.commit("step", "key", None, table, lost, seen=1, went_on=1)
+    return store
+
+
+def test_a_column_that_came_later_is_null(tmp_path: Path) -> None:
+    before = rows_table([FILE]).drop_columns(["wiring", "split"])
+    store = written(tmp_path, before)
+    assert store.rows("step", "key").to_pylist() == [FILE]
+    assert store.rows("step", "key").schema == ROW
+    assert store.rows("step", "key", ["id", "split"]).column_names == ["id", "split"]
+
+
+def test_a_column_of_another_type_is_not_read_as_if_it_were_none(tmp_path: Path) -> None:
+    place = ROW.get_field_index("text")
+    other = rows_table([FILE]).set_column(place, "text", pa.array([7]))
+    with pytest.raises(Damaged, match="text of another type"):
+        written(tmp_path, other).rows("step", "key")
+
+
+def test_a_kind_does_not_know_the_columns_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = Modules(step="modules"), Standalone(step="standalone")
+    before = [columns_digest(step) for step in steps]
+    monkeypatch.setattr("curate.rows.COLUMNS", COLUMNS | {"pair": ("triton", "cluster")})
+    after = [columns_digest(step) for step in steps]
+    assert before[0] == after[0] and before[1] != after[1]
