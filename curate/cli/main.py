@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from curate import api
-from curate.cli import train as commands
+from curate.cli import model_commands as commands
 from curate.cli.group import Commands
 from curate.cli.options import judge_options, make_options
 from curate.verify.files import parse_shard

@@ -313,7 +313,7 @@ class EndpointSampler:
         if find_spec("openai") is None:
             raise ModelError("an endpoint needs the package openai: pip install openai")
         # Imported here and below: models on this machine run where pydantic is not installed.
-        from curate.teacher.client import Client
+        from curate.teacher.openai_client import Client
 
         self.url = url
         key = os.environ.get("OPENAI_API_KEY") or "none"  # local servers ask for none
@@ -375,7 +375,7 @@ class EndpointSampler:
     ) -> Result | None:
         """Return what the server answers; None if the conversation is too long for the model."""
         from curate.teacher.answers import request_key
-        from curate.teacher.client import NotAnswered, UseNewLimit, with_new_limit
+        from curate.teacher.openai_client import NotAnswered, UseNewLimit, with_new_limit
 
         key = request_key(self.url, body, 0)
 
@@ -397,7 +397,7 @@ class EndpointSampler:
     @contextmanager
     def _errors(self) -> Iterator[None]:
         """Turn errors of the client into the user's."""
-        from curate.teacher.client import EndpointRefused, GaveUp, NotAnswered, TryAgain
+        from curate.teacher.openai_client import EndpointRefused, GaveUp, NotAnswered, TryAgain
 
         try:
             yield

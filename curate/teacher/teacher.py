@@ -16,7 +16,7 @@ from curate.teacher.answers import TeacherAnswer, answers_file
 from curate.teacher.program import TEXT_FAMILIES, program_of
 
 if TYPE_CHECKING:
-    from curate.teacher.endpoint import Endpoint
+    from curate.teacher.capped_endpoint import Endpoint
 
 DEFAULT_ADDRESS = "https://api.openai.com/v1"
 UNANSWERED = ("teacher_terms", "too_long", "rejected")  # drops of prompts that got no answer
@@ -194,13 +194,13 @@ class Teacher(RowStep):
                 "step teacher: OPENAI_API_KEY is not set; any word will do for a server that asks "
                 "for no key"
             )
-        from curate.teacher.endpoint import Endpoint
+        from curate.teacher.capped_endpoint import Endpoint
 
         assert context.cache
         self._endpoint = Endpoint(self, key, answers_file(context.cache))
 
     def apply(self, row: PromptRow, context: Context) -> Outcome:
-        from curate.teacher.client import NotAnswered
+        from curate.teacher.openai_client import NotAnswered
 
         assert self._endpoint
         if banned := self._banned(row):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import click
 
-from curate.cli import train as commands
+from curate.cli import model_commands as commands
 from curate.cli.group import Commands
 
 

@@ -16,7 +16,7 @@ import torch
 from click.testing import CliRunner, Result
 from tiny import make_tiny_model
 
-from curate.cli import train as commands
+from curate.cli import model_commands as commands
 from curate.cli.main import main
 from curate.evaluate.evaluate import Contestant, evaluate, fingerprint
 from curate.evaluate.folder import SampleFile

@@ -21,12 +21,12 @@ pytest.importorskip("openai", reason="openai is not installed (pip install '.[te
 from teacher_run import PROGRAM, prompt, run, teacher
 from teacher_stand_in import KEY, Asked, Reply, StandIn
 
-import curate.teacher.endpoint as endpoint_module
+import curate.teacher.capped_endpoint as endpoint_module
 from curate import api
 from curate.step import Context, Drop, Keep, StepError
 from curate.teacher.answers import answers_file, total_usage, usage
-from curate.teacher.client import ATTEMPTS, GaveUp, NotAnswered
-from curate.teacher.endpoint import Endpoint
+from curate.teacher.capped_endpoint import Endpoint
+from curate.teacher.openai_client import ATTEMPTS, GaveUp, NotAnswered
 from curate.teacher.teacher import Teacher
 
 GOOD = Reply(f"Here it is:\n```python\n{PROGRAM}```")

@@ -17,7 +17,7 @@ HEAVY = ("pydantic", "polars", "tree_sitter")
 NODE = f"""
 import sys
 sys.modules.update(dict.fromkeys({HEAVY!r}))
-import curate.cli.train
+import curate.cli.model_commands
 assert not {{"torch", "transformers", "trl", "datasets"}} & set(sys.modules), "help would be slow"
 from curate.train.__main__ import main
 main(sys.argv[1:])

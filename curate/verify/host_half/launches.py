@@ -15,8 +15,8 @@ from triton.runtime.jit import JITFunction
 from curate import devices
 from curate.verify.compile.aot import gpu_target
 from curate.verify.compile.lowering import Lowering
-from curate.verify.host_half.driver import VirtualDriver
 from curate.verify.host_half.handles import Handle, VirtualDevice
+from curate.verify.host_half.virtual_cuda import VirtualDriver
 
 MAX_GRID = (2**31 - 1, 65535, 65535)
 """Programs along x, y and z (CUDA C++ Programming Guide, "Compute Capabilities")."""

@@ -26,7 +26,7 @@ from torch import nn
 
 from curate.devices import ON_CPU
 from curate.verify import watch
-from curate.verify.host_half import driver
+from curate.verify.host_half import virtual_cuda
 from curate.verify.host_half.handles import Handle, on_device, to_gpu
 from curate.verify.host_half.launches import HostLaunches
 from curate.verify.host_half.stream import FEW_LAPS, LAPS_S, CommandStream, ExecutorStopped
@@ -151,7 +151,7 @@ LAUNCHES = HostLaunches(ON_CPU)
 
 def warm() -> None:
     """Load what programs need, before children are forked."""
-    driver.install()
+    virtual_cuda.install()
     LAUNCHES.install()
     task, stream = LoadedTask(EXAMPLE[0]), CommandStream(Nowhere())  # type: ignore[arg-type]
     with torch.no_grad(), on_device(stream):

@@ -14,7 +14,7 @@ from curate.verify.compile.lowering import Lowering, gpu_target
 from curate.verify.executor import launch
 from curate.verify.executor.memory import Memory, OutOfBounds
 from curate.verify.executor.operations import UnsupportedOperation, Work
-from curate.verify.host_half.driver import VirtualDriver
+from curate.verify.host_half.virtual_cuda import VirtualDriver
 
 __all__ = ["OutOfBounds", "UnsupportedOperation", "install"]
 

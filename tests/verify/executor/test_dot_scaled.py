@@ -12,7 +12,7 @@ from curate.verify.compile.lowering import Lowering, gpu_target
 from curate.verify.executor import launch
 from curate.verify.executor.memory import Memory
 from curate.verify.executor.operations import Work
-from curate.verify.host_half.driver import VirtualDriver
+from curate.verify.host_half.virtual_cuda import VirtualDriver
 
 TARGET = find_device("cuda:90")
 M, N, K = 16, 32, 64

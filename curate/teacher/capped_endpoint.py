@@ -15,7 +15,7 @@ from curate.teacher.answers import (
     TeacherAnswer,
     request_key,
 )
-from curate.teacher.client import (
+from curate.teacher.openai_client import (
     Client,
     EndpointRefused,
     NotAnswered,
