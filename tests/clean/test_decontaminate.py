@@ -127,7 +127,7 @@ def test_a_copy_is_found(against: str) -> None:
 
 def test_a_renamed_copy_among_other_code_is_found(against: str) -> None:
     code = HEAD + OTHER_ADD + "\n\n" + RENAMED_SOFTMAX + "\n\nWIDTH = 3\n"
-    outcome = judge(against, kernel(code, "pair", "host_function"))
+    outcome = judge(against, kernel(code, "kernel", "host_function"))
     assert isinstance(outcome, Drop)
     assert outcome.evidence["item"] == "softmax.py"
     assert outcome.evidence["column"] == "host_function"

@@ -40,7 +40,8 @@ def row(
     status: str | None = None,
     **origin: Any,
 ) -> dict[str, Any]:
-    made = make_row(kind, text or path, make_origin("local", path=path, **origin), text=text)
+    made = make_row(kind, text or path, make_origin("local", path=path, **origin))
+    made = {**made, "text": text}
     made["license"] = {"expression": license, "choice": None} if license else None
     made["verdict"] = {"status": status} if status else None
     return made

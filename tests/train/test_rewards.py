@@ -137,12 +137,12 @@ def test_an_error_of_the_judge_is_not_remembered(
 ) -> None:
     from curate.verify.judge import slots as judging
 
-    def fail(check: judging.Check, source: str) -> None:
+    def fail(check: judging.CandidateCheck, source: str) -> None:
         raise ArithmeticError("as asked")
 
     answer = [fence(RIGHT.replace("64", "32"))]
     with monkeypatch.context() as context:
-        context.setattr(judging.Check, "run", fail)
+        context.setattr(judging.CandidateCheck, "run", fail)
         assert verified(answer, reference=[REFERENCE]) == [None]
         assert verified.scored[0].reason == "judge_error"
     assert verified(answer, reference=[REFERENCE]) == [1.0]

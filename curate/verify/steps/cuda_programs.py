@@ -53,7 +53,7 @@ class Binding:
 
     def candidates(self, row: dict[str, Any], ptx: str) -> tuple[Candidate, Candidate]:
         """Return the program of the CUDA side and that of the Triton side of a row."""
-        triton = f"{row['wrapper'] or row['triton']}\n\n{self.triton}"
+        triton = f"{row['host_function'] or row['triton']}\n\n{self.triton}"
         return (
             Candidate(f"{row['id']}:cuda", self.reference, self.cuda, ptx),
             Candidate(f"{row['id']}:triton", self.reference, triton),

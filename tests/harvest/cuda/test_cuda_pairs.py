@@ -289,7 +289,7 @@ def test_the_view_shows_the_grade(outcome: Any) -> None:
     (view,) = CudaToTriton(format="cuda_to_triton").render(closed).rows
     assert set(view) == set(CudaToTriton(format="cuda_to_triton").columns().names)
     assert view["prompt"].endswith(f"```cuda\n{closed['cuda']}```\n")
-    assert view["completion"] == f"```python\n{closed['wrapper']}```\n"
+    assert view["completion"] == f"```python\n{closed['host_function']}```\n"
     assert (view["grade"], view["license"]) == ("name", "MIT")
 
 

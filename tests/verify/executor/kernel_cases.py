@@ -52,7 +52,7 @@ def raised(kind: type[Exception], launch: Any) -> Exception:
 
 
 def unsupported(reason: str, launch: Any) -> None:
-    error = raised(executor.Unsupported, launch)
+    error = raised(executor.UnsupportedOperation, launch)
     assert getattr(error, "reason", None) == reason, repr(error)
 
 
