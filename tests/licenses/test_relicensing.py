@@ -216,6 +216,7 @@ def test_a_data_set_that_changes_its_card(
         template = here.url + "/{repo_id}/resolve/{revision}/{filename}"
         monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
         monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
+        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)  # another test may have set it
         repo = here.repos.setdefault("one/rows", Repo("one", private=False))
         first = repo.commit("heads/main", "rows", card("license: mit")).oid
         source = {"source": "hub", "dataset": f"one/rows@{first}"}
