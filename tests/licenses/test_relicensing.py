@@ -201,7 +201,7 @@ def test_a_data_set_that_changes_its_card(
     check: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("uvicorn", reason="the Hub stand-in is a web application")
-    from huggingface_hub import constants
+    from huggingface_hub import close_session, constants
     from publish.hub_stand_in import Blob, Hub, Repo
     from publish.hub_stand_in import serve as serve_hub
 
