@@ -156,6 +156,6 @@ def _proof(verdict: Verdict) -> list[str]:
     ]
     if verdict.caveats:
         lines.append(f"not covered: {', '.join(verdict.caveats)}")
-    if verdict.timing:
-        lines.append(f"time: {timing_text(verdict)}")
+    if timing := timing_text(verdict):
+        lines.append(f"time: {timing}")
     return lines

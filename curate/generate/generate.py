@@ -131,8 +131,9 @@ class Generation:
 
 
 def _microseconds(attempt: Attempt) -> float:
-    timing = attempt.verdict and attempt.verdict.timing
-    return timing["candidate_us"] if timing else float("inf")
+    timing = (attempt.verdict and attempt.verdict.timing) or {}
+    known = timing.get("candidate_us")
+    return float("inf") if known is None else float(known)
 
 
 def _distance(attempt: Attempt) -> tuple[int, float]:

@@ -76,7 +76,7 @@ BASELINES = {"eager": "eager PyTorch", "compile": "torch.compile"}
 def timing_text(verdict: Verdict | None) -> str:
     """Return how long a program takes, and PyTorch; "" where it was not timed."""
     timing: dict[str, Any] = (verdict and verdict.timing) or {}
-    if not timing:
+    if not timing or timing["candidate_us"] is None:
         return ""
     others = [
         f"{words} takes {timing[f'{name}_us']:.4g} us{_ratio(timing[f'speedup_{name}'])}"

@@ -3,11 +3,11 @@
 ``python -m curate.verify.host`` speaks over a socket that it inherits as standard input.
 Messages are JSON, one per packet:
 
-- ``{"backend", "memory_mb", "sandboxed", "compiles"}`` comes first and is answered by
-  ``{"ready": true, "package": folder}``, which says whose code the host runs;
-- ``{"start": role, "job": n}`` comes with file descriptors: the child's own channel to the judge
-  (`curate.verify.protocol.wire`) and, for some roles, one to another child. The host forks a
-  child that serves the role on them, and never reads them;
+- ``{"purpose", "memory_mb", "sandboxed", "device", "target", "compiles"}`` comes first and is
+  answered by ``{"ready": true, "package": folder}``, which says whose code the host runs;
+- ``{"start": n}`` comes with file descriptors: the child's own channel to the judge
+  (`curate.verify.protocol.wire`), which are two, and for some purposes channels to other children.
+  The host forks a child that serves on them, and never reads them;
 - ``{"kill": reason}`` ends the child that is running;
 - when a child ends, the host clears the sandbox and sends ``{"ended": n, "died": why or null,
   "spoiled": whether something is left that cannot be cleared, "changed": what the child changed
@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import Any
 
 import curate
+from curate.devices import Device
 from curate.engine.processes.child import (
     TICK,
     Child,
@@ -39,50 +40,46 @@ from curate.engine.processes.child import (
     is_spoiled,
     remember_sandbox,
 )
+from curate.verify.protocol.wire import Channel
 
-PACKET = 1 << 16
-WITHOUT_DEVICE = ("cpu", "host_half", "executor")
+PACKET, MOST_SOCKETS = 1 << 16, 4
 SOCKET_TYPE = socket.SOCK_SEQPACKET
 
 
-def warm(backend: str, compiles: bool) -> dict[str, Callable[..., None]]:
-    """Import what children need and return the roles that they can play.
+def warm(purpose: str, target: Device, has_device: bool, compiles: bool) -> Callable[..., None]:
+    """Import what children need and return what they do, given their channel and other sockets.
+
+    No device is used before the fork: its context does not survive one.
 
     Args:
-        backend: ``host_half``, ``executor``, ``cuda``, ``hip``, ``cpu`` or ``compile``. No device
-            is used before the fork: its context does not survive one.
+        purpose: ``host_half``, ``executor``, ``reference`` or ``compiler``.
+        target: the GPU that programs see.
+        has_device: whether there is a GPU to use.
         compiles: whether children will use `torch.compile`.
     """
     import torch
 
     torch.set_num_threads(1)
-    if backend == "compile":
-        from curate.verify.compile import serve as compiler
-
-        compiler.warm()
-        return {"compiler": compiler.serve}
-    if backend == "host_half":
-        from curate.verify.host_half import serve as host_half
-
-        host_half.warm()
-        return {"host_half": host_half.serve}
-    if backend == "executor":
-        from curate.verify.executor import serve as executor
-
-        executor.warm()
-        return {"executor": executor.serve}
-    if backend == "cpu":
-        from curate.verify.reference import serve as reference
-
-        reference.warm()
-        return {"reference": reference.serve}
     if compiles:
         importlib.import_module("torch._inductor.compile_fx")
-    from curate.verify import candidate
-    from curate.verify.reference import serve as reference
+    if purpose == "host_half":
+        from curate.verify.host_half import serve as host_half
 
-    candidate.warm()
-    return {"reference": reference.serve, "candidate": candidate.serve}
+        return host_half.warm(target)
+    if purpose == "executor":
+        from curate.verify.executor import serve as executor
+
+        executor.warm(target if has_device else None)
+        return executor.serve
+    if purpose == "reference":
+        from curate.verify.reference import serve as reference
+
+        reference.warm(has_device)
+        return reference.serve
+    from curate.verify.compile import serve as compiler
+
+    compiler.warm()
+    return compiler.serve
 
 
 class HostServer:
@@ -92,19 +89,21 @@ class HostServer:
         self.control = control
         self.waiting: tuple[dict[str, Any], list[int]] | None = None
         hello, _ = self._next()
+        self.has_device = bool(hello["device"])
         self.limits = ChildLimits(
-            hello["memory_mb"], hello["sandboxed"], address_space=hello["backend"] in WITHOUT_DEVICE
+            hello["memory_mb"], hello["sandboxed"], address_space=not self.has_device
         )
         if self.limits.sandboxed:
             remember_sandbox()
-        self.roles = warm(hello["backend"], hello["compiles"])
+        target = Device(**hello["target"])
+        self.work = warm(hello["purpose"], target, self.has_device, hello["compiles"])
         gc.collect()
         gc.freeze()  # children share what is loaded, and never walk it
         self._say({"ready": True, "package": str(Path(curate.__file__).absolute().parent)})
 
     def _next(self) -> tuple[dict[str, Any], list[int]]:
         """Return the judge's next message, and the file descriptors that came with it."""
-        data, fds, _, _ = socket.recv_fds(self.control, PACKET, 2)
+        data, fds, _, _ = socket.recv_fds(self.control, PACKET, MOST_SOCKETS)
         if not data:
             os._exit(0)  # the judge is gone
         return json.loads(data), fds
@@ -117,11 +116,12 @@ class HostServer:
         while True:
             (order, fds), self.waiting = self.waiting or self._next(), None
             if "start" in order:
-                self._serve(order["start"], order["job"], fds)
+                self._serve(order["start"], fds)
 
-    def _serve(self, role: str, job: int, fds: list[int]) -> None:
+    def _serve(self, job: int, fds: list[int]) -> None:
         def work() -> None:
-            self.roles[role](*(socket.socket(fileno=fd) for fd in fds))
+            sock, devices, *peers = (socket.socket(fileno=fd) for fd in fds)
+            self.work(Channel(sock, devices if self.has_device else None), *peers)
 
         with tempfile.TemporaryFile() as printed:
             pid = fork_child(work, self.limits, [self.control.fileno()], printed.fileno())

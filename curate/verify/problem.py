@@ -177,14 +177,13 @@ def _build(which: str, kind: Any, seed: int, init_inputs: list[Any]) -> torch.nn
 
 
 def seed_everything(seed: int) -> None:
-    """Seed PyTorch's generators.
+    """Seed PyTorch's generators, those of a device that is in use included.
 
-    `torch.manual_seed` takes note of the stack for a device that is not there.
+    `torch.manual_seed` takes note of the stack for a device that is not: a millisecond.
     """
-    if torch.backends.cuda.is_built():
-        torch.manual_seed(seed)
-    else:
-        torch.default_generator.manual_seed(seed)
+    torch.default_generator.manual_seed(seed)
+    if torch.cuda.is_initialized():
+        torch.cuda.manual_seed_all(seed)
 
 
 def describe(error: BaseException) -> str:

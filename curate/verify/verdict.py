@@ -14,7 +14,7 @@ from curate.flags import option
 if TYPE_CHECKING:
     from curate.rows import Judgement
 
-VERSION = 6
+VERSION = 7
 """Raised whenever the judge may judge a candidate otherwise than before."""
 
 BACKENDS = ("auto", "cpu", "cuda", "hip", "compile")
@@ -54,8 +54,8 @@ class Candidate:
         id: names it in verdicts; unique among the candidates of one input.
         reference: text of a file with ``Model``, ``get_inputs`` and ``get_init_inputs``.
         candidate: text of a file with ``ModelNew``.
-        ptx: CUDA kernels that the file launches, by `curate.verify.launcher`; None for a file with
-            Triton kernels. Launches of CUDA kernels count in no other.
+        ptx: CUDA kernels that the file launches (`curate.verify.host_half.cuda_launches`); None for
+            a file with Triton kernels. Only launches of a program's own kind count.
         compiled: whether its kernels are known to compile for a device.
     """
 
@@ -172,6 +172,7 @@ class Verdict:
             ``reason``. They are labels, and decide nothing.
         compile: one dict per target, with the fields of `curate.rows.COMPILE`.
         timing: what was measured, or None.
+        seconds: how long the judge took ``in all``, and waited for each request to a process.
     """
 
     id: str
@@ -191,6 +192,7 @@ class Verdict:
     findings: tuple[dict[str, Any], ...] = ()
     compile: list[dict[str, Any]] = field(default_factory=list)
     timing: dict[str, Any] | None = None
+    seconds: dict[str, float] = field(default_factory=dict, compare=False)
 
     def speedup(self) -> float | None:
         """Return how many times as fast a program is as the faster of eager PyTorch and

@@ -703,20 +703,6 @@ for text in texts:
     ),
     Case(
         number=7,
-        name="frames, and a kernel if there is nothing",
-        group="A",
-        reference=RELU,
-        cheat=candidate(
-            "import sys\n" + FRAMES + RELU_KERNEL,
-            f"found = list(walk(sys._getframe()))\nif found:\n    {FOUND}\n{LAUNCH}",
-        ),
-        honest=LOOKS_INNOCENT,
-        statuses=frozenset({"cheat"}),
-        rule="walks_frames",
-        gpu=True,  # elsewhere there is nothing to find
-    ),
-    Case(
-        number=7,
         name="garbage collector, and a kernel if there is nothing",
         group="A",
         reference=RELU,
@@ -880,7 +866,7 @@ def multiply(a, b):
     _product("torch.jit.script", SCRIPT, "multiply(a, b)"),
     _product("another thread", ANOTHER_THREAD, "multiply(a, b)"),
     _product("dispatch modes disabled", MODES_OFF, "multiply(a, b)"),
-    _product("dispatch to Python disabled", DISPATCH_OFF, "multiply(a, b)"),
+    _product("dispatch to Python disabled", DISPATCH_OFF, "multiply(a, b)", statuses=RAISES),
     Case(
         number=8,
         name="ctypes",

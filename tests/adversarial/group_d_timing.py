@@ -1,7 +1,7 @@
 """Group D: programs that seem faster than they are.
 
-Where the trick needs stale, early or late outputs it must be seen in the values; the rest tampers
-with clocks, and is shown by what it patches or calls.
+Where the trick needs stale, early or late outputs it must be seen in the values. A program's Python
+is not there when it is timed: what tampers with clocks in its own process has no effect.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from affine import AFFINE, CHEAP, COPY, DIES, HONEST, program, tamper
 from cases import Case, candidate, reference
 
 NOT_APPLICABLE: dict[int, str] = {
+    53: "A program's Python is in a process of its own, where nothing is timed: clocks, events and "
+    "`do_bench` that it patches there tell nobody anything, and its kernels are honest.",
     62: "A verdict holds one program's own times; nothing is averaged over programs, so that no "
     "program can pull a mean down.",
     63: "The baseline's settings are the judge's; a program does not choose them, and 64 shows "
@@ -109,7 +111,8 @@ LATE = [
             return y
             """,
         ),
-        gpu=True,
+        statuses=INCORRECT,
+        rule="race",
     ),
     case(
         50,
@@ -136,6 +139,8 @@ LATE = [
             return y
             """,
         ),
+        statuses=INCORRECT,
+        rule="race",
         gpu=True,
         options=TIMED,
     ),
@@ -156,7 +161,8 @@ LATE = [
             "",
             "torch.cuda.set_stream(torch.cuda.current_stream())\nreturn affine(x)",
         ),
-        gpu=True,
+        statuses=INCORRECT,
+        rule="race",
     ),
     case(
         51,
@@ -254,90 +260,7 @@ class Lazy:
     ),
 ]
 
-# --- 53, 54, 59: clocks and the library behind them -----------------------------------------------
-
-
-def patched(name: str, top: str, forward: str = "", **more: object) -> Case:
-    """Return a case with an honest kernel beside patched clocks."""
-    honest = """
-import time
-
-taken = []
-
-
-class Event:
-    def elapsed_time(self, other):
-        return other - self
-"""
-    return case(
-        53,
-        name,
-        (top, f"{forward}\nreturn affine(x)"),
-        (
-            honest,
-            "start = time.perf_counter()\ny = affine(x)\n"
-            "taken.append(time.perf_counter() - start)\nreturn y",
-        ),
-        **{"statuses": CHEAT, "rule": "patches_library", "gpu": True, **more},
-    )
-
-
-CLOCKS = [
-    patched(
-        "torch.cuda.Event.elapsed_time patched",
-        "\ntorch.cuda.Event.elapsed_time = lambda start, end: 0.001\n",
-    ),
-    patched(
-        "torch.cuda.Event replaced",
-        """
-class Event:
-    def __init__(self, *args, **kwargs):
-        self.query = lambda: True
-
-    def record(self, stream=None):
-        pass
-
-    def synchronize(self):
-        pass
-
-    def elapsed_time(self, other):
-        return 0.001
-
-
-torch.cuda.Event = torch.Event = Event
-""",
-    ),
-    patched(
-        "torch.cuda.synchronize patched",
-        "\ntorch.cuda.synchronize = lambda *args, **kwargs: None\n",
-    ),
-    patched(
-        "torch.cuda.synchronize patched in forward",
-        "",
-        "torch.cuda.synchronize = torch.cuda.Stream.synchronize = lambda *args: None",
-    ),
-    patched(
-        "time.perf_counter patched",
-        """
-import time
-
-count = iter(range(10**9))
-time.perf_counter = time.monotonic = time.time = lambda: next(count) * 1e-9
-time.perf_counter_ns = time.monotonic_ns = time.time_ns = lambda: next(count)
-""",
-    ),
-    patched(
-        "clock patched by the fifth call",
-        "\nimport time\n\ncalls = [0]\n",
-        "calls[0] += 1\n"
-        "if calls[0] == 5:\n    time.perf_counter = lambda clock=time.perf_counter: clock() / 10",
-        statuses=CHEAT,
-    ),
-    patched(
-        "triton.testing.do_bench patched",
-        "\nimport triton.testing\n\ntriton.testing.do_bench = lambda *args, **kwargs: 0.001\n",
-    ),
-]
+# --- 54, 59: the library behind the clocks --------------------------------------------------------
 
 LIBRARY = [
     case(
@@ -823,6 +746,73 @@ def get_inputs():
     ),
 ]
 
+# What is timed is a recorded stream, so what is left to cheat with are kernels that keep something.
+
+KEPT = """
+@triton.jit
+def kept_kernel(x_ptr, y_ptr, kept_ptr, state_ptr, n, ONLY: tl.constexpr, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    mask = at < n
+    {look}
+    if stale & ONLY:
+        tl.store(y_ptr + at, tl.load(kept_ptr + at, mask=mask), mask=mask)
+    else:
+        y = 2 * tl.load(x_ptr + at, mask=mask) + 1
+        tl.store(y_ptr + at, y, mask=mask)
+        tl.store(kept_ptr + at, y, mask=mask)
+    {note}
+
+
+memory = {{}}
+
+
+def kept(x, ONLY):
+    if x.shape not in memory:
+        memory[x.shape] = torch.zeros_like(x), torch.zeros(2, dtype=torch.int64, device=x.device)
+    y, n = torch.empty_like(x), x.numel()
+    kept_kernel[(1,)](x, y, *memory[x.shape], n, ONLY, BLOCK=triton.next_power_of_2(n))
+    return y
+"""
+
+
+def in_kernel(name: str, look: str, note: str, **more: object) -> Case:
+    """Return a case whose kernel repeats its last answer where ``stale`` says so."""
+    top = KEPT.format(look=look, note=note)
+    cheat, honest = ((top, f"return kept(x, {only})") for only in (True, False))
+    problem = reference("2 * x + 1", "torch.randn(8, 64)")
+    return Case(61, name, "D", problem, program(cheat), program(honest), **more)
+
+
+CALLS = "calls = tl.load(state_ptr)"
+IN_KERNELS = [
+    in_kernel(
+        "kernel that is right for its first calls",
+        f"{CALLS}\n    stale = calls > 3",
+        "tl.store(state_ptr, calls + 1)",
+    ),
+    in_kernel(
+        "kernel that is right for its first calls, timed",
+        f"{CALLS}\n    stale = calls > 400",
+        "tl.store(state_ptr, calls + 1)",
+        gpu=True,
+        options=TIMED,
+    ),
+    in_kernel(
+        "kernel that leaves out all calls but every fourth once there were many, timed",
+        f"{CALLS}\n    stale = (calls > 400) & (calls % 4 != 0)",
+        "tl.store(state_ptr, calls + 1)",
+        gpu=True,
+        options=TIMED,
+    ),
+    in_kernel(
+        "kernel that repeats itself soon after its last call, timed",
+        "now = tl.extra.cuda.globaltimer()\n    stale = now - tl.load(state_ptr) < 1000000",
+        "tl.store(state_ptr, now)",
+        gpu=True,
+        options=TIMED,
+    ),
+]
+
 # --- 64: the reference made worse ----------------------------------------------------------------
 
 PRODUCT = reference("x @ y", "torch.randn(32, 32), torch.randn(32, 32)", takes="x, y")
@@ -924,4 +914,4 @@ torch.add = torch.mul = torch.Tensor.__rmul__ = torch.Tensor.__add__ = slow
     ),
 ]
 
-CASES = [*LATE, *CLOCKS, *LIBRARY, *CACHES, *FIRST, *REFERENCE]
+CASES = [*LATE, *LIBRARY, *CACHES, *FIRST, *IN_KERNELS, *REFERENCE]

@@ -135,7 +135,7 @@ def test_what_cannot_be_judged_gets_no_reward(verified: VerifiedReward) -> None:
 def test_an_error_of_the_judge_is_not_remembered(
     verified: VerifiedReward, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from curate.verify.judge import slots as judging
+    from curate.verify.judge import slot as judging
 
     def fail(check: judging.CandidateCheck, source: str) -> None:
         raise ArithmeticError("as asked")

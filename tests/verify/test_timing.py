@@ -1,432 +1,528 @@
-"""The logic of timing, with a model on the CPU and a judge's clock that is made up."""
+"""Timing: what one process measures, what the judge makes of it, and replays on the CPU."""
 
 from __future__ import annotations
 
-import os
 import random
 import statistics
-import subprocess
-import sys
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import torch
-import triton
-from torch import nn
-from triton.backends.compiler import GPUTarget
-from triton.compiler import ASTSource
 
-from curate.verify import timing
-from curate.verify.timing import (
+from curate.verify.executor.cpu import CpuBackend
+from curate.verify.executor.replay import Recording, Replay
+from curate.verify.executor.serve import Storages
+from curate.verify.judge import timer as timing_judge
+from curate.verify.judge.check import CandidateCheck, EarlyVerdict
+from curate.verify.judge.oracle import NoOracle, TimedOracle
+from curate.verify.judge.slot import TIMED, Slot
+from curate.verify.judge.slots import make_slot
+from curate.verify.judge.timer import (
     CANDIDATE,
-    COMPILED,
-    EAGER,
-    OVERHEAD,
-    Checksums,
-    Measured,
-    Stats,
-    TimedModel,
-    find_fault,
-    floor_us,
+    CallTimes,
+    Timer,
+    choose_size,
     measure,
-    project,
     to_json,
-    tolerance,
-    turns,
 )
+from curate.verify.protocol.places import TensorPlace
+from curate.verify.reference.draw import Draw, Variation
+from curate.verify.reference.serve import Reference
+from curate.verify.reference.timed import COMPILED, EAGER, Baselines
+from curate.verify.timing import InputSets, TimedCall
+from curate.verify.verdict import Candidate, Options
 
-torch.set_num_threads(1)
-
-ROOT = Path(__file__).parents[2]
-
-
-class Scores(nn.Module):
-    """Two outputs, of which one is an index, and a table that integers point into."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        torch.manual_seed(0)
-        self.table = nn.Embedding(40, 64)
-
-    def forward(self, x: torch.Tensor, ids: torch.Tensor) -> dict[str, torch.Tensor]:
-        scores = x @ self.table(ids).T
-        return {"scores": scores.softmax(-1), "best": scores.argmax(-1)}
+# --- one process ------------------------------------------------------------------------------
 
 
-def draw(seed: int) -> list[Any]:
-    generator = torch.Generator().manual_seed(seed)
-    x = torch.randn(32, 64, generator=generator)
-    return [x, torch.randperm(40, generator=generator)[:20]]  # equal scores would tie
+def sets() -> InputSets:
+    targets = [torch.zeros(4), torch.zeros(3, dtype=torch.int64), torch.zeros(2)]
+    masters = [
+        [torch.tensor([0.5, -0.25, 0.0, 1.0]), torch.tensor([1, 2, 3]), torch.tensor([7.0, 8.0])],
+        [torch.tensor([1.5, -1.25, 0.0, 2.0]), torch.tensor([4, 5, 6]), torch.tensor([7.0, 8.0])],
+    ]
+    return InputSets(targets, masters, [0.75, None], inputs=2)
 
 
-SETS = [draw(seed) for seed in range(3)]
+def test_inputs_are_never_the_same_twice_and_keep_what_programs_rely_on() -> None:
+    inputs, generator = sets(), random.Random(0)
+    seen: dict[bool, list[float]] = {True: [], False: []}
+    for _ in range(60):
+        inputs.fill_anew(generator)
+        x, whole, state = inputs.targets
+        first = int(whole[0]) == 1
+        assert whole.tolist() == ([1, 2, 3] if first else [4, 5, 6])
+        assert state.tolist() == [7.0, 8.0]  # no input: it stays
+        assert x[2] == 0 and x.argmin() == 1
+        seen[first].append(float(x[3]))
+    scaled = [x * 0.75 for x in seen[True]]  # as if nothing had been multiplied before
+    assert len(set(scaled)) == len(scaled) > 10
+    assert min(scaled) >= 0.5 and max(scaled) < 1.0 and min(scaled) < 0.6 and max(scaled) > 0.9
+    assert set(seen[False]) == {2.0}  # a set that may not be multiplied
 
 
-def timed(model: Any, sets: list[list[Any]] = SETS) -> TimedModel:
-    return TimedModel(model, sets, "cpu")
+def test_calls_are_timed_one_by_one_and_one_is_looked_at() -> None:
+    inputs = sets()
+    given: list[list[float]] = []
 
+    def call() -> None:
+        assert not torch.is_grad_enabled() and not torch.are_deterministic_algorithms_enabled()
+        given.append(inputs.targets[0].tolist())
 
-def wrong(model: Any, n: int = 60) -> int:
-    """Return how many of n checksums are not those of `Scores`."""
-    reference = timed(Scores())
-    allowed = reference.tolerances(Scores().double())
-    pairs = zip(timed(model).run(n, 5), reference.run(n, 5), turns(5, n, 3), strict=True)
-    return sum(not timing._is_right(got, want, allowed[turn.set]) for got, want, turn in pairs)
-
-
-# --- checksums ------------------------------------------------------------------------------
-
-
-def test_checksums_are_those_of_the_nonce_and_a_shorter_run_is_the_beginning() -> None:
-    model = timed(Scores())
-    long = model.run(20, 7)
-    assert model.run(20, 7) == long
-    assert model.run(5, 7) == long[:5]
-    assert len({scores for scores, _ in [*long, *model.run(20, 8)]}) == 40
-
-
-def test_another_order_of_summing_passes() -> None:
-    class Reordered(Scores):
-        def forward(self, x: torch.Tensor, ids: torch.Tensor) -> dict[str, torch.Tensor]:
-            rows = self.table(ids).T
-            scores = sum(x[:, i : i + 8] @ rows[i : i + 8] for i in range(0, 64, 8))
-            return {"scores": scores.exp() / scores.exp().sum(-1, True), "best": scores.argmax(-1)}
-
-    assert wrong(Reordered()) == 0
-
-
-class Kept(Scores):
-    """Computes the first answers, and gives them again as its rule says."""
-
-    def __init__(self, rule: Callable[[int, Any], Any], first: int) -> None:
-        super().__init__()
-        self.rule, self.first, self.calls, self.answers = rule, first, 0, {}
-
-    def forward(self, x: torch.Tensor, ids: torch.Tensor) -> Any:
-        self.calls += 1
-        key = self.rule(self.calls, x)
-        if self.calls <= self.first or key not in self.answers:
-            self.answers[key] = super().forward(x, ids)
-        return self.answers[key]
-
-
-@pytest.mark.parametrize(
-    "rule",
-    [
-        lambda calls, x: 0,
-        lambda calls, x: calls % 3,
-        lambda calls, x: x.data_ptr(),
-        lambda calls, x: x._version,
-        lambda calls, x: id(x),
-    ],
-)
-def test_old_answers_are_wrong(rule: Callable[[int, Any], Any]) -> None:
-    assert wrong(Kept(rule, first=3)) > 50
-
-
-def test_less_precision_than_checked_is_wrong() -> None:
-    class Rough(Scores):
-        def forward(self, x: torch.Tensor, ids: torch.Tensor) -> dict[str, torch.Tensor]:
-            return super().forward(x.half().float(), ids)
-
-    assert wrong(Rough()) > 40
-
-
-def test_inputs_that_a_model_changes_are_filled_anew() -> None:
-    def change(x: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
-        return x.mul_(3).sum(1)
-
-    assert timed(change).run(10, 1) == timed(lambda x, ids: (3 * x).sum(1)).run(10, 1)
-
-
-def test_nested_inputs_and_masters_of_other_kinds() -> None:
-    def select(pair: tuple[torch.Tensor, torch.Tensor], mask: Any, axis: int) -> torch.Tensor:
-        return (pair[0] * pair[1].real).where(mask, 0).sum(axis)
-
-    torch.manual_seed(0)
-    one = [(torch.rand(6, 4), torch.rand(6, 4, dtype=torch.cfloat)), torch.rand(6, 4) > 0.5, 1]
-    model = TimedModel(select, [one, one], "cpu")
-    assert all(value != 0 for (value,) in model.run(4, 3))
-    assert model.bytes_moved() == 24 * (4 + 8 + 1) + 6 * 4
-    assert len(model.run(4, 3, call_model=False)) == 4
-
-
-def test_refusals() -> None:
-    class Lazy(torch.Tensor):
-        pass
-
-    with pytest.raises(TypeError, match="Lazy"):
-        timed(lambda x, ids: x.as_subclass(Lazy)).run(1, 0)
-    with pytest.raises(ValueError, match="no tensor"):
-        timed(lambda x, ids: 3).run(1, 0)
-    many = iter([1, 2])
-    with pytest.raises(ValueError, match="as many"):
-        timed(lambda x, ids: [x] * next(many)).run(2, 0)
-    with pytest.raises(ValueError, match="differ in shapes"):
-        timed(Scores(), [SETS[0], [torch.rand(2, 64), SETS[0][1]]])
-
-
-def test_flags_of_the_judge_are_off_while_timed_and_back_afterwards() -> None:
-    seen = []
-
-    def look(x: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
-        seen.append((torch.are_deterministic_algorithms_enabled(), torch.is_grad_enabled()))
-        return x
-
+    timed = TimedCall(call, inputs, "cpu")
+    looked: list[tuple[int, list[float]]] = []
+    given.clear()
     torch.use_deterministic_algorithms(True, warn_only=True)
     try:
-        timed(look).run(1, 0)
+        times = timed.run(9, 1, check=(4, 1), look=lambda k: looked.append((k, given[-1])))
         assert torch.are_deterministic_algorithms_enabled()
     finally:
         torch.use_deterministic_algorithms(False)
-    assert seen == [(False, False)]
+    assert len(times) == 9 and min(times) > 0 and len(given) == 12
+    assert looked == [(1, [1.5, -1.25, 0.0, 2.0])]
+    assert len(timed.run(5, 1, body=False)) == 5 and len(given) == 12
+    assert timed.graph is None
 
 
-# --- projections and their tolerance --------------------------------------------------------
-
-
-def projected(y: torch.Tensor, seed: int = 1) -> float:
-    sums = torch.zeros(2, dtype=torch.float64)
-    project(y, sums, 1, seed)
-    assert sums[0] == 0
-    return float(sums[1])
-
-
-def test_signs_are_balanced_and_differ_by_seed() -> None:
-    ones = torch.ones(100_000)
-    sums = [projected(ones, seed) for seed in range(40)]
-    assert len(set(sums)) > 30
-    assert max(map(abs, sums)) < 5 * 100_000**0.5
-
-
-def test_nonfinite_values_have_their_places() -> None:
-    y = torch.rand(50)
-    for bad in (float("nan"), float("inf"), float("-inf")):
-        changed = y.clone()
-        changed[7] = bad
-        assert abs(projected(changed) - projected(y)) > 1000
-        assert projected(changed) == projected(changed.clone())
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.float64])
-def test_errors_that_are_allowed_stay_within_the_tolerance(dtype: torch.dtype) -> None:
-    generator = torch.Generator().manual_seed(0)
-    exact = torch.randn(5000, generator=generator, dtype=torch.float64)
-    own = exact.to(dtype)
-    allowed = tolerance(own, exact)
-    limit = timing.allowed_error(own, exact)
-    for seed in range(20):
-        # As wrong as `compare` allows, with signs that know nothing of the projection's.
-        error = torch.randint(0, 2, exact.shape, generator=generator) * 2 - 1
-        assert abs(projected(exact + error * limit, seed) - projected(own, seed)) < allowed
-    assert allowed < float(exact.norm())
-
-
-def test_of_integers_a_few_may_differ_but_not_all() -> None:
-    generator = torch.Generator().manual_seed(0)
-    own, stale = (torch.randint(0, 1000, (5000,), generator=generator) for _ in range(2))
-    got, allowed = own.clone(), tolerance(own, own)
-    got[[7, 77, 777]] = 999 - got[[7, 77, 777]]
-    apart = [abs(projected(got, seed) - projected(own, seed)) for seed in range(50)]
-    assert max(apart) < allowed
-    apart = [abs(projected(stale, seed) - projected(own, seed)) for seed in range(50)]
-    assert statistics.median(apart) > allowed
-    assert tolerance(torch.tensor([3]), torch.tensor([3])) < 1e-9
-    assert tolerance(torch.tensor([3]), torch.tensor([5])) == pytest.approx(timing.DEVIATIONS * 2)
-
-
-def test_a_large_output_is_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
-    exact = torch.randn(100_000, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    whole = tolerance(exact.float(), exact)
-    monkeypatch.setattr(timing, "SAMPLE", 5000)
-    assert tolerance(exact.float(), exact) == pytest.approx(whole, rel=0.1)
-
-
-KERNEL = """
+MATMUL = """
 import torch
-from curate.verify.timing import _project_kernel, _seed_of, project
-for dtype in (torch.float32, torch.float16, torch.int64):
-    for seed in (1, _seed_of(2**31 - 1, 1)):
-        y = (100 * torch.rand(2500)).to(dtype)
-        if dtype == torch.float32:
-            y[:3] = torch.tensor([float("nan"), float("inf"), -float("inf")])
-        sums = torch.zeros(2, 3, dtype=torch.float64)
-        project(y, sums[0], 1, seed)
-        _project_kernel[(3,)](y, sums[1], 1, y.numel(), seed, BLOCK=1024)
-        torch.testing.assert_close(sums[0], sums[1], rtol=1e-12, atol=1e-9)
-        assert sums[0, 1] != 0
+import torch.nn as nn
+
+rows = 4
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(16, 16)
+
+    def forward(self, x, factor):
+        return self.layer(x) * factor
+
+
+def get_inputs():
+    return [torch.randn(rows, 16), 3]
+
+
+def get_init_inputs():
+    return []
 """
 
 
-def test_the_kernel_projects_as_the_cpu_does() -> None:
-    ran = subprocess.run(
-        [sys.executable, "-c", KERNEL],
-        capture_output=True,
-        text=True,
-        env=os.environ | {"TRITON_INTERPRET": "1", "PYTHONPATH": str(ROOT)},
+def test_baselines_in_the_process_of_the_reference(monkeypatch: pytest.MonkeyPatch) -> None:
+    reference = Reference()
+    assert reference.load({"source": MATMUL, "device": "cpu"}, [])[0]["own_size"] == 4
+    baselines = Baselines(reference)
+    sizes = {}
+    for size in (None, 8):
+        draw = Draw(3, size=size, changes=(Variation("scale", "inputs", 0.5),)).to_json()
+        tried, _ = baselines.try_size({"draw": draw}, [])
+        assert tried["us"] > 0
+        sizes[size] = tried["bytes"]
+    assert sizes == {None: 2 * 4 * 16 * 4, 8: 2 * 8 * 16 * 4}
+
+    def refuse(model: Any) -> Any:
+        raise RuntimeError("no compiler here")
+
+    monkeypatch.setattr(torch, "compile", refuse)
+    draws = [Draw(seed).to_json() for seed in (1, 2)]
+    prepared, _ = baselines.prepare({"draws": draws}, [])
+    assert prepared == {
+        "graphs": {EAGER: False},
+        "compile_problem": "RuntimeError: no compiler here",
+    }
+    _, (times,) = baselines.time({"name": EAGER, "n": 6, "seed": 1}, [])
+    assert times.shape == (6,) and bool((times > 0).all())
+
+
+def test_a_draw_can_be_the_same_but_for_a_factor() -> None:
+    reference = Reference()
+    reference.load({"source": MATMUL, "device": "cpu"}, [])
+    x, factor = reference.inputs(Draw(5))
+    half, same = reference.inputs(Draw(5, changes=(Variation("scale", "inputs", 0.5),)))
+    assert factor == same == 3 and torch.equal(half, 0.5 * x)
+
+
+# --- the judge's figures ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("own", "us_per_row", "bytes_per_row", "chosen"),
+    [
+        (16, 10.0, 1e3, None),  # 160 us as it is
+        (16, 1.0, 1e3, 128),
+        (16, 1e-6, 1e8, 32),  # 64 would be 6.4 GB
+        (None, 1e-3, 1e3, None),
+        (16, 1e-3, 0.0, None),  # what is larger is not the inputs
+    ],
+)
+def test_sizes_grow_until_eager_takes_long_enough(
+    own: int | None,
+    us_per_row: float,
+    bytes_per_row: float,
+    chosen: int | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tried: list[int | None] = []
+
+    def try_size(size: int | None) -> tuple[float, int]:
+        tried.append(size)
+        rows = size or own or 16
+        return us_per_row * rows, int(bytes_per_row * rows)
+
+    monkeypatch.setattr(timing_judge, "LONG_US", 100.0)
+    assert choose_size(own, try_size) == chosen
+    assert tried[0] is None and len(tried) < 12
+
+
+def test_a_size_that_the_reference_does_not_take_is_not_chosen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(timing_judge, "LONG_US", 100.0)
+
+    def try_size(size: int | None) -> tuple[float, int]:
+        if size and size > 40:
+            raise NoOracle("unsupported", "reference_oom")
+        return 1.0, size or 10
+
+    assert choose_size(10, try_size) == 40
+
+
+class Device:
+    """Made-up times of programs, with noise."""
+
+    def __init__(self, **us: float) -> None:
+        self.us, self.noise, self.asked = us, random.Random(0), []
+
+    def __call__(self, name: str, n: int) -> list[float]:
+        self.asked.append((name, n))
+        return [self.us[name] * self.noise.uniform(0.95, 1.05) for _ in range(n)]
+
+
+def test_figures_are_medians_and_programs_take_turns() -> None:
+    device = Device(candidate=50.0, eager=200.0, compile=100.0)
+    names = [CANDIDATE, EAGER, COMPILED]
+    times = measure(device, names, random.Random(0))
+    for name in names:
+        assert times[name].median == pytest.approx(device.us[name], rel=0.01)
+        assert times[name].spread < 0.03
+    turns = [name for name, n in device.asked[3:]]
+    assert all(set(turns[i : i + 3]) == set(names) for i in range(0, 21, 3))
+    assert len({tuple(turns[i : i + 3]) for i in range(0, 21, 3)}) > 2
+    values = to_json(times, [1.0, 1.1, 0.9, 1.0], {"size": 64})
+    assert values["speedup_eager"] == pytest.approx(4, rel=0.02)
+    assert values["speedup_compile"] == pytest.approx(2, rel=0.02)
+    assert (values["size"], values["problem"], values["overhead_us"]) == (64, None, 1.0)
+
+
+def test_a_slow_program_is_called_less_often() -> None:
+    times = measure(Device(candidate=50_000.0, eager=5.0), [CANDIDATE, EAGER], random.Random(0))
+    assert (times[CANDIDATE].n, times[EAGER].n) == (timing_judge.FEWEST, timing_judge.MOST)
+
+
+def test_a_time_that_noise_reaches_is_null() -> None:
+    overhead = [2.0, 2.5, 3.0, 3.5]
+    limit = statistics.median(overhead) + 3 * timing_judge.between_quartiles(overhead)
+    near, far = CallTimes(limit - 0.1, 0.5, 100), CallTimes(limit + 1, 0.1, 100)
+    values = to_json({CANDIDATE: near, EAGER: far}, overhead, {})
+    assert values["candidate_us"] is values["spread"] is values["speedup_eager"] is None
+    assert values["eager_us"] == round(limit + 1, 3)
+    values = to_json({CANDIDATE: far, EAGER: near}, overhead, {})
+    assert values["candidate_us"] is not None and values["speedup_eager"] is None
+    assert values["compile_us"] is values["compile_problem"] is None
+
+
+def test_what_could_not_be_timed_has_all_keys() -> None:
+    whole = to_json(
+        {CANDIDATE: CallTimes(9.0, 0.0, 5), EAGER: CallTimes(9.0, 0.0, 5)}, [1.0, 1.0], {}
     )
-    assert ran.returncode == 0, ran.stderr[-2000:]
+    assert to_json({}, [], {"problem": "why"}).keys() == whole.keys()
+    assert {"candidate_us", "eager_us", "compile_us", "spread"} < whole.keys()
 
 
-@pytest.mark.parametrize("pointer", ["*bf16", "*fp64", "*u8"])
-@pytest.mark.parametrize("target", [("cuda", 75, 32), ("hip", "gfx942", 64)])
-def test_the_kernel_compiles(pointer: str, target: tuple[Any, ...]) -> None:
-    signature = {"y_ptr": pointer, "sums_ptr": "*fp64", "slot": "i32", "numel": "i32"}
-    source = ASTSource(
-        timing._project_kernel,
-        signature | {"seed": "i32", "BLOCK": "constexpr"},
-        constexprs={"BLOCK": 4096},
-    )
-    assert triton.compile(source, target=GPUTarget(*target), options={"num_warps": 8}).asm
+# --- recordings and replays, with the whole judge around them ---------------------------------
+
+HEAD = """
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+"""
+
+REFERENCE = (
+    HEAD
+    + """
+rows = 4
 
 
-# --- the judge's side -----------------------------------------------------------------------
+class Model(nn.Module):
+    def forward(self, x):
+        return {}
 
 
-class Programs:
-    """Real checksums of CPU models on a clock that is made up, in seconds.
+def get_inputs():
+    return [torch.rand(rows, 32)]
 
-    Attributes:
-        costs: seconds of an iteration, besides the overhead.
-        tricks: what a program adds to a run's time, given n.
-    """
 
-    OVERHEAD_S = 80e-6
-    REQUEST_S = 1e-3
+def get_init_inputs():
+    return []
+"""
+)
 
-    def __init__(self, program: Any, /, **costs: float) -> None:
-        self.models = {name: timed(Scores()) for name in (OVERHEAD, EAGER, COMPILED)}
-        self.models[CANDIDATE] = timed(program)
-        self.costs = {OVERHEAD: 0.0} | costs
-        self.tricks: dict[str, Callable[[int], float]] = {}
-        self.asked: list[tuple[str, int, int]] = []
-        self.noise = random.Random(1)
+CURVE = REFERENCE.format("torch.sigmoid(x * x + 1)")
 
-    def __call__(self, name: str, n: int, nonce: int) -> tuple[float, Checksums]:
-        self.asked.append((name, n, nonce))
-        jitter = self.noise.uniform(0, 50e-6)
-        seconds = self.REQUEST_S + jitter + n * (self.OVERHEAD_S + self.costs[name])
-        seconds += self.tricks.get(name, lambda n: 0.0)(n)
-        return seconds, self.models[name].run(n, nonce, call_model=name != OVERHEAD)
+KERNELS = (
+    HEAD
+    + """
+@triton.jit
+def curve_of(x):
+    return 1 / (1 + tl.exp(-x * x - 1))
 
-    def measure(self) -> Measured:
-        allowed = self.models[EAGER].tolerances(Scores().double())
-        return measure(self, allowed, random.Random(0), rounds=5)
+
+@triton.jit
+def curve_kernel(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y_ptr + at, curve_of(tl.load(x_ptr + at, mask=at < n)), mask=at < n)
+
+
+@triton.jit
+def counted_kernel(x_ptr, y_ptr, count_ptr, n, LIMIT: tl.constexpr, BLOCK: tl.constexpr):
+    calls = tl.load(count_ptr)
+    at = tl.arange(0, BLOCK)
+    if calls < LIMIT:
+        tl.store(y_ptr + at, curve_of(tl.load(x_ptr + at, mask=at < n)), mask=at < n)
+    tl.store(count_ptr, calls + 1)
+
+
+tuned_kernel = triton.autotune(
+    [triton.Config({"BLOCK": 16}), triton.Config({"BLOCK": 64}), triton.Config({"BLOCK": 32})],
+    key=["n"],
+)(curve_kernel)
+
+
+def curve(x):
+    y = torch.empty_like(x)
+    curve_kernel[(triton.cdiv(x.numel(), 64),)](x, y, x.numel(), BLOCK=64)
+    return y
+
+
+buffers = {}
+
+
+def buffer(x):
+    if x.shape not in buffers:
+        buffers[x.shape] = torch.empty_like(x), torch.zeros(1, dtype=torch.int32, device="cuda")
+    return buffers[x.shape]
+"""
+)
+
+
+def program(forward: str, init: str = "pass") -> str:
+    lines = "\n".join(f"        {line}" for line in forward.strip().splitlines())
+    head = "\n\nclass ModelNew(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+    return KERNELS + head + f"        {init}\n\n    def forward(self, x):\n{lines}\n"
+
+
+class WithoutCompile(TimedOracle):
+    """`torch.compile` takes a minute on the CPU."""
+
+    def prepare(self, draws: list[Draw]) -> dict[str, Any]:
+        self.draws = draws
+        return {"graphs": {EAGER: False}, "compile_problem": None}
+
+    def time(self, name: str, n: int, seed: int) -> list[float]:
+        return [100.0] * n
+
+
+@pytest.fixture(scope="module")
+def slot() -> Iterator[Slot]:
+    made = make_slot(Options(backend="cpu", workers=1, timeout_s=120, trials=3, draw_seed=1))
+    yield made
+    made.close()
 
 
 @pytest.fixture(autouse=True)
-def short_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(timing, "MOST", 60)
-    monkeypatch.setattr(timing, "WARM_S", 0.004)
+def own_sizes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timing_judge, "LONG_US", 0.0)
+    if "slot" in request.fixturenames:  # a busy CPU is noisier than any device
+        monkeypatch.setattr(timing_judge, "RESOLVED", 0.0)
 
 
-def test_times_are_those_of_the_clock() -> None:
-    programs = Programs(Scores(), eager=100e-6, compile=50e-6, candidate=25e-6)
-    measured = programs.measure()
-    for name, seconds in programs.costs.items():
-        if name != OVERHEAD:
-            assert measured.stats[name].median_us == pytest.approx(1e6 * seconds, abs=2)
-            assert measured.stats[name].wrong == 0
-    assert measured.overhead_us == pytest.approx(80, abs=2)
-    assert measured.alone_us == pytest.approx(100, abs=2)
-    assert find_fault(measured, floor=10.0) is None
-    values = to_json(measured, 10.0)
-    assert values["speedup_eager"] == pytest.approx(4, rel=0.1)
-    assert values["speedup_compile"] == pytest.approx(2, rel=0.1)
+def timer_of(slot: Slot, reference: str, candidate: str) -> Timer:
+    oracle = slot._oracle(reference)
+    oracle.load()
+    check = CandidateCheck(oracle, slot._session(False), "eval", slot.options)
+    check.run(Candidate("one", reference, candidate))
+    timed = WithoutCompile(slot.host("reference", TIMED), reference, "cpu", 120, 1)
+    return Timer(check, timed)
 
 
-def test_baselines_run_before_the_candidate_and_nonces_are_used_once() -> None:
-    programs = Programs(Scores(), eager=1e-4, compile=1e-4, candidate=1e-4)
-    programs.measure()
-    first = next(i for i, asked in enumerate(programs.asked) if asked[0] == CANDIDATE)
-    assert {EAGER, COMPILED, OVERHEAD} <= {name for name, n, _ in programs.asked[:first] if n == 15}
-    nonces = [nonce for name, _, nonce in programs.asked if name == CANDIDATE]
-    assert len(nonces) == len(set(nonces))
-    lengths = [n for name, n, _ in programs.asked if name == CANDIDATE][-12:]
-    assert lengths != [15, 60] * 6 != [60, 15] * 6
+@pytest.mark.parametrize(
+    "forward",
+    [
+        "return curve(x)",
+        "return torch.cat(torch.split(curve(x.flip(1)), 2)).flip(1)",  # operators
+        "y = torch.zeros_like(x)\ny.copy_(curve(x))\nreturn y.t().contiguous().t()",
+        "return curve(x * torch.tensor([1.0] * 32, device=x.device))",  # an upload
+        "y, _ = buffer(x)\ncurve_kernel[(x.numel(),)](x, y, x.numel(), BLOCK=1)\nreturn y",
+        "return curve(x.clone().neg_())",
+    ],
+    ids=["kernel", "operators", "copies", "upload", "kept buffer", "in place"],
+)
+def test_replays_give_what_is_right_for_their_inputs(slot: Slot, forward: str) -> None:
+    timer = timer_of(slot, CURVE, program(forward))
+    assert timer.problem is None
+    timing = timer.run()["timing"]
+    assert timing["candidate_us"] > 0 and timing["eager_us"] == 100.0
+    assert timing["graph"] is False and timing["problem"] is None
+    timer.session.close()
 
 
-def test_a_slow_candidate_runs_less_often() -> None:
-    measured = Programs(Scores(), eager=1e-4, compile=1e-4, candidate=0.02).measure()
-    assert measured.stats[CANDIDATE].n == 10
-    assert measured.stats[EAGER].n == 60
-    assert measured.stats[CANDIDATE].median_us == pytest.approx(20_000, rel=0.01)
-    assert measured.stats[CANDIDATE].wrong == 0
-
-
-def test_waiting_in_short_runs_gains_nothing_that_a_program_can_plan() -> None:
-    programs = Programs(Scores(), eager=1e-4, compile=1e-4, candidate=1e-4)
-    runs = iter(range(10**6))
-    programs.tricks[CANDIDATE] = lambda n: 2e-3 * (next(runs) % 2)  # every second run
-    measured = programs.measure()
-    assert measured.stats[CANDIDATE].spread > 0.1 or measured.stats[CANDIDATE].median_us > 90
-
-
-def test_a_program_that_stops_working_is_found() -> None:
-    programs = Programs(
-        Kept(lambda calls, x: 0, first=700), eager=1e-4, compile=1e-4, candidate=1e-6
+def test_state_is_written_before_each_replay(slot: Slot) -> None:
+    reference = CURVE.replace(
+        "    def forward(self, x):\n",
+        "    def __init__(self):\n        super().__init__()\n"
+        "        self.register_buffer('seen', torch.zeros(1))\n\n"
+        "    def forward(self, x):\n        self.seen += x.sum()\n",
     )
-    measured = programs.measure()
-    assert 0.1 < measured.stats[CANDIDATE].wrong < 1
-    assert find_fault(measured, floor=0.0) == "wrong_when_timed"
+    forward = "self.seen.add_(x.sum())\nreturn curve(x)"
+    candidate = program(forward, "self.register_buffer('seen', torch.zeros(1))")
+    timer = timer_of(slot, reference, candidate)
+    assert timer.problem is None
+    assert timer.run()["timing"]["candidate_us"] > 0
+    timer.session.close()
 
 
-def test_too_few_checksums_and_nan_are_wrong() -> None:
-    class Forger(Programs):
-        def __call__(self, name: str, n: int, nonce: int) -> tuple[float, Checksums]:
-            seconds, sums = super().__call__(name, n, nonce)
-            if name == COMPILED:
-                return seconds, sums[: n // 2]
-            return seconds, [[float("nan")] * 2] * n if name == CANDIDATE else sums
-
-    measured = Forger(Scores(), eager=1e-4, compile=1e-4, candidate=1e-4).measure()
-    assert measured.stats[COMPILED].wrong == pytest.approx(0.5, abs=0.05)
-    assert measured.stats[CANDIDATE].wrong == 1
-
-
-def test_a_candidate_that_slows_the_reference_is_found() -> None:
-    programs = Programs(Scores(), eager=1e-3, compile=1e-3, candidate=1e-3)
-
-    def ask(name: str, n: int, nonce: int) -> tuple[float, Checksums]:
-        seconds, sums = programs(name, n, nonce)
-        ran = any(asked[0] == CANDIDATE for asked in programs.asked)
-        return seconds + (2e-3 * n if name == EAGER and ran else 0), sums
-
-    measured = measure(ask, [[1e9, 1e9]] * 3, random.Random(0), rounds=3)
-    assert measured.alone_us == pytest.approx(1000, rel=0.05)
-    assert measured.stats[EAGER].median_us == pytest.approx(3000, rel=0.05)
-    assert find_fault(measured, floor=0.0) == "slows_reference"
+@pytest.mark.parametrize(
+    ("forward", "problem"),
+    [
+        ("return curve(x) if x.sum().item() < 1e9 else curve(x) + 0", "reads values"),
+        (
+            "calls = self.calls = getattr(self, 'calls', 0) + 1\n"
+            "y = torch.empty_like(x)\n"
+            "curve_kernel[(x.numel() + calls,)](x, y, x.numel(), BLOCK=1)\nreturn y",
+            "other work",
+        ),
+    ],
+    ids=["reads", "differs"],
+)
+def test_what_cannot_be_replayed_has_no_time(slot: Slot, forward: str, problem: str) -> None:
+    timer = timer_of(slot, CURVE, program(forward))
+    timing = timer.run()["timing"]
+    assert timing["candidate_us"] is None and problem in timing["problem"]
+    timer.session.close()
 
 
-def made_up(candidate: float, eager: float) -> Measured:
-    stats = {
-        EAGER: Stats(eager, 0.01, 100, 0.0),
-        COMPILED: Stats(eager, 0.01, 100, 0.0),
-        CANDIDATE: Stats(candidate, 0.01, 100, 0.0),
-    }
-    return Measured(overhead_us=80.0, noise_us=0.5, stats=stats, alone_us=eager)
+def test_autotuners_are_timed_with_their_fastest_configuration(slot: Slot) -> None:
+    forward = """
+y = torch.empty_like(x)
+tuned_kernel[lambda meta: (triton.cdiv(x.numel(), meta["BLOCK"]),)](x, y, x.numel())
+return y
+"""
+    timer = timer_of(slot, CURVE, program(forward))
+    assert timer.problem is None and timer.session.turn in (0, 1, 2)
+    assert timer.run()["timing"]["candidate_us"] > 0
+    timer.session.close()
 
 
-def test_times_that_memory_does_not_allow() -> None:
-    floor = floor_us(400_000_000, 4e12, cache=40_000_000)
-    assert floor == pytest.approx(90)
-    assert find_fault(made_up(60.0, 200.0), floor) == "implausible_time"
-    assert find_fault(made_up(80.0, 200.0), floor) is None
-    assert find_fault(made_up(60.0, 80.0), floor) is None  # nor does eager read everything
-    assert floor_us(1_000_000, 4e12, cache=40_000_000) == 0
+def test_work_that_ends_after_many_calls_is_wrong_when_timed(
+    slot: Slot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(timing_judge, "SPAN_US", 1e9)  # a hundred calls for each run
+    forward = """
+y, count = buffer(x)
+counted_kernel[(1,)](x, y, count, x.numel(), LIMIT=300, BLOCK=triton.next_power_of_2(x.numel()))
+return y.clone()
+"""
+    timer = timer_of(slot, CURVE, program(forward))
+    assert timer.problem is None
+    with pytest.raises(EarlyVerdict) as found:
+        timer.run()
+    assert (found.value.status, found.value.reason) == ("cheat", "wrong_when_timed")
+    timer.session.close()
 
 
-def test_no_speedup_is_claimed_within_the_noise() -> None:
-    assert to_json(made_up(0.6, 5.0), 0.0)["speedup_eager"] is None
-    assert to_json(made_up(-3.0, 5.0), 0.0)["speedup_eager"] is None
-    assert to_json(made_up(2.0, 5.0), 0.0)["speedup_eager"] == 2.5
+def test_programs_are_timed_at_a_larger_size_if_they_take_it(
+    slot: Slot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(timing_judge, "LONG_US", 1e9)
+    monkeypatch.setattr(timing_judge, "MOST_BYTES", 2 * 32 * 4 * 32)
+    timer = timer_of(slot, CURVE, program("return curve(x)"))
+    assert timer.run()["timing"]["size"] == 32
+    assert timer.expected[0].value("inputs")[0].shape == (32, 32)
+    timer.session.close()
+    only = "assert x.shape[0] == 4, 'only four'\nreturn curve(x)"
+    timer = timer_of(slot, CURVE, program(only))
+    assert "own_sizes_only" in timer.check.outcome.caveats
+    timing = timer.run()["timing"]
+    assert timing["size"] is None and timing["problem"] is None and timing["candidate_us"] > 0
+    timer.session.close()
 
 
-def test_without_torch_compile_its_fields_are_empty() -> None:
-    measured = made_up(2.0, 5.0)
-    del measured.stats[COMPILED]
-    values = to_json(measured, 0.0)
-    assert (values["compile_us"], values["speedup_compile"]) == (None, None)
-    assert (values["candidate_us"], values["eager_us"], values["spread"]) == (2.0, 5.0, 0.01)
+def test_results_of_operators_take_the_place_of_their_storages() -> None:
+    device = CpuBackend()
+    device.name = "cpu:0"  # on the CPU itself they are copied: launches know addresses only
+    storages = Storages(device, 2**20)
+    sizes = {0: 64, 1: 64, 2: 64, 3: 64, 4: 128}
+    for number, size in sizes.items():
+        storages.new(number, size)
+    recording = Recording([place(0)])
+    for number in (1, 2, 3, 4):
+        recording.add("new", {"storage": number}, [])
+    transposed, given = place(1, (1, 4)), {"t": place(0).to_json()}
+    for name, args, out in (
+        ("aten::add.Tensor", [given, 1], place(1)),
+        ("aten::add_.Tensor", [{"t": place(1).to_json()}, 1], None),
+        ("aten::mul.Tensor", [{"t": transposed.to_json()}, 2], place(2, (1, 4))),
+        ("aten::mul.Tensor", [{"t": transposed.to_json()}, 2], place(3)),  # lies otherwise
+        ("aten::add.Tensor", [given, 3], place(4)),  # only a part of its storage
+    ):
+        outs = [out and out.to_json()]
+        recording.add("op", {"name": name, "args": args, "kwargs": {}, "outs": outs}, [])
+    replay = Replay(recording, storages, device, {})
+    for _ in range(3):
+        x = torch.rand(4, 4)
+        storages.tensor(place(0)).copy_(x)
+        replay()
+        assert torch.equal(replay.tensor(place(1)), x + 1 + 1)
+        for number, stride in ((2, (1, 4)), (3, (4, 1))):
+            assert torch.equal(replay.tensor(place(number, stride)), (x + 1 + 1).t() * 2)
+        assert torch.equal(replay.tensor(place(4)), x + 3)
+    assert set(replay.moved) == {1, 2}
+
+
+def place(number: int, stride: tuple[int, ...] = (4, 1)) -> TensorPlace:
+    return TensorPlace(number, torch.float32, (4, 4), stride, 0)
+
+
+# --- on a device ------------------------------------------------------------------------------
+
+
+@pytest.mark.gpu
+def test_times_on_a_device_are_those_of_do_bench() -> None:
+    import triton
+
+    x = torch.rand(64, 1 << 20, device="cuda")
+
+    def call() -> None:
+        torch.softmax(x, 1)
+
+    timed = TimedCall(call, InputSets([x], [[x.clone()]], [1.0]), "cuda")
+    assert timed.graph is not None, timed.problem
+    ours = statistics.median(timed.run(50, 0))
+    theirs = 1e3 * triton.testing.do_bench(call, return_mode="median")
+    assert ours == pytest.approx(theirs, rel=0.03)
+    assert statistics.median(timed.run(50, 0, body=False)) < 10
+
+
+@pytest.mark.gpu
+def test_what_cannot_be_captured_is_called_as_it_is() -> None:
+    x = torch.rand(1 << 20, device="cuda")
+
+    def call() -> None:
+        x[x > 0.5].sum()
+
+    timed = TimedCall(call, InputSets([x], [[x.clone()]], [1.0]), "cuda")
+    assert timed.graph is None and timed.problem
+    assert statistics.median(timed.run(10, 0)) > 0

@@ -69,7 +69,7 @@ def fork_child(
         return pid
     try:
         os.setsid()
-        _die_with_parent()
+        die_with_parent()
         os.dup2(printed, 1)
         os.dup2(printed, 2)
         for fd in close:
@@ -82,7 +82,7 @@ def fork_child(
     os._exit(0)
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
     """Ask the kernel to kill this process when its parent is killed."""
     _prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 

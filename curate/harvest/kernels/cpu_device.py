@@ -13,8 +13,11 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
+from curate.devices import ON_CPU
 from curate.verify.executor import serve as executor
+from curate.verify.executor.cpu import CpuBackend
 from curate.verify.host_half import serve as host_half
+from curate.verify.host_half.launches import HostLaunches
 from curate.verify.host_half.stream import CommandStream, ExecutorStopped
 from curate.verify.protocol.role import Tensors
 
@@ -22,16 +25,19 @@ MOST_BYTES = 2**30
 """Bytes of tensors that may be on the device at once."""
 
 
+_installed: list[HostLaunches] = []
+
+
 def warm() -> None:
     """Let ``torch.cuda`` and Triton find a device, for good; load what the first call needs."""
     torch.set_grad_enabled(False)
-    host_half.warm()
+    _installed.append(host_half.prepare(ON_CPU))
     executor.warm()
 
 
 def asked_launches() -> int:
     """Return how many launches wrappers have asked for, those that were refused included."""
-    return host_half.LAUNCHES.asked
+    return _installed[-1].asked
 
 
 class _Between:
@@ -58,7 +64,8 @@ class CpuDevice:
 
     def __init__(self) -> None:
         self._between = _Between()
-        self.executor = executor.CandidateExecutor(self._between, MOST_BYTES)  # type: ignore[arg-type]
+        self.backend = CpuBackend()
+        self.executor = executor.CandidateExecutor(self._between, self.backend, MOST_BYTES)  # type: ignore[arg-type]
         self.stream = CommandStream(self)  # type: ignore[arg-type]
 
     @property
@@ -78,8 +85,12 @@ class CpuDevice:
         self.executor.error = None
         self.stream.sweep()
         self.executor.storages.fills = 0  # what nobody wrote is the same in every call
-        self.executor.check_races = races
-        how = {"places": [], "skip": False, "dry": False, "keep": False, "order": seed}
+        self.backend.check_races = races
+        how = {
+            "places": [],
+            "order": seed,
+            **dict.fromkeys(("skip", "dry", "keep", "shares"), False),
+        }
         limits = {"elements": elements, "seconds": math.inf}
         self.executor.begin({**how, **limits, "seed": seed}, [])
 

@@ -323,6 +323,36 @@ def compile_ttir(name: str, ttir: str, options: dict[str, Any], target: Device) 
         return _compile_source(name, str(path), options, target)
 
 
+def compile_cubin(name: str, ttir: str, options: dict[str, Any], target: Device) -> Any:
+    """Return Triton's `CompiledKernel` of a kernel's TTIR.
+
+    Raises:
+        KernelError: as `compile_launch`.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "kernel.ttir"
+        path.write_text(ttir)
+        try:
+            with stub_driver(target):
+                compiled = triton.compile(
+                    str(path), target=gpu_target(target), options=dict(options)
+                )
+        except Exception as error:
+            raise KernelError(name, type(error).__name__, first_line(error)) from error
+    _reject_too_large(name, int(compiled.metadata.shared), options, target)
+    return compiled
+
+
+def _reject_too_large(name: str, shared: int, options: dict[str, Any], target: Device) -> None:
+    if shared > target.shared:
+        message = f"{shared} bytes of shared memory, {target.name} has {target.shared}"
+        raise KernelError(name, "shared_memory", message)
+    threads = options["num_warps"] * target.warp_size
+    if threads > MAX_THREADS:
+        message = f"{threads} threads per block, {target.name} has {MAX_THREADS}"
+        raise KernelError(name, "threads", message)
+
+
 def _compile_source(
     name: str, source: Any, options: dict[str, Any], target: Device
 ) -> ResourceUsage:
@@ -333,14 +363,7 @@ def _compile_source(
     except Exception as error:
         raise KernelError(name, type(error).__name__, first_line(error)) from error
     usage = _usage(compiled, target, log.getvalue())
-    limit = target.shared
-    if usage.shared > limit:
-        message = f"{usage.shared} bytes of shared memory, {target.name} has {limit}"
-        raise KernelError(name, "shared_memory", message)
-    threads = options["num_warps"] * target.warp_size
-    if threads > MAX_THREADS:
-        message = f"{threads} threads per block, {target.name} has {MAX_THREADS}"
-        raise KernelError(name, "threads", message)
+    _reject_too_large(name, usage.shared, options, target)
     return usage
 
 

@@ -43,8 +43,11 @@ class Lowered:
     options: dict[str, int]
 
 
-OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
-"""Numbers that decide what a compiler makes of TTIR."""
+OPTIONS = (
+    *("num_warps", "num_stages", "num_ctas", "maxnreg"),
+    *("enable_fp_fusion", "launch_cooperative_grid", "launch_pdl"),
+)
+"""Numbers and flags that decide what a compiler makes of TTIR, and how it is launched."""
 
 
 class Lowering:
@@ -83,7 +86,7 @@ class Lowering:
             sha256,
             tuple(_arguments(kernel, launch, given)),
             _three(sizes),
-            {n: v for n in OPTIONS if type(v := launch.options.get(n)) is int},
+            {n: v for n in OPTIONS if isinstance(v := launch.options.get(n), int)},
         )
 
     def _text_of(self, launch: CompiledLaunch) -> tuple[str, str]:

@@ -7,6 +7,7 @@ assembled, linked or run.
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import re
 import shutil
@@ -156,3 +157,47 @@ def find_entry(names: list[str], part: str) -> str:
         listed = ", ".join(found or names)[:1000]
         raise ValueError(f"{len(found)} kernels have {part!r} in their names; there are {listed}")
     return found[0]
+
+
+_STATEMENT = re.compile(
+    r"(?:\s|[{}]|[$\w]+:|@!?%\w+|\.loc\b[^\n]*)*([a-z][\w.]*)\s+(.*)", re.DOTALL
+)
+"""One statement, behind labels, brackets and a condition."""
+_OPERAND = re.compile(r"%[\w.]+|\b[\w$]+_param_\d+")
+
+
+@functools.lru_cache(maxsize=512)
+def stored_parameters(ptx: str, kernel: str) -> frozenset[int] | None:
+    """Return the positions of the parameters through which a kernel may write to memory.
+
+    None means that it cannot be told: it calls a function, keeps addresses in local memory, or its
+    parameters have names that nvcc does not give.
+    """
+    prefix = f"{kernel}_param_"  # what nvcc calls them
+    start = re.search(rf"\.entry\s+{re.escape(kernel)}(?![\w$])", ptx)
+    header, _, rest = (ptx[start.end() :] if start else "").partition("{")
+    body = rest.partition("\n}")[0]
+    if ".param" in header and f"{prefix}0" not in header:
+        return None
+    sources: dict[str, set[str]] = {}
+    pending: list[str] = []
+    for statement in body.split(";"):
+        found = _STATEMENT.match(re.sub(r"//.*", "", statement))
+        if found is None:
+            continue
+        operation, operands = found[1], found[2]
+        if operation.startswith("call") or re.match(r"(ld|st)\.local\.[uvb.\d]*64", operation):
+            return None
+        if operation.startswith(("st.", "red.", "atom.")):
+            address = re.search(r"\[\s*(%[\w.]+)", operands)
+            pending += [address[1]] if address and ".shared" not in operation else []
+        elif not operation.startswith("ld.") or operation.startswith("ld.param"):
+            made, _, given = operands.partition("}" if operands.startswith("{") else ",")
+            for name in _OPERAND.findall(made):
+                sources.setdefault(name, set()).update(_OPERAND.findall(given))
+    seen = set(pending)
+    while pending:
+        for name in sources.get(pending.pop(), set()) - seen:
+            seen.add(name)
+            pending.append(name)
+    return frozenset(int(name[len(prefix) :]) for name in seen if name.startswith(prefix))

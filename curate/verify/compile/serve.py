@@ -4,7 +4,8 @@ It serves
 
 - ``compile {reference, candidate, targets}``: the program's own code runs, to find out what it
   launches;
-- ``assemble {kernels, target}``: names, TTIR and options of kernels that were launched.
+- ``assemble {kernels, target}``: names, TTIR and options of kernels that were launched;
+- ``cubin {name, ttir, options, target}``: the executor asks for a kernel that it is to launch.
 
 Its input is other people's code, so it is a process of its own, in the sandbox.
 """
@@ -12,12 +13,21 @@ Its input is other people's code, so it is a process of its own, in the sandbox.
 from __future__ import annotations
 
 import os
-import socket
 import tempfile
 from typing import Any
 
-from curate.devices import find_device
-from curate.verify.compile.aot import KernelError, LaunchError, compile_program, compile_ttir
+import torch
+
+from curate.devices import Device, find_device
+from curate.verify.compile.aot import (
+    KernelError,
+    LaunchError,
+    compile_cubin,
+    compile_program,
+    compile_ttir,
+)
+from curate.verify.compile.lowering import OPTIONS
+from curate.verify.compile.ptx import entries
 from curate.verify.problem import EXAMPLE
 from curate.verify.protocol.role import Answer, Refusal, Tensors, serve_requests
 from curate.verify.protocol.wire import Channel
@@ -29,6 +39,12 @@ def warm() -> None:
     compile_program(*EXAMPLE, ["cuda:90"])
 
 
+def warm_for_executor(name: str, ttir: str, target: Device) -> None:
+    """Compile an example as an executor asks for it, with nothing loaded that runs programs."""
+    os.environ["TRITON_CACHE_DIR"] = f"{tempfile.gettempdir()}/triton"
+    compile_cubin(name, ttir, {"num_warps": 4}, target)
+
+
 def _compile(request: dict[str, Any], tensors: Tensors) -> Answer:
     try:
         results = compile_program(request["reference"], request["candidate"], request["targets"])
@@ -37,17 +53,49 @@ def _compile(request: dict[str, Any], tensors: Tensors) -> Answer:
     return {"results": results}, []
 
 
+def _known(options: dict[str, Any]) -> dict[str, int]:
+    """Return the options that a launch may have: a candidate's process has sent them."""
+    given = {name: options.get(name) for name in OPTIONS}
+    usual = {"num_warps": 4}
+    return usual | {name: v for name, v in given.items() if isinstance(v, int)}
+
+
 def _assemble(request: dict[str, Any], tensors: Tensors) -> Answer:
     target = find_device(request["target"])
     try:
         for name, ttir, options in request["kernels"]:
-            compile_ttir(name, ttir, options, target)
+            compile_ttir(name, ttir, _known(options), target)
     except KernelError as error:
         message = f"{error.kernel} for {target.name}: {error.message}"
         raise Refusal("compile_error", error.error, message) from error
     return {}, []
 
 
-def serve(sock: socket.socket) -> None:
-    """Serve the judge on a channel, in a child of its own."""
-    serve_requests(Channel(sock), {"compile": _compile, "assemble": _assemble})
+def _cubin(request: dict[str, Any], tensors: Tensors) -> Answer:
+    """Return a kernel as a device loads it, and what a launch must know of it."""
+    name, target = request["name"], Device(**request["target"])
+    try:
+        compiled = compile_cubin(name, request["ttir"], _known(request["options"]), target)
+    except KernelError as error:
+        message = f"{error.kernel} for {target.name}: {error.message}"
+        raise Refusal("compile_error", error.error, message) from error
+    known = compiled.metadata
+    parameters = [] if target.is_amd else entries(compiled.asm["ptx"])[known.name]
+    image = compiled.asm["hsaco" if target.is_amd else "cubin"]
+    return {
+        "name": known.name,
+        "parameters": [[one.type, one.size] for one in parameters],
+        "shared": known.shared,
+        "num_warps": known.num_warps,
+        "num_ctas": getattr(known, "num_ctas", 1),
+        "cooperative": bool(getattr(known, "launch_cooperative_grid", False)),
+        "scratch": [
+            getattr(known, "global_scratch_size", 0),
+            getattr(known, "global_scratch_align", 1),
+        ],
+    }, [torch.frombuffer(bytearray(image), dtype=torch.uint8)]
+
+
+def serve(channel: Channel) -> None:
+    """Serve the judge or an executor, in a process of its own."""
+    serve_requests(channel, {"compile": _compile, "assemble": _assemble, "cubin": _cubin})

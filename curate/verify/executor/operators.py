@@ -76,8 +76,12 @@ def find_operator(name: str) -> Callable[..., Any]:
     return found
 
 
-def read_value(value: Any, tensor: Callable[[Any], torch.Tensor], depth: int = 0) -> Any:
+def read_value(
+    value: Any, tensor: Callable[[Any], torch.Tensor], device: str = "cpu", depth: int = 0
+) -> Any:
     """Return an argument that the host half packed; see `curate.verify.host_half.stream.pack`.
+
+    ``device`` is what stands for the one device that the host half knows.
 
     Raises:
         WireError: it is not of that form.
@@ -90,7 +94,7 @@ def read_value(value: Any, tensor: Callable[[Any], torch.Tensor], depth: int = 0
     if kind == "t":
         return tensor(content)
     if kind == "l" and isinstance(content, list):
-        return [read_value(item, tensor, depth + 1) for item in content]
+        return [read_value(item, tensor, device, depth + 1) for item in content]
     if kind == "f" and content in ("inf", "-inf", "nan"):
         return float(content)
     if kind == "c" and isinstance(content, list) and len(content) == 2:
@@ -100,7 +104,7 @@ def read_value(value: Any, tensor: Callable[[Any], torch.Tensor], depth: int = 0
     if kind == "m" and isinstance(content, str) and content in MEMORY_FORMATS:
         return MEMORY_FORMATS[content]
     if kind == "device":
-        return torch.device("cpu")
+        return torch.device(device)
     if kind == "layout":
         return torch.strided
     raise WireError(f"an argument of unknown kind {str(kind)[:20]!r}")

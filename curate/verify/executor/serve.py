@@ -9,6 +9,8 @@ it needs a value:
 - ``{"do": "ask", "name", "args", "kwargs", "first"}``: an operator whose results' sizes only their
   values tell; they get storages from ``first`` on, and their places are the answer;
 - ``{"do": "launch", "ttir" or "sha256", "args", "grid", "options"}``;
+- ``{"do": "cuda", "ptx" or "sha256", "kernel", "grid", "block", "shared", "args"}``, with arguments
+  as `launch_arguments` reads them: a kernel of the PTX that the judge has named by its hash;
 - ``{"do": "upload", "out"}`` with a tensor; ``{"do": "read", "place"}``, answered with one;
 - ``{"do": "lap", "places"}``: one of many calls in a row has been sent, whose outputs lie there;
   each numbers its storages alike, and the executor makes none of them;
@@ -25,32 +27,46 @@ from __future__ import annotations
 import collections
 import hashlib
 import math
+import os
 import select
 import socket
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Protocol
 
 import torch
 
-from curate.verify.executor import launch as launching
-from curate.verify.executor.memory import Allocation, Memory, Misaligned, OutOfBounds, Race
+from curate.devices import Device
+from curate.engine.processes.child import die_with_parent
+from curate.verify.executor.cpu import CpuBackend
+from curate.verify.executor.launch_arguments import read_argument, read_launch_value
+from curate.verify.executor.memory import Misaligned, OutOfBounds, Race
 from curate.verify.executor.numbers import UnsupportedType
 from curate.verify.executor.operations import DeviceAssert, UnsupportedOperation, Work, WorkExceeded
 from curate.verify.executor.operators import find_operator, read_value
+from curate.verify.executor.replay import Replays
 from curate.verify.executor.ttir import TTIRError
+from curate.verify.operator_calls import is_compute
 from curate.verify.problem import seed_everything
 from curate.verify.protocol.places import TensorPlace, place_of, read_place
-from curate.verify.protocol.role import Answer, Refusal, Tensors, refusal, same
+from curate.verify.protocol.role import (
+    Answer,
+    Refusal,
+    Tensors,
+    refusal,
+    same,
+    set_precision,
+)
 from curate.verify.protocol.wire import Channel, ConnectionClosed, WireError
-from curate.verify.recorder import is_compute
 
 MAX_STORAGES = 100_000
 MAX_KERNELS = 4096
 MAX_LAPS = 4096
-MAX_HEARD, SAME_IN_LAPS = 4096, ("new", "op", "launch", "lap")
+MAX_HEARD, SAME_IN_LAPS = 4096, ("new", "op", "launch", "cuda", "lap")
 """Commands of laps that are recognised by their bytes: how many, and which."""
 NUMBER_BYTES = 4
 """Bytes that a number among arguments counts as, in what the host half sends."""
+KEPT_ON_HOST = 2**24
+"""Bytes up to which the result of an operator is kept in the host's memory."""
 MAX_UPLOAD = 2**30
 """Bytes that the host half may send or read at once."""
 
@@ -63,15 +79,51 @@ class Stopped(Exception):
         self.status, self.reason, self.message = status, reason, message
 
 
-class Storages:
-    """The device's memory: bytes by the number that the host half gave them."""
+class ExecutorBackend(Protocol):
+    """Where storages lie and kernels run: `CpuBackend` or `CudaBackend`."""
 
-    def __init__(self, most_bytes: int) -> None:
-        self.memory = Memory()
-        self.most_bytes = most_bytes
+    name: str
+    exact: bool
+
+    def allocate(self, number: int, size: int, fill: int) -> torch.Tensor: ...
+
+    def free(self, number: int) -> None: ...
+
+    def address(self, number: int, start: int) -> int: ...
+
+    def kernel(self, text: str) -> tuple[str, frozenset[int] | None]: ...
+
+    def launch(
+        self,
+        text: str,
+        options: dict[str, Any],
+        values: Sequence[int | float | bool],
+        grid: tuple[int, int, int],
+    ) -> int: ...
+
+    def launch_ptx(
+        self, text: str, name: str, sizes: Sequence[int], packed: Sequence[bytes], shared: int
+    ) -> None: ...
+
+    def settle(self) -> None: ...
+
+    def wipe(self) -> None: ...
+
+
+FILLS = (0xFF, 0x5A, 0x01)
+"""Bytes of fresh memory, in turn: NaN, large finite numbers or small ones, the same in float32 and
+in float64, and large as an integer. No program should count on them."""
+
+
+class Storages:
+    """A device's memory: bytes by the number that the host half gave them."""
+
+    def __init__(self, device: ExecutorBackend, most_bytes: int) -> None:
+        self.device, self.most_bytes = device, most_bytes
         self.used = 0
-        self.known: dict[int, tuple[Allocation, torch.Tensor]] = {}
+        self.known: dict[int, torch.Tensor] = {}
         self.fills = 0
+        self.held: list[int] | None = None
 
     def new(self, number: int, size: int) -> torch.Tensor:
         """Make a storage, filled with what no program should count on.
@@ -83,27 +135,26 @@ class Storages:
             raise WireError("not a new storage")
         if self.used + size > self.most_bytes:
             raise Stopped("oom", "device_memory", f"{self.used + size} bytes of tensors")
-        data = torch.empty(size, dtype=torch.uint8)
-        self.fill(data)
+        data = self.device.allocate(number, size, FILLS[self.fills % len(FILLS)])
+        self.fills += 1
         self.used += size
-        self.known[number] = self.memory.add(data.numpy(), number), data
+        self.known[number] = data
         return data
 
-    def fill(self, data: torch.Tensor) -> None:
-        """Fill fresh memory with NaN, large finite numbers or small ones, in turn.
-
-        Each is the same in float32 and in float64, and large as an integer.
-        """
-        pattern = (0xFF, 0x5A, 0x01)[self.fills % 3]
-        self.fills += 1
-        data.fill_(pattern)
-
     def free(self, number: int) -> None:
-        """Forget a storage."""
-        known = self.known.pop(number, None)
-        if known:
-            self.used -= len(known[1])
-            self.memory.remove(known[0])
+        """Forget a storage; one that is held, later."""
+        if self.held is not None:
+            self.held.append(number)
+        elif (data := self.known.pop(number, None)) is not None:
+            self.used -= len(data)
+            self.device.free(number)
+
+    def hold(self, hold: bool) -> None:
+        """Free what should have been freed meanwhile; from now on free nothing, or free again."""
+        held, self.held = self.held, None
+        for number in held or ():
+            self.free(number)
+        self.held = [] if hold else None
 
     def tensor(self, place: TensorPlace) -> torch.Tensor:
         """Return the tensor at a place.
@@ -111,28 +162,27 @@ class Storages:
         Raises:
             WireError: the place is outside its storage.
         """
-        known = self.known.get(place.storage)
-        if known is None:
+        data = self.known.get(place.storage)
+        if data is None:
             raise WireError("no such storage")
-        data = known[1]
         if place.extent > len(data):
             raise WireError("a place outside its storage")
         whole = len(data) // place.itemsize * place.itemsize
         flat = data[:whole].view(place.dtype)
-        return flat.as_strided(place.shape, place.stride, place.offset)
+        return flat.as_strided(place.shape, place.stride, flat.storage_offset() + place.offset)
 
     def address(self, place: TensorPlace) -> int:
         """Return the address of a place's first element."""
         self.tensor(place)
-        return self.known[place.storage][0].base + place.start
+        return self.device.address(place.storage, place.start)
 
 
 class CandidateExecutor:
     """One candidate's device, and the account of what was done on it."""
 
-    def __init__(self, host: Channel, most_bytes: int) -> None:
-        self.host = host
-        self.storages = Storages(most_bytes)
+    def __init__(self, host: Channel, device: ExecutorBackend, most_bytes: int) -> None:
+        self.host, self.device = host, device
+        self.storages = Storages(device, most_bytes)
         self.kernels: dict[str, str] = {}
         self.error: Stopped | None = None
         self.ended = -1
@@ -140,15 +190,17 @@ class CandidateExecutor:
         self.dry = False
         self.keep = False
         self.written: dict[int, tuple[TensorPlace, torch.Tensor]] = {}
-        self.check_races = True
         self.work = Work(math.inf, math.inf)
         self.allowed = math.inf
+        self.ptx: str | None = None
+        self.broken = self.shares = False
+        self.replays = Replays(self.storages, device, self.kernels, self.written)
         self._reset()
 
     def _reset(self) -> None:
         self.launches: collections.Counter[str] = collections.Counter()
         self.calls: collections.Counter[str] = collections.Counter()
-        self.call_bytes = self.launch_elements = self.read_bytes = 0
+        self.call_bytes = self.launch_work = self.read_bytes = 0
         self.kept: list[tuple[str, torch.Tensor]] = []
         self.launched: dict[str, tuple[str, Any]] = {}
         self.sent_bytes = 0
@@ -171,22 +223,34 @@ class CandidateExecutor:
                 the number is new; ``elements`` and ``seconds`` that the call may take; ``seed`` of
                 random operators; ``order``, the seed of the order of atomic operations; ``keep``:
                 whether results of operators and uploads are kept; ``skip``: leave out launches;
-                ``dry``: do nothing but take note of the stream.
+                ``dry``: do nothing but take note of the stream; ``precision`` that operators may
+                have, where that is to change; ``ptx``: in the first call of a program that is
+                judged as CUDA, the hash of the PTX whose kernels count; ``shares``: whether results
+                stay on the device; ``record``: whether the call is to be done again (`replay`).
             tensors: values.
         """
         self._reset()
-        for described, value in zip(request["places"], tensors, strict=True):
-            place = read_place(described)
+        places = [read_place(place) for place in request["places"]]
+        self.replays.begin(places if request.get("record") else None)
+        self.shares = request["shares"]
+        if request.get("precision"):
+            set_precision(self.device.name, request["precision"])
+        if request.get("ptx"):
+            self.ptx = request["ptx"]
+        for place, value in zip(places, tensors, strict=True):
             if place.storage not in self.storages.known:
                 self.storages.new(place.storage, place.extent)
-            self.storages.tensor(place).copy_(value)
-            self.written[place.storage] = place, value
+            there = self.storages.tensor(place).copy_(value)
+            kept = value if value.device == there.device else there.clone()
+            self.written[place.storage] = place, kept
             self.given.setdefault(place.storage, len(self.given))
         self.order = dict(self.given)
         self.skip_launches, self.keep = request["skip"], request["keep"]
-        self.dry, self.order_seed = request["dry"], request["order"]
+        self.dry = request["dry"]
         self.work = Work(request["elements"], request["seconds"])
         self.allowed = self.work.left
+        if isinstance(self.device, CpuBackend):
+            self.device.work, self.device.order = self.work, request["order"]
         seed_everything(request["seed"])
         return {}, []
 
@@ -206,6 +270,7 @@ class CandidateExecutor:
             Refusal: the candidate did something wrong.
         """
         self._hear_all_of(request["number"])
+        self._settle()
         if self.error is not None:
             raise Refusal(self.error.status, self.error.reason, self.error.message)
         try:
@@ -216,16 +281,21 @@ class CandidateExecutor:
         written = [self.written[read_place(place).storage][1] for place, _ in request["watched"]]
         changed = [i for i, pair in enumerate(zip(there, written, strict=True)) if not same(*pair)]
         found += [there[i] for i in changed]
+        if self.replays.recording:
+            self.replays.recording.end(request, changed)
         size = sum(t.numel() * t.element_size() for t in found)
         if size > request["most"]:
             raise Refusal("incorrect", "shape", f"{size} bytes of results")
         kept = self.kept if self.keep else []
+        sent = found + [t for _, t in kept]
+        if not self.shares:
+            sent = [t.cpu() for t in sent]
         return {
             "changed": changed,
             "launches": dict(self.launches),
             "calls": dict(self.calls),
             "call_bytes": self.call_bytes,
-            "launch_bytes": self.launch_elements,
+            "launch_bytes": self.launch_work,
             "read_bytes": self.read_bytes,
             "sent_bytes": self.sent_bytes,
             "elements": 0 if math.isinf(self.allowed) else self.allowed - self.work.left,
@@ -235,7 +305,20 @@ class CandidateExecutor:
             "values_asked": self.values_asked,
             "wrote_old": self.wrote_old,
             "kept": [name for name, _ in kept],
-        }, found + [t for _, t in kept]
+        }, sent
+
+    def _settle(self) -> None:
+        """Wait for the device; what went wrong there ends the call, and may end this process."""
+        try:
+            self.device.settle()
+        except Exception as error:
+            self._stop(error)
+        if self.error is not None and self.error.status == "crash":
+            self.broken = self.device.name != "cpu"
+
+    def _stop(self, error: Exception) -> None:
+        """Take an error of the candidate's for the end of the call, if it is the first."""
+        self.error = self.error or _stopped(error)
 
     def _hear_all_of(self, number: int | None) -> None:
         """Return when a call's last command was read, or it is over for another reason."""
@@ -255,6 +338,17 @@ class CandidateExecutor:
         """Return the kernels of the last call: names, TTIR and options of the launches."""
         kernels = [[name, self.kernels[sha], how] for sha, (name, how) in self.launched.items()]
         return {"kernels": kernels}, []
+
+    def replayed(self, request: dict[str, Any], tensors: Tensors) -> Answer:
+        """Answer what the judge asks about the last recorded call; see `Replays`."""
+        try:
+            answer, found = self.replays.handlers[request["do"]](request, tensors)
+        except Exception as error:
+            self._stop(error)
+            self._settle()
+            assert self.error
+            raise Refusal(self.error.status, self.error.reason, self.error.message) from error
+        return answer, found if self.shares else [t.cpu() for t in found]
 
     # --- what the host half asks -----------------------------------------------------------
 
@@ -289,16 +383,16 @@ class CandidateExecutor:
             except (WireError, KeyError, TypeError, ValueError) as error:
                 if isinstance(error, KeyError | TypeError) and do != "op":
                     error = WireError(f"{do}: {type(error).__name__}")
-                self.error = _stopped(error)
+                self._stop(error)
             except Exception as error:
-                self.error = _stopped(error)
-        if answers:
+                self._stop(error)
+        if answers and self.error is not None:
             said = {"status": self.error.status, "message": self.error.message}
             self.host.send({"stopped": said})
 
     def _text(self, message: dict[str, Any]) -> bytes:
         """Return what the stream's hash takes a command for; its kernel's text has a hash there."""
-        return repr(self._normal({**message, "ttir": None})).encode()
+        return repr(self._normal({**message, "ttir": None, "ptx": None})).encode()
 
     def _normal(self, value: Any) -> Any:
         """Return a command with the call's own storages numbered in the order of their making.
@@ -342,12 +436,16 @@ class CandidateExecutor:
             self._ask(message)
         elif do == "launch":
             self._launch(message)
+        elif do == "cuda":
+            self._launch_cuda(message)
         elif do == "upload":
             self._upload(message, tensors)
         elif do == "read":
             self._read(read_place(message["place"]))
         elif do != "lap":
             raise WireError("an unknown command")
+        if self.replays.recording:
+            self.replays.recording.add(do, message, tensors)
         return text
 
     def _number(self, made: Any) -> None:
@@ -373,8 +471,9 @@ class CandidateExecutor:
             taken.append(self.storages.tensor(read_place(described)))
             return taken[-1]
 
-        args = [read_value(value, tensor) for value in message["args"]]
-        named = {str(k): read_value(v, tensor) for k, v in message["kwargs"].items()}
+        device = self.device.name
+        args = [read_value(value, tensor, device) for value in message["args"]]
+        named = {str(k): read_value(v, tensor, device) for k, v in message["kwargs"].items()}
         self.work.spend(sum(t.numel() for t in taken))
         with torch.no_grad():
             found = operator(*args, **named)
@@ -403,7 +502,7 @@ class CandidateExecutor:
     def _account(self, operator: Any, taken: list[torch.Tensor], made: list[torch.Tensor]) -> None:
         if self.keep:
             name = operator._schema.name
-            self.kept += [(name, t.detach().clone()) for t in made]
+            self.kept += [(name, _copied(t)) for t in made]
         if is_compute(operator):
             self.calls[operator._schema.name.removeprefix("aten::")] += 1
             self.call_bytes += sum(t.numel() * t.element_size() for t in (*taken, *made))
@@ -424,39 +523,66 @@ class CandidateExecutor:
         self.host.send({"places": places})
 
     def _launch(self, message: dict[str, Any]) -> None:
-        text = message.get("ttir")
+        sent = message.get("ttir")
+        sha256, text = self._kernel(message, sent)
+        name, stored = self.device.kernel(text)
+        counts = self.ptx is None  # a program that is judged as CUDA has no others
+        if counts:
+            self.launches[name] += 1
+        self.launched[sha256] = name, message["options"]
+        grid = tuple(_number(size) for size in message["grid"])
+        if (self.skip_launches and counts) or self.dry or len(grid) != 3:
+            return
+        touched: list[TensorPlace] = []
+        address = self._noting(touched)
+        values = [read_launch_value(value, address) for value in message["args"]]
+        self.sent_bytes += NUMBER_BYTES * _numbers(message["args"]) + len(sent or "")
+        pointers = [message["args"][i] for i in (range(len(values)) if stored is None else stored)]
+        self._writes(p["t"][0] for p in pointers if isinstance(p, dict))
+        done = self.device.launch(text, message["options"], values, grid)
+        if counts:
+            self.launch_work += done or _extent(touched)  # where nobody counts what was done
+
+    def _kernel(self, message: dict[str, Any], sent: Any) -> tuple[str, str]:
+        """Return the hash and the text of a launch's kernel, which is sent with the first one."""
         sha256 = str(message["sha256"])
-        if text is not None:
-            if hashlib.sha256(str(text).encode()).hexdigest() != sha256:
+        if sent is not None:
+            if hashlib.sha256(str(sent).encode()).hexdigest() != sha256:
                 raise WireError("a kernel under another's hash")
             if len(self.kernels) >= MAX_KERNELS:
                 raise WireError("too many kernels")
-            self.kernels[sha256] = str(text)
+            self.kernels[sha256] = str(sent)
         if sha256 not in self.kernels:
             raise WireError("an unknown kernel")
-        kernel = launching.load_kernel(self.kernels[sha256])
-        self.launches[kernel.name] += 1
-        self.launched[sha256] = kernel.name, message["options"]
-        grid = tuple(_number(size) for size in message["grid"])
-        if self.skip_launches or self.dry or len(grid) != 3:
+        return sha256, self.kernels[sha256]
+
+    def _launch_cuda(self, message: dict[str, Any]) -> None:
+        sha256, text = self._kernel(message, message.get("ptx"))
+        if sha256 != self.ptx:
+            raise WireError("a kernel of another program")
+        sizes = [_number(size) for size in (*message["grid"], *message["block"])]
+        name, shared = str(message["kernel"]), _number(message["shared"])
+        if len(sizes) != 6 or not all(sizes) or max(*sizes, shared) >= 2**31:
+            raise WireError("not a grid of blocks")
+        self.launches[name] += 1
+        if self.skip_launches or self.dry:
             return
-        values: list[int | float | bool] = []
-        for value in message["args"]:
-            if isinstance(value, dict):
-                values.append(self.storages.address(read_place(value["t"])))
-            elif isinstance(value, str):
-                values.append(float(value))
-            else:
-                values.append(0 if value is None else value)
-        self.sent_bytes += NUMBER_BYTES * _numbers(message["args"]) + len(text or "")
-        stored = range(len(values)) if kernel.stored is None else kernel.stored
-        pointers = [message["args"][i] for i in stored]
-        self._writes(p["t"][0] for p in pointers if isinstance(p, dict))
-        before = self.work.left
-        launching.run(
-            kernel, self.storages.memory, values, grid, self.work, self.order_seed, self.check_races
-        )
-        self.launch_elements += int(before - self.work.left) if math.isfinite(before) else 0
+        touched: list[TensorPlace] = []
+        address = self._noting(touched)
+        packed = [read_argument(value, address) for value in message["args"]]
+        self.sent_bytes += sum(map(len, packed)) - 8 * len(touched)
+        self._writes(place.storage for place in touched)
+        self.device.launch_ptx(text, name, sizes, packed, shared)
+        self.launch_work += _extent(touched)
+
+    def _noting(self, touched: list[TensorPlace]) -> Callable[[TensorPlace], int]:
+        """Return what gives a place's address, and takes note of the place."""
+
+        def address(place: TensorPlace) -> int:
+            touched.append(place)
+            return self.storages.address(place)
+
+        return address
 
     def _writes(self, storages: Iterable[Any]) -> None:
         """Take note of memory that is older than the call and written in it: a state."""
@@ -482,9 +608,14 @@ class CandidateExecutor:
         value = self.storages.tensor(place)
         if value.numel() * value.element_size() > MAX_UPLOAD:  # by strides of zero
             raise Stopped("oom", "host_memory", "a tensor larger than a program may read")
-        value = value.clone()
+        value = value.to("cpu", copy=True)
         self.read_bytes += value.numel() * value.element_size()
         self.host.send({}, [value])
+
+
+def _extent(places: Iterable[TensorPlace]) -> int:
+    """Return the bytes that tensors lie in."""
+    return sum(place.extent - place.start for place in places)
 
 
 def _numbers(value: Any) -> int:
@@ -511,6 +642,13 @@ def _storages(value: Any) -> Iterator[Any]:
     elif isinstance(value, dict | list):
         for item in value.values() if isinstance(value, dict) else value:
             yield from _storages(item)
+
+
+def _copied(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a copy of a result; a small one where no kernel of the candidate's can reach it."""
+    if tensor.numel() * tensor.element_size() <= KEPT_ON_HOST:
+        return tensor.detach().to("cpu", copy=True)
+    return tensor.detach().clone()
 
 
 def _flat(value: Any) -> list[Any]:
@@ -550,15 +688,20 @@ def _stopped(error: Exception) -> Stopped:
     return Stopped(why.status, why.reason, f"{why}"[:1000])
 
 
-def warm() -> None:
-    """Load what commands need, before children are forked."""
-    storages = Storages(2**20)
+def warm(target: Device | None = None) -> None:
+    """Load what commands need and, if kernels are for a GPU, the compiler, before children fork."""
+    if target is not None:
+        from curate.verify.compile import serve as compiler
+
+        compiler.warm_for_executor("copy", EXAMPLE, target)
+    device = CpuBackend()
+    storages = Storages(device, 2**20)
     x, out = (storages.new(number, 64).view(torch.float32) for number in range(2))
     x.fill_(1.0)
-    kernel = launching.load_kernel(EXAMPLE)
     places = [place_of(t, n) for n, t in enumerate((x, out))]
     arguments = [storages.address(place) for place in places]
-    launching.run(kernel, storages.memory, [*arguments, 16], (1, 1, 1), Work(1e6, 60))
+    device.work = Work(1e6, 60)
+    device.launch(EXAMPLE, {}, [*arguments, 16], (1, 1, 1))
     torch.nn.functional.conv2d(torch.ones(1, 1, 4, 4), torch.ones(1, 1, 3, 3))
     torch.ones(4, 4) @ torch.ones(4, 4)
 
@@ -579,26 +722,41 @@ EXAMPLE = """module {
 }"""
 
 
-def serve(sock: socket.socket, arrivals: socket.socket, most_bytes: int = 2**33) -> None:
+def serve(judge: Channel, arrivals: socket.socket) -> None:
     """Serve the judge in a child of its own, for one candidate after the other, until it closes.
 
     Args:
-        sock: the channel to the judge.
+        judge: the channel to the judge.
         arrivals: brings the connection with each candidate's host half.
-        most_bytes: of tensors that a candidate may have.
     """
     torch.set_grad_enabled(False)
-    device = ExecutorDevice(Channel(sock), arrivals, most_bytes)
-    while device.serve_one():
+    server = ExecutorServer(judge, arrivals)
+    while server.serve_one():
         pass
 
 
-class ExecutorDevice:
+def _start_compiler(ours: list[socket.socket]) -> Channel:
+    """Start a process that compiles kernels, and ends with this one; return the channel to it."""
+    from curate.verify.compile import serve as compiler
+
+    own, other = socket.socketpair()
+    if os.fork() == 0:
+        die_with_parent()
+        for sock in (*ours, own):
+            sock.close()
+        compiler.serve(Channel(other))
+        os._exit(0)
+    other.close()
+    return Channel(own)
+
+
+class ExecutorServer:
     """The executor of the candidate at hand, if there is one, and the judge's requests."""
 
-    def __init__(self, judge: Channel, arrivals: socket.socket, most_bytes: int) -> None:
-        self.judge, self.arrivals, self.most_bytes = judge, arrivals, most_bytes
+    def __init__(self, judge: Channel, arrivals: socket.socket) -> None:
+        self.judge, self.arrivals = judge, arrivals
         self.executor: CandidateExecutor | None = None
+        self.device: ExecutorBackend | None = None
         self.listens = False  # there is a host half
 
     def serve_one(self) -> bool:
@@ -631,27 +789,53 @@ class ExecutorDevice:
         return True
 
     def _find(self, do: str) -> Callable[[dict[str, Any], Tensors], Answer]:
-        if do == "meet":
-            return self.meet
-        if do == "part":
-            return self.part
+        if do in ("open", "meet", "part"):
+            return {"open": self.open, "meet": self.meet, "part": self.part}[do]
         assert self.executor, f"{do} without a candidate"
         return {
             "begin": self.executor.begin,
             "finish": self.executor.finish,
             "kernels": self.executor.launched_kernels,
+            **dict.fromkeys(self.executor.replays.handlers, self.executor.replayed),
         }[do]
 
+    def open(self, request: dict[str, Any], tensors: Tensors) -> Answer:
+        """Take the GPU, and be ready for candidates.
+
+        Args:
+            request: ``target``, the fields of the device's `curate.devices.Device`.
+            tensors: none.
+        """
+        from curate.verify.executor.cuda import CudaBackend
+
+        # Before there is a context, which does not survive a fork.
+        compiler = _start_compiler([self.judge.sock, self.arrivals])
+        self.device = CudaBackend(compiler, request["target"])
+        torch.ones(1, device=self.device.name)
+        return {}, []
+
     def meet(self, request: dict[str, Any], tensors: Tensors) -> Answer:
-        """Be the device of a new candidate, whose host half's connection has been sent."""
+        """Be the device of a new candidate, whose host half's connection has been sent.
+
+        Args:
+            request: ``most_bytes`` of tensors that it may have.
+            tensors: none.
+        """
         _, (fd,), _, _ = socket.recv_fds(self.arrivals, 1, 1)
-        self.executor = CandidateExecutor(Channel(socket.socket(fileno=fd)), self.most_bytes)
+        host = Channel(socket.socket(fileno=fd))
+        self.executor = CandidateExecutor(host, self.device or CpuBackend(), request["most_bytes"])
         self.listens = True
         return {}, []
 
     def part(self, request: dict[str, Any], tensors: Tensors) -> Answer:
-        """Forget the candidate, with all that it has in memory."""
+        """Forget the candidate, with all that it has in memory; say whether that can be done."""
         assert self.executor
         self.executor.host.close()
-        self.executor, self.listens = None, False
-        return {}, []
+        broken, self.executor, self.listens = self.executor.broken, None, False
+        if self.device and not broken:
+            try:
+                self.device.wipe()
+                self.judge.wipe()
+            except RuntimeError:  # a kernel that was under way has failed
+                broken = True
+        return {"broken": broken}, []

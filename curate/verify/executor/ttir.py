@@ -261,7 +261,7 @@ class _Parser:
             raise self._error("a function without a name")
         self.known = {}
         rest = found[3]
-        close = _closing(rest)
+        close = closing(rest)
         arguments = [self._argument(part) for part in split_top(rest[:close])]
         tail = rest[close + 1 :].rpartition("{")[0]
         tail = tail.partition(" attributes ")[0].strip()
@@ -474,7 +474,7 @@ _NO_RESULT = frozenset(
 )
 
 
-def _closing(text: str) -> int:
+def closing(text: str) -> int:
     """Return where the bracket closes that was opened before ``text``."""
     depth, quoted = 1, False
     for i, char in enumerate(text):

@@ -94,6 +94,9 @@ class Handle(torch.Tensor):  # type: ignore[misc]
         """As `torch.Tensor.get_device`."""
         return 0
 
+    def record_stream(self, stream: Any) -> None:
+        """Do nothing: there is one stream."""
+
     def data_ptr(self) -> int:
         """Return an address in the executor's memory, which means nothing here."""
         place = VirtualDevice.get().place(self.inner)

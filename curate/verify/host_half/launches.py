@@ -13,7 +13,6 @@ from triton.runtime.autotuner import Autotuner
 from triton.runtime.jit import JITFunction
 
 from curate import devices
-from curate.verify.compile.aot import gpu_target
 from curate.verify.compile.lowering import Lowering
 from curate.verify.host_half.handles import Handle, VirtualDevice
 from curate.verify.host_half.virtual_cuda import VirtualDriver
@@ -64,7 +63,7 @@ class HostLaunches:
                 tuner.configs = configs
 
         Autotuner.run = run
-        triton.runtime.driver.set_active(VirtualDriver(gpu_target(self.target)))
+        triton.runtime.driver.set_active(VirtualDriver(self.target))
 
     def _runner(self) -> Any:
         launches = self
@@ -85,6 +84,16 @@ class HostLaunches:
 
         return warmup
 
+    def admit(self) -> None:
+        """Count a launch that a program asks for.
+
+        Raises:
+            LaunchLeftOut: there is to be none.
+        """
+        self.asked += 1
+        if self.refused:
+            raise LaunchLeftOut("kernels are left out")
+
     def send(self, kernel: Any, args: Any, grid: Any, named: dict[str, Any]) -> None:
         """Lower one launch and send it.
 
@@ -92,9 +101,7 @@ class HostLaunches:
             CompilationError: Triton's front end refuses the kernel.
             ValueError: an argument is no pointer that a GPU could follow.
         """
-        self.asked += 1
-        if self.refused:
-            raise LaunchLeftOut("kernels are left out")
+        self.admit()
         lowered = self.lowering.lower(kernel, args, grid, named)
         if any(size > most for size, most in zip(lowered.grid, MAX_GRID, strict=True)):
             raise RuntimeError("Triton Error [CUDA]: invalid argument")

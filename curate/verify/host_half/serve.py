@@ -2,9 +2,9 @@
 
 It serves these requests, one candidate per process:
 
-- ``load {source}``: run the file;
-- ``build {init, parameters, mode}``: construct ``ModelNew``; the answer says at which places its
-  state lies, where the judge then writes values;
+- ``load {source, ptx}``: run the file, which may launch the kernels of the PTX;
+- ``build {init, parameters, mode, state}``: construct ``ModelNew``; the answer says at which places
+  its state lies, where the judge then writes values;
 - ``run {inputs, places, seed, turn, refuse, laps}``: one forward, or many in a row; the answer says
   at which places the results of the last lie.
 
@@ -14,22 +14,24 @@ The inputs are places in the executor's memory: none of their numbers is ever he
 from __future__ import annotations
 
 import contextlib
+import functools
 import secrets
 import socket
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch import nn
 
-from curate.devices import ON_CPU
-from curate.verify import watch
+from curate.devices import Device
 from curate.verify.host_half import virtual_cuda
+from curate.verify.host_half.cuda_launches import LAUNCH, make_launcher
 from curate.verify.host_half.handles import Handle, on_device, to_gpu
 from curate.verify.host_half.launches import HostLaunches
 from curate.verify.host_half.stream import FEW_LAPS, LAPS_S, CommandStream, ExecutorStopped
+from curate.verify.host_half.watch import watch_events
 from curate.verify.problem import EXAMPLE, LoadedProgram, LoadedTask, seed_everything
 from curate.verify.protocol.places import read_place
 from curate.verify.protocol.role import Answer, Refusal, Tensors, serve_requests, unpack_named
@@ -37,6 +39,9 @@ from curate.verify.protocol.wire import Channel, ConnectionClosed, pack, unpack
 
 KEPT = 8
 """Sets of inputs that are kept: the judge gives some of them again, with other values."""
+
+LARGE_STATE = 2**26
+"""Bytes from which a tensor of the state is not sent to the device where the judge writes it."""
 
 PLAIN = {"Handle", "Tensor", "Parameter"}
 
@@ -53,8 +58,10 @@ class HostHalf:
 
     def load(self, request: dict[str, Any], tensors: Tensors) -> Answer:
         """Run the file's text."""
+        ptx = request["ptx"]
         with self._call():
-            self.program = LoadedProgram(request["source"], {}, self.name)
+            given = {} if ptx is None else {LAUNCH: make_launcher(ptx, self.launches)}
+            self.program = LoadedProgram(request["source"], given, self.name)
         return {}, []
 
     def build(self, request: dict[str, Any], tensors: Tensors) -> Answer:
@@ -62,7 +69,9 @@ class HostHalf:
         with self._call():
             init = unpack_named(request, tensors, "init")
             model = self.program.build(request["parameters"], init)
+            self.stream.given = _large_state(model, request["state"])
             self.model = model.train(request["mode"] == "train").to("cuda")
+            self.stream.given = set()
             self._state = {name: self._handle(t) for name, t in self.model.state_dict().items()}
             state = [[n, self.stream.place(t.inner).to_json()] for n, t in self._state.items()]
         return {"state": state}, []
@@ -96,6 +105,7 @@ class HostHalf:
         given = self._given(request["places"])
         inputs = unpack(request["inputs"], given)
         seed_everything(request["seed"])
+        self.stream.order.begin(request["places"])
         result = self.model(*inputs)
         leaves: list[torch.Tensor] = []
         packed = pack(result, leaves)
@@ -105,6 +115,9 @@ class HostHalf:
         kinds = sorted({type(t).__name__ for t in leaves} - PLAIN)
         self._kept = inputs, result
         after = [self.stream.place(t.inner).to_json() for t in given]  # its data may be another's
+        used = [t for t in self._state.values() if self.stream.order.concurrent]
+        state = [self.stream.place(t.inner).to_json() for t in used]
+        self.stream.order.end([*places, *after, *state])
         return {
             "output": packed,
             "places": places,
@@ -137,6 +150,23 @@ class HostHalf:
                 self.stream.end()
 
 
+def _large_state(model: nn.Module, expected: list[Any]) -> set[int]:
+    """Return the addresses of large tensors of a state that the judge is going to write.
+
+    Args:
+        model: the program's.
+        expected: names and shapes; where the model has others, its own values are asked for.
+    """
+    state = model.state_dict()
+    if [[name, list(value.shape)] for name, value in state.items()] != expected:
+        return set()
+    return {
+        value.data_ptr()
+        for value in state.values()
+        if value.device.type == "cpu" and value.untyped_storage().nbytes() >= LARGE_STATE
+    }
+
+
 class Nowhere:
     """A channel on which everything is lost: what a warm process works on before it forks."""
 
@@ -146,13 +176,16 @@ class Nowhere:
     hold = send
 
 
-LAUNCHES = HostLaunches(ON_CPU)
+def warm(target: Device) -> Callable[[Channel, socket.socket], None]:
+    """Load what programs need, before children are forked; return what a child does."""
+    return functools.partial(serve, prepare(target))
 
 
-def warm() -> None:
-    """Load what programs need, before children are forked."""
-    virtual_cuda.install()
-    LAUNCHES.install()
+def prepare(target: Device) -> HostLaunches:
+    """Let ``torch.cuda`` and Triton find a device in this process, for good."""
+    virtual_cuda.install(target)
+    launches = HostLaunches(target)
+    launches.install()
     task, stream = LoadedTask(EXAMPLE[0]), CommandStream(Nowhere())  # type: ignore[arg-type]
     with torch.no_grad(), on_device(stream):
         model = LoadedProgram(EXAMPLE[1]).build(0, task.init_inputs()).to("cuda")
@@ -163,20 +196,20 @@ def warm() -> None:
         torch.cat([x, x.new_zeros(1, 2, 1)], -1).clamp(min=0).contiguous().view(-1).copy_(
             x.new_ones(1)
         )
-    LAUNCHES.reset()
+    launches.reset()
+    return launches
 
 
-def serve(sock: socket.socket, executor: socket.socket) -> None:
+def serve(launches: HostLaunches, channel: Channel, executor: socket.socket) -> None:
     """Serve the judge on a channel, in a child of its own."""
     torch.set_grad_enabled(False)
     stream = CommandStream(Channel(executor))
-    half = HostHalf(stream, LAUNCHES)
-    channel = Channel(sock)
+    half = HostHalf(stream, launches)
 
     def report(rule: str, event: str, line: int) -> None:
         channel.send({"event": rule, "what": event, "line": line})
 
-    watch.watch_events(report, half.name, watch.OF_SANDBOX)
+    watch_events(report, half.name)
     for name in [n for n in sys.modules if n.partition(".")[0] == "curate"]:
         del sys.modules[name]  # a program that looks for the judge finds none
     with on_device(stream):

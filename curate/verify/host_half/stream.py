@@ -15,6 +15,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import _disable_current_modes
 
 from curate.verify.compile.lowering import Lowered
+from curate.verify.host_half.streams import StreamOrder
 from curate.verify.protocol.places import TensorPlace, place_of, read_place
 from curate.verify.protocol.wire import Channel
 
@@ -24,6 +25,9 @@ laps; others that are made here count from zero."""
 
 FEW_LAPS, LAPS_S = 20, 3.0
 """Forwards in a row that are made in any case, and seconds for more of them."""
+
+ANSWERED = ("ask", "read")
+"""Commands that wait for an answer."""
 
 SWEEP = 256
 """Storages after which those that are gone are freed in the executor."""
@@ -55,8 +59,10 @@ class CommandStream:
         self.lap_first: int | None = None  # number of the first storage of each lap
         self.outlived = itertools.count(OUTLIVED)
         self.sent: set[str] = set()
+        self.given: set[int] = set()  # addresses of tensors whose values the judge writes
         self.calls = itertools.count()
         self.tape: Tape | None = None
+        self.order = StreamOrder()
 
     def storage(self, tensor: torch.Tensor) -> int:
         """Return the number of a tensor's storage; one that is new is made in the executor."""
@@ -70,7 +76,7 @@ class CommandStream:
         self._remember(storage, number)
         if self.tape is not None:
             self.tape.kept.append(storage)
-        self.channel.hold({"do": "new", "storage": number, "bytes": storage.nbytes()})
+        self._pass_on({"do": "new", "storage": number, "bytes": storage.nbytes()})
         return number
 
     def _remember(self, storage: torch.UntypedStorage, number: int) -> None:
@@ -89,7 +95,7 @@ class CommandStream:
 
     def _free(self, number: int) -> None:
         if number < JUDGES:  # the judge's inputs may be used again
-            self.channel.hold({"do": "free", "storage": number})
+            self._pass_on({"do": "free", "storage": number})
 
     def place(self, tensor: torch.Tensor) -> TensorPlace:
         """Return where a tensor lies."""
@@ -109,6 +115,7 @@ class CommandStream:
     def record(self, tape: Tape | None) -> None:
         """Put commands on a tape from now on instead of sending them, or no more."""
         self.tape = tape
+        self.order.capturing = tape is not None
 
     def replay(self, tape: Tape) -> None:
         """Send the commands of a tape."""
@@ -122,8 +129,9 @@ class CommandStream:
         else:
             self._pass_on(message, tensors)
 
-    def _pass_on(self, message: dict[str, Any], tensors: list[torch.Tensor] | None) -> None:
-        if tensors:
+    def _pass_on(self, message: dict[str, Any], tensors: list[torch.Tensor] | None = None) -> None:
+        self.order.note(message)
+        if tensors or message["do"] in ANSWERED:
             self.channel.send(message, tensors)
         else:
             self.channel.hold(message)
@@ -150,9 +158,7 @@ class CommandStream:
         self.numbers = itertools.count(first + 64)
         packed = [self.pack(value) for value in args]
         named = {key: self.pack(value) for key, value in kwargs.items()}
-        self.channel.send(
-            {"do": "ask", "name": name, "args": packed, "kwargs": named, "first": first}
-        )
+        self._pass_on({"do": "ask", "name": name, "args": packed, "kwargs": named, "first": first})
         answer, _ = self._answer()
         return [self.adopt(read_place(place)) for place in answer["places"]]
 
@@ -164,13 +170,10 @@ class CommandStream:
                 args.append({"t": self.place(pointers[i]).to_json()})
             else:
                 args.append(_finite(value))
-        text = None if lowered.sha256 in self.sent else lowered.ttir
-        if self.tape is None:  # a tape may never be sent
-            self.sent.add(lowered.sha256)
         self.send(
             {
                 "do": "launch",
-                "ttir": text,
+                "ttir": self._unsent(lowered.ttir, lowered.sha256),
                 "sha256": lowered.sha256,
                 "args": args,
                 "grid": list(lowered.grid),
@@ -178,14 +181,50 @@ class CommandStream:
             }
         )
 
+    def launch_cuda(
+        self,
+        ptx: str,
+        sha256: str,
+        kernel: str,
+        grid: Sequence[int],
+        block: Sequence[int],
+        shared: int,
+        args: list[Any],
+    ) -> None:
+        """Have a kernel of a PTX file run, on arguments as `cuda_launches.pack_arguments` gives."""
+        self.send(
+            {
+                "do": "cuda",
+                "ptx": self._unsent(ptx, sha256),
+                "sha256": sha256,
+                "kernel": kernel,
+                "grid": list(grid),
+                "block": list(block),
+                "shared": shared,
+                "args": args,
+            }
+        )
+
+    def _unsent(self, text: str, sha256: str) -> str | None:
+        """Return the text of a kernel, unless the executor has it."""
+        self.order.texts[sha256] = text
+        if sha256 in self.sent:
+            return None
+        if self.tape is None:  # a tape may never be sent
+            self.sent.add(sha256)
+        return text
+
     def upload(self, value: torch.Tensor, out: torch.Tensor) -> None:
         """Write a tensor of this process's to the executor's memory."""
-        self.send({"do": "upload", "out": self.place(out).to_json()}, [value])
+        place = self.place(out).to_json()
+        if value.data_ptr() in self.given:
+            return
+        self.send({"do": "upload", "out": place}, [value])
 
     def read(self, tensor: torch.Tensor) -> torch.Tensor:
         """Return a tensor's values."""
         self._refuse_capture()
-        self.channel.send({"do": "read", "place": self.place(tensor).to_json()})
+        self._pass_on({"do": "read", "place": self.place(tensor).to_json()})
         _, (value,) = self._answer()
         return value
 

@@ -1,7 +1,8 @@
 """What programs ask of CUDA and of Triton's driver, answered for a device that is not there.
 
-The facts are those of one NVIDIA H100 SXM (CUDA C++ Programming Guide, "Compute Capabilities").
-Streams and events are virtual: work is done in the order in which it is asked for.
+The facts are those of the GPU that runs the work or, where there is none, of one NVIDIA H100 SXM.
+Streams and events are virtual: work is done in the order in which it is asked for, and `streams`
+takes note of who waits for whom.
 
 Stands in for a private class of Triton; tested with triton 3.6, 3.7 and 3.9.
 """
@@ -14,25 +15,28 @@ from typing import Any
 import torch
 from triton.backends.compiler import GPUTarget
 
-from curate.devices import ON_CPU
+from curate.devices import Device
+from curate.verify.compile.aot import gpu_target
 from curate.verify.host_half.handles import CUDA, VirtualDevice
-from curate.verify.host_half.stream import Tape
+from curate.verify.host_half.stream import CommandStream, Tape
+from curate.verify.host_half.streams import DEFAULT, Clocks, StreamOrder
 
-PROPERTIES = types.SimpleNamespace(
-    **vars(ON_CPU.properties()), L2_cache_size=50 * 2**20, is_integrated=0
-)
+L2_BYTES = 50 * 2**20
 
 
 class Utilities:
     """What kernels' wrappers ask Triton's driver of the device."""
 
+    def __init__(self, device: Device) -> None:
+        self._facts = device.properties()
+
     def get_device_properties(self, device: int = 0) -> dict[str, int]:
         """As the driver's function of this name."""
         return {
-            "max_shared_mem": PROPERTIES.shared_memory_per_block_optin,
-            "max_num_regs": PROPERTIES.regs_per_multiprocessor,
-            "multiprocessor_count": PROPERTIES.multi_processor_count,
-            "warpSize": PROPERTIES.warp_size,
+            "max_shared_mem": self._facts.shared_memory_per_block_optin,
+            "max_num_regs": self._facts.regs_per_multiprocessor,
+            "multiprocessor_count": self._facts.multi_processor_count,
+            "warpSize": self._facts.warp_size,
             "sm_clock_rate": 1_980_000,
             "mem_clock_rate": 2_619_000,
             "mem_bus_width": 5120,
@@ -42,8 +46,9 @@ class Utilities:
 class VirtualDriver:
     """Triton's driver, for a device that is not there."""
 
-    def __init__(self, target: GPUTarget) -> None:
-        self.target, self.utils = target, Utilities()
+    def __init__(self, device: Device) -> None:
+        self.target, self.utils = gpu_target(device), Utilities(device)
+        self._capability = device.capability
 
     def get_current_target(self) -> GPUTarget:
         """Return what kernels are compiled for."""
@@ -58,7 +63,7 @@ class VirtualDriver:
 
     def get_current_stream(self, device: int = 0) -> int:
         """Return a stream's handle."""
-        return 0
+        return current_stream().cuda_stream
 
     def get_active_torch_device(self) -> torch.device:
         """Return what PyTorch calls the device."""
@@ -70,11 +75,11 @@ class VirtualDriver:
 
     def get_device_capability(self, device: int = 0) -> tuple[int, int]:
         """Return the compute capability."""
-        return ON_CPU.capability
+        return self._capability
 
     def get_empty_cache_for_benchmark(self) -> torch.Tensor:
         """Return a buffer as large as the L2 cache."""
-        return torch.empty(PROPERTIES.L2_cache_size // 4, dtype=torch.int32, device=CUDA)
+        return torch.empty(L2_BYTES // 4, dtype=torch.int32, device=CUDA)
 
     def clear_cache(self, cache: torch.Tensor) -> None:
         """Clear the L2 cache."""
@@ -98,52 +103,118 @@ class NoOpContext:
         pass
 
 
-class Stream(NoOpContext):
-    """A stream; everything is on one."""
+ADDRESSES, STEP = 0x7F00_0000_0000, 64
+"""Handles of streams: that of the first, and how far they are apart. The default one's is zero."""
 
-    cuda_stream = 0
-    device = CUDA
-    device_index = 0
-    priority = 0
+
+class Stream:
+    """A stream, in a context one that commands go to."""
+
+    device, device_index, device_type = CUDA, 0, 1
+
+    def __init__(
+        self, device: Any = None, priority: int = 0, stream_id: int | None = None, **kwargs: Any
+    ) -> None:
+        self.stream_id = _order().make(priority) if stream_id is None else stream_id
+        self.priority = priority
+        self._before: list[int] = []
+
+    @property
+    def cuda_stream(self) -> int:
+        """The driver's handle."""
+        return ADDRESSES + STEP * self.stream_id if self.stream_id else 0
+
+    @staticmethod
+    def priority_range() -> tuple[int, int]:
+        """Return the lowest priority and the highest."""
+        return 0, -5
 
     def synchronize(self) -> None:
-        """Wait for nothing."""
+        """Have the program wait for the stream."""
+        _order().synchronize(self.stream_id)
 
     def query(self) -> bool:
-        """Say that all work is done."""
+        """Say that all work is done, as a program may wait to hear."""
+        self.synchronize()
         return True
 
-    def wait_stream(self, other: Any) -> None:
-        """Wait for nothing."""
+    def wait_stream(self, stream: Any) -> None:
+        """Have what comes wait for what another stream has got so far."""
+        self.wait_event(stream.record_event())
 
     def wait_event(self, event: Any) -> None:
-        """Wait for nothing."""
+        """Have what comes wait for an event."""
+        event.wait(self)
 
     def record_event(self, event: Event | None = None) -> Event:
-        """Return an event."""
-        return event or Event()
+        """Return an event that happens when all is done that the stream has got so far."""
+        event = event or Event()
+        event.record(self)
+        return event
+
+    def __enter__(self) -> Stream:
+        self._before.append(_order().current)
+        set_stream(self)
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        _order().current = self._before.pop()
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Stream)
+        return isinstance(other, Stream) and other.stream_id == self.stream_id
 
     def __hash__(self) -> int:
-        return 0
+        return self.stream_id
+
+
+class ExternalStream(Stream):
+    """A stream by its handle."""
+
+    def __init__(self, stream_ptr: int, device: Any = None, **kwargs: Any) -> None:
+        number, odd = divmod(stream_ptr - ADDRESSES, STEP)
+        known = stream_ptr == 0 or (not odd and _order().knows(number))
+        super().__init__(device, stream_id=(number if stream_ptr else 0) if known else None)
+
+
+class StreamContext(NoOpContext):
+    """`torch.cuda.stream`: what is called inside goes to a stream; None changes nothing."""
+
+    def __init__(self, stream: Stream | None) -> None:
+        self.stream = stream
+
+    def __enter__(self) -> StreamContext:
+        if self.stream is not None:
+            self.stream.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        if self.stream is not None:
+            self.stream.__exit__()
 
 
 class Event(NoOpContext):
-    """An event that has happened."""
+    """What a stream has got at some moment; it happens at once."""
+
+    cuda_event = 0
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self._clocks: Clocks = {}
 
     def record(self, stream: Any = None) -> None:
-        """Do nothing."""
+        """Take the moment from a stream, by default the current one."""
+        self._clocks = _order().record((stream or current_stream()).stream_id)
 
     def wait(self, stream: Any = None) -> None:
-        """Wait for nothing."""
+        """Have what comes on a stream wait for the event."""
+        _order().wait((stream or current_stream()).stream_id, self._clocks)
 
     def synchronize(self) -> None:
-        """Wait for nothing."""
+        """Have the program wait for the event."""
+        _order().wait_on_host(self._clocks)
 
     def query(self) -> bool:
-        """Say that it has happened."""
+        """Say that it has happened, as a program may wait to hear."""
+        self.synchronize()
         return True
 
     def elapsed_time(self, other: Any) -> float:
@@ -151,9 +222,24 @@ class Event(NoOpContext):
         return 1.0
 
 
-def install() -> None:
+def current_stream(device: Any = None) -> Stream:
+    """Return the stream that commands go to."""
+    return Stream(stream_id=_order().current)
+
+
+def set_stream(stream: Stream | None) -> None:
+    """Have commands go to a stream."""
+    if stream is not None:
+        _order().current = stream.stream_id
+
+
+def install(target: Device) -> None:
     """Answer for CUDA in this process, for good."""
     cuda: Any = torch.cuda
+    profiler = types.SimpleNamespace(cudaProfilerStart=lambda: 0, cudaProfilerStop=lambda: 0)
+    facts = types.SimpleNamespace(
+        **vars(target.properties()), L2_cache_size=L2_BYTES, is_integrated=0
+    )
     answers: dict[str, Any] = {
         "is_available": lambda: True,
         "is_initialized": lambda: True,
@@ -162,30 +248,58 @@ def install() -> None:
         "device_count": lambda: 1,
         "current_device": lambda: 0,
         "set_device": lambda device: None,
-        "synchronize": lambda device=None: None,
-        "get_device_properties": lambda device=None: PROPERTIES,
-        "get_device_capability": lambda device=None: ON_CPU.capability,
-        "get_device_name": lambda device=None: ON_CPU.card,
+        "synchronize": lambda device=None: _order().synchronize(),
+        "get_device_properties": lambda device=None: facts,
+        "get_device_capability": lambda device=None: target.capability,
+        "get_device_name": lambda device=None: target.card,
         "is_bf16_supported": lambda including_emulation=True: True,
-        "current_stream": lambda device=None: Stream(),
-        "default_stream": lambda device=None: Stream(),
+        "current_stream": current_stream,
+        "default_stream": lambda device=None: Stream(stream_id=DEFAULT),
+        "set_stream": set_stream,
         "Stream": Stream,
+        "ExternalStream": ExternalStream,
+        "get_stream_from_external": ExternalStream,
         "Event": Event,
-        "stream": NoOpContext,
+        "stream": StreamContext,
+        "StreamContext": StreamContext,
         "device": NoOpContext,
         "device_of": NoOpContext,
         "empty_cache": lambda: None,
-        "mem_get_info": lambda device=None: (ON_CPU.memory, ON_CPU.memory),
+        "mem_get_info": lambda device=None: (target.memory, target.memory),
         "memory_allocated": lambda device=None: 0,
         "max_memory_allocated": lambda device=None: 0,
         "memory_reserved": lambda device=None: 0,
+        "max_memory_reserved": lambda device=None: 0,
+        "memory_stats": lambda device=None: {},
+        "memory_summary": lambda device=None, abbreviated=False: "",
+        "set_per_process_memory_fraction": lambda fraction, device=None: None,
+        "ipc_collect": lambda: None,
         "reset_peak_memory_stats": lambda device=None: None,
+        "reset_max_memory_allocated": lambda device=None: None,
         "manual_seed": lambda seed: None,
         "manual_seed_all": lambda seed: None,
+        "seed": lambda: None,
+        "seed_all": lambda: None,
+        "initial_seed": lambda: 0,
+        "get_rng_state": lambda device=None: torch.zeros(16, dtype=torch.uint8),
+        "get_rng_state_all": lambda: [torch.zeros(16, dtype=torch.uint8)],
+        "set_rng_state": lambda state, device=None: None,
+        "set_rng_state_all": lambda states: None,
+        "_sleep": lambda cycles: None,
+        "is_tf32_supported": lambda: True,
+        "can_device_access_peer": lambda device, peer: False,
+        "get_sync_debug_mode": lambda: 0,
+        "set_sync_debug_mode": lambda mode: None,
+        "graph_pool_handle": lambda: (0, 0),
+        "cudart": lambda: profiler,
         "is_current_stream_capturing": lambda: _stream().tape is not None,
     }
     for name, answer in answers.items():
         setattr(cuda, name, answer)
+    for name in ("range_push", "range_pop", "range_start", "range_end", "mark"):
+        setattr(cuda.nvtx, name, lambda *args, **kwargs: 0)
+    for name in ("start", "stop", "init"):
+        setattr(cuda.profiler, name, lambda *args, **kwargs: None)
     cuda.CUDAGraph, cuda.graph = Graph, Capture
     torch.get_device_module = lambda device=None: cuda
     torch.version.cuda = torch.version.cuda or "12.8"
@@ -229,11 +343,16 @@ class Capture:
         self.graph = cuda_graph
 
     def __enter__(self) -> None:
+        _order().synchronize()
         self.graph.capture_begin()
 
     def __exit__(self, *error: Any) -> None:
         self.graph.capture_end()
 
 
-def _stream() -> Any:
+def _stream() -> CommandStream:
     return VirtualDevice.get()
+
+
+def _order() -> StreamOrder:
+    return _stream().order

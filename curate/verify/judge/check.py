@@ -11,10 +11,16 @@ import torch
 
 from curate.verify.judge.halves import Halves
 from curate.verify.judge.oracle import Expected, NoOracle, Oracle, Variety
-from curate.verify.judge.session import RequestRefused, Session, SessionEnded
+from curate.verify.judge.session import RequestRefused, SessionEnded
 from curate.verify.protocol.compare import Agreement, Mismatch
-from curate.verify.protocol.role import Answer, Tensors, pack_all, same_tensors, unpack_named
-from curate.verify.protocol.wire import WireError
+from curate.verify.protocol.role import (
+    Answer,
+    Tensors,
+    map_tensors,
+    pack_all,
+    same_tensors,
+    unpack_named,
+)
 from curate.verify.reference.draw import (
     MANY,
     NEGATIVE_INTEGERS,
@@ -41,9 +47,22 @@ COSTLY = 20_000_000
 """Elements in a forward of the file's own size above which the tests after the draws use a small
 size, on the CPU."""
 
-BURST, BURST_ON_CPU = 128, 60
-"""Forwards between two checked ones, for programs that count their calls. On the CPU they are done
-where the commands alone do not tell (`curate.verify.judge.halves`)."""
+LARGE_BYTES = 2**28
+"""Bytes of a draw's tensors from which on a device does the same: fewer draws of the file's own
+size, and small ones after them."""
+
+LARGE_SETS = 2
+"""Sets of parameters that a program has then."""
+
+FEW = 2**16
+"""Values of each input that are kept to see whether any varied."""
+
+BURST = 60
+"""Forwards between two checked ones, for programs that count their calls: they are done where the
+commands alone do not tell (`curate.verify.judge.halves`)."""
+
+DEVICE = "cuda"
+"""The device as far as a program can see."""
 
 OTHER = 500
 """What is added to a draw's seed for one more like it."""
@@ -100,26 +119,26 @@ class Outcome:
 
 
 class CandidateCheck:
-    """One candidate's process, alongside its oracle, in one mode."""
+    """One candidate, alongside its oracle, in one mode."""
 
-    def __init__(
-        self, oracle: Oracle, session: Session | Halves, mode: str, options: Options
-    ) -> None:
+    def __init__(self, oracle: Oracle, session: Halves, mode: str, options: Options) -> None:
         self.oracle, self.session, self.mode, self.options = oracle, session, mode, options
         self.on_cpu = options.backend == "cpu"
-        self.device = "cuda"  # as far as the program can see
         self.own_size = oracle.own_size if options.vary_sizes else None
         self.kind = "pure_triton"
         self.outcome = Outcome()
         self.variety = Variety()
-        self.last: Expected
+        self.last: Draw
+        self.last_bytes, self.has_integers = 0, False
         self.by_torch: list[bool] = []
         self.by_host = False
         self.given: list[list[Any]] = []
         self.ways: set[tuple[tuple[str, int], ...]] = set()
         self.spent = self.own_spent = 0.0
+        self.own_bytes, self.thrifty = 0, False
         self.built: Draw | None = None
-        self.first: tuple[Expected, Any] | None = None
+        self.first: tuple[Draw, Any] | None = None
+        self.typical = 0.0
 
     def run(self, candidate: Candidate) -> None:
         """Try the candidate; return if it is right, with the rest in ``outcome``.
@@ -133,14 +152,12 @@ class CandidateCheck:
         facts = self.oracle.facts(self.mode)
         self.outcome.evidence["reference_device"] = self.oracle.device
         self.outcome.evidence["insensitive_inputs"] = facts["insensitive_inputs"]
-        loaded, _ = self.session.ask(
+        self.session.ask(
             "load",
             source=candidate.candidate,
             ptx=candidate.ptx,
-            device=self.device,
             precision=self.oracle.allows,
         )
-        self._reject_patches(loaded)
         try:
             self._try_all()
             if self.outcome.trials:
@@ -170,18 +187,24 @@ class CandidateCheck:
         trials, seed = self.options.trials, self.oracle.seed
         self._try(self._draw(plan(1, self.own_size, seed)[0]))
         dear = not self.outcome.trials or DEAR * self.spent * trials > self.options.elements
-        thrifty = self.on_cpu and dear
-        draws = plan(trials, self.own_size, seed, thrifty, many=not dear and self._may_grow())
+        self.thrifty = (self.on_cpu and dear) or self._is_large()
+        many = not (dear or self.thrifty) and self._may_grow()
+        few = LARGE_SETS if self._is_large() else 0
+        draws = plan(trials, self.own_size, seed, self.thrifty, many, few)
         for i, draw in enumerate(draws[1:], start=1):
             self._try(self._draw(draw))
             if i == min(SETS, trials) - 1:
                 self._try_again()
 
+    def _is_large(self) -> bool:
+        """Whether the file's own inputs and results are so large that few draws take them."""
+        return bool(self.outcome.trials) and self.own_bytes > LARGE_BYTES
+
     def _may_grow(self) -> bool:
         """Whether `MANY` instead of the file's own size takes little enough memory and work."""
         times = MANY / max(1, self.own_size or MANY)
         work = DEAR * self.spent * times
-        return self.last.size * times < GROWN_BYTES and work < self.options.elements
+        return self.last_bytes * times < GROWN_BYTES and work < self.options.elements
 
     def _draw(self, draw: Draw) -> Draw:
         return dataclasses.replace(draw, mode=self.mode)
@@ -193,7 +216,8 @@ class CandidateCheck:
             self._build(expected)
             # Some objects are new: a program must not hold on to those of an earlier call.
             fresh = self.outcome.trials % SETS == SETS - 1
-            weighed = draw.size is None and (draw.family in WEIGHED or len(self.ways) > 1)
+            usual = draw.size is None or self.thrifty
+            weighed = usual and (draw.family in WEIGHED or len(self.ways) > 1)
             reply, output = self._forward(expected, fresh=fresh, weighed=weighed)
         except RequestRefused as refused:
             if not self._may_refuse(refused, draw, expected.draw):
@@ -206,12 +230,17 @@ class CandidateCheck:
             return
         self._compare(expected, output)
         self._weigh(reply, expected, weighed)
-        self.given.append(expected.value("inputs"))
+        self.given.append(map_tensors(expected.value("inputs"), _few))
+        self.own_bytes = self.own_bytes or expected.size
         self.variety.add(expected)
-        self.last = expected
+        # Draws are kept, and not what came of them: that may be most of the device's memory.
+        self.last, self.last_bytes = expected.draw, expected.size
+        self.has_integers = draws_integers(expected.value("inputs"))
         self.outcome.trials += 1
         if self.first is None:
-            self.first = expected, output
+            self.first, self.typical = (expected.draw, output), expected.usual
+            if self._is_large():
+                self.first = expected.draw, None
 
     def _may_refuse(self, refused: RequestRefused, asked: Draw, tried: Draw) -> bool:
         """Whether an exception is a caveat and no fault."""
@@ -246,7 +275,7 @@ class CandidateCheck:
         them. Anything else is another model.
         """
         names = list(unpack_named(reply, received, "names"))
-        own = list(unpack_named(reply, received, "state"))
+        own = [t.cpu() for t in unpack_named(reply, received, "state")]
         theirs, initial = self.oracle.initial_state(expected.draw)
         state = dict(zip(expected.value("names"), expected.value("state"), strict=True))
         pairs = _paired(names, own, theirs, [t.cpu() for t in initial])
@@ -266,15 +295,28 @@ class CandidateCheck:
         reply, received = self._ask(
             "run", expected, fresh=fresh, weighed=weighed, ends_with=last, **how
         )
-        _check_form(reply, plain=bool(how.get("plain")))
         if reply["subclasses"]:
-            raise EarlyVerdict("cheat", "tensor_subclass", classes=list(reply["subclasses"]))
-        if reply["devices"] not in ([], [self.device]):
-            raise EarlyVerdict("incorrect", "device", expected=self.device, got=reply["devices"])
-        self._reject_patches(reply)
-        parts = ("output", "changed", "state") if "state" in reply else ("output", "changed")
+            raise EarlyVerdict("cheat", "tensor_subclass", classes=reply["subclasses"])
+        if reply["devices"] not in ([], [DEVICE]):
+            raise EarlyVerdict("incorrect", "device", expected=DEVICE, got=reply["devices"])
+        parts = ("output", "changed", "state")
         results = {name: unpack_named(reply, received, name) for name in parts}
         return reply, results
+
+    def record(self, expected: Expected, turn: int) -> dict[str, Any]:
+        """Run the candidate so that the executor can do the call again; return what it did.
+
+        Args:
+            expected: the draw.
+            turn: what decides on configurations of autotuners, which are taken in turn.
+
+        Raises:
+            EarlyVerdict, RequestRefused, SessionEnded: as in any other run.
+        """
+        self._build(expected)
+        reply, results = self._forward(expected, record=turn)
+        self._compare(expected, results)
+        return reply
 
     def _ask(self, do: str, expected: Expected, **how: Any) -> Answer:
         """Have the candidate do something on a draw's inputs."""
@@ -307,36 +349,26 @@ class CandidateCheck:
         ``(1 - exp(-2 x)) / (1 + exp(-2 x))`` for tanh is: near zero it loses digits of its value,
         and none of one.
         """
-        if expected.draw.family != "small" or self.first is None:
+        if expected.draw.family != "small" or not self.outcome.trials:
             return False
         try:
-            expected.compare(results, self.first[0].usual)
+            expected.compare(results, self.typical)
         except Mismatch:
             return False
         return True
 
     # what it did
 
-    def _reject_patches(self, reply: dict[str, Any]) -> None:
-        if patched := reply["patched"]:
-            raise EarlyVerdict(
-                "cheat", "patches_library", names=[str(name) for name in patched][:20]
-            )
-
     def _weigh(self, reply: dict[str, Any], expected: Expected, weighed: bool) -> None:
         """Note who did the work, and raise if no kernel was launched at all."""
-        launches, calls = dict(reply["launches"]), dict(reply["calls"])
-        did = {"launches": launches, "aten_calls": calls, "failed_launches": reply["failed"]}
+        launches, calls = reply["launches"], reply["calls"]
+        did = {"launches": launches, "aten_calls": calls}
         evidence = self.outcome.evidence
         if self.first is None:
             evidence |= did
         evidence["kind"] = "hybrid" if calls else evidence.get("kind", self.kind)
         self.spent = float(reply["elements"])
         self.own_spent = self.own_spent or self.spent
-        if reply["trespassed"]:
-            raise EarlyVerdict("incorrect", "out_of_bounds", trial=expected.draw.to_json(), **did)
-        if reply["failed"]:
-            raise EarlyVerdict("cheat", "fallback", trial=expected.draw.to_json(), **did)
         if not launches:
             evidence["kind"] = "no_kernel"
             raise EarlyVerdict("cheat", "no_kernel", trial=expected.draw.to_json(), **did)
@@ -346,12 +378,12 @@ class CandidateCheck:
         trifle = reply["launch_bytes"] < TRIFLE * reply["call_bytes"]
         if expected.draw.size is None:
             self.ways.add((*sorted(calls.items()), ("bytes", int(reply["call_bytes"]))))
-        self.by_host |= bool(reply.get("by_host"))
+        self.by_host |= reply["by_host"]
         if weighed:
             whole = bool(calls) and (covers or share >= WHOLE)
             self.by_torch.append(
                 reply["was_ready"]  # what a kernel was given held the result already
-                or (whole and (share >= 1 or reply["was_called"] or trifle))
+                or (whole and (share >= 1 or trifle))
                 or (reply["was_scaled"] and share >= MOST)
             )
 
@@ -371,22 +403,24 @@ class CandidateCheck:
         """Run the first draw once more, unrecorded."""
         if not self.first or self.built is None:
             return
-        expected, before = self.first
-        if self.built.instance != expected.draw.instance:
+        draw, before = self.first
+        if self.built.instance != draw.instance:
             return
-        reply, results = self._forward(expected, plain=True)
+        expected = self.oracle.expect(draw)
+        reply, results = self._forward(expected)
         self._compare(expected, results)
-        if not reply["count"]:
+        if not reply["launches"]:
             raise EarlyVerdict("cheat", "no_kernel", trial=expected.draw.to_json(), again=True)
-        self.outcome.evidence["deterministic"] = same_tensors(before, results)
+        if before is not None:
+            self.outcome.evidence["deterministic"] = same_tensors(before, results)
 
     def _ablate(self) -> None:
         """Take the kernels away: a result that is still right did not come from them."""
         last = self.last
         # Another draw than the last, or a buffer that is used again would still hold the result.
-        draw = dataclasses.replace(last.draw, seed=last.draw.seed + OTHER, family="signed")
+        draw = dataclasses.replace(last, seed=last.seed + OTHER, family="signed")
         expected = self.oracle.expect(self._affordable(draw))
-        if not expected.varies or "cuda_graph" in self.outcome.evidence["launches"]:
+        if not expected.varies:
             return
         self._build(expected)
         for refuse in ("skip", "raise"):
@@ -404,14 +438,12 @@ class CandidateCheck:
 
     def _burst(self) -> None:
         """Call the candidate many times, and then look again."""
-        draw = self._affordable(self.last.draw)
-        expected = self.last if draw == self.last.draw else self.oracle.expect(draw)
-        count = BURST_ON_CPU if self.on_cpu else BURST
+        expected = self.oracle.expect(self._affordable(self.last))
         self._build(expected)
-        reply, received = self._ask("burst", expected, count=count)
+        reply, received = self._ask("burst", expected, count=BURST)
         output = unpack_named(reply, received, "output")
         self._compare(expected, {"output": output, "changed": expected.value("own")["changed"]})
-        if reply.get("unsteady"):
+        if reply["unsteady"]:
             self.outcome.warn("calls_differ", message="equal calls ask the device for other work")
         _, results = self._forward(expected)
         self._compare(expected, results)
@@ -435,21 +467,21 @@ class CandidateCheck:
 
     def _usual(self) -> Draw:
         """Return the last draw, or one like it with more than one row."""
-        draw = self._affordable(self.last.draw)
+        draw = self._affordable(self.last)
         return dataclasses.replace(draw, size=3) if draw.size == 1 else draw
 
     def _affordable(self, draw: Draw) -> Draw:
         """Return a draw, or one like it of a small size where a program is much work."""
-        costly = self.on_cpu and self.own_spent > COSTLY
+        costly = self._is_large() or (self.on_cpu and self.own_spent > COSTLY)
         if not costly or self.own_size is None or "own_sizes_only" in self.outcome.caveats:
             return draw
         return dataclasses.replace(draw, size=min(3, self.own_size))
 
     def _try_other_values(self) -> None:
         """Try integers below zero, where the file draws none, and values that are not finite."""
-        last = dataclasses.replace(self._usual(), seed=self.last.draw.seed + OTHER)
+        last = dataclasses.replace(self._usual(), seed=self.last.seed + OTHER)
         draws = {"finite_only": dataclasses.replace(last, family=NOT_FINITE)}
-        if draws_integers(self.last.value("inputs")):
+        if self.has_integers:
             draws["own_integers_only"] = dataclasses.replace(last, family=NEGATIVE_INTEGERS)
         for caveat, draw in draws.items():
             self._try_beyond(caveat, self._expect(draw))
@@ -491,7 +523,7 @@ class CandidateCheck:
             return {"message": "its process had ended before"}
         try:
             self._build(expected)
-            _, results = self._forward(expected, fresh=True, plain=True, **how)
+            _, results = self._forward(expected, fresh=True, **how)
             expected.compare(results)
         except RequestRefused as refused:
             if refused.status == "unsupported":
@@ -509,6 +541,11 @@ class CandidateCheck:
                 raise
             return {"reason": found.reason, **found.evidence}
         return {}
+
+
+def _few(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a tensor, or evenly spaced values of a large one."""
+    return tensor if tensor.numel() <= FEW else tensor.reshape(-1)[:: tensor.numel() // FEW]
 
 
 def _never_varied(draws: list[list[Any]]) -> list[int]:
@@ -565,22 +602,3 @@ def _lacks_digits(mismatch: Mismatch, expected: Expected, results: Any) -> bool:
 
 def _message(error: EarlyVerdict | RequestRefused) -> dict[str, Any]:
     return {"message": error.message} if isinstance(error, RequestRefused) else error.evidence
-
-
-def _check_form(reply: dict[str, Any], plain: bool) -> None:
-    """Raise `WireError` unless what a process says of itself has the form that it must have."""
-    lists = [reply.get(name) for name in ("subclasses", "devices", "patched")]
-    good = {"output", "changed"} <= reply.keys() and all(isinstance(x, list) for x in lists)
-    if plain:
-        good &= type(reply.get("count")) is int
-    else:
-        counts = [reply.get(name) for name in ("launches", "calls")]
-        numbers = [reply.get(name) for name in ("call_bytes", "launch_bytes", "elements")]
-        flags = [reply.get(f"was_{name}") for name in ("called", "ready", "scaled")]
-        good &= all(isinstance(count, dict) for count in counts)
-        good &= all(type(n) is int for count in counts if count for n in count.values())
-        good &= all(type(n) in (int, float) for n in numbers)
-        good &= all(type(flag) is bool for flag in (*flags, reply.get("trespassed")))
-        good &= isinstance(reply.get("failed"), list)
-    if not good:
-        raise WireError("not what a run is answered by")

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import fcntl
 import re
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 import torch
+
+from curate.devices import ON_CPU, Device
 
 
 @dataclass(frozen=True)
@@ -20,11 +23,13 @@ class DeviceInfo:
         name: the device's name, or ``cpu``.
         driver: the driver's version, or None.
         is_gpu: whether it is a device of its own.
+        target: the GPU that programs see, and for which kernels are compiled.
     """
 
     name: str
     driver: str | None
     is_gpu: bool
+    target: Device
 
     @property
     def torch_device(self) -> str:
@@ -51,8 +56,20 @@ def resolve_backend(name: str) -> str:
 def describe_device(backend: str) -> DeviceInfo:
     """Return what is known of the device that a backend uses."""
     if backend not in ("cuda", "hip"):
-        return DeviceInfo("cpu", None, False)
-    return DeviceInfo(torch.cuda.get_device_properties(0).name, _driver(), True)
+        return DeviceInfo("cpu", None, False, ON_CPU)
+    facts = torch.cuda.get_device_properties(0)
+    arch = f"{facts.major}{facts.minor}"
+    if backend == "hip":
+        arch = facts.gcnArchName.partition(":")[0]
+    target = Device(
+        name=f"{backend}:{arch}",
+        card=facts.name,
+        processors=facts.multi_processor_count,
+        threads=facts.max_threads_per_multi_processor,
+        shared=facts.shared_memory_per_block_optin,
+        memory=facts.total_memory,
+    )
+    return DeviceInfo(facts.name, _driver(), True, target)
 
 
 def _driver() -> str | None:
@@ -66,38 +83,42 @@ def _driver() -> str | None:
 
 
 class Gate:
-    """Lets many check results at the same time, or one have the device to itself."""
+    """Lets many check results at the same time, or one have the device to itself.
 
-    def __init__(self) -> None:
-        self._changed = threading.Condition()
-        self._inside = 0
-        self._waiting = 0
+    By locks on two files, so that slots may be in several processes.
+
+    Args:
+        folder: where the files are; None where there is one slot.
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self._folder = folder
 
     @contextmanager
     def shared(self) -> Iterator[None]:
         """Share the device inside the context."""
-        with self._changed:
-            # Whoever wants it alone goes first, and would otherwise wait for ever.
-            self._changed.wait_for(lambda: self._inside >= 0 and not self._waiting)
-            self._inside += 1
-        try:
+        # Whoever wants it alone holds the entrance, and would otherwise wait for ever.
+        entrance = self._locked("entrance", fcntl.LOCK_SH)
+        with entrance as first, self._locked("device", fcntl.LOCK_SH):
+            _unlock(first)
             yield
-        finally:
-            with self._changed:
-                self._inside -= 1
-                self._changed.notify_all()
 
     @contextmanager
     def alone(self) -> Iterator[None]:
         """Have the device alone inside the context."""
-        with self._changed:
-            self._waiting += 1
-            self._changed.wait_for(lambda: self._inside == 0)
-            self._waiting -= 1
-            self._inside = -1
-        try:
+        with self._locked("entrance", fcntl.LOCK_EX), self._locked("device", fcntl.LOCK_EX):
             yield
-        finally:
-            with self._changed:
-                self._inside = 0
-                self._changed.notify_all()
+
+    @contextmanager
+    def _locked(self, name: str, how: int) -> Iterator[IO[bytes] | None]:
+        if self._folder is None:
+            yield None
+            return
+        with (self._folder / name).open("ab") as file:
+            fcntl.flock(file, how)
+            yield file
+
+
+def _unlock(file: IO[bytes] | None) -> None:
+    if file is not None:
+        fcntl.flock(file, fcntl.LOCK_UN)

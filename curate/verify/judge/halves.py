@@ -7,6 +7,7 @@ the host half claims is checked against the executor's account, or is of no use 
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import itertools
 import socket
@@ -38,6 +39,12 @@ rest on the draws before that, and not on a process that is killed."""
 PARTING_S = 2.0
 """Seconds that the executor may take to forget a candidate."""
 
+CPU_BYTES = 2**33
+"""Bytes of tensors that a program may have on the CPU."""
+
+OPENING_S = 60.0
+"""Seconds that an executor may take to have its device, which are not the candidate's."""
+
 MOST_MET = 200
 """Candidates after which the executor's process is replaced, so that leaks cannot grow."""
 
@@ -50,33 +57,39 @@ class ExecutorProcess:
     """The executor's process, for one host half after the other."""
 
     def __init__(self, host: Host) -> None:
-        self.process = Lasting(host, "executor")
+        self.host, self.process = host, Lasting(host)
         self.departures: socket.socket  # carries connections with host halves
         self.met = 0
 
     def meet(self, peer: socket.socket, seconds: float) -> Session:
         """Return the session, for at most so many seconds with the host half at the other end."""
-        session = self.process.at_hand(seconds)
-        if session is None:
-            self.departures, arrivals = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-            self.met = 0
-            with arrivals:
-                session = self.process.start(seconds, arrivals)
+        session = self.process.at_hand(seconds) or self._start(seconds)
         socket.send_fds(self.departures, [b"!"], [peer.fileno()])
-        session.ask("meet")
+        most = self.host.target.memory if self.host.device else CPU_BYTES
+        session.ask("meet", most_bytes=most)
         self.met += 1
         return session
 
+    def _start(self, seconds: float) -> Session:
+        self.departures, arrivals = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.met = 0
+        with arrivals:
+            session = self.process.start(OPENING_S, arrivals)
+        if self.host.device:
+            session.ask("open", target=dataclasses.asdict(self.host.target))
+        session.seconds = seconds
+        return session
+
     def part(self) -> None:
-        """Have the process forget its candidate; one that does not do so at once is ended."""
+        """Have the process forget its candidate; one that cannot do so at once is ended."""
         session = self.process.at_hand(PARTING_S)
         if session is None:
             return
         try:
-            session.ask("part")
+            broken = session.ask("part")[0]["broken"]
         except (SessionEnded, RequestRefused):
-            session.close("superseded")
-        if self.met >= MOST_MET:
+            broken = True
+        if broken or self.met >= MOST_MET:
             session.close("superseded")
 
 
@@ -90,13 +103,19 @@ class Halves:
     """
 
     def __init__(
-        self, host: Host, device: ExecutorProcess, seconds: float, elements: float
+        self,
+        host: Host,
+        device: ExecutorProcess,
+        seconds: float,
+        elements: float,
+        on_device: bool = False,
     ) -> None:
         one, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         self.elements = elements  # that are left
+        self.on_device = on_device  # where the judge has its tensors
         self.device = device
         self.executor = device.meet(other, seconds)
-        self.host = host.open("host_half", seconds, one)
+        self.host = host.open(seconds, one)
         one.close()
         other.close()
         self.calls = itertools.count()
@@ -110,6 +129,7 @@ class Halves:
         self.kernels: list[Any] = []
         self.ends_with = ""
         self.limit = MAX_PAYLOAD
+        self.said: dict[str, Any] = {}
 
     @property
     def is_open(self) -> bool:
@@ -127,7 +147,17 @@ class Halves:
         return min(self.host.seconds, self.executor.seconds)
 
     def ask(self, do: str, tensors: Tensors | None = None, limit: int = 0, **fields: Any) -> Answer:
-        """Answer a request; see `curate.verify.candidate` for their names.
+        """Answer a request.
+
+        - ``load {source, ptx, precision}``: run the file's text;
+        - ``build {init, names, state, parameters, mode}``: construct ``ModelNew`` and give it the
+          state; the answer holds its own names and state if they are others;
+        - ``set_state {names, state, theirs}``: give it the state by its own names;
+        - ``run {inputs, seed, fresh, layout, weighed, ends_with}``: one forward, its results, and
+          what it did; ``weighed``: also who did the work; ``record``: the number of the turn,
+          for a call that the executor is to do again (`replay`);
+        - ``ablate {inputs, seed, refuse}``: one forward whose launches are left out, or raise;
+        - ``burst {inputs, seed, count}``: many forwards, of whose results one comes back.
 
         Raises:
             RequestRefused: the program did something wrong.
@@ -153,7 +183,8 @@ class Halves:
     # one call
 
     def _begin(self, places: list[TensorPlace], values: Tensors, **how: Any) -> None:
-        known = {"skip": False, "dry": False, "keep": False, "seed": 0, "order": 0} | how
+        usual = {"skip": False, "dry": False, "keep": False, "seed": 0, "order": 0}
+        known = {**usual, "precision": None, "record": False, "shares": self.on_device, **how}
         self.executor.ask(
             "begin",
             [value.detach() for value in values],
@@ -215,9 +246,11 @@ class Halves:
         return did, found
 
     def _load(self, request: dict[str, Any], tensors: Tensors) -> Answer:
-        self._begin([], [])
-        self._call("load", source=request["source"])
-        return {"patched": []}, []
+        ptx = request["ptx"]
+        sha256 = None if ptx is None else hashlib.sha256(ptx.encode()).hexdigest()
+        self._begin([], [], precision=request["precision"], ptx=sha256)
+        self._call("load", source=request["source"], ptx=ptx)
+        return {}, []
 
     def _build(self, request: dict[str, Any], tensors: Tensors) -> Answer:
         init = unpack(request["init"], tensors)
@@ -226,7 +259,12 @@ class Halves:
         packed = pack(init, sent)
         self._begin([], [], seed=request["parameters"])
         said, _, _ = self._call(
-            "build", sent, init=packed, parameters=request["parameters"], mode=request["mode"]
+            "build",
+            sent,
+            init=packed,
+            parameters=request["parameters"],
+            mode=request["mode"],
+            state=[[name, list(value.shape)] for name, value in zip(names, values, strict=True)],
         )
         self.state = [(str(name), read_place(place)) for name, place in said["state"]]
         own = [name for name, _ in self.state]
@@ -256,10 +294,12 @@ class Halves:
         self.spoiled = False
 
     def _run(self, request: dict[str, Any], tensors: Tensors) -> Answer:
-        self.turn += 1
+        recorded = request.get("record")
+        self.turn = self.turn + 1 if recorded is None else recorded
         self.ends_with = request["ends_with"]
-        answer = self._forward(request, tensors, keep=request["weighed"])
-        if self.turn == 1:
+        record = recorded is not None
+        answer = self._forward(request, tensors, keep=request["weighed"], record=record)
+        if self.turn == 1 and not record:
             self.kernels = self.executor.ask("kernels")[0]["kernels"]
         return answer
 
@@ -308,6 +348,7 @@ class Halves:
         skip: bool = False,
         refuse: bool = False,
         keep: bool = False,
+        record: bool = False,
     ) -> Answer:
         inputs = unpack(request["inputs"], tensors)
         given = list_tensors(inputs)
@@ -315,9 +356,14 @@ class Halves:
         values = [t.detach() for t in given]
         if self.spoiled:
             self._give_state(*self.given_state)
-        self._begin(places, values, seed=request["seed"], skip=skip, keep=keep, order=self.turn)
+        how = {"skip": skip, "keep": keep, "record": record}
+        self._begin(places, values, seed=request["seed"], order=self.turn, **how)
         self.spoiled = True
         said, did, found = self._run_program(request, inputs, places, refuse)
+        lists = [said.get(name) for name in ("places", "devices", "subclasses")]
+        if "output" not in said or not all(isinstance(one, list) for one in lists):
+            raise WireError("not what a run is answered by")
+        self.said = said
         return self._answer(said, did, found, inputs)
 
     def _run_program(
@@ -343,49 +389,56 @@ class Halves:
     def _answer(
         self, said: dict[str, Any], did: dict[str, Any], found: Tensors, inputs: Any
     ) -> Answer:
-        outputs, now = len(said["places"]), len(said["places"]) + len(did["changed"])
-        result = unpack(said["output"], found[:outputs])
-        after = dict(zip(did["changed"], found[outputs:now], strict=True))
+        now = len(said["places"]) + len(did["changed"])
+        results = self._results(said, did["changed"], found[:now], inputs)
+        given = list_tensors(inputs)
+        self.spoiled = any(i >= len(given) for i in did["changed"])
+        sent: Tensors = []
+        packed = {name: pack(value, sent) for name, value in results.items()}
+        there = "cuda" if self.on_device else "cpu"
+        named = [(n, t.to(there)) for n, t in zip(did["kept"], found[now:], strict=True)]
+        named = [(n, t) for n, t in named if not ends_as(n, self.ends_with)]
+        outputs_found = list_tensors(results["output"])
+        work = who_worked(named, [*given, *self.given_state[1]], outputs_found)
+        return {
+            **did,
+            **packed,
+            "subclasses": said["subclasses"],
+            "devices": said["devices"],
+            "was_ready": work.ready,
+            "was_scaled": work.scaled,
+            "by_host": work.uploaded or by_host(did, given, outputs_found),
+            "unsteady": False,
+        }, sent
+
+    def replayed(self, changed: list[int], found: Tensors, inputs: Any) -> dict[str, Any]:
+        """Return what a replay of the last recorded call gave on some inputs.
+
+        Args:
+            changed: positions of what the judge had written that held other values afterwards.
+            found: outputs, then those.
+            inputs: the inputs.
+        """
+        self.spoiled = True
+        return self._results(self.said, changed, found, inputs)
+
+    def _results(
+        self, said: dict[str, Any], changed: list[int], found: Tensors, inputs: Any
+    ) -> dict[str, Any]:
+        """Return a call's output, and the inputs and the state as it left them."""
+        outputs = len(said["places"])
+        after = dict(zip(changed, found[outputs:], strict=True))
         given = list_tensors(inputs)
         replaced = [after.get(i, tensor) for i, tensor in enumerate(given)]
         state = {
             self.pairs.get(name, name): after.get(i, value)
             for i, (name, value) in enumerate(zip(*self.given_state, strict=True), len(given))
         }
-        self.spoiled = any(i >= len(given) for i in after)
-        sent: Tensors = []
-        packed = {
-            "output": pack(result, sent),
-            "changed": pack(mutated_inputs(_replaced(inputs, iter(replaced)), inputs), sent),
-            "state": pack(state, sent),
-        }
-        named = list(zip(did["kept"], found[now:], strict=True))
-        named = [(n, t) for n, t in named if not ends_as(n, self.ends_with)]
-        results = list_tensors(result)
-        work = who_worked(named, [*given, *self.given_state[1]], results)
         return {
-            **packed,
-            "subclasses": said["subclasses"],
-            "devices": said["devices"],
-            "patched": [],
-            "launches": did["launches"],
-            "calls": did["calls"],
-            "failed": [],
-            "trespassed": False,
-            "elements": did["elements"],
-            "call_bytes": did["call_bytes"],
-            "launch_bytes": did["launch_bytes"],
-            "was_ready": work.ready,
-            "by_host": work.uploaded or by_host(did, given, results),
-            "was_called": False,
-            "was_scaled": work.scaled,
-            "count": sum(did["launches"].values()),
-            "stream": did["stream"],
-            "commands": did["commands"],
-            "values_asked": did["values_asked"],
-            "wrote_old": did["wrote_old"],
-            "unsteady": False,
-        }, sent
+            "output": unpack(said["output"], found[:outputs]),
+            "changed": mutated_inputs(_replaced(inputs, iter(replaced)), inputs),
+            "state": state,
+        }
 
     def _input_places(self, given: Tensors, request: dict[str, Any]) -> list[TensorPlace]:
         """Return where inputs go: to where the last ones of their form were, if they may."""

@@ -16,14 +16,20 @@ from curate.verify.reference.draw import OVERFLOWS, OWN, TIES, Draw, parameters_
 from curate.verify.reference.noise import PRODUCTS
 from curate.verify.reference.serve import SKIP
 
-SMALL_BYTES, SMALL_PRODUCT_BYTES = 2**26, 2**22
+SMALL_BYTES, SMALL_PRODUCT_BYTES = 2**24, 2**22
 """Bytes that a reference's operators may read and write for it to run on the CPU; the latter if
 it multiplies matrices."""
+
+SAMPLE = 2**26  # values of a result that say how large its values are
 
 CACHE_BYTES = 2**29  # of draws and noise, kept for the next candidate of the same reference
 
 REFERENCE_OOM = "reference_oom"
 """Why there is no oracle where the reference had too little memory."""
+
+
+TrySize = Callable[[int | None], tuple[float, int]]
+"""Gives the microseconds of eager PyTorch at a size, and the bytes of inputs and results."""
 
 
 class NoOracle(Exception):
@@ -123,7 +129,8 @@ class Expected:
     def usual(self) -> float:
         """How large the output's values are."""
         outputs = [t for t in list_tensors(self.value("own")["output"]) if t.is_floating_point()]
-        values = [t[t.isfinite()].double() for t in outputs]
+        some = [t.reshape(-1)[:: max(1, t.numel() // SAMPLE)] for t in outputs]
+        values = [t[t.isfinite()].double() for t in some]
         return max((float(v.square().mean().sqrt()) for v in values if v.numel()), default=0.0)
 
     @property
@@ -161,15 +168,13 @@ class Oracle:
         self._noises: dict[tuple[Draw, bool], Any] = {}
         self._facts: dict[str, dict[str, Any]] = {}
         self._variants: dict[Draw, tuple[dict[str, list[Draw]], list[str]]] = {}
-        self._prepared: tuple[Any, tuple[dict[str, Any], Tensors]] | None = None
         self._bytes = 0
 
     def load(self) -> None:
         """Run the reference's file, once, and choose where it is to run.
 
         What is small runs on the CPU: a context on the device costs more than the work, and what
-        is right never is in the device's memory. Convolutions do not: cuDNN's are TF32 unless
-        a file forbids it, and a candidate's may be as well.
+        is right never is in the device's memory.
 
         Raises:
             NoOracle: it cannot be run.
@@ -182,21 +187,15 @@ class Oracle:
         self.own_size = loaded["own_size"]
         if wanted != "cpu" and not self._is_small():
             self.device = wanted
-            self._facts.clear()
             self.close()
 
     def _is_small(self) -> bool:
         try:
-            facts = self.facts("eval")
+            facts, _ = self._ask("estimate")
         except NoOracle:
             return False  # it may need the device
-        if any("convolution" in call for call in facts["calls"]):
-            return False
         multiplies = any(call.endswith(PRODUCTS) for call in facts["calls"])
-        if facts["call_bytes"] > (SMALL_PRODUCT_BYTES if multiplies else SMALL_BYTES):
-            return False
-        self.allows["cudnn_tf32"] = False
-        return True
+        return bool(facts["call_bytes"] <= (SMALL_PRODUCT_BYTES if multiplies else SMALL_BYTES))
 
     def expect(self, draw: Draw) -> Expected:
         """Return what a draw gives; where the reference does not take it, the file's own.
@@ -250,26 +249,9 @@ class Oracle:
             unpack_named(message, tensors, "state")
         )
 
-    def prepare_timing(self, draw: Draw, device: str) -> tuple[dict[str, Any], Tensors]:
-        """Load the baselines in the reference's process; see `Reference.prepare_timing`."""
-        if self._prepared is None or self._prepared[0] != (draw, self.session):
-            reply = self._ask("prepare_timing", draw=draw.to_json(), device=device)
-            self._prepared = (draw, self.session), reply
-        return self._prepared[1]
-
-    def bandwidth(self) -> tuple[float, int]:
-        """Return the device's bytes per second, and those of its cache."""
-        measured, _ = self._ask("measure_bandwidth")
-        return float(measured["bandwidth"]), int(measured["cache"])
-
-    def running(self) -> Session:
-        """Return the session, which has been asked something before."""
-        assert self.session
-        return self.session
-
     def _ask(self, do: str, **fields: Any) -> tuple[dict[str, Any], Tensors]:
         if self.session is None or not self.session.is_open:
-            self.session = self.host.open("reference", self.seconds)
+            self.session = self.host.open(self.seconds)
             if do != "load":
                 self._ask("load", source=self.reference, device=self.device)
         self.session.seconds = self.seconds
@@ -289,6 +271,51 @@ class Oracle:
         """End the session; what was drawn stays."""
         if self.session:
             self.session.close()
+
+
+class TimedOracle(Oracle):
+    """The same on the device, however small the problem is, with baselines to be timed."""
+
+    def load(self) -> None:
+        """Run the reference's file, once.
+
+        Raises:
+            NoOracle: it cannot be run.
+        """
+        if not self.allows:
+            loaded, _ = self._ask("load", source=self.reference, device=self.device)
+            self.allows, self.own_size = dict(loaded["precision"]), loaded["own_size"]
+            self._sizes: dict[str, int | None] = {}
+            self._prepared: tuple[Any, dict[str, Any]] | None = None
+
+    def size(self, mode: str, choose: Callable[[int | None, TrySize], int | None]) -> int | None:
+        """Return the size at which to time, chosen once; None for the file's own."""
+        if mode not in self._sizes:
+            self._sizes[mode] = choose(self.own_size, lambda size: self._try_size(mode, size))
+        return self._sizes[mode]
+
+    def _try_size(self, mode: str, size: int | None) -> tuple[float, int]:
+        draw = Draw(self.seed, parameters_seed(self.seed), size=size, mode=mode)
+        try:
+            tried, _ = self._ask("try_size", draw=draw.to_json())
+        except _Skip as error:
+            raise NoOracle("unsupported", "size", size=size) from error
+        return float(tried["us"]), int(tried["bytes"])
+
+    def prepare(self, draws: list[Draw]) -> dict[str, Any]:
+        """Load the baselines with sets of inputs; see `curate.verify.reference.timed`."""
+        if self._prepared is None or self._prepared[0] != (draws, self.session):
+            try:
+                found, _ = self._ask("prepare_timing", draws=[draw.to_json() for draw in draws])
+            except _Skip as error:
+                raise NoOracle("unsupported", "timing") from error
+            self._prepared = (draws, self.session), found
+        return self._prepared[1]
+
+    def time(self, name: str, n: int, seed: int) -> list[float]:
+        """Return the microseconds of calls of a baseline."""
+        _, (times,) = self._ask("time", name=name, n=n, seed=seed)
+        return list(times.tolist())
 
 
 def easier(draw: Draw) -> Draw:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
+import dataclasses
 import json
 import os
 import secrets
@@ -19,6 +21,7 @@ from typing import Any
 
 import torch
 
+from curate.devices import ON_CPU, Device
 from curate.engine.processes.sandbox import PACKAGE, sandbox_command, worker_environment
 from curate.verify.host import PACKET, SOCKET_TYPE
 from curate.verify.protocol.wire import (
@@ -31,6 +34,7 @@ from curate.verify.protocol.wire import (
 )
 
 START_S = 300.0  # seconds that a host may take to import what it needs
+STARTS = 3  # times that a host is started before it is given up
 LEAVING_S = 2.0  # seconds that a child may live on after it closed its channel
 GRACE_S = 10.0  # seconds that a child may take to end, and a host to clear its sandbox
 
@@ -76,7 +80,8 @@ class RequestRefused(Exception):
 _starter = ThreadPoolExecutor(max_workers=1, thread_name_prefix="curate-hosts")
 
 
-def _spawn(command: list[str], **options: Any) -> Any:
+def spawn(command: list[str], **options: Any) -> Any:
+    """Return a `subprocess.Popen` that does not die with the thread that asks for it."""
     if threading.current_thread() is threading.main_thread():  # or in a fork, without our thread
         return subprocess.Popen(command, **options)
     return _starter.submit(lambda: subprocess.Popen(command, **options)).result()
@@ -85,11 +90,31 @@ def _spawn(command: list[str], **options: Any) -> Any:
 class Host:
     """A warm process in a sandbox of its own; see `curate.verify.host`."""
 
-    def __init__(self, backend: str, memory_mb: int, sandbox: bool, compiles: bool = False) -> None:
-        self.backend, self.memory_mb, self.sandbox = backend, memory_mb, sandbox
-        self.compiles = compiles
+    def __init__(
+        self,
+        purpose: str,
+        memory_mb: int,
+        sandbox: bool,
+        device: bool = False,
+        target: Device = ON_CPU,
+        compiles: bool = False,
+    ) -> None:
+        """Make a host that is started when it is first asked for something.
+
+        Args:
+            purpose: what its children do; see `curate.verify.host.warm`.
+            memory_mb: of each child.
+            sandbox: whether it has one.
+            device: whether its children may use the GPU.
+            target: the GPU that programs see.
+            compiles: whether its children use `torch.compile`.
+        """
+        self.purpose, self.memory_mb, self.sandbox = purpose, memory_mb, sandbox
+        self.device, self.target, self.compiles = device, target, compiles
+        self.waited: dict[str, float] = collections.defaultdict(float)  # seconds, by request
         self.process: subprocess.Popen[bytes] | None = None
         self.pid: int | None = None
+        self.is_warm = False
         self.control: socket.socket
         self.printed = tempfile.TemporaryFile()  # noqa: SIM115 (closed by stop)
         self.closed = False
@@ -101,15 +126,41 @@ class Host:
         Raises:
             HostError: it ended, or was not warm in time.
         """
+        for left in reversed(range(STARTS)):
+            self.prepare()
+            try:
+                self._await()
+                break
+            except HostError:
+                was_killed = self._was_killed()
+                self.stop()
+                if not left or not was_killed:
+                    raise
+
+    def _was_killed(self) -> bool:
+        """Say whether the process was killed from outside: that says nothing of the next one."""
+        try:
+            return self.process is not None and self.process.wait(timeout=1) < 0
+        except subprocess.TimeoutExpired:
+            return False
+
+    def prepare(self) -> None:
+        """Start the process, unless it is there; several may warm up at the same time.
+
+        Raises:
+            HostError: the judge is closed.
+        """
+        if self.pid is not None:
+            return
         if self.closed:
             raise HostError("the judge is closed")
         own, other = socket.socketpair(socket.AF_UNIX, SOCKET_TYPE)
-        command = [sys.executable, "-m", "curate.verify.host"]
+        command = [sys.executable, "-P", "-m", "curate.verify.host"]  # not what lies here
         # What PyTorch asks CUDA itself, rather than NVML, leaves a process that cannot fork.
-        environment = {"PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
-        on_device = self.backend in ("cuda", "hip")
+        # With one connection to the device a context opens 2.4 times as fast.
+        environment = {"PYTORCH_NVML_BASED_CUDA_CHECK": "1", "CUDA_DEVICE_MAX_CONNECTIONS": "1"}
         if self.sandbox:
-            command = sandbox_command(command, environment, devices=on_device)
+            command = sandbox_command(command, environment, devices=self.device)
         if self.sandbox:
             given = {"PATH": os.environ.get("PATH", "")}
         else:
@@ -117,7 +168,7 @@ class Host:
             inherited = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
             given = {**inherited, **worker_environment(), **environment}
             given["PYTHONPATH"] = os.pathsep.join(filter(None, path))
-        self.process = _spawn(
+        self.process = spawn(
             command,
             stdin=other.fileno(),
             stdout=self.printed,
@@ -130,36 +181,44 @@ class Host:
         self.control = own
         self._tell(
             {
-                "backend": self.backend,
+                "purpose": self.purpose,
                 "memory_mb": self.memory_mb,
                 "sandboxed": self.sandbox,
+                "device": self.device,
+                "target": dataclasses.asdict(self.target),
                 "compiles": self.compiles,
             }
         )
+        self.is_warm = False
+
+    def _await(self) -> None:
+        """Wait until the process is warm, and make sure that it runs this code."""
+        if self.is_warm:
+            return
         answer = self._hear(START_S)
         if answer is None:
-            raise HostError(f"the judge's {self.backend} host did not start\n{self.last_words()}")
+            raise HostError(f"the judge's {self.purpose} host did not start\n{self.last_words()}")
         if answer["package"] != str(PACKAGE):
-            self.stop()
             raise HostError(
-                f"the judge's {self.backend} host runs the code in {answer['package']} and not "
+                f"the judge's {self.purpose} host runs the code in {answer['package']} and not "
                 f"that in {PACKAGE}: its sandbox cannot read that folder, or one above it"
             )
+        self.is_warm = True
 
-    def open(self, role: str, seconds: float, peer: socket.socket | None = None) -> Session:
-        """Return a session with a new child that plays a role, for at most so many seconds.
+    def open(self, seconds: float, *peers: socket.socket) -> Session:
+        """Return a session with a new child, for at most so many seconds.
 
-        ``peer`` is the child's end of a connection with another child.
+        ``peers`` are the child's ends of connections with other children.
         """
-        if self.pid is None:
-            self.start()
+        self.start()
         if self.last:
             self.last.close("superseded")  # there is one child at a time
-        own, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        pairs = [socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM) for _ in range(2)]
+        (own, other), (devices, other_devices) = pairs
         # Numbers that no other process, forked from the same judge, has used.
         job = secrets.randbits(53)
-        order = json.dumps({"start": role, "job": job}).encode()
-        given = [other.fileno(), *([] if peer is None else [peer.fileno()])]
+        order = json.dumps({"start": job}).encode()
+        given = [one.fileno() for one in (other, other_devices, *peers)]
         try:
             socket.send_fds(self.control, [order], given)
         except OSError:
@@ -167,7 +226,11 @@ class Host:
             self.start()
             socket.send_fds(self.control, [order], given)
         other.close()
-        self.last = Session(self, job, Channel(own), seconds)
+        other_devices.close()
+        if not self.device:
+            devices.close()
+        channel = Channel(own, devices if self.device else None)
+        self.last = Session(self, job, channel, seconds)
         return self.last
 
     def end(self, job: int, reason: str | None) -> dict[str, Any]:
@@ -274,7 +337,9 @@ class Session:
         except WireError as error:
             self.close("forged_message")
             raise SessionEnded("cheat", "forged_message", {"message": str(error)}) from error
-        self.seconds -= time.monotonic() - started
+        took = time.monotonic() - started
+        self.seconds -= took
+        self.host.waited[do] += took
         if "refused" in reply:
             raise RequestRefused(reply["refused"])
         return reply, received
@@ -311,8 +376,8 @@ class Session:
 class Lasting:
     """A session that goes on from one candidate to the next: its process runs no code of theirs."""
 
-    def __init__(self, host: Host, role: str) -> None:
-        self.host, self.role = host, role
+    def __init__(self, host: Host) -> None:
+        self.host = host
         self._session: Session | None = None
         self._owner = os.getpid()
 
@@ -330,9 +395,9 @@ class Lasting:
         session.seconds = seconds
         return session
 
-    def start(self, seconds: float, peer: socket.socket | None = None) -> Session:
+    def start(self, seconds: float, *peers: socket.socket) -> Session:
         """Return a new session; see `Host.open`."""
-        self._session, self._owner = self.host.open(self.role, seconds, peer), os.getpid()
+        self._session, self._owner = self.host.open(seconds, *peers), os.getpid()
         return self._session
 
 

@@ -210,7 +210,7 @@ def _held(pieces: torch.Tensor, group: Tensors) -> torch.Tensor:
     values = pieces.nan_to_num().reshape(-1)
     off = values * 1.003 + 1e-4 * float(values.abs().mean())
     asked, back = torch.cat([values, off]).unique(return_inverse=True)
-    found = torch.zeros(len(asked), dtype=torch.bool)
+    found = torch.zeros(len(asked), dtype=torch.bool, device=asked.device)
     for tensor in group:
         held = tensor.reshape(-1).double()
         held = held[held.isfinite()]

@@ -48,6 +48,10 @@ GROSS = 0.02
 BESIDE = 1e-3
 """Share of the values up to which ``usual`` counts."""
 
+PIECE = 2**26
+"""Elements that are compared at once. Of what is compared in pieces, each is held to what is
+typical of itself."""
+
 SAMPLE = 10_000
 """Elements from which a quantile is taken, evenly spaced."""
 
@@ -194,6 +198,39 @@ def _compare_exactly(path: str, got: torch.Tensor, own: torch.Tensor, exact: tor
 
 
 def _compare_floats(
+    path: str,
+    got: torch.Tensor,
+    own: torch.Tensor,
+    exact: torch.Tensor,
+    noise: torch.Tensor | None,
+    *how: Any,
+) -> Agreement:
+    """Compare floating tensors, piece by piece where they are large: each piece takes six copies
+    in float64."""
+    if own.numel() <= PIECE:
+        return _compare_piece(path, got, own, exact, noise, *how)
+    worst = Agreement()
+    whole = [t.reshape(-1) for t in (got, own, exact)]
+    moved = None if noise is None else noise.expand(own.shape).reshape(-1)
+    # Equal pieces: of a few elements that are left over, little could be said.
+    count = -(-own.numel() // PIECE)
+    step = -(-own.numel() // count)
+    for start in range(0, own.numel(), step):
+        part = slice(start, start + step)
+        near = None if moved is None else moved[part]
+        try:
+            one, other, true = (t[part] for t in whole)
+            worst = worst.join(_compare_piece(path, one, other, true, near, *how))
+        except Mismatch as mismatch:
+            if "index" in mismatch.evidence:
+                at = torch.tensor(start + mismatch.evidence["index"][0])
+                index = [int(i) for i in torch.unravel_index(at, own.shape)]
+                mismatch.evidence["index"] = index
+            raise
+    return worst
+
+
+def _compare_piece(
     path: str,
     got: torch.Tensor,
     own: torch.Tensor,

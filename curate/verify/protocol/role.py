@@ -1,4 +1,4 @@
-"""What the reference's process and the candidate's have in common: requests in, replies out."""
+"""What the processes of the judge have in common: requests in, replies out."""
 
 from __future__ import annotations
 
@@ -79,10 +79,24 @@ def serve_requests(channel: Channel, handlers: Handlers) -> None:
         try:
             answer, sent = handlers[request["do"]](request, tensors)
             channel.send({"serial": request["serial"], **answer}, sent)
+            del answer, sent, tensors
+            give_back()
         except Exception as error:
             why = refusal(error)
             refused = {"status": why.status, "reason": why.reason, "message": why.message}
             channel.send({"serial": request["serial"], "refused": refused})
+
+
+SPARE = 2**30
+"""Bytes of the device that a process may keep for its next request."""
+
+
+def give_back() -> None:
+    """Give memory of the device that is not in use back to the neighbours."""
+    if torch.cuda.is_initialized() and (
+        torch.cuda.memory_reserved() - torch.cuda.memory_allocated() > SPARE
+    ):
+        torch.cuda.empty_cache()
 
 
 class Mode(TorchDispatchMode):  # type: ignore[misc]

@@ -2,6 +2,8 @@
 
 A frame is a fixed prefix, a JSON header and a payload. The header describes every tensor of the
 payload; nothing is unpickled, and a receiver checks each number before it makes a tensor of it.
+Tensors on a device stay there, between two trusted processes: they are copied into memory that
+both have mapped, and out of it.
 Values that a header can carry are null, booleans, numbers, strings, dtypes, devices, and lists,
 tuples, dicts and dataclass-free containers of these and of tensors.
 """
@@ -10,6 +12,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import socket
 import struct
 import time
@@ -18,11 +21,16 @@ from typing import Any
 
 import torch
 
+from curate.verify.protocol.driver import SharedMemory
+
 PREFIX = struct.Struct(">4sIQ")  # magic, bytes of the header, bytes of the payload
 MAGIC = b"CRT1"
 MAX_HEADER = 4 * 2**20  # bytes
 MAX_PAYLOAD = 64 * 2**30  # bytes
 CHUNK = 1 << 20
+ARRIVES_S = 10.0  # seconds in which a descriptor of shared memory follows its message
+KEPT_SHARED = 1 << 28  # bytes of shared memory that are kept for the next message
+ALIGNMENT = 512  # bytes, of tensors in memory that is shared
 AHEAD = 1 << 16  # bytes that are read at once, or held back to be sent at once
 
 DTYPES = {
@@ -129,7 +137,8 @@ def _describe(tensor: torch.Tensor) -> dict[str, Any]:
         raise WireError(f"a tensor of {tensor.dtype}, {tensor.layout} cannot be sent")
     shape, stride = list(tensor.shape), list(tensor.stride())
     ordinary = tensor.is_contiguous() or not _is_dense(shape, stride)
-    return {"dtype": name, "shape": shape, "stride": None if ordinary else stride}
+    described = {"dtype": name, "shape": shape, "stride": None if ordinary else stride}
+    return described if tensor.device.type == "cpu" else {**described, "on_device": True}
 
 
 def _is_dense(shape: list[int], stride: list[int]) -> bool:
@@ -142,11 +151,17 @@ def _is_dense(shape: list[int], stride: list[int]) -> bool:
     return True
 
 
+def _plain(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a tensor's bytes, one element after the other."""
+    plain = tensor.detach().resolve_conj().resolve_neg()
+    if not plain.is_contiguous() or plain.numel() == 1:
+        # `contiguous` would return a single element with a stride as it is.
+        plain = plain.clone(memory_format=torch.contiguous_format)
+    return plain.reshape(-1).view(torch.uint8)
+
+
 def _bytes_of(tensor: torch.Tensor) -> memoryview:
-    plain = tensor.detach().resolve_conj().resolve_neg().cpu()
-    # `contiguous` would return a single element with a stride as it is.
-    plain = plain.clone(memory_format=torch.contiguous_format)
-    return memoryview(plain.reshape(-1).view(torch.uint8).numpy()).cast("B")
+    return memoryview(_plain(tensor).cpu().numpy()).cast("B")
 
 
 def _make_tensor(described: Any, payload: torch.Tensor, offset: int) -> tuple[torch.Tensor, int]:
@@ -166,7 +181,8 @@ def _make_tensor(described: Any, payload: torch.Tensor, offset: int) -> tuple[to
     if stride is not None and size:
         if len(stride) != len(shape) or not _is_dense(shape, stride):
             raise WireError("bad strides")
-        tensor = torch.empty(shape, dtype=dtype).as_strided(shape, stride).copy_(tensor)
+        room = torch.empty(shape, dtype=dtype, device=tensor.device)
+        tensor = room.as_strided(shape, stride).copy_(tensor)
     return tensor, offset + size
 
 
@@ -190,6 +206,7 @@ class Frame:
 
     header: bytes
     payload: bytearray
+    channel: Channel | None = None
 
     def open(self) -> tuple[dict[str, Any], list[torch.Tensor]]:
         """Return the message and its tensors.
@@ -205,20 +222,34 @@ class Frame:
         if not isinstance(message, dict) or not isinstance(described, list):
             raise WireError("not a header")
         payload = torch.frombuffer(self.payload or bytearray(1), dtype=torch.uint8)
-        tensors, offset = [], 0
+        tensors, offset, there = [], 0, 0
+        shared = self.channel and self.channel.shared_bytes(message.pop("new_memory", None))
         for item in described:
-            tensor, offset = _make_tensor(item, payload, offset)
+            if shared is not None and isinstance(item, dict) and item.get("on_device"):
+                tensor, there = _make_tensor(item, shared, there)
+                there = -(-there // ALIGNMENT) * ALIGNMENT
+            else:
+                tensor, offset = _make_tensor(item, payload, offset)
             tensors.append(tensor)
         if offset != len(self.payload):
             raise WireError("the payload is larger than its tensors")
+        if there and self.channel:
+            self.channel.taken()
         return message, tensors
 
 
 class Channel:
-    """One end of a connection; sends and receives whole frames."""
+    """One end of a connection; sends and receives whole frames.
 
-    def __init__(self, sock: socket.socket) -> None:
-        self.sock = sock
+    Args:
+        sock: the connection.
+        devices: brings descriptors of the device's memory; None where tensors go as bytes.
+    """
+
+    def __init__(self, sock: socket.socket, devices: socket.socket | None = None) -> None:
+        self.sock, self.devices = sock, devices
+        self._given: SharedMemory | None = None
+        self._taken: SharedMemory | None = None
         self._held = bytearray()  # to be sent with the next frame
         self._ahead, self._at = bytearray(), 0  # received, and how much of it is taken
 
@@ -251,11 +282,76 @@ class Channel:
             Closed: the other side is gone.
             WireError: a tensor cannot be sent.
         """
+        if self.devices is None:
+            tensors = [tensor.cpu() for tensor in tensors or []]
         described = [_describe(tensor) for tensor in tensors or []]
-        parts = [_bytes_of(tensor) for tensor in tensors or []]
+        parts = [_bytes_of(tensor) for tensor in tensors or [] if tensor.device.type == "cpu"]
+        if shared := [tensor for tensor in tensors or [] if tensor.device.type != "cpu"]:
+            message = {**message, "new_memory": self._share(shared)}
         header = _encode({"message": message, "tensors": described}).encode()
         self._held += PREFIX.pack(MAGIC, len(header), sum(part.nbytes for part in parts)) + header
         self._send_all(parts, deadline)
+
+    def _share(self, tensors: list[torch.Tensor]) -> bool:
+        """Copy tensors to where the other side finds them; say whether that is somewhere new."""
+        assert self.devices
+        starts, size = [], 0
+        for tensor in tensors:
+            starts.append(size)
+            size += -(-tensor.numel() * tensor.element_size() // ALIGNMENT) * ALIGNMENT
+        is_new = self._given is None or self._given.size < size
+        if is_new:
+            if self._given is not None:
+                self._given.close()
+            self._given = SharedMemory(max(size, 1))
+            fd = self._given.descriptor()
+            socket.send_fds(self.devices, [self._given.size.to_bytes(8, "little")], [fd])
+            os.close(fd)
+        assert self._given
+        for start, tensor in zip(starts, tensors, strict=True):
+            plain = _plain(tensor)
+            self._given.bytes[start : start + len(plain)].copy_(plain)
+        torch.cuda.synchronize()
+        return is_new
+
+    def shared_bytes(self, is_new: Any) -> torch.Tensor | None:
+        """Return the memory in which the other side shares tensors.
+
+        Args:
+            is_new: what it says: whether it has just made that memory; None if it shares nothing.
+        """
+        if self.devices is None or is_new is None:
+            return None
+        if is_new:
+            self._taken = self._map()
+        return self._taken and self._taken.bytes
+
+    def taken(self) -> None:
+        """Say that what the other side shared is copied: it may write there again."""
+        torch.cuda.synchronize()
+        self._taken = _kept(self._taken)
+
+    def _map(self) -> SharedMemory:
+        assert self.devices
+        self.devices.settimeout(ARRIVES_S)
+        try:
+            data, fds, _, _ = socket.recv_fds(self.devices, 8, 1)
+        except OSError as error:
+            raise WireError("memory that was promised did not come") from error
+        if len(data) != 8 or len(fds) != 1:
+            raise WireError("memory that was promised did not come")
+        if self._taken is not None:
+            self._taken.close()
+        try:
+            return SharedMemory(int.from_bytes(data, "little"), fds[0])
+        finally:
+            os.close(fds[0])
+
+    def wipe(self) -> None:
+        """Leave nothing in the memory that is shared, for the next candidate to find."""
+        for shared in (self._given, self._taken):
+            if shared is not None:
+                shared.bytes.zero_()
 
     def _send_all(self, parts: list[memoryview], deadline: float | None) -> None:
         held, self._held = self._held, bytearray()
@@ -288,13 +384,14 @@ class Channel:
             WireError: what came is no frame.
         """
         prefix = self._read(PREFIX.size, deadline)
+        self._given = _kept(self._given)  # the other side has answered, and so taken it
         magic, header_size, payload_size = PREFIX.unpack(bytes(prefix))
         if magic != MAGIC or header_size > MAX_HEADER:
             raise WireError("not a frame")
         if payload_size > limit:
             raise TooLarge(f"{payload_size} bytes of tensors, where {limit} are taken")
         header = bytes(self._read(header_size, deadline))
-        return Frame(header, self._read(payload_size, deadline))
+        return Frame(header, self._read(payload_size, deadline), self)
 
     def _read(self, size: int, deadline: float | None) -> bytearray:
         data = self._ahead[self._at : self._at + size]
@@ -320,6 +417,19 @@ class Channel:
     def close(self) -> None:
         """Close this end."""
         self.sock.close()
+        if self.devices is not None:
+            self.devices.close()
+            for shared in (self._given, self._taken):
+                if shared is not None:
+                    shared.close()
+
+
+def _kept(shared: SharedMemory | None) -> SharedMemory | None:
+    """Return memory for the next message too; what is large is given back after one."""
+    if shared is None or shared.size <= KEPT_SHARED:
+        return shared
+    shared.close()
+    return None
 
 
 def _left(deadline: float | None) -> float | None:

@@ -21,7 +21,10 @@ import torch
 from torch import nn
 
 from curate.verify.problem import LoadedTask, seed_everything
-from curate.verify.protocol.role import list_tensors, map_tensors
+from curate.verify.protocol.role import list_tensors, map_tensors, to_device
+
+MUCH = 2**26
+"""Elements of a tensor above which it is drawn in float32, to spare memory."""
 
 MANY = 64
 """A size of which a few blocks are full: what is wrong between blocks needs more than one."""
@@ -104,7 +107,7 @@ class Variation:
         what: ``size``: an integer of the module that only ``get_inputs`` reads; ``dimension`` or
             ``leading``: sizes of the inputs' dimensions, or of their first; ``argument``: a number
             for the constructor; ``input``: a number for ``forward``; ``rank``: inputs of most
-            dimensions get one more, in front.
+            dimensions get one more, in front; ``scale``: what floating inputs are multiplied with.
         which: the integer's name, or the position of an argument, which may be one that the file
             leaves to its default.
         value: what is there instead; for `NONES`, what is drawn there.
@@ -160,6 +163,7 @@ def plan(
     seed: int = 0,
     thrifty: bool = False,
     many: bool = False,
+    sets: int = 0,
 ) -> list[Draw]:
     """Return the draws of a check, the file's own first.
 
@@ -170,6 +174,7 @@ def plan(
         thrifty: whether every draw but the first takes a small size, where there is one to vary.
             Otherwise every second one takes another size.
         many: whether the largest size may be `MANY`.
+        sets: of parameters; by default one for each `SETS` draws.
     """
     draws = []
     for i in range(trials):
@@ -179,7 +184,7 @@ def plan(
             size = sizes(own_size)[i // SETS % 2]
         elif own_size is not None and i and i % 2 == 0:
             size = sizes(own_size, many)[i // 2 % 3]
-        parameters = parameters_seed(seed, i // SETS)
+        parameters = parameters_seed(seed, i * sets // trials if sets else i // SETS)
         draws.append(Draw(seed + i, parameters, FAMILIES[i % len(FAMILIES)], size))
     return draws
 
@@ -327,8 +332,20 @@ def draw_inputs(task: LoadedTask, draw: Draw) -> list[Any]:
 
 
 def _own_inputs(task: LoadedTask, draw: Draw) -> list[Any]:
-    inputs = reshaped(task.inputs(), draw.changes)
-    return changed_arguments(task.module.Model.forward, inputs, draw.changes, "input")
+    there = str(torch.get_default_device())
+    inputs = reshaped(list(to_device(task.inputs(), there)), draw.changes)
+    inputs = changed_arguments(task.module.Model.forward, inputs, draw.changes, "input")
+    return scaled(inputs, [float(c.value) for c in draw.changes if c.what == "scale"])
+
+
+def scaled(inputs: list[Any], factors: Sequence[float]) -> list[Any]:
+    """Return inputs with the floating tensors among them multiplied with some factors."""
+
+    def change(tensor: torch.Tensor) -> torch.Tensor:
+        floating = tensor.is_floating_point() or tensor.is_complex()
+        return tensor * math.prod(factors) if floating and tensor.element_size() > 1 else tensor
+
+    return list(map_tensors(inputs, change)) if factors else inputs
 
 
 def constants(source: str) -> list[float]:
@@ -368,14 +385,14 @@ def redraw(value: Any, again: Any, family: str, found: Sequence[float] = ()) -> 
     if family in STATES and value.numel() > 1 and not value.any():
         return value + torch.randn_like(value)
     known = value if value.numel() > 1 else torch.cat([value.reshape(-1), again.reshape(-1)])
-    spread = float(known.double().std()) if known.numel() else 0.0
+    spread = float(_some(known).double().std()) if known.numel() else 0.0
     if not 0 < spread < float("inf"):
         return value
     if family == "outlier":
-        drawn = value.double().reshape(-1).clone()
-        chosen = torch.randperm(drawn.numel())[:2]
+        drawn = (value.double() if value.numel() <= MUCH else value).reshape(-1).clone()
+        chosen = _places(drawn.numel(), 2)
         far = spread * torch.randn(2, dtype=torch.float64) * torch.tensor([1000.0, 3.0])
-        drawn[chosen] = far[: len(chosen)]
+        drawn[chosen] = far[: len(chosen)].to(drawn.dtype)
         drawn = drawn.reshape(value.shape)
     else:
         drawn = _family(family, tuple(value.shape), spread, found)
@@ -386,11 +403,23 @@ def redraw(value: Any, again: Any, family: str, found: Sequence[float] = ()) -> 
     return like.copy_(drawn)
 
 
+def _some(value: torch.Tensor) -> torch.Tensor:
+    """Return a tensor's values, or evenly spaced ones of them where they are more than `MUCH`."""
+    return value.reshape(-1)[:: max(1, value.numel() // MUCH)]
+
+
+def _places(count: int, wanted: int) -> torch.Tensor:
+    """Return some different numbers below ``count``."""
+    if count <= MUCH:
+        return torch.randperm(count)[:wanted]
+    return torch.randint(count, (8 * wanted,)).unique()[:wanted]
+
+
 def _with_not_finite(value: torch.Tensor) -> torch.Tensor:
     """Return the same values, but for one or two of each kind that is not finite."""
     found = value.clone()
     kinds = torch.tensor([float("nan"), float("inf"), -float("inf")], dtype=value.dtype)
-    chosen = torch.randperm(value.numel())[: max(1, min(6, value.numel() // 4))]
+    chosen = _places(value.numel(), max(1, min(6, value.numel() // 4)))
     return found.put_(chosen, kinds.repeat(2)[torch.randperm(6)[: len(chosen)]])
 
 
@@ -429,13 +458,14 @@ def _whole_numbers(value: torch.Tensor) -> torch.Tensor:
 def _family(
     family: str, shape: tuple[int, ...], spread: float, found: Sequence[float]
 ) -> torch.Tensor:
-    normal = torch.randn(shape, dtype=torch.float64)
+    kind = torch.float64 if math.prod(shape) <= MUCH else torch.float32
+    normal = torch.randn(shape, dtype=kind)
     if family == "steps":
         halves = min(8, max(1, math.prod(shape) // EQUALS))
-        steps = torch.randint(-halves, halves + 1, shape, dtype=torch.float64) / 2
+        steps = torch.randint(-halves, halves + 1, shape, dtype=kind) / 2
         steps *= torch.randint(0, 2, shape) * 2 - 1  # zeros have signs, too
         if found:
-            chosen = torch.tensor(found, dtype=torch.float64)[torch.randint(len(found), shape)]
+            chosen = torch.tensor(found, dtype=kind)[torch.randint(len(found), shape)]
             steps = torch.where(torch.rand(shape) < CONSTANTS, chosen, steps)
         return steps
     if family == "shifted":
@@ -443,7 +473,7 @@ def _family(
     if family == "large":
         rows = shape[:1] + (1,) * (len(shape) - 1)
         apart = rows if shape and shape[0] >= ROWS else shape
-        return normal * 10 ** (4.5 * torch.rand(apart, dtype=torch.float64))
+        return normal * 10 ** (4.5 * torch.rand(apart, dtype=kind))
     if family == "negative":
         return -spread * (normal.abs() + 0.5)
     if family == "small":
@@ -462,12 +492,15 @@ def redraw_parameters(model: nn.Module, seed: int, flip: bool = True) -> None:
     positive, and no stage is an identity. With ``flip`` and an odd seed some elements of constant
     parameters, such as scales, change their signs, as training may change them.
     """
-    generator = torch.Generator().manual_seed(seed)
     turned = flip and seed % 2 == 1
-    for name, tensor in model.state_dict().items():
+    state = model.state_dict()
+    there = next((tensor.device for tensor in state.values()), torch.device("cpu"))
+    generator = torch.Generator(there).manual_seed(seed)
+    for name, tensor in state.items():
         if not tensor.is_floating_point() or not tensor.numel():
             continue
-        shift = torch.rand(tensor.shape, generator=generator, dtype=torch.float64) - 0.5
+        kind = torch.float64 if tensor.numel() <= MUCH else torch.float32
+        shift = torch.rand(tensor.shape, generator=generator, dtype=kind, device=there) - 0.5
         is_parameter = _is_parameter(model, name)
         if tensor.isnan().any():
             if is_parameter:
@@ -477,13 +510,13 @@ def redraw_parameters(model: nn.Module, seed: int, flip: bool = True) -> None:
         if low == high:
             scale = abs(low) if low else 1.0
         elif is_parameter:
-            scale = float(tensor.double().std())
+            scale = float(_some(tensor).double().std())
         else:
             continue
         if scale < float("inf"):
             tensor.add_((scale * shift).to(tensor.dtype))
         if turned and is_parameter and low == high:
-            signs = torch.randint(0, 2, tensor.shape, generator=generator) * 2 - 1
+            signs = torch.randint(0, 2, tensor.shape, generator=generator, device=there) * 2 - 1
             signs.view(-1)[0] = -1  # of a single one, too
             tensor.mul_(signs.to(tensor.dtype))
 

@@ -14,14 +14,16 @@ from typing import Any
 
 import torch
 
+from curate.verify.operator_calls import is_compute
 from curate.verify.protocol.role import Mode, list_tensors, map_tensors
-from curate.verify.recorder import is_compute
 
 PRODUCTS = (
     *("mm", "mv", "linear", "convolution", "attention", "attention_for_cpu"),
     *("cdist", "_trilinear"),
 )
 """Suffixes of operators that multiply matrices."""
+
+CONVOLUTION = "convolution"
 
 
 class RoundFactors(Mode):
@@ -96,6 +98,7 @@ class Jitter(Mode):
         ulp: float = torch.finfo(torch.float32).eps,
         weights: float = 0.0,
         factors: float = 0.0,
+        products: tuple[str, ...] = PRODUCTS,
     ) -> None:
         """Make a run.
 
@@ -107,13 +110,14 @@ class Jitter(Mode):
                 1.0000001, or the result would pass for one that any change tips.
             weights: the last place of the type that an attention's weights may be rounded to.
             factors: the last place of the type that factors of products may be rounded to.
+            products: suffixes of the operators whose factors may be.
         """
         super().__init__()
         self.seed = seed
         self.ulp = ulp
         self.keep_short = keep_short
         self.weights = weights
-        self.factors = factors
+        self.factors, self.products = factors, products
         self.rounds = False  # an operator of `ROUND_INSIDE` was called
         self._noise = Noise(seed)
 
@@ -121,7 +125,7 @@ class Jitter(Mode):
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         name = func._schema.name.removeprefix("aten::").strip("_")
-        if self.factors and name.endswith(PRODUCTS):
+        if self.factors and name.endswith(self.products):
             args = list(map_tensors(list(args), self._rounded))
         result = func(*args, **(kwargs or {}))
         if is_compute(func):
@@ -135,6 +139,8 @@ class Jitter(Mode):
                 size = float(attended.square().mean().sqrt())
                 step = self.weights / 2 / math.sqrt(3) * size
                 attended.add_(self._noise.normal(attended), alpha=step)
+            elif self.weights and name == "safe_softmax":  # in float64, a GPU's attention has one
+                result.addcmul_(result, self._noise.uniform(result), value=self.weights / 2)
             if isinstance(result, torch.Tensor) and result.dtype == torch.float64:
                 walk = walk_of(name, args, kwargs or {})
                 if walk is not None and walk.shape == result.shape:
@@ -192,7 +198,7 @@ class Noise:
         count = like.numel()
         start = self.starts.randrange(NOISE // 2)
         if count > NOISE // 2:
-            table = table[start:].repeat(count // (NOISE // 2) + 1)
+            table = table[start:].repeat(count // (NOISE - start) + 1)
             start = 0
         return table[start : start + count].view(like.shape)
 
@@ -264,15 +270,29 @@ def _rounds_inside(name: str, operator: Any) -> bool:
     return bool(asked & {"rounding_mode", "decimals"}) or name.startswith(ROUND_INSIDE)
 
 
-def distance(exact: dict[str, Any], moved: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return how far the floating tensors of a result are from the others at most, in float32."""
-    others = zip(*(list_tensors(one) for one in moved), strict=True)
+def furthest(
+    exact: dict[str, Any], moved: dict[str, Any], known: dict[str, Any] | None
+) -> dict[str, Any]:
+    """Return how far the floating tensors of a result are from another's, or from those before.
+
+    Args:
+        exact: the result.
+        moved: another.
+        known: what came of those before, if there were any.
+
+    Returns:
+        Tensors in float32; 0 for what is no floating tensor, or not of the same shape each time.
+    """
+    others = iter(list_tensors(moved))
+    before = None if known is None else iter(list_tensors(known))
 
     def apart(tensor: torch.Tensor) -> torch.Tensor:
-        found = next(others)
+        other, most = next(others), None if before is None else next(before)
         floating = tensor.is_floating_point() or tensor.is_complex()
-        if not floating or any(other.shape != tensor.shape for other in found):
+        unlike = most is not None and most.shape != tensor.shape
+        if not floating or unlike or other.shape != tensor.shape:
             return torch.zeros((), dtype=torch.float32)
-        return torch.stack([(other - tensor).abs() for other in found]).amax(0).float()
+        found = (other - tensor).abs().float()
+        return found if most is None else torch.maximum(found, most)
 
     return dict(map_tensors(exact, apart))

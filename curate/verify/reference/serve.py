@@ -5,10 +5,10 @@ It serves these requests, one problem per process:
 - ``load {source, device}``: run the file;
 - ``draw {draw}``: inputs, parameters, and the results in the file's precision and in float64;
 - ``noise {draw, coarse}``: how far the latter move when last digits change on the way;
+- ``estimate``: how much work its own inputs are;
 - ``facts {draw}``: what the task is made of, and whether it can tell right from wrong;
 - ``variants {draw}``: what else a caller may do;
-- ``prepare_timing {draw, device}``, ``measure_bandwidth``, ``run_timed {name, n, nonce}``: the
-  baselines (`curate.verify.timing`).
+- those of `curate.verify.reference.timed`: the baselines.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from __future__ import annotations
 import contextlib
 import copy
 import dataclasses
-import socket
 from typing import Any
 
 import torch
 from torch import nn
 
+from curate.verify.operator_calls import OperatorCalls
 from curate.verify.problem import EXAMPLE, LoadedTask, describe, seed_everything
 from curate.verify.protocol.compare import FACTOR, Mismatch, compare, flatten
 from curate.verify.protocol.role import (
@@ -44,7 +44,6 @@ from curate.verify.protocol.role import (
     to_double,
 )
 from curate.verify.protocol.wire import Channel, WireError
-from curate.verify.recorder import Recorder
 from curate.verify.reference.draw import (
     NOT_FINITE,
     OWN,
@@ -56,29 +55,28 @@ from curate.verify.reference.draw import (
 )
 from curate.verify.reference.noise import (
     COARSE,
+    CONVOLUTION,
     JITTERS,
+    PRODUCTS,
     Jitter,
     RoundFactors,
-    distance,
+    furthest,
     last_place,
     random_numbers,
     short_place,
 )
+from curate.verify.reference.timed import Baselines
 from curate.verify.reference.vary import find_variants
-from curate.verify.timing import (
-    COMPILED,
-    EAGER,
-    OVERHEAD,
-    TimedModel,
-    copy_bandwidth,
-    count_sets,
-)
-
-TIMED = 2000
-"""Seed of the first set of inputs to time with."""
 
 Results = tuple[dict[str, Any], dict[str, Any]]
 """What is right: in the file's own precision, and in float64."""
+
+LARGE_STATE = 2**27
+"""Bytes of parameters from which on no other constructor's arguments are tried: each try makes
+them anew."""
+
+KEPT_BYTES = 2**31
+"""Bytes of a draw up to which it is kept, in case its noise is asked for next."""
 
 ANY_OF_EQUALS = ("sort", "topk", "median", "mode", "kthvalue", "cummax", "cummin", "_indices")
 """Suffixes of operators whose indices PyTorch's documentation leaves open where inputs
@@ -97,11 +95,14 @@ class Reference:
         self.models: dict[Any, tuple[list[Any], nn.Module]] = {}
         self.doubles: dict[Any, nn.Module] = {}
         self.last: tuple[Draw, list[Any], Results] | None = None
-        self.timed: dict[str, TimedModel] = {}
 
     def load(self, request: dict[str, Any], tensors: Tensors) -> Answer:
         """Run the file's text."""
         self.device = request["device"]
+        if self.device != "cpu":
+            torch.cuda.init()  # from now on, seeds are the device's too
+        # PyTorch's own default, which is True, says nothing of what a problem means.
+        torch.backends.cudnn.allow_tf32 = False
         self.task = LoadedTask(request["source"])
         free = free_sizes(self.task)
         own_size = getattr(self.task.module, free[0]) if free else None
@@ -110,7 +111,7 @@ class Reference:
     def draw(self, request: dict[str, Any], tensors: Tensors) -> Answer:
         """Return one draw's inputs and parameters, and the expected results."""
         draw = Draw.from_json(request["draw"])
-        init, model = self._model(draw)
+        init, model = self.model(draw)
         inputs, (own, exact) = self._right(draw)
         if draw.family == "steps" and _has_indices(own["output"]) and not _has_indices(inputs):
             self._reject_ties(model, inputs)
@@ -140,15 +141,18 @@ class Reference:
         if exact is own or (coarse and last < torch.finfo(torch.float32).eps):
             return None
         double = self._double(draw)
-        places = (short or COARSE / FACTOR, short, COARSE / 2) if coarse else (last, short, 0.0)
-        return distance(exact, self._moved(double, inputs, draw, places))
+        how = (short or COARSE / FACTOR, short, COARSE / 2) if coarse else (last, short, 0.0)
+        products: tuple[str, ...] = PRODUCTS
+        if not coarse and self.device != "cpu" and last == torch.finfo(torch.float32).eps:
+            how, products = (last, short, COARSE / 2), _on_tensor_cores()
+        return self._moved(exact, double, inputs, draw, (*how, products))
 
     def _reject_ties(self, model: nn.Module, inputs: list[Any]) -> None:
         """Raise if an index may be that of any of several equal inputs."""
         given, twin = copy.deepcopy(inputs), copy.deepcopy(model)
-        with Recorder() as recorder:
+        with OperatorCalls() as called:
             twin(*given)
-        if any(call.endswith(ANY_OF_EQUALS) for call in recorder.calls):
+        if any(call.endswith(ANY_OF_EQUALS) for call in called.calls):
             raise Refusal(SKIP, "ties", "equal inputs have no one index")
 
     def initial_state(self, request: dict[str, Any], tensors: Tensors) -> Answer:
@@ -158,10 +162,19 @@ class Reference:
         state = self.task.build(draw.parameters, init).state_dict()
         return pack_all({"names": list(state), "state": list(state.values())})
 
+    def estimate(self, request: dict[str, Any], tensors: Tensors) -> Answer:
+        """Return the operators that compute and what they read and write, without computing."""
+        with torch.device("meta"):
+            model = self.task.module.Model(*self.task.init_inputs())
+            given = to_device(self.task.inputs(), "meta")
+            with OperatorCalls() as called:
+                model.eval().to("meta")(*given)
+        return {"calls": dict(called.calls), "call_bytes": called.call_bytes}, []
+
     def facts(self, request: dict[str, Any], tensors: Tensors) -> Answer:
         """Return the operators that compute, and what the output does not depend on."""
         draw = Draw.from_json(request["draw"])
-        _, model = self._model(draw)
+        _, model = self.model(draw)
         inputs, (own, exact) = self._right(draw)
         other = self._forward(model, inputs, draw.seed + 1)
         try:
@@ -172,12 +185,12 @@ class Reference:
             message = f"the output depends on the seed: {mismatch.evidence}"
             raise Refusal("unsupported", "random", message) from mismatch
         given, twin = copy.deepcopy(inputs), copy.deepcopy(model)
-        with Recorder() as recorder:
+        with OperatorCalls() as called:
             twin(*given)
         return {
-            "calls": dict(recorder.calls),
-            "last_call": recorder.last_call,
-            "call_bytes": recorder.call_bytes,
+            "calls": dict(called.calls),
+            "last_call": called.last_call,
+            "call_bytes": called.call_bytes,
             "mode_dependent": self._depends_on_mode(model, inputs, draw, own),
             "insensitive_inputs": self._insensitive(model, inputs, draw, own),
         }, []
@@ -185,36 +198,38 @@ class Reference:
     def variants(self, request: dict[str, Any], tensors: Tensors) -> Answer:
         """Return draws with changes that the reference takes, and layouts of inputs likewise."""
         draw = Draw.from_json(request["draw"])
-        inputs = self._inputs(draw)
+        inputs = self.inputs(draw)
 
         def forward(tried: Draw, most: int) -> Any:
-            given = self._inputs(tried)
+            given = self.inputs(tried)
             if sum(tensor.numel() for tensor in list_tensors(given)) > most:
                 return None
-            _, model = self._model(tried)
+            _, model = self.model(tried)
             result = self._forward(model, given, tried.seed)["output"]
             return [result, list(model.state_dict().values())]
 
         def takes(layout: str) -> bool:
             given = list(map_tensors(inputs, lambda tensor: lay_out(tensor, layout)))
             try:
-                self._forward(self._model(draw)[1], given, draw.seed)
+                self._forward(self.model(draw)[1], given, draw.seed)
             except Exception:
                 return False
             return any(layout_of(tensor.shape, layout) for tensor in list_tensors(inputs))
 
-        found = find_variants(self.task, draw, inputs, forward)
+        is_large = _bytes_of(self.model(draw)[1].state_dict()) > LARGE_STATE
+        found = find_variants(self.task, draw, inputs, forward, not is_large)
         draws = {what: [one.to_json() for one in ones] for what, ones in found.items()}
         return {"draws": draws, "layouts": [layout for layout in LAYOUTS if takes(layout)]}, []
 
     # the work
 
-    def _model(self, draw: Draw) -> tuple[list[Any], nn.Module]:
+    def model(self, draw: Draw) -> tuple[list[Any], nn.Module]:
         """Return the constructor's arguments, and a model with drawn parameters."""
         key = draw.instance, draw.mode
         if key not in self.models:
             init = draw_arguments(self.task, draw)
-            model = self.task.build(draw.parameters, init)
+            # Built on the CPU, where a candidate is built too: what is drawn there is the same.
+            model = self.task.build(draw.parameters, init).to(self.device)
             flipped = copy.deepcopy(model)
             redraw_parameters(flipped, draw.parameters)
             if self._takes(flipped, draw):
@@ -228,7 +243,7 @@ class Reference:
         """Return the model in float64."""
         key = draw.instance, draw.mode
         if key not in self.doubles:
-            self.doubles = {key: copy.deepcopy(self._model(draw)[1]).double()}
+            self.doubles = {key: copy.deepcopy(self.model(draw)[1]).double()}
         return self.doubles[key]
 
     def _takes(self, model: nn.Module, draw: Draw) -> bool:
@@ -239,7 +254,7 @@ class Reference:
         try:
             changes = draw.instance[1]
             own = dataclasses.replace(draw, family=OWN, size=None, changes=changes)
-            inputs = self._inputs(own)
+            inputs = self.inputs(own)
             return _mostly_finite(self._forward(model, inputs, draw.seed))
         except Exception:
             return False
@@ -247,15 +262,22 @@ class Reference:
     def _right(self, draw: Draw) -> tuple[list[Any], Results]:
         """Return a draw's inputs and results; those of the last draw asked for are kept."""
         if self.last is None or self.last[0] != draw:
-            _, model = self._model(draw)
-            inputs = self._inputs(draw)
-            self.last = draw, inputs, self._run(model, inputs, draw)
+            _, model = self.model(draw)
+            inputs = self.inputs(draw)
+            self.last = None
+            results = self._run(model, inputs, draw)
+            if _bytes_of([inputs, results]) > KEPT_BYTES:
+                return inputs, results
+            self.last = draw, inputs, results
         _, inputs, results = self.last
         return inputs, results
 
-    def _inputs(self, draw: Draw) -> list[Any]:
+    def inputs(self, draw: Draw) -> list[Any]:
         try:
-            return list(to_device(draw_inputs(self.task, draw), self.device))
+            # On the device, numbers are drawn there: gigabytes take longer to send than to make.
+            with contextlib.nullcontext() if self.device == "cpu" else torch.device(self.device):
+                drawn = draw_inputs(self.task, draw)
+            return list(to_device(drawn, self.device))
         except Exception as error:
             raise _failure(draw, error, self.device) from error
 
@@ -292,18 +314,19 @@ class Reference:
 
     def _moved(
         self,
+        exact: dict[str, Any],
         double: nn.Module,
         inputs: list[Any],
         draw: Draw,
-        places: tuple[float, float, float],
+        places: tuple[float, float, float, tuple[str, ...]],
         keep_short: bool = True,
-    ) -> list[dict[str, Any]]:
-        """Return float64 results with the last digits changed on the way.
+    ) -> dict[str, Any]:
+        """Return how far float64 results move with the last digits changed on the way.
 
         Numbers of few digits are kept, unless an operator rounds something that it works out of
         them, such as a quotient: which way that goes is then nobody's fault.
         """
-        moved = []
+        known: dict[str, Any] | None = None
         for seed in range(JITTERS):
             jitter = Jitter(seed, keep_short, *places)
             changed = jitter.change(inputs)
@@ -316,52 +339,11 @@ class Reference:
                 n: t for n, t in twin.named_buffers() if not same_tensors([t], [before.get(n)])
             }
             if keep_short and jitter.rounds:
-                return self._moved(double, inputs, draw, places, keep_short=False)
+                return self._moved(exact, double, inputs, draw, places, keep_short=False)
             parts = {"output": result, "changed": mutated_inputs(given, changed), "state": state}
-            moved.append(parts)
-        return moved
-
-    # timing
-
-    def prepare_timing(self, request: dict[str, Any], tensors: Tensors) -> Answer:
-        """Load sets of inputs, and the baselines: eager PyTorch and `torch.compile`."""
-        draw = Draw.from_json(request["draw"])
-        if self.device != request["device"]:
-            self.device, self.models, self.doubles, self.last = request["device"], {}, {}, None
-        init, model = self._model(draw)
-        count = count_sets(self._inputs(draw))
-        sets = [self._inputs(dataclasses.replace(draw, seed=TIMED + i)) for i in range(count)]
-        eager = TimedModel(model, sets, self.device)
-        self.timed = {EAGER: eager, OVERHEAD: eager}
-        problem = None
-        try:
-            compiled = TimedModel(torch.compile(copy.deepcopy(model)), sets, self.device)
-            compiled.run(2, 0)
-            self.timed[COMPILED] = compiled
-        except Exception as error:
-            problem = describe(error)
-        state = model.state_dict()
-        answer, sent = pack_all(
-            {"init": init, "names": list(state), "state": list(state.values()), "sets": sets}
-        )
-        return {
-            **answer,
-            "baselines": [name for name in (EAGER, COMPILED) if name in self.timed],
-            "compile_problem": problem,
-            "tolerances": eager.tolerances(copy.deepcopy(model).double()),
-            "bytes_moved": eager.bytes_moved(),
-        }, sent
-
-    def measure_bandwidth(self, request: dict[str, Any], tensors: Tensors) -> Answer:
-        """Return what memory and cache of the device are like."""
-        cache = torch.cuda.get_device_properties(0).L2_cache_size if self.device != "cpu" else 0
-        return {"bandwidth": copy_bandwidth(self.device), "cache": cache}, []
-
-    def run_timed(self, request: dict[str, Any], tensors: Tensors) -> Answer:
-        """Run a baseline, or the loop around it."""
-        name = request["name"]
-        sums = self.timed[name].run(request["n"], request["nonce"], call_model=name != OVERHEAD)
-        return {}, [torch.tensor(sums, dtype=torch.float64)]
+            known = furthest(exact, parts, known)
+        assert known is not None
+        return known
 
     def _precision(self) -> contextlib.AbstractContextManager[Any]:
         """Return a context in which a CPU multiplies matrices as the file lets a GPU."""
@@ -381,7 +363,7 @@ class Reference:
         self, model: nn.Module, inputs: list[Any], draw: Draw, own: dict[str, Any]
     ) -> list[int]:
         """Return positions of tensor inputs that can be drawn anew without effect."""
-        others = self._inputs(dataclasses.replace(draw, seed=draw.seed + 1000))
+        others = self.inputs(dataclasses.replace(draw, seed=draw.seed + 1000))
         found = []
         for i, (value, other) in enumerate(zip(inputs, others, strict=True)):
             if not isinstance(value, torch.Tensor) or same_tensors(value, other):
@@ -393,6 +375,14 @@ class Reference:
             if same_tensors(own["output"], changed["output"]):
                 found.append(i)
         return found
+
+
+def _on_tensor_cores() -> tuple[str, ...]:
+    """Return the products of float32 that the file lets a GPU compute from factors in TF32."""
+    allowed = get_precision()
+    others = tuple(name for name in PRODUCTS if name != CONVOLUTION)
+    kinds = others if allowed["matmul_tf32"] else ()
+    return (*kinds, *((CONVOLUTION,) if allowed["cudnn_tf32"] else ()))
 
 
 def _failure(draw: Draw, error: Exception, device: str) -> Refusal:
@@ -410,26 +400,31 @@ def _mostly_finite(value: Any) -> bool:
     return all(3 * int(t.isfinite().sum()) >= t.numel() for t in floats)
 
 
+def _bytes_of(value: Any) -> int:
+    return sum(t.numel() * t.element_size() for t in list_tensors(value))
+
+
 def _has_indices(value: Any) -> bool:
     types = {t.dtype for t in list_tensors(value)}
     return any(not (t.is_floating_point or t.is_complex or t == torch.bool) for t in types)
 
 
-def warm() -> None:
+def warm(has_device: bool = False) -> None:
     """Load what problems need: an example loads what is loaded on first use."""
     reference = Reference()
     random_numbers("cpu")
     with torch.no_grad():
         reference.load({"source": EXAMPLE[0], "device": "cpu"}, [])
         reference.facts({"draw": Draw(0).to_json()}, [])
+        if has_device:
+            reference.estimate({}, [])
 
 
-def serve(sock: socket.socket) -> None:
+def serve(channel: Channel) -> None:
     """Serve the judge on a channel, in a child of its own."""
     poison_memory()
     torch.set_grad_enabled(False)
     reference = Reference()
-    channel = Channel(sock)
     serve_requests(
         channel,
         {
@@ -437,10 +432,9 @@ def serve(sock: socket.socket) -> None:
             "draw": reference.draw,
             "noise": reference.noise,
             "initial_state": reference.initial_state,
+            "estimate": reference.estimate,
             "facts": reference.facts,
             "variants": reference.variants,
-            "prepare_timing": reference.prepare_timing,
-            "measure_bandwidth": reference.measure_bandwidth,
-            "run_timed": reference.run_timed,
+            **Baselines(reference).handlers,
         },
     )

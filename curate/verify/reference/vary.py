@@ -23,12 +23,19 @@ GROWTH, ANY = 3, 2**14
 any case."""
 
 
+GROWN = 2**27
+"""Elements up to which inputs may grow."""
+
 LARGE = 1000
 """An integer that one more may change too little."""
 
 
 def find_variants(
-    task: LoadedTask, draw: Draw, inputs: list[Any], forward: Callable[[Draw, int], Any]
+    task: LoadedTask,
+    draw: Draw,
+    inputs: list[Any],
+    forward: Callable[[Draw, int], Any],
+    constructor: bool = True,
 ) -> dict[str, list[Draw]]:
     """Return draws with changes that the reference takes, by what is changed.
 
@@ -38,8 +45,10 @@ def find_variants(
         inputs: of that draw.
         forward: returns the reference's output and state for a draw, or raises; None for inputs of
             more than so many elements.
+        constructor: whether its arguments are changed as well.
     """
-    most = max(ANY, GROWTH * sum(tensor.numel() for tensor in list_tensors(inputs)))
+    own = sum(tensor.numel() for tensor in list_tensors(inputs))
+    most = max(ANY, own, min(GROWTH * own, GROWN))
 
     def run(tried: Draw) -> Any:
         try:
@@ -59,7 +68,8 @@ def find_variants(
             for family, few in (("shifted", True), ("negative", False))
             for found in packed(*_sizes(task, inputs, few))[:1]
         ],
-        "arguments": packed(*_arguments(task, inputs)) + packed(*_inputs(task, inputs)),
+        "arguments": packed(*(_arguments(task, inputs) if constructor else ()))
+        + packed(*_inputs(task, inputs)),
         "ranks": packed([Variation("rank", 0, 2)]),
     }
 

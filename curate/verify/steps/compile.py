@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar, Literal, cast
 from pydantic import AfterValidator, Field
 
 from curate.devices import DEVICES, known_device
-from curate.rows import Compiled, KernelRow, PairRow, Row
+from curate.rows import Compiled, KernelRow, PairRow
 from curate.step import Context, Drop, Keep, Outcome, RowStep
 
 TargetName = Annotated[str, AfterValidator(known_device)]
@@ -52,10 +52,8 @@ class Compile(RowStep):
         torch.set_num_threads(1)
         compile_program(*EXAMPLE, list(self.targets))
 
-    def apply(self, row: Row, context: Context) -> Outcome:
-        if row["kind"] == "kernel":
-            return self._kernel(cast(KernelRow, row))
-        return self._program(cast(PairRow, row))
+    def apply(self, row: PairRow | KernelRow, context: Context) -> Outcome:
+        return self._kernel(row) if row["kind"] == "kernel" else self._program(row)
 
     def _kernel(self, row: KernelRow) -> Outcome:
         from curate.verify.compile.kernel import compile_kernel, read_signature

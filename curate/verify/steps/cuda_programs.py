@@ -5,9 +5,10 @@ it down: a binding is a file ``PACKAGE/KERNEL.py``, named after the package and 
 three parts that a line ``# %% NAME`` begins:
 
 - ``reference``: ``Model``, ``get_inputs`` and ``get_init_inputs`` in PyTorch;
-- ``cuda``: a ``ModelNew`` that calls ``launch_cuda`` (`curate.verify.launcher`). Text constants
-  ``ABOVE`` and ``BELOW`` are put above and below the CUDA code to compile: macros that the package
-  gives its compiler, and the template instances that are wanted;
+- ``cuda``: a ``ModelNew`` that calls ``launch_cuda`` (see
+  `curate.verify.host_half.cuda_launches`). Text constants ``ABOVE`` and ``BELOW`` are put above and
+  below the CUDA code to compile: macros that the package gives its compiler, and the template
+  instances that are wanted;
 - ``triton``: a ``ModelNew`` that stands below the pair's Triton code.
 """
 

@@ -15,7 +15,7 @@ from curate.step import Context, Drop, Keep, Outcome, RowStep
 from curate.verify.verdict import VERSION, WRONG
 
 if TYPE_CHECKING:
-    from curate.verify.judge.slots import Slot
+    from curate.verify.judge.slot import Slot
 
 
 class Verify(RowStep):

@@ -17,7 +17,7 @@ from curate.verify.compile.ptx import NvccError, compile_ptx
 from curate.verify.verdict import VERSION
 
 if TYPE_CHECKING:
-    from curate.verify.judge.slots import Slot
+    from curate.verify.judge.slot import Slot
     from curate.verify.steps.cuda_programs import Binding
     from curate.verify.verdict import Candidate, Verdict
 

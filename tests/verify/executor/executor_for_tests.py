@@ -10,7 +10,7 @@ from triton.runtime.autotuner import Autotuner
 from triton.runtime.jit import JITFunction
 
 from curate.devices import find_device
-from curate.verify.compile.lowering import Lowering, gpu_target
+from curate.verify.compile.lowering import Lowering
 from curate.verify.executor import launch
 from curate.verify.executor.memory import Memory, OutOfBounds
 from curate.verify.executor.operations import UnsupportedOperation, Work
@@ -42,4 +42,4 @@ def run(kernel: Any, *args: Any, grid: Any, warmup: bool, **named: Any) -> None:
 def install() -> None:
     JITFunction.run = run
     Autotuner._bench = lambda tuner, *args, config, **meta: 0.0
-    triton.runtime.driver.set_active(VirtualDriver(gpu_target(TARGET)))
+    triton.runtime.driver.set_active(VirtualDriver(TARGET))

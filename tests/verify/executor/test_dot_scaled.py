@@ -8,7 +8,7 @@ import triton
 import triton.language as tl
 
 from curate.devices import find_device
-from curate.verify.compile.lowering import Lowering, gpu_target
+from curate.verify.compile.lowering import Lowering
 from curate.verify.executor import launch
 from curate.verify.executor.memory import Memory
 from curate.verify.executor.operations import Work
@@ -85,7 +85,7 @@ def test_products_of_scaled_blocks(
     a: str, b: str, a_scaled: bool, b_scaled: bool, along: bool
 ) -> None:
     torch.manual_seed(0)
-    triton.runtime.driver.set_active(VirtualDriver(gpu_target(TARGET)))
+    triton.runtime.driver.set_active(VirtualDriver(TARGET))
     left, left_values = operand(a, (M, K), 1 if along else 0)
     right, right_values = operand(b, (K, N), 0 if along else 1)
     left_scale, right_scale = (

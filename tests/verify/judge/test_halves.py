@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from curate.verify.judge.slots import Slot, make_slot
+from curate.verify.judge.slot import Slot
+from curate.verify.judge.slots import make_slot
 from curate.verify.verdict import Candidate, Options, Verdict
 
 HEAD = """
@@ -102,7 +103,9 @@ def judged(slot: Slot, reference: str, candidate: str) -> Verdict:
         """x|
 x = x.contiguous()
 out = torch.empty(x.shape, device="cuda", dtype=x.dtype)
-with torch.cuda.device(x.device), torch.cuda.stream(torch.cuda.Stream()):
+side = torch.cuda.Stream()
+side.wait_stream(torch.cuda.current_stream())
+with torch.cuda.device(x.device), torch.cuda.stream(side):
     count = torch.cuda.get_device_properties(0).multi_processor_count
     assert count > 1
     normalize_rows[(x.shape[0],)](x, out, x.shape[1], BLOCK=64, num_warps=2)
@@ -265,7 +268,7 @@ def test_an_executor_serves_many_and_its_death_costs_the_next_nothing(slot: Slot
     pids = []
     for number in range(3):
         assert judged(slot, SOFTMAX, honest).status == "correct"
-        pids.append(last_descendant(slot.hosts["executor"].pid or 0))
+        pids.append(last_descendant(slot.hosts["executor 0"].pid or 0))
         if number == 1:
             os.kill(pids[-1], signal.SIGKILL)
             time.sleep(0.5)

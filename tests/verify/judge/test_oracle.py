@@ -59,7 +59,7 @@ Ask = Callable[..., Oracle]
 def ask() -> Iterator[Ask]:
     """Return an oracle for a reference; they are closed one after the other."""
     opened: list[Oracle] = []
-    with closing(Host("cpu", 1024, sandbox=True)) as host:
+    with closing(Host("reference", 1024, sandbox=True)) as host:
 
         def load(*args: Any, **kwargs: Any) -> Oracle:
             for oracle in opened:
@@ -340,6 +340,6 @@ def test_a_host_that_would_run_other_code_does_not_start(
     package = Path(curate.__file__).absolute().parent
     shutil.copytree(package, tmp_path / "curate", ignore=shutil.ignore_patterns("__pycache__"))
     monkeypatch.setattr(sandbox, "PACKAGE", tmp_path / "curate")
-    with closing(Host("cpu", 1024, sandbox=True)) as host, pytest.raises(HostError) as caught:
+    with closing(Host("reference", 1024, sandbox=True)) as host, pytest.raises(HostError) as caught:
         host.start()
     assert f"and not that in {package}" in str(caught.value)

@@ -18,8 +18,9 @@ import triton
 from verify_programs import HEAD, LAYER_NORM, SOFTMAX
 
 from curate.rows import VERDICT
-from curate.verify.judge import slots as judging
-from curate.verify.judge.slots import Judge, tidy, verify
+from curate.verify.judge import slot as judging
+from curate.verify.judge.slot import tidy
+from curate.verify.judge.slots import Judge, verify
 from curate.verify.verdict import Candidate, Options, Verdict
 
 pytestmark = pytest.mark.slow

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curate.verify.protocol.compare import Mismatch, allowed_error, compare
+from curate.verify.protocol import compare as compare_module
+from curate.verify.protocol.compare import Agreement, Mismatch, allowed_error, compare
 
 torch.set_num_threads(1)
 
@@ -114,3 +117,52 @@ def test_signs_of_infinities_may_differ_on_thresholds_only() -> None:
     compare(got, own, own.double(), ties=True)
     with pytest.raises(Mismatch, match="nonfinite"):
         compare(got, own, own.double())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.complex64])
+def test_large_tensors_are_compared_in_pieces(
+    dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What holds for the whole and for each piece, as all are alike, is told alike."""
+    generator = torch.Generator().manual_seed(3)
+    exact_type = torch.complex128 if dtype.is_complex else torch.float64
+    one = torch.randn(10, 20, dtype=exact_type, generator=generator)
+    exact = one.repeat(5, 1)
+    own = exact.to(dtype)
+    noise = exact.abs() * 1e-6
+    got = (exact * (1 + 3e-7)).to(dtype)
+    wrong = got.clone()
+    wrong[33, 7] += 0.25
+
+    def told() -> tuple[Agreement, list[dict[str, Any]]]:
+        evidence = []
+        for bad in (wrong, wrong.nan_to_num().index_fill(1, torch.tensor([4]), torch.nan)):
+            with pytest.raises(Mismatch) as caught:
+                compare(bad, own, exact, noise)
+            evidence.append(caught.value.evidence)
+        return compare(got, own, exact, noise), evidence
+
+    (agreement, (far, nan)) = told()
+    monkeypatch.setattr(compare_module, "PIECE", 2 * one.numel())  # three pieces, of 67 rows or so
+    (in_pieces, (far_in_pieces, nan_in_pieces)) = told()
+    assert in_pieces.max_abs_error == agreement.max_abs_error
+    assert in_pieces.error_ratio == pytest.approx(agreement.error_ratio, rel=0.3)
+    assert far_in_pieces["index"][:2] == far["index"][:2] == [33, 7]
+    assert far_in_pieces["error"] == far["error"]
+    assert far_in_pieces["got"] == far["got"]
+    assert nan_in_pieces == nan and nan["index"][:2] == [0, 4]
+
+
+def test_no_piece_is_left_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compare_module, "PIECE", 1000)
+    sizes: list[int] = []
+    piece = compare_module._compare_piece
+
+    def seen(path: str, got: torch.Tensor, *known: Any) -> Agreement:
+        sizes.append(got.numel())
+        return piece(path, got, *known)
+
+    monkeypatch.setattr(compare_module, "_compare_piece", seen)
+    own = torch.randn(1001)
+    compare(own, own, own.double(), torch.tensor(0.0))
+    assert sizes == [501, 500]

@@ -25,6 +25,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from curate.verify.executor.cpu import CpuBackend
 from curate.verify.executor.launch import load_kernel
 from curate.verify.executor.operations import UnsupportedOperation
 from curate.verify.executor.operators import find_operator
@@ -168,6 +169,29 @@ def launches(draw: st.DrawFn) -> dict[str, Any]:
     }
 
 
+PTX = ".visible .entry kernel(.param .u64 kernel_param_0)\n{\n}\n"
+PTX_HASH = hashlib.sha256(PTX.encode()).hexdigest()
+CUDA_ARGUMENT = st.one_of(
+    st.none(),
+    st.fixed_dictionaries({"t": PLACE}),
+    st.fixed_dictionaries({"b": st.one_of(st.sampled_from(["", "00" * 16, "0", "x"]), JUNK)}),
+    st.fixed_dictionaries(
+        {"b": st.just("00" * 16), "s": st.lists(st.tuples(ANY_NUMBER, PLACE).map(list), max_size=2)}
+    ),
+    JUNK,
+)
+CUDA = st.fixed_dictionaries(
+    {
+        "do": st.just("cuda"),
+        "ptx": st.one_of(st.just(PTX), st.none(), JUNK),
+        "sha256": st.one_of(st.just(PTX_HASH), JUNK),
+        "kernel": st.one_of(st.just("kernel"), JUNK),
+        "grid": st.one_of(st.just([1, 1, 1]), st.lists(ANY_NUMBER, max_size=4)),
+        "block": st.one_of(st.just([1, 1, 1]), JUNK),
+        "shared": st.one_of(st.just(0), ANY_NUMBER),
+        "args": st.one_of(st.lists(CUDA_ARGUMENT, max_size=3), JUNK),
+    }
+)
 COMMAND = st.one_of(
     st.fixed_dictionaries({"do": st.just("new"), "storage": STORAGE, "bytes": ANY_NUMBER}),
     st.fixed_dictionaries({"do": st.just("new"), "storage": SMALL, "bytes": st.just(64)}),
@@ -193,6 +217,7 @@ COMMAND = st.one_of(
         }
     ),
     launches(),
+    CUDA,
     st.fixed_dictionaries({"do": st.just("upload"), "out": PLACE}),
     st.fixed_dictionaries({"do": st.just("read"), "place": PLACE}),
     st.fixed_dictionaries(
@@ -240,9 +265,10 @@ def frames(draw: st.DrawFn) -> bytes:
 def serve(sent: list[bytes], **how: Any) -> tuple[CandidateExecutor, dict[str, Any] | Refusal]:
     """Return the executor after one call of this many frames, and its answer."""
     here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-    executor = CandidateExecutor(Channel(there), MEMORY)
+    executor = CandidateExecutor(Channel(there), CpuBackend(), MEMORY)
     place = [INPUT, "float32", [4, 4], [4, 1], 0]
-    known = {"skip": False, "dry": False, "keep": True, "seed": 0, "order": 0} | how
+    flags = {"skip": False, "dry": False, "keep": True, "shares": False, "ptx": PTX_HASH}
+    known = {**flags, "seed": 0, "order": 0, **how}
     executor.begin(
         {"places": [place], "elements": 1e6, "seconds": 60.0, **known}, [torch.ones(4, 4)]
     )
@@ -277,7 +303,7 @@ def serve(sent: list[bytes], **how: Any) -> tuple[CandidateExecutor, dict[str, A
 
 def check(executor: CandidateExecutor, answer: dict[str, Any] | Refusal) -> None:
     assert executor.storages.used <= MEMORY
-    assert executor.storages.used == sum(len(data) for _, data in executor.storages.known.values())
+    assert executor.storages.used == sum(map(len, executor.storages.known.values()))
     json.dumps(answer.reason if isinstance(answer, Refusal) else answer)
     if isinstance(answer, Refusal):
         assert answer.status in (

@@ -7,13 +7,17 @@ from typing import Any
 import pytest
 import torch
 
+from curate.devices import ON_CPU
 from curate.rows import Row
 from curate.step import Context, Drop, Keep, StepError
 from curate.verify.compile.ptx import compile_ptx, find_nvcc
 from curate.verify.files import VerdictFile
-from curate.verify.launcher import LAUNCH, make_launcher
+from curate.verify.host_half.cuda_launches import LAUNCH, make_launcher
+from curate.verify.host_half.handles import on_device
+from curate.verify.host_half.launches import HostLaunches
+from curate.verify.host_half.serve import Nowhere
+from curate.verify.host_half.stream import CommandStream
 from curate.verify.problem import LoadedProgram, LoadedTask
-from curate.verify.recorder import Launches
 from curate.verify.steps.cuda_programs import BindingError, find_binding, read_binding
 from curate.verify.steps.verify_cuda import VerifyCuda, graded
 from curate.verify.verdict import Options, Verdict
@@ -111,14 +115,16 @@ def test_a_binding_can_be_checked_without_a_gpu(folder: Path) -> None:
     binding = find_binding(folder, pair())
     assert binding is not None
     ptx = compile_ptx(binding.source(CUDA), 90, 100)
-    launches = Launches()
-    launcher = make_launcher(ptx, launches.admit, "cpu")
+    launches = HostLaunches(ON_CPU)
+    launcher = make_launcher(ptx, launches)
     program = LoadedProgram(binding.cuda, {LAUNCH: launcher})
-    program.build(0, [])(torch.ones(300))
-    assert launches.count == 1
     wrong = LoadedProgram(binding.cuda.replace("len(x)]", "1.5]"), {LAUNCH: launcher})
-    with pytest.raises(TypeError, match="float for u32"):
-        wrong.build(0, [])(torch.ones(300))
+    with on_device(CommandStream(Nowhere())):  # type: ignore[arg-type]
+        x = torch.ones(300, device="cuda")
+        program.build(0, [])(x)
+        assert launches.asked == 1
+        with pytest.raises(TypeError, match="float for u32"):
+            wrong.build(0, [])(x)
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.stem}")

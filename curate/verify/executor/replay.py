@@ -1,0 +1,319 @@
+"""Doing a call's commands again, without the candidate's Python: for its time, on fresh inputs.
+
+While a call is recorded, its commands are kept as they are done. A replay does the same operators,
+launches and uploads on the same storages. What only made or freed storages is left out: they are
+there, and PyTorch's own allocator would not have touched the device either. Of an operator, the
+result itself takes the place of its storage, where on the way to the host half's account it was
+copied there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.profiler import ProfilerActivity, profile
+
+from curate.verify.executor.launch_arguments import read_argument, read_launch_value
+from curate.verify.executor.operators import find_operator, read_value
+from curate.verify.protocol.places import TensorPlace, read_place
+from curate.verify.protocol.role import Answer, Handlers, Refusal, Tensors, list_tensors, same
+from curate.verify.timing import InputSets, TimedCall
+
+if TYPE_CHECKING:
+    from curate.verify.executor.serve import ExecutorBackend, Storages
+
+Step = Callable[[], None]
+
+DONE_AGAIN = ("op", "launch", "cuda", "upload")
+"""Commands that a replay repeats."""
+
+
+class Recording:
+    """What one call did.
+
+    Attributes:
+        inputs: where the judge wrote its inputs.
+        commands: those that are `DONE_AGAIN`, with their tensors.
+        made: storages that the call made.
+        outputs: where its results lie.
+        watched: pairs of a place that the judge has written, the inputs first, and of where its
+            tensor was after the call.
+        changed: which of those held other values then.
+    """
+
+    def __init__(self, inputs: list[TensorPlace]) -> None:
+        self.inputs = inputs
+        self.commands: list[tuple[str, dict[str, Any], Tensors]] = []
+        self.made: set[int] = set()
+        self.outputs: list[TensorPlace] = []
+        self.watched: list[tuple[TensorPlace, TensorPlace]] = []
+        self.changed: list[int] = []
+
+    def add(self, do: str, message: dict[str, Any], tensors: Tensors) -> None:
+        """Keep a command that has been done."""
+        if do == "new":
+            self.made.add(message["storage"])
+        elif do in DONE_AGAIN:
+            self.commands.append((do, message, tensors))
+
+    def end(self, request: dict[str, Any], changed: list[int]) -> None:
+        """Take note of where the call's results lie, by the judge's request for them."""
+        self.outputs = [read_place(place) for place in request["places"]]
+        self.watched = [(read_place(was), read_place(now)) for was, now in request["watched"]]
+        self.changed = changed
+
+
+class Replay:
+    """A recorded call that can be made again."""
+
+    def __init__(
+        self,
+        recording: Recording,
+        storages: Storages,
+        device: ExecutorBackend,
+        kernels: Mapping[str, str],
+    ) -> None:
+        self.storages, self.device, self.kernels = storages, device, kernels
+        self.moved: dict[int, torch.Tensor] = {}  # storages whose bytes an operator has given
+        self.is_cuda = any(do == "cuda" for do, _, _ in recording.commands)
+        self.names: set[str] = set()  # of the kernels that count
+        self.fresh = set(recording.made)  # storages that no step so far has named
+        makers = {
+            "op": self._operator,
+            "launch": self._launch,
+            "cuda": self._launch_cuda,
+            "upload": self._upload,
+        }
+        self.steps = [makers[do](message, tensors) for do, message, tensors in recording.commands]
+
+    def __call__(self) -> None:
+        for step in self.steps:
+            step()
+
+    # places
+
+    def tensor(self, place: TensorPlace) -> torch.Tensor:
+        """Return the tensor at a place."""
+        data = self.moved.get(place.storage)
+        if data is None:
+            return self.storages.tensor(place)
+        return data.view(place.dtype).as_strided(place.shape, place.stride, place.offset)
+
+    def _address(self, place: TensorPlace) -> int:
+        data = self.moved.get(place.storage)
+        if data is None:
+            return self.storages.address(place)
+        return int(data.data_ptr()) + place.start
+
+    def _name(self, *places: TensorPlace) -> None:
+        self.fresh.difference_update(place.storage for place in places)
+
+    # steps
+
+    def _operator(self, message: dict[str, Any], tensors: Tensors) -> Step:
+        operator = find_operator(str(message["name"]))
+        outs = [None if out is None else read_place(out) for out in message["outs"]]
+        self._name(*_places([message["args"], message["kwargs"]]))
+        new = {place.storage for place in outs if place} & self.fresh
+        self._name(*filter(None, outs))
+
+        def tensor(described: Any) -> torch.Tensor:
+            return self.tensor(read_place(described))
+
+        def step() -> None:
+            name = self.device.name
+            args = [read_value(value, tensor, name) for value in message["args"]]
+            named = {k: read_value(v, tensor, name) for k, v in message["kwargs"].items()}
+            with torch.no_grad():
+                found = operator(*args, **named)
+            given = {t.untyped_storage().data_ptr() for t in list_tensors([args, named])}
+            for place, result in zip(outs, list_tensors(found), strict=True):
+                if place is None:
+                    continue
+                whole = name != "cpu" and place.storage in new and _fills(place, result, given)
+                size = len(self.storages.known[place.storage])
+                if whole and result.untyped_storage().nbytes() == size:
+                    data = torch.empty(0, dtype=torch.uint8, device=name)
+                    self.moved[place.storage] = data.set_(result.untyped_storage())
+                else:
+                    self.tensor(place).copy_(result)
+
+        return step
+
+    def _launch(self, message: dict[str, Any], tensors: Tensors) -> Step:
+        text, options = self.kernels[message["sha256"]], message["options"]
+        x, y, z = message["grid"]
+        self._name(*(read_place(v["t"]) for v in message["args"] if isinstance(v, dict)))
+        if not self.is_cuda:
+            self.names.add(self.device.kernel(text)[0])
+
+        def step() -> None:
+            values = [read_launch_value(value, self._address) for value in message["args"]]
+            self.device.launch(text, options, values, (x, y, z))
+
+        return step
+
+    def _launch_cuda(self, message: dict[str, Any], tensors: Tensors) -> Step:
+        text, name, shared = self.kernels[message["sha256"]], message["kernel"], message["shared"]
+        sizes = [*message["grid"], *message["block"]]
+        self._name(*_places(message["args"]))
+        self.names.add(name)
+
+        def step() -> None:
+            packed = [read_argument(value, self._address) for value in message["args"]]
+            self.device.launch_ptx(text, name, sizes, packed, shared)
+
+        return step
+
+    def _upload(self, message: dict[str, Any], tensors: Tensors) -> Step:
+        place, (value,) = read_place(message["out"]), tensors
+        value = value if self.device.name == "cpu" else value.pin_memory()
+        self._name(place)
+
+        def step() -> None:
+            self.tensor(place).copy_(value, non_blocking=True)
+
+        return step
+
+
+def _places(value: Any) -> list[TensorPlace]:
+    """Return the places that a command's arguments name."""
+    if isinstance(value, list) and len(value) == 5 and isinstance(value[1], str):
+        return [read_place(value)]
+    parts = value.values() if isinstance(value, dict) else value
+    if not isinstance(value, dict | list):
+        return []
+    return [place for part in parts for place in _places(part)]
+
+
+def _fills(place: TensorPlace, result: torch.Tensor, given: set[int]) -> bool:
+    """Say whether a result can be its storage: it is new, and lies there as it should."""
+    storage = result.untyped_storage()
+    return (
+        place.offset == result.storage_offset() == 0
+        and place.stride == tuple(result.stride())
+        and place.shape == tuple(result.shape)
+        and math.prod(place.shape) > 0
+        and storage.data_ptr() not in given
+    )
+
+
+class Replays:
+    """What the judge asks about the last recorded call of a candidate.
+
+    Args:
+        storages: the candidate's memory.
+        device: where it lies.
+        kernels: texts of the kernels that it has launched, by their hashes.
+        written: what the judge wrote last, by storage.
+    """
+
+    def __init__(
+        self,
+        storages: Storages,
+        device: ExecutorBackend,
+        kernels: Mapping[str, str],
+        written: Mapping[int, tuple[TensorPlace, torch.Tensor]],
+    ) -> None:
+        self.storages, self.device, self.kernels = storages, device, kernels
+        self.written = written
+        self.recording: Recording | None = None
+        self.replay: Replay | None = None
+        self.timed: TimedCall | None = None
+        self.masters: list[Tensors] = []
+        self.found: Answer = {}, []
+
+    @property
+    def handlers(self) -> Handlers:
+        """What answers the judge's requests."""
+        return {"prepare_timing": self.prepare, "time": self.time, "profile": self.profile}
+
+    def begin(self, inputs: list[TensorPlace] | None) -> None:
+        """Forget the last recording; keep what is done from now on, if there are inputs."""
+        self.timed = self.replay = None
+        self.recording = None if inputs is None else Recording(inputs)
+        self.device.exact = inputs is not None
+        self.storages.hold(inputs is not None)
+
+    def prepare(self, request: dict[str, Any], tensors: Tensors) -> Answer:
+        """Make the recorded call ready to be timed.
+
+        Args:
+            request: ``scales``, one for each set of inputs; see `InputSets`.
+            tensors: the inputs of one set after the other.
+        """
+        recorded = self.recording
+        if recorded is None:
+            raise Refusal("unsupported", "not_recorded", "no call has been recorded")
+        self.timed, self.replay = None, Replay(recorded, self.storages, self.device, self.kernels)
+        count = len(recorded.inputs)
+        state = [recorded.watched[i][0] for i in recorded.changed if i >= count]
+        targets = [self.storages.tensor(place) for place in (*recorded.inputs, *state)]
+        kept = [self.written[place.storage][1] for place in state]
+        masters = [
+            [t.to(self.device.name) for t in (*tensors[start : start + count], *kept)]
+            for start in range(0, count * len(request["scales"]), max(1, count))
+        ]
+        self.masters = masters or [kept for _ in request["scales"]]
+        sets = InputSets(targets, self.masters, request["scales"], count)
+        self.timed = TimedCall(self.replay, sets, self.device.name)
+        self.device.settle()
+        return {"graph": self.timed.graph is not None, "problem": self.timed.problem}, []
+
+    def time(self, request: dict[str, Any], tensors: Tensors) -> Answer:
+        """Return the microseconds of replays, and what one of them gave.
+
+        Args:
+            request: ``n``, ``seed``, ``body`` and ``check`` as `TimedCall.run` takes them.
+            tensors: none.
+
+        Returns:
+            The times, and with ``check`` the results of that replay: outputs, then those of the
+            watched tensors that held other values than were written (``changed``).
+        """
+        timed, check = self._ready(), request["check"]
+        self.found = {"changed": []}, []
+        at = None if check is None else (int(check[0]), int(check[1]))
+        times = timed.run(request["n"], request["seed"], request["body"], at, self._look)
+        self.device.settle()
+        (answer, found), self.found = self.found, ({}, [])
+        return answer, [torch.tensor(times, dtype=torch.float64), *found]
+
+    def _ready(self) -> TimedCall:
+        if self.timed is None:
+            raise Refusal("unsupported", "not_recorded", "no call is ready to be timed")
+        return self.timed
+
+    def _look(self, chosen: int) -> None:
+        """Copy what a replay on a set of inputs gave, before the next one."""
+        assert self.recording and self.replay
+        outputs = [self.replay.tensor(place).clone() for place in self.recording.outputs]
+        changed, values = [], []
+        for i, (was, now) in enumerate(self.recording.watched):
+            is_input = i < len(self.recording.inputs)
+            before = self.masters[chosen][i] if is_input else self.written[was.storage][1]
+            after = self.replay.tensor(now)
+            if not same(after, before.to(after.device)):
+                changed.append(i)
+                values.append(after.clone())
+        self.found = {"changed": changed}, outputs + values
+
+    def profile(self, request: dict[str, Any], tensors: Tensors) -> Answer:
+        """Return the share of a replay's time on the device that the candidate's kernels take."""
+        timed, replay = self._ready(), self.replay
+        assert replay
+        timed.once(watch := profile(activities=[ProfilerActivity.CUDA]))
+        spent = [e for e in watch.events() if e.device_type == torch.autograd.DeviceType.CUDA]
+        names = replay.names | {_demangled(name) for name in replay.names}
+        own = sum(float(event.device_time) for event in spent if event.name in names)
+        whole = sum(float(event.device_time) for event in spent)
+        return {"share": own / whole if whole else None}, []
+
+
+def _demangled(name: str) -> str:
+    """Return a C++ name as a profiler shows it, where PyTorch can tell."""
+    demangle = getattr(torch._C, "_demangle", None)
+    return str(demangle(name)) if demangle else name

@@ -1,0 +1,345 @@
+"""Judges one candidate at a time, with processes of its own."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import itertools
+import math
+import time
+import traceback
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
+
+import torch
+import triton
+
+from curate.devices import ON_CPU
+from curate.engine.processes.sandbox import SandboxUnavailable
+from curate.verify.judge.check import CandidateCheck, EarlyVerdict, Outcome
+from curate.verify.judge.device import DeviceInfo, Gate, describe_device
+from curate.verify.judge.halves import ExecutorProcess, Halves
+from curate.verify.judge.oracle import REFERENCE_OOM, NoOracle, Oracle, TimedOracle
+from curate.verify.judge.session import (
+    Host,
+    HostError,
+    Lasting,
+    RequestRefused,
+    SessionEnded,
+)
+from curate.verify.judge.timer import Timer
+from curate.verify.problem import describe
+from curate.verify.protocol.role import give_back, refusal
+from curate.verify.protocol.wire import WireError
+from curate.verify.screen.screen import screen
+from curate.verify.verdict import Candidate, Options, Verdict
+
+Turn = Callable[[], AbstractContextManager[None]]
+"""Gives the device to the caller for a while, shared or alone."""
+
+TIMED = 1
+"""Number of the host whose references are timed; the other's say what is right."""
+
+JUDGE_OOM = "judge_oom"
+"""Why there is no verdict where the judge itself had too little memory of the device."""
+
+NO_ROOM = (REFERENCE_OOM, JUDGE_OOM)
+
+
+class Slot:
+    """Judges one candidate at a time with hosts of its own."""
+
+    def __init__(self, options: Options, device: DeviceInfo, gate: Gate) -> None:
+        self.options, self.device, self.gate = options, device, gate
+        self.hosts: dict[str, Host] = {}
+        self.oracle: Oracle | None = None
+        self.timed_oracle: TimedOracle | None = None
+        self.executor: ExecutorProcess | None = None
+        self.assembler: Lasting | None = None
+        self.on_cpu: Slot | None = None
+
+    def host(self, purpose: str, number: int = 0) -> Host:
+        """Return the slot's own host for a purpose; it is started when first used."""
+        name = f"{purpose} {number}"
+        if name not in self.hosts:
+            is_reference = purpose == "reference"
+            self.hosts[name] = Host(
+                purpose,
+                self.options.memory_mb,
+                self.options.sandbox,
+                device=self.device.is_gpu and (is_reference or purpose == "executor"),
+                target=self.device.target,
+                compiles=is_reference and number == TIMED,
+            )
+        return self.hosts[name]
+
+    def judge(self, candidate: Candidate) -> Verdict:
+        """Return the verdict on one candidate, whatever it does."""
+        started = time.monotonic()
+        for host in self.hosts.values():
+            host.waited.clear()
+        verdict = self._judge(candidate)
+        seconds = collections.defaultdict(float, {"in all": time.monotonic() - started})
+        for host in self.hosts.values():
+            for do, waited in host.waited.items():
+                seconds[f"{host.purpose} {do}"] += waited  # two hosts may have one purpose
+        told = {what: round(s, 3) for what, s in seconds.items()}
+        return dataclasses.replace(verdict, seconds=told)
+
+    def _judge(self, candidate: Candidate, alone: bool = False) -> Verdict:
+        verdict = Verdict(
+            candidate.id,
+            status="unsupported",
+            reason="not_run",
+            backend=self.options.backend,
+            device=self.device.name,
+            driver=self.device.driver,
+            torch=torch.__version__,
+            triton=triton.__version__,
+            findings=tuple(dataclasses.asdict(found) for found in screen(candidate.candidate)),
+        )
+        if candidate.ptx is not None and self.options.backend != "cuda":
+            return dataclasses.replace(verdict, reason="needs_cuda")
+        if self.options.targets:
+            verdict = dataclasses.replace(verdict, **self._compile(candidate))
+        if self.options.backend == "compile":
+            return verdict
+        checked = self._check_safely(candidate, verdict, self.gate.shared)
+        if self.device.is_gpu and (checked.status == "oom" or checked.reason in NO_ROOM):
+            self.forget()  # neighbours may have held the device's memory
+            give_back()
+            checked = self._check_safely(candidate, verdict, self.gate.alone)
+        if checked.status == "correct" and self.device.is_gpu and uses_atomics(checked):
+            return self.check_atomics(candidate, checked)
+        return checked
+
+    def _check_safely(self, candidate: Candidate, verdict: Verdict, turn: Turn) -> Verdict:
+        """Return the verdict of a check; our own fault must not cost the others their verdicts."""
+        try:
+            return self._check(candidate, verdict, turn)
+        except (HostError, SandboxUnavailable):
+            raise
+        except Exception as error:
+            reason = JUDGE_OOM if refusal(error).status == "oom" else "judge_error"
+            where = traceback.format_exc(limit=-4)
+            evidence = {"message": describe(error), "where": where}
+            return dataclasses.replace(verdict, reason=reason, evidence=evidence)
+        finally:
+            if self.oracle and self.oracle.device != "cpu":
+                self.oracle.close()  # its process holds memory of the device
+            give_back()
+
+    def check_atomics(self, candidate: Candidate, verdict: Verdict) -> Verdict:
+        """Return what a device's ``correct`` becomes after backend ``cpu`` has judged the program.
+
+        With atomics a program may be right on a device by luck: one block clears what the others
+        add to and is nearly always first, or zero is added outside a tensor. The CPU's executor
+        sees what programs of a grid do to each other, and knows every address.
+        """
+        if self.on_cpu is None:
+            options = dataclasses.replace(self.options, backend="cpu", targets=(), timing=False)
+            self.on_cpu = Slot(options, describe_device("cpu"), Gate())
+        found = self.on_cpu.judge(candidate)
+        if found.status == "correct":
+            return verdict
+        said = {"status": found.status, "reason": found.reason, **found.evidence}
+        evidence = {**verdict.evidence, "on_cpu": tidy(said)}
+        if found.status == "incorrect":
+            return dataclasses.replace(
+                verdict, status=found.status, reason=found.reason, evidence=evidence
+            )
+        caveats = (*verdict.caveats, "atomics_unproved")
+        return dataclasses.replace(verdict, caveats=caveats, evidence=evidence)
+
+    def _compile(self, candidate: Candidate) -> dict[str, Any]:
+        """Return what compiling for the targets says, as fields of a verdict."""
+        session = self.host("compiler").open(self.options.timeout_s)
+        try:
+            reply, _ = session.ask(
+                "compile",
+                reference=candidate.reference,
+                candidate=candidate.candidate,
+                targets=list(self.options.targets),
+            )
+        except (RequestRefused, SessionEnded) as error:
+            return _fields(error)
+        finally:
+            session.close()
+        results = [dict(result) for result in reply["results"]]
+        failed = next((result for result in results if not result["ok"]), None)
+        if failed and self.options.backend == "compile":
+            evidence = {name: failed[name] for name in ("target", "kernel", "error", "message")}
+            return {
+                "status": "compile_error",
+                "reason": failed["error"],
+                "evidence": evidence,
+                "compile": results,
+            }
+        return {"compile": results}
+
+    def _assemble(self, kernels: list[Any]) -> None:
+        """Compile kernels that were run without a device.
+
+        Raises:
+            RequestRefused, SessionEnded: the compiler does not take one.
+        """
+        self.assembler = self.assembler or Lasting(self.host("compiler"))
+        seconds = self.options.timeout_s
+        session = self.assembler.at_hand(seconds) or self.assembler.start(seconds)
+        session.ask("assemble", kernels=kernels, target=ON_CPU.name)
+
+    def _check(self, candidate: Candidate, verdict: Verdict, turn: Turn) -> Verdict:
+        """Return the verdict of running a candidate alongside its reference."""
+        for purpose in ("reference", "host_half", "executor"):  # which warm up together
+            self.host(purpose).prepare()
+        oracle = self._oracle(candidate.reference)
+        checked = self._check_mode(candidate, verdict, oracle, "eval", turn)
+        # KernelBench's own harness leaves modules in training mode.
+        if checked.status == "incorrect" and oracle.facts("eval")["mode_dependent"]:
+            trained = self._check_mode(candidate, verdict, oracle, "train", turn)
+            if trained.status == "correct":
+                caveats = (*trained.caveats, "train_mode_only")
+                return dataclasses.replace(trained, caveats=caveats)
+        return checked
+
+    def _oracle(self, reference: str) -> Oracle:
+        if self.oracle is None or self.oracle.reference != reference:
+            self.forget()
+            host = self.host("reference")
+            options = self.options
+            self.oracle = Oracle(
+                host,
+                reference,
+                self.device.torch_device,
+                options.timeout_s,
+                options.draw_seed,
+                options.precision,
+            )
+        return self.oracle
+
+    def _check_mode(
+        self, candidate: Candidate, verdict: Verdict, oracle: Oracle, mode: str, turn: Turn
+    ) -> Verdict:
+        try:
+            with turn():
+                oracle.load()
+        except NoOracle as error:
+            return dataclasses.replace(verdict, **_fields(error))
+        session = self._session(oracle.device != "cpu")
+        check = CandidateCheck(oracle, session, mode, self.options)
+        fields: dict[str, Any] = {"status": "correct", "reason": None}
+        try:
+            with turn():
+                check.run(candidate)
+                compiled = candidate.compiled or verdict.compile or self.device.is_gpu
+                if not compiled:
+                    self._assemble(session.kernels)
+            if self.options.timing:
+                fields |= self._time(check, candidate.reference, turn)
+        except (EarlyVerdict, RequestRefused, SessionEnded, NoOracle) as error:
+            fields = _fields(error)
+        except WireError as error:
+            fields = _fields(SessionEnded("cheat", "forged_message", {"message": describe(error)}))
+        finally:
+            session.close()
+        return dataclasses.replace(verdict, **_result(fields, check.outcome, session.events))
+
+    def _time(self, check: CandidateCheck, reference: str, turn: Turn) -> dict[str, Any]:
+        """Return what timing adds to the verdict on a correct candidate, as fields.
+
+        Raises:
+            EarlyVerdict, WireError: it is wrong when it is timed.
+        """
+        with turn():
+            timer = Timer(check, self._timed_oracle(reference))
+        with self.gate.alone():
+            return timer.run()
+
+    def _timed_oracle(self, reference: str) -> TimedOracle:
+        if self.timed_oracle is None:
+            options = self.options
+            self.timed_oracle = TimedOracle(
+                self.host("reference", TIMED),
+                reference,
+                self.device.torch_device,
+                options.timeout_s,
+                options.draw_seed,
+                options.precision,
+            )
+        return self.timed_oracle
+
+    def _session(self, on_device: bool) -> Halves:
+        """Return a conversation with a new candidate.
+
+        Args:
+            on_device: whether the judge's tensors are on the device.
+        """
+        if self.executor is None:
+            self.executor = ExecutorProcess(self.host("executor"))
+        elements = math.inf if self.device.is_gpu else self.options.elements
+        host = self.host("host_half")
+        return Halves(host, self.executor, self.options.timeout_s, elements, on_device)
+
+    def forget(self) -> None:
+        """End the session with the reference at hand."""
+        for oracle in filter(None, (self.oracle, self.timed_oracle)):
+            oracle.close()
+            if oracle.device != "cpu":
+                torch.cuda.empty_cache()
+        self.oracle = self.timed_oracle = None
+
+    def close(self) -> None:
+        """End the slot's processes."""
+        for host in self.hosts.values():
+            host.close()
+        if self.on_cpu:
+            self.on_cpu.close()
+
+
+def uses_atomics(verdict: Verdict) -> bool:
+    """Tell whether the static screen saw atomic operations in the program's kernels."""
+    return any(found["rule"] == "atomics" for found in verdict.findings)
+
+
+def _fields(error: EarlyVerdict | RequestRefused | SessionEnded | NoOracle) -> dict[str, Any]:
+    """Return the fields of a verdict that a failure decides."""
+    evidence = {"message": error.message} if isinstance(error, RequestRefused) else error.evidence
+    return {"status": error.status, "reason": error.reason, "evidence": evidence}
+
+
+def _result(
+    fields: dict[str, Any], outcome: Outcome, events: list[dict[str, Any]]
+) -> dict[str, Any]:
+    """Return the fields of a verdict after a check."""
+    evidence = {**outcome.evidence, **fields.get("evidence", {})}
+    if events and fields["status"] != "unsupported":
+        fields = {**fields, "status": "cheat", "reason": events[0]["rule"]}
+        evidence["events"] = events[:20]
+    right = fields["status"] == "correct"
+    return {
+        **fields,
+        "caveats": tuple(outcome.caveats),
+        "evidence": tidy(evidence),
+        "trials": outcome.trials,
+        "max_abs_error": outcome.agreement.max_abs_error if right else None,
+        "error_ratio": outcome.agreement.error_ratio if right else None,
+    }
+
+
+def tidy(value: Any, depth: int = 4) -> Any:
+    """Return evidence as JSON values of bounded size: much of it a hostile process has written."""
+    if isinstance(value, str):
+        return value.encode(errors="replace").decode()[:2000]
+    if value is None or isinstance(value, bool | float):
+        return value
+    if isinstance(value, int):
+        return value if abs(value) < 2**63 else str(value)[:40]
+    if not depth:
+        return str(value)[:100]
+    if isinstance(value, dict):
+        kept = itertools.islice(value.items(), 100)
+        return {str(k)[:200]: tidy(v, depth - 1) for k, v in kept}
+    if isinstance(value, list | tuple):
+        return [tidy(item, depth - 1) for item in value[:100]]
+    return str(value)[:100]

@@ -1,0 +1,55 @@
+"""Which operators of PyTorch a ``forward`` calls, and which of them compute something."""
+
+from __future__ import annotations
+
+import collections
+from typing import Any
+
+from curate.verify.protocol.role import Mode, list_tensors
+
+MOVES = {
+    *("empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided"),
+    *("zeros", "zeros_like", "new_zeros", "ones", "ones_like", "new_ones", "full", "full_like"),
+    *("new_full", "fill", "fill_", "zero", "zero_", "scalar_tensor", "arange", "resize_", "set_"),
+    *("clone", "copy", "copy_", "_to_copy", "contiguous", "detach", "lift", "lift_fresh"),
+    *("_local_scalar_dense", "is_pinned", "_pin_memory", "record_stream", "_reshape_alias"),
+    "_unsafe_view",
+}
+"""Operators that allocate, fill, copy or convert. These and views compute nothing."""
+
+
+def is_compute(operator: Any) -> bool:
+    """Whether an ATen operator computes something: it is no view and none of `MOVES`."""
+    schema = operator._schema
+    library, _, name = schema.name.partition("::")
+    is_view = any(a.alias_info and not a.alias_info.is_write for a in schema.arguments)
+    if library in ("profiler", "prim"):
+        return False
+    return library != "aten" or (name not in MOVES and not is_view)
+
+
+class OperatorCalls(Mode):
+    """Counts calls of operators that compute while it is entered.
+
+    Attributes:
+        calls: name of an ATen operator to the number of its calls.
+        last_call: the last of them.
+        call_bytes: bytes that those operators read and wrote.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: collections.Counter[str] = collections.Counter()
+        self.last_call = ""
+        self.call_bytes = 0
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if is_compute(func):
+            self.last_call = func._schema.name.removeprefix("aten::")
+            self.calls[self.last_call] += 1
+            for tensor in [*list_tensors(args), *list_tensors(kwargs), *list_tensors(result)]:
+                self.call_bytes += tensor.numel() * tensor.element_size()
+        return result

@@ -1,0 +1,100 @@
+"""The baselines that a candidate is timed against: eager PyTorch and `torch.compile`.
+
+They serve these requests, in the reference's process:
+
+- ``try_size {draw}``: how long eager takes, and how much memory it touches;
+- ``prepare_timing {draws}``: sets of inputs, and the baselines ready to be timed;
+- ``time {name, n, seed}``: the microseconds of n calls.
+"""
+
+from __future__ import annotations
+
+import copy
+import statistics
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from curate.verify.problem import describe
+from curate.verify.protocol.role import Answer, Handlers, Tensors, list_tensors, map_tensors
+from curate.verify.reference.draw import Draw
+from curate.verify.timing import InputSets, TimedCall, as_users_run
+
+if TYPE_CHECKING:
+    from curate.verify.reference.serve import Reference
+
+EAGER, COMPILED = "eager", "compile"
+
+QUICK = 5
+"""Calls that tell about how long one takes."""
+
+
+class Baselines:
+    """Eager PyTorch and `torch.compile`, on the reference's device."""
+
+    def __init__(self, reference: Reference) -> None:
+        self.reference = reference
+        self.calls: dict[str, TimedCall] = {}
+
+    @property
+    def handlers(self) -> Handlers:
+        """What answers the requests."""
+        return {
+            "try_size": self.try_size,
+            "prepare_timing": self.prepare,
+            "time": self.time,
+        }
+
+    def try_size(self, request: dict[str, Any], tensors: Tensors) -> Answer:
+        """Return how long eager takes on a draw, and the bytes of its inputs and results."""
+        draw = Draw.from_json(request["draw"])
+        _, model = self.reference.model(draw)
+        inputs = self.reference.inputs(draw)
+        self.calls.clear()
+        with as_users_run():
+            results = list_tensors(model(*copy.deepcopy(inputs)))
+        size = sum(t.numel() * t.element_size() for t in (*list_tensors(inputs), *results))
+        del results
+        timed = self._timed(copy.deepcopy(model), [inputs])
+        return {"us": statistics.median(timed.run(QUICK, 0)), "bytes": size}, []
+
+    def prepare(self, request: dict[str, Any], tensors: Tensors) -> Answer:
+        """Load sets of inputs, and make eager PyTorch and `torch.compile` ready.
+
+        Args:
+            request: ``draws``, one for each set; all have the first one's parameters and plain
+                numbers.
+            tensors: none.
+        """
+        draws = [Draw.from_json(draw) for draw in request["draws"]]
+        _, model = self.reference.model(draws[0])
+        sets = [self.reference.inputs(draw) for draw in draws]
+        self.calls = {EAGER: self._timed(copy.deepcopy(model), sets)}
+        problem = None
+        try:
+            with as_users_run():
+                compiled = torch.compile(copy.deepcopy(model))
+            self.calls[COMPILED] = self._timed(compiled, sets)
+        except Exception as error:
+            problem = describe(error)
+        graphs = {name: call.graph is not None for name, call in self.calls.items()}
+        return {"graphs": graphs, "compile_problem": problem}, []
+
+    def time(self, request: dict[str, Any], tensors: Tensors) -> Answer:
+        """Return the microseconds of calls of one baseline."""
+        times = self.calls[request["name"]].run(request["n"], request["seed"])
+        return {}, [torch.tensor(times, dtype=torch.float64)]
+
+    def _timed(self, model: Callable[..., Any], sets: list[list[Any]]) -> TimedCall:
+        masters = [[t.detach() for t in list_tensors(one)] for one in sets]
+        targets = [t.clone() for t in masters[0]]
+        others = iter(targets)
+        arguments = list(map_tensors(list(sets[0]), lambda _: next(others)))
+
+        def call() -> None:
+            model(*arguments)
+
+        # For a baseline nothing has been multiplied before: nobody compares its results.
+        inputs = InputSets(targets, masters, [1.0] * len(sets))
+        return TimedCall(call, inputs, self.reference.device)

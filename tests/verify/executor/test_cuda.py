@@ -1,0 +1,88 @@
+"""What is read of a kernel's text, and how its arguments are packed, before a device sees them."""
+
+from __future__ import annotations
+
+import math
+import struct
+
+import pytest
+import torch
+import triton
+import triton.language as tl
+
+from curate.devices import find_device
+from curate.verify.compile.aot import compile_cubin
+from curate.verify.compile.lowering import Lowering
+from curate.verify.compile.ptx import entries
+from curate.verify.executor import ttir
+from curate.verify.executor.cuda import argument_kinds, pack_number, specialised
+
+ALIGNED = "{tt.divisibility = 16 : i32}"
+
+
+@triton.jit
+def add_scaled(at_ptr, x_ptr, n, most, scale, flag, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + at, mask=(at < n) & (at < most) & flag)
+    tl.atomic_add(at_ptr + at % 4, x * scale)
+
+
+@pytest.fixture(scope="module")
+def text() -> str:
+    """Return the kernel's TTIR, as lowered for arguments of which 16 divides all but one."""
+    x, other = torch.empty(64), torch.empty(64, dtype=torch.bfloat16)[1:]
+    args = (x, other, 64, 2**40, 0.5, True)
+    return Lowering(find_device("cuda:90")).lower(add_scaled, args, (1,), {"BLOCK": 64}).ttir
+
+
+def test_the_types_of_arguments_are_those_of_the_text(text: str) -> None:
+    assert argument_kinds(text) == ("ptr", "ptr", "i32", "i64", "f32", "i1")
+    assert argument_kinds("module {\n tt.func public @no() {\n }\n}\n") == ()
+    with pytest.raises(ttir.TTIRError, match="no public function"):
+        argument_kinds("module {\n}\n")
+
+
+@pytest.mark.parametrize("aligned", [(), (1,), (0, 2, 3)])
+def test_a_kernel_is_specialised_on_what_is_known_and_no_more(
+    text: str, aligned: tuple[int, ...]
+) -> None:
+    made = specialised(text, frozenset(aligned))
+    assert made.count(ALIGNED) == len(aligned)
+    header, _, body = made.partition("attributes")
+    arguments = header.split("(")[1].split(", ")
+    assert [i for i, argument in enumerate(arguments) if ALIGNED in argument] == list(aligned)
+    assert body == text.partition("attributes")[2], "only the arguments change"
+    assert argument_kinds(made) == argument_kinds(text)
+    assert specialised(made, frozenset(aligned)) == made
+
+
+def test_what_is_specialised_compiles_to_a_cubin_that_takes_its_arguments(text: str) -> None:
+    made = specialised(text, frozenset((0, 1)))
+    target = find_device("cuda:90")
+    compiled = compile_cubin("add_scaled", made, {"num_warps": 4}, target)
+    sizes = [one.size for one in entries(compiled.asm["ptx"])[compiled.metadata.name]]
+    assert sizes[:6] == [8, 8, 4, 8, 4, 1]
+    assert compiled.asm["cubin"][:4] == b"\x7fELF"
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "size", "packed"),
+    [
+        (2**47 + 3, "ptr", 8, struct.pack("<Q", 2**47 + 3)),
+        (-5, "i32", 4, struct.pack("<i", -5)),
+        (2**32 - 1, "i32", 4, b"\xff" * 4),
+        (-(2**63), "i64", 8, struct.pack("<q", -(2**63))),
+        (True, "i1", 1, b"\x01"),
+        (-1, "i8", 1, b"\xff"),
+        (0.1, "f32", 4, struct.pack("<f", 0.1)),
+        (3, "f64", 8, struct.pack("<d", 3.0)),
+        (0.5, "f16", 2, struct.pack("<e", 0.5)),
+        (-1.5, "bf16", 2, b"\xc0\xbf"),
+        (-math.inf, "f32", 4, struct.pack("<f", -math.inf)),
+        (1e300, "f32", 4, struct.pack("<f", math.inf)),
+    ],
+)
+def test_numbers_are_packed_as_the_device_reads_them(
+    value: float, kind: str, size: int, packed: bytes
+) -> None:
+    assert pack_number(value, kind, size) == packed

@@ -1,0 +1,122 @@
+"""Who may use the device when, among threads and processes."""
+
+from __future__ import annotations
+
+import fcntl
+import multiprocessing
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from curate.verify.judge.device import Gate
+
+Start = Callable[[str], threading.Event]
+
+
+def wait_until(true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 10
+    while not true():
+        assert time.monotonic() < deadline, "it does not come true"
+        time.sleep(0.01)
+
+
+def is_taken(folder: Path, name: str) -> bool:
+    """Tell whether somebody has one of the gate's locks to themselves."""
+    with (folder / name).open("ab") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
+
+
+@pytest.fixture
+def entered() -> list[str]:
+    """Return who has entered, in order."""
+    return []
+
+
+@pytest.fixture
+def start(tmp_path: Path, entered: list[str]) -> Iterator[Start]:
+    """Return what starts a thread that enters a gate and stays until its event is set."""
+    threads, events = [], []
+
+    def enter(how: str) -> threading.Event:
+        leave = threading.Event()
+
+        def stay() -> None:
+            gate = Gate(tmp_path)
+            with gate.alone() if how == "alone" else gate.shared():
+                entered.append(how)
+                leave.wait(20)
+
+        events.append(leave)
+        threads.append(threading.Thread(target=stay, daemon=True))
+        threads[-1].start()
+        return leave
+
+    yield enter
+    for event in events:
+        event.set()
+    for thread in threads:
+        thread.join()
+
+
+def test_many_share_and_one_is_alone(tmp_path: Path, start: Start, entered: list[str]) -> None:
+    sharing = [start("shared"), start("shared")]
+    wait_until(lambda: entered == ["shared", "shared"])
+    alone = start("alone")
+    wait_until(lambda: is_taken(tmp_path, "entrance"))
+    sharing[0].set()
+    time.sleep(0.1)
+    assert entered == ["shared", "shared"], "one still shares it"
+    sharing[1].set()
+    wait_until(lambda: entered[2:] == ["alone"])
+    start("alone")
+    time.sleep(0.1)
+    assert entered[2:] == ["alone"], "there is one at a time"
+    alone.set()
+    wait_until(lambda: entered[2:] == ["alone", "alone"])
+
+
+def test_who_waits_to_be_alone_comes_before_those_who_share_later(
+    tmp_path: Path, start: Start, entered: list[str]
+) -> None:
+    first = start("shared")
+    wait_until(lambda: entered == ["shared"])
+    alone = start("alone")
+    wait_until(lambda: is_taken(tmp_path, "entrance"))
+    start("shared")
+    time.sleep(0.1)
+    assert entered == ["shared"]
+    first.set()
+    wait_until(lambda: entered == ["shared", "alone"])
+    alone.set()
+    wait_until(lambda: entered == ["shared", "alone", "shared"])
+
+
+def test_processes_share_a_gate_and_one_that_is_killed_leaves_it(
+    tmp_path: Path, start: Start, entered: list[str]
+) -> None:
+    def stay() -> None:
+        with Gate(tmp_path).alone():
+            time.sleep(60)
+
+    other = multiprocessing.get_context("fork").Process(target=stay, daemon=True)
+    other.start()
+    wait_until(lambda: is_taken(tmp_path, "device"))
+    start("shared")
+    time.sleep(0.1)
+    assert entered == []
+    other.kill()
+    other.join()
+    wait_until(lambda: entered == ["shared"])
+
+
+def test_one_slot_needs_no_locks() -> None:
+    gate = Gate()
+    with gate.alone(), gate.shared():
+        pass
