@@ -73,7 +73,7 @@ class ModelNew(nn.Module):
 UNLAUNCHED = PROGRAM.replace("launch_cuda(", "unused = (").replace("out\n", "-(3 * x + 4.125)\n")
 OWN = {
     "right": (PROGRAM, "correct", None),
-    "wrong": (PROGRAM.replace("3.0, 0.25", "3.0, 0.26"), "incorrect", "value"),
+    "wrong": (PROGRAM.replace("3.0, 0.25", "3.0, 0.75"), "incorrect", "value"),
     "beside": (PROGRAM.replace("x.numel(), 3.0", "x.numel() + 40, 3.0"), "incorrect", None),
     "unlaunched": (UNLAUNCHED, "cheat", "no_kernel"),
 }

@@ -284,6 +284,12 @@ def stray_kernel(x_ptr, far):
     tl.store(x_ptr + far + lanes, lanes.to(tl.float32))
 """
 
+# A message as the judge's own processes send them, with an answer to a request that it guesses.
+FORGED = """\
+header = b'{"serial": 1, "output": {"list": []}, "launches": {"dict": []}}'
+    frame = b"CRT1" + len(header).to_bytes(4, "big") + bytes(8) + header
+    """
+
 ATTACKS = {
     "loops": Attack("while True:\n        pass", frozenset({"timeout"})),
     "sleeps": Attack("time.sleep(1e6)", frozenset({"timeout"})),
@@ -327,6 +333,17 @@ ATTACKS = {
         "for fd in [*range(3, 64)] * 1000:\n        try:\n"
         '            os.write(fd, b"\\x00" * 65536)\n        except OSError:\n            pass',
         STOPPED | {"timeout", "runtime_error"},
+    ),
+    "forges_frames": Attack(
+        f"{FORGED}for fd in range(3, 64):\n        try:\n            os.write(fd, frame)\n"
+        "        except OSError:\n            pass",
+        STOPPED | {"timeout", "runtime_error"},
+    ),
+    "promises_a_large_frame": Attack(
+        "for fd in range(3, 64):\n        try:\n"
+        '            os.write(fd, b"CRT1" + b"\\x00\\x3f" + b"\\xff" * 10)\n'
+        "        except OSError:\n            pass",
+        STOPPED | {"timeout", "runtime_error", "incorrect"},
     ),
     "closes_pipes": Attack("os.closerange(0, 4096)", STOPPED | {"timeout", "runtime_error"}),
     "forks": Attack(

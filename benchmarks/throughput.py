@@ -7,6 +7,8 @@ from it at even distances. There are two cases: every candidate answers a proble
 eight answer each problem, as where a model is sampled. The samples are one pair's kernels with a
 comment of their own, so that each is compiled anew.
 
+With ``--case alone`` or ``sampled`` there is one of the two.
+
 The judge runs all candidates without timing, and (on a device) the first of them again with it.
 The usual harness is `usual_harness.py`: a fresh process for each candidate, one after the other
 (without a GPU, with kernels in Triton's interpreter). It takes seconds for each, so that it gets a
@@ -59,15 +61,17 @@ def resample(text: str, number: int) -> str:
     return "\n".join(lines) + "\n"
 
 
-def make_cases(pairs: list[dict[str, Any]], count: int) -> dict[str, list[Candidate]]:
-    """Return the candidates of both cases, ``count`` in each."""
+def make_cases(pairs: list[dict[str, Any]], count: int, which: str) -> dict[str, list[Candidate]]:
+    """Return the candidates of the cases that are asked for, ``count`` in each."""
     alone = [Candidate(p["id"], p["reference"], p["triton"]) for p in spaced(pairs, count)]
     sampled = [
         Candidate(f"{p['id']}#{number}", p["reference"], resample(p["triton"], number))
         for p in spaced(pairs, max(1, count // SAMPLES))
         for number in range(SAMPLES)
     ]
-    return {"one candidate a problem": alone, f"{SAMPLES} candidates a problem": sampled}
+    cases = {"alone": ("one candidate a problem", alone)}
+    cases["sampled"] = (f"{SAMPLES} candidates a problem", sampled)
+    return dict(cases[name] for name in cases if which in (name, "both"))
 
 
 def judged(candidates: list[Candidate], options: Options) -> tuple[dict[str, Any], list[Verdict]]:
@@ -179,6 +183,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("pairs", type=Path)
     parser.add_argument("result", type=Path)
     parser.add_argument("--backend", choices=("cuda", "cpu"), required=True)
+    parser.add_argument("--case", choices=("both", "alone", "sampled"), default="both")
     parser.add_argument("--count", type=int, default=256, help="candidates of each case")
     parser.add_argument("--timed", type=int, default=64, help="of them judged with timing too")
     parser.add_argument("--sample", type=int, default=12, help="of them for the usual harness")
@@ -196,7 +201,7 @@ def main() -> None:
         "cores": os.cpu_count(),
         "python": platform.python_version(),
     }
-    for name, candidates in make_cases(pairs, given.count).items():
+    for name, candidates in make_cases(pairs, given.count, given.case).items():
         report[name] = run_case(candidates, given)
         given.result.write_text(json.dumps(report, indent=1) + "\n")
     print(json.dumps(report, indent=1))

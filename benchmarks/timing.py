@@ -1,26 +1,30 @@
-"""Are times repeatable, and what does `triton.testing.do_bench` say of the same kernels?
+"""Are times right and repeatable, and is no honest program called a cheat for its time?
 
-    python benchmarks/timing.py OUT_FOLDER
+    python benchmarks/timing.py RESULT.json --pairs PAIRS.jsonl --first 100 --limit 540
 
-Times the well-known kernels of `benchmarks/kernels/`, each twice, by `curate.verify.timing`: a
-clock around requests, fresh inputs, checked outputs. Here the programs are trusted and run in this
-process; only a function call is between them and the clock. The table also gives what `do_bench`
-says of the same models on the same inputs. Needs a CUDA or HIP device.
+Three parts, each by way of the whole judge with ``--timing``, in sandboxes; needs a CUDA device:
 
-With ``--judge`` the times are those of `curate.verify.judge.slots.verify` instead, in sandboxes.
+- ``bench``: the well-known kernels of `benchmarks/kernels/`, and what `triton.testing.do_bench`
+  says of the same models at the same sizes in this process;
+- ``repeat``: one of them, ten times;
+- ``pairs``: the first pairs of PAIRS.jsonl, a JSON object per line with ``id``, ``reference`` and
+  ``triton``: how many are timed, called a cheat, or take no time or less.
+
+``--only`` takes some of the parts. The result is written as it comes; after ``--limit`` seconds
+nothing new begins. Needs torch, triton and NumPy, and of this project the repository.
 """
 
 from __future__ import annotations
 
 import argparse
-import copy
+import contextlib
 import json
+import os
 import platform
-import random
 import statistics
 import sys
 import time
-from collections.abc import Iterator
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -29,165 +33,181 @@ import triton
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from curate.verify import timing
-from curate.verify.judge.slots import verify
+from curate.verify.judge.slot import Slot
+from curate.verify.judge.slots import make_slot, verify
 from curate.verify.problem import LoadedProgram, LoadedTask
 from curate.verify.protocol.role import to_device
 from curate.verify.reference.draw import Draw, draw_inputs, redraw_parameters
-from curate.verify.timing import CANDIDATE, EAGER, OVERHEAD, Checksums, TimedModel
-from curate.verify.verdict import Candidate, Options
+from curate.verify.timing import as_users_run
+from curate.verify.verdict import Candidate, Options, Verdict
 
 KERNELS = Path(__file__).with_name("kernels")
+PARTS = ("bench", "repeat", "pairs")
+TIMES = 10
+"""How often one kernel is timed."""
+
+LONG_US, NEAR = 100.0, 0.03
+"""Times from which on `do_bench` must say the same, and how nearly."""
+
+REPEATED = 0.02
+"""How far times of one kernel may be from their median, in the median."""
 
 
-class Pair:
-    """A module and a kernel that equals it, with sets of inputs, on a device."""
-
-    def __init__(self, text: str, device: str) -> None:
-        task, program = LoadedTask(text), LoadedProgram(text)
-        init = task.init_inputs()
-        self.reference, self.candidate = task.build(0, init), program.build(0, init)
-        redraw_parameters(self.reference, 0)
-        self.candidate.load_state_dict(self.reference.state_dict())
-        self.exact = copy.deepcopy(self.reference).double().to(device)
-        self.reference.to(device)
-        self.candidate.to(device)
-        one = draw_inputs(task, Draw(0))
-        others = range(1, timing.count_sets(one))
-        self.sets = [to_device(one, device)]
-        self.sets += [to_device(draw_inputs(task, Draw(seed)), device) for seed in others]
+def options(trials: int, workers: int = 1) -> Options:
+    return Options(timing=True, trials=trials, workers=workers, draw_seed=1)
 
 
-def ours(pair: Pair, device: str, bandwidth: float) -> Iterator[dict[str, Any]]:
-    """Yield what our method finds, once for each time it is asked."""
-    eager = TimedModel(pair.reference, pair.sets, device)
-    programs = {EAGER: eager, CANDIDATE: TimedModel(pair.candidate, pair.sets, device)}
-    tolerances = eager.tolerances(pair.exact)
-
-    def ask(name: str, n: int, nonce: int) -> tuple[float, Checksums]:
-        started = time.perf_counter()
-        if name == OVERHEAD:
-            checksums = eager.run(n, nonce, call_model=False)
-        else:
-            checksums = programs[name].run(n, nonce)
-        return time.perf_counter() - started, checksums
-
-    cache = torch.cuda.get_device_properties(0).L2_cache_size if device != "cpu" else 0
-    floor = timing.floor_us(eager.bytes_moved(), bandwidth, cache)
-    while True:
-        measured = timing.measure(ask, tolerances, random.SystemRandom(), baselines=(EAGER,))
-        fault = timing.find_fault(measured, floor)
-        yield timing.to_json(measured, floor) | {"fault": fault}
-
-
-def judged(texts: dict[str, str]) -> dict[str, dict[str, Any]]:
-    """Return the judge's timing of every kernel, by its name."""
+def do_bench(text: str, size: int | None) -> dict[str, float]:
+    """Return the median microseconds of `do_bench` of a file's two models, at a size."""
+    task, program = LoadedTask(text), LoadedProgram(text)
+    init = task.init_inputs()
+    reference, candidate = task.build(0, init), program.build(0, init)
+    redraw_parameters(reference, 0)
+    candidate.load_state_dict(reference.state_dict())
+    inputs = to_device(draw_inputs(task, Draw(0, size=size)), "cuda")
     found = {}
-    candidates = [Candidate(name, text, text) for name, text in texts.items()]
-    for verdict in verify(candidates, Options(timing=True, workers=1, trials=3)):
-        if verdict.timing is None:
-            sys.exit(f"{verdict.id}: not timed; {verdict.status} {verdict.reason}")
-        found[verdict.id] = verdict.timing | {"fault": verdict.reason}
-    return found
-
-
-def theirs(pair: Pair) -> dict[str, float]:
-    """Return the median microseconds that `do_bench` finds."""
-    found = {}
-    with torch.no_grad():
-        for name, model in ((EAGER, pair.reference), (CANDIDATE, pair.candidate)):
+    for name, model in (("eager", reference.to("cuda")), ("candidate", candidate.to("cuda"))):
+        with as_users_run():
             milliseconds = triton.testing.do_bench(
-                lambda model=model: model(*pair.sets[0]), rep=50, return_mode="median"
+                lambda model=model: model(*inputs), rep=200, return_mode="median"
             )
-            found[f"{name}_us"] = 1000 * milliseconds
+        found[f"{name}_us"] = 1000 * milliseconds
     return found
 
 
-def apart(one: float, other: float) -> float:
-    """Return the difference of two times as a share of their mean."""
-    return abs(one - other) / ((one + other) / 2)
-
-
-def compare(name: str, runs: list[dict[str, Any]], bench: dict[str, float]) -> dict[str, Any]:
-    """Return one kernel's row of the table."""
-    mean = {key: statistics.mean(run[key] for run in runs) for key in ("eager_us", "candidate_us")}
+def bench(slot: Slot, texts: dict[str, str], late: float) -> dict[str, Any]:
+    """Time each kernel by the judge and by `do_bench`."""
+    rows = []
+    print(f"{'':14}{'size':>8}{'eager':>11}{'do_bench':>11}{'kernel':>11}{'do_bench':>11}  graph")
+    for name, text in texts.items():
+        if time.monotonic() > late:
+            break
+        verdict = slot.judge(Candidate(name, text, text))
+        timing = verdict.timing
+        row: dict[str, Any] = {"kernel": name, "status": said(verdict), "timing": timing}
+        rows.append(row)
+        if timing is None or timing["candidate_us"] is None:
+            print(f"{name:14} {said(verdict)} {timing and timing['problem']}", flush=True)
+            continue
+        row["do_bench"] = do_bench(text, timing["size"])
+        torch.cuda.empty_cache()
+        pairs = {n: (timing[n], row["do_bench"][n]) for n in ("eager_us", "candidate_us")}
+        row["apart"] = {n: a / b - 1 for n, (a, b) in pairs.items() if a is not None}
+        cells = "".join(f"{x:11.2f}" for pair in pairs.values() for x in pair if x is not None)
+        print(f"{name:14}{timing['size'] or 'own':>8}{cells}  {timing['graph']}", flush=True)
+    long = [
+        abs(apart)
+        for row in rows
+        for name, apart in row.get("apart", {}).items()
+        if row["do_bench"][name] >= LONG_US
+    ]
     return {
-        "kernel": name,
-        "eager_us": mean["eager_us"],
-        "candidate_us": mean["candidate_us"],
-        "speedup": mean["eager_us"] / mean["candidate_us"],
-        "bench_eager_us": bench["eager_us"],
-        "bench_candidate_us": bench["candidate_us"],
-        "bench_speedup": bench["eager_us"] / bench["candidate_us"],
-        "repeat_candidate": apart(*(run["candidate_us"] for run in runs)),
-        "repeat_eager": apart(*(run["eager_us"] for run in runs)),
-        "repeat_speedup": apart(*(run["eager_us"] / run["candidate_us"] for run in runs)),
-        "repeat_bench": bench["repeat"],
-        "runs": runs,
+        "kernels": rows,
+        "from do_bench, at 100 us and more: median": statistics.median(long) if long else None,
+        "from do_bench, at 100 us and more: most": max(long, default=None),
+        "from do_bench, at 100 us and more: over 3 %": sum(apart > NEAR for apart in long),
+        "compared": len(long),
     }
 
 
-def show(rows: list[dict[str, Any]]) -> None:
-    """Print the table."""
-    print(f"{'':14}{'ours, us':>20}{'':>9}{'do_bench, us':>20}{'':>9}{'ours twice':>12}  fault")
-    print(f"{'kernel':14}{'eager':>10}{'kernel':>10}{'speedup':>9}", end="")
-    print(f"{'eager':>10}{'kernel':>10}{'speedup':>9}{'apart by':>12}")
-    for row in rows:
-        times = [row[key] for key in ("eager_us", "candidate_us", "speedup")]
-        times += [row[key] for key in ("bench_eager_us", "bench_candidate_us", "bench_speedup")]
-        widths = (10, 10, 9, 10, 10, 9)
-        cells = "".join(f"{x:{width}.2f}" for x, width in zip(times, widths, strict=True))
-        faults = sorted({str(run["fault"]) for run in row["runs"] if run["fault"]})
-        print(f"{row['kernel']:14}{cells}{row['repeat_candidate']:12.2%}  {' '.join(faults)}")
+def repeat(slot: Slot, text: str, late: float) -> dict[str, Any]:
+    """Time one kernel again and again."""
+    found: dict[str, list[float]] = {"candidate_us": [], "eager_us": [], "compile_us": []}
+    for i in range(TIMES):
+        timing = slot.judge(Candidate(f"again {i}", text, text)).timing or {}
+        for name, times in found.items():
+            if timing.get(name) is not None:
+                times.append(timing[name])
+        if time.monotonic() > late:
+            break
+    apart = {}
+    for name, times in found.items():
+        if times:
+            middle = statistics.median(times)
+            apart[name] = statistics.median(abs(us - middle) / middle for us in times)
+            print(f"{name:14}{middle:10.2f} us, {apart[name]:.2%} apart, {len(times)} times")
+    within = bool(apart) and all(share <= REPEATED for share in apart.values())
+    return {"times": found, "median distance from the median": apart, "within 2 %": within}
+
+
+def honest(pairs: list[dict[str, Any]], workers: int, late: float) -> dict[str, Any]:
+    """Time pairs that are known to be honest."""
+    candidates = [Candidate(pair["id"], pair["reference"], pair["triton"]) for pair in pairs]
+    rows: list[dict[str, Any]] = []
+    began = time.monotonic()
+    with contextlib.closing(verify(iter(candidates), options(8, workers))) as verdicts:
+        for verdict in verdicts:
+            rows.append({"id": verdict.id, "status": said(verdict), "timing": verdict.timing})
+            if verdict.status == "cheat":
+                rows[-1]["evidence"] = verdict.evidence
+            if time.monotonic() > late:
+                break
+    timed = [row["timing"] for row in rows if row["timing"]]
+    known = [t["candidate_us"] for t in timed if t["candidate_us"] is not None]
+    found = {
+        "judged": len(rows),
+        "seconds": round(time.monotonic() - began, 1),
+        "statuses": dict(Counter(row["status"] for row in rows)),
+        "called a cheat": [row["id"] for row in rows if row["status"].startswith("cheat")],
+        "timed": len(known),
+        "null": len(timed) - len(known),
+        "no time or less": sum(us <= 0 for us in known),
+        "problems": dict(Counter(str(t["problem"]) for t in timed if t["problem"])),
+        "compile_problems": sum(t["compile_problem"] is not None for t in timed),
+        "without a graph": sum(t["graph"] is False for t in timed),
+        "at a larger size": sum(t["size"] is not None for t in timed),
+        "without kernel_share": sum(t["kernel_share"] is None for t in timed),
+    }
+    print(json.dumps(found, indent=1), flush=True)
+    return {**found, "pairs": rows}
+
+
+def said(verdict: Verdict) -> str:
+    return " ".join(filter(None, (verdict.status, verdict.reason)))
 
 
 def main() -> None:
-    """Time every kernel; print a table and write all figures."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("out", type=Path)
-    parser.add_argument("--judge", action="store_true", help="time by way of the judge")
-    parser.add_argument("--kernels", nargs="*", help="only these")
+    parser.add_argument("--pairs", type=Path)
+    parser.add_argument("--first", type=int, default=100, help="pairs to take")
+    parser.add_argument("--kernels", nargs="*", help="only these; the first is the one repeated")
+    parser.add_argument("--only", nargs="*", choices=PARTS, default=PARTS)
+    parser.add_argument("--workers", type=int, default=min(8, len(os.sched_getaffinity(0))))
+    parser.add_argument("--limit", type=float, default=1e9, metavar="SECONDS")
     given = parser.parse_args()
     started = time.monotonic()
+    late = started + given.limit
     texts = {path.stem: path.read_text() for path in sorted(KERNELS.glob("*.py"))}
-    texts = {name: text for name, text in texts.items() if name in (given.kernels or texts)}
-    by_judge = [judged(texts) for _ in range(2)] if given.judge else None
-    bandwidth = timing.copy_bandwidth("cuda")
-    rows = []
-    for name, text in texts.items():
-        pair = Pair(text, "cuda")
-        if by_judge:
-            runs = [found[name] for found in by_judge]
-        else:
-            times = ours(pair, "cuda", bandwidth)
-            runs = [next(times) for _ in range(2)]
-        bench, again = theirs(pair), theirs(pair)
-        bench["repeat"] = apart(bench["candidate_us"], again["candidate_us"])
-        rows.append(compare(name, runs, bench))
-        del pair
-        torch.cuda.empty_cache()
-    show(rows)
-    repeats = ("repeat_candidate", "repeat_eager", "repeat_speedup", "repeat_bench")
-    medians = {key: statistics.median(row[key] for row in rows) for key in repeats}
-    largest = {key: max(row[key] for row in rows) for key in repeats}
-    gaps = [apart(row["speedup"], row["bench_speedup"]) for row in rows]
-    overheads = [run["overhead_us"] for row in rows for run in row["runs"]]
-    report = {
-        "by": "the judge" if given.judge else "one process",
-        "median difference of two measurements": medians,
-        "largest difference of two measurements": largest,
-        "median difference of our speedup and do_bench's": statistics.median(gaps),
-        "overhead of an iteration, us: least and most": [min(overheads), max(overheads)],
-        "copy bandwidth, TB/s": bandwidth / 1e12,
+    texts = {name: texts[name] for name in given.kernels or texts}
+    report: dict[str, Any] = {
         "device": torch.cuda.get_device_name(),
         "torch": torch.__version__,
         "triton": triton.__version__,
         "python": platform.python_version(),
-        "seconds": round(time.monotonic() - started, 1),
     }
-    print(json.dumps(report, indent=1))
-    given.out.mkdir(parents=True, exist_ok=True)
-    (given.out / "timing.json").write_text(json.dumps({**report, "kernels": rows}, indent=1))
+
+    def note(part: str, found: dict[str, Any]) -> None:
+        report[part] = found
+        report["seconds"] = round(time.monotonic() - started, 1)
+        given.out.parent.mkdir(parents=True, exist_ok=True)
+        given.out.write_text(json.dumps(report, indent=1))
+
+    with contextlib.closing(make_slot(options(3))) as slot:
+        if "bench" in given.only:
+            note("bench", bench(slot, texts, late))
+        if "repeat" in given.only and time.monotonic() < late:
+            name = "softmax" if "softmax" in texts else next(iter(texts))
+            note("repeat", repeat(slot, texts[name], late))
+    if "pairs" in given.only and given.pairs and time.monotonic() < late:
+        lines = given.pairs.read_text().splitlines()[: given.first]
+        note("pairs", honest([json.loads(line) for line in lines], given.workers, late))
+    summary = {
+        part: {k: v for k, v in found.items() if k not in ("kernels", "pairs", "times")}
+        for part, found in report.items()
+        if isinstance(found, dict)
+    }
+    print(json.dumps(summary, indent=1))
 
 
 if __name__ == "__main__":
