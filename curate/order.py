@@ -106,12 +106,5 @@ def _lacking(
 
 
 def _put(steps: Iterable[type[Step]]) -> str:
-    words = sorted({f"`- {_word(step)}`" for step in steps})
+    words = sorted({f"`- {': '.join(step.word())}`" for step in steps})
     return f"put {' or '.join(words)}" if words else "no step makes it"
-
-
-def _word(step: type[Step]) -> str:
-    """Return how a recipe names a step, such as ``step: wiring``."""
-    key = "source" if issubclass(step, SourceStep) else "step"
-    (name,) = step.model_fields[key].annotation.__args__  # type: ignore[union-attr]
-    return f"{key}: {name}"

@@ -24,8 +24,9 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable
+from functools import cache
 from types import NoneType, UnionType
-from typing import Annotated, Any, Union, cast, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin, get_type_hints
 
 import pyarrow as pa
 from typing_extensions import ReadOnly, TypedDict
@@ -325,6 +326,7 @@ class ProvenRow(Row):
 class PairRow(ProvenRow):
     """A problem and its program."""
 
+    kind: ReadOnly[Literal["pair"]]
     reference: ReadOnly[str]
     triton: ReadOnly[str]
 
@@ -332,6 +334,7 @@ class PairRow(ProvenRow):
 class KernelRow(ProvenRow):
     """A kernel that stands alone."""
 
+    kind: ReadOnly[Literal["kernel"]]
     entry_point: ReadOnly[str]
     triton: ReadOnly[str]
     kernel: ReadOnly[KernelFacts]
@@ -362,6 +365,8 @@ class PromptRow(ProvenRow):
 
 class SampleRow(PromptRow):
     """A teacher's answer."""
+
+    kind: ReadOnly[Literal["sample"]]
 
 
 COMMON = ("id", "parent_ids", "kind", "origin", "license")
@@ -433,7 +438,12 @@ RUN, GENERATED = arrow_type(HostRun), arrow_type(Generated)
 
 def kind_digest(kind: str) -> str:
     """Return a digest of the names and types of the columns that rows of a kind may use."""
-    known = {*COMMON, *COLUMNS[kind]}
+    return _columns_digest(COLUMNS[kind])
+
+
+@cache
+def _columns_digest(columns: tuple[str, ...]) -> str:
+    known = {*COMMON, *columns}
     fields = [(field.name, str(field.type)) for field in ROW if field.name in known]
     return hashlib.sha256(json.dumps(fields).encode()).hexdigest()[:16]
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -98,6 +98,13 @@ class Step(BaseModel):
     def name(self) -> str:
         """The word that selects this step in a recipe."""
         raise NotImplementedError
+
+    @classmethod
+    def word(cls) -> tuple[str, str]:
+        """Return the key and the word that select this step in a recipe: ``step``, ``wiring``."""
+        key = "source" if issubclass(cls, SourceStep) else "step"
+        (name,) = get_args(cls.model_fields[key].annotation)
+        return key, str(name)
 
     def needs(self) -> frozenset[str]:
         """Return the columns that it reads with these options."""

@@ -27,9 +27,7 @@ def listed(words: Iterable[str]) -> str:
 
 
 def name(kind: type[Step]) -> str:
-    field = "source" if issubclass(kind, SourceStep) else "step"
-    (word,) = kind.model_fields[field].annotation.__args__  # type: ignore[union-attr]
-    return f"`{word}`"
+    return f"`{kind.word()[1]}`"
 
 
 def with_tables(page: str) -> str:

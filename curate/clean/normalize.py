@@ -32,7 +32,7 @@ class Normalize(RowStep):
 
     def apply(self, row: Row, context: Context) -> Outcome:
         code = select(row, COLUMNS)
-        changed = {name: text and normalize(text) for name, text in code.items()}
+        changed = {name: normalize(text) for name, text in code.items() if text is not None}
         return Keep((cast(Row, row | changed),))
 
 

@@ -352,11 +352,11 @@ def _conformed(table: pa.Table, columns: list[str] | None, path: Path) -> pa.Tab
     wanted = [one for one in ROW if columns is None or one.name in columns]
     for one in wanted:
         known = table[one.name] if one.name in table.column_names else None
-        if known is None or known.null_count == len(known) != 0:
+        if known is None or known.null_count == len(known):
             known = pa.nulls(len(table), one.type)
-        elif known.type != one.type and len(known):
+        elif known.type != one.type:
             raise Damaged(path, f"has a column {one.name} of another type")
-        arrays.append(known if known.type == one.type else pa.nulls(0, one.type))
+        arrays.append(known)
     return pa.table(arrays, schema=pa.schema(wanted))
 
 

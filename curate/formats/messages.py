@@ -57,14 +57,14 @@ class Messages(Format):
         return pa.schema([("messages", pa.list_(turn)), *PROOF])
 
     def render(self, row: PairRow | SampleRow) -> View:
-        if row["sample"] and row["turns"]:
+        if row["kind"] == "sample":
             if row["triton"] is not None and row["sample"]["selection"] != "best":
                 return Drop("not_best")
             turns = row["turns"]
         else:
             turns = [
-                {"role": "user", "content": question(row["reference"] or "", self.instruction)},
-                {"role": "assistant", "content": fence(row["triton"] or "")},
+                {"role": "user", "content": question(row["reference"], self.instruction)},
+                {"role": "assistant", "content": fence(row["triton"])},
             ]
         system = [{"role": "system", "content": self.system}] if self.system else []
         messages: list[Loose] = [*system, *map(dict, turns)]

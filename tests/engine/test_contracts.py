@@ -54,11 +54,7 @@ class Scale(nn.Module):
         return torch.tanh(x) * self.weight + 1
 """
 
-KINDS = {
-    step.model_fields["step"].annotation.__args__[0]: step  # type: ignore[union-attr]
-    for step in known_steps()
-    if not issubclass(step, SourceStep)
-}
+KINDS = {step.word()[1]: step for step in known_steps() if not issubclass(step, SourceStep)}
 
 
 def unlike(step: type[Step], before: dict[str, Loose], row: Loose) -> set[str]:
