@@ -201,7 +201,8 @@ class Store:
             Damaged: the shard is not as it was written.
         """
         sha256 = self.finished(step, key).lost_sha256
-        return _parquet(self._path(step, key, ".lost.parquet"), sha256)
+        path = self._path(step, key, ".lost.parquet")
+        return _conformed(_parquet(path, sha256), None, path, LOST)
 
     def commit(
         self,
@@ -342,22 +343,50 @@ def _parquet(path: Path, sha256: str, columns: list[str] | None = None) -> pa.Ta
     return file.read(columns=columns and [name for name in columns if name in known])
 
 
-def _conformed(table: pa.Table, columns: list[str] | None, path: Path) -> pa.Table:
+def _conformed(
+    table: pa.Table, columns: list[str] | None, path: Path, schema: pa.Schema = ROW
+) -> pa.Table:
     """Return rows in today's columns: one that came since they were written is null in all.
 
     Raises:
         Damaged: a column that has values is of another type now.
     """
     arrays = []
-    wanted = [one for one in ROW if columns is None or one.name in columns]
+    wanted = [one for one in schema if columns is None or one.name in columns]
     for one in wanted:
         known = table[one.name] if one.name in table.column_names else None
-        if known is None or known.null_count == len(known):
-            known = pa.nulls(len(table), one.type)
-        elif known.type != one.type:
+        found = pa.nulls(len(table), one.type) if known is None else _as_type(known, one.type)
+        if found is None:
             raise Damaged(path, f"has a column {one.name} of another type")
-        arrays.append(known)
+        arrays.append(found)
     return pa.table(arrays, schema=pa.schema(wanted))
+
+
+def _as_type(
+    known: pa.ChunkedArray | pa.Array, wanted: pa.DataType
+) -> pa.ChunkedArray | pa.Array | None:
+    """Return values of a type that has only gained fields since, or None if it is another."""
+    if known.type == wanted:
+        return known
+    if known.null_count == len(known):
+        return pa.nulls(len(known), wanted)
+    if not (pa.types.is_struct(known.type) and pa.types.is_struct(wanted)):
+        return None
+    if isinstance(known, pa.ChunkedArray):
+        known = known.combine_chunks()
+    names = {known.type.field(i).name for i in range(known.type.num_fields)}
+    fields = [wanted.field(i) for i in range(wanted.num_fields)]
+    if not names <= {field.name for field in fields}:
+        return None
+    parts = [
+        _as_type(known.field(field.name), field.type)
+        if field.name in names
+        else pa.nulls(len(known), field.type)
+        for field in fields
+    ]
+    if any(part is None for part in parts):
+        return None
+    return pa.StructArray.from_arrays(parts, fields=fields, mask=known.is_null())
 
 
 def _lost_row(lost: Lost) -> Loose:
