@@ -141,6 +141,10 @@ class Jitter(Mode):
                 attended.add_(self._noise.normal(attended), alpha=step)
             elif self.weights and name == "safe_softmax":  # in float64, a GPU's attention has one
                 result.addcmul_(result, self._noise.uniform(result), value=self.weights / 2)
+            elif self.weights and name == CONVOLUTION and args[2] is not None:
+                # cuDNN's result is rounded to 16 bits before PyTorch adds the bias.
+                before = result - args[2].reshape(-1, *(1,) * (result.dim() - 2))
+                result.addcmul_(before, self._noise.uniform(result), value=self.weights / 2)
             if isinstance(result, torch.Tensor) and result.dtype == torch.float64:
                 walk = walk_of(name, args, kwargs or {})
                 if walk is not None and walk.shape == result.shape:
