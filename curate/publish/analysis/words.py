@@ -1,4 +1,4 @@
-"""What an analysis says in sentences: in the report, in ``ANALYSIS.md`` and on the card."""
+"""The sentences and paragraphs of the report, of ``ANALYSIS.md`` and of the card."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How elements of each type lie in memory and how they are computed with.
+"""How elements of each type lie in memory, are rounded (TF32 too) and are computed with.
 
 Arrays hold float16, bfloat16 and float8 numbers as float32, and every operation on them rounds its
 result to their type, as their hardware does. Integers wrap around.

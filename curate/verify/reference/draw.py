@@ -1,4 +1,4 @@
-"""Inputs, parameters and sizes to try a program on.
+"""What numbers a program is tried on: families of inputs, parameters drawn anew, first sizes.
 
 A program that is right on one draw may still skip a bias that starts as zero, swap two inputs of
 one shape, lose small differences next to a large mean, or know its sizes by heart. Every trial

@@ -1,4 +1,4 @@
-"""What a caller may do differently from a problem's file: the reference itself tells.
+"""Which other sizes, arguments and ranks a program is tried on: those that the reference takes.
 
 A change is one that a caller may make if the reference takes it, and if it shows in the output or
 the state. As many changes as go together are made in one draw, so that a program is tried on few.
