@@ -20,7 +20,7 @@ from itertools import islice
 from pathlib import Path
 
 TARGET = "cuda:90"
-ONE = "import sys; from curate.inductor.offline import compile_reference as c; " + (
+ONE = "import sys; from curate.inductor.configurations import compile_reference as c; " + (
     f"c(sys.stdin.read(), {TARGET!r})"
 )
 
@@ -54,11 +54,11 @@ def fresh(reference: str) -> float:
 
 def warm(reference: str) -> float:
     """Generate in a forked child; return its CPU seconds."""
-    from curate.inductor import offline
+    from curate.inductor import configurations
 
     if (pid := os.fork()) == 0:
         try:
-            offline.compile_reference(reference, TARGET)
+            configurations.compile_reference(reference, TARGET)
         finally:
             os._exit(sys.exc_info()[0] is not None)
     return cpu_of(pid)

@@ -27,7 +27,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from curate.inductor import offline
+from curate.inductor import configurations, offline
 from curate.inductor.source import CannotRewrite
 from curate.inductor.standalone import rewrite
 
@@ -44,7 +44,7 @@ def make(reference: str, target: str) -> dict[str, Any]:
     """Return a program's fields; ``failed`` instead where there is none."""
     for native in (False, True):
         try:
-            made = offline.compile_reference(reference, target, native, dynamic=True)
+            made = configurations.compile_reference(reference, target, native, dynamic=True)
             if not made.spec["kernels"]:
                 calls = ", ".join(made.extern_calls)
                 continue

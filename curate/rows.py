@@ -115,6 +115,8 @@ class Static(TypedDict):
     pure_triton: ReadOnly[bool | None]  # no extern call computes anything
     extern_calls: ReadOnly[list[str] | None]
     dynamic_dims: ReadOnly[int | None]  # sizes that are kernel arguments
+    specialised: ReadOnly[list[str] | None]  # arguments it is written for, as in "eps=1e-5"
+    any_float: ReadOnly[bool | None]  # it takes the floating type of its input
 
 
 class Compiled(TypedDict):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import copy
 import io
 import keyword
 import tokenize
@@ -45,6 +46,16 @@ def stores_in(*nodes: ast.AST) -> Iterator[str]:
 
 def _names(nodes: tuple[ast.AST, ...]) -> Iterator[ast.Name]:
     return (n for node in nodes for n in ast.walk(node) if isinstance(n, ast.Name))
+
+
+def replace_names(node: ast.expr, values: dict[str, ast.expr]) -> ast.expr:
+    """Return an expression with expressions in the place of names that it reads."""
+
+    class Replace(ast.NodeTransformer):
+        def visit_Name(self, node: ast.Name) -> ast.AST:
+            return copy.deepcopy(values.get(node.id, node))
+
+    return Replace().visit(copy.deepcopy(node))  # type: ignore[no-any-return]
 
 
 def arguments(function: ast.FunctionDef) -> list[ast.arg]:

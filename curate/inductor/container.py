@@ -10,9 +10,11 @@ import ast
 import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
+from curate.inductor.layout import WIDTH, text
 from curate.inductor.source import CannotRewrite
-from curate.syntax import rename, stores_in, words
+from curate.syntax import arguments, loads_in, rename, stores_in, words
 
 _DRIVERS = frozenset({"get_inputs", "get_init_inputs"})
 
@@ -27,6 +29,8 @@ class Container:
         class_text: ``class ModelNew(…)`` without ``forward``; null body becomes a docstring alone.
         forward: the head of ``forward``, as written, indented as a method.
         inputs: names of the arguments of ``forward`` that take inputs, in order.
+        summary: what the reference says of itself in a line, or "".
+        optional: those that have a default and that the reference reads, with the default's text.
     """
 
     imports: list[str]
@@ -34,6 +38,8 @@ class Container:
     class_text: str
     forward: str
     inputs: list[str]
+    summary: str
+    optional: dict[str, str]
 
 
 def slice_reference(reference: str, entry_point: str = "Model") -> Container:
@@ -72,7 +78,70 @@ def slice_reference(reference: str, entry_point: str = "Model") -> Container:
         [a.arg for a in (*forward.args.posonlyargs, *forward.args.args)][1:]
         + ([forward.args.vararg.arg] if forward.args.vararg else [])
         + [a.arg for a in forward.args.kwonlyargs],
+        _summary(model),
+        _optional(forward),
     )
+
+
+_LONGEST_SUMMARY = 80
+
+
+def _summary(model: ast.ClassDef) -> str:
+    """Return the first line of a class's docstring, if it says more than an operator's name."""
+    first, *_ = (ast.get_docstring(model) or "").splitlines() or [""]
+    first = first.strip()
+    plain = first.isascii() and not set(first) & set('\\"')
+    told = plain and " " in first and not first.startswith("torch.")
+    return first if told and len(first) <= _LONGEST_SUMMARY else ""
+
+
+def _optional(forward: ast.FunctionDef) -> dict[str, str]:
+    """Return the arguments with a default that a function reads, and the defaults' texts."""
+    given = forward.args
+    plain = [*given.posonlyargs, *given.args]
+    pairs = list(zip(plain[len(plain) - len(given.defaults) :], given.defaults, strict=True))
+    pairs += [(a, d) for a, d in zip(given.kwonlyargs, given.kw_defaults, strict=True) if d]
+    read = set(loads_in(*forward.body))
+    return {a.arg: text(default) for a, default in pairs if a.arg in read}
+
+
+def with_checks(class_text: str, fixed: dict[str, Any]) -> str:
+    """Return a class whose constructor refuses arguments other than ``fixed``, if it has one."""
+    tree = ast.parse(class_text)
+    assert isinstance(tree.body[0], ast.ClassDef)
+    init = _methods(tree.body[0]).get("__init__")
+    known = {a.arg for a in arguments(init)} if init else set()
+    values = {name: value for name, value in fixed.items() if name in known}
+    if init is None or not values:
+        return class_text
+    first = init.body[1] if _is_docstring(init.body[0]) and init.body[1:] else init.body[0]
+    if first.lineno == init.lineno:
+        return class_text
+    lines = class_text.splitlines()
+    new = check_lines({name: repr(value) for name, value in values.items()}, first.col_offset)
+    at = _span(first)[0]
+    while lines[at - 1].strip().startswith("#"):
+        at -= 1
+    return "\n".join([*lines[:at], *new, *lines[at:]])
+
+
+_FLAGS = {"None": "{} is None", "True": "{}", "False": "not {}"}
+
+
+def check_lines(values: dict[str, str], indent: int) -> list[str]:
+    """Return the lines of an assertion that names have the values, given as text."""
+    conditions = [
+        _FLAGS.get(value, "{} == {}").format(name, value) for name, value in values.items()
+    ]
+    told = ", ".join(f"{name}={value}" for name, value in values.items()).replace('"', "'")
+    message = f'"written for {told}"'
+    pad = " " * indent
+    line = f"{pad}assert {' and '.join(conditions)}, {message}"
+    if len(line) <= WIDTH:
+        return [line]
+    if len(conditions) == 1:
+        return [f"{pad}assert {conditions[0]}, (", f"{pad}    {message}", f"{pad})"]
+    return [line for one in values.items() for line in check_lines(dict([one]), indent)]
 
 
 def _header(forward: ast.FunctionDef, lines: list[str]) -> str:
@@ -196,8 +265,20 @@ def _class_names(node: ast.ClassDef, kept: set[ast.stmt]) -> Iterator[str]:
 
 
 def _read(node: ast.AST) -> Iterator[str]:
+    """Yield the names that a node reads from outside: not a method's arguments and variables."""
+    inside: set[str] = set()
+    if isinstance(node, ast.FunctionDef):
+        yield from (name for part in (node.args, *node.decorator_list) for name in _read(part))
+        inside = {a.arg for a in arguments(node)} | set(stores_in(*node.body))
+        inside -= {
+            n
+            for part in node.body
+            for g in ast.walk(part)
+            if isinstance(g, ast.Global)
+            for n in g.names
+        }
     for item in ast.walk(node):
-        if isinstance(item, ast.Name):
+        if isinstance(item, ast.Name) and item.id not in inside:
             yield item.id
         elif isinstance(item, ast.Constant) and str(item.value).isidentifier():
             yield str(item.value)  # a quoted annotation
@@ -240,10 +321,10 @@ def _class_text(node: ast.ClassDef, kept: set[ast.stmt], lines: list[str]) -> st
             start -= 1
         dropped |= set(range(start, end))
     first, end = _span(node)
-    text = "\n".join(line for i, line in enumerate(lines[first:end], first) if i not in dropped)
+    left = "\n".join(line for i, line in enumerate(lines[first:end], first) if i not in dropped)
     if not any(item in kept for item in body):
-        text = text.rstrip() + "\n    pass"
-    return _few_blank_lines(text)
+        left = left.rstrip() + "\n    pass"
+    return _few_blank_lines(left)
 
 
 def _is_docstring(node: ast.stmt) -> bool:
@@ -254,10 +335,10 @@ def _is_docstring(node: ast.stmt) -> bool:
     )
 
 
-def _few_blank_lines(text: str) -> str:
+def _few_blank_lines(code: str) -> str:
     """Drop blank lines at the start of the class body and at its end, and runs of them."""
     kept: list[str] = []
-    for line in text.rstrip().splitlines():
+    for line in code.rstrip().splitlines():
         if not line.strip() and (not kept or not kept[-1].strip() or kept[-1].endswith(":")):
             continue
         kept.append(line.rstrip())

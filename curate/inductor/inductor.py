@@ -30,6 +30,10 @@ class Inductor(RowStep):
     The task's module is exported in eval mode with fake tensors, and Inductor writes the code that
     it would run on the target. No GPU is needed. The row keeps its kind; its ``generated`` column
     holds the compiler's own output, which `standalone` turns into a plain program.
+
+    With ``dynamic`` the module is also compiled with other constructor arguments, other sizes and
+    in bfloat16. What differs between the programs becomes a name for what it follows from; what
+    cannot be varied so, such as the size of a pooling window, the program checks.
     """
 
     tools: ClassVar[tuple[str, ...]] = ("torch", "triton")
@@ -39,6 +43,7 @@ class Inductor(RowStep):
     sandboxed: ClassVar[bool] = True
 
     step: Literal["inductor"]
+    version: ClassVar[int] = 2
     target: Annotated[
         Target,
         Field(
@@ -56,8 +61,8 @@ class Inductor(RowStep):
     dynamic: Annotated[
         bool,
         Field(
-            description="Make input sizes arguments of the kernels where the module allows it; "
-            "otherwise every size is a constant."
+            description="Leave input sizes, the constructor's numbers and the floating type open "
+            "where the module allows it; otherwise all of them are constants."
         ),
     ] = True
 
@@ -67,10 +72,10 @@ class Inductor(RowStep):
         offline.warm(self.target, self.native_matmul)
 
     def apply(self, row: TaskRow, context: Context) -> Outcome:
-        from curate.inductor import offline
+        from curate.inductor import configurations, offline
 
         try:
-            made = offline.compile_reference(
+            made = configurations.compile_reference(
                 row["reference"], self.target, self.native_matmul, self.dynamic
             )
         except offline.ExportFailed as failure:
@@ -92,5 +97,7 @@ class Inductor(RowStep):
             "pure_triton": None,
             "extern_calls": list(made.extern_calls),
             "dynamic_dims": len(made.spec["sizes"]),
+            "specialised": None,
+            "any_float": bool(made.spec.get("any_float")),
         }
         return Keep(({**row, "generated": generated, "static": static},))

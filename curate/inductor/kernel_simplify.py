@@ -12,7 +12,7 @@ import copy
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from curate.inductor.kernel_types import (
     UNKNOWN,
@@ -173,12 +173,6 @@ class _MapCalls(ast.NodeTransformer):
     def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
         self.generic_visit(node)
         return node.value if isinstance(node.slice, ast.Slice) else node
-
-    def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
-        # Inductor writes the sign bit as a choice on the argument's type.
-        if "signbit" in ast.unparse(node.body):
-            return self.visit(node.orelse)  # type: ignore[no-any-return]
-        return self.generic_visit(node)
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         if isinstance(node.func, ast.Attribute) and node.func.attr == "to":
@@ -395,6 +389,9 @@ def _drop_aliases(body: list[ast.stmt]) -> None:
     _rename(body, aliases)
 
 
+_INTEGERS = {"i32", "i64"}
+
+
 class _Fold(ast.NodeTransformer):
     """Use inferred types and shapes to write numbers as numbers and drop empty conversions."""
 
@@ -437,6 +434,8 @@ class _Fold(ast.NodeTransformer):
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
         self.generic_visit(node)
+        if (size := _at_least_one(node)) is not None:
+            return size
         left, right = infer(node.left, self.scope), infer(node.right, self.scope)
         node.left = _literal(node.left, left, right)
         node.right = _literal(node.right, right, left)
@@ -451,8 +450,20 @@ class _Fold(ast.NodeTransformer):
         self.generic_visit(node)
         if len(node.comparators) == 1:
             left, right = infer(node.left, self.scope), infer(node.comparators[0], self.scope)
+            if {left.dtype, right.dtype} <= _INTEGERS:  # whichever is wider, numbers compare alike
+                left, right = (replace(v, dtype="i32") for v in (left, right))
             node.left = _literal(node.left, left, right)
             node.comparators = [_literal(node.comparators[0], right, left)]
+        return node
+
+    def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
+        """Decide ``a if x.dtype is tl.float32 else b``, which Inductor writes for sign bits."""
+        self.generic_visit(node)
+        match node.test:
+            case ast.Compare(left=ast.Attribute(value=value, attr="dtype"), ops=[ast.Is()]):
+                known = infer(value, self.scope).dtype
+                if known is not None:
+                    return node.body if known == "fp32" else node.orelse
         return node
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
@@ -467,6 +478,12 @@ class _Fold(ast.NodeTransformer):
                 return node.args[0]
         elif function == "tl.where":
             a, b = (infer(argument, self.scope) for argument in node.args[1:])
+            if (
+                a.constant
+                and b.constant
+                and (a.dtype, text(a.constant)) == (b.dtype, text(b.constant))
+            ):
+                return node.args[1]
             node.args[1:] = [_literal(node.args[1], a, b), _literal(node.args[2], b, a)]
         elif function in ("maximum", "minimum"):
             a, b = (infer(argument, self.scope) for argument in node.args)
@@ -496,6 +513,8 @@ class _Fold(ast.NodeTransformer):
         wanted = dtype_named(node.args[0], self.scope)
         if wanted is None or node.keywords:
             return node
+        if wanted in _INTEGERS and _is_index(receiver):
+            return receiver
         if known.constant is not None and known.shape is not None:
             number = _converted(known.constant, wanted)
             if number is not None:
@@ -504,6 +523,33 @@ class _Fold(ast.NodeTransformer):
         if known.dtype == wanted and known.dtype not in ("int", "float"):
             return receiver
         return node
+
+
+_INDEX = re.compile(r"(ks\d+|[xyz]\d+|r\d_\d+|([xyz]|r\d_)(index|numel)|c\d+_\d+b*)$")
+
+
+def _is_index(node: ast.expr) -> bool:
+    """Whether an expression is made of indices and sizes: any integer type will do for it."""
+    used = list(names_in(node))
+    plain = (ast.BinOp, ast.UnaryOp, ast.Name, ast.Constant, ast.operator, ast.unaryop, ast.Load)
+    return (
+        bool(used)
+        and all(map(_INDEX.match, used))
+        and all(isinstance(part, plain) for part in ast.walk(node))
+    )
+
+
+def _at_least_one(node: ast.BinOp) -> ast.expr | None:
+    """Return ``s`` for ``(1 >= s) * 1 + s * (s > 1)``: where s is 0 there is no element."""
+    match node:
+        case ast.BinOp(
+            left=ast.BinOp(left=a, op=ast.Mult(), right=b),
+            op=ast.Add(),
+            right=ast.BinOp(left=size, op=ast.Mult(), right=ast.Compare(ops=[ast.Gt()]) as many),
+        ):
+            least = {text(a), text(b)} == {"1", f"1 >= {text(size)}"}
+            return size if least and text(many) == f"{text(size)} > 1" else None
+    return None
 
 
 class _CastSizes(ast.NodeTransformer):
@@ -551,6 +597,8 @@ def _converted(number: ast.expr, dtype: str) -> ast.expr | None:
     """Return the literal ``number`` as a literal of ``dtype``, where that is exact."""
     if isinstance(number, ast.Call):
         return number if is_float(dtype) else None
+    if symbols := list(names_in(number)):
+        return number if is_float(dtype) or not symbols[0].startswith("f") else None
     value = ast.literal_eval(number)
     if is_float(dtype):
         return expression(repr(float(value)))

@@ -369,6 +369,11 @@ class _TidyIndices(ast.NodeTransformer):
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
         self.generic_visit(node)
+        if isinstance(node.op, ast.Add):
+            for added, other in ((node.right, node.left), (node.left, node.right)):
+                less = _negated(added)
+                if less is not None and (is_number(less) or _negated(other) is None):
+                    return ast.BinOp(other, ast.Sub(), less)
         if isinstance(node.op, ast.Mult) and not is_number(node.right):
             if _is_integer(node.left) or (self._is_size(node.left) > self._is_size(node.right)):
                 node.left, node.right = node.right, node.left
@@ -387,12 +392,25 @@ class _TidyIndices(ast.NodeTransformer):
             for term in sorted(offsets, key=_term_order):
                 if isinstance(term, ast.Constant) and term.value == 0:
                     continue
-                if isinstance(term, ast.UnaryOp) and is_number(term.operand):
-                    result = ast.BinOp(result, ast.Sub(), term.operand)
+                less = _negated(term)
+                if less is not None:
+                    result = ast.BinOp(result, ast.Sub(), less)
                 else:
                     result = ast.BinOp(result, ast.Add(), term)
             node.args[0] = result
         return node
+
+
+def _negated(node: ast.expr) -> ast.expr | None:
+    """Return what a term takes away: 2 for ``-2``, ``x`` for ``-1 * x``."""
+    match node:
+        case ast.UnaryOp(op=ast.USub(), operand=operand) if is_number(operand):
+            return operand
+        case ast.BinOp(left=left, op=ast.Mult(), right=right):
+            for factor, other in ((left, right), (right, left)):
+                if text(factor) == "-1":
+                    return other
+    return None
 
 
 def _is_integer(node: ast.expr) -> bool:
@@ -441,12 +459,14 @@ def kernel_source(
         name: the function's new name.
         names: new names of its parameters, its axes' variables and its combine functions.
         loaded: names for values loaded from pointers that are also stored to.
-        docstring: one line that says what it computes.
+        docstring: one line that says what it computes; how work is shared goes below it.
     """
     chosen = _Namer(draft, names, loaded).run()
     sizes = {chosen.get(p, p) for p in draft.parameters if "ptr" not in p}
     renamed = [_Rename(chosen).visit(node) for node in copy.deepcopy(draft.body)]
     body = [_TidyIndices(sizes).visit(node) for node in renamed]
+    if sizes and not _divides(body):
+        body = [_WideOffsets().visit(node) for node in body]
     parameters = [
         f"{chosen.get(p, p)}: tl.constexpr" if p.endswith("BLOCK") else chosen.get(p, p)
         for p in draft.parameters
@@ -454,5 +474,44 @@ def kernel_source(
     head = f"def {name}({', '.join(parameters)}):"
     if len(head) > _ARGUMENTS_WIDTH:
         head = f"def {name}(\n    " + ",\n    ".join(parameters) + ",\n):"
-    lines = ["@triton.jit", head, f'    """{docstring}"""', *print_body(body, 4)]
-    return "\n".join(lines)
+    told = [f'    """{docstring}', "", f"    {_sharing(draft, chosen)}", '    """']
+    return "\n".join(["@triton.jit", head, *told, *print_body(body, 4)])
+
+
+def _sharing(draft: KernelDraft, names: dict[str, str]) -> str:
+    """Return a sentence that says what one program of the grid does."""
+    blocks = {p: names.get(p, p) for p in draft.parameters if p.endswith("BLOCK")}
+    tile = " x ".join(blocks[p] for p in blocks if not p.startswith("R"))
+    if draft.is_product:
+        return "Each program computes one tile of the product, a block of the sum at a time."
+    if not any(p.startswith("R") for p in blocks):
+        if "n_elements" in names.values() or len(blocks) < 2:
+            return f"Each program handles {tile or 'one'} elements."
+        return f"Each program handles a tile of {tile} elements."
+    reduced = " x ".join(blocks[p] for p in blocks if p.startswith("R"))
+    rows = tile or "one row"
+    whole = f"{rows} rows" if tile else rows
+    if any(isinstance(node, ast.For) for node in draft.body):
+        return f"Each program goes through {whole}, {reduced} elements at a time."
+    return f"Each program holds {whole} in one tile."
+
+
+def _divides(body: list[ast.stmt]) -> bool:
+    """Whether a kernel divides integers, which takes several times as long for 64 bits."""
+    return any(
+        isinstance(node, ast.BinOp) and isinstance(node.op, ast.FloorDiv | ast.Mod)
+        for statement in body
+        for node in ast.walk(statement)
+    )
+
+
+class _WideOffsets(ast.NodeTransformer):
+    """Count elements in 64 bits: a tensor may have more than 2**31."""
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        if text(node.func) == "tl.program_id":
+            return ast.Call(ast.Attribute(node, "to", ast.Load()), [_INT64], [])
+        return self.generic_visit(node)
+
+
+_INT64 = ast.parse("tl.int64", mode="eval").body

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, replace
 
+from curate.inductor.shapes import is_symbol
 from curate.syntax import words
 
 Shape = tuple[str, ...]
@@ -242,7 +243,9 @@ def _filled(node: ast.Call, scope: dict[str, KernelValue]) -> KernelValue:
 
 
 def is_number(node: ast.expr) -> bool:
-    """Whether ``node`` is a literal number, ``float("inf")`` included."""
+    """Whether ``node`` is a number: a literal, a symbol of `unify`, or ``float("inf")``."""
+    if is_symbol(node):
+        return True
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
         return is_number(node.operand)
     if isinstance(node, ast.Call):

@@ -22,6 +22,8 @@ def statement(node: ast.stmt, indent: int) -> list[str]:
         if isinstance(node.targets[0], ast.Tuple) and len(node.targets[0].elts) > 1:
             target = target[1:-1]
         return _expression(node.value, indent, f"{target} = ", "")
+    if isinstance(node, ast.Assert) and node.msg and len(text(node)) + indent > WIDTH:
+        return [f"{pad}assert {text(node.test)}, (", f"{pad}    {text(node.msg)}", f"{pad})"]
     if isinstance(node, ast.Expr):
         return _expression(node.value, indent, "", "")
     if isinstance(node, ast.Return) and node.value is not None:

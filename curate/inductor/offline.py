@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import ast
 import contextlib
-import dataclasses
 import logging
 import os
 import re
@@ -37,7 +36,7 @@ from torch._dynamo.exc import SkipFrame
 from torch._guards import TracingContext, tracing
 from torch._inductor import config, utils
 from torch._inductor.codecache import CacheBase, PyCodeCache
-from torch._inductor.codegen.triton import TritonOverrides
+from torch._inductor.codegen.triton import TritonKernel, TritonOverrides
 from torch._inductor.decomposition import select_decomp_table
 from torch._inductor.exc import InductorError
 from torch._inductor.graph import GraphLowering
@@ -53,6 +52,7 @@ from triton.backends.compiler import GPUTarget
 
 from curate.devices import DEVICES, Device
 from curate.verify import problem
+from curate.verify.reference.draw import Variation, changed_arguments, reshaped
 
 _CUDA = torch.device("cuda", 0)
 
@@ -73,6 +73,8 @@ _CONFIG: dict[str, Any] = {
     "shape_padding": False,
     "layout_optimization": False,
     "allow_buffer_reuse": False,
+    # What a library call returned is not written over: autograd would not know.
+    "inplace_buffers": False,
     "benchmark_harness": False,
     "graph_partition": False,
     "triton.cudagraphs": False,
@@ -243,18 +245,75 @@ class Exported:
         program: what ``torch.export`` returned, in the operators that Inductor lowers.
         operators: sorted names of the distinct ATen operators before that.
         model: the module in eval mode; its tensors may be fake.
+        inputs: what it was exported on.
         paths: for each flat input, the way to it through ``forward``'s positional arguments.
         static_because: why some sizes are constants although all were to be variable, or None.
+        fake: whether its tensors have no memory.
+        dims: how many sizes of each input are variable.
     """
 
     program: ExportedProgram
     operators: list[str]
     model: torch.nn.Module
+    inputs: tuple[Any, ...]
     paths: tuple[list[int | str], ...]
     static_because: str | None
+    fake: bool
+    dims: int
 
 
-def export(task: ModuleType, dynamic: bool) -> Exported:
+@dataclass(frozen=True)
+class Usage:
+    """How a task's module is built and called, if not as its file does it.
+
+    Attributes:
+        changes: other arguments and sizes.
+        dtype: what floating tensors become, or None.
+    """
+
+    changes: tuple[Variation, ...] = ()
+    dtype: torch.dtype | None = None
+
+    def build(self, task: ModuleType) -> torch.nn.Module:
+        """Return the task's module in eval mode."""
+        given = list(task.get_init_inputs())
+        arguments = changed_arguments(task.Model.__init__, given, self.changes, "argument")
+        model: torch.nn.Module = task.Model(*arguments).eval()
+        if self.dtype is not None:
+            _convert(model, self.dtype)
+        return model
+
+    def inputs(self, task: ModuleType) -> tuple[Any, ...]:
+        """Return the arguments of ``forward``."""
+        inputs = reshaped(list(task.get_inputs()), self.changes)
+        inputs = changed_arguments(task.Model.forward, inputs, self.changes, "input")
+
+        def convert(leaf: Any) -> Any:
+            floating = isinstance(leaf, torch.Tensor) and leaf.is_floating_point()
+            return leaf.to(self.dtype) if floating and self.dtype is not None else leaf
+
+        return tuple(pytree.tree_map(convert, inputs))
+
+
+AS_IN_FILE = Usage()
+
+
+def _convert(model: torch.nn.Module, dtype: torch.dtype) -> None:
+    """Convert floating parameters and buffers; ``Module.to`` cannot where they are fake."""
+    new: dict[int, torch.Tensor] = {}
+    for module in model.modules():
+        for held in (module._parameters, module._buffers):
+            for name, tensor in held.items():
+                if tensor is None or not tensor.is_floating_point():
+                    continue
+                if id(tensor) not in new:
+                    new[id(tensor)] = tensor.detach().to(dtype)
+                    if held is module._parameters:
+                        new[id(tensor)] = torch.nn.Parameter(new[id(tensor)])
+                held[name] = new[id(tensor)]
+
+
+def export(task: ModuleType, dynamic: bool, usage: Usage = AS_IN_FILE) -> Exported:
     """Export ``task.Model`` on ``task.get_inputs()``, in eval mode and without gradients.
 
     Fake tensors come first: they cost no memory, whatever the sizes. A module that reads values
@@ -268,16 +327,16 @@ def export(task: ModuleType, dynamic: bool) -> Exported:
     error: Exception | None = None
     for fake in (True, False):
         try:
-            with _tensors(fake):
-                model = task.Model(*task.get_init_inputs()).eval()
+            with tensors(fake):
+                model = usage.build(task)
         except Exception as caught:  # the user's code: it may raise anything
             error = caught
             continue
         static_because = None
         for dims in (sys.maxsize, 1, 0) if dynamic else (0,):
             try:
-                with _tensors(fake):  # anew each time: export marks the sizes of its inputs
-                    inputs = tuple(task.get_inputs())
+                with tensors(fake):  # anew each time: export marks the sizes of its inputs
+                    inputs = usage.inputs(task)
                 program = _export_once(model, inputs, dims)
                 if _size_operations(program) > _MOST_SIZE_OPERATIONS:
                     static_because = "sizes of intermediate results are long expressions"
@@ -289,13 +348,40 @@ def export(task: ModuleType, dynamic: bool) -> Exported:
                 error = caught
                 static_because = static_because or first_line(caught)
                 continue
-            paths = tuple(_steps(path) for path, _ in pytree.tree_flatten_with_path(inputs)[0])
-            return Exported(decomposed, operators(program), model, paths, static_because)
+            return _exported(program, decomposed, model, inputs, static_because, fake, dims)
     raise ExportFailed(first_line(error)) from error
 
 
+def export_like(task: ModuleType, own: Exported, usage: Usage) -> Exported:
+    """Export a task's module in another usage, just as ``own`` was.
+
+    Raises:
+        Exception: it cannot be built or exported so.
+    """
+    with tensors(own.fake):
+        model, inputs = usage.build(task), usage.inputs(task)
+    program = _export_once(model, inputs, own.dims)
+    return _exported(
+        program, _decompose(program), model, inputs, own.static_because, own.fake, own.dims
+    )
+
+
+def _exported(
+    program: ExportedProgram,
+    decomposed: ExportedProgram,
+    model: torch.nn.Module,
+    inputs: tuple[Any, ...],
+    static_because: str | None,
+    fake: bool,
+    dims: int,
+) -> Exported:
+    paths = tuple(_steps(path) for path, _ in pytree.tree_flatten_with_path(inputs)[0])
+    found = operators(program)
+    return Exported(decomposed, found, model, inputs, paths, static_because, fake, dims)
+
+
 @contextlib.contextmanager
-def _tensors(fake: bool) -> Iterator[None]:
+def tensors(fake: bool) -> Iterator[None]:
     """Seed the generator, and make tensors that have no memory if ``fake``."""
     torch.manual_seed(0)
     with FakeTensorMode(allow_non_fake_inputs=True) if fake else contextlib.nullcontext():
@@ -387,44 +473,25 @@ def _stop_with_code(graph: GraphLowering) -> None:
     raise _Written(code.value)
 
 
-def compile_reference(
-    reference: str, target: str, native_matmul: bool = False, dynamic: bool = True
+def generate(
+    exported: Exported, target: str, native_matmul: bool, any_size: bool = False
 ) -> InductorOutput:
-    """Return the code that Inductor writes for a file in KernelBench's form.
-
-    If Inductor fails on variable sizes, constant ones are tried, and the spec says why.
-
-    Raises:
-        ExportFailed: the file cannot be run, or its module not exported.
-        Unsupported: a spec cannot say what the module takes or returns.
-        Exception: whatever Inductor raised.
-    """
-    try:
-        task = problem.load(problem.REFERENCE, reference)
-    except problem.ProgramError as error:
-        raise ExportFailed(first_line(error.__cause__)) from error
-    try:
-        return generate(export(task, dynamic), target, native_matmul)
-    except (ExportFailed, UnsupportedModule):
-        raise
-    except Exception as error:
-        if not dynamic:
-            raise
-        constant = dataclasses.replace(export(task, False), static_because=first_line(error))
-        return generate(constant, target, native_matmul)
-
-
-def generate(exported: Exported, target: str, native_matmul: bool) -> InductorOutput:
     """Return the code that Inductor writes for ``exported`` on ``target``.
 
-    The graph of ``exported`` is changed on the way: it serves once.
+    The graph of ``exported`` is changed on the way: it serves once. With ``any_size`` the code's
+    form follows less from the sizes at hand: short reductions are loops too, and every block has a
+    mask.
 
     Raises:
         Unsupported: a spec cannot say what the module takes or returns.
         Exception: whatever Inductor raised.
     """
-    options = {"triton.native_matmul": native_matmul, "conv_1x1_as_mm": native_matmul}
-    with warnings.catch_warnings(), torch.no_grad(), config.patch({**_CONFIG, **options}):
+    options: dict[str, Any] = {"triton.native_matmul": native_matmul}
+    options["conv_1x1_as_mm"] = native_matmul
+    if any_size:
+        options["unroll_reductions_threshold"] = 1
+    masks = _masks() if any_size else contextlib.nullcontext()
+    with warnings.catch_warnings(), torch.no_grad(), config.patch({**_CONFIG, **options}), masks:
         warnings.simplefilter("ignore")
         program = exported.program
         _inline_scalars(program)
@@ -432,7 +499,15 @@ def generate(exported: Exported, target: str, native_matmul: bool) -> InductorOu
         _refuse_randomness(program)
         spec = _interface_spec(exported, program)
         with target_gpu(target):
+            dense = {
+                node.name
+                for node in program.graph.find_nodes(op="placeholder")
+                if node.meta["val"].is_contiguous()
+            }
             code, shapes = _lower(program)
+            for given, shape in zip(spec["inputs"], shapes, strict=True):
+                given["shape"] = [str(size) for size in shape]
+                given["dense"] = given["name"] in dense
             sources = _kernel_sources(code)
             spec["kernels"] = {name: _launches(name, text) for name, text in sources.items()}
     spec.update(_size_spec(spec["inputs"], program, shapes))
@@ -440,6 +515,17 @@ def generate(exported: Exported, target: str, native_matmul: bool) -> InductorOu
     spec["ops"] = exported.operators
     spec["static_because"] = exported.static_because
     return InductorOutput(code, spec, _extern_calls(code))
+
+
+def _masks() -> contextlib.AbstractContextManager[Any]:
+    """Have every block masked whose axis may have more than one element."""
+    fills = TritonKernel._has_constant_mask
+
+    def is_single(kernel: TritonKernel, tree: Any) -> bool:
+        single = V.graph.sizevars.statically_known_equals(tree.numel, 1)
+        return bool(single and fills(kernel, tree))
+
+    return mock.patch.object(TritonKernel, "_has_constant_mask", is_single)
 
 
 def _inline_scalars(program: ExportedProgram) -> None:
@@ -715,4 +801,5 @@ def warm(target: str, native_matmul: bool) -> None:
     torch.set_num_threads(1)
     torch._logging.set_logs(all=logging.ERROR)
     for dynamic in (False, True):
-        compile_reference(_WARM_UP, target, native_matmul, dynamic)
+        task = problem.load(problem.REFERENCE, _WARM_UP)
+        generate(export(task, dynamic), target, native_matmul)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -59,8 +60,19 @@ def _value(node: ast.expr, point: int) -> int:
         case ast.Call(func=ast.Name(id="max" | "min" as name), args=arguments):
             numbers = [_value(argument, point) for argument in arguments]
             return max(numbers) if name == "max" else min(numbers)
+        case ast.Name(id=name) if known := _SYMBOL.match(name):
+            return int(known[1 + point])
     digest = hashlib.sha256(f"{text(node)} {point}".encode()).digest()
     return 10_000 + int.from_bytes(digest[:3], "big")
+
+
+_SYMBOL = re.compile(r"c(\d+)_(\d+)b*$")
+_NUMBER = re.compile(rf"{_SYMBOL.pattern}|f\d+b*$|([xyz]|r\d_)numel$")
+
+
+def is_symbol(node: ast.AST) -> bool:
+    """Whether a name stands for a number of the module (see `unify`), or for an axis' size."""
+    return isinstance(node, ast.Name) and bool(_NUMBER.match(node.id))
 
 
 def _dense_strides(sizes: list[Point]) -> list[Point]:

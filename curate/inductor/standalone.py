@@ -7,13 +7,14 @@ import builtins
 import json
 import re
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
-from curate.inductor.container import Container, slice_reference
+from curate.inductor.container import Container, check_lines, slice_reference, with_checks
 from curate.inductor.helpers import HELPERS, with_dependencies
 from curate.inductor.kernel_text import combine_source, kernel_source, stored_values
+from curate.inductor.layout import WIDTH
 from curate.inductor.layout import body as print_body
 from curate.inductor.source import CannotRewrite, split
 from curate.inductor.wrapper import Forward, Wrapper, WrapperLaunch
@@ -39,19 +40,21 @@ class StandaloneProgram:
         kernels: number of Triton kernels.
         extern_calls: torch functions that compute something, sorted.
         dynamic_dims: sizes read from the inputs.
+        specialised: arguments that it is written for, and checks.
     """
 
     text: str
     kernels: int
     extern_calls: list[str]
     dynamic_dims: int
+    specialised: list[str]
 
 
 class Standalone(RowStep):
     """Rewrite what `inductor` generated as a program that needs only torch and triton."""
 
     step: Literal["standalone"]
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 4
     takes: ClassVar[frozenset[str]] = frozenset({"task"})
     reads: ClassVar[frozenset[str]] = frozenset({"reference", "generated"})
     makes: ClassVar[frozenset[str]] = frozenset({"pair"})
@@ -65,14 +68,27 @@ class Standalone(RowStep):
         spec = json.loads(generated["spec"])
         entry_point = row["entry_point"] or "Model"
         try:
-            program = rewrite(row["reference"], generated["code"], spec, entry_point)
+            subject = _subject(row["origin"]["symbol"] or "")
+            program = rewrite(row["reference"], generated["code"], spec, entry_point, subject)
         except CannotRewrite as error:
             return Drop("not_standalone", {"construct": error.construct, "line": error.line})
         return Keep((_pair(row, program, spec),))
 
 
+def _subject(symbol: str) -> str:
+    """Return a kernel's name for a symbol: ``rotary#72`` is rotary, ``RSOLoss`` is rso_loss."""
+    name = symbol.split("#")[0].rsplit(".", 1)[-1]
+    parts = re.findall(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z0-9]+|[A-Z]+", name)
+    found = "_".join(part.lower() for part in parts)
+    return found if found.isidentifier() and found not in ("model", "forward") else ""
+
+
 def rewrite(
-    reference: str, code: str, spec: dict[str, Any], entry_point: str = "Model"
+    reference: str,
+    code: str,
+    spec: dict[str, Any],
+    entry_point: str = "Model",
+    subject: str = "",
 ) -> StandaloneProgram:
     """Return the plain program for Inductor's output.
 
@@ -81,16 +97,34 @@ def rewrite(
         code: Inductor's file for the reference's graph.
         spec: how the graph's inputs and outputs map to the module's (see `inductor`).
         entry_point: the reference's class.
+        subject: what a lone kernel that fuses several operations is called.
 
     Raises:
         CannotRewrite: part of the code has a form that the rewriter does not know.
     """
     source = split(code)
     container = slice_reference(reference, entry_point)
-    forward = Wrapper(source, spec, container.inputs, "2d" in reference.lower()).run()
-    text = _assemble(container, forward)
+    images = "2d" in reference.lower()
+    forward = Wrapper(source, spec, container.inputs, images, subject).run()
+    class_text = with_checks(container.class_text, spec.get("fixed", {}))
+    expected = _expected(container, spec)
+    text = _assemble(replace(container, class_text=class_text), forward, expected)
     check(text)
-    return StandaloneProgram(text, len(forward.launches), forward.extern_calls, len(forward.sizes))
+    known = {name: repr(value) for name, value in spec.get("fixed", {}).items()} | expected
+    specialised = [f"{name}={value}" for name, value in known.items()]
+    return StandaloneProgram(
+        text, len(forward.launches), forward.extern_calls, len(forward.sizes), specialised
+    )
+
+
+def _expected(container: Container, spec: dict[str, Any]) -> dict[str, str]:
+    """Return the values of ``forward``'s arguments that the program takes for granted."""
+    given = container.inputs[: spec.get("given", len(container.inputs))]
+    known = {name: text for name, text in container.optional.items() if name not in given}
+    for entry in spec.get("scalars", []):
+        if isinstance(entry["target"], int) and entry["target"] < len(container.inputs):
+            known[container.inputs[entry["target"]]] = repr(entry["value"])
+    return known
 
 
 def check(text: str) -> None:
@@ -136,7 +170,7 @@ def _aliases(node: ast.AST) -> list[ast.alias]:
     return node.names if isinstance(node, ast.Import | ast.ImportFrom) else []
 
 
-def _assemble(container: Container, forward: Forward) -> str:
+def _assemble(container: Container, forward: Forward, expected: dict[str, str]) -> str:
     """Put imports, helpers, kernels and the class into one file."""
     combines, combine_names = _combine_functions(forward)
     helpers = {name for launch in forward.launches.values() for name in launch.draft.helpers}
@@ -146,11 +180,13 @@ def _assemble(container: Container, forward: Forward) -> str:
             launch.name,
             launch.names | combine_names,
             launch.loaded,
-            _docstring(launch),
+            container.summary
+            if len(forward.launches) == 1 and container.summary
+            else _docstring(launch),
         )
         for launch in forward.launches.values()
     ]
-    forward_lines = _forward_text(container, forward)
+    forward_lines = _forward_text(container, forward, expected)
     parts = [
         *container.preamble,
         *(f"@triton.jit\n{HELPERS[name]}" for name in with_dependencies(helpers)),
@@ -173,6 +209,8 @@ def _imports(container: Container, forward: Forward, body: str) -> str:
         lines.add("import math")
     if re.search(r"\blibdevice\.", body):
         lines.add("from triton.language.extra import libdevice")
+    if "from torch import nn" in lines:
+        lines.discard("import torch.nn as nn")
     for name, line in (("torch", "import torch"), ("nn", "import torch.nn as nn")):
         if not re.search(rf"(?<![.\w]){name}\.", body):
             lines.discard(line)
@@ -181,10 +219,24 @@ def _imports(container: Container, forward: Forward, body: str) -> str:
         module = line.split()[1]
         return module.split(".")[0] in ("torch", "triton"), module, line.startswith("from")
 
-    ordered = sorted(lines, key=order)
+    ordered = sorted(_joined(lines), key=order)
     standard = [line for line in ordered if not order(line)[0]]
     others = [line for line in ordered if order(line)[0]]
     return "\n\n".join("\n".join(group) for group in (standard, others) if group)
+
+
+def _joined(lines: Iterable[str]) -> Iterator[str]:
+    """Yield import statements; names that come from one module stand in one of them."""
+    names: dict[str, set[str]] = {}
+    for line in lines:
+        module, _, name = line.partition(" import ")
+        if not name:
+            yield line
+        names.setdefault(module, set()).add(name)
+    for module, found in names.items():
+        joined = f"{module} import {', '.join(sorted(found))}"
+        if "" not in found:
+            yield from [joined] if len(joined) <= WIDTH else (f"{module} import {n}" for n in found)
 
 
 _STATISTICS = {
@@ -233,8 +285,10 @@ def _combine_functions(forward: Forward) -> tuple[list[str], dict[str, str]]:
     return list(texts.values()), names
 
 
-def _forward_text(container: Container, forward: Forward) -> str:
+def _forward_text(container: Container, forward: Forward, expected: dict[str, str]) -> str:
     lines = container.forward.splitlines()
+    if expected:
+        lines += check_lines(expected, 8)
     nodes = [node for stmt in forward.body for node in ast.walk(stmt)]
     if any(isinstance(node, ast.keyword) and node.arg == "out" for node in nodes):
         lines.insert(0, "    @torch.no_grad()")  # autograd refuses out=
@@ -268,6 +322,8 @@ def _pair(row: GeneratedRow, program: StandaloneProgram, spec: dict[str, Any]) -
         "pure_triton": not program.extern_calls,
         "extern_calls": program.extern_calls,
         "dynamic_dims": program.dynamic_dims,
+        "specialised": program.specialised,
+        "any_float": bool(spec.get("any_float")),
     }
     return make_row(
         "pair",

@@ -12,6 +12,7 @@ import copy
 import json
 import keyword
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,7 +22,8 @@ from curate.inductor.kernel_text import dimension_names, stored_values
 from curate.inductor.layout import text
 from curate.inductor.shapes import Layout, at_points, elements, view
 from curate.inductor.source import CannotRewrite, Comment, InductorSource
-from curate.syntax import expression, free_name, names_in, words
+from curate.inductor.unify import DTYPE
+from curate.syntax import expression, free_name, loads_in, names_in, replace_names, words
 
 _ALLOCATE = "empty_strided_cuda"
 _NO_EFFECT = words(
@@ -37,6 +39,10 @@ _VIEW_NODES = words(
     "view reshape permute transpose t expand clone contiguous unsqueeze squeeze select slice "
     "getitem detach alias flatten unsafe_view to to_copy copy arange empty_like"
 )
+_FEW = 2
+"""Operations after which a kernel may be called; of more the module's name says more."""
+
+_MODULES = words("torch math triton tl F nn libdevice")
 _MAX_GRID_Y = 65535
 
 
@@ -86,13 +92,19 @@ class Wrapper:
     """Walks ``call`` once and collects the statements of ``forward``."""
 
     def __init__(
-        self, source: InductorSource, spec: dict[str, Any], inputs: list[str], two_dimensional: bool
+        self,
+        source: InductorSource,
+        spec: dict[str, Any],
+        inputs: list[str],
+        two_dimensional: bool,
+        subject: str = "",
     ) -> None:
         assert source.call is not None
         self.source = source
         self.call = source.call
         self.spec = spec
         self.images = two_dimensional
+        self.subject = subject if len(source.kernels) == 1 else ""
         self.body: list[ast.stmt] = []
         self.names: dict[str, ast.expr] = {}
         self.layouts: dict[str, Layout] = {}
@@ -106,6 +118,10 @@ class Wrapper:
         self.device_source: ast.expr | None = None
         self.fresh: set[str] = set()  # buffers that start at their storage's first element
         self.earlier: dict[str, str] = {}  # a buffer used in place, and its name before
+        self.numels: dict[str, ast.expr] = {}  # numbers of elements, as Inductor writes them
+        self.numbers: set[str] = set()  # variables that hold numbers of the module
+        self.preparing = 0  # statements before the first that computes
+        self.dense: dict[str, list[str]] = {}  # inputs that lie densely, and their sizes
 
     def run(self) -> Forward:
         """Return the rewritten function.
@@ -116,6 +132,13 @@ class Wrapper:
         self._layouts_of_inputs()
         self._plan_buffers()
         self._block(self.call.body)
+        self.body[self.preparing : self.preparing] = self._shape_checks()
+        unread = self.numbers - set(loads_in(*self.body))
+        self.body = [
+            node
+            for node in self.body
+            if not (isinstance(node, ast.Assign) and text(node.targets[0]) in unread)
+        ]
         sizes = sorted(set(self.sizes.values()))
         return Forward(self.body, self.launches, sorted(self.extern_calls), sizes)
 
@@ -262,6 +285,7 @@ class Wrapper:
             config = {**configs[0]["kwargs"]}
             draft = simplify(kernel, config)
             config |= draft.block_sizes
+            config |= self.spec.get("blocks", {}).get(kernel_name, {})
             config |= {k: configs[0][k] for k in ("num_warps", "num_stages") if configs[0].get(k)}
             computed = operations(kernel.comment, draft)
             name = self._kernel_name(computed)
@@ -270,6 +294,8 @@ class Wrapper:
 
     def _kernel_name(self, parts: list[str]) -> str:
         base = "_".join(parts if len(parts) <= 4 else [*parts[:2], *parts[-2:]]) or "layout"
+        if self.subject and len(parts) > _FEW:
+            base = self.subject
         candidate, number = f"{base}_kernel", 1
         while candidate in self.kernel_names:
             candidate, number = f"{base}_kernel_{number}", number + 1
@@ -302,14 +328,14 @@ class Wrapper:
             local = launch.names.get(axis, axis)
             if axis in launch.draft.parameters or axis[0] in "xyz":
                 if text(arguments[axis]) != local:
-                    value = self._numel(arguments[axis], pairs) if len(axes) == 1 else None
+                    value = self._numel(dict(pairs)[axis], pairs) if len(axes) == 1 else None
                     self.body.append(_assign(local, value or arguments[axis]))
                 arguments[axis] = ast.Name(local, ast.Load())
         self._emit_grid(self.source.kernels[kernel_name].grid, launch, arguments)
         passed = [arguments[n] for n in launch.draft.parameters if not n.endswith("BLOCK")]
         blocks = [n for n in launch.draft.parameters if n in launch.config]
         keywords = [
-            ast.keyword(launch.names.get(n, n), ast.Constant(launch.config[n]))
+            ast.keyword(launch.names.get(n, n), self._block_size(launch.config[n]))
             for n in [*blocks, *(n for n in launch.config if n.startswith("num_"))]
         ]
         missing = {n for n in launch.draft.parameters if n.endswith("BLOCK")} - set(launch.config)
@@ -318,16 +344,19 @@ class Wrapper:
         target = expression(f"{launch.name}[grid]")
         self.body.append(ast.Expr(ast.Call(target, passed, keywords)))
 
+    def _block_size(self, value: int | str) -> ast.expr:
+        return self._rewrite(expression(value)) if isinstance(value, str) else ast.Constant(value)
+
     def _numel(self, size: ast.expr, pairs: list[tuple[str, ast.expr]]) -> ast.expr | None:
         """Return ``out.numel()`` for a computed size, if that is what it is."""
-        if isinstance(size, ast.Constant | ast.Name):
+        if isinstance(self._rewrite(size), ast.Constant | ast.Name):
             return None
+        raw = self.numels.get(size.id, size) if isinstance(size, ast.Name) else size
         for parameter, argument in pairs:
             layout = self.layouts.get(argument.id) if isinstance(argument, ast.Name) else None
-            if "out_ptr" in parameter and layout is not None:
-                count = elements([self._rewrite(item) for item in layout.size])
-                if count == at_points([size])[0]:
-                    return expression(f"{text(self._rewrite(argument))}.numel()")
+            stored = "out_ptr" in parameter and layout is not None
+            if layout is not None and stored and elements(layout.size) == at_points([raw])[0]:
+                return expression(f"{text(self._rewrite(argument))}.numel()")
         return None
 
     def _emit_grid(self, kind: str, launch: WrapperLaunch, arguments: dict[str, ast.expr]) -> None:
@@ -364,7 +393,7 @@ class Wrapper:
             parts = _path(argument)
             suffix = "_ptr" if "ptr" in parameter else ""
             choices = ["_".join(parts[-n:]) + suffix for n in range(1, len(parts) + 1)]
-            choices = [name for name in choices if name.isidentifier()]
+            choices = [n for n in choices if n.isidentifier() and n not in _MODULES]
             fallback = choices[-1] if choices else re.sub(r"^ks(\d+)$", r"size_\1", parameter)
             wish = next((name for name in choices if name not in used), fallback)
             name = free_name(wish, used)
@@ -382,6 +411,7 @@ class Wrapper:
     def _statement(self, node: ast.stmt) -> None:
         match node:
             case ast.With(items=[ast.withitem(context_expr=guard)]) if "DeviceGuard" in text(guard):
+                self.preparing = self.preparing or len(self.body)
                 self._block(node.body)
             case ast.Delete():
                 pass
@@ -435,6 +465,7 @@ class Wrapper:
             self._reuse(name, self._rewrite(value), Layout(size, stride))
         elif name.endswith("numel") or re.match(r"ps\d+$", name):
             self.names[name] = self._rewrite(value)
+            self.numels[name] = value
         else:
             rewritten = self._rewrite(value)
             item = isinstance(rewritten, ast.Subscript) and isinstance(rewritten.value, ast.Name)
@@ -460,9 +491,26 @@ class Wrapper:
                 case kind:
                     raise CannotRewrite(f"input of kind {kind}", self.line)
         self.device_source = self._device_source(inputs)
+        self._bind_symbols()
         for name, entry in constants:
             self._constant(name, entry)
         self._need_contiguous(names, inputs)
+
+    def _bind_symbols(self) -> None:
+        """Give the module's own numbers names; those that are attributes are read in place."""
+        used = Counter(names_in(self.call))
+        for symbol, found in self.spec.get("symbols", {}).items():
+            value = expression(found)
+            plain = re.fullmatch(r"self(\.\w+)+|\w+", found)
+            if not plain and used[symbol] > 1:
+                new = self._free(self.spec["names"][symbol] or _name_of(found))
+                self.body.append(_assign(new, value))
+                self.numbers.add(new)
+                value = ast.Name(new, ast.Load())
+            self.names[symbol] = value
+        if floating := self.spec.get("any_float"):
+            source = self._input(floating["target"])
+            self.names[DTYPE] = ast.Attribute(source, "dtype", ast.Load())
 
     def _input(self, target: Any) -> ast.expr:
         """Return the variable of an argument of ``forward``, or of a tensor inside one."""
@@ -503,14 +551,17 @@ class Wrapper:
         """Kernels address inputs by fixed strides, so other layouts are copied first."""
         calls = [n for n in ast.walk(self.call) if isinstance(n, ast.Call)]
         reinterpreted = {text(c.args[0]) for c in calls if text(c.func) == "reinterpret_tensor"}
+        read = {text(a) for c in calls if text(c.func).endswith(".run") for a in c.args}
         written = {str(o["target"]) for o in self.spec["outputs"] if o["kind"] == "mutated_input"}
         for name, entry in zip(names, inputs, strict=True):
             layout = self.layouts.get(name)
             copied = entry["kind"] == "input" and str(entry["target"]) not in written
             dense = layout.is_contiguous if layout else name in reinterpreted
+            dense = dense or (entry.get("dense", False) and name in read)
             if copied and dense and not (layout and not layout.size):
                 argument = text(self.names[name])
                 self.body.append(_assign(argument, expression(f"{argument}.contiguous()")))
+                self.dense[argument] = entry.get("shape", [])
 
     def _size(self, name: str, value: ast.expr) -> None:
         """Handle ``s0 = x_size[1]`` and ``s1 = s0``."""
@@ -558,11 +609,87 @@ class Wrapper:
             arguments.append(self._rewrite(ast.Tuple(list(stride), ast.Load())))
         if self.device_source is None:
             raise CannotRewrite("no input to take the device from", self.line)
+        like = self._like(layout)
+        if like is not None:
+            self.body.append(_assign(new, like))
+            return
         keywords = [
             ast.keyword("device", ast.Attribute(self.device_source, "device", ast.Load())),
-            ast.keyword("dtype", call.args[2]),
+            ast.keyword("dtype", self._rewrite(call.args[2])),
         ]
         self.body.append(_assign(new, ast.Call(expression(function), arguments, keywords)))
+
+    def _like(self, layout: Layout) -> ast.expr | None:
+        """Return ``torch.empty_like(x)`` for a buffer with the sizes of an input."""
+        sizes = [text(size) for size in layout.size]
+        same = [name for name, shape in self.dense.items() if sizes and shape == sizes]
+        if not same or not layout.is_contiguous:
+            return None
+        if layout.dtype == DTYPE:
+            typed = text(self.names[DTYPE]).removesuffix(".dtype")
+            if typed in same:
+                return expression(f"torch.empty_like({typed})")
+        dtype = text(self._rewrite(expression(layout.dtype)))
+        return expression(f"torch.empty_like({same[0]}, dtype={dtype})")
+
+    def _shape_checks(self) -> list[ast.stmt]:
+        """Return assertions that inputs have the dimensions which the code takes for granted.
+
+        A program that reads no size of its first input works on any shape of it.
+        """
+        used = set(loads_in(*self.body))
+        checks: list[ast.stmt] = []
+        seen: dict[tuple[str, ...], str] = {}
+        for entry in self.spec["inputs"]:
+            shape = entry.get("shape")
+            if entry["kind"] != "input" or not shape or isinstance(entry["target"], list):
+                continue
+            name = self.inputs[entry["target"]]
+            own = {
+                symbol
+                for symbol, place in self.spec["sizes"].items()
+                if place["input"] == entry["target"] and shape[place["dim"]] == symbol
+            }
+            condition = self._shape_condition(name, shape, own, used)
+            if tuple(shape) in seen:
+                condition = f"{name}.shape == {seen[tuple(shape)]}.shape"
+            seen.setdefault(tuple(shape), name)
+            if condition:
+                told = ast.JoinedStr(
+                    [ast.Constant(f"{name} has shape "), *_formatted(f"tuple({name}.shape)")]
+                )
+                checks.append(ast.Assert(expression(condition), told))
+        return checks
+
+    def _shape_condition(self, name: str, shape: list[str], own: set[str], used: set[str]) -> str:
+        """Return what must hold of an input's shape, or ""."""
+        sizes = []
+        for size in shape:
+            value = self._rewrite(expression(size))
+            unread = [n for n in names_in(value) if n in self.spec["sizes"]]
+            for symbol in unread:  # a size that the code does not read
+                place = self.spec["sizes"][symbol]
+                if not isinstance(place["input"], int):
+                    return ""
+                found = f"{self.inputs[place['input']]}.shape[{place['dim']}]"
+                value = replace_names(value, {symbol: expression(found)})
+            sizes.append(text(value))
+        if not own:
+            return f"{name}.shape == ({', '.join(sizes)}{',' * (len(sizes) == 1)})"
+        fixed = [(dim, size) for dim, size in enumerate(shape) if size not in own]
+        fixed = [  # but for those that are read from this input
+            (dim, size)
+            for dim, size in fixed
+            if self.spec.get("symbols", {}).get(size) != f"{name}.shape[{dim}]"
+        ]
+        if not fixed and not used & {self.sizes.get(symbol, "") for symbol in own}:
+            return ""
+        first = fixed[0][0] if fixed else 0
+        if len(fixed) > 1 and [dim for dim, _ in fixed] == list(range(first, len(shape))):
+            return f"{name}.shape[{first}:] == ({', '.join(sizes[first:])})"
+        conditions = [f"{name}.dim() == {len(shape)}"]
+        conditions += [f"{name}.shape[{dim}] == {sizes[dim]}" for dim, _ in fixed]
+        return " and ".join(conditions)
 
     def _reuse(self, name: str, value: ast.expr, layout: Layout | None) -> None:
         """Give a buffer, or a view of it, its next name."""
@@ -590,7 +717,7 @@ class Wrapper:
         if isinstance(out, ast.Name):
             last = self.body[-1] if self.body else None
             fresh = isinstance(last, ast.Assign) and text(last.targets[0]) == out.id
-            if fresh and text(last.value).startswith("torch.empty("):  # type: ignore[union-attr]
+            if fresh and text(last.value).startswith(("torch.empty(", "torch.empty_like(")):  # type: ignore[union-attr]
                 self.body.pop()
                 value.keywords = [k for k in value.keywords if k.arg != "out"]
                 self.body.append(_assign(out.id, value))
@@ -724,7 +851,20 @@ def _convolution(node: ast.Call) -> ast.expr:
             continue
         single = len(set(numbers)) == 1
         keywords.append(ast.keyword(name, expression(numbers[0]) if single else value))
-    return ast.Call(expression(function), arguments, keywords)
+    called = ast.Call(expression(function), arguments, keywords)
+    # Kernels take its rows to lie in order; it may follow the layout of its weight.
+    return ast.Call(ast.Attribute(called, "contiguous", ast.Load()), [], [])
+
+
+def _formatted(source: str) -> list[ast.expr]:
+    return [ast.FormattedValue(expression(source), -1)]
+
+
+def _name_of(found: str) -> str:
+    """Return a name for what an expression over attributes and sizes stands for."""
+    path = re.sub(r"\bself\.|\.shape\b|\btriton\.", "", found)
+    words = re.sub(r"\[(\d+)\]", r"_dim\1", path).replace("//", "per").replace("*", "times")
+    return re.sub(r"\W+", "_", words).strip("_").lower() or "size"
 
 
 def _items(node: ast.expr) -> tuple[ast.expr, ...]:

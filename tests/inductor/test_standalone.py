@@ -209,7 +209,8 @@ def test_the_class_keeps_the_constructor_and_drops_forward_methods(pairs):
 def test_sizes_are_constants_or_arguments(pairs):
     assert "n_elements = 165" in pairs["pointwise static"]["triton"]
     dynamic = pairs["pointwise dynamic"]["triton"]
-    assert "x.shape[0]" in dynamic
+    assert "x_dim1 = x.shape[1]" in dynamic
+    assert "assert y.shape == (x_dim1,)" in dynamic
     assert "n_elements = out.numel()" in dynamic
 
 
