@@ -12,7 +12,7 @@ import pyarrow as pa
 from pydantic import Field
 
 from curate.formats.format import PROOF, Format, View, proof
-from curate.formats.question import INSTRUCTION, question
+from curate.formats.question import question, worded
 from curate.rows import PairRow
 from curate.step import Keep
 from curate.teacher.template import fence
@@ -22,17 +22,21 @@ class Conversion(Format):
     """PyTorch in, Triton out, as prompt and completion."""
 
     kinds: ClassVar[frozenset[str]] = frozenset({"pair"})
-    reads: ClassVar[frozenset[str]] = frozenset({"license", "reference", "triton"})
+    reads: ClassVar[frozenset[str]] = frozenset({"license", "reference", "triton", "static"})
 
     format: Literal["conversion"]
     instruction: Annotated[
-        str, Field(description="What stands above the PyTorch code in the prompt.")
-    ] = INSTRUCTION
+        str | None,
+        Field(
+            description="What stands above the PyTorch code in the prompt; by default one of a "
+            "dozen wordings, drawn by the row's id, with what its program keeps to."
+        ),
+    ] = None
 
     def columns(self) -> pa.Schema:
         return pa.schema([("prompt", pa.string()), ("completion", pa.string()), *PROOF])
 
     def render(self, row: PairRow) -> View:
-        prompt = question(row["reference"], self.instruction)
+        prompt = question(row["reference"], self.instruction or worded(row))
         view = {"prompt": prompt, "completion": fence(row["triton"]), **proof(row)}
         return Keep((view,))

@@ -69,9 +69,11 @@ PROOF = [
     ("path", pa.string()),
     ("symbol", pa.string()),
     ("pure_triton", pa.bool_()),
+    ("specialised", pa.list_(pa.string())),
     ("targets", pa.list_(pa.string())),
     ("verdict", pa.string()),
     ("verdict_reason", pa.string()),
+    ("caveats", pa.list_(pa.string())),
     ("teacher", pa.string()),
     ("teacher_terms", pa.string()),
 ]
@@ -93,9 +95,11 @@ def proof(row: ProvenRow) -> Shown:
         "path": origin["path"],
         "symbol": origin["symbol"],
         "pure_triton": static and static["pure_triton"],
+        "specialised": static and static["specialised"],
         "targets": [c["target"] for c in row["compile"] or [] if c["ok"]],
         "verdict": verdict and verdict["status"],
         "verdict_reason": verdict and verdict["reason"],
+        "caveats": verdict and verdict["caveats"],
         "teacher": teacher and teacher["model"],
         "teacher_terms": teacher and teacher["terms"],
     }

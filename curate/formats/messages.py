@@ -15,7 +15,7 @@ from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from curate.formats.chat import CHAT_FAMILIES, ChatFamilyName, find_chat_marker, messages_for
 from curate.formats.format import PROOF, Format, View, proof
-from curate.formats.question import INSTRUCTION, SYSTEM, question
+from curate.formats.question import SYSTEM, question, worded
 from curate.rows import TURN, Loose, PairRow, SampleRow
 from curate.step import Drop, Keep
 from curate.teacher.program import split_thinking
@@ -34,8 +34,12 @@ class Messages(Format):
     format: Literal["messages"]
     system: Annotated[str, Field(description="The system message; empty leaves it out.")] = SYSTEM
     instruction: Annotated[
-        str, Field(description="What stands above the PyTorch code in the user's message.")
-    ] = INSTRUCTION
+        str | None,
+        Field(
+            description="What stands above the PyTorch code in the user's message; by default one "
+            "of a dozen wordings, drawn by the row's id, with what its program keeps to."
+        ),
+    ] = None
     family: Annotated[
         ChatFamilyName | None,
         Field(
@@ -63,7 +67,10 @@ class Messages(Format):
             turns = row["turns"]
         else:
             turns = [
-                {"role": "user", "content": question(row["reference"], self.instruction)},
+                {
+                    "role": "user",
+                    "content": question(row["reference"], self.instruction or worded(row)),
+                },
                 {"role": "assistant", "content": fence(row["triton"])},
             ]
         system = [{"role": "system", "content": self.system}] if self.system else []

@@ -102,12 +102,13 @@ def test_bad_input_says_what_and_where(tmp_path: Path) -> None:
 
 def test_a_model_is_asked_as_rows_of_messages_are() -> None:
     from curate.formats.messages import Messages
+    from curate.formats.question import INSTRUCTION
     from curate.rows import make_origin, make_row
     from curate.step import Keep
 
     license = {"choice": "MIT", "expression": "MIT"}
     columns = {"reference": REFERENCE, "triton": RIGHT, "license": license}
     row = make_row("pair", RIGHT, make_origin("local", purl="p"), **columns)
-    outcome = Messages(format="messages").render(row)
+    outcome = Messages(format="messages", instruction=INSTRUCTION).render(row)
     assert isinstance(outcome, Keep)
     assert outcome.rows[0]["messages"][:-1] == conversation(REFERENCE)

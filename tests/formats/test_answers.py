@@ -26,7 +26,8 @@ def answer(selection: str | None, status: str | None, attempt: int = 1, **column
     turns = [{"role": r, "content": text} for r, text in zip(roles, TALK, strict=False)]
     known = {
         **{"reference": "class Model: ...\n", "triton": "right\n", "license": LICENSE},
-        "verdict": status and {"status": status, "reason": None, "evidence": '{"got": 1}'},
+        "verdict": status
+        and {"status": status, "reason": None, "caveats": [], "evidence": '{"got": 1}'},
         **{"sample": sample, "turns": turns},
     }
     return make_row("sample", "x", make_origin("local"), **{**known, **columns})
