@@ -75,11 +75,14 @@ class Standalone(RowStep):
         return Keep((_pair(row, program, spec),))
 
 
+_NAMESPACES = frozenset({"torch", "nn", "functional", "special", "linalg", "aten"})
+
+
 def _subject(symbol: str) -> str:
     """Return a kernel's name for a symbol: ``rotary#72`` is rotary, ``RSOLoss`` is rso_loss."""
-    name = symbol.split("#")[0].rsplit(".", 1)[-1]
-    parts = re.findall(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z0-9]+|[A-Z]+", name)
-    found = "_".join(part.lower() for part in parts)
+    path = [part for part in symbol.split("#")[0].split(".") if part not in _NAMESPACES]
+    words = re.findall(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z0-9]+|[A-Z]+", " ".join(path))
+    found = "_".join(word.lower() for word in words)
     return found if found.isidentifier() and found not in ("model", "forward") else ""
 
 

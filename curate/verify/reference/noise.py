@@ -145,11 +145,12 @@ class Jitter(Mode):
                 # cuDNN's result is rounded to 16 bits before PyTorch adds the bias.
                 before = result - args[2].reshape(-1, *(1,) * (result.dim() - 2))
                 result.addcmul_(before, self._noise.uniform(result), value=self.weights / 2)
-            if isinstance(result, torch.Tensor) and result.dtype == torch.float64:
+            total = result[1] if name == "var_mean" else result  # the mean may be near zero
+            if isinstance(total, torch.Tensor) and total.dtype == torch.float64:
                 walk = walk_of(name, args, kwargs or {})
-                if walk is not None and walk.shape == result.shape:
+                if walk is not None and walk.shape == total.shape:
                     step = self.ulp / 2 / math.sqrt(3)
-                    result.addcmul_(walk, self._noise.normal(result), value=step)
+                    total.addcmul_(walk, self._noise.normal(total), value=step)
         return result
 
     def _rounded(self, factor: torch.Tensor) -> torch.Tensor:
@@ -230,7 +231,7 @@ def walk_of(name: str, args: Any, kwargs: dict[str, Any]) -> torch.Tensor | None
         if name in ("mm", "bmm", "addmm", "baddbmm") and len(args) >= 2:
             a, b = args[-2:]
             return _walk([(a[..., lo:hi], b[..., lo:hi, :]) for lo, hi in _spans(a.shape[-1])], a)
-        if name in ("sum", "mean") and args and args[0].dtype == torch.float64:
+        if name in ("sum", "mean", "var_mean") and args and args[0].dtype == torch.float64:
             return _walk_of_sum(name, *args, **kwargs)
     return None
 
@@ -263,7 +264,7 @@ def _walk_of_sum(
         total = total + flat[..., lo:hi].sum(-1)
         squares = squares + total.square() * (hi - lo)
     walk = torch.as_tensor(squares).sqrt()
-    walk = walk / flat.shape[-1] if name == "mean" and flat.shape[-1] else walk
+    walk = walk / flat.shape[-1] if name != "sum" and flat.shape[-1] else walk
     return (
         walk.reshape([1 if d in dims else x.shape[d] for d in range(x.ndim)]) if keepdim else walk
     )
