@@ -218,7 +218,15 @@ def set_precision(device: str, precision: dict[str, Any]) -> None:
     if device == "cpu":
         return
     torch.backends.cuda.matmul.allow_tf32 = bool(precision["matmul_tf32"])
-    torch.backends.cudnn.allow_tf32 = bool(precision["cudnn_tf32"])
+    allow_cudnn_tf32(bool(precision["cudnn_tf32"]))
+
+
+def allow_cudnn_tf32(allowed: bool) -> None:
+    """Allow TF32 in convolutions, or not.
+
+    Not by ``torch.backends``: whoever imports PyTorch's test suite can set nothing there any more.
+    """
+    torch._C._set_cudnn_allow_tf32(allowed)
 
 
 def get_precision() -> dict[str, Any]:

@@ -29,6 +29,7 @@ from curate.verify.protocol.role import (
     Answer,
     Refusal,
     Tensors,
+    allow_cudnn_tf32,
     get_precision,
     lay_out,
     layout_of,
@@ -102,7 +103,7 @@ class Reference:
         if self.device != "cpu":
             torch.cuda.init()  # from now on, seeds are the device's too
         # PyTorch's own default, which is True, says nothing of what a problem means.
-        torch.backends.cudnn.allow_tf32 = False
+        allow_cudnn_tf32(False)
         self.task = LoadedTask(request["source"])
         free = free_sizes(self.task)
         own_size = getattr(self.task.module, free[0]) if free else None
