@@ -209,13 +209,9 @@ class _Search:
             for changes in self._around(centre, knob):
                 try:
                     _, other = self._compile(changes)
-                    if not differ(
-                        text.code, other.code
-                    ):  # then so it must be with the file's own value
-                        kept = {known: chosen for known, chosen in centre.items() if known != knob}
-                        _, own = self._compile(_all(kept))
-                        if differ(text.code, own.code):
-                            break
+                    idle = not differ(text.code, other.code)
+                    if idle and self._tells(text, centre, knob):
+                        break
                 except Exception:
                     continue  # the form of the program followed from the value
                 texts.append(other)
@@ -229,6 +225,12 @@ class _Search:
             bad = {used[i - 1] for i in error.differing} or set(centre)
             return None, [knob for knob in centre if knob not in bad]
         return self._with_symbols(made, found), []
+
+    def _tells(self, text: CompiledText, centre: dict[Knob, Changes], knob: Knob) -> bool:
+        """Whether the file's own value of a knob shows, as two others do not: -1 for 1 and -3."""
+        others = {known: chosen for known, chosen in centre.items() if known != knob}
+        _, own = self._compile(_all(others))
+        return differ(text.code, own.code)
 
     def _with_symbols(self, made: InductorOutput, found: Unified) -> InductorOutput:
         floats = [i for i, x in enumerate(self.own.inputs) if _has_floats((x,))]
