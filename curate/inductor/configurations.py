@@ -33,7 +33,15 @@ from curate.inductor.offline import (
     generate,
     tensors,
 )
-from curate.inductor.unify import CompiledText, NotAlike, Number, Unified, differ, unify
+from curate.inductor.unify import (
+    CompiledText,
+    NotAlike,
+    Number,
+    Unified,
+    differ,
+    is_told_apart,
+    unify,
+)
 from curate.verify import problem
 from curate.verify.reference.draw import Variation
 
@@ -196,6 +204,8 @@ class _Search:
             exported = export_like(self.task, self.own, Usage(changes, self.dtype))
         self.used = True
         facts, constants = _facts(self.task, exported), _constants(exported.program)
+        if self.half and not all(is_told_apart(number, constants) for number in constants):
+            raise NotAlike("constants that bfloat16 does not tell apart")
         made = generate(exported, self.target, self.native_matmul, any_size=True)
         shapes = [given["shape"] for given in made.spec["inputs"]]
         arguments = _constructor(self.task, changes)

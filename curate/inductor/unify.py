@@ -299,6 +299,15 @@ def in_half(number: Number) -> float:
     return float(torch.tensor(float(number), dtype=torch.bfloat16))
 
 
+def is_told_apart(number: float, others: frozenset[float]) -> bool:
+    """Whether a number that was rounded to bfloat16 can be found again in a text.
+
+    0.999 cannot: it becomes 1.0, which may stand there for itself.
+    """
+    rounded = in_half(number)
+    return rounded == number or not (rounded in others or (8 * rounded).is_integer())
+
+
 def _products(
     values: Values, known: list[tuple[Values, str]], most: int, least: str = ""
 ) -> Iterator[str]:

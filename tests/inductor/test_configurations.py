@@ -188,6 +188,16 @@ def test_numbers_are_read_and_not_written(made):
     assert "> 0.3," in made["pointwise"][0]  # not as bfloat16 rounds it
 
 
+def test_constants_that_bfloat16_does_not_tell_apart_stay_as_they_are():
+    reference = changed("pointwise", ("y > 0.3, y, -y", "y > 0.999, y + 1.0, y.clamp(max=1.0)"))
+    output = compile_reference(reference, "cuda:90")
+    text = rewrite(reference, output.code, json.loads(json.dumps(output.spec))).text
+    assert "> 0.999," in text
+    assert text.count("1.0") == 2
+    assert output.spec["any_float"] is None
+    assert "self.slope" in text
+
+
 REFUSED = {
     "an argument of the constructor": (
         "norm",
