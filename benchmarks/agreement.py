@@ -26,7 +26,6 @@ import hashlib
 import json
 import os
 import re
-import signal
 import sys
 import tempfile
 import time
@@ -36,6 +35,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from time_limit import TooLong, time_limit
 
 if TYPE_CHECKING:
     import torch
@@ -124,10 +125,6 @@ def judge(given: argparse.Namespace) -> None:
 # --- two backends -----------------------------------------------------------------------------
 
 
-class TooLong(Exception):
-    """The time for one backend is over."""
-
-
 @dataclass
 class Outputs:
     """What a program computed on one backend: hashes by draw, and the first results themselves."""
@@ -189,30 +186,23 @@ def judge_on(
     from curate.verify.judge.slots import verify
     from curate.verify.verdict import Options
 
-    def stop(*_: Any) -> None:
-        raise TooLong
-
     options = Options(
         backend=backend, timeout_s=given.timeout, workers=given.workers, draw_seed=SEED
     )
     verdicts: dict[str, Verdict] = {}
     known: dict[str, Outputs] = {}
-    previous = signal.signal(signal.SIGALRM, stop)
     started = time.monotonic()
     with tempfile.TemporaryDirectory() as cache, recorded(backend, known):
         os.environ["TRITON_CACHE_DIR"] = cache
-        signal.setitimer(signal.ITIMER_REAL, given.seconds)
         try:
-            for verdict in verify(candidates, options):
-                verdicts[verdict.id] = verdict
-                if len(verdicts) % 50 == 0:
-                    seconds = time.monotonic() - started
-                    print(f"{backend}: {len(verdicts)} verdicts, {seconds:.0f} s", flush=True)
+            with time_limit(given.seconds):
+                for verdict in verify(candidates, options):
+                    verdicts[verdict.id] = verdict
+                    if len(verdicts) % 50 == 0:
+                        seconds = time.monotonic() - started
+                        print(f"{backend}: {len(verdicts)} verdicts, {seconds:.0f} s", flush=True)
         except TooLong:
             print(f"{backend}: stopped after {given.seconds} s", flush=True)
-        finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
-            signal.signal(signal.SIGALRM, previous)
     return verdicts, known, round(time.monotonic() - started, 1)
 
 

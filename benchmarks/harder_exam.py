@@ -28,6 +28,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from throughput import spaced
+
 from curate.verify.judge.slots import verify
 from curate.verify.verdict import Candidate, Options, Verdict
 
@@ -216,12 +218,6 @@ class ModelNew(_Own):
         super().__init__(*arguments)
         {prepare}
 """
-
-
-def spaced(rows: list[Any], count: int) -> list[Any]:
-    """Return ``count`` of the rows at even distances, or all where there are fewer."""
-    count = min(count, len(rows))
-    return [rows[i * len(rows) // count] for i in range(count)]
 
 
 def problems(pairs: list[dict[str, Any]]) -> Iterator[Candidate]:

@@ -22,7 +22,6 @@ import collections
 import contextlib
 import json
 import os
-import signal
 import statistics
 import subprocess
 import sys
@@ -34,6 +33,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from throughput import spaced
+from time_limit import TooLong, time_limit
 
 from curate.verify.judge.slots import verify
 from curate.verify.verdict import Candidate, Options, Verdict
@@ -57,10 +57,6 @@ def _in_eval_mode(build):
 {0}.__init__ = _in_eval_mode({0}.__init__)
 """
 """What makes a class's modules begin in eval mode."""
-
-
-class TooLong(Exception):
-    """The time for all verdicts is over."""
 
 
 class Report:
@@ -100,23 +96,20 @@ def level(name: str) -> str:
 
 def judge(rows: list[dict[str, Any]], given: argparse.Namespace, report: Report) -> None:
     """Judge all programs within the limit, and add what was found to the report."""
-
-    def stop(*_: Any) -> None:
-        raise TooLong
-
     options = Options(
         backend=given.backend, workers=given.workers, timeout_s=given.timeout, trials=8
     )
     candidates = [Candidate(row["id"], row["reference"], row["triton"]) for row in rows]
     found: list[dict[str, Any]] = []
     report.fields["verdicts"] = found
-    previous = signal.signal(signal.SIGALRM, stop)
     with tempfile.TemporaryDirectory() as cache:
         os.environ["TRITON_CACHE_DIR"] = cache
         started = time.monotonic()
-        signal.setitimer(signal.ITIMER_REAL, given.limit)
         try:
-            with contextlib.closing(verify(candidates, options)) as verdicts:  # type: ignore[type-var]
+            with (
+                time_limit(given.limit),
+                contextlib.closing(verify(candidates, options)) as verdicts,  # type: ignore[type-var]
+            ):
                 for verdict in verdicts:
                     found.append(entry(verdict, time.monotonic() - started))
                     report.write()
@@ -124,9 +117,6 @@ def judge(rows: list[dict[str, Any]], given: argparse.Namespace, report: Report)
                         print(f"{len(found)} verdicts, {found[-1]['seconds']} s", flush=True)
         except TooLong:
             print(f"stopped after {given.limit} s", flush=True)
-        finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
-            signal.signal(signal.SIGALRM, previous)
         seconds = min(time.monotonic() - started, given.limit)
     judged = {one["id"] for one in found}
     per_level = collections.Counter(f"{level(one['id'])}{one['status']}" for one in found)

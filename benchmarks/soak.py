@@ -35,6 +35,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from processes import tree
 from soak_programs import Trial, make_trials
+from time_limit import TooLong, time_limit
 
 from curate.verify.judge.session import HostError
 from curate.verify.judge.slots import verify
@@ -63,10 +64,6 @@ LEAVE_S = 10.0
 
 MB = 2**20
 PAGE = os.sysconf("SC_PAGE_SIZE")
-
-
-class TooLong(Exception):
-    """The judge gave no verdicts for all candidates in the time that the soak may take."""
 
 
 class Memory(threading.Thread):
@@ -252,26 +249,21 @@ def judge(
     trials: list[Trial], options: Options, limit_s: float
 ) -> tuple[list[Verdict], str | None]:
     """Return the verdicts, and why the judge stopped early, if it did."""
-
-    def stop(*_: Any) -> None:
-        raise TooLong
-
-    signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, limit_s)
     verdicts: list[Verdict] = []
     started = time.monotonic()
     try:
-        for verdict in verify((trial.candidate for trial in trials), options):
-            verdicts.append(verdict)
-            if len(verdicts) % 100 == 0:
-                seconds = time.monotonic() - started
-                print(f"{len(verdicts)} verdicts in {seconds:.0f} s", file=sys.stderr, flush=True)
+        with time_limit(limit_s):
+            for verdict in verify((trial.candidate for trial in trials), options):
+                verdicts.append(verdict)
+                if len(verdicts) % 100 == 0:
+                    seconds = time.monotonic() - started
+                    print(
+                        f"{len(verdicts)} verdicts in {seconds:.0f} s", file=sys.stderr, flush=True
+                    )
     except TooLong:
         return verdicts, "limit"
     except HostError as error:
         return verdicts, f"HostError: {error}"
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
     return verdicts, None
 
 

@@ -8,7 +8,9 @@ import io
 import keyword
 import tokenize
 from collections.abc import Container, Iterator
-from typing import Any
+from typing import Any, TypeVar
+
+Node = TypeVar("Node", ast.expr, ast.stmt)
 
 
 def words(names: str) -> frozenset[str]:
@@ -48,14 +50,16 @@ def _names(nodes: tuple[ast.AST, ...]) -> Iterator[ast.Name]:
     return (n for node in nodes for n in ast.walk(node) if isinstance(n, ast.Name))
 
 
-def replace_names(node: ast.expr, values: dict[str, ast.expr]) -> ast.expr:
-    """Return an expression with expressions in the place of names that it reads."""
+def replace_names(node: Node, values: dict[str, ast.expr]) -> Node:
+    """Return a copy with expressions in the place of names that are read."""
 
     class Replace(ast.NodeTransformer):
         def visit_Name(self, node: ast.Name) -> ast.AST:
-            return copy.deepcopy(values.get(node.id, node))
+            read = isinstance(node.ctx, ast.Load)
+            return copy.deepcopy(values[node.id]) if read and node.id in values else node
 
-    return Replace().visit(copy.deepcopy(node))  # type: ignore[no-any-return]
+    found: Node = Replace().visit(copy.deepcopy(node))
+    return found
 
 
 def arguments(function: ast.FunctionDef) -> list[ast.arg]:

@@ -8,10 +8,11 @@ What a caller decides, constructor arguments and input sizes, Inductor takes for
 from __future__ import annotations
 
 import ast
-import contextlib
 import dataclasses
 import inspect
+import itertools
 import math
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from types import ModuleType
@@ -42,8 +43,9 @@ from curate.inductor.unify import (
     is_told_apart,
     unify,
 )
+from curate.inductor.wrapper import attribute_path
 from curate.verify import problem
-from curate.verify.reference.draw import Variation
+from curate.verify.reference.draw import Variation, changed_arguments, defaults
 
 MOST_KNOBS = 8
 """Arguments and sizes that are varied; each costs a compilation."""
@@ -170,7 +172,7 @@ class _Search:
         """Whether the module itself takes some changes."""
         usage = Usage(changes, self.dtype)
         try:
-            with torch.no_grad(), tensors(self.own.fake), _quiet():
+            with torch.no_grad(), tensors(self.own.fake), warnings.catch_warnings(action="ignore"):
                 usage.build(self.task)(*usage.inputs(self.task))
         except Exception:
             return False
@@ -303,20 +305,8 @@ def _graph(exported: Exported) -> tuple[str, list[tuple[str, torch.Size]]]:
     return exported.program.graph_module.code, [(name, t.shape) for name, t in state.items()]
 
 
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    import warnings
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
-
-
-_LIMITS = {
-    abs(value)
-    for info in (torch.finfo(torch.bfloat16),)
-    for value in (info.max, info.tiny, info.eps)
-}
+_HALF = torch.finfo(torch.bfloat16)
+_LIMITS = {_HALF.max, _HALF.tiny, _HALF.eps}
 
 
 def _constants(program: ExportedProgram) -> frozenset[float]:
@@ -343,22 +333,12 @@ def _all(chosen: dict[Knob, Changes]) -> Changes:
 
 def _constructor(task: ModuleType, changes: Changes = ()) -> dict[str, Any]:
     """Return the constructor's arguments by name, defaults included."""
-    changed = {change.which: change.value for change in changes if change.what == "argument"}
+    init = task.Model.__init__
     given = list(task.get_init_inputs())
-    parameters = list(inspect.signature(task.Model.__init__).parameters.values())[1:]
-    found: dict[str, Any] = {}
-    for i, known in enumerate(parameters):
-        if known.kind is not known.POSITIONAL_OR_KEYWORD:
-            break
-        if i in changed:
-            found[known.name] = changed[i]
-        elif i < len(given):
-            found[known.name] = given[i]
-        elif known.default is known.empty:
-            break
-        else:
-            found[known.name] = known.default
-    return found
+    values = changed_arguments(init, given + defaults(init, len(given)), changes, "argument")
+    parameters = list(inspect.signature(init).parameters.values())[1:]
+    named = itertools.takewhile(lambda known: known.kind is known.POSITIONAL_OR_KEYWORD, parameters)
+    return dict(zip((known.name for known in named), values, strict=False))
 
 
 def _arguments(task: ModuleType, inputs: tuple[Any, ...]) -> Iterator[Knob]:
@@ -424,7 +404,7 @@ def _facts(task: ModuleType, exported: Exported) -> dict[str, Number]:
     """Return the numbers that ``forward`` can read: attributes, and sizes of tensors."""
     found: dict[str, Number] = {}
     for path, module in exported.model.named_modules():
-        prefix = _attribute(path)
+        prefix = attribute_path(path) if path else "self"
         for name, value in vars(module).items():
             if name.startswith("_") or name == "training":
                 continue
@@ -447,10 +427,3 @@ def _facts(task: ModuleType, exported: Exported) -> dict[str, Number]:
         elif type(value) in (int, float):
             found[name] = value
     return found
-
-
-def _attribute(path: str) -> str:
-    """Return the expression for a submodule: ``net.0`` is ``self.net[0]``."""
-    from curate.inductor.wrapper import attribute_path
-
-    return attribute_path(path) if path else "self"

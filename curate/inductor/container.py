@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from curate.inductor.layout import WIDTH, text
+from curate.inductor.layout import WIDTH, statement, text
 from curate.inductor.source import CannotRewrite
-from curate.syntax import arguments, loads_in, rename, stores_in, words
+from curate.syntax import arguments, expression, loads_in, rename, stores_in, words
 
 _DRIVERS = frozenset({"get_inputs", "get_init_inputs"})
 
@@ -134,14 +134,10 @@ def check_lines(values: dict[str, str], indent: int) -> list[str]:
         _FLAGS.get(value, "{} == {}").format(name, value) for name, value in values.items()
     ]
     told = ", ".join(f"{name}={value}" for name, value in values.items()).replace('"', "'")
-    message = f'"written for {told}"'
-    pad = " " * indent
-    line = f"{pad}assert {' and '.join(conditions)}, {message}"
-    if len(line) <= WIDTH:
-        return [line]
-    if len(conditions) == 1:
-        return [f"{pad}assert {conditions[0]}, (", f"{pad}    {message}", f"{pad})"]
-    return [line for one in values.items() for line in check_lines(dict([one]), indent)]
+    check = ast.Assert(expression(" and ".join(conditions)), ast.Constant(f"written for {told}"))
+    if len(conditions) > 1 and len(text(check)) + indent > WIDTH:
+        return [line for one in values.items() for line in check_lines(dict([one]), indent)]
+    return statement(check, indent)
 
 
 def _header(forward: ast.FunctionDef, lines: list[str]) -> str:

@@ -25,7 +25,7 @@ from curate.inductor.kernel_types import (
 )
 from curate.inductor.layout import text
 from curate.inductor.source import CannotRewrite, InductorKernel
-from curate.syntax import expression, loads_in, names_in, stores_in, words
+from curate.syntax import expression, loads_in, names_in, replace_names, stores_in, words
 
 _TL_HAS = words("exp exp2 log log2 sin cos sqrt rsqrt erf floor ceil abs fma")
 _REDUCERS = {"max2": "maximum", "min2": "minimum", "prod": "multiply", "any": "logical_or"}
@@ -273,19 +273,6 @@ def _remove(body: list[ast.stmt], unwanted: set[str]) -> None:
         ]
 
 
-def _rename(body: list[ast.stmt], names: dict[str, ast.expr]) -> None:
-    """Replace loads of names by expressions, in place."""
-
-    class Replace(ast.NodeTransformer):
-        def visit_Name(self, node: ast.Name) -> ast.AST:
-            if isinstance(node.ctx, ast.Load) and node.id in names:
-                return copy.deepcopy(names[node.id])
-            return node
-
-    for index, node in enumerate(body):
-        body[index] = Replace().visit(node)
-
-
 def _take_sizes(body: list[ast.stmt]) -> dict[str, int]:
     """Remove sizes fixed inside the kernel; return them, to be passed at the launch."""
     sizes = {
@@ -386,7 +373,7 @@ def _drop_aliases(body: list[ast.stmt]) -> None:
             for name, value in aliases.items()
         }
     _remove(body, set(aliases))
-    _rename(body, aliases)
+    body[:] = [replace_names(node, aliases) for node in body]
 
 
 _INTEGERS = {"i32", "i64"}
@@ -672,12 +659,11 @@ def _merged(user: ast.stmt, name: str, value: ast.expr, depth: int) -> ast.stmt 
         stored = call.args[1]
         if isinstance(stored, ast.Name) and stored.id == name:
             return None  # what is stored keeps a name of its own
-    merged = [copy.deepcopy(user)]
-    _rename(merged, {name: value})
+    merged = replace_names(user, {name: value})
     operations = sum(
-        isinstance(n, ast.BinOp | ast.Compare | ast.Call | ast.UnaryOp) for n in ast.walk(merged[0])
+        isinstance(n, ast.BinOp | ast.Compare | ast.Call | ast.UnaryOp) for n in ast.walk(merged)
     )
     offset = re.match(r"[xyz]offset$", name)
-    if not offset and (operations > 6 or len(text(merged[0])) + 4 * depth > 76):
+    if not offset and (operations > 6 or len(text(merged)) + 4 * depth > 76):
         return None
-    return merged[0]
+    return merged

@@ -302,10 +302,11 @@ def in_half(number: Number) -> float:
 def is_told_apart(number: float, others: frozenset[float]) -> bool:
     """Whether a number that was rounded to bfloat16 can be found again in a text.
 
-    0.999 cannot: it becomes 1.0, which may stand there for itself.
+    0.999 cannot: it becomes 1.0, which may stand there for itself. Nor can what becomes infinite.
     """
     rounded = in_half(number)
-    return rounded == number or not (rounded in others or (8 * rounded).is_integer())
+    plain = math.isinf(rounded) or rounded in others or (8 * rounded).is_integer()
+    return rounded == number or not plain
 
 
 def _products(

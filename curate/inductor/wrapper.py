@@ -655,9 +655,8 @@ class Wrapper:
                 condition = f"{name}.shape == {seen[tuple(shape)]}.shape"
             seen.setdefault(tuple(shape), name)
             if condition:
-                told = ast.JoinedStr(
-                    [ast.Constant(f"{name} has shape "), *_formatted(f"tuple({name}.shape)")]
-                )
+                shape_there = ast.FormattedValue(expression(f"tuple({name}.shape)"), -1)
+                told = ast.JoinedStr([ast.Constant(f"{name} has shape "), shape_there])
                 checks.append(ast.Assert(expression(condition), told))
         return checks
 
@@ -854,10 +853,6 @@ def _convolution(node: ast.Call) -> ast.expr:
     called = ast.Call(expression(function), arguments, keywords)
     # Kernels take its rows to lie in order; it may follow the layout of its weight.
     return ast.Call(ast.Attribute(called, "contiguous", ast.Load()), [], [])
-
-
-def _formatted(source: str) -> list[ast.expr]:
-    return [ast.FormattedValue(expression(source), -1)]
 
 
 def _name_of(found: str) -> str:

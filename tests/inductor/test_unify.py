@@ -2,7 +2,7 @@
 
 import pytest
 
-from curate.inductor.unify import NotAlike, _Symbols, differ
+from curate.inductor.unify import NotAlike, _Symbols, differ, is_told_apart
 
 FACTS = [
     {"self.dim": 48, "self.heads": 6, "self.eps": 7.5e-6, "x.shape[2]": 48, "self.w.shape[0]": 8},
@@ -49,6 +49,17 @@ def test_a_number_that_varies_has_an_expression(values, expression):
         assert caught.value.differing == [1, 2]
     else:
         assert symbols.expressions[symbols.of(values)] == expression
+
+
+@pytest.mark.parametrize(
+    ("number", "apart"),
+    [(0.1, True), (1e-6, True), (0.5, True), (0.999, False), (2.999, False), (3.4e38, False)],
+)
+def test_what_bfloat16_rounds_is_found_again_if_nothing_else_looks_like_it(
+    number: float, apart: bool
+) -> None:
+    assert is_told_apart(number, frozenset({number})) is apart
+    assert is_told_apart(0.3, frozenset({0.3, 0.30078125})) is False
 
 
 def test_one_number_has_one_symbol_that_tells_its_values():

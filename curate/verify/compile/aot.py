@@ -317,10 +317,8 @@ def compile_ttir(name: str, ttir: str, options: dict[str, Any], target: Device) 
     Raises:
         KernelError: as `compile_launch`.
     """
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "kernel.ttir"
-        path.write_text(ttir)
-        return _compile_source(name, str(path), options, target)
+    with _file_of(ttir) as path:
+        return _compile_source(name, path, options, target)
 
 
 def compile_cubin(name: str, ttir: str, options: dict[str, Any], target: Device) -> Any:
@@ -329,18 +327,23 @@ def compile_cubin(name: str, ttir: str, options: dict[str, Any], target: Device)
     Raises:
         KernelError: as `compile_launch`.
     """
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "kernel.ttir"
-        path.write_text(ttir)
+    with _file_of(ttir) as path:
         try:
             with stub_driver(target):
-                compiled = triton.compile(
-                    str(path), target=gpu_target(target), options=dict(options)
-                )
+                compiled = triton.compile(path, target=gpu_target(target), options=dict(options))
         except Exception as error:
             raise KernelError(name, type(error).__name__, first_line(error)) from error
     _reject_too_large(name, int(compiled.metadata.shared), options, target)
     return compiled
+
+
+@contextmanager
+def _file_of(ttir: str) -> Iterator[str]:
+    """Write TTIR where Triton reads it."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "kernel.ttir"
+        path.write_text(ttir)
+        yield str(path)
 
 
 def _reject_too_large(name: str, shared: int, options: dict[str, Any], target: Device) -> None:
