@@ -1,6 +1,6 @@
 """Our generator's programs for KernelBench's problems, at the problems' own sizes.
 
-    python benchmarks/kernelbench_pairs.py PROBLEMS PAIRS.jsonl [--target cuda:90]
+    python benchmarks/kernelbench_pairs.py PROBLEMS PAIRS.jsonl [--target cuda:90] [--static]
 
 PROBLEMS holds ``level1/*.py`` and ``level2/*.py``. Every problem goes through what the steps
 ``inductor`` and ``standalone`` do: the compiler first calls the library for products of matrices;
@@ -40,11 +40,11 @@ def number(file: Path) -> tuple[str, int]:
     return file.parent.name, int(file.name.split("_")[0])
 
 
-def make(reference: str, target: str) -> dict[str, Any]:
+def make(reference: str, target: str, dynamic: bool) -> dict[str, Any]:
     """Return a program's fields; ``failed`` instead where there is none."""
     for native in (False, True):
         try:
-            made = configurations.compile_reference(reference, target, native, dynamic=True)
+            made = configurations.compile_reference(reference, target, native, dynamic)
             if not made.spec["kernels"]:
                 calls = ", ".join(made.extern_calls)
                 continue
@@ -62,17 +62,17 @@ def make(reference: str, target: str) -> dict[str, Any]:
     return {"failed": f"no_kernels: {calls}"}
 
 
-def child(reference: str, target: str, pipe: Connection) -> None:
+def child(reference: str, target: str, dynamic: bool, pipe: Connection) -> None:
     """Send what `make` returns, within the limit on memory."""
     resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
-    pipe.send(make(reference, target))
+    pipe.send(make(reference, target, dynamic))
 
 
-def isolated(reference: str, target: str) -> dict[str, Any]:
+def isolated(reference: str, target: str, dynamic: bool) -> dict[str, Any]:
     """Return what `make` returns in a process of its own."""
     context = multiprocessing.get_context("fork")
     ours, theirs = context.Pipe(duplex=False)
-    process = context.Process(target=child, args=(reference, target, theirs))
+    process = context.Process(target=child, args=(reference, target, dynamic, theirs))
     process.start()
     theirs.close()
     try:
@@ -90,6 +90,7 @@ def main() -> None:
     parser.add_argument("problems", type=Path)
     parser.add_argument("out", type=Path)
     parser.add_argument("--target", default="cuda:90")
+    parser.add_argument("--static", action="store_true", help="sizes are constants; much faster")
     given = parser.parse_args()
     for native in (False, True):
         offline.warm(given.target, native)
@@ -100,7 +101,7 @@ def main() -> None:
     with given.out.open("w", encoding="utf-8") as out:
         for file in files:
             name, reference = f"{file.parent.name}/{file.name}", file.read_text(encoding="utf-8")
-            found = isolated(reference, given.target)
+            found = isolated(reference, given.target, not given.static)
             counts[f"{file.parent.name} problems"] += 1
             if "failed" in found:
                 failed[name] = found["failed"]

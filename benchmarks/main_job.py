@@ -5,6 +5,7 @@
 Prints a JSON object with the seconds of both runs, what was kept, and the machine and versions.
 """
 
+import argparse
 import collections
 import importlib.metadata
 import json
@@ -39,7 +40,9 @@ def pairs(folder: Path) -> list[dict]:
 
 def main() -> None:
     """Measure, check, print."""
-    output = Path(sys.argv[1] if len(sys.argv) > 1 else tempfile.mkdtemp())
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("output", type=Path, nargs="?", default=Path(tempfile.mkdtemp()))
+    output = parser.parse_args().output
     first, data = run(output)
     second, again = run(output)
     rows = pairs(output / RECIPE.stem)

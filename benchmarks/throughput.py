@@ -42,6 +42,9 @@ from curate.verify.verdict import Candidate, Options, Verdict
 SAMPLES = 8
 """Candidates of one problem in the second case."""
 
+SLOWEST = 8
+"""Verdicts that the report shows with the seconds of each stage."""
+
 USUAL = Path(__file__).with_name("usual_harness.py")
 USUAL_TIMEOUT_S = 120.0
 
@@ -96,7 +99,23 @@ def judged(candidates: list[Candidate], options: Options) -> tuple[dict[str, Any
         "with_timing": sum(v.timing is not None for v in verdicts),
         "input_sets_of_the_correct": dict(sorted(trials.items())),
         "statuses": count(v.status + (f" ({v.reason})" if v.reason else "") for v in verdicts),
+        "not_correct": {v.id: v.status for v in verdicts if v.status != "correct"},
+        "seconds_by_stage": by_stage(verdicts),
+        "slowest": {v.id: v.seconds for v in sorted(verdicts, key=in_all)[-SLOWEST:]},
     }, verdicts
+
+
+def in_all(verdict: Verdict) -> float:
+    """Return how long the judge took for one candidate."""
+    return verdict.seconds.get("in all", 0.0)
+
+
+def by_stage(verdicts: list[Verdict]) -> dict[str, float]:
+    """Return the mean seconds of a verdict, in all and waited for each request to a process."""
+    total: collections.Counter[str] = collections.Counter()
+    for verdict in verdicts:
+        total.update(verdict.seconds)
+    return {name: round(value / len(verdicts), 4) for name, value in total.most_common()}
 
 
 def usual(candidates: list[Candidate], backend: str) -> tuple[dict[str, Any], dict[str, str]]:

@@ -8,6 +8,7 @@ between two of them, and holds no result that is expected.
 from __future__ import annotations
 
 import ctypes
+import gc
 import re
 import struct
 from collections.abc import Sequence
@@ -24,7 +25,7 @@ from curate.verify.executor.launch import STORES
 from curate.verify.executor.memory import OutOfBounds
 from curate.verify.executor.operations import UnsupportedOperation
 from curate.verify.protocol.driver import Launcher, Module
-from curate.verify.protocol.role import Refusal
+from curate.verify.protocol.role import SPARE, Refusal
 from curate.verify.protocol.wire import Channel
 
 GUARD = 16 * 1024
@@ -116,10 +117,7 @@ class CudaBackend:
 
     def wipe(self) -> None:
         """Leave nothing of a candidate to the next one."""
-        for block, _, _ in self.blocks.values():
-            block.zero_()
-        self.blocks.clear()
-        self.checked_later.clear()
+        self._wipe_memory()
         for module, _ in self.programs.values():
             module.unload()
         self.programs.clear()
@@ -129,7 +127,16 @@ class CudaBackend:
                 for cubin in known:
                     cubin.module.unload()
             self.loaded.clear()
+        if torch.cuda.memory_allocated() > SPARE:
+            gc.collect()  # what recorded the candidate's calls refers to itself
         torch.cuda.empty_cache()
+
+    def _wipe_memory(self) -> None:
+        # On its own: a name for a block that is left would keep its memory from being given back.
+        for block, _, _ in self.blocks.values():
+            block.zero_()
+        self.blocks.clear()
+        self.checked_later.clear()
 
     # Triton's kernels
 

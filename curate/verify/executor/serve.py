@@ -52,6 +52,8 @@ from curate.verify.protocol.role import (
     Answer,
     Refusal,
     Tensors,
+    answer_one,
+    give_back,
     refusal,
     same,
     set_precision,
@@ -237,6 +239,8 @@ class CandidateExecutor:
             set_precision(self.device.name, request["precision"])
         if request.get("ptx"):
             self.ptx = request["ptx"]
+        for number in self.written.keys() - self.storages.known.keys():
+            del self.written[number]
         for place, value in zip(places, tensors, strict=True):
             if place.storage not in self.storages.known:
                 self.storages.new(place.storage, place.extent)
@@ -776,16 +780,10 @@ class ExecutorServer:
     def _answer(self) -> bool:
         """Answer one request of the judge; return whether it is still there."""
         try:
-            request, tensors = self.judge.receive()
+            answer_one(self.judge, self._find)
         except ConnectionClosed:
             return False
-        try:
-            answer, sent = self._find(request["do"])(request, tensors)
-            self.judge.send({"serial": request["serial"], **answer}, sent)
-        except Exception as error:
-            why = refusal(error)
-            refused = {"status": why.status, "reason": why.reason, "message": str(why)[:1000]}
-            self.judge.send({"serial": request["serial"], "refused": refused})
+        give_back()
         return True
 
     def _find(self, do: str) -> Callable[[dict[str, Any], Tensors], Answer]:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from curate.verify.judge.halves import Halves
-from curate.verify.judge.oracle import Expected, NoOracle, Oracle, Variety
+from curate.verify.judge.oracle import REFERENCE_OOM, Expected, NoOracle, Oracle, Variety
 from curate.verify.judge.session import RequestRefused, SessionEnded
 from curate.verify.protocol.compare import Agreement, Mismatch
 from curate.verify.protocol.role import (
@@ -456,7 +456,8 @@ class CandidateCheck:
         try:
             variants, layouts = self.oracle.variants(dataclasses.replace(last, family=OWN))
             usual = self.oracle.expect(last)
-        except NoOracle:
+        except NoOracle as error:
+            self._leave_untried(error)
             return
         for layout in layouts:
             self._try_beyond("contiguous_only", usual, layout=layout)
@@ -490,7 +491,8 @@ class CandidateCheck:
         """Return what a draw gives, or None where the reference does not take its changes."""
         try:
             expected = self.oracle.expect(draw)
-        except NoOracle:
+        except NoOracle as error:
+            self._leave_untried(error)
             return None
         special = draw.family in (NOT_FINITE, NEGATIVE_INTEGERS)
         taken = expected.draw.changes == draw.changes
@@ -515,6 +517,19 @@ class CandidateCheck:
         if found := self._fault(expected, **how):
             self.outcome.warn(caveat, **found, **how)
 
+    def _leave_untried(self, error: NoOracle | RequestRefused) -> None:
+        """Note that something beyond the file could not be tried, or raise the error.
+
+        Where neighbours may hold the memory that lacks, nothing follows: the judge asks again.
+        """
+        if error.reason == BUDGET or (self._lacks_memory(error) and not self._is_large()):
+            raise error
+        self.outcome.evidence["untried"] = str(error)[:200]
+
+    def _lacks_memory(self, error: NoOracle | RequestRefused) -> bool:
+        """Whether the device had too little memory."""
+        return not self.on_cpu and (error.status == "oom" or error.reason == REFERENCE_OOM)
+
     def _fault(self, expected: Expected | None, **how: Any) -> dict[str, Any]:
         """Return what goes wrong with a draw; nothing if there is none."""
         if expected is None:
@@ -526,10 +541,8 @@ class CandidateCheck:
             _, results = self._forward(expected, fresh=True, **how)
             expected.compare(results)
         except RequestRefused as refused:
-            if refused.status == "unsupported":
-                if refused.reason == BUDGET:
-                    raise
-                self.outcome.evidence["untried"] = refused.message
+            if refused.status == "unsupported" or self._lacks_memory(refused):
+                self._leave_untried(refused)
                 return {}
             return {"message": refused.message}
         except Mismatch as mismatch:

@@ -11,7 +11,14 @@ from typing import Any
 
 from curate.verify.judge.session import Host, RequestRefused, Session, SessionEnded
 from curate.verify.protocol.compare import Agreement, Mismatch, Strict, compare
-from curate.verify.protocol.role import Tensors, list_tensors, pack_all, same_tensors, unpack_named
+from curate.verify.protocol.role import (
+    Tensors,
+    give_back,
+    list_tensors,
+    pack_all,
+    same_tensors,
+    unpack_named,
+)
 from curate.verify.reference.draw import OVERFLOWS, OWN, TIES, Draw, parameters_seed
 from curate.verify.reference.noise import PRODUCTS
 from curate.verify.reference.serve import SKIP
@@ -161,6 +168,7 @@ class Oracle:
         self.session: Session | None = None
         self.allows: dict[str, Any] = {}  # what the file lets its own products be
         self.own_size: int | None = None
+        self.call_bytes = 0  # that its operators read and write, as far as that has been asked
         # Seeds that a candidate cannot know; with one of the caller's own, the same in every run.
         told = secrets.token_hex(8) if seed is None else f"{seed} {reference}"
         self.seed = int(hashlib.sha256(told.encode()).hexdigest()[:13], 16)
@@ -194,8 +202,9 @@ class Oracle:
             facts, _ = self._ask("estimate")
         except NoOracle:
             return False  # it may need the device
+        self.call_bytes = int(facts["call_bytes"])
         multiplies = any(call.endswith(PRODUCTS) for call in facts["calls"])
-        return bool(facts["call_bytes"] <= (SMALL_PRODUCT_BYTES if multiplies else SMALL_BYTES))
+        return self.call_bytes <= (SMALL_PRODUCT_BYTES if multiplies else SMALL_BYTES)
 
     def expect(self, draw: Draw) -> Expected:
         """Return what a draw gives; where the reference does not take it, the file's own.
@@ -205,6 +214,7 @@ class Oracle:
         """
         if draw in self._drawn:
             return self._drawn[draw]
+        give_back()  # what comparing the draw before has taken
         try:
             message, tensors = self._ask("draw", draw=draw.to_json())
             expected = Expected(draw, message, tensors, self._noise, self.precision)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import gc
 import itertools
 import math
 import time
 import traceback
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -35,9 +34,6 @@ from curate.verify.protocol.wire import WireError
 from curate.verify.screen.screen import screen
 from curate.verify.verdict import Candidate, Options, Verdict
 
-Turn = Callable[[], AbstractContextManager[None]]
-"""Gives the device to the caller for a while, shared or alone."""
-
 TIMED = 1
 """Number of the host whose references are timed; the other's say what is right."""
 
@@ -45,6 +41,10 @@ JUDGE_OOM = "judge_oom"
 """Why there is no verdict where the judge itself had too little memory of the device."""
 
 NO_ROOM = (REFERENCE_OOM, JUDGE_OOM)
+
+TIMES = 10
+"""How many times the bytes that a reference reads and writes a check has on the device at its peak:
+inputs, parameters and results in float32 and float64, in three processes."""
 
 
 class Slot:
@@ -105,19 +105,36 @@ class Slot:
             verdict = dataclasses.replace(verdict, **self._compile(candidate))
         if self.options.backend == "compile":
             return verdict
-        checked = self._check_safely(candidate, verdict, self.gate.shared)
-        if self.device.is_gpu and (checked.status == "oom" or checked.reason in NO_ROOM):
+        is_large = self.device.is_gpu and self._fills_device(candidate.reference)
+        checked = verdict
+        if not is_large:
+            checked = self._check_safely(candidate, verdict, self.gate)
+        if is_large or (self.device.is_gpu and has_no_room(checked)):
             self.forget()  # neighbours may have held the device's memory
+            gc.collect()
             give_back()
-            checked = self._check_safely(candidate, verdict, self.gate.alone)
+            self._prepare()
+            with self.gate.alone():
+                checked = self._check_safely(candidate, verdict, Gate())
         if checked.status == "correct" and self.device.is_gpu and uses_atomics(checked):
             return self.check_atomics(candidate, checked)
         return checked
 
-    def _check_safely(self, candidate: Candidate, verdict: Verdict, turn: Turn) -> Verdict:
+    def _fills_device(self, reference: str) -> bool:
+        """Whether the device's memory is too small for as many such checks as there are slots."""
+        try:
+            oracle = self._oracle(reference)
+            with self.gate.shared():
+                oracle.load()
+        except NoOracle:
+            return False  # as the check will say
+        needed = TIMES * oracle.call_bytes * self.options.workers
+        return oracle.device != "cpu" and needed > self.device.target.memory
+
+    def _check_safely(self, candidate: Candidate, verdict: Verdict, gate: Gate) -> Verdict:
         """Return the verdict of a check; our own fault must not cost the others their verdicts."""
         try:
-            return self._check(candidate, verdict, turn)
+            return self._check(candidate, verdict, gate)
         except (HostError, SandboxUnavailable):
             raise
         except Exception as error:
@@ -189,19 +206,23 @@ class Slot:
         session = self.assembler.at_hand(seconds) or self.assembler.start(seconds)
         session.ask("assemble", kernels=kernels, target=ON_CPU.name)
 
-    def _check(self, candidate: Candidate, verdict: Verdict, turn: Turn) -> Verdict:
+    def _check(self, candidate: Candidate, verdict: Verdict, gate: Gate) -> Verdict:
         """Return the verdict of running a candidate alongside its reference."""
-        for purpose in ("reference", "host_half", "executor"):  # which warm up together
-            self.host(purpose).prepare()
+        self._prepare()
         oracle = self._oracle(candidate.reference)
-        checked = self._check_mode(candidate, verdict, oracle, "eval", turn)
+        checked = self._check_mode(candidate, verdict, oracle, "eval", gate)
         # KernelBench's own harness leaves modules in training mode.
         if checked.status == "incorrect" and oracle.facts("eval")["mode_dependent"]:
-            trained = self._check_mode(candidate, verdict, oracle, "train", turn)
+            trained = self._check_mode(candidate, verdict, oracle, "train", gate)
             if trained.status == "correct":
                 caveats = (*trained.caveats, "train_mode_only")
                 return dataclasses.replace(trained, caveats=caveats)
         return checked
+
+    def _prepare(self) -> None:
+        """Start the processes, which warm up together."""
+        for purpose in ("reference", "host_half", "executor"):
+            self.host(purpose).prepare()
 
     def _oracle(self, reference: str) -> Oracle:
         if self.oracle is None or self.oracle.reference != reference:
@@ -219,10 +240,10 @@ class Slot:
         return self.oracle
 
     def _check_mode(
-        self, candidate: Candidate, verdict: Verdict, oracle: Oracle, mode: str, turn: Turn
+        self, candidate: Candidate, verdict: Verdict, oracle: Oracle, mode: str, gate: Gate
     ) -> Verdict:
         try:
-            with turn():
+            with gate.shared():
                 oracle.load()
         except NoOracle as error:
             return dataclasses.replace(verdict, **_fields(error))
@@ -230,13 +251,13 @@ class Slot:
         check = CandidateCheck(oracle, session, mode, self.options)
         fields: dict[str, Any] = {"status": "correct", "reason": None}
         try:
-            with turn():
+            with gate.shared():
                 check.run(candidate)
                 compiled = candidate.compiled or verdict.compile or self.device.is_gpu
                 if not compiled:
                     self._assemble(session.kernels)
             if self.options.timing:
-                fields |= self._time(check, candidate.reference, turn)
+                fields |= self._time(check, candidate.reference, gate)
         except (EarlyVerdict, RequestRefused, SessionEnded, NoOracle) as error:
             fields = _fields(error)
         except WireError as error:
@@ -245,15 +266,15 @@ class Slot:
             session.close()
         return dataclasses.replace(verdict, **_result(fields, check.outcome, session.events))
 
-    def _time(self, check: CandidateCheck, reference: str, turn: Turn) -> dict[str, Any]:
+    def _time(self, check: CandidateCheck, reference: str, gate: Gate) -> dict[str, Any]:
         """Return what timing adds to the verdict on a correct candidate, as fields.
 
         Raises:
             EarlyVerdict, WireError: it is wrong when it is timed.
         """
-        with turn():
+        with gate.shared():
             timer = Timer(check, self._timed_oracle(reference))
-        with self.gate.alone():
+        with gate.alone():
             return timer.run()
 
     def _timed_oracle(self, reference: str) -> TimedOracle:
@@ -295,6 +316,11 @@ class Slot:
             host.close()
         if self.on_cpu:
             self.on_cpu.close()
+
+
+def has_no_room(verdict: Verdict) -> bool:
+    """Tell whether there was too little memory of the device."""
+    return verdict.status == "oom" or verdict.reason in NO_ROOM
 
 
 def uses_atomics(verdict: Verdict) -> bool:

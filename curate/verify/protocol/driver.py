@@ -215,7 +215,10 @@ class SharedMemory:
         handle, size_t = ctypes.byref(self.handle), ctypes.c_size_t(self.size)
         if fd is None:
             made = _Properties(1, _FILE_DESCRIPTOR, at, None, 0)
-            check(call("MemCreate", handle, size_t, ctypes.byref(made), NONE))
+            how = handle, size_t, ctypes.byref(made), NONE
+            if call("MemCreate", *how):
+                torch.cuda.empty_cache()  # PyTorch keeps what it has freed, as for itself
+                check(call("MemCreate", *how))
         else:
             kind = _FILE_DESCRIPTOR
             check(call("MemImportFromShareableHandle", handle, ctypes.c_void_p(fd), kind))

@@ -16,7 +16,8 @@ from curate.verify.protocol.wire import Channel, ConnectionClosed, WireError, pa
 
 Tensors = list[torch.Tensor]
 Answer = tuple[dict[str, Any], Tensors]
-Handlers = dict[str, Callable[[dict[str, Any], Tensors], Answer]]
+Handler = Callable[[dict[str, Any], Tensors], Answer]
+Handlers = dict[str, Handler]
 
 NO_MEMORY = ("DefaultCPUAllocator: can't allocate memory",
              "CUDA error: out of memory", "HIP error: out of memory",
@@ -73,18 +74,27 @@ def serve_requests(channel: Channel, handlers: Handlers) -> None:
     """Answer requests, each with its own number, until the judge closes the channel."""
     while True:
         try:
-            request, tensors = channel.receive()
+            answer_one(channel, handlers.__getitem__)
         except ConnectionClosed:
             return
-        try:
-            answer, sent = handlers[request["do"]](request, tensors)
-            channel.send({"serial": request["serial"], **answer}, sent)
-            del answer, sent, tensors
-            give_back()
-        except Exception as error:
-            why = refusal(error)
-            refused = {"status": why.status, "reason": why.reason, "message": why.message}
-            channel.send({"serial": request["serial"], "refused": refused})
+        give_back()
+
+
+def answer_one(channel: Channel, find: Callable[[str], Handler]) -> None:
+    """Answer one request; an error of its handler, or too little memory for it, is an answer too.
+
+    Raises:
+        ConnectionClosed: the judge is gone.
+    """
+    frame = channel.receive_frame()
+    try:
+        request, tensors = frame.open()
+        answer, sent = find(request["do"])(request, tensors)
+        channel.send({"serial": request["serial"], **answer}, sent)
+    except Exception as error:
+        why = refusal(error)
+        refused = {"status": why.status, "reason": why.reason, "message": why.message[:1000]}
+        channel.send({"serial": frame.message()["serial"], "refused": refused})
 
 
 SPARE = 2**30
@@ -113,11 +123,6 @@ class Mode(TorchDispatchMode):  # type: ignore[misc]
 def to_device(value: Any, device: str) -> Any:
     """Return a value with its tensors on a device, their strides kept."""
     return map_tensors(value, lambda tensor: tensor.to(device))
-
-
-def to_double(value: Any) -> Any:
-    """Return a value with its floating tensors in float64."""
-    return map_tensors(value, lambda t: t.double() if t.is_floating_point() else t)
 
 
 def map_tensors(value: Any, function: Callable[[torch.Tensor], torch.Tensor]) -> Any:

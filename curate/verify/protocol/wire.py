@@ -214,16 +214,19 @@ class Frame:
         Raises:
             WireError: the frame breaks the rules.
         """
-        try:
-            header = json.loads(self.header)
-            message, described = header["message"], header["tensors"]
-        except (ValueError, TypeError, KeyError, RecursionError) as error:
-            raise WireError("not a header") from error
-        if not isinstance(message, dict) or not isinstance(described, list):
-            raise WireError("not a header")
+        message, described = self._header()
         payload = torch.frombuffer(self.payload or bytearray(1), dtype=torch.uint8)
-        tensors, offset, there = [], 0, 0
         shared = self.channel and self.channel.shared_bytes(message.pop("new_memory", None))
+        try:
+            return message, self._tensors(described, payload, shared)
+        finally:
+            if shared is not None and self.channel:
+                self.channel.taken()
+
+    def _tensors(
+        self, described: list[Any], payload: torch.Tensor, shared: torch.Tensor | None
+    ) -> list[torch.Tensor]:
+        tensors, offset, there = [], 0, 0
         for item in described:
             if shared is not None and isinstance(item, dict) and item.get("on_device"):
                 tensor, there = _make_tensor(item, shared, there)
@@ -233,9 +236,25 @@ class Frame:
             tensors.append(tensor)
         if offset != len(self.payload):
             raise WireError("the payload is larger than its tensors")
-        if there and self.channel:
-            self.channel.taken()
-        return message, tensors
+        return tensors
+
+    def message(self) -> dict[str, Any]:
+        """Return the message alone.
+
+        Raises:
+            WireError: the frame breaks the rules.
+        """
+        return self._header()[0]
+
+    def _header(self) -> tuple[dict[str, Any], list[Any]]:
+        try:
+            header = json.loads(self.header)
+            message, described = header["message"], header["tensors"]
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
+            raise WireError("not a header") from error
+        if not isinstance(message, dict) or not isinstance(described, list):
+            raise WireError("not a header")
+        return message, described
 
 
 class Channel:
@@ -312,6 +331,7 @@ class Channel:
             plain = _plain(tensor)
             self._given.bytes[start : start + len(plain)].copy_(plain)
         torch.cuda.synchronize()
+        self._given = _kept(self._given)  # the descriptor keeps it for the other side
         return is_new
 
     def shared_bytes(self, is_new: Any) -> torch.Tensor | None:
@@ -384,7 +404,6 @@ class Channel:
             WireError: what came is no frame.
         """
         prefix = self._read(PREFIX.size, deadline)
-        self._given = _kept(self._given)  # the other side has answered, and so taken it
         magic, header_size, payload_size = PREFIX.unpack(bytes(prefix))
         if magic != MAGIC or header_size > MAX_HEADER:
             raise WireError("not a frame")

@@ -42,7 +42,6 @@ from curate.verify.protocol.role import (
     same_tensors,
     serve_requests,
     to_device,
-    to_double,
 )
 from curate.verify.protocol.wire import Channel, WireError
 from curate.verify.reference.draw import (
@@ -285,12 +284,29 @@ class Reference:
     def _forward(self, model: nn.Module, inputs: list[Any], seed: int) -> dict[str, Any]:
         """Return what ``forward`` gives, and those inputs that it changed; the model stays."""
         given = copy.deepcopy(inputs)
+        result, state = self._call(model, given, seed)
+        return {"output": result, "changed": mutated_inputs(given, inputs), "state": state}
+
+    def _exactly(self, draw: Draw, inputs: list[Any], own: dict[str, Any]) -> dict[str, Any]:
+        """Return what ``forward`` gives in float64, with the inputs that ``own`` has changed.
+
+        The inputs become float64 in a copy that the call may change: a third copy of gigabytes
+        would be too much for the device.
+        """
+        given = list(map_tensors(inputs, _double_copy))
+        result, state = self._call(self._double(draw), given, draw.seed)
+        after = flatten(given, "input")
+        changed = {path: after[path] for path in own["changed"]}
+        return {"output": result, "changed": changed, "state": state}
+
+    def _call(self, model: nn.Module, given: list[Any], seed: int) -> tuple[Any, dict[str, Any]]:
+        """Return what ``forward`` gives and the buffers that it changed; the model stays."""
         model = copy.deepcopy(model)
         seed_everything(seed)
         before = {name: t.clone() for name, t in model.named_buffers()}
         result = model(*given)
         state = {n: t for n, t in model.named_buffers() if not same_tensors([t], [before.get(n)])}
-        return {"output": result, "changed": mutated_inputs(given, inputs), "state": state}
+        return result, state
 
     def _run(self, model: nn.Module, inputs: list[Any], draw: Draw) -> Results:
         """Return the results in the file's own precision and in float64.
@@ -305,10 +321,13 @@ class Reference:
             raise _failure(draw, error, self.device) from error
         if draw.family not in (OWN, NOT_FINITE) and not _mostly_finite(own):
             raise Refusal(SKIP, "not_finite", f"mostly not finite on {draw.family} inputs")
-        with contextlib.suppress(RuntimeError):
-            exact = self._forward(self._double(draw), to_double(inputs), draw.seed)
+        try:
+            exact = self._exactly(draw, inputs, own)
             if list(flatten(exact)) == list(flatten(own)):
                 return own, exact
+        except RuntimeError as error:
+            if (why := refusal(error)).status == "oom":
+                raise why from error
         # Some modules name float32 in their code and cannot be run in another precision; they
         # are held to the floor of the tolerance alone.
         return own, own
@@ -376,6 +395,11 @@ class Reference:
             if same_tensors(own["output"], changed["output"]):
                 found.append(i)
         return found
+
+
+def _double_copy(tensor: torch.Tensor) -> torch.Tensor:
+    wide = tensor.double() if tensor.is_floating_point() else tensor
+    return tensor.clone() if wide is tensor else wide
 
 
 def _on_tensor_cores() -> tuple[str, ...]:

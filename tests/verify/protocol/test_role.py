@@ -1,9 +1,14 @@
 from __future__ import annotations
 
+import socket
+from typing import Any
+
 import pytest
 import torch
 
-from curate.verify.protocol.role import refusal
+from curate.verify.protocol import wire
+from curate.verify.protocol.role import answer_one, refusal
+from curate.verify.protocol.wire import Channel
 from curate.verify.reference.draw import OWN, Draw
 from curate.verify.reference.serve import SKIP, _failure
 
@@ -35,3 +40,16 @@ def test_a_full_device_says_nothing_of_a_draw() -> None:
     assert _failure(draw, full, "cpu").status == SKIP
     assert _failure(draw, other, "cuda").status == SKIP
     assert _failure(Draw(1), other, "cuda").reason == "reference_error"
+
+
+def test_tensors_that_find_no_memory_are_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any) -> Any:
+        raise torch.OutOfMemoryError("CUDA out of memory.")
+
+    one, other = (Channel(sock) for sock in socket.socketpair())
+    one.send({"serial": 7, "do": "begin"}, [torch.ones(3)])
+    monkeypatch.setattr(wire, "_make_tensor", full)
+    answer_one(other, {}.__getitem__)
+    told, _ = one.receive()
+    assert told["serial"] == 7
+    assert told["refused"]["status"] == "oom"

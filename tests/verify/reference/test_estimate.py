@@ -6,6 +6,7 @@ import pytest
 import torch
 from verify_programs import PAIRS
 
+from curate.verify.protocol.role import Refusal
 from curate.verify.reference.draw import Draw
 from curate.verify.reference.serve import Reference
 
@@ -67,3 +68,44 @@ def test_an_estimate_is_what_is_counted_in_a_run(name: str) -> None:
 def test_what_no_machine_holds_is_estimated_too() -> None:
     estimate, _ = load(PRODUCT).estimate({}, [])
     assert estimate == {"calls": {"mm": 1}, "call_bytes": 3 * 4 * 2**34}
+
+
+CHANGED = """
+import torch
+import torch.nn as nn
+
+class Model(nn.Module):
+    def forward(self, x, n):
+        x.mul_(1 / 3)
+        n.add_(1)
+        return x + n
+
+def get_inputs():
+    return [torch.rand(8), torch.zeros(8, dtype=torch.int64)]
+
+def get_init_inputs():
+    return []
+"""
+
+
+def test_the_exact_call_changes_inputs_of_its_own() -> None:
+    reference = load(CHANGED)
+    with torch.no_grad():
+        (x, n), (own, exact) = reference._right(Draw(1))
+    assert not n.any()
+    assert list(own["changed"]) == list(exact["changed"]) == ["input[0]", "input[1]"]
+    torch.testing.assert_close(exact["changed"]["input[0]"], x.double() / 3, rtol=1e-15, atol=0)
+    assert exact["output"].dtype == torch.float64
+
+
+def test_too_little_memory_for_float64_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or else a program would be held to the rounding of one order of operations."""
+
+    def full(*_: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory.")
+
+    reference = load(CONVOLVED)
+    monkeypatch.setattr(reference, "_exactly", full)
+    with torch.no_grad(), pytest.raises(Refusal) as refused:
+        reference._right(Draw(1))
+    assert refused.value.status == "oom"
