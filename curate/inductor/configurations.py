@@ -53,6 +53,9 @@ MOST_KNOBS = 8
 _MOST_TRIED = 2
 """Other values of a knob with which the program is compiled, until one leaves its form."""
 
+_MOST_COMPILED = 20
+"""Compilations of a module after which none of its knobs is left open."""
+
 _LONGEST = 80
 """Characters of a value that a program can be asked to check."""
 
@@ -108,6 +111,7 @@ class _Search:
         self.target = target
         self.native_matmul = native_matmul
         self.open: set[Knob] = set()
+        self.compiled = 0
         half = self._export_in_half()
         self._begin(half or export(task, True), half is not None)
 
@@ -201,6 +205,9 @@ class _Search:
 
     def _compile(self, changes: Changes) -> tuple[InductorOutput, CompiledText]:
         """Return the program for some changes, and what `unify` wants of it."""
+        self.compiled += 1
+        if changes and self.compiled > _MOST_COMPILED:
+            raise NotAlike("too many compilations")
         exported = self.own
         if changes or self.used:
             exported = export_like(self.task, self.own, Usage(changes, self.dtype))
