@@ -43,7 +43,7 @@ class Inductor(RowStep):
     sandboxed: ClassVar[bool] = True
 
     step: Literal["inductor"]
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     target: Annotated[
         Target,
         Field(
@@ -55,7 +55,8 @@ class Inductor(RowStep):
         bool,
         Field(
             description="Write matrix products (and 1x1 convolutions) as Triton kernels with "
-            "tl.dot instead of calls to cuBLAS or hipBLAS."
+            "tl.dot and an autotuner, and what follows them in the same kernel, instead of calls "
+            "to cuBLAS or hipBLAS."
         ),
     ] = False
     dynamic: Annotated[

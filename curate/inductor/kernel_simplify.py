@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
+from curate.inductor import product_text
 from curate.inductor.kernel_types import (
     UNKNOWN,
     KernelValue,
@@ -75,6 +76,7 @@ class KernelDraft:
         libdevice: whether the body calls `libdevice`.
         block_sizes: block sizes that the kernel itself fixes, as persistent reductions do.
         is_product: whether the body multiplies matrices.
+        is_tuned: whether an autotuner chooses its blocks: the template of `products`.
     """
 
     parameters: list[str]
@@ -84,6 +86,7 @@ class KernelDraft:
     libdevice: bool = False
     block_sizes: dict[str, int] = field(default_factory=dict)
     is_product: bool = False
+    is_tuned: bool = False
 
 
 def simplify(kernel: InductorKernel, config: dict[str, int]) -> KernelDraft:
@@ -126,6 +129,7 @@ def simplify(kernel: InductorKernel, config: dict[str, int]) -> KernelDraft:
         libdevice="libdevice" in used,
         block_sizes={n: v for n, v in sizes.items() if n.endswith("BLOCK") and n in named},
         is_product=any("dot" in _called(node) for node in body),
+        is_tuned=kernel.grid in product_text.GRIDS,
     )
 
 

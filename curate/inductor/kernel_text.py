@@ -13,6 +13,7 @@ from curate.inductor.kernel_simplify import KernelDraft
 from curate.inductor.kernel_types import is_number
 from curate.inductor.layout import body as print_body
 from curate.inductor.layout import text
+from curate.inductor.product_text import CONFIGS_NAME
 from curate.syntax import free_name, names_in
 
 _ARGUMENTS_WIDTH = 88
@@ -475,13 +476,20 @@ def kernel_source(
     if len(head) > _ARGUMENTS_WIDTH:
         head = f"def {name}(\n    " + ",\n    ".join(parameters) + ",\n):"
     told = [f'    """{docstring}', "", f"    {_sharing(draft, chosen)}", '    """']
-    return "\n".join(["@triton.jit", head, *told, *print_body(body, 4)])
+    tuner = f'@triton.autotune(configs={CONFIGS_NAME}, key=["M", "N", "K"])'
+    lines = [tuner] if draft.is_tuned else []
+    return "\n".join([*lines, "@triton.jit", head, *told, *print_body(body, 4)])
 
 
 def _sharing(draft: KernelDraft, names: dict[str, str]) -> str:
     """Return a sentence that says what one program of the grid does."""
     blocks = {p: names.get(p, p) for p in draft.parameters if p.endswith("BLOCK")}
     tile = " x ".join(blocks[p] for p in blocks if not p.startswith("R"))
+    if draft.is_tuned:
+        return (
+            "Each program computes one tile of the product; those of GROUP_M rows of tiles run\n"
+            "    together, so that what they read is in the L2 cache."
+        )
     if draft.is_product:
         return "Each program computes one tile of the product, a block of the sum at a time."
     if not any(p.startswith("R") for p in blocks):

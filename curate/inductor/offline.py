@@ -51,6 +51,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from triton.backends.compiler import GPUTarget
 
 from curate.devices import DEVICES, Device
+from curate.inductor import product_text, products
 from curate.verify import problem
 from curate.verify.reference.draw import Variation, changed_arguments, reshaped
 
@@ -486,8 +487,7 @@ def generate(
         Unsupported: a spec cannot say what the module takes or returns.
         Exception: whatever Inductor raised.
     """
-    options: dict[str, Any] = {"triton.native_matmul": native_matmul}
-    options["conv_1x1_as_mm"] = native_matmul
+    options: dict[str, Any] = {"conv_1x1_as_mm": native_matmul}
     if any_size:
         options["unroll_reductions_threshold"] = 1
     masks = _masks() if any_size else contextlib.nullcontext()
@@ -498,7 +498,10 @@ def generate(
         _prune(program)
         _refuse_randomness(program)
         spec = _interface_spec(exported, program)
-        with target_gpu(target):
+        if native_matmul:
+            products.split_sums(program.graph_module.graph)
+        by_template = products.by_template() if native_matmul else contextlib.nullcontext()
+        with target_gpu(target), by_template:
             dense = {
                 node.name
                 for node in program.graph.find_nodes(op="placeholder")
@@ -596,7 +599,7 @@ def _lower(program: ExportedProgram) -> tuple[str, list[tuple[Any, ...]]]:
         try:
             compile_fx.compile_fx_inner(module, inputs, is_inference=True)
         except _Written as written:
-            return _without_paths(written.code), [tuple(f.shape) for f in fakes]
+            return product_text.plain(_without_paths(written.code)), [tuple(f.shape) for f in fakes]
         except InductorError as error:
             if isinstance(error.inner_exception, SkipFrame):  # bfloat16 on a device without it
                 raise UnsupportedModule(str(error.inner_exception)) from error
@@ -627,6 +630,8 @@ def _kernel_sources(code: str) -> dict[str, str]:
 
 def _launches(name: str, source: str) -> list[dict[str, Any]]:
     """Return the launch configurations that Inductor's heuristics offer, its own choice first."""
+    if product_text.is_product(source):
+        return [{"kwargs": {}, "num_warps": None, "num_stages": None}]
     kernel = getattr(PyCodeCache.load(source), name)
     return [
         {"kwargs": dict(c.kwargs), "num_warps": c.num_warps, "num_stages": c.num_stages}
@@ -799,7 +804,7 @@ def get_init_inputs():
 def warm(target: str, native_matmul: bool) -> None:
     """Compile one module, so that children forked from here find everything imported."""
     torch.set_num_threads(1)
-    torch._logging.set_logs(all=logging.ERROR)
+    torch._logging.set_logs(all=logging.CRITICAL)
     for dynamic in (False, True):
         task = problem.load(problem.REFERENCE, _WARM_UP)
         generate(export(task, dynamic), target, native_matmul)

@@ -16,6 +16,7 @@ from curate.inductor.helpers import HELPERS, with_dependencies
 from curate.inductor.kernel_text import combine_source, kernel_source, stored_values
 from curate.inductor.layout import WIDTH
 from curate.inductor.layout import body as print_body
+from curate.inductor.product_text import configs_text
 from curate.inductor.source import CannotRewrite, split
 from curate.inductor.wrapper import Forward, Wrapper, WrapperLaunch
 from curate.rows import GeneratedRow, Generator, License, Row, Static, make_row
@@ -54,7 +55,7 @@ class Standalone(RowStep):
     """Rewrite what `inductor` generated as a program that needs only torch and triton."""
 
     step: Literal["standalone"]
-    version: ClassVar[int] = 4
+    version: ClassVar[int] = 5
     takes: ClassVar[frozenset[str]] = frozenset({"task"})
     reads: ClassVar[frozenset[str]] = frozenset({"reference", "generated"})
     makes: ClassVar[frozenset[str]] = frozenset({"pair"})
@@ -194,6 +195,7 @@ def _assemble(container: Container, forward: Forward, expected: dict[str, str]) 
         *container.preamble,
         *(f"@triton.jit\n{HELPERS[name]}" for name in with_dependencies(helpers)),
         *combines,
+        *([configs_text()] if any(x.draft.is_tuned for x in forward.launches.values()) else []),
         *kernels,
         f"{container.class_text}\n\n{forward_lines}".replace("\n    pass\n\n", "\n"),
     ]

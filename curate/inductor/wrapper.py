@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from curate.inductor import product_text
 from curate.inductor.kernel_simplify import KernelDraft, simplify
 from curate.inductor.kernel_text import dimension_names, stored_values
 from curate.inductor.layout import text
@@ -323,6 +324,12 @@ class Wrapper:
                 for parameter, argument in arguments.items()
                 if "out_ptr" in parameter and text(argument) in self.earlier
             }
+        is_product = launch.draft.is_tuned
+        for size in product_text.SIZES if is_product else ():
+            local = self._free(size) if size in self.inputs else size
+            if text(arguments[size]) != local:
+                self.body.append(_assign(local, arguments[size]))
+            arguments[size] = ast.Name(local, ast.Load())
         axes = [name for name in arguments if name.endswith("numel")]
         for axis in axes:
             local = launch.names.get(axis, axis)
@@ -334,6 +341,9 @@ class Wrapper:
         self._emit_grid(self.source.kernels[kernel_name].grid, launch, arguments)
         passed = [arguments[n] for n in launch.draft.parameters if not n.endswith("BLOCK")]
         blocks = [n for n in launch.draft.parameters if n in launch.config]
+        if is_product:  # its blocks are the autotuner's choice
+            self.body.append(ast.Expr(ast.Call(expression(f"{launch.name}[grid]"), passed, [])))
+            return
         keywords = [
             ast.keyword(launch.names.get(n, n), self._block_size(launch.config[n]))
             for n in [*blocks, *(n for n in launch.config if n.startswith("num_"))]
@@ -364,7 +374,13 @@ class Wrapper:
             count, size = text(arguments[f"{axis}numel"]), launch.config.get(f"{axis.upper()}BLOCK")
             return count if size in (None, 1) else f"triton.cdiv({count}, {size})"
 
-        if kind == "Grid1D":
+        if kind in product_text.GRIDS:
+            rows, cols = (
+                f'triton.cdiv({text(arguments[size])}, meta["BLOCK_{size}"])' for size in "MN"
+            )
+            batches = text(arguments.get(product_text.BATCHES, ast.Tuple([], ast.Load())))
+            grid = f"lambda meta: ({rows} * {cols}, {batches if batches != '()' else ''})"
+        elif kind == "Grid1D":
             grid = f"({blocks('x')},)"
         elif kind == "Grid2D":
             grid = f"({blocks('x')}, {blocks('y')})"
@@ -386,9 +402,17 @@ class Wrapper:
     ) -> dict[str, str]:
         """Name a kernel's parameters after what the first launch passes."""
         names = dimension_names(draft)
+        if draft.is_tuned:
+            names = {**product_text.BLOCKS, "xindex": "offsets"}
         used = set(names.values())
         for parameter, argument in arguments.items():
             if parameter.endswith("numel"):
+                continue
+            if draft.is_tuned and parameter == product_text.BATCHES:
+                continue  # the grid tells
+            if draft.is_tuned and parameter in (*product_text.SIZES, *product_text.STRIDES):
+                names[parameter] = parameter
+                used.add(parameter)
                 continue
             parts = _path(argument)
             suffix = "_ptr" if "ptr" in parameter else ""

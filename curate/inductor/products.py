@@ -1,0 +1,122 @@
+"""Products of matrices: a template of our own that Inductor fills in, with what follows fused.
+
+Inductor calls the library for products unless it may choose among templates by timing them, which
+needs a GPU. Here its lowering of `mm` and `bmm` takes the one template below, and Inductor writes
+what follows the product into it, as its scheduler decides. Which tiles are best is left to the
+program's autotuner (`curate.inductor.product_text`).
+
+Follows ``torch/_inductor/select_algorithm.py`` and ``kernel/mm_common.py`` of torch 2.11 and 2.13,
+which are private.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Iterator
+from typing import Any
+from unittest import mock
+
+import torch
+from torch._inductor.kernel.mm_common import mm_args
+from torch._inductor.lowering import lowerings
+from torch._inductor.select_algorithm import TritonTemplate
+
+from curate.inductor.product_text import GROUP_M
+
+_SOURCE = """
+{{def_kernel("A", "B")}}
+    M = {{size("A", -2)}}
+    N = {{size("B", -1)}}
+    K = {{size("A", -1)}}
+    stride_am = {{stride("A", -2)}}
+    stride_ak = {{stride("A", -1)}}
+    stride_bk = {{stride("B", -2)}}
+    stride_bn = {{stride("B", -1)}}
+    BATCHES
+    tiles_m = tl.cdiv(M, MBLOCK)
+    tiles_n = tl.cdiv(N, NBLOCK)
+    group_size = GROUPBLOCK * tiles_n
+    tile = tl.program_id(0)
+    first_m = tile // group_size * GROUPBLOCK
+    height = tl.minimum(tiles_m - first_m, GROUPBLOCK)
+    tile_m = first_m + tile % group_size % height
+    tile_n = tile % group_size // height
+    rows = (tile_m * MBLOCK + tl.arange(0, MBLOCK)).to(tl.int64)
+    cols = (tile_n * NBLOCK + tl.arange(0, NBLOCK)).to(tl.int64)
+    inner = tl.arange(0, KBLOCK)
+    a_ptrs = A + FIRST_A rows[:, None] * stride_am + inner[None, :] * stride_ak
+    b_ptrs = B + FIRST_B inner[:, None] * stride_bk + cols[None, :] * stride_bn
+    acc = tl.zeros((MBLOCK, NBLOCK), tl.float32)
+    for start in range(0, K, KBLOCK):
+        a = tl.load(a_ptrs, mask=(rows[:, None] < M) & (inner[None, :] < K - start), other=0.0)
+        b = tl.load(b_ptrs, mask=(inner[:, None] < K - start) & (cols[None, :] < N), other=0.0)
+        acc = tl.dot(a, b, acc, input_precision="ieee")
+        a_ptrs += KBLOCK * stride_ak
+        b_ptrs += KBLOCK * stride_bk
+    idx_m = rows[:, None]
+    idx_n = cols[None, :]
+    mask = (idx_m < M) & (idx_n < N)
+    {{store_output((INDICES"idx_m", "idx_n"), "acc", "mask", val_shape=("MBLOCK", "NBLOCK"))}}
+"""
+
+_BATCHES = """batches = {{size("A", 0)}}
+    stride_ab = {{stride("A", 0)}}
+    stride_bb = {{stride("B", 0)}}
+    batch = tl.program_id(1).to(tl.int64)"""
+
+
+def _one_program(*_: Any) -> tuple[int, int, int]:
+    """Stand for the grid, which the rewritten program works out itself."""
+    return 1, 1, 1
+
+
+_one_program.sympy_call = _one_program  # type: ignore[attr-defined]
+
+
+@functools.cache
+def _template(batched: bool) -> TritonTemplate:
+    source = _SOURCE.replace("BATCHES", _BATCHES if batched else "")
+    for side in "AB":
+        first = f"batch * stride_{side.lower()}b +" if batched else ""
+        source = source.replace(f"FIRST_{side}", first)
+    source = source.replace("INDICES", '"batch", ' if batched else "")
+    return TritonTemplate(f"curate_{'bmm' if batched else 'mm'}", _one_program, source)
+
+
+def _lower(batched: bool, a: Any, b: Any, **how: Any) -> Any:
+    """Return the node of a product: what Inductor's own lowering would have chosen by timing."""
+    *_, layout, a, b = mm_args(a, b, layout=how.get("layout"))
+    blocks = {"MBLOCK": 64, "NBLOCK": 64, "KBLOCK": 32, "GROUPBLOCK": GROUP_M}
+    made = _template(batched).generate((a, b), layout, num_stages=3, num_warps=4, **blocks)
+    assert made is not None
+    return made.output_node()
+
+
+@contextlib.contextmanager
+def by_template() -> Iterator[None]:
+    """Have Inductor write products of matrices itself."""
+    aten = torch.ops.aten
+    ours = {
+        aten.mm.default: functools.partial(_lower, False),
+        aten.bmm.default: functools.partial(_lower, True),
+    }
+    with mock.patch.dict(lowerings, ours):
+        yield
+
+
+def split_sums(graph: torch.fx.Graph) -> None:
+    """Write ``addmm`` and ``baddbmm`` as a product and a sum, which is then fused into it."""
+    aten = torch.ops.aten
+    products = {aten.addmm.default: aten.mm.default, aten.baddbmm.default: aten.bmm.default}
+    for node in graph.nodes:
+        if node.target not in products or node.kwargs:
+            continue
+        bias, a, b = node.args
+        with graph.inserting_before(node):
+            product = graph.call_function(products[node.target], (a, b))
+            total = graph.call_function(aten.add.Tensor, (product, bias))
+        for made in (product, total):
+            made.meta.update(node.meta)
+        node.replace_all_uses_with(total)
+        graph.erase_node(node)
