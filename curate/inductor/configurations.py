@@ -53,7 +53,7 @@ MOST_KNOBS = 8
 _MOST_TRIED = 2
 """Other values of a knob with which the program is compiled, until one leaves its form."""
 
-_MOST_COMPILED = 20
+_MOST_COMPILED = 40
 """Compilations of a module after which none of its knobs is left open."""
 
 _LONGEST = 80

@@ -14,7 +14,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
-from curate.inductor import product_text
 from curate.inductor.kernel_types import (
     UNKNOWN,
     KernelValue,
@@ -25,6 +24,7 @@ from curate.inductor.kernel_types import (
     is_number,
 )
 from curate.inductor.layout import text
+from curate.inductor.products import tiles
 from curate.inductor.source import CannotRewrite, InductorKernel
 from curate.syntax import expression, loads_in, names_in, replace_names, stores_in, words
 
@@ -129,7 +129,7 @@ def simplify(kernel: InductorKernel, config: dict[str, int]) -> KernelDraft:
         libdevice="libdevice" in used,
         block_sizes={n: v for n, v in sizes.items() if n.endswith("BLOCK") and n in named},
         is_product=any("dot" in _called(node) for node in body),
-        is_tuned=kernel.grid in product_text.GRIDS,
+        is_tuned=kernel.grid in tiles.GRIDS,
     )
 
 

@@ -13,7 +13,7 @@ from curate.inductor.kernel_simplify import KernelDraft
 from curate.inductor.kernel_types import is_number
 from curate.inductor.layout import body as print_body
 from curate.inductor.layout import text
-from curate.inductor.product_text import CONFIGS_NAME
+from curate.inductor.products.tiles import CONFIGS_NAME
 from curate.syntax import free_name, names_in
 
 _ARGUMENTS_WIDTH = 88

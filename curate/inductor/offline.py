@@ -51,7 +51,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from triton.backends.compiler import GPUTarget
 
 from curate.devices import DEVICES, Device
-from curate.inductor import product_text, products
+from curate.inductor.products import template, tiles
 from curate.verify import problem
 from curate.verify.reference.draw import Variation, changed_arguments, reshaped
 
@@ -499,8 +499,8 @@ def generate(
         _refuse_randomness(program)
         spec = _interface_spec(exported, program)
         if native_matmul:
-            products.split_sums(program.graph_module.graph)
-        by_template = products.by_template() if native_matmul else contextlib.nullcontext()
+            template.split_sums(program.graph_module.graph)
+        by_template = template.by_template() if native_matmul else contextlib.nullcontext()
         with target_gpu(target), by_template:
             dense = {
                 node.name
@@ -599,7 +599,7 @@ def _lower(program: ExportedProgram) -> tuple[str, list[tuple[Any, ...]]]:
         try:
             compile_fx.compile_fx_inner(module, inputs, is_inference=True)
         except _Written as written:
-            return product_text.plain(_without_paths(written.code)), [tuple(f.shape) for f in fakes]
+            return tiles.plain(_without_paths(written.code)), [tuple(f.shape) for f in fakes]
         except InductorError as error:
             if isinstance(error.inner_exception, SkipFrame):  # bfloat16 on a device without it
                 raise UnsupportedModule(str(error.inner_exception)) from error
@@ -630,7 +630,7 @@ def _kernel_sources(code: str) -> dict[str, str]:
 
 def _launches(name: str, source: str) -> list[dict[str, Any]]:
     """Return the launch configurations that Inductor's heuristics offer, its own choice first."""
-    if product_text.is_product(source):
+    if tiles.is_product(source):
         return [{"kwargs": {}, "num_warps": None, "num_stages": None}]
     kernel = getattr(PyCodeCache.load(source), name)
     return [

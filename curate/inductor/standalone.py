@@ -16,7 +16,7 @@ from curate.inductor.helpers import HELPERS, with_dependencies
 from curate.inductor.kernel_text import combine_source, kernel_source, stored_values
 from curate.inductor.layout import WIDTH
 from curate.inductor.layout import body as print_body
-from curate.inductor.product_text import configs_text
+from curate.inductor.products.tiles import configs_text
 from curate.inductor.source import CannotRewrite, split
 from curate.inductor.wrapper import Forward, Wrapper, WrapperLaunch
 from curate.rows import GeneratedRow, Generator, License, Row, Static, make_row

@@ -17,10 +17,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from curate.inductor import product_text
 from curate.inductor.kernel_simplify import KernelDraft, simplify
 from curate.inductor.kernel_text import dimension_names, stored_values
 from curate.inductor.layout import text
+from curate.inductor.products import tiles
 from curate.inductor.shapes import Layout, at_points, elements, view
 from curate.inductor.source import CannotRewrite, Comment, InductorSource
 from curate.inductor.unify import DTYPE
@@ -325,7 +325,7 @@ class Wrapper:
                 if "out_ptr" in parameter and text(argument) in self.earlier
             }
         is_product = launch.draft.is_tuned
-        for size in product_text.SIZES if is_product else ():
+        for size in tiles.SIZES if is_product else ():
             local = self._free(size) if size in self.inputs else size
             if text(arguments[size]) != local:
                 self.body.append(_assign(local, arguments[size]))
@@ -374,11 +374,11 @@ class Wrapper:
             count, size = text(arguments[f"{axis}numel"]), launch.config.get(f"{axis.upper()}BLOCK")
             return count if size in (None, 1) else f"triton.cdiv({count}, {size})"
 
-        if kind in product_text.GRIDS:
+        if kind in tiles.GRIDS:
             rows, cols = (
                 f'triton.cdiv({text(arguments[size])}, meta["BLOCK_{size}"])' for size in "MN"
             )
-            batches = text(arguments.get(product_text.BATCHES, ast.Tuple([], ast.Load())))
+            batches = text(arguments.get(tiles.BATCHES, ast.Tuple([], ast.Load())))
             grid = f"lambda meta: ({rows} * {cols}, {batches if batches != '()' else ''})"
         elif kind == "Grid1D":
             grid = f"({blocks('x')},)"
@@ -403,14 +403,14 @@ class Wrapper:
         """Name a kernel's parameters after what the first launch passes."""
         names = dimension_names(draft)
         if draft.is_tuned:
-            names = {**product_text.BLOCKS, "xindex": "offsets"}
+            names = {**tiles.BLOCKS, "xindex": "offsets"}
         used = set(names.values())
         for parameter, argument in arguments.items():
             if parameter.endswith("numel"):
                 continue
-            if draft.is_tuned and parameter == product_text.BATCHES:
+            if draft.is_tuned and parameter == tiles.BATCHES:
                 continue  # the grid tells
-            if draft.is_tuned and parameter in (*product_text.SIZES, *product_text.STRIDES):
+            if draft.is_tuned and parameter in (*tiles.SIZES, *tiles.STRIDES):
                 names[parameter] = parameter
                 used.add(parameter)
                 continue

@@ -3,7 +3,7 @@
 Inductor calls the library for products unless it may choose among templates by timing them, which
 needs a GPU. Here its lowering of `mm` and `bmm` takes the one template below, and Inductor writes
 what follows the product into it, as its scheduler decides. Which tiles are best is left to the
-program's autotuner (`curate.inductor.product_text`).
+program's autotuner (`curate.inductor.products.tiles`).
 
 Follows ``torch/_inductor/select_algorithm.py`` and ``kernel/mm_common.py`` of torch 2.11 and 2.13,
 which are private.
@@ -22,7 +22,7 @@ from torch._inductor.kernel.mm_common import mm_args
 from torch._inductor.lowering import lowerings
 from torch._inductor.select_algorithm import TritonTemplate
 
-from curate.inductor.product_text import GROUP_M
+from curate.inductor.products.tiles import GROUP_M
 
 _SOURCE = """
 {{def_kernel("A", "B")}}

@@ -1,7 +1,7 @@
 """Products of matrices in the form of Inductor's other kernels, whatever follows them fused.
 
-`curate.inductor.products` has Inductor write such a kernel from a template. Here its sizes and
-strides become arguments of the launch, and its blocks parameters, which an autotuner chooses.
+`curate.inductor.products.template` has Inductor write such a kernel. Here its sizes and strides
+become arguments of the launch, and its blocks parameters, which an autotuner chooses.
 """
 
 from __future__ import annotations

@@ -1,0 +1,1 @@
+"""Products of matrices, as Triton kernels with `tl.dot`."""
