@@ -952,6 +952,9 @@ def operations(comment: Comment, draft: KernelDraft) -> list[str]:
     """Return the operations that a kernel computes, by their usual names, views left out."""
     product = "matmul" if draft.is_product else "bias"  # an extern product leaves its bias
     names = [_word(name) for name in comment.aten]
+    if draft.is_tuned:  # what made its factors is named as well
+        last = max((i for i, name in enumerate(names) if name in _PRODUCTS), default=0)
+        names = names[last:]
     names = [product if name in _PRODUCTS else name for name in names]
     kept = [name for name in names if name not in _VIEW_NODES]
     return list(dict.fromkeys(kept))

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 from unittest import mock
 
@@ -23,6 +23,8 @@ from torch._inductor.lowering import lowerings
 from torch._inductor.select_algorithm import TritonTemplate
 
 from curate.inductor.products.tiles import GROUP_M
+
+Lowering = Callable[..., Any]
 
 _SOURCE = """
 {{def_kernel("A", "B")}}
@@ -84,8 +86,14 @@ def _template(batched: bool) -> TritonTemplate:
     return TritonTemplate(f"curate_{'bmm' if batched else 'mm'}", _one_program, source)
 
 
-def _lower(batched: bool, a: Any, b: Any, **how: Any) -> Any:
+_TYPES = (torch.float16, torch.bfloat16, torch.float32)
+"""Types whose products accumulate in float32."""
+
+
+def _lower(batched: bool, usual: Lowering, a: Any, b: Any, **how: Any) -> Any:
     """Return the node of a product: what Inductor's own lowering would have chosen by timing."""
+    if a.get_dtype() not in _TYPES:
+        return usual(a, b, **how)
     *_, layout, a, b = mm_args(a, b, layout=how.get("layout"))
     blocks = {"MBLOCK": 64, "NBLOCK": 64, "KBLOCK": 32, "GROUPBLOCK": GROUP_M}
     made = _template(batched).generate((a, b), layout, num_stages=3, num_warps=4, **blocks)
@@ -98,8 +106,8 @@ def by_template() -> Iterator[None]:
     """Have Inductor write products of matrices itself."""
     aten = torch.ops.aten
     ours = {
-        aten.mm.default: functools.partial(_lower, False),
-        aten.bmm.default: functools.partial(_lower, True),
+        operator: functools.partial(_lower, batched, lowerings[operator])
+        for operator, batched in ((aten.mm.default, False), (aten.bmm.default, True))
     }
     with mock.patch.dict(lowerings, ours):
         yield
