@@ -79,13 +79,15 @@ def _plain_kernel(name: str, source: str) -> tuple[str, tuple[list[str], dict[st
     old = [argument.arg for argument in function.args.args]
     kinds = ast.literal_eval(re.search(r"'signature': (\{.*?\})", source)[1])  # type: ignore[index]
     given: dict[str, ast.expr] = {}
+    fixed: dict[str, ast.expr] = {}
     kept: list[ast.stmt] = []
     for node in function.body:
         target = ast.unparse(node.targets[0]) if isinstance(node, ast.Assign) else ""
-        if isinstance(node, ast.AnnAssign):
-            continue  # blocks, which become parameters
+        if isinstance(node, ast.AnnAssign) and node.value is not None:
+            fixed[ast.unparse(node.target)] = node.value  # blocks, which become parameters
+            continue
         if isinstance(node, ast.Assign) and target in (*SIZES, *STRIDES, BATCHES):
-            given[target] = node.value
+            given[target] = _number(node.value)
         elif isinstance(node, ast.Assign) and target in ("A", "B"):
             continue
         else:
@@ -94,12 +96,14 @@ def _plain_kernel(name: str, source: str) -> tuple[str, tuple[list[str], dict[st
     dense = {  # strides that are a size
         name: expression(sizes[ast.unparse(value)])
         for name, value in given.items()
-        if name in STRIDES and ast.unparse(value) in sizes
+        if name in STRIDES and ast.unparse(value) in sizes and ast.unparse(value) != "1"
     }
-    kept = [replace_names(node, _POINTERS | dense) for node in kept]
+    types = {name: value for name, value in fixed.items() if name not in BLOCKS}
+    kept = [replace_names(node, _POINTERS | dense | types) for node in kept]
     kept = [_WithoutOnes().visit(_Named(given).visit(node)) for node in kept]
     used = set(names_in(*kept))
-    given = {new: value for new, value in given.items() if new in used or new == BATCHES}
+    always = (*SIZES, BATCHES)  # the grid and the autotuner ask for them
+    given = {new: value for new, value in given.items() if new in used or new in always}
     pointers = [p for p in old if kinds[p].startswith("*")]
     others = [p for p in old if p not in pointers and p in used]
     renamed = {"arg_A": "a_ptr", "arg_B": "b_ptr"}
@@ -125,6 +129,12 @@ def _plain_kernel(name: str, source: str) -> tuple[str, tuple[list[str], dict[st
     return "\n".join(lines) + "\n", (old, same | given)
 
 
+def _number(node: ast.expr) -> ast.expr:
+    """Return what a block of one element is filled with, as Inductor has sizes in 64 bits."""
+    is_filled = isinstance(node, ast.Call) and ast.unparse(node).startswith("tl.full([], ")
+    return node.args[1] if is_filled else node  # type: ignore[attr-defined]
+
+
 _POINTERS: dict[str, ast.expr] = {
     **{side: ast.Name(f"{side.lower()}_ptr", ast.Load()) for side in "AB"},
     **{f"arg_{side}": ast.Name(f"{side.lower()}_ptr", ast.Load()) for side in "AB"},
@@ -136,7 +146,7 @@ class _Named(ast.NodeTransformer):
 
     def __init__(self, given: dict[str, ast.expr]) -> None:
         self.known = {ast.unparse(given[name]): name for name in ("K", "M", "N") if name in given}
-        self.ones = {name for name, value in given.items() if ast.unparse(value) == "1"}
+        self.ones = {name for name in STRIDES if name in given and ast.unparse(given[name]) == "1"}
 
     def _name(self, node: ast.expr) -> ast.expr:
         name = self.known.get(ast.unparse(node))

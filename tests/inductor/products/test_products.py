@@ -42,6 +42,7 @@ MODULES = {
     "mm": module("x @ y", "torch.randn(70, 33), torch.randn(33, 50)", names="x, y"),
     "transposed": module("x.t() @ y.t()", "torch.randn(33, 70), torch.randn(50, 33)", names="x, y"),
     "linear": module("torch.relu(self.fc(x)) * 2", "torch.randn(3, 20, 24)", LINEAR),
+    "a vector": module("x @ y", "torch.randn(40, 30), torch.randn(30, 1)", names="x, y"),
     "epilogue": module("torch.relu(self.fc(x)) * 2", "torch.randn(30, 24)", LINEAR),
     "fused rows": module("F.softmax(self.fc(x), -1)", "torch.randn(30, 24)", LINEAR),
     "two": module(
@@ -112,6 +113,16 @@ def test_a_product_reads_like_one(programs: dict[str, str]) -> None:
     assert "maximum(acc + bias, 0.0) * 2.0" in programs["epilogue"]
     assert "def matmul_kernel(" in programs["two"], "the second product does no more than that"
     assert "weight_ptr + inner[:, None] + cols[None, :] * K" in programs["epilogue"]
+
+
+def test_sizes_beyond_32_bits_are_passed_as_they_are() -> None:
+    reference = module(
+        "x @ y", "torch.randn(1 << 16, 1 << 16), torch.randn(1 << 16, 1)", names="x, y"
+    )
+    made = compile_reference(reference, "cuda:90", native_matmul=True)
+    text = rewrite(reference, made.code, made.spec).text
+    assert "INDEX_DTYPE" not in text
+    assert "M = batch" in text
 
 
 def test_integers_and_float64_stay_with_the_library() -> None:
