@@ -65,6 +65,9 @@ def _expression(node: ast.expr, indent: int, prefix: str, suffix: str) -> list[s
         return [f"{pad}{prefix}{opening}", *items, f"{pad}{closing}{suffix}"]
     if isinstance(node, ast.BinOp) and not isinstance(node.op, ast.Pow):
         return _operators(node, indent, prefix, suffix)
+    if isinstance(node, ast.Lambda):
+        head = text(node).removesuffix(text(node.body))
+        return _expression(node.body, indent, f"{prefix}{head}", suffix)
     return [line]
 
 

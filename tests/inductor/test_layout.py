@@ -17,6 +17,7 @@ SOURCES = [
     "some_kernel[grid](" + ", ".join(f"argument_{i}" for i in range(20)) + ", num_warps=4)",
     "y = long_function_name(argument_one, argument_two, argument_three).to(tl.float32) + 1 - b",
     "a, b, c = tl.reduce((mean_accumulator, m2_accumulator, count_acc), 1, welford_combine)",
+    'grid = lambda meta: (triton.cdiv(M, meta["BLOCK_M"]) * triton.cdiv(N, meta["BLOCK_N"]),)',
     "for start in tl.range(0, n, B):\n    if start == 0:\n        a = 1\n    else:\n        a = 2",
 ]
 
