@@ -45,6 +45,7 @@ _FEW = 2
 
 _MODULES = words("torch math triton tl F nn libdevice")
 _MAX_GRID_Y = 65535
+_IMAGES = ("batch", "channels", "height", "width")
 
 
 @dataclass
@@ -418,7 +419,8 @@ class Wrapper:
             suffix = "_ptr" if "ptr" in parameter else ""
             choices = ["_".join(parts[-n:]) + suffix for n in range(1, len(parts) + 1)]
             choices = [n for n in choices if n.isidentifier() and n not in _MODULES]
-            fallback = choices[-1] if choices else re.sub(r"^ks(\d+)$", r"size_\1", parameter)
+            plain = re.sub(r"^ks(\d+)$", r"size_\1", parameter)
+            fallback = choices[-1] if choices else _size_name(argument) or plain
             wish = next((name for name in choices if name not in used), fallback)
             name = free_name(wish, used)
             used.add(name)
@@ -607,9 +609,8 @@ class Wrapper:
             ),
             0,
         )
-        images = ("batch", "channels", "height", "width")
         if what == "size" and count == 4 and self.images:
-            base = images[dim]
+            base = _IMAGES[dim]
         else:
             leading = dim == 0 and count > 1 and what == "size"
             base = "batch" if leading else f"{source}_{what}_{dim}"
@@ -884,6 +885,23 @@ def _name_of(found: str) -> str:
     path = re.sub(r"\bself\.|\.shape\b|\btriton\.", "", found)
     words = re.sub(r"\[(\d+)\]", r"_dim\1", path).replace("//", "per").replace("*", "times")
     return re.sub(r"\W+", "_", words).strip("_").lower() or "size"
+
+
+_MOST_NAMES = 3
+
+
+def _size_name(node: ast.expr) -> str:
+    """Return a name for a computed size: ``height_width``, or ``height_out`` of a window's."""
+    used = [name for name in dict.fromkeys(names_in(node)) if name not in (*_MODULES, "self")]
+    operators = {type(n.op) for n in ast.walk(node) if isinstance(n, ast.BinOp)}
+    plain = not any(isinstance(n, ast.Call | ast.Attribute | ast.Subscript) for n in ast.walk(node))
+    if not plain or not operators:
+        return ""
+    if operators == {ast.Mult} and 1 < len(used) <= _MOST_NAMES:
+        return "_".join(sorted(used, key=lambda n: (n in _IMAGES and _IMAGES.index(n), n)))
+    if operators <= {ast.Mult, ast.FloorDiv} and len(used) == 1:
+        return _name_of(text(node))
+    return f"{used[0]}_out" if len(used) == 1 else ""
 
 
 def _items(node: ast.expr) -> tuple[ast.expr, ...]:

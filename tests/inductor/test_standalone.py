@@ -8,8 +8,10 @@ import pytest
 
 from curate.inductor.inductor import Inductor
 from curate.inductor.standalone import Standalone
+from curate.inductor.wrapper import _size_name
 from curate.rows import make_origin, make_row
 from curate.step import Context, Drop, Keep
+from curate.syntax import expression
 from curate.verify.compile.aot import compile_program
 from curate.verify.judge.slots import verify
 from curate.verify.verdict import Candidate, Options
@@ -250,3 +252,18 @@ def test_what_is_not_known_is_dropped_with_its_place():
 def test_a_task_that_was_not_generated_is_dropped():
     row = make_row("task", "", ORIGIN, reference=MODULES["scan"])
     assert STEP.apply(row, CONTEXT).reason == "not_generated"
+
+
+@pytest.mark.parametrize(
+    ("size", "name"),
+    [
+        ("width * height", "height_width"),
+        ("x_dim2 * x_dim1 * batch", "batch_x_dim1_x_dim2"),
+        ("channels // 4", "channels_per_4"),
+        ("1 + (height - 3) // 2", "height_out"),
+        ("a * b * c * d", ""),
+        ("x.shape[1] * n", ""),
+    ],
+)
+def test_computed_sizes_have_names(size, name):
+    assert _size_name(expression(size)) == name
