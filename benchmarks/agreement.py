@@ -36,7 +36,7 @@ from typing import TYPE_CHECKING, Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from time_limit import TooLong, time_limit
+from curate.engine.processes.time_limit import OutOfTime, time_limit
 
 if TYPE_CHECKING:
     import torch
@@ -201,7 +201,7 @@ def judge_on(
                     if len(verdicts) % 50 == 0:
                         seconds = time.monotonic() - started
                         print(f"{backend}: {len(verdicts)} verdicts, {seconds:.0f} s", flush=True)
-        except TooLong:
+        except OutOfTime:
             print(f"{backend}: stopped after {given.seconds} s", flush=True)
     return verdicts, known, round(time.monotonic() - started, 1)
 

@@ -33,8 +33,8 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from throughput import spaced
-from time_limit import TooLong, time_limit
 
+from curate.engine.processes.time_limit import OutOfTime, time_limit
 from curate.verify.judge.slots import verify
 from curate.verify.verdict import Candidate, Options, Verdict
 
@@ -115,7 +115,7 @@ def judge(rows: list[dict[str, Any]], given: argparse.Namespace, report: Report)
                     report.write()
                     if len(found) % SHOWN == 0:
                         print(f"{len(found)} verdicts, {found[-1]['seconds']} s", flush=True)
-        except TooLong:
+        except OutOfTime:
             print(f"stopped after {given.limit} s", flush=True)
         seconds = min(time.monotonic() - started, given.limit)
     judged = {one["id"] for one in found}

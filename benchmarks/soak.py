@@ -35,8 +35,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from processes import tree
 from soak_programs import Trial, make_trials
-from time_limit import TooLong, time_limit
 
+from curate.engine.processes.time_limit import OutOfTime, time_limit
 from curate.verify.judge.session import HostError
 from curate.verify.judge.slots import verify
 from curate.verify.verdict import Options, Verdict
@@ -260,7 +260,7 @@ def judge(
                     print(
                         f"{len(verdicts)} verdicts in {seconds:.0f} s", file=sys.stderr, flush=True
                     )
-    except TooLong:
+    except OutOfTime:
         return verdicts, "limit"
     except HostError as error:
         return verdicts, f"HostError: {error}"

@@ -75,8 +75,7 @@ class KernelDraft:
         combines: Inductor's own helper functions alongside the kernel, simplified.
         libdevice: whether the body calls `libdevice`.
         block_sizes: block sizes that the kernel itself fixes, as persistent reductions do.
-        is_product: whether the body multiplies matrices.
-        is_tuned: whether an autotuner chooses its blocks: the template of `products`.
+        is_product: whether it is a product of matrices, whose blocks an autotuner chooses.
     """
 
     parameters: list[str]
@@ -86,7 +85,6 @@ class KernelDraft:
     libdevice: bool = False
     block_sizes: dict[str, int] = field(default_factory=dict)
     is_product: bool = False
-    is_tuned: bool = False
 
 
 def simplify(kernel: InductorKernel, config: dict[str, int]) -> KernelDraft:
@@ -128,8 +126,7 @@ def simplify(kernel: InductorKernel, config: dict[str, int]) -> KernelDraft:
         combines=[helper for helper in combines if helper.name in named],
         libdevice="libdevice" in used,
         block_sizes={n: v for n, v in sizes.items() if n.endswith("BLOCK") and n in named},
-        is_product=any("dot" in _called(node) for node in body),
-        is_tuned=kernel.grid in tiles.GRIDS,
+        is_product=kernel.grid in tiles.GRIDS,
     )
 
 

@@ -77,7 +77,7 @@ def dimension_names(draft: KernelDraft) -> dict[str, str]:
         return {**flat, "XBLOCK": "BLOCK_SIZE", "xoffset": "block_start"}
     if present[-1] != "r0_" or len(present) == 2:
         words = ["slice", "row", "col"][-len(present) :]
-    else:  # a matrix product, or a reduction over tiles
+    else:  # a reduction over tiles
         words = ["batch", "row", "col", "inner"][-len(present) :]
     found = {}
     for axis, word in zip(present, words, strict=True):
@@ -477,7 +477,7 @@ def kernel_source(
         head = f"def {name}(\n    " + ",\n    ".join(parameters) + ",\n):"
     told = [f'    """{docstring}', "", f"    {_sharing(draft, chosen)}", '    """']
     tuner = f'@triton.autotune(configs={CONFIGS_NAME}, key=["M", "N", "K"])'
-    lines = [tuner] if draft.is_tuned else []
+    lines = [tuner] if draft.is_product else []
     return "\n".join([*lines, "@triton.jit", head, *told, *print_body(body, 4)])
 
 
@@ -485,13 +485,11 @@ def _sharing(draft: KernelDraft, names: dict[str, str]) -> str:
     """Return a sentence that says what one program of the grid does."""
     blocks = {p: names.get(p, p) for p in draft.parameters if p.endswith("BLOCK")}
     tile = " x ".join(blocks[p] for p in blocks if not p.startswith("R"))
-    if draft.is_tuned:
+    if draft.is_product:
         return (
             "Each program computes one tile of the product; those of GROUP_M rows of tiles run\n"
             "    together, so that what they read is in the L2 cache."
         )
-    if draft.is_product:
-        return "Each program computes one tile of the product, a block of the sum at a time."
     if not any(p.startswith("R") for p in blocks):
         if "n_elements" in names.values() or len(blocks) < 2:
             return f"Each program handles {tile or 'one'} elements."

@@ -325,7 +325,7 @@ class Wrapper:
                 for parameter, argument in arguments.items()
                 if "out_ptr" in parameter and text(argument) in self.earlier
             }
-        is_product = launch.draft.is_tuned
+        is_product = launch.draft.is_product
         for size in tiles.SIZES if is_product else ():
             local = self._free(size) if size in self.inputs else size
             if text(arguments[size]) != local:
@@ -387,8 +387,6 @@ class Wrapper:
             grid = f"({blocks('x')}, {blocks('y')})"
         elif kind == "Grid3D":
             grid = f"({blocks('x')}, {blocks('y')}, {blocks('z')})"
-        elif kind == "BatchMatmulGrid3D":
-            grid = f"({blocks('z')}, {blocks('y')}, {blocks('x')})"
         elif kind == "Grid2DWithYZOverflow":
             self.body.append(_assign("y_blocks", expression(blocks("y"))))
             z_blocks = expression(f"triton.cdiv(y_blocks, {_MAX_GRID_Y})")
@@ -403,15 +401,15 @@ class Wrapper:
     ) -> dict[str, str]:
         """Name a kernel's parameters after what the first launch passes."""
         names = dimension_names(draft)
-        if draft.is_tuned:
+        if draft.is_product:
             names = {**tiles.BLOCKS, "xindex": "offsets"}
         used = set(names.values())
         for parameter, argument in arguments.items():
             if parameter.endswith("numel"):
                 continue
-            if draft.is_tuned and parameter == tiles.BATCHES:
+            if draft.is_product and parameter == tiles.BATCHES:
                 continue  # the grid tells
-            if draft.is_tuned and parameter in (*tiles.SIZES, *tiles.STRIDES):
+            if draft.is_product and parameter in (*tiles.SIZES, *tiles.STRIDES):
                 names[parameter] = parameter
                 used.add(parameter)
                 continue
@@ -970,7 +968,7 @@ def operations(comment: Comment, draft: KernelDraft) -> list[str]:
     """Return the operations that a kernel computes, by their usual names, views left out."""
     product = "matmul" if draft.is_product else "bias"  # an extern product leaves its bias
     names = [_word(name) for name in comment.aten]
-    if draft.is_tuned:  # what made its factors is named as well
+    if draft.is_product:  # what made its factors is named as well
         last = max((i for i, name in enumerate(names) if name in _PRODUCTS), default=0)
         names = names[last:]
     names = [product if name in _PRODUCTS else name for name in names]

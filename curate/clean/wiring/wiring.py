@@ -48,7 +48,7 @@ class Wiring(RowStep):
     def apply(self, row: Row, context: Context) -> Outcome:
         if row["reference"] is None:
             return Keep((row,))
-        from curate.harvest.modules.search import OutOfTime, time_limit
+        from curate.engine.processes.time_limit import OutOfTime, time_limit
 
         found = None
         with contextlib.suppress(OutOfTime), time_limit(SECONDS * self.timeout_s):

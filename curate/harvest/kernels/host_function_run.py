@@ -22,11 +22,11 @@ from typing import Any
 import torch
 import triton.language as tl
 
+from curate.engine.processes.time_limit import OutOfTime, time_limit
 from curate.harvest.guess import hill_climb
 from curate.harvest.kernels.cpu_device import CpuDevice, asked_launches
 from curate.harvest.kernels.host_function_inputs import OMIT, Hints, Scale, options, scales
 from curate.harvest.kernels.host_function_text import HostFunctionReading, Known
-from curate.harvest.modules.search import OutOfTime, time_limit
 from curate.rows import KernelRow
 from curate.verify.compile.aot import first_line
 from curate.verify.host_half.handles import Handle, on_device, to_cpu, to_gpu

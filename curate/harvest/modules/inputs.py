@@ -61,12 +61,8 @@ class Inputs(RowStep):
             torch.nn.Linear(2, 2)(torch.rand(2, 2))
 
     def apply(self, row: ModuleRow, context: Context) -> Outcome:
-        from curate.harvest.modules.search import (
-            ArgumentSearch,
-            OutOfTime,
-            SearchLimits,
-            time_limit,
-        )
+        from curate.engine.processes.time_limit import OutOfTime, time_limit
+        from curate.harvest.modules.search import ArgumentSearch, SearchLimits
         from curate.verify.eager import Unusable
 
         limits = SearchLimits(

@@ -12,7 +12,6 @@ import inspect
 import io
 import itertools
 import re
-import signal
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -28,6 +27,7 @@ from torch._subclasses.fake_tensor import (
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from curate.engine.processes.time_limit import OutOfTime
 from curate.harvest.modules.constructor_arguments import choices, is_config
 from curate.harvest.modules.input_shapes import (
     FINAL_SIZES,
@@ -47,10 +47,6 @@ _NOT_FAKEABLE = (
     DynamicOutputShapeException,
     UnsupportedFakeTensorException,
 )
-
-
-class OutOfTime(BaseException):
-    """The search's time is up. Not an `Exception`: the module's own handlers must not eat it."""
 
 
 @dataclass(frozen=True)
@@ -286,22 +282,6 @@ MAX_CHECKED = 3
 
 _WORTH_ANOTHER_TRY = frozenset(("no_inputs_found", "eager_error", "not_finite"))
 """Losses that other arguments may cure."""
-
-
-@contextlib.contextmanager
-def time_limit(seconds: float) -> Iterator[None]:
-    """Raise `OutOfTime` in the block when it runs longer than this."""
-
-    def stop(signum: int, frame: Any) -> None:
-        raise OutOfTime
-
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
 
 
 def _constructor_attempts(cls: Any) -> Iterator[list[str]]:

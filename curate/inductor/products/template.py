@@ -20,7 +20,7 @@ from unittest import mock
 import torch
 from torch._inductor.kernel.mm_common import mm_args
 from torch._inductor.lowering import lowerings
-from torch._inductor.select_algorithm import TritonTemplate
+from torch._inductor.select_algorithm import SymbolicGridFn, TritonTemplate
 
 from curate.inductor.products.tiles import GROUP_M
 
@@ -73,9 +73,6 @@ def _one_program(*_: Any) -> tuple[int, int, int]:
     return 1, 1, 1
 
 
-_one_program.sympy_call = _one_program  # type: ignore[attr-defined]
-
-
 @functools.cache
 def _template(batched: bool) -> TritonTemplate:
     source = _SOURCE.replace("BATCHES", _BATCHES if batched else "")
@@ -83,7 +80,8 @@ def _template(batched: bool) -> TritonTemplate:
         first = f"batch * stride_{side.lower()}b +" if batched else ""
         source = source.replace(f"FIRST_{side}", first)
     source = source.replace("INDICES", '"batch", ' if batched else "")
-    return TritonTemplate(f"curate_{'bmm' if batched else 'mm'}", _one_program, source)
+    name = "curate_bmm" if batched else "curate_mm"
+    return TritonTemplate(name, SymbolicGridFn(_one_program), source)
 
 
 _TYPES = (torch.float16, torch.bfloat16, torch.float32)

@@ -105,11 +105,8 @@ class Slot:
             verdict = dataclasses.replace(verdict, **self._compile(candidate))
         if self.options.backend == "compile":
             return verdict
-        is_large = self.device.is_gpu and self._fills_device(candidate.reference)
-        checked = verdict
-        if not is_large:
-            checked = self._check_safely(candidate, verdict, self.gate)
-        if is_large or (self.device.is_gpu and has_no_room(checked)):
+        checked = self._check_safely(candidate, verdict, self.gate)
+        if self.device.is_gpu and has_no_room(checked):
             self.forget()  # neighbours may have held the device's memory
             gc.collect()
             give_back()
@@ -120,14 +117,8 @@ class Slot:
             return self.check_atomics(candidate, checked)
         return checked
 
-    def _fills_device(self, reference: str) -> bool:
+    def _fills_device(self, oracle: Oracle) -> bool:
         """Whether the device's memory is too small for as many such checks as there are slots."""
-        try:
-            oracle = self._oracle(reference)
-            with self.gate.shared():
-                oracle.load()
-        except NoOracle:
-            return False  # as the check will say
         needed = TIMES * oracle.call_bytes * self.options.workers
         return oracle.device != "cpu" and needed > self.device.target.memory
 
@@ -247,6 +238,8 @@ class Slot:
                 oracle.load()
         except NoOracle as error:
             return dataclasses.replace(verdict, **_fields(error))
+        if gate is self.gate and self._fills_device(oracle):
+            return dataclasses.replace(verdict, reason=JUDGE_OOM)  # among neighbours
         session = self._session(oracle.device != "cpu")
         check = CandidateCheck(oracle, session, mode, self.options)
         fields: dict[str, Any] = {"status": "correct", "reason": None}

@@ -442,21 +442,15 @@ class FullDevice:
     def __init__(self, call_bytes: int) -> None:
         self.call_bytes = call_bytes
 
-    def load(self) -> None:
-        pass
-
 
 @pytest.mark.parametrize(("call_bytes", "workers", "fills"), [(2**32, 4, True), (2**32, 1, False)])
-def test_what_fills_a_device_is_judged_alone(
-    monkeypatch: pytest.MonkeyPatch, call_bytes: int, workers: int, fills: bool
-) -> None:
+def test_what_fills_a_device_is_judged_alone(call_bytes: int, workers: int, fills: bool) -> None:
     slot = judging.Slot(
         Options(backend="cuda", workers=workers),
         judging.DeviceInfo("H200", None, True, DEVICES["cuda:90"]),
         judging.Gate(),
     )
-    monkeypatch.setattr(slot, "_oracle", lambda reference: FullDevice(call_bytes))
-    assert slot._fills_device("") is fills
+    assert slot._fills_device(FullDevice(call_bytes)) is fills
 
 
 def test_an_error_of_the_caller_is_raised(judge: Judge) -> None:
