@@ -83,6 +83,7 @@ def entry(verdict: Verdict, seconds: float) -> dict[str, Any]:
         "trials": verdict.trials,
         "error_ratio": verdict.error_ratio,
         "seconds": round(seconds, 2),
+        "stages": verdict.seconds,
     }
     if verdict.status != "correct":
         found["evidence"] = json.dumps(verdict.evidence, default=str)[:2000]

@@ -488,7 +488,8 @@ def _sharing(draft: KernelDraft, names: dict[str, str]) -> str:
     if draft.is_product:
         return (
             "Each program computes one tile of the product; those of GROUP_M rows of tiles run\n"
-            "    together, so that what they read is in the L2 cache."
+            "    together, so that what they read is in the L2 cache. Rows and columns beyond the\n"
+            "    last wrap around, and are not stored."
         )
     if not any(p.startswith("R") for p in blocks):
         if "n_elements" in names.values() or len(blocks) < 2:

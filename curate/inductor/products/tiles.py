@@ -27,7 +27,7 @@ BLOCKS = {
 """Block sizes as Inductor's other kernels spell theirs, and the names that people use."""
 
 CONFIGS = (
-    {"BLOCK_M": 32, "BLOCK_N": 64, "BLOCK_K": 32, "warps": 4, "stages": 4},
+    {"BLOCK_M": 32, "BLOCK_N": 32, "BLOCK_K": 64, "warps": 2, "stages": 4},
     {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 32, "warps": 4, "stages": 4},
     {"BLOCK_M": 128, "BLOCK_N": 64, "BLOCK_K": 32, "warps": 4, "stages": 4},
     {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 64, "warps": 8, "stages": 3},

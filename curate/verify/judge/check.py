@@ -51,6 +51,9 @@ LARGE_BYTES = 2**28
 """Bytes of a draw's tensors from which on a device does the same: fewer draws of the file's own
 size, and small ones after them."""
 
+REFUSED = 2
+"""Other sizes that a program refuses on such a problem before no more are drawn."""
+
 LARGE_SETS = 2
 """Sets of parameters that a program has then."""
 
@@ -135,6 +138,7 @@ class CandidateCheck:
         self.given: list[list[Any]] = []
         self.ways: set[tuple[tuple[str, int], ...]] = set()
         self.spent = self.own_spent = 0.0
+        self.refused = 0
         self.own_bytes, self.thrifty = 0, False
         self.built: Draw | None = None
         self.first: tuple[Draw, Any] | None = None
@@ -192,7 +196,8 @@ class CandidateCheck:
         few = LARGE_SETS if self._is_large() else 0
         draws = plan(trials, self.own_size, seed, self.thrifty, many, few)
         for i, draw in enumerate(draws[1:], start=1):
-            self._try(self._draw(draw))
+            if draw.size is None or not few or self.refused < REFUSED:
+                self._try(self._draw(draw))
             if i == min(SETS, trials) - 1:
                 self._try_again()
 
@@ -252,6 +257,7 @@ class CandidateCheck:
         honest = refused.status in ("runtime_error", "compile_error")
         if tried.size is not None and honest and refused.reason != "out_of_bounds":
             self.outcome.warn("own_sizes_only", message=refused.message, trial=tried.to_json())
+            self.refused += 1
             return True
         return False
 

@@ -74,8 +74,10 @@ NOT_FINITE = "not_finite"
 EQUALS = 12
 """Elements of a tensor in ``steps`` for each two values that they may have."""
 
-CONSTANTS, LARGEST = 0.125, 32.0
-"""The share of elements in ``steps`` that are constants of the file, and the largest of these."""
+CONSTANTS, SMALLEST, LARGEST = 0.125, 1e-4, 32.0
+"""The share of elements in ``steps`` that are constants of the file, and between which of these.
+Smaller ones keep a divisor from being zero: an input that cancels one divides zero by zero, or not,
+as its products are rounded."""
 
 TINY = 1 / 16
 """The share of elements in ``small`` that are smaller still."""
@@ -349,10 +351,12 @@ def scaled(inputs: list[Any], factors: Sequence[float]) -> list[Any]:
 
 
 def constants(source: str) -> list[float]:
-    """Return the floating numbers in a file's text, up to `LARGEST`, with both signs."""
+    """Return the floating numbers in a file's text, up to `LARGEST`, with both signs; and zero, but
+    no other number below `SMALLEST`."""
     nodes = ast.walk(ast.parse(source))
     values = {n.value for n in nodes if isinstance(n, ast.Constant) and type(n.value) is float}
-    return sorted({sign * v for v in values if v <= LARGEST for sign in (-1, 1)})
+    kept = {v for v in values if v == 0 or SMALLEST <= v <= LARGEST}
+    return sorted({sign * v for v in kept for sign in (-1, 1)})
 
 
 def redraw(value: Any, again: Any, family: str, found: Sequence[float] = ()) -> Any:

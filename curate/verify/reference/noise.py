@@ -233,6 +233,8 @@ def walk_of(name: str, args: Any, kwargs: dict[str, Any]) -> torch.Tensor | None
             return _walk([(a[..., lo:hi], b[..., lo:hi, :]) for lo, hi in _spans(a.shape[-1])], a)
         if name in ("sum", "mean", "var_mean") and args and args[0].dtype == torch.float64:
             return _walk_of_sum(name, *args, **kwargs)
+        if name == CONVOLUTION:
+            return _walk_of_convolution(*args)
     return None
 
 
@@ -268,6 +270,22 @@ def _walk_of_sum(
     return (
         walk.reshape([1 if d in dims else x.shape[d] for d in range(x.ndim)]) if keepdim else walk
     )
+
+
+def _walk_of_convolution(
+    x: torch.Tensor, weight: torch.Tensor, bias: Any, *how: Any
+) -> torch.Tensor:
+    """Return what is to be expected if the products are added in any order.
+
+    Of n products with the sum S and the sum Q of their squares, the first k add up to S k / n in
+    the mean, with a variance of about Q k (n - k) / n². The squares of all partial sums add up to
+    n (S² / 3 + Q / 6).
+    """
+    *_, transposed, _, groups = how
+    terms = weight[:, 0].numel() // groups if transposed else weight[0].numel()
+    total = torch.convolution(x, weight, None, *how)
+    squares = torch.convolution(x.square(), weight.square(), None, *how)
+    return (total.square() / 3 + squares / 6).mul(terms).sqrt()
 
 
 def _rounds_inside(name: str, operator: Any) -> bool:

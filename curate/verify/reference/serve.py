@@ -66,7 +66,7 @@ from curate.verify.reference.noise import (
     short_place,
 )
 from curate.verify.reference.timed import Baselines
-from curate.verify.reference.vary import find_variants
+from curate.verify.reference.vary import GROWTH, find_variants
 
 Results = tuple[dict[str, Any], dict[str, Any]]
 """What is right: in the file's own precision, and in float64."""
@@ -74,6 +74,9 @@ Results = tuple[dict[str, Any], dict[str, Any]]
 LARGE_STATE = 2**27
 """Bytes of parameters from which on no other constructor's arguments are tried: each try makes
 them anew."""
+
+ANY_BYTES = 2**28
+"""Bytes that the operators of a change may read and write in any case."""
 
 KEPT_BYTES = 2**31
 """Bytes of a draw up to which it is kept, in case its noise is asked for next."""
@@ -165,11 +168,18 @@ class Reference:
     def estimate(self, request: dict[str, Any], tensors: Tensors) -> Answer:
         """Return the operators that compute and what they read and write, without computing."""
         with torch.device("meta"):
-            model = self.task.module.Model(*self.task.init_inputs())
-            given = to_device(self.task.inputs(), "meta")
-            with OperatorCalls() as called:
-                model.eval().to("meta")(*given)
+            init, inputs = self.task.init_inputs(), self.task.inputs()
+        called = self._calls(init, inputs)
         return {"calls": dict(called.calls), "call_bytes": called.call_bytes}, []
+
+    def _calls(self, init: list[Any], inputs: list[Any]) -> OperatorCalls:
+        """Return the operators that compute, without computing."""
+        with torch.device("meta"):
+            model = self.task.module.Model(*init).eval().to("meta")
+            called = OperatorCalls()
+            with called:
+                model(*to_device(inputs, "meta"))
+        return called
 
     def facts(self, request: dict[str, Any], tensors: Tensors) -> Answer:
         """Return the operators that compute, and what the output does not depend on."""
@@ -199,10 +209,14 @@ class Reference:
         """Return draws with changes that the reference takes, and layouts of inputs likewise."""
         draw = Draw.from_json(request["draw"])
         inputs = self.inputs(draw)
+        most_bytes = self._most_bytes(draw, inputs)
 
         def forward(tried: Draw, most: int) -> Any:
             given = self.inputs(tried)
             if sum(tensor.numel() for tensor in list_tensors(given)) > most:
+                return None
+            # A forward that raises in the end may have given the device minutes of work by then.
+            if most_bytes and self._call_bytes(tried, given) > most_bytes:
                 return None
             _, model = self.model(tried)
             result = self._forward(model, given, tried.seed)["output"]
@@ -220,6 +234,17 @@ class Reference:
         found = find_variants(self.task, draw, inputs, forward, not is_large)
         draws = {what: [one.to_json() for one in ones] for what, ones in found.items()}
         return {"draws": draws, "layouts": [layout for layout in LAYOUTS if takes(layout)]}, []
+
+    def _most_bytes(self, draw: Draw, inputs: list[Any]) -> int | None:
+        """Return how many bytes a change may have the operators read and write; None: any number,
+        as nobody can know before."""
+        try:
+            return max(ANY_BYTES, GROWTH * self._call_bytes(draw, inputs))
+        except Exception:
+            return None
+
+    def _call_bytes(self, draw: Draw, inputs: list[Any]) -> int:
+        return self._calls(draw_arguments(self.task, draw), inputs).call_bytes
 
     # the work
 

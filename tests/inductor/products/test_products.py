@@ -114,7 +114,7 @@ def test_a_product_reads_like_one(programs: dict[str, str]) -> None:
         assert grids and all(line.endswith("grid = lambda meta: (") for line in grids), name
     assert "maximum(acc + bias, 0.0) * 2.0" in programs["epilogue"]
     assert "def matmul_kernel(" in programs["two"], "the second product does no more than that"
-    assert "weight_ptr + inner[:, None] + cols[None, :] * K" in programs["epilogue"]
+    assert "weight_ptr + inner[:, None] + b_cols[None, :] * K" in programs["epilogue"]
 
 
 def test_sizes_beyond_32_bits_are_passed_as_they_are() -> None:

@@ -251,7 +251,7 @@ def test_the_files_sizes_do_not_hide_what_it_draws() -> None:
 def test_steps_are_equal_to_each_other_and_to_constants_of_the_file() -> None:
     few = redraw(X[:10], X[10:20], "steps")
     assert len(few.unique()) <= 3
-    found = constants("x = F.hardshrink(y, 0.3) if y > -1.7e0 else 100.0 + 5")
+    found = constants("x = F.hardshrink(y, 0.3) if y > -1.7e0 else 100.0 + 1e-6")
     assert found == [-1.7, -0.3, 0.3, 1.7]
     values, counts = redraw(X, X, "steps", found).unique(return_counts=True)
     shares = {round(float(v), 4): int(n) / len(X) for v, n in zip(values, counts, strict=True)}

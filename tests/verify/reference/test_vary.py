@@ -86,6 +86,24 @@ def test_sizes_with_names_are_changed_by_name() -> None:
     assert [[c.value for c in changes] for changes in found["sizes"]] == [[3, 13], [9, 5]]
 
 
+def test_a_change_that_raises_after_much_work_is_not_begun() -> None:
+    text = PROBLEM.format(
+        sizes="DONE = []",
+        init=", times",
+        setup="self.times = times",
+        arguments="x",
+        forward="y = x.repeat(self.times, 1)\n"
+        "        if not x.is_meta:\n            DONE.append(self.times)\n"
+        "        return nn.functional.layer_norm(y, [8, 6]).exp()",
+        inputs="X * torch.rand(4, 6)",
+        given="2",
+    )
+    reference = Reference()
+    reference.load({"source": text, "device": "cpu"}, [])
+    reference.variants({"draw": Draw(2, 2).to_json()}, [])
+    assert set(reference.task.module.DONE) == {2}, "other numbers do not fit the norm"
+
+
 def test_arguments_of_the_constructor_are_changed_with_inputs_that_go_with_them() -> None:
     setup = "self.norm = nn.LayerNorm(width, eps); self.flag = flag; self.unused = unused"
     found, _ = variants(

@@ -1,0 +1,79 @@
+"""How far rounding may move a result: sums in any order, but not fewer digits."""
+
+import pytest
+import torch
+
+from curate.verify.protocol.compare import Mismatch, compare
+from curate.verify.protocol.role import unpack_named
+from curate.verify.reference.draw import Draw
+from curate.verify.reference.noise import RoundFactors, walk_of
+from curate.verify.reference.serve import Reference
+
+
+@pytest.mark.parametrize(
+    ("transposed", "groups"), [(False, 1), (False, 2), (True, 1), (True, 2)], ids=str
+)
+def test_the_walk_of_a_convolution_is_as_long_as_that_of_its_products(
+    transposed: bool, groups: int
+) -> None:
+    torch.manual_seed(0)
+    inside, outside = 64, 32
+    x = torch.randn(2, inside, 7, 7, dtype=torch.float64)
+    shape = (inside, outside // groups) if transposed else (outside, inside // groups)
+    weight = torch.randn(*shape, 3, 3, dtype=torch.float64)
+    how = [1, 1], [1, 1], [1, 1], transposed, [0, 0], groups
+    found = walk_of("convolution", (x, weight, None, *how), {})
+    assert found is not None and found.shape == (2, outside, 7, 7)
+    if transposed:  # the same products, with the filter turned round
+        parts = weight.reshape(groups, inside // groups, outside // groups, 3, 3)
+        weight = parts.transpose(1, 2).reshape(outside, inside // groups, 3, 3).flip(-1, -2)
+    patches = torch.nn.functional.unfold(x, 3, padding=1).reshape(2, groups, -1, 49)
+    filters = weight.reshape(groups, outside // groups, -1)
+    products = filters[None, :, :, :, None] * patches[:, :, None]
+    walk = products.cumsum(3).square().sum(3).sqrt().reshape(2, outside, 7, 7)
+    middle = (..., slice(1, -1), slice(1, -1))  # at the edges, some products are zero
+    assert 0.9 < float(found[middle].norm() / walk[middle].norm()) < 1.1
+
+
+def test_a_convolution_may_add_in_any_order_but_not_drop_digits() -> None:
+    reference = Reference()
+    source = """
+import torch
+import torch.nn as nn
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(192, 8, 3)
+    def forward(self, x):
+        return self.conv(x)
+def get_inputs():
+    return [torch.randn(1, 192, 8, 8)]
+def get_init_inputs():
+    return []
+"""
+    reference.load({"source": source, "device": "cpu"}, [])
+    draw = Draw(4, 4)
+    with torch.no_grad():
+        found, tensors = reference.draw({"draw": draw.to_json()}, [])
+        noise = unpack_named(
+            *reference.noise({"draw": draw.to_json(), "coarse": False}, []), "noise"
+        )
+        own, exact, (x,) = (
+            unpack_named(found, tensors, name) for name in ("own", "exact", "inputs")
+        )
+        conv = reference.model(draw)[1].conv
+        patches = torch.nn.functional.unfold(x, 3)[0].t().contiguous()
+        filters = conv.weight.reshape(8, -1).t().contiguous()
+
+        def summed(order: torch.Tensor) -> torch.Tensor:
+            total = torch.zeros(36, 8)
+            for k in order:  # one by one, which no library does
+                total += patches[:, k, None] * filters[k]
+            return (total + conv.bias).t().reshape(1, 8, 6, 6)
+
+        right = own["output"], exact["output"], noise["output"]
+        compare(summed(torch.randperm(1728)), *right)
+        with RoundFactors():
+            coarse = (torch.mm(patches, filters) + conv.bias).t().reshape(1, 8, 6, 6)
+        with pytest.raises(Mismatch, match="value"):
+            compare(coarse, *right)
