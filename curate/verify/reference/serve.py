@@ -75,8 +75,9 @@ LARGE_STATE = 2**27
 """Bytes of parameters from which on no other constructor's arguments are tried: each try makes
 them anew."""
 
-ANY_BYTES = 2**28
-"""Bytes that the operators of a change may read and write in any case."""
+LARGE_CALL = 2**28
+"""Bytes that the operators of a reference read and write from which on other arguments are tried
+without data first."""
 
 KEPT_BYTES = 2**31
 """Bytes of a draw up to which it is kept, in case its noise is asked for next."""
@@ -98,6 +99,7 @@ class Reference:
         self.models: dict[Any, tuple[list[Any], nn.Module]] = {}
         self.doubles: dict[Any, nn.Module] = {}
         self.last: tuple[Draw, list[Any], Results] | None = None
+        self.call_bytes = 0
 
     def load(self, request: dict[str, Any], tensors: Tensors) -> Answer:
         """Run the file's text."""
@@ -197,6 +199,7 @@ class Reference:
         given, twin = copy.deepcopy(inputs), copy.deepcopy(model)
         with OperatorCalls() as called:
             twin(*given)
+        self.call_bytes = called.call_bytes
         return {
             "calls": dict(called.calls),
             "last_call": called.last_call,
@@ -209,14 +212,12 @@ class Reference:
         """Return draws with changes that the reference takes, and layouts of inputs likewise."""
         draw = Draw.from_json(request["draw"])
         inputs = self.inputs(draw)
-        most_bytes = self._most_bytes(draw, inputs)
 
         def forward(tried: Draw, most: int) -> Any:
             given = self.inputs(tried)
             if sum(tensor.numel() for tensor in list_tensors(given)) > most:
                 return None
-            # A forward that raises in the end may have given the device minutes of work by then.
-            if most_bytes and self._call_bytes(tried, given) > most_bytes:
+            if self._is_too_much(tried, given):
                 return None
             _, model = self.model(tried)
             result = self._forward(model, given, tried.seed)["output"]
@@ -235,16 +236,16 @@ class Reference:
         draws = {what: [one.to_json() for one in ones] for what, ones in found.items()}
         return {"draws": draws, "layouts": [layout for layout in LAYOUTS if takes(layout)]}, []
 
-    def _most_bytes(self, draw: Draw, inputs: list[Any]) -> int | None:
-        """Return how many bytes a change may have the operators read and write; None: any number,
-        as nobody can know before."""
-        try:
-            return max(ANY_BYTES, GROWTH * self._call_bytes(draw, inputs))
-        except Exception:
-            return None
+    def _is_too_much(self, draw: Draw, inputs: list[Any]) -> bool:
+        """Say whether a changed call would take a large problem's reference much more work.
 
-    def _call_bytes(self, draw: Draw, inputs: list[Any]) -> int:
-        return self._calls(draw_arguments(self.task, draw), inputs).call_bytes
+        One that raises in the end may have given a device minutes of work by then: here, it raises
+        without.
+        """
+        if self.call_bytes < LARGE_CALL:
+            return False
+        calls = self._calls(draw_arguments(self.task, draw), inputs)
+        return calls.call_bytes > GROWTH * self.call_bytes
 
     # the work
 

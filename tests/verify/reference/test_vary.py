@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from curate.verify.reference import serve
 from curate.verify.reference.draw import Draw, Variation
 from curate.verify.reference.serve import Reference
 
@@ -86,7 +87,10 @@ def test_sizes_with_names_are_changed_by_name() -> None:
     assert [[c.value for c in changes] for changes in found["sizes"]] == [[3, 13], [9, 5]]
 
 
-def test_a_change_that_raises_after_much_work_is_not_begun() -> None:
+def test_a_change_that_raises_after_much_work_is_not_begun(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(serve, "LARGE_CALL", 100)
     text = PROBLEM.format(
         sizes="DONE = []",
         init=", times",
@@ -100,7 +104,8 @@ def test_a_change_that_raises_after_much_work_is_not_begun() -> None:
     )
     reference = Reference()
     reference.load({"source": text, "device": "cpu"}, [])
-    reference.variants({"draw": Draw(2, 2).to_json()}, [])
+    for request in (reference.facts, reference.variants):
+        request({"draw": Draw(2, 2).to_json()}, [])
     assert set(reference.task.module.DONE) == {2}, "other numbers do not fit the norm"
 
 
