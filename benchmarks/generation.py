@@ -73,7 +73,7 @@ def main() -> None:
     started = time.process_time()
     from curate.inductor import offline
 
-    offline.warm(TARGET, native_matmul=False)
+    offline.warm(TARGET, own_products=False)
     setup = time.process_time() - started
     pairs = [(warm(text), fresh(text)) for text in texts]
     ours, theirs = (sum(side) / len(texts) for side in zip(*pairs, strict=True))

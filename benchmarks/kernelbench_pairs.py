@@ -3,8 +3,8 @@
     python benchmarks/kernelbench_pairs.py PROBLEMS PAIRS.jsonl [--target cuda:90] [--static]
 
 PROBLEMS holds ``level1/*.py`` and ``level2/*.py``. Every problem goes through what the steps
-``inductor``, with ``native_matmul``, and ``standalone`` do: products of matrices become kernels;
-convolutions are left to the library, and what follows them becomes kernels. Tensors are fake, so
+``inductor``, with ``own_products``, and ``standalone`` do: products of matrices, convolutions and
+what follows them become kernels. Tensors are fake, so
 that sizes cost nothing and nothing is computed. A problem has a process of its own, with a limit on
 time and memory. Its code runs with all of your rights: use a sandbox of your own.
 
@@ -88,7 +88,7 @@ def main() -> None:
     parser.add_argument("--target", default="cuda:90")
     parser.add_argument("--static", action="store_true", help="sizes are constants; much faster")
     given = parser.parse_args()
-    offline.warm(given.target, native_matmul=True)
+    offline.warm(given.target, own_products=True)
     files = sorted(given.problems.glob("level[12]/*.py"), key=number)
     counts: collections.Counter[str] = collections.Counter()
     failed: dict[str, str] = {}

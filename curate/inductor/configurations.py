@@ -78,7 +78,7 @@ class Knob:
 
 
 def compile_reference(
-    reference: str, target: str, native_matmul: bool = False, dynamic: bool = True
+    reference: str, target: str, own_products: bool = False, dynamic: bool = True
 ) -> InductorOutput:
     """Return the code that Inductor writes for a file in KernelBench's form.
 
@@ -95,8 +95,8 @@ def compile_reference(
     except problem.ProgramError as error:
         raise ExportFailed(first_line(error.__cause__)) from error
     if not dynamic:
-        return generate(export(task, False), target, native_matmul)
-    search = _Search(task, target, native_matmul)
+        return generate(export(task, False), target, own_products)
+    search = _Search(task, target, own_products)
     made = search.unified() or search.as_in_file()
     made.spec["fixed"] = search.fixed()
     made.spec["given"] = len(search.own.inputs)
@@ -106,10 +106,10 @@ def compile_reference(
 class _Search:
     """Looks for the most that one program can leave open."""
 
-    def __init__(self, task: ModuleType, target: str, native_matmul: bool) -> None:
+    def __init__(self, task: ModuleType, target: str, own_products: bool) -> None:
         self.task = task
         self.target = target
-        self.native_matmul = native_matmul
+        self.own_products = own_products
         self.open: set[Knob] = set()
         self.compiled = 0
         half = self._export_in_half()
@@ -139,13 +139,13 @@ class _Search:
         """Return the program for the file's own arguments and types."""
         self.open, self.half = set(), False
         try:
-            return generate(export(self.task, True), self.target, self.native_matmul)
+            return generate(export(self.task, True), self.target, self.own_products)
         except UnsupportedModule:
             raise
         except Exception as error:
             constant = export(self.task, False)
             because = dataclasses.replace(constant, static_because=first_line(error))
-            return generate(because, self.target, self.native_matmul)
+            return generate(because, self.target, self.own_products)
 
     def unified(self) -> InductorOutput | None:
         """Return a program with as many knobs left open as go together, or None."""
@@ -215,7 +215,7 @@ class _Search:
         facts, constants = _facts(self.task, exported), _constants(exported.program)
         if self.half and not all(is_told_apart(number, constants) for number in constants):
             raise NotAlike("constants that bfloat16 does not tell apart")
-        made = generate(exported, self.target, self.native_matmul, any_size=True)
+        made = generate(exported, self.target, self.own_products, any_size=True)
         shapes = [given["shape"] for given in made.spec["inputs"]]
         arguments = _constructor(self.task, changes)
         return made, CompiledText(made.code, shapes, facts, arguments, constants)

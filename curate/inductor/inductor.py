@@ -43,7 +43,7 @@ class Inductor(RowStep):
     sandboxed: ClassVar[bool] = True
 
     step: Literal["inductor"]
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 4
     target: Annotated[
         Target,
         Field(
@@ -51,12 +51,12 @@ class Inductor(RowStep):
             "decides block sizes, warps and which instructions may be used."
         ),
     ] = "cuda:90"
-    native_matmul: Annotated[
+    own_products: Annotated[
         bool,
         Field(
-            description="Write matrix products (and 1x1 convolutions) as Triton kernels with "
-            "tl.dot and an autotuner, and what follows them in the same kernel, instead of calls "
-            "to cuBLAS or hipBLAS."
+            description="Write matrix products and convolutions as Triton kernels with tl.dot "
+            "and an autotuner, and what follows them in the same kernel, instead of calls to "
+            "cuBLAS, cuDNN and the like."
         ),
     ] = False
     dynamic: Annotated[
@@ -70,14 +70,14 @@ class Inductor(RowStep):
     def setup(self, context: Context) -> None:
         from curate.inductor import offline
 
-        offline.warm(self.target, self.native_matmul)
+        offline.warm(self.target, self.own_products)
 
     def apply(self, row: TaskRow, context: Context) -> Outcome:
         from curate.inductor import configurations, offline
 
         try:
             made = configurations.compile_reference(
-                row["reference"], self.target, self.native_matmul, self.dynamic
+                row["reference"], self.target, self.own_products, self.dynamic
             )
         except offline.ExportFailed as failure:
             return Drop("export_failed", {"error": str(failure)})

@@ -75,7 +75,8 @@ class KernelDraft:
         combines: Inductor's own helper functions alongside the kernel, simplified.
         libdevice: whether the body calls `libdevice`.
         block_sizes: block sizes that the kernel itself fixes, as persistent reductions do.
-        is_product: whether it is a product of matrices, whose blocks an autotuner chooses.
+        product: one of `tiles.KINDS` if it is a product of matrices, whose blocks an autotuner
+            chooses.
     """
 
     parameters: list[str]
@@ -84,7 +85,7 @@ class KernelDraft:
     combines: list[ast.FunctionDef] = field(default_factory=list)
     libdevice: bool = False
     block_sizes: dict[str, int] = field(default_factory=dict)
-    is_product: bool = False
+    product: str = ""
 
 
 def simplify(kernel: InductorKernel, config: dict[str, int]) -> KernelDraft:
@@ -126,7 +127,7 @@ def simplify(kernel: InductorKernel, config: dict[str, int]) -> KernelDraft:
         combines=[helper for helper in combines if helper.name in named],
         libdevice="libdevice" in used,
         block_sizes={n: v for n, v in sizes.items() if n.endswith("BLOCK") and n in named},
-        is_product=kernel.grid in tiles.GRIDS,
+        product=kernel.grid if kernel.grid in tiles.KINDS else "",
     )
 
 

@@ -13,7 +13,7 @@ from curate.inductor.kernel_simplify import KernelDraft
 from curate.inductor.kernel_types import is_number
 from curate.inductor.layout import body as print_body
 from curate.inductor.layout import text
-from curate.inductor.products.tiles import CONFIGS_NAME
+from curate.inductor.products.tiles import CONFIGS_NAME, CONSTANTS, CONVOLUTIONS
 from curate.syntax import free_name, names_in
 
 _ARGUMENTS_WIDTH = 88
@@ -469,7 +469,9 @@ def kernel_source(
     if sizes and not _divides(body):
         body = [_WideOffsets().visit(node) for node in body]
     parameters = [
-        f"{chosen.get(p, p)}: tl.constexpr" if p.endswith("BLOCK") else chosen.get(p, p)
+        f"{chosen.get(p, p)}: tl.constexpr"
+        if p.endswith("BLOCK") or (draft.product and p in CONSTANTS)
+        else chosen.get(p, p)
         for p in draft.parameters
     ]
     head = f"def {name}({', '.join(parameters)}):"
@@ -477,7 +479,7 @@ def kernel_source(
         head = f"def {name}(\n    " + ",\n    ".join(parameters) + ",\n):"
     told = [f'    """{docstring}', "", f"    {_sharing(draft, chosen)}", '    """']
     tuner = f'@triton.autotune(configs={CONFIGS_NAME}, key=["M", "N", "K"])'
-    lines = [tuner] if draft.is_product else []
+    lines = [tuner] if draft.product else []
     return "\n".join([*lines, "@triton.jit", head, *told, *print_body(body, 4)])
 
 
@@ -485,7 +487,12 @@ def _sharing(draft: KernelDraft, names: dict[str, str]) -> str:
     """Return a sentence that says what one program of the grid does."""
     blocks = {p: names.get(p, p) for p in draft.parameters if p.endswith("BLOCK")}
     tile = " x ".join(blocks[p] for p in blocks if not p.startswith("R"))
-    if draft.is_product:
+    if draft.product in CONVOLUTIONS:
+        return (
+            "Each program computes BLOCK_M places of the output in BLOCK_N channels: a tile of\n"
+            "    the product of what these places see and of the filters."
+        )
+    if draft.product:
         return (
             "Each program computes one tile of the product; those of GROUP_M rows of tiles run\n"
             "    together, so that what they read is in the L2 cache. Rows and columns beyond the\n"

@@ -475,7 +475,7 @@ def _stop_with_code(graph: GraphLowering) -> None:
 
 
 def generate(
-    exported: Exported, target: str, native_matmul: bool, any_size: bool = False
+    exported: Exported, target: str, own_products: bool, any_size: bool = False
 ) -> InductorOutput:
     """Return the code that Inductor writes for ``exported`` on ``target``.
 
@@ -487,7 +487,7 @@ def generate(
         Unsupported: a spec cannot say what the module takes or returns.
         Exception: whatever Inductor raised.
     """
-    options: dict[str, Any] = {"conv_1x1_as_mm": native_matmul}
+    options: dict[str, Any] = {"conv_1x1_as_mm": own_products}
     if any_size:
         options["unroll_reductions_threshold"] = 1
     masks = _masks() if any_size else contextlib.nullcontext()
@@ -498,9 +498,9 @@ def generate(
         _prune(program)
         _refuse_randomness(program)
         spec = _interface_spec(exported, program)
-        if native_matmul:
+        if own_products:
             template.split_sums(program.graph_module.graph)
-        by_template = template.by_template() if native_matmul else contextlib.nullcontext()
+        by_template = template.by_template() if own_products else contextlib.nullcontext()
         with target_gpu(target), by_template:
             dense = {
                 node.name
@@ -801,10 +801,10 @@ def get_init_inputs():
 """
 
 
-def warm(target: str, native_matmul: bool) -> None:
+def warm(target: str, own_products: bool) -> None:
     """Compile one module, so that children forked from here find everything imported."""
     torch.set_num_threads(1)
     torch._logging.set_logs(all=logging.CRITICAL)
     for dynamic in (False, True):
         task = problem.load(problem.REFERENCE, _WARM_UP)
-        generate(export(task, dynamic), target, native_matmul)
+        generate(export(task, dynamic), target, own_products)

@@ -195,7 +195,7 @@ def _assemble(container: Container, forward: Forward, expected: dict[str, str]) 
         *container.preamble,
         *(f"@triton.jit\n{HELPERS[name]}" for name in with_dependencies(helpers)),
         *combines,
-        *([configs_text()] if any(x.draft.is_product for x in forward.launches.values()) else []),
+        *([configs_text()] if any(x.draft.product for x in forward.launches.values()) else []),
         *kernels,
         f"{container.class_text}\n\n{forward_lines}".replace("\n    pass\n\n", "\n"),
     ]

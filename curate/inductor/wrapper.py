@@ -8,6 +8,7 @@ become ``kernel[grid](…)`` with the grid in plain sight.
 from __future__ import annotations
 
 import ast
+import collections
 import copy
 import json
 import keyword
@@ -325,8 +326,8 @@ class Wrapper:
                 for parameter, argument in arguments.items()
                 if "out_ptr" in parameter and text(argument) in self.earlier
             }
-        is_product = launch.draft.is_product
-        for size in tiles.SIZES if is_product else ():
+        product = launch.draft.product
+        for size in tiles.SIZES if product else ():
             local = self._free(size) if size in self.inputs else size
             if text(arguments[size]) != local:
                 self.body.append(_assign(local, arguments[size]))
@@ -342,8 +343,12 @@ class Wrapper:
         self._emit_grid(self.source.kernels[kernel_name].grid, launch, arguments)
         passed = [arguments[n] for n in launch.draft.parameters if not n.endswith("BLOCK")]
         blocks = [n for n in launch.draft.parameters if n in launch.config]
-        if is_product:  # its blocks are the autotuner's choice
-            self.body.append(ast.Expr(ast.Call(expression(f"{launch.name}[grid]"), passed, [])))
+        if product:  # its blocks are the autotuner's choice
+            named = [n for n in launch.draft.parameters if n in tiles.IMAGE or n in tiles.CONSTANTS]
+            passed = passed[: len(passed) - len(named)]
+            by_name = [ast.keyword(n, arguments[n]) for n in named]
+            target = expression(f"{launch.name}[grid]")
+            self.body.append(ast.Expr(ast.Call(target, passed, by_name)))
             return
         keywords = [
             ast.keyword(launch.names.get(n, n), self._block_size(launch.config[n]))
@@ -375,12 +380,12 @@ class Wrapper:
             count, size = text(arguments[f"{axis}numel"]), launch.config.get(f"{axis.upper()}BLOCK")
             return count if size in (None, 1) else f"triton.cdiv({count}, {size})"
 
-        if kind in tiles.GRIDS:
+        if kind in tiles.KINDS:
             rows, cols = (
                 f'triton.cdiv({text(arguments[size])}, meta["BLOCK_{size}"])' for size in "MN"
             )
-            batches = text(arguments.get(tiles.BATCHES, ast.Tuple([], ast.Load())))
-            grid = f"lambda meta: ({rows} * {cols}, {batches if batches != '()' else ''})"
+            others = [text(arguments[n]) for n in (tiles.BATCHES, tiles.GROUPS) if n in arguments]
+            grid = f"lambda meta: ({rows} * {cols}, {''.join(others)})"
         elif kind == "Grid1D":
             grid = f"({blocks('x')},)"
         elif kind == "Grid2D":
@@ -401,15 +406,15 @@ class Wrapper:
     ) -> dict[str, str]:
         """Name a kernel's parameters after what the first launch passes."""
         names = dimension_names(draft)
-        if draft.is_product:
+        if draft.product:
             names = {**tiles.BLOCKS, "xindex": "offsets"}
-        used = set(names.values())
+        used = {*names.values(), *(arguments if draft.product else ())}
         for parameter, argument in arguments.items():
             if parameter.endswith("numel"):
                 continue
-            if draft.is_product and parameter == tiles.BATCHES:
+            if draft.product and parameter == tiles.BATCHES:
                 continue  # the grid tells
-            if draft.is_product and parameter in (*tiles.SIZES, *tiles.STRIDES):
+            if draft.product and parameter in tiles.NAMES:
                 names[parameter] = parameter
                 used.add(parameter)
                 continue
@@ -964,13 +969,28 @@ _FRIENDLY = {
 _PRODUCTS = frozenset({"mm", "bmm", "addmm", "baddbmm", "matmul"})
 
 
+def _sums_terms(draft: KernelDraft) -> bool:
+    """Say whether a kernel reads as many places of one tensor as of another, as filters do."""
+    read = collections.Counter(
+        next((name for name in loads_in(call.args[0]) if "ptr" in name), "")
+        for node in draft.body
+        for call in ast.walk(node)
+        if isinstance(call, ast.Call) and text(call.func) == "tl.load"
+    )
+    counts = [count for count in read.values() if count > 1]
+    return len(counts) > len(set(counts))
+
+
 def operations(comment: Comment, draft: KernelDraft) -> list[str]:
     """Return the operations that a kernel computes, by their usual names, views left out."""
-    product = "matmul" if draft.is_product else "bias"  # an extern product leaves its bias
+    product = draft.product.removeprefix("batched_") or "bias"  # an extern product leaves its bias
     names = [_word(name) for name in comment.aten]
-    if draft.is_product:  # what made its factors is named as well
-        last = max((i for i, name in enumerate(names) if name in _PRODUCTS), default=0)
-        names = names[last:]
+    if draft.product:  # what made its factors is named as well
+        made_by = {"bias"} if draft.product in tiles.CONVOLUTIONS else _PRODUCTS
+        last = max((i for i, name in enumerate(names) if name in made_by), default=0)
+        names = [product, *names[last + 1 :]]
+    elif _sums_terms(draft):
+        names = ["depthwise_conv" if name == "bias" else name for name in names]
     names = [product if name in _PRODUCTS else name for name in names]
     kept = [name for name in names if name not in _VIEW_NODES]
     return list(dict.fromkeys(kept))

@@ -43,8 +43,8 @@ def get_init_inputs():
 """
 
 
-def generate(source, target="cuda:90", native_matmul=False, dynamic=False):
-    return configurations.compile_reference(source, target, native_matmul, dynamic)
+def generate(source, target="cuda:90", own_products=False, dynamic=False):
+    return configurations.compile_reference(source, target, own_products, dynamic)
 
 
 def test_the_option_and_the_table_of_devices_name_the_same_targets():
@@ -191,12 +191,12 @@ def test_inputs_too_large_for_memory_cost_nothing():
 
 
 @pytest.mark.parametrize("dynamic", [False, True])
-def test_native_matmul_leaves_no_library_call(dynamic):
+def test_own_products_leaves_no_library_call(dynamic):
     source = reference(
         "def forward(self, x):\n    return F.relu(self.fc(x))", init="self.fc = nn.Linear(64, 48)"
     )
     library = generate(source, dynamic=dynamic)
-    native = generate(source, native_matmul=True, dynamic=dynamic)
+    native = generate(source, own_products=True, dynamic=dynamic)
     # With sizes as symbols the code is for bfloat16 too, where the bias belongs to the product.
     assert library.extern_calls == (f"extern_kernels.{'addmm' if dynamic else 'mm'}",)
     assert native.extern_calls == ()
@@ -287,17 +287,17 @@ def test_a_tensor_kept_between_calls_cannot_be_exported():
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("dynamic", [False, True])
-@pytest.mark.parametrize("native_matmul", [False, True])
-def test_a_real_device_gets_the_same_kernels(monkeypatch, dynamic, native_matmul):
+@pytest.mark.parametrize("own_products", [False, True])
+def test_a_real_device_gets_the_same_kernels(monkeypatch, dynamic, own_products):
     source = reference(
         "def forward(self, x):\n    return torch.softmax(self.norm(self.fc(x)), -1).cumsum(0)",
         init="self.fc = nn.Linear(64, 48)\nself.norm = nn.LayerNorm(48)",
     )
     major, minor = torch.cuda.get_device_capability()
     target = f"cuda:{major}{minor}"
-    imagined = generate(source, target, native_matmul, dynamic)
+    imagined = generate(source, target, own_products, dynamic)
     monkeypatch.setattr(offline, "target_gpu", lambda target: contextlib.nullcontext())
-    real = generate(source, target, native_matmul, dynamic)
+    real = generate(source, target, own_products, dynamic)
     properties = r"DeviceProperties\([^)]*\)"
     assert re.sub(properties, "", imagined.code) == re.sub(properties, "", real.code)
     assert imagined.spec == real.spec

@@ -125,7 +125,7 @@ ORIGIN = make_origin("local", path="m.py", symbol="Model", start_line=1)
 def task(name: str, target: str = "cuda:90", dynamic: bool = False, matmul: bool = False):
     """Return a task row as it comes from `inductor`."""
     row = make_row("task", MODULES[name], ORIGIN, reference=MODULES[name], entry_point="Model")
-    step = Inductor(step="inductor", target=target, dynamic=dynamic, native_matmul=matmul)
+    step = Inductor(step="inductor", target=target, dynamic=dynamic, own_products=matmul)
     outcome = step.apply(row, CONTEXT)
     assert isinstance(outcome, Keep), outcome
     return outcome.rows[0]

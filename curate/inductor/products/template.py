@@ -27,7 +27,8 @@ from torch._inductor.kernel.mm_common import mm_args
 from torch._inductor.lowering import lowerings
 from torch._inductor.select_algorithm import SymbolicGridFn, TritonTemplate
 
-from curate.inductor.products.tiles import GROUP_M
+from curate.inductor.products import convolution
+from curate.inductor.products.tiles import GROUP_M, TYPES
 
 Lowering = Callable[..., Any]
 
@@ -46,9 +47,9 @@ _SOURCE = """
     group_size = GROUPBLOCK * tiles_n
     tile = tl.program_id(0)
     first_m = tile // group_size * GROUPBLOCK
-    height = tl.minimum(tiles_m - first_m, GROUPBLOCK)
-    tile_m = first_m + tile % group_size % height
-    tile_n = tile % group_size // height
+    tiles_high = tl.minimum(tiles_m - first_m, GROUPBLOCK)
+    tile_m = first_m + tile % group_size % tiles_high
+    tile_n = tile % group_size // tiles_high
     rows = tile_m * MBLOCK + tl.arange(0, MBLOCK)
     cols = tile_n * NBLOCK + tl.arange(0, NBLOCK)
     inner = tl.arange(0, KBLOCK)
@@ -91,13 +92,9 @@ def _template(batched: bool) -> TritonTemplate:
     return TritonTemplate(name, SymbolicGridFn(_one_program), source)
 
 
-_TYPES = (torch.float16, torch.bfloat16, torch.float32)
-"""Types whose products accumulate in float32."""
-
-
 def _lower(batched: bool, usual: Lowering, a: Any, b: Any, **how: Any) -> Any:
     """Return the node of a product: what Inductor's own lowering would have chosen by timing."""
-    if a.get_dtype() not in _TYPES:
+    if a.get_dtype() not in TYPES:
         return usual(a, b, **how)
     *_, layout, a, b = mm_args(a, b, layout=how.get("layout"))
     blocks = {"MBLOCK": 64, "NBLOCK": 64, "KBLOCK": 32, "GROUPBLOCK": GROUP_M}
@@ -114,13 +111,18 @@ def by_template() -> Iterator[None]:
         operator: functools.partial(_lower, batched, lowerings[operator])
         for operator, batched in ((aten.mm.default, False), (aten.bmm.default, True))
     }
+    of_library = lowerings[aten.convolution.default]
+    ours[aten.convolution.default] = functools.partial(convolution.lower, of_library)
     with mock.patch.dict(lowerings, ours):
         yield
 
 
 def split_sums(graph: torch.fx.Graph) -> None:
-    """Write ``addmm`` and ``baddbmm`` as a product and a sum, which is then fused into it."""
+    """Write ``addmm``, ``baddbmm`` and a convolution with a bias as a product and a sum, which is
+    then fused into it."""
     aten = torch.ops.aten
+    for node in graph.find_nodes(op="call_function", target=aten.convolution.default):
+        _split_bias(graph, node)
     products = {aten.addmm.default: aten.mm.default, aten.baddbmm.default: aten.bmm.default}
     for node in graph.nodes:
         if node.target not in products or node.kwargs:
@@ -133,3 +135,24 @@ def split_sums(graph: torch.fx.Graph) -> None:
             made.meta.update(node.meta)
         node.replace_all_uses_with(total)
         graph.erase_node(node)
+
+
+def _split_bias(graph: torch.fx.Graph, node: torch.fx.Node) -> None:
+    """Write a convolution with a bias as one without, and a sum."""
+    aten = torch.ops.aten
+    x, weight, bias, *how = node.args
+    if bias is None:
+        return
+    assert isinstance(bias, torch.fx.Node) and isinstance(weight, torch.fx.Node)
+    with graph.inserting_before(node):
+        product = graph.call_function(node.target, (x, weight, None, *how))
+        column = bias
+        for _ in range(weight.meta["val"].dim() - 2):
+            value = column.meta["val"].unsqueeze(-1)
+            column = graph.call_function(aten.unsqueeze.default, (column, -1))
+            column.meta.update({**node.meta, "val": value})
+        total = graph.call_function(aten.add.Tensor, (product, column))
+    for made in (product, total):
+        made.meta.update(node.meta)
+    node.replace_all_uses_with(total)
+    graph.erase_node(node)

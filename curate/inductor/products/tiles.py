@@ -7,17 +7,46 @@ become arguments of the launch, and its blocks parameters, which an autotuner ch
 from __future__ import annotations
 
 import ast
+import contextlib
+import random
 import re
+
+import torch
 
 from curate.inductor.layout import body
 from curate.syntax import expression, names_in, replace_names
 
-GRIDS = GRID, BATCHED_GRID = "ProductGrid", "BatchedProductGrid"
-"""Grids: a program for each tile, along x; and y for each product of a batch."""
+AXES = {1: ("length",), 2: ("height", "width"), 3: ("depth", "height", "width")}
+"""Names of an image's axes, by their number."""
+
+MATMUL, BATCHED = "matmul", "batched_matmul"
+CONVOLUTIONS = tuple(f"conv{how}{dims}d" for how in ("", "_transpose") for dims in AXES)
+KINDS = (MATMUL, BATCHED, *CONVOLUTIONS)
+"""What such a kernel computes, in place of Inductor's grid: a program for each tile, along x; and
+along y for each product of a batch, or for each group of a convolution."""
+
+TYPES = (torch.float16, torch.bfloat16, torch.float32)
+"""Types whose products accumulate in float32."""
 
 SIZES = ("M", "N", "K")
-BATCHES = "batches"
+BATCHES, GROUPS = "batches", "groups"
 STRIDES = ("stride_am", "stride_ak", "stride_bk", "stride_bn", "stride_ab", "stride_bb")
+
+
+def filter_names(axes: tuple[str, ...]) -> list[str]:
+    """Return what says how a filter goes over an image, along each axis."""
+    return [f"{what}_{x}" for what in ("kernel", "stride", "padding", "dilation") for x in axes]
+
+
+CONSTANTS = frozenset(name for axes in AXES.values() for name in filter_names(axes))
+"""Numbers that are compiled into a kernel: places of the output are divided by them."""
+
+IMAGE = ("channels", GROUPS, *(f"{of}{axis}" for of in ("", "out_") for axis in AXES[3]))
+IMAGE += ("length", "out_length")
+
+NAMES = frozenset({*SIZES, *STRIDES, BATCHES, *IMAGE, *CONSTANTS})
+"""What a kernel's parameters are called that are no pointers."""
+
 BLOCKS = {
     "MBLOCK": "BLOCK_M",
     "NBLOCK": "BLOCK_N",
@@ -59,7 +88,7 @@ _KERNEL = re.compile(
 def plain(code: str) -> str:
     """Return Inductor's file with products in the form of its other kernels."""
     for name, source in _KERNEL.findall(code):
-        kernel, values = _plain_kernel(name, source)
+        kernel, values = _plain_kernel(name, source, _passed(code, name))
         code = code.replace(source, kernel)
         code = _with_arguments(code, name, values)
     return code
@@ -67,10 +96,29 @@ def plain(code: str) -> str:
 
 def is_product(source: str) -> bool:
     """Whether a kernel's source is one that `plain` has written."""
-    return any(f"{grid!r}" in source for grid in GRIDS)
+    return any(f"'grid_type': {kind!r}" in source for kind in KINDS)
 
 
-def _plain_kernel(name: str, source: str) -> tuple[str, tuple[list[str], dict[str, ast.expr]]]:
+_SIZE = re.compile(r"^ +(ps\d+) = (.+)$", re.MULTILINE)
+
+
+def _passed(code: str, name: str) -> list[ast.expr]:
+    """Return what a file passes to a kernel, in terms of the sizes of its inputs."""
+    found = re.search(rf"^ *{name}\.run\((.*)\)$", code, re.MULTILINE)
+    call = expression(f"f({found[1]})") if found else None
+    computed = {size: expression(value) for size, value in _SIZE.findall(code)}
+    for size, value in computed.items():
+        computed[size] = replace_names(value, computed)
+    return (
+        [replace_names(value, computed) for value in call.args]
+        if isinstance(call, ast.Call)
+        else []
+    )
+
+
+def _plain_kernel(
+    name: str, source: str, passed: list[ast.expr]
+) -> tuple[str, tuple[list[str], dict[str, ast.expr]]]:
     """Return a kernel's new source; its old parameters, and what the new ones are in their terms.
 
     New parameters are sizes and strides, which the template's first lines give.
@@ -80,14 +128,17 @@ def _plain_kernel(name: str, source: str) -> tuple[str, tuple[list[str], dict[st
     kinds = ast.literal_eval(re.search(r"'signature': (\{.*?\})", source)[1])  # type: ignore[index]
     given: dict[str, ast.expr] = {}
     fixed: dict[str, ast.expr] = {}
+    kind = MATMUL
     kept: list[ast.stmt] = []
     for node in function.body:
         target = ast.unparse(node.targets[0]) if isinstance(node, ast.Assign) else ""
         if isinstance(node, ast.AnnAssign) and node.value is not None:
             fixed[ast.unparse(node.target)] = node.value  # blocks, which become parameters
             continue
-        if isinstance(node, ast.Assign) and target in (*SIZES, *STRIDES, BATCHES):
-            given[target] = _number(node.value)
+        if target == "kind":
+            kind = ast.literal_eval(node.value)  # type: ignore[attr-defined]
+        elif target in NAMES and isinstance(node, ast.Assign):
+            given[target] = _Numbers().visit(node.value)
         elif isinstance(node, ast.Assign) and target in ("A", "B"):
             continue
         else:
@@ -100,9 +151,12 @@ def _plain_kernel(name: str, source: str) -> tuple[str, tuple[list[str], dict[st
     }
     types = {name: value for name, value in fixed.items() if name not in BLOCKS}
     kept = [replace_names(node, _POINTERS | dense | types) for node in kept]
-    kept = [_WithoutOnes().visit(_Named(given).visit(node)) for node in kept]
+    named = _Named({} if kind in CONVOLUTIONS else given)
+    kept = [_WithoutOnes().visit(named.visit(node)) for node in kept]
+    if kind in CONVOLUTIONS:
+        kept = _offsets(kept, kind, given, dict(zip(old, passed, strict=False)))
     used = set(names_in(*kept))
-    always = (*SIZES, BATCHES)  # the grid and the autotuner ask for them
+    always = (*SIZES, BATCHES, GROUPS)  # the grid and the autotuner ask for them
     given = {new: value for new, value in given.items() if new in used or new in always}
     pointers = [p for p in old if kinds[p].startswith("*")]
     others = [p for p in old if p not in pointers and p in used]
@@ -110,16 +164,16 @@ def _plain_kernel(name: str, source: str) -> tuple[str, tuple[list[str], dict[st
     parameters = [*(renamed.get(p, p) for p in pointers), *others, *given, *BLOCKS]
     signature = {
         **{renamed.get(p, p): kinds[p] for p in (*pointers, *others)},
-        **dict.fromkeys(given, "i32"),
+        **{name: "constexpr" if name in CONSTANTS else "i32" for name in given},
         **dict.fromkeys(BLOCKS, "constexpr"),
     }
-    grid = BATCHED_GRID if BATCHES in given else GRID
+    kind = BATCHED if BATCHES in given else kind
     lines = [
         "import triton",
         "import triton.language as tl",
         "@triton_heuristics.template(",
         f"triton_meta={{'signature': {signature!r}}},",
-        f"inductor_meta={{'grid_type': {grid!r}}},",
+        f"inductor_meta={{'grid_type': {kind!r}}},",
         ")",
         "@triton.jit",
         f"def {name}({', '.join(parameters)}):",
@@ -129,10 +183,82 @@ def _plain_kernel(name: str, source: str) -> tuple[str, tuple[list[str], dict[st
     return "\n".join(lines) + "\n", (old, same | given)
 
 
-def _number(node: ast.expr) -> ast.expr:
-    """Return what a block of one element is filled with, as Inductor has sizes in 64 bits."""
-    is_filled = isinstance(node, ast.Call) and ast.unparse(node).startswith("tl.full([], ")
-    return node.args[1] if is_filled else node  # type: ignore[attr-defined]
+class _Numbers(ast.NodeTransformer):
+    """Write sizes as numbers: Inductor fills a block of one element with what has 64 bits."""
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        return node.args[1] if ast.unparse(node.func) == "tl.full" else node
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
+        self.generic_visit(node)
+        parts = node.left, node.right
+        if isinstance(node.op, ast.Mult) and all(isinstance(p, ast.Constant) for p in parts):
+            return ast.Constant(ast.literal_eval(parts[0]) * ast.literal_eval(parts[1]))
+        return node
+
+
+def _offsets(
+    body: list[ast.stmt], kind: str, given: dict[str, ast.expr], passed: dict[str, ast.expr]
+) -> list[ast.stmt]:
+    """Return a convolution's body with the places of its results by the names of the image's axes.
+
+    Where Inductor writes the same place in another way, as it does for variable sizes, it becomes
+    the same name.
+    """
+    where = f"(idx_image * {'(groups * N)' if GROUPS in given else 'N'} + idx_filter)"
+    axes = AXES[int(kind[-2])]
+    for axis in axes:
+        where = f"({where} * out_{axis} + idx_{axis[0]})"
+    points = [_point(axes, where, given, passed, seed) for seed in range(3)]
+    for node in body:
+        target = ast.unparse(node.targets[0]) if isinstance(node, ast.Assign) else ""
+        if target == "xindex":
+            node.value = expression(where)  # type: ignore[attr-defined]
+            continue
+        for point in points if target else ():
+            with contextlib.suppress(NameError, TypeError):
+                point[target] = _value(node.value, point)  # type: ignore[attr-defined]
+        for call in ast.walk(node):
+            address = call.args[0] if isinstance(call, ast.Call) and call.args else None
+            if isinstance(address, ast.BinOp) and ast.unparse(call.func) in ("tl.load", "tl.store"):  # type: ignore[attr-defined]
+                with contextlib.suppress(NameError, TypeError):
+                    if all(_value(address.right, point) == point["xindex"] for point in points):
+                        address.right = ast.Name("xindex", ast.Load())
+    return body
+
+
+def _point(
+    axes: tuple[str, ...],
+    where: str,
+    given: dict[str, ast.expr],
+    passed: dict[str, ast.expr],
+    seed: int,
+) -> dict[str, int]:
+    """Return numbers that the names in a convolution's body may stand for."""
+    draw = random.Random(seed)
+    sizes = {name for value in passed.values() for name in names_in(value)}
+    host = {name: draw.randrange(16, 99) for name in sorted(sizes)}
+    numbers = {name for value in given.values() for name in names_in(value)}
+    point = {name: _value(passed[name], host) for name in passed if name.startswith("ks")}
+    assert numbers <= point.keys(), numbers - point.keys()
+    point |= {name: _value(value, point) for name, value in given.items()}
+    point |= {f"idx_{axis[0]}": draw.randrange(point[f"out_{axis}"]) for axis in axes}
+    point |= {"idx_image": draw.randrange(9), "idx_filter": draw.randrange(point["N"])}
+    point["xindex"] = _value(expression(where), point)
+    return point
+
+
+def _value(node: ast.expr, point: dict[str, int]) -> int:
+    """Return what an expression of integers is where its names stand for these numbers.
+
+    Raises:
+        NameError: it has another name.
+    """
+    for name in names_in(node):
+        if name not in point:
+            raise NameError(name)
+    return int(eval(ast.unparse(node), {"__builtins__": {}}, point))
 
 
 _POINTERS: dict[str, ast.expr] = {

@@ -190,8 +190,9 @@ def _split(x: Array, parts: int, rounded: Callable[[Array], Array]) -> list[Arra
 def multiply(a: Array, b: Array, element: str, precision: str) -> Array:
     """Return products of matrices (the last two axes), added up in float32 or wider.
 
-    Where float32 operands are split, the products of the smallest parts are left out, as Triton
-    leaves them out (``F32DotTC.cpp``). Integers are multiplied exactly.
+    Where float32 operands are split, the products of the smallest parts are left out, and those of
+    all but the largest count as nothing where they are NaN, as infinity times a part of zero is: so
+    does Triton (``F32DotTC.cpp``). Integers are multiplied exactly.
     """
     if a.dtype.kind in "iub":
         exact: Array = np.matmul(a.astype(np.float64), b.astype(np.float64))
@@ -202,9 +203,10 @@ def multiply(a: Array, b: Array, element: str, precision: str) -> Array:
     parts, rounded = SPLITS[precision]
     lefts, rights = _split(a, parts, rounded), _split(b, parts, rounded)
     pairs = [(i, j) for i in range(parts) for j in range(parts - i)]
-    total: Array = np.matmul(lefts[pairs[-1][0]], rights[pairs[-1][1]])
-    for i, j in reversed(pairs[:-1]):
-        total = total + np.matmul(lefts[i], rights[j])
+    total: Array = np.matmul(lefts[0], rights[0])
+    if len(pairs) > 1:
+        small = sum(np.matmul(lefts[i], rights[j]) for i, j in reversed(pairs[1:]))
+        total = total + np.nan_to_num(small, nan=0.0, posinf=np.inf, neginf=-np.inf)
     return total
 
 
