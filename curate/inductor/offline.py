@@ -487,9 +487,7 @@ def generate(
         Unsupported: a spec cannot say what the module takes or returns.
         Exception: whatever Inductor raised.
     """
-    options: dict[str, Any] = {"conv_1x1_as_mm": own_products}
-    if any_size:
-        options["unroll_reductions_threshold"] = 1
+    options: dict[str, Any] = {"unroll_reductions_threshold": 1} if any_size else {}
     masks = _masks() if any_size else contextlib.nullcontext()
     with warnings.catch_warnings(), torch.no_grad(), config.patch({**_CONFIG, **options}), masks:
         warnings.simplefilter("ignore")

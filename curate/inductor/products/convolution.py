@@ -166,9 +166,8 @@ def lower(
     guard = V.graph.sizevars.guard_int_seq
     shape = guard(weight.get_size())
     dims = len(shape) - 2
-    is_point = math.prod(shape[2:]) == 1 and set(guard(stride)) == {1} and groups == 1
     whole = len(x.get_size()) == dims + 2 and dims in AXES and bias is None
-    if not whole or x.get_dtype() not in TYPES or (is_point and not any(guard(padding))):
+    if not whole or x.get_dtype() not in TYPES:
         return usual(x, weight, bias, *how)
     x, weight = (
         ir.ExternKernel.require_contiguous(ir.ExternKernel.realize_input(t)) for t in (x, weight)

@@ -6,9 +6,9 @@ what follows the product into it, as its scheduler decides. Which tiles are best
 program's autotuner (`curate.inductor.products.tiles`).
 
 Factors in float32 are cut into three parts of bfloat16 each (``bf16x6``), which tensor cores
-multiply: as exact as products in float32, on every GPU, and on an H200 1.4 times as fast as cuBLAS
-(docs/measurements.md). Rows and columns beyond the last ones are read from the first ones again,
-which is faster than to mask them, and are not stored.
+multiply: as exact as products in float32, on every GPU, and faster than those of cuBLAS
+(``benchmarks/products.py``). Rows and columns beyond the last ones are read from the first ones
+again, which is faster than to mask them, and are not stored.
 
 Follows ``torch/_inductor/select_algorithm.py`` and ``kernel/mm_common.py`` of torch 2.11 and 2.13,
 which are private.
