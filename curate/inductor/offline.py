@@ -13,6 +13,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import logging
+import math
 import os
 import re
 import sys
@@ -510,7 +511,7 @@ def generate(
                 given["shape"] = [str(size) for size in shape]
                 given["dense"] = given["name"] in dense
             sources = _kernel_sources(code)
-            spec["kernels"] = {name: _launches(name, text) for name, text in sources.items()}
+            spec["kernels"] = {name: _launch(name, text) for name, text in sources.items()}
     spec.update(_size_spec(spec["inputs"], program, shapes))
     spec.update(torch=torch.__version__, triton=triton.__version__)
     spec["ops"] = exported.operators
@@ -626,15 +627,33 @@ def _kernel_sources(code: str) -> dict[str, str]:
     }
 
 
-def _launches(name: str, source: str) -> list[dict[str, Any]]:
-    """Return the launch configurations that Inductor's heuristics offer, its own choice first."""
+FULL, MOST = 1024, 2048
+"""Elements of a tile that keeps four warps busy, and of the largest that registers hold."""
+
+
+def _launch(name: str, source: str) -> dict[str, Any]:
+    """Return the launch configuration of a kernel: Inductor's, for sizes that fill a device.
+
+    Inductor chooses for the sizes at hand, which are small here. A program may do more rows then,
+    or more of a row at a time; what it does stays the same.
+    """
     if tiles.is_product(source):
-        return [{"kwargs": {}, "num_warps": None, "num_stages": None}]
+        return {"kwargs": {}, "num_warps": None, "num_stages": None}
     kernel = getattr(PyCodeCache.load(source), name)
-    return [
-        {"kwargs": dict(c.kwargs), "num_warps": c.num_warps, "num_stages": c.num_stages}
-        for c in kernel.configs
-    ]
+    offered = [(dict(c.kwargs), c.num_warps) for c in kernel.configs]
+    blocks, warps = offered[0]
+    hints = kernel.size_hints
+    if "@triton_heuristics.pointwise(" in source and list(blocks) == ["XBLOCK"]:
+        blocks, warps = {"XBLOCK": max(FULL, blocks["XBLOCK"])}, max(4, warps)
+    elif "@triton_heuristics.persistent_reduction(" in source and hints["x"] > 1:
+        row = math.prod(1 << (n - 1).bit_length() for axis, n in hints.items() if axis[0] == "r")
+        fitting = [b for b, _ in offered if b.keys() == {"XBLOCK"} and b["XBLOCK"] * row <= MOST]
+        blocks = max(fitting, key=lambda b: b["XBLOCK"], default=blocks)
+        warps = max(warps, min(8, blocks.get("XBLOCK", 1) * row // 256))
+    elif blocks.keys() == {"XBLOCK", "R0_BLOCK"} and (tile := math.prod(blocks.values())) < FULL:
+        blocks, warps = blocks | {"R0_BLOCK": blocks["R0_BLOCK"] * FULL // tile}, max(4, warps)
+    stages = kernel.configs[0].num_stages
+    return {"kwargs": blocks, "num_warps": warps, "num_stages": stages}
 
 
 def _extern_calls(code: str) -> tuple[str, ...]:

@@ -282,14 +282,16 @@ class Wrapper:
     def _launch(self, kernel_name: str, line: int) -> WrapperLaunch:
         if kernel_name not in self.launches:
             kernel = self.source.kernels[kernel_name]
-            configs = self.spec["kernels"].get(kernel_name)
-            if not configs:
+            chosen = self.spec["kernels"].get(kernel_name)
+            if not chosen:
                 raise CannotRewrite(f"no configuration of {kernel_name}", line)
-            config = {**configs[0]["kwargs"]}
+            config = {**chosen["kwargs"]}
             draft = simplify(kernel, config)
             config |= draft.block_sizes
             config |= self.spec.get("blocks", {}).get(kernel_name, {})
-            config |= {k: configs[0][k] for k in ("num_warps", "num_stages") if configs[0].get(k)}
+            config |= {k: chosen[k] for k in ("num_warps", "num_stages") if chosen[k]}
+            if isinstance(config.get("R0_BLOCK"), str) and "XBLOCK" in config:
+                config |= {"XBLOCK": 1, "num_warps": 4}  # a row of any length
             computed = operations(kernel.comment, draft)
             name = self._kernel_name(computed)
             self.launches[kernel_name] = WrapperLaunch(draft, config, name, computed)

@@ -59,7 +59,7 @@ def test_every_target_gets_a_kernel_with_its_own_properties(target):
     assert name.startswith("triton_per_fused__softmax")
     assert f"cc={arch!r}" in made.code
     assert f"warp_size={64 if target.startswith('hip') else 32}" in made.code
-    assert made.spec["kernels"][name][0]["kwargs"]["XBLOCK"] >= 1
+    assert made.spec["kernels"][name]["kwargs"]["XBLOCK"] >= 1
 
 
 def test_everything_is_as_before_after_a_target():
@@ -244,13 +244,20 @@ def test_the_code_is_the_same_each_time_and_names_no_file():
     assert "/tmp" not in first.code
 
 
-def test_the_first_configuration_is_the_one_taken_without_tuning():
-    source = reference("def forward(self, x):\n    return x + 1", "[torch.randn(4096, 4096)]")
-    (tuned,) = generate(source).spec["kernels"].values()
-    with torch._inductor.config.patch("triton.autotune_pointwise", False):
-        (plain,) = generate(source).spec["kernels"].values()
-    assert len(tuned) > 1
-    assert plain == tuned[:1]
+@pytest.mark.parametrize(
+    ("forward", "shape", "blocks"),
+    [
+        ("torch.relu(x)", "300, 32", {"XBLOCK": 1024}),
+        ("torch.layer_norm(x, (64,))", "500, 64", {"XBLOCK": 32}),
+        ("torch.layer_norm(x, (1024,))", "500, 1024", {"XBLOCK": 1}),
+        ("x.sum(1)", "64, 5000", {"XBLOCK": 1, "R0_BLOCK": 2048}),
+        ("x.mean(0)", "5000, 64", {"XBLOCK": 16, "R0_BLOCK": 64}),
+    ],
+)
+def test_a_tile_keeps_a_program_busy_at_any_size(forward, shape, blocks):
+    source = reference(f"def forward(self, x):\n    return {forward}", f"[torch.randn({shape})]")
+    first = next(iter(generate(source).spec["kernels"].values()))
+    assert first["kwargs"] == blocks
 
 
 def test_what_a_spec_cannot_say_is_unsupported():
