@@ -10,6 +10,16 @@ import re
 
 HELPERS: dict[str, str] = {}
 
+ELEMENT_CONFIGS = "ELEMENT_CONFIGS"
+"""What a program calls the blocks among which its kernels of elements are tuned."""
+
+ELEMENT_CONFIGS_TEXT = """ELEMENT_CONFIGS = [
+    triton.Config({"BLOCK_SIZE": 256}, num_warps=4),
+    triton.Config({"BLOCK_SIZE": 512}, num_warps=4),
+    triton.Config({"BLOCK_SIZE": 1024}, num_warps=4),
+    triton.Config({"BLOCK_SIZE": 2048}, num_warps=8),
+]"""
+
 
 def _helper(source: str) -> None:
     found = re.search(r"def (\w+)\(", source)

@@ -75,8 +75,8 @@ class KernelDraft:
         combines: Inductor's own helper functions alongside the kernel, simplified.
         libdevice: whether the body calls `libdevice`.
         block_sizes: block sizes that the kernel itself fixes, as persistent reductions do.
-        product: one of `tiles.KINDS` if it is a product of matrices, whose blocks an autotuner
-            chooses.
+        product: one of `tiles.KINDS` if it is a product of matrices.
+        tuner: the name of the configurations among which an autotuner chooses, if one does.
     """
 
     parameters: list[str]
@@ -86,6 +86,7 @@ class KernelDraft:
     libdevice: bool = False
     block_sizes: dict[str, int] = field(default_factory=dict)
     product: str = ""
+    tuner: str = ""
 
 
 def simplify(kernel: InductorKernel, config: dict[str, int]) -> KernelDraft:
@@ -128,6 +129,7 @@ def simplify(kernel: InductorKernel, config: dict[str, int]) -> KernelDraft:
         libdevice="libdevice" in used,
         block_sizes={n: v for n, v in sizes.items() if n.endswith("BLOCK") and n in named},
         product=kernel.grid if kernel.grid in tiles.KINDS else "",
+        tuner=tiles.CONFIGS_NAME if kernel.grid in tiles.KINDS else "",
     )
 
 

@@ -13,7 +13,7 @@ from curate.inductor.kernel_simplify import KernelDraft
 from curate.inductor.kernel_types import is_number
 from curate.inductor.layout import body as print_body
 from curate.inductor.layout import text
-from curate.inductor.products.tiles import CONFIGS_NAME, CONSTANTS, CONVOLUTIONS
+from curate.inductor.products.tiles import CONSTANTS, CONVOLUTIONS
 from curate.syntax import free_name, names_in
 
 _ARGUMENTS_WIDTH = 88
@@ -478,8 +478,8 @@ def kernel_source(
     if len(head) > _ARGUMENTS_WIDTH:
         head = f"def {name}(\n    " + ",\n    ".join(parameters) + ",\n):"
     told = [f'    """{docstring}', "", f"    {_sharing(draft, chosen)}", '    """']
-    tuner = f'@triton.autotune(configs={CONFIGS_NAME}, key=["M", "N", "K"])'
-    lines = [tuner] if draft.product else []
+    key = '["M", "N", "K"]' if draft.product else '["n_elements"]'
+    lines = [f"@triton.autotune(configs={draft.tuner}, key={key})"] if draft.tuner else []
     return "\n".join([*lines, "@triton.jit", head, *told, *print_body(body, 4)])
 
 

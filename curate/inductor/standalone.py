@@ -12,11 +12,16 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 from curate.inductor.container import Container, check_lines, slice_reference, with_checks
-from curate.inductor.helpers import HELPERS, with_dependencies
+from curate.inductor.helpers import (
+    ELEMENT_CONFIGS,
+    ELEMENT_CONFIGS_TEXT,
+    HELPERS,
+    with_dependencies,
+)
 from curate.inductor.kernel_text import combine_source, kernel_source, stored_values
 from curate.inductor.layout import WIDTH
 from curate.inductor.layout import body as print_body
-from curate.inductor.products.tiles import configs_text
+from curate.inductor.products.tiles import CONFIGS_NAME, configs_text
 from curate.inductor.source import CannotRewrite, split
 from curate.inductor.wrapper import Forward, Wrapper, WrapperLaunch
 from curate.rows import GeneratedRow, Generator, License, Row, Static, make_row
@@ -178,6 +183,7 @@ def _assemble(container: Container, forward: Forward, expected: dict[str, str]) 
     """Put imports, helpers, kernels and the class into one file."""
     combines, combine_names = _combine_functions(forward)
     helpers = {name for launch in forward.launches.values() for name in launch.draft.helpers}
+    tuners = {launch.draft.tuner for launch in forward.launches.values()}
     kernels = [
         kernel_source(
             launch.draft,
@@ -195,13 +201,17 @@ def _assemble(container: Container, forward: Forward, expected: dict[str, str]) 
         *container.preamble,
         *(f"@triton.jit\n{HELPERS[name]}" for name in with_dependencies(helpers)),
         *combines,
-        *([configs_text()] if any(x.draft.product for x in forward.launches.values()) else []),
+        *(text for name, text in _CONFIGS.items() if name in tuners),
         *kernels,
         f"{container.class_text}\n\n{forward_lines}".replace("\n    pass\n\n", "\n"),
     ]
     body = "\n\n\n".join(parts)
     imports = _imports(container, forward, body)
     return f"{imports}\n\n\n{body}\n"
+
+
+_CONFIGS = {CONFIGS_NAME: configs_text(), ELEMENT_CONFIGS: ELEMENT_CONFIGS_TEXT}
+"""What autotuners choose from, by the names that programs give it."""
 
 
 def _imports(container: Container, forward: Forward, body: str) -> str:

@@ -13,11 +13,13 @@ import copy
 import json
 import keyword
 import re
+import zlib
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from curate.inductor.helpers import ELEMENT_CONFIGS
 from curate.inductor.kernel_simplify import KernelDraft, simplify
 from curate.inductor.kernel_text import dimension_names, stored_values
 from curate.inductor.layout import text
@@ -46,6 +48,9 @@ _FEW = 2
 
 _MODULES = words("torch math triton tl F nn libdevice")
 _MAX_GRID_Y = 65535
+
+TUNED = 4
+"""One kernel of elements in so many has an autotuner: by chance, but always the same ones."""
 _IMAGES = ("batch", "channels", "height", "width")
 
 
@@ -322,6 +327,8 @@ class Wrapper:
         pairs = self._pairs(kernel_name, call)
         arguments = {name: self._rewrite(argument) for name, argument in pairs}
         if not launch.names:
+            if self._may_be_tuned(kernel_name, launch, arguments):
+                launch.draft.tuner = ELEMENT_CONFIGS
             launch.names = self._parameter_names(launch.draft, arguments)
             launch.loaded = {
                 parameter: self.earlier[text(argument)]
@@ -345,7 +352,7 @@ class Wrapper:
         self._emit_grid(self.source.kernels[kernel_name].grid, launch, arguments)
         passed = [arguments[n] for n in launch.draft.parameters if not n.endswith("BLOCK")]
         blocks = [n for n in launch.draft.parameters if n in launch.config]
-        if product:  # its blocks are the autotuner's choice
+        if launch.draft.tuner:  # its blocks are the autotuner's choice
             named = [n for n in launch.draft.parameters if n in tiles.IMAGE or n in tiles.CONSTANTS]
             passed = passed[: len(passed) - len(named)]
             by_name = [ast.keyword(n, arguments[n]) for n in named]
@@ -361,6 +368,29 @@ class Wrapper:
             raise CannotRewrite(f"no value of {sorted(missing)[0]}", call.lineno)
         target = expression(f"{launch.name}[grid]")
         self.body.append(ast.Expr(ast.Call(target, passed, keywords)))
+
+    def _may_be_tuned(
+        self, kernel_name: str, launch: WrapperLaunch, arguments: dict[str, ast.expr]
+    ) -> bool:
+        """Say whether an autotuner is to choose the blocks of a kernel of elements.
+
+        So it is for one in `TUNED`, by its text. Tuning launches a kernel many times: what it
+        writes it must not read, nor add to.
+        """
+        draft = launch.draft
+        pointers = [text(arguments[name]) for name in draft.parameters if "ptr" in name]
+        plain = list(launch.config.keys() - {"num_warps", "num_stages"}) == ["XBLOCK"]
+        named = dimension_names(draft).get("xnumel") == "n_elements"
+        return (
+            plain
+            and named
+            and {"xnumel", "XBLOCK"} <= set(draft.parameters)
+            and len(pointers) == len(set(pointers))
+            and not any("in_out" in name for name in draft.parameters)
+            and not any("atomic" in text(node) for node in draft.body)
+            and text(self.call).count(f"{kernel_name}.run(") == 1
+            and zlib.crc32("".join(map(text, draft.body)).encode()) % TUNED == 0
+        )
 
     def _block_size(self, value: int | str) -> ast.expr:
         return self._rewrite(expression(value)) if isinstance(value, str) else ast.Constant(value)
@@ -380,6 +410,8 @@ class Wrapper:
     def _emit_grid(self, kind: str, launch: WrapperLaunch, arguments: dict[str, ast.expr]) -> None:
         def blocks(axis: str) -> str:
             count, size = text(arguments[f"{axis}numel"]), launch.config.get(f"{axis.upper()}BLOCK")
+            if launch.draft.tuner:
+                return f'triton.cdiv({count}, meta["BLOCK_SIZE"])'
             return count if size in (None, 1) else f"triton.cdiv({count}, {size})"
 
         if kind in tiles.KINDS:
@@ -390,6 +422,7 @@ class Wrapper:
             grid = f"lambda meta: ({rows} * {cols}, {''.join(others)})"
         elif kind == "Grid1D":
             grid = f"({blocks('x')},)"
+            grid = f"lambda meta: {grid}" if launch.draft.tuner else grid
         elif kind == "Grid2D":
             grid = f"({blocks('x')}, {blocks('y')})"
         elif kind == "Grid3D":

@@ -6,8 +6,10 @@ import re
 
 import pytest
 
+from curate.inductor import wrapper
+from curate.inductor.configurations import compile_reference
 from curate.inductor.inductor import Inductor
-from curate.inductor.standalone import Standalone
+from curate.inductor.standalone import Standalone, rewrite
 from curate.inductor.wrapper import _size_name
 from curate.rows import make_origin, make_row
 from curate.step import Context, Drop, Keep
@@ -267,3 +269,26 @@ def test_a_task_that_was_not_generated_is_dropped():
 )
 def test_computed_sizes_have_names(size, name):
     assert _size_name(expression(size)) == name
+
+
+def test_a_share_of_kernels_is_tuned_but_none_that_adds_to_what_it_writes(monkeypatch):
+    def program(forward: str, inputs: str, arguments: str) -> str:
+        source = module(forward, inputs, "pass", arguments)
+        made = compile_reference(source, "cuda:90", dynamic="i" not in arguments)
+        return rewrite(source, made.code, made.spec).text
+
+    plain = "torch.relu(x) + y", "torch.randn(30, 50), torch.randn(30, 50)", "x, y"
+    monkeypatch.setattr(wrapper, "TUNED", 1)
+    text = program(*plain)
+    assert '@triton.autotune(configs=ELEMENT_CONFIGS, key=["n_elements"])\n@triton.jit' in text
+    assert text.count("ELEMENT_CONFIGS = [") == 1
+    assert 'grid = lambda meta: (triton.cdiv(n_elements, meta["BLOCK_SIZE"]),)' in text
+    summed = (
+        "x.new_zeros(8, 50).index_put((i,), x, True)",
+        "torch.randint(8, (30,)), torch.randn(30, 50)",
+    )
+    added = program(*summed, "i, x").split("@triton")
+    (adding,) = [number for number, part in enumerate(added) if "tl.atomic_add" in part]
+    assert not added[adding - 1].startswith(".autotune"), "a second launch would add again"
+    monkeypatch.setattr(wrapper, "TUNED", 2**33)
+    assert "autotune" not in program(*plain)
