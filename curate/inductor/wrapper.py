@@ -353,9 +353,11 @@ class Wrapper:
         passed = [arguments[n] for n in launch.draft.parameters if not n.endswith("BLOCK")]
         blocks = [n for n in launch.draft.parameters if n in launch.config]
         if launch.draft.tuner:  # its blocks are the autotuner's choice
-            named = [n for n in launch.draft.parameters if n in tiles.IMAGE or n in tiles.CONSTANTS]
-            passed = passed[: len(passed) - len(named)]
-            by_name = [ast.keyword(n, arguments[n]) for n in named]
+            given = [n for n in launch.draft.parameters if not n.endswith("BLOCK")]
+            image = {*tiles.IMAGE, *tiles.CONSTANTS} if product else set()
+            first = next((i for i, n in enumerate(given) if n in image), len(given))
+            by_name = [ast.keyword(launch.names.get(n, n), arguments[n]) for n in given[first:]]
+            passed = passed[:first]
             target = expression(f"{launch.name}[grid]")
             self.body.append(ast.Expr(ast.Call(target, passed, by_name)))
             return

@@ -74,6 +74,11 @@ MODULES = {
     "conv3d": module(
         "self.c(x)", "torch.randn(2, 3, 6, 7, 8)", "self.c = nn.Conv3d(3, 16, 3, padding=1)"
     ),
+    "channels of the constructor": module(
+        "torch.relu(self.c(x)) + self.c.weight.shape[0]",
+        "torch.randn(2, 24, 9)",
+        "self.c = nn.Conv1d(width, out, 1)",
+    ),
     "depthwise": module(
         "F.gelu(self.c(x))",
         "torch.randn(2, 8, 9, 10)",
