@@ -60,7 +60,7 @@ class Standalone(RowStep):
     """Rewrite what `inductor` generated as a program that needs only torch and triton."""
 
     step: Literal["standalone"]
-    version: ClassVar[int] = 6
+    version: ClassVar[int] = 7
     takes: ClassVar[frozenset[str]] = frozenset({"task"})
     reads: ClassVar[frozenset[str]] = frozenset({"reference", "generated"})
     makes: ClassVar[frozenset[str]] = frozenset({"pair"})
