@@ -127,7 +127,7 @@ def _move(program: str, compiled: str, class_name: str) -> Moved:
         "outputs": [{"kind": "user", "target": i} for i in range(len(kept))],
         "out_tree": tree_out,
         "constants": {},
-        "kernels": {name: [_config(launch)] for name, launch in mover.launches.items()},
+        "kernels": {name: _config(launch) for name, launch in mover.launches.items()},
         "dynamic": False,
         "sizes": {},
         "guards": [],
