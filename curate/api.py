@@ -78,13 +78,13 @@ USER_ERRORS = (
     Damaged,
     Busy,
     InTheWay,
+    CannotJudge,
 )
 STOPPED = (
     RunError,
     WorkerError,
     SandboxUnavailable,
     ExecutorUnavailable,
-    CannotJudge,
     PushFailed,
     LedgerError,
 )

@@ -6,7 +6,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from curate.verify.files import InputError, make_candidates, read_jsonl, read_programs
+from curate.verify.files import (
+    InputError,
+    make_candidates,
+    not_none,
+    read_jsonl,
+    read_programs,
+)
 from curate.verify.verdict import Candidate
 
 COLUMNS = ("id", "reference", "triton")
@@ -21,7 +27,7 @@ def read_candidates(paths: Sequence[Path], reference: Path | None = None) -> lis
         reference: the ``.py`` file of the PyTorch module that the ``.py`` files answer.
 
     Raises:
-        InputError: the paths are something else, or a candidate is malformed.
+        InputError: the paths are something else, hold no candidates, or one is malformed.
     """
     if all(path.suffix == ".py" for path in paths):
         if reference is None:
@@ -35,14 +41,14 @@ def read_candidates(paths: Sequence[Path], reference: Path | None = None) -> lis
     if path.suffix == ".jsonl":
         return read_jsonl(path)
     if path.suffix == ".parquet":
-        return make_candidates(parquet_rows([path]))
+        return not_none(path, make_candidates(parquet_rows([path])))
     if path.is_dir():
         files = sorted(path.glob("pairs/*.parquet"))
         if not files:
             raise InputError(
                 f"{path}: holds no pairs/*.parquet; add '- format: pairs' to its recipe"
             )
-        return make_candidates(parquet_rows(files))
+        return not_none(path, make_candidates(parquet_rows(files)))
     raise InputError(f"{path}: must be .jsonl, .parquet, .py, or a folder that `curate run` wrote")
 
 

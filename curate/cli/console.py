@@ -6,6 +6,7 @@ import json
 import re
 import time
 from collections import Counter
+from collections.abc import Iterable
 from textwrap import indent
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,7 @@ from curate.engine.history import RowEvent
 from curate.engine.plan import PlanLine
 from curate.engine.run import Progress, Stage
 from curate.rows import Loose, place
+from curate.verify.meanings import CAVEATS, FAMILIES
 from curate.verify.verdict import STATUSES, Verdict
 
 if TYPE_CHECKING:
@@ -220,7 +222,7 @@ def _proof(row: Loose) -> str:
         *_answer_line(row["sample"]),
         f"license   {row['license']['choice'] or row['license']['expression']}",
         f"verdict   {status}{reason}{backend}{draws}",
-        *([f"caveats   {', '.join(verdict['caveats']) or 'none'}"] if verdict else []),
+        *([f"caveats   {_indented(_meanings(verdict['caveats'])) or 'none'}"] if verdict else []),
         f"compiled  {_targets(row)}",
         f"kernels   {static.get('kernels')}, extern calls {static.get('extern_calls') or 'none'}",
         f"split     {row['split'] or '-'}",
@@ -256,7 +258,21 @@ def status_table(verdicts: list[Verdict]) -> RenderableType:
             table.add_row(status, str(len(those)), escape(codes), style=style)
     table.add_section()
     table.add_row("all", str(len(verdicts)))
-    return table
+    caveats = sorted({caveat for verdict in verdicts for caveat in verdict.caveats})
+    if not caveats:
+        return table
+    meanings = escape("\n".join(_meanings(caveats)))
+    return Group(table, Text("what the caveats mean", style="bold"), meanings)
+
+
+def _meanings(caveats: Iterable[str]) -> list[str]:
+    """Return each caveat with what it says."""
+    return [f"{caveat}: {CAVEATS[caveat]}" if caveat in CAVEATS else caveat for caveat in caveats]
+
+
+def _indented(lines: list[str]) -> str:
+    """Return lines one below the other, to the right of a name such as ``caveats``."""
+    return f"\n{' ' * 10}".join(lines)
 
 
 def verdict_panels(verdicts: list[Verdict]) -> RenderableType:
@@ -285,12 +301,14 @@ def _verdict_facts(verdict: Verdict) -> list[tuple[str, str]]:
     error = ""
     if verdict.max_abs_error is not None and verdict.error_ratio is not None:
         error = f"at most {verdict.max_abs_error:.3g}, {verdict.error_ratio:.2f} of what is allowed"
+    family = (verdict.evidence.get("trial") or {}).get("family")
     return [
-        ("caveats", ", ".join(verdict.caveats)),
+        ("caveats", "\n".join(_meanings(verdict.caveats))),
         ("ran", ", ".join([*place, f"judge {verdict.judge}"])),
         ("draws", f"{verdict.trials} compared" if verdict.trials else ""),
         ("error", error),
         ("evidence", _evidence(verdict.evidence)),
+        ("family", f"{family}: {FAMILIES[family]}" if family in FAMILIES else ""),
         (
             "source",
             "\n".join(f"line {f['line']} {f['rule']}: {f['reason']}" for f in verdict.findings),

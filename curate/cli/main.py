@@ -14,6 +14,7 @@ from curate.cli import model_commands as commands
 from curate.cli.group import Commands
 from curate.cli.options import judge_options, make_options
 from curate.verify.files import parse_shard
+from curate.verify.label import exit_status
 from curate.verify.progress import ProgressLine
 from curate.verify.verdict import SHARD_HELP, Options
 
@@ -278,6 +279,9 @@ def verify(
 
     PATHS is one .jsonl or .parquet file with id, reference and triton; or one folder that
     `curate run` wrote with the format pairs; or .py files that define ModelNew.
+
+    Exit status: 0 if every candidate is correct, 1 if one is not, 2 if the input is wrong or the
+    judge cannot work on this machine.
     """
     from curate.cli import console
 
@@ -297,6 +301,7 @@ def verify(
         )
     show = console.verdict_panels if programs else console.status_table
     console.console.print(show(verdicts))
+    sys.exit(exit_status(verdicts))
 
 
 @main.command()

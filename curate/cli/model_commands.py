@@ -27,13 +27,10 @@ from curate.verify.files import InputError
 from curate.verify.label import CannotJudge
 from curate.verify.verdict import Options
 
-USER_ERRORS = (ModelError, InputError)
+USER_ERRORS = (ModelError, InputError, CannotJudge)
 """Errors of these commands that a user can mend."""
 
 GRPO_ONLY = {field.name for field in dataclasses.fields(GrpoOptions)}
-
-STOPPED = (CannotJudge,)
-"""Errors of these commands that are expected, and not the user's."""
 
 
 @click.command()
@@ -227,7 +224,8 @@ def generate(
     judge of `curate verify` judges. The first correct program (with --timing, the fastest) goes to
     stdout, everything else to stderr. Without FILE, paste modules into the terminal.
 
-    Exit status: 1 if no program is correct, 2 if something is wrong with FILE or the options.
+    Exit status: 1 if no program is correct, 2 if something is wrong with FILE or the options, or
+    the judge cannot work on this machine.
     """
     from curate.generate.console import GenerateJob, read_module, write_program
     from curate.generate.sampling import Sampling, make_sampler

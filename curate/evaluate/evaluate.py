@@ -26,7 +26,7 @@ from curate.formats.question import conversation
 from curate.generate.sampling import TOO_LONG, Sample, Sampler, Sampling, make_sampler
 from curate.teacher.program import program_of
 from curate.verify.files import InputError
-from curate.verify.label import CannotJudge, Tally, label
+from curate.verify.label import Tally, check_device, label
 from curate.verify.verdict import Candidate, Options, Verdict
 
 LABEL = re.compile(r"[A-Za-z0-9][\w.+-]*")
@@ -130,7 +130,7 @@ def evaluate(
         CannotJudge: the judge cannot start here.
     """
     watcher = watcher or Watcher()
-    _check_judge(options)
+    check_device(options)  # before models are asked
     labels = [contestant.label for contestant in contestants]
     if len(set(labels)) < len(labels):
         raise InputError(f"two models have one label ({', '.join(labels)}); give LABEL=PATH")
@@ -152,16 +152,6 @@ def evaluate(
     values = summarize(found, problems, sampling, options, settings.models)
     write_results(output, values)
     return values
-
-
-def _check_judge(options: Options) -> None:
-    """Raise before models are asked if their programs could not be judged as the options say."""
-    from curate.verify.judge.device import resolve_backend
-
-    try:
-        dataclasses.replace(options, backend=resolve_backend(options.backend))
-    except ValueError as error:
-        raise CannotJudge(str(error)) from error
 
 
 def _ask(

@@ -14,7 +14,6 @@ from curate.cli.group import Commands
 @click.group(
     cls=Commands,
     mendable=commands.USER_ERRORS,
-    stopped=commands.STOPPED,
     help="Train a model on a data set, evaluate it, and use it.",
 )
 def main() -> None:

@@ -13,9 +13,9 @@ from typing import Any
 
 from curate.flags import flags, parse
 from curate.verify.files import InputError, parse_shard, read_jsonl, shard
-from curate.verify.label import CannotJudge, label
+from curate.verify.label import CannotJudge, exit_status, label
 from curate.verify.progress import ProgressLine
-from curate.verify.verdict import SHARD_HELP, STATUSES, Options
+from curate.verify.verdict import EXIT_HELP, SHARD_HELP, STATUSES, Options
 
 
 def main() -> int:
@@ -31,19 +31,16 @@ def main() -> int:
         candidates = shard(read_jsonl(given.input), *part)
         with ProgressLine() as progress:
             verdicts = label(candidates, options, given.output, progress.show_tally)
-    except InputError as error:
+    except (InputError, CannotJudge) as error:
         print(f"curate.verify: {error}", file=sys.stderr)
         return 2
-    except CannotJudge as error:
-        print(f"curate.verify: {error}", file=sys.stderr)
-        return 1
     except KeyboardInterrupt:
         print("curate.verify: interrupted; the same command goes on", file=sys.stderr)
         return 130
     counts = Counter(verdict.status for verdict in verdicts)
     for status in filter(counts.__getitem__, STATUSES):
         print(f"{status:<14} {counts[status]:>8}")
-    return 0
+    return exit_status(verdicts)
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -52,6 +49,7 @@ def make_parser() -> argparse.ArgumentParser:
         prog="python -m curate.verify",
         description="Judge candidates against their references. Verdicts are appended to OUT.jsonl "
         "as they come; those that it already holds are kept.",
+        epilog=EXIT_HELP,
     )
     parser.add_argument(
         "input", type=Path, metavar="IN.jsonl", help="Lines with id, reference and candidate."

@@ -37,9 +37,21 @@ def read_jsonl(path: Path) -> list[Candidate]:
     are CUDA's; other fields are passed over.
 
     Raises:
-        InputError: the file cannot be read, a line lacks a field, or two have the same id.
+        InputError: the file cannot be read, has no lines, a line lacks a field, or two have the
+            same id.
     """
-    return make_candidates(json_lines(path, read_text(path)))
+    return not_none(path, make_candidates(json_lines(path, read_text(path))))
+
+
+def not_none(path: Path, candidates: list[Candidate]) -> list[Candidate]:
+    """Return the candidates of a file or folder.
+
+    Raises:
+        InputError: there are none.
+    """
+    if not candidates:
+        raise InputError(f"{path}: holds no candidates; nothing is judged")
+    return candidates
 
 
 def read_programs(reference: Path, candidates: Iterable[Path]) -> list[Candidate]:

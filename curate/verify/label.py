@@ -70,15 +70,17 @@ def label(
 
     Raises:
         InputError: the output is no verdict file, or another process is writing it.
-        CannotJudge: there is no such device here, or no sandbox.
+        CannotJudge: as `check_device` says, or there is no sandbox.
     """
     with VerdictFile(output, options) if output else nullcontext() as file:
         found = {c.id: known for c in candidates if file and (known := file.known(c))}
         tally = Tally(len(candidates))
         tally.known = len(found)
         tally.statuses.update(verdict.status for verdict in found.values())
-        report(tally)
         todo = {c.id: c for c in candidates if c.id not in found}
+        if todo:
+            check_device(options)
+        report(tally)
         with closing(_judge(_together(todo.values()), options)) as verdicts:
             for verdict in verdicts:
                 if file:
@@ -87,6 +89,27 @@ def label(
                 tally.statuses[verdict.status] += 1
                 report(tally)
     return [found[c.id] for c in candidates]
+
+
+def exit_status(verdicts: Iterable[Verdict]) -> int:
+    """Return the exit status of a command that judged: 0 if all are correct, otherwise 1."""
+    return int(any(verdict.status != "correct" for verdict in verdicts))
+
+
+def check_device(options: Options) -> None:
+    """Raise unless this machine has the device that the options need.
+
+    Raises:
+        CannotJudge: it has not; the message says which it lacks.
+    """
+    from curate.verify.judge.device import resolve_backend
+
+    try:
+        backend = resolve_backend(options.backend)
+    except ValueError as error:
+        raise CannotJudge(str(error)) from error
+    if options.timing and backend == "cpu":
+        raise CannotJudge("--timing needs a GPU, and this machine has none: leave it out")
 
 
 def _together(candidates: Iterable[Candidate]) -> list[Candidate]:
@@ -102,14 +125,9 @@ def _judge(candidates: list[Candidate], options: Options) -> Generator[Verdict, 
     if not candidates:
         return  # torch takes seconds to import
     from curate.engine.processes.sandbox import SandboxUnavailable
-    from curate.verify.judge.device import resolve_backend
     from curate.verify.judge.session import HostError
     from curate.verify.judge.slots import verify
 
-    try:
-        resolve_backend(options.backend)
-    except ValueError as error:
-        raise CannotJudge(str(error)) from error
     try:
         yield from verify(candidates, options)
     except (HostError, SandboxUnavailable) as error:
@@ -125,10 +143,8 @@ def start_judge(options: Options) -> Judge:
     from curate.verify.judge.slots import Judge
     from curate.verify.problem import EXAMPLE
 
-    try:
-        judge = Judge(options)
-    except ValueError as error:
-        raise CannotJudge(str(error)) from error
+    check_device(options)
+    judge = Judge(options)
     (example,) = judged(judge, [Candidate("example", *EXAMPLE)])
     if example.status != "correct":
         judge.close()

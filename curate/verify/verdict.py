@@ -69,6 +69,10 @@ class Candidate:
 SANDBOXES = {"bubblewrap": True, "none": False}
 """The words for `Options.sandbox`."""
 
+EXIT_HELP = (
+    "Exit status: 0 if every candidate is correct, 1 if one is not, 2 if the input is wrong or the "
+    "judge cannot work on this machine."
+)
 SHARD_HELP = "Judge only the i-th of n parts. A candidate's id decides which part it is in."
 
 

@@ -20,6 +20,7 @@ import polars as pl
 import pytest
 import yaml
 from click.testing import CliRunner, Result
+from rich.console import Console
 
 from curate import api
 from curate.cli.main import main
@@ -27,8 +28,9 @@ from curate.cli.options import make_options
 from curate.engine.identity import FOR_TYPES
 from curate.flags import flags
 from curate.verify.__main__ import make_parser as light_parser
+from curate.verify.meanings import CAVEATS, FAMILIES
 from curate.verify.merge import make_parser as merge_parser
-from curate.verify.verdict import BACKENDS, STATUSES, Options, Verdict
+from curate.verify.verdict import BACKENDS, EXIT_HELP, STATUSES, Options, Verdict
 
 ROOT = Path(__file__).parents[2]
 
@@ -51,6 +53,7 @@ def verify(candidates, options):
 def resolve_backend(name):
     if name == "cuda":
         raise ValueError("backend 'cuda': this machine has no GPU")
+    return "cpu" if name == "auto" else name
 
 asked = []
 HostError = type("HostError", (Exception,), {})
@@ -116,7 +119,7 @@ def test_json_lines_parquet_and_a_data_set_are_the_same_to_the_judge(
     frame[12:].write_parquet(pairs / "validation-00000-of-00001.parquet")
     for name in ("in.jsonl", "in.parquet", "data"):
         result = curate("verify", tmp_path / name, "--output", tmp_path / f"{name}.verdicts")
-        assert result.exit_code == 0, result.output
+        assert result.exit_code == 1, result.output
         assert statuses(tmp_path / f"{name}.verdicts") == EXPECTED
     assert re.search(r"cheat +4 +no_kernel 4", result.output)
     assert re.search(r"all +20", result.output)
@@ -127,13 +130,11 @@ def test_programs_get_a_panel_each_and_need_no_output(asked: list[str], tmp_path
         (tmp_path / f"{name}.py").write_text(text)
     one, two = tmp_path / "one.py", tmp_path / "two.py"
     result = curate("verify", one, two, "--reference", tmp_path / "ref.py")
-    assert result.exit_code == 0, result.output
+    assert result.exit_code == 1, result.output
     assert "cheat: no_kernel" in result.output and "oom" in result.output
 
 
 def test_a_panel_shows_all_that_a_verdict_rests_on() -> None:
-    from rich.console import Console
-
     from curate.cli.console import verdict_panels
 
     verdict = Verdict(
@@ -179,15 +180,15 @@ def test_what_is_judged_is_not_judged_again(
     asked: list[str], candidates: Path, tmp_path: Path
 ) -> None:
     output = tmp_path / "out.jsonl"
-    assert curate("verify", candidates, "--shard", "1/2", "--output", output).exit_code == 0
+    assert curate("verify", candidates, "--shard", "1/2", "--output", output).exit_code == 1
     first = list(asked)
     assert 0 < len(first) < len(EXPECTED) and list(statuses(output)) == first
-    assert curate("verify", candidates, "--output", output).exit_code == 0
+    assert curate("verify", candidates, "--output", output).exit_code == 1
     assert statuses(output) == EXPECTED
     assert sorted(asked) == sorted(EXPECTED) and asked[: len(first)] == first
-    assert curate("verify", candidates, "--output", output).exit_code == 0
+    assert curate("verify", candidates, "--output", output).exit_code == 1
     assert len(asked) == len(EXPECTED)
-    assert curate("verify", candidates, "--output", output, "--trials", "3").exit_code == 0
+    assert curate("verify", candidates, "--output", output, "--trials", "3").exit_code == 1
     assert len(asked) == 2 * len(EXPECTED)
 
 
@@ -207,18 +208,69 @@ def test_a_judge_that_cannot_work_here_says_why_and_keeps_what_it_has(
 ) -> None:
     output = tmp_path / "out.jsonl"
     no_device = curate("verify", candidates, "--output", output, "--backend", "cuda")
-    assert no_device.exit_code == 1
+    assert no_device.exit_code == 2
     assert "curate: backend 'cuda': this machine has no GPU" in no_device.output
     lines = candidates.read_text().splitlines()
     lines[5] = json.dumps({**ROWS[5], "triton": "no host"})
     candidates.write_text("\n".join(lines))
     no_host = curate("verify", candidates, "--output", output)
-    assert no_host.exit_code == 1
+    assert no_host.exit_code == 2
     assert "curate: the host did not start" in no_host.output
     assert list(statuses(output)) == [row["id"] for row in ROWS[:5]]
     light = subprocess.run(light_command(candidates, output), capture_output=True, text=True)
-    assert light.returncode == 1
+    assert light.returncode == 2
     assert light.stderr.endswith("curate.verify: the host did not start\n")
+
+
+@pytest.mark.parametrize(("texts", "status"), [(["correct"] * 2, 0), (["correct", "oom"], 1)])
+def test_the_exit_status_says_whether_all_are_correct(
+    asked: list[str], tmp_path: Path, texts: list[str], status: int
+) -> None:
+    rows = [{"id": str(i), "reference": "r", "triton": text} for i, text in enumerate(texts)]
+    path = tmp_path / "in.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    output = tmp_path / "out.jsonl"
+    for _ in range(2):  # the second time nothing is judged
+        assert curate("verify", path, "--output", output).exit_code == status
+    light = subprocess.run(light_command(path, tmp_path / "light.jsonl"), capture_output=True)
+    assert light.returncode == status
+
+
+def test_both_commands_document_their_exit_status() -> None:
+    for said in (curate("verify", "--help").output, light_parser().format_help()):
+        assert EXIT_HELP in " ".join(said.split())
+
+
+def test_timing_without_a_gpu_is_one_message(
+    asked: list[str], candidates: Path, tmp_path: Path
+) -> None:
+    message = "--timing needs a GPU, and this machine has none: leave it out"
+    timed = curate("verify", candidates, "--output", tmp_path / "o.jsonl", "--timing")
+    assert timed.exit_code == 2
+    assert timed.output == f"curate: {message}\n"
+    command = light_command(candidates, tmp_path / "p.jsonl", "--timing")
+    light = subprocess.run(command, capture_output=True, text=True)
+    assert light.returncode == 2 and light.stderr == f"curate.verify: {message}\n"
+
+
+def test_caveats_and_families_are_explained() -> None:
+    from curate.cli.console import status_table, verdict_panels
+
+    right = Verdict("a", "correct", caveats=("finite_only",))
+    wrong = Verdict("b", "incorrect", "value", evidence={"trial": {"family": "shifted"}})
+    for shown in (verdict_panels([right, wrong]), status_table([right, wrong])):
+        console = Console(width=120, record=True, file=io.StringIO())
+        console.print(shown)
+        text = console.export_text()
+        assert "finite_only: on inputs with NaN and infinities it is wrong, or raises" in text
+        if "shifted" in text:
+            assert "shifted: inputs are normal, with a mean of 64 spreads" in text
+
+
+def test_every_family_has_an_explanation() -> None:
+    from curate.verify.reference import draw  # it imports torch
+
+    assert list(FAMILIES) == list(draw.FAMILIES)
 
 
 def test_shards_merge_to_what_one_run_gives(
@@ -226,7 +278,7 @@ def test_shards_merge_to_what_one_run_gives(
 ) -> None:
     parts = [tmp_path / f"{i}.jsonl" for i in (1, 2, 3)]
     for i, part in enumerate(parts, 1):
-        assert curate("verify", candidates, "--shard", f"{i}/3", "--output", part).exit_code == 0
+        assert curate("verify", candidates, "--shard", f"{i}/3", "--output", part).exit_code == 1
     missing = curate("merge", candidates, *parts[:2], "--output", tmp_path / "all.jsonl")
     assert missing.exit_code == 2
     assert f"{len(statuses(parts[2]))} of 20 candidates have no verdict" in missing.output
@@ -254,6 +306,7 @@ def test_shards_merge_to_what_one_run_gives(
         (["other.parquet", "--output", "o.jsonl"], "has no column 'triton'"),
         (["one.py"], "needs --reference"),
         (["in.jsonl", "--reference", "one.py", "--output", "o.jsonl"], "is for .py files"),
+        (["none.jsonl"], "none.jsonl: holds no candidates"),
         (["in.jsonl", "in.jsonl", "--output", "o.jsonl"], "more than one is for .py files"),
         (["in.jsonl", "--output", "in.jsonl"], "is not a line of a verdict file"),
         (["in.jsonl", "--output", "in.jsonl/o.jsonl"], "cannot be written"),
@@ -273,6 +326,7 @@ def test_bad_input_gets_a_message_and_exit_code_2(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("empty").mkdir()
+    Path("none.jsonl").touch()
     pl.DataFrame({"id": ["a"], "reference": ["r"]}).write_parquet("other.parquet")
     before = candidates.read_bytes()
     result = curate("verify", *arguments)
@@ -300,7 +354,7 @@ def test_the_light_command_goes_on_after_being_killed(candidates: Path, tmp_path
     assert said.endswith(b"interrupted; the same command goes on\n") and b"Trace" not in said
     assert len(statuses(output)) < len(EXPECTED)
     done = subprocess.run(light_command(candidates, output), capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 1, done.stderr
     assert statuses(output) == EXPECTED
     assert re.fullmatch(r"correct +8\nincorrect +4\noom +4\ncheat +4\n", done.stdout)
     assert "20/20" in done.stderr
@@ -447,11 +501,11 @@ def test_the_guide_names_every_status_caveat_and_rule() -> None:
     guide = (ROOT / "docs/verify.md").read_text()
     code = "".join(path.read_text() for path in (ROOT / "curate/verify").rglob("*.py"))
     caveats = set(re.findall(r'(?:warn|_try_beyond|_try_changes)\(\s*"(\w+)"', code))
-    caveats |= {"train_mode_only", "atomics_unproved"}
-    assert {"some_sizes_only", "has_fallback"} < caveats
+    assert {"some_sizes_only", "has_fallback"} < caveats <= CAVEATS.keys()
+    assert all(f'"{caveat}"' in code for caveat in CAVEATS)
     rules = rules_of_cheats(code)
     assert {"no_kernel", "kills", "native_code", "wrong_when_timed"} < rules
-    for word in (*STATUSES, *caveats, *rules):
+    for word in (*STATUSES, *CAVEATS, *rules):
         assert f"| `{word}` |" in guide, word
 
 
@@ -487,7 +541,7 @@ def test_the_real_judge_behind_both_commands(tmp_path: Path) -> None:
     options = ["--backend", "cpu", "--targets", "cuda:90", "--workers", "1"]
     command = [sys.executable, "-m", "curate.verify", path, output, *options]
     ran = subprocess.run(command, capture_output=True, text=True)
-    assert ran.returncode == 0, ran.stderr
+    assert ran.returncode == 1, ran.stderr
     assert statuses(output) == {"right": "correct", "wrong": "incorrect", "no_kernel": "cheat"}
     said = {row["id"]: row for row in map(json.loads, output.read_text().splitlines())}
     assert said["no_kernel"]["reason"] == "no_kernel"
@@ -499,5 +553,5 @@ def test_the_real_judge_behind_both_commands(tmp_path: Path) -> None:
     panel = subprocess.run(
         [sys.executable, "-m", "curate", "verify", *mine], capture_output=True, text=True
     )
-    assert panel.returncode == 0, panel.stderr
+    assert panel.returncode == 1, panel.stderr
     assert "incorrect: value" in panel.stdout and "allowed" in panel.stdout

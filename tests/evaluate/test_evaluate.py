@@ -336,7 +336,7 @@ def test_what_cannot_be_judged_here_is_said_before_a_model_is_asked(
 ) -> None:
     for option in ("--timing", "--backend=cuda"):
         result = curate("--bench", bench, "--output", tmp_path / "out", "--model", "m", option)
-        assert result.exit_code == 1 and "Traceback" not in result.output
+        assert result.exit_code == 2 and "Traceback" not in result.output
         assert "device" in result.output or "GPU" in result.output
     assert not (tmp_path / "out").exists()
 

@@ -1,0 +1,38 @@
+"""What codes in a verdict mean, in words: the caveats, and the families of inputs."""
+
+from __future__ import annotations
+
+CAVEATS = {
+    "own_sizes_only": "it raised on other sizes of inputs",
+    "some_sizes_only": "it is wrong, or raises, at other sizes that the reference takes",
+    "own_ranks_only": "it is wrong, or raises, on inputs with one dimension more",
+    "own_arguments_only": "it is wrong, or raises, with other numbers for its constructor or for "
+    "forward, or with an optional argument",
+    "own_integers_only": "it is wrong, or raises, on integers below zero",
+    "finite_only": "on inputs with NaN and infinities it is wrong, or raises, or had no time left",
+    "contiguous_only": "it is wrong, or raises, on inputs with another memory layout: with gaps, "
+    "channels last, transposed",
+    "absolute_accuracy": "on small inputs it is only as close as on inputs of the usual size",
+    "low_precision": "it is right only if it may compute with 10 bits inside",
+    "constant_inputs": "some inputs were the same in every draw",
+    "calls_differ": "equal calls sent the device different work, without a visible reason",
+    "has_fallback": "where its kernels raise, it computes the result without them",
+    "smaller_sizes_only": "the file's own sizes were too much work; smaller ones were compared",
+    "fewer_trials": "work or time ran out before the last draw, or before the tests after it",
+    "atomics_unproved": "it uses atomics, is right on the GPU, and could not be judged on the CPU",
+    "train_mode_only": "it is right in training mode, and not in eval mode",
+}
+"""What each caveat of a `curate.verify.verdict.Verdict` says."""
+
+FAMILIES = {
+    "own": "inputs as the file draws them",
+    "steps": "inputs are multiples of one half and numbers from the file, where comparisons tip",
+    "signed": "inputs are normal around zero",
+    "shifted": "inputs are normal, with a mean of 64 spreads",
+    "large": "inputs are normal, with spreads from 1 to 30,000",
+    "small": "inputs are normal, with a spread of 0.001 and some a millionth of that",
+    "outlier": "inputs as the file draws them, but for two elements, one of them 1,000 times as "
+    "large",
+    "negative": "inputs are below zero everywhere",
+}
+"""What inputs of each family of draws are; `curate.verify.reference.draw` draws them."""
