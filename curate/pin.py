@@ -30,10 +30,12 @@ class Pinned:
     Attributes:
         text: the new line: name, version and hash.
         before: the text that it replaced; None if the line is new.
+        unread: what kept indexes that pip is configured for from being read.
     """
 
     text: str
     before: str | None
+    unread: tuple[str, ...]
 
 
 def pin(path: Path, packages: Sequence[str]) -> list[Pinned]:
@@ -45,7 +47,8 @@ def pin(path: Path, packages: Sequence[str]) -> list[Pinned]:
 
     Raises:
         RecipeError: the recipe cannot be read, or a package is not written as above.
-        SourceError: the index does not have a package.
+        SourceError: the index does not have a package; or the newest version is wanted, and an
+            index cannot be read.
     """
     asked = [_read_package(text) for text in packages]
     try:
@@ -55,10 +58,10 @@ def pin(path: Path, packages: Sequence[str]) -> list[Pinned]:
         raise RecipeError(f"{path}: cannot be read: {error}") from None
     pinned = []
     for name, version in asked:
-        found, sha256 = choose(name, version)
-        line = f"{canonicalize_name(name)}=={found} --hash=sha256:{sha256}"
+        found = choose(name, version)
+        line = f"{canonicalize_name(name)}=={found.version} --hash=sha256:{found.sha256}"
         text, before = _put(text, path, name, line)
-        pinned.append(Pinned(line, before))
+        pinned.append(Pinned(line, before, found.unread))
     write_atomically(path, text.encode())
     return pinned
 

@@ -184,8 +184,14 @@ def pin(recipe: Path, packages: tuple[str, ...]) -> None:
 
     The package's line in RECIPE is replaced, or a new one is added after the other packages. The
     pinned file is a wheel for any machine if there is one, and otherwise the source archive.
+
+    If one of the indexes that pip is configured for cannot be read, the newest version is not
+    known: nothing is written, and the exit status is 2. A version that you name is taken from the
+    others, with a warning.
     """
     for pinned in api.pin(recipe, packages):
+        for problem in pinned.unread:
+            click.echo(f"curate: warning: {problem}", err=True)
         was = (
             "as it was" if pinned.before == pinned.text else f"was: {pinned.before or 'not there'}"
         )

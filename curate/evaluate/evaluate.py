@@ -165,8 +165,9 @@ def _ask(
     """Have a model answer the problems that the file has no answers to."""
     todo = [problem for problem in problems if problem.id not in file.samples]
     total = len(problems) * sampling.n
+    sampler = open_sampler(contestant) if todo else None  # a model that cannot be had comes first
     watcher.sampling(contestant.label, len(file.samples) * sampling.n, total)
-    if not todo:
+    if sampler is None:
         return
 
     def keep(index: int, samples: list[Sample]) -> None:
@@ -174,7 +175,7 @@ def _ask(
         watcher.sampling(contestant.label, len(file.samples) * sampling.n, total)
 
     asked = [conversation(problem.reference) for problem in todo]
-    open_sampler(contestant).sample(asked, sampling, keep)
+    sampler.sample(asked, sampling, keep)
 
 
 def _free_device() -> None:

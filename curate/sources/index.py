@@ -261,21 +261,42 @@ def _nearest(version: Version, known: list[Version], count: int = 8) -> list[Ver
 # What the index has now
 
 
-def choose(name: str, version: str | None) -> tuple[str, str]:
-    """Return a version and the sha256 of its file to read: a wheel for any machine, or the source.
+@dataclass(frozen=True)
+class Choice:
+    """A file to pin.
+
+    Attributes:
+        version: of the package.
+        sha256: of the file.
+        unread: what kept places that pip is configured for from being read; empty if all were.
+    """
+
+    version: str
+    sha256: str
+    unread: tuple[str, ...]
+
+
+def choose(name: str, version: str | None) -> Choice:
+    """Return a version and its file to read: a wheel for any machine, or the source.
 
     Args:
         name: of the package.
         version: None for the newest that is final and not yanked.
 
     Raises:
-        SourceError: the index has none such, tells no hash, or cannot be read.
+        SourceError: the index has none such, tells no hash, or cannot be read; or the newest is
+            wanted, and a place that may have a newer one cannot be read.
     """
     settings, seen = pip_settings(), _Seen()
-    final = set()
+    final, unread = set[Version](), list[str]()
     with _client(settings) as client:
         for place in _places(settings):
-            for package in _look(name, *place, client, seen.problems):
+            problems = list[str]()
+            packages = _look(name, *place, client, problems)
+            seen.problems += problems
+            if not packages:
+                unread += problems
+            for package in packages:
                 known = Version(package.version or "0")
                 seen.versions.setdefault(known, []).append(package.link)
                 if not (package.link.is_yanked or known.is_prerelease):
@@ -285,11 +306,17 @@ def choose(name: str, version: str | None) -> tuple[str, str]:
         raise SourceError(f"{name}: the index has no final version: name one, as {name}==…")
     if wanted is None or wanted not in seen.versions:
         raise SourceError(_why_not_found(name, wanted or Version("0"), "", seen))
+    if unread and version is None:
+        raise SourceError(
+            f"{name}: the newest version is not known: {'; '.join(unread)}. Check the network and "
+            f"`pip config list`. The newest that could be found is {wanted}: to pin it, name it, "
+            f"as {name}=={wanted}"
+        )
     link = min(seen.versions[wanted], key=lambda link: _unlike(link, "-py3-none-any.whl"))
     sha256 = _told_sha256(link)
     if sha256 is None:
         raise SourceError(f"{name} {wanted}: the index tells no sha256 of {link.filename}")
-    return str(wanted), sha256
+    return Choice(str(wanted), sha256, tuple(unread))
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from curate.cli import model_commands as commands
 from curate.cli.main import main
 from curate.evaluate.evaluate import Contestant, evaluate, fingerprint
 from curate.evaluate.folder import SampleFile
+from curate.evaluate.live import LiveEvaluation
 from curate.evaluate.problems import Problem
 from curate.generate.models import ModelError
 from curate.generate.sampling import Message, Progress, Sample, Sampler, Sampling
@@ -214,6 +215,18 @@ def test_other_weights_under_a_known_label_are_refused(tmp_path: Path) -> None:
         else:
             with pytest.raises(InputError, match="other weights"):
                 evaluate([contestant], *args, open_sampler=lambda c: scripted)
+
+
+def test_a_model_that_cannot_be_had_is_said_before_any_progress(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(contestant: Contestant) -> Sampler:
+        raise ModelError("not installed")
+
+    args = (PROBLEMS, tmp_path, Sampling(n=1), OPTIONS)
+    with pytest.raises(ModelError), LiveEvaluation() as live:
+        evaluate([Contestant("tuned", "m")], *args, live, open_sampler=refuse)
+    assert capsys.readouterr().err == ""
 
 
 def test_a_folder_is_known_by_its_weights(tmp_path: Path) -> None:

@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from index_stand_in import Index, serve, sha
 
+from curate.cli.main import main
 from curate.pin import pin
 from curate.recipe import RecipeError, load_recipe
 from curate.step import SourceError
@@ -98,6 +100,23 @@ def test_a_package_that_is_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         pytest.raises(SourceError, match="no final version"),
     ):
         pin(path, ["demo-pkg"])
+
+
+def test_an_index_that_cannot_be_read_leaves_the_newest_unknown(
+    tmp_path: Path, index: Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PIP_EXTRA_INDEX_URL", "http://127.0.0.1:1/simple/")
+    path = tmp_path / "a.yaml"
+    path.write_text(HEAD + TEXTS["a name alone"][0] + TAIL)
+    before = path.read_bytes()
+    refused = CliRunner().invoke(main, ["pin", str(path), "demo-pkg"])
+    assert refused.exit_code == 2 and not refused.stdout
+    assert "http://127.0.0.1:1/simple/ cannot be reached" in refused.stderr
+    assert "name it, as demo-pkg==1.2" in refused.stderr
+    assert path.read_bytes() == before
+    named = CliRunner().invoke(main, ["pin", str(path), "demo-pkg==1.2"])
+    assert named.exit_code == 0 and LAST in named.stdout and LAST in path.read_text()
+    assert "warning: http://127.0.0.1:1/simple/ cannot be reached" in named.stderr
 
 
 @pytest.mark.parametrize("text", ["", "[1", "name: a\n", "sources: []\n", "sources: {}\n"])

