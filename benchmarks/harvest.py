@@ -24,7 +24,7 @@ import polars as pl
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from curate.engine.run import read_records
+from curate.engine.records import read_records
 from curate.engine.store import Store
 
 COLUMNS = {

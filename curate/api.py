@@ -16,17 +16,8 @@ from curate.engine.lock import Busy, hold
 from curate.engine.mend import mending
 from curate.engine.processes.local import LocalExecutor
 from curate.engine.processes.sandbox import SandboxUnavailable, bubblewrap
-from curate.engine.run import (
-    NoSuchStep,
-    OthersFirst,
-    Progress,
-    Record,
-    RunError,
-    Stage,
-    Walk,
-    read_records,
-    records_path,
-)
+from curate.engine.records import Record, read_records, run_names
+from curate.engine.run import NoSuchStep, OthersFirst, Progress, RunError, Stage, Walk
 from curate.engine.store import LedgerError, Store, sweep_output
 from curate.evaluate.evaluate import evaluate as evaluate
 from curate.files import Damaged
@@ -36,6 +27,7 @@ from curate.generate.models import ModelError
 from curate.licenses.optout import OptOutError, parse_optout
 from curate.publish.analysis.errors import NoRun, PushFailed, PushRefused
 from curate.recipe import Recipe, RecipeError, json_schema, load_recipe
+from curate.shipped.copy import CannotCopy
 from curate.step import RowStep, SourceError, StepError, TableError
 from curate.teacher.answers import TokenUsage, total_usage
 from curate.teacher.teacher import UNANSWERED
@@ -46,6 +38,7 @@ from curate.verify.label import CannotJudge, Tally, label
 from curate.verify.merge import merge as merge_files
 from curate.verify.merge import write_entries
 from curate.verify.verdict import Options, Verdict
+from curate.wording import did_you_mean
 
 if TYPE_CHECKING:
     from curate.clean.fingerprint import Made
@@ -65,6 +58,7 @@ class NotFound(Exception):
 
 USER_ERRORS = (
     RecipeError,
+    CannotCopy,
     SourceError,
     StepError,
     TableError,
@@ -419,10 +413,10 @@ def _records(output: Path, run: str | None) -> list[Record]:
 
 def _last_run(output: Path, run: str | None) -> str:
     """Return the name of a run; without one, that of the last run."""
-    runs = sorted(records_path(output, "*").parent.glob("*.json"), key=lambda p: p.stat().st_mtime)
-    names = [path.stem for path in runs]
+    names = run_names(output)
     if run is not None and run not in names:
-        raise NotFound(f"{output} has no run of '{run}'; it has {', '.join(names) or 'none'}")
+        near = did_you_mean(run, names)
+        raise NotFound(f"{output} has no run of '{run}'{near}; it has {', '.join(names) or 'none'}")
     if not names:
         raise NotFound(f"{output} holds no run yet; `curate run RECIPE` makes one")
     return run or names[-1]

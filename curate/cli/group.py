@@ -7,7 +7,7 @@ import errno
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any
@@ -37,13 +37,16 @@ class Commands(click.Group):
     """Exits with 2 for errors that a user can mend, 1 for others that are expected.
 
     Args:
-        mendable: what the first are, besides those of the operating system.
-        stopped: what the others are.
+        errors: called once a command has failed; returns what the first are, besides those of the
+            operating system, and what the others are. So help and completion import neither.
     """
 
-    def __init__(self, *args: Any, mendable: Errors, stopped: Errors = (), **form: Any) -> None:
+    def __init__(
+        self, *args: Any, errors: Callable[[], tuple[Errors, Errors]], **form: Any
+    ) -> None:
+        form.setdefault("context_settings", {"help_option_names": ["-h", "--help"]})
         super().__init__(*args, **form)
-        self.mendable, self.stopped = mendable, stopped
+        self.errors = errors
 
     def main(self, *args: Any, **form: Any) -> Any:
         """Run a command; a standard output that takes nothing is an error like any other."""
@@ -57,10 +60,8 @@ class Commands(click.Group):
         try:
             with _ended_by_signals():
                 return super().invoke(ctx)
-        except self.mendable as error:
-            _exit(2, str(error))
-        except self.stopped as error:
-            _exit(1, str(error))
+        except (click.ClickException, click.Abort, click.exceptions.Exit):
+            raise
         except OSError as error:
             if error.errno == errno.EPIPE:
                 raise  # who read our output has gone; click ends the command
@@ -69,6 +70,11 @@ class Commands(click.Group):
             number = error.signal if isinstance(error, Terminated) else signal.SIGINT
             what = "interrupted" if number == signal.SIGINT else f"ended by {number.name}"
             _exit(128 + number, f"{what}; the same command goes on where it stopped")
+        except Exception as error:
+            mendable, stopped = self.errors()
+            if not isinstance(error, mendable + stopped):
+                raise
+            _exit(2 if isinstance(error, mendable) else 1, str(error))
 
 
 def _explain(error: OSError) -> str:

@@ -1,4 +1,7 @@
-"""The command line: one short function per command; `curate.api` does the work."""
+"""The command line: one short function per command; `curate.api` does the work.
+
+Commands import it when they run: help and completion start without torch, Polars or pydantic.
+"""
 
 from __future__ import annotations
 
@@ -9,30 +12,15 @@ from typing import Any
 
 import click
 
-from curate import api
 from curate.cli import model_commands as commands
-from curate.cli.group import Commands
+from curate.cli.group import Commands, Errors
 from curate.cli.options import judge_options, make_options
+from curate.cli.shared import OUTPUT, RECIPE, RUN, SETTINGS, run_argument, step_argument
 from curate.verify.files import parse_shard
 from curate.verify.label import exit_status
 from curate.verify.progress import ProgressLine
 from curate.verify.verdict import SHARD_HELP, Options
 
-RECIPE = click.argument("recipe", type=click.Path(path_type=Path))
-OUTPUT = click.option(
-    "--output",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=Path("output"),
-    show_default=True,
-    help="Folder for data and cache.",
-)
-SETTINGS = click.option(
-    "--set",
-    "settings",
-    multiple=True,
-    metavar="PATH=VALUE",
-    help="Set a value of the recipe, such as steps.inductor.target=cuda:80 or seed=1.",
-)
 LIMIT = click.option(
     "--limit",
     type=click.IntRange(min=1),
@@ -46,9 +34,6 @@ SANDBOX = click.option(
     show_default=True,
     help="Sandbox for other people's code; none runs it with all of your own rights.",
 )
-RUN = click.option(
-    "--run", "run_name", metavar="NAME", help="Name of the recipe; by default that of the last run."
-)
 
 
 def parse_part(ctx: click.Context, param: click.Parameter, value: str) -> tuple[int, int]:
@@ -59,7 +44,14 @@ def parse_part(ctx: click.Context, param: click.Parameter, value: str) -> tuple[
         raise click.BadParameter(str(error)) from error
 
 
-@click.group(cls=Commands, mendable=api.USER_ERRORS, stopped=api.STOPPED)
+def expected_errors() -> tuple[Errors, Errors]:
+    """Return the errors that a user can mend, and the others that are expected."""
+    from curate import api
+
+    return api.USER_ERRORS, api.STOPPED
+
+
+@click.group(cls=Commands, errors=expected_errors)
 @click.version_option(package_name="kernel-curate")
 def main() -> None:
     """Build training data for models that write Triton GPU kernels.
@@ -124,6 +116,7 @@ def run(
     You can stop a run at any time: the same command goes on where it stopped. Files that have
     been damaged are made again. Only one run at a time can write to an output folder.
     """
+    from curate import api
     from curate.cli import console
 
     if only and until:
@@ -157,6 +150,7 @@ def run(
 @OUTPUT
 def plan(recipe: Path, settings: tuple[str, ...], limit: int | None, output: Path) -> None:
     """Show what `curate run RECIPE` would do: what is done, what is left to run, and why."""
+    from curate import api
     from curate.cli import console
 
     lines = api.plan(recipe, settings=settings, limit=limit, output=output)
@@ -171,6 +165,8 @@ def check(recipe: Path, settings: tuple[str, ...]) -> None:
 
     Exit status: 2 if there is a mistake, otherwise 0.
     """
+    from curate import api
+
     read = api.check(recipe, settings=settings)
     steps = ", ".join(step.name for step in read.steps)
     click.echo(f"{recipe}: good. {len(read.sources)} sources; steps: {steps}")
@@ -189,6 +185,8 @@ def pin(recipe: Path, packages: tuple[str, ...]) -> None:
     known: nothing is written, and the exit status is 2. A version that you name is taken from the
     others, with a warning.
     """
+    from curate import api
+
     for pinned in api.pin(recipe, packages):
         for problem in pinned.unread:
             click.echo(f"curate: warning: {problem}", err=True)
@@ -204,6 +202,7 @@ def pin(recipe: Path, packages: tuple[str, ...]) -> None:
 @RUN
 def why(row_id: str, output: Path, run_name: str | None) -> None:
     """Show the whole history of the row ID (its first digits will do), kept or lost."""
+    from curate import api
     from curate.cli import console
 
     full_id, events = api.why(row_id, output=output, run=run_name)
@@ -211,7 +210,7 @@ def why(row_id: str, output: Path, run_name: str | None) -> None:
 
 
 @main.command()
-@click.argument("step")
+@step_argument("step")
 @OUTPUT
 @RUN
 @click.option("--reason", help="Print only rows lost for this reason.")
@@ -225,6 +224,7 @@ def why(row_id: str, output: Path, run_name: str | None) -> None:
 )
 def lost(step: str, output: Path, run_name: str | None, reason: str | None, count: int) -> None:
     """Print the rows that STEP dropped or failed on, with reason and evidence."""
+    from curate import api
     from curate.cli import console
 
     rows = api.lost(step, output=output, run=run_name, reason=reason)
@@ -250,6 +250,7 @@ def show(row_id: str | None, output: Path, run_name: str | None, count: int) -> 
     A row is a pair of PyTorch and Triton, a teacher's answer, or a kernel with the function that
     launches it. On a wide terminal, PyTorch and Triton stand side by side.
     """
+    from curate import api
     from curate.cli import console
 
     for row in api.show(row_id, output=output, run=run_name, count=count):
@@ -289,6 +290,7 @@ def verify(
     Exit status: 0 if every candidate is correct, 1 if one is not, 2 if the input is wrong or the
     judge cannot work on this machine.
     """
+    from curate import api
     from curate.cli import console
 
     programs = all(path.suffix == ".py" for path in paths)
@@ -326,6 +328,7 @@ def merge(path: Path, verdicts: tuple[Path, ...], output: Path) -> None:
     Every candidate in PATH must have a verdict: those without one are listed. Files that disagree
     are refused.
     """
+    from curate import api
     from curate.cli import console
 
     console.console.print(console.status_table(api.merge(path, verdicts, output=output)))
@@ -356,6 +359,8 @@ def fingerprint(
     PATHS are .py files, tables (.json, .jsonl, .parquet) with programs in their text fields, or
     folders of these.
     """
+    from curate import api
+
     file = output or Path(f"{name}.json")
     made = api.fingerprint(paths, name=name, version=version, url=url, license=license, output=file)
     for item, reason in made.passed_over.items():
@@ -367,6 +372,8 @@ def fingerprint(
 @main.command()
 def schema() -> None:
     """Print the JSON Schema of recipes (schemas/recipe.schema.json is a copy)."""
+    from curate import api
+
     click.echo(json.dumps(api.schema(), indent=2))
 
 
@@ -376,6 +383,8 @@ def prompts() -> None:
 
     docs/prompts.md is a copy.
     """
+    from curate import api
+
     click.echo(api.prompts(), nl=False)
 
 
@@ -405,6 +414,8 @@ def push(
     same data again makes no commit. The token comes from HF_TOKEN or `hf auth login`.
     """
     from huggingface_hub.utils.tqdm import disable_progress_bars
+
+    from curate import api
 
     if not sys.stderr.isatty():
         disable_progress_bars()
@@ -446,6 +457,7 @@ def licenses(recipe: Path, settings: tuple[str, ...], output: Path, as_json: boo
     Exit status: 1 if a source is denied or stricter, 2 if the recipe is wrong, otherwise 0, even
     if a source could not be looked up.
     """
+    from curate import api
     from curate.cli import console
     from curate.licenses.relicensing import WORSE
 
@@ -491,6 +503,7 @@ def optout(
     these rows as `opted_out`, whatever version of the source it reads, and `curate push` refuses a
     data set that still has them.
     """
+    from curate import api
     from curate.cli import console
 
     found = api.optout(patterns, output=output, run=run_name, write=write)
@@ -509,12 +522,14 @@ def report(output: Path, run_name: str | None) -> None:
     `curate run` writes them too. The report is one page that needs no network: what the rows are,
     which were lost where and why, and examples to read. Open it in a browser.
     """
+    from curate import api
+
     click.echo(api.report(output=output, run=run_name))
 
 
 @main.command()
-@click.argument("old", metavar="RUN_A")
-@click.argument("new", metavar="RUN_B")
+@run_argument("old", metavar="RUN_A")
+@run_argument("new", metavar="RUN_B")
 @OUTPUT
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, including the ids of all rows.")
 def diff(old: str, new: str, output: Path, as_json: bool) -> None:
@@ -522,6 +537,7 @@ def diff(old: str, new: str, output: Path, as_json: bool) -> None:
 
     Each is the name of a recipe whose run is in --output, or the folder of a data set.
     """
+    from curate import api
     from curate.cli import console
 
     found = api.diff(old, new, output=output)

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from curate.engine.run import Record
+from curate.engine.records import Record
 from curate.engine.store import Store
 from curate.rows import Loose
 

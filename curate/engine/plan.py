@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from curate.engine.identity import identity
-from curate.engine.run import Record, Shard, Walk, read_records
+from curate.engine.records import Record, read_records
+from curate.engine.run import Shard, Walk
 from curate.step import SourceStep
 
 

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 from curate.engine.executor import Executor, Job, Lost, Result
 from curate.engine.identity import code_digest, identity, tool_version
 from curate.engine.partial import Partial
+from curate.engine.records import Record, write_records
 from curate.engine.store import LedgerError, Manifest, Store, digest, is_row, lost_table, rows_table
 from curate.engine.table import Summary, decide, judge, summarize
-from curate.files import Damaged, read_sealed, sealed, write_atomically
 from curate.rows import Loose
 from curate.step import Context, RowStep, SourceError, SourceStep, Step, TableStep, Unit
 
@@ -85,43 +85,6 @@ class Stage:
         counts = {name: self.total(name) for name in ("seen", "kept", "emitted", "untouched")}
         losses = {fate: self.reasons(fate) for fate in ("dropped", "failed")}
         return {"step": self.label, **counts, **losses}
-
-
-@dataclass(frozen=True)
-class Record:
-    """What is recorded of one stage of the last run of a recipe."""
-
-    label: str
-    step: str
-    kinds: list[str]  # that the step looks at; empty for a source
-    identity: dict[str, Any]
-    shards: list[str]
-
-
-def write_records(output: Path, recipe: str, records: list[Record]) -> None:
-    """Keep which shards a run is made of, for `curate plan`, `why`, `lost` and `show`."""
-    stages = sealed({"stages": [vars(record) for record in records]})
-    write_atomically(records_path(output, recipe), stages)
-
-
-def read_records(output: Path, recipe: str) -> list[Record]:
-    """Return the stages of the last run of a recipe; empty if there was none.
-
-    Raises:
-        Damaged: the file of records is not as it was written.
-    """
-    path = records_path(output, recipe)
-    if not path.exists():
-        return []
-    try:
-        return [Record(**record) for record in read_sealed(path)["stages"]]
-    except (KeyError, TypeError):
-        raise Damaged(path, "is no record of a run by this version of curate") from None
-
-
-def records_path(output: Path, recipe: str) -> Path:
-    """Return where the records of a recipe's last run lie."""
-    return output / "cache" / "runs" / f"{recipe}.json"
 
 
 class Progress:

@@ -20,8 +20,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
-
 Number = int | float
 Values = tuple[Number, ...]
 
@@ -296,6 +294,8 @@ _ROUNDED = 2e-7
 
 def in_half(number: Number) -> float:
     """Return a number rounded to bfloat16, as Inductor writes those that it compares with."""
+    import torch
+
     return float(torch.tensor(float(number), dtype=torch.bfloat16))
 
 

@@ -13,7 +13,7 @@ from curate.cli.group import Commands
 
 @click.group(
     cls=Commands,
-    mendable=commands.USER_ERRORS,
+    errors=lambda: (commands.USER_ERRORS, ()),
     help="Train a model on a data set, evaluate it, and use it.",
 )
 def main() -> None:

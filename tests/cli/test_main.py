@@ -165,11 +165,83 @@ def test_names_in_utf8_are_read_in_any_locale(tmp_path: Path) -> None:
     assert data_line(printed) == data_line(expected.output)
 
 
-def test_the_command_line_starts_without_torch() -> None:
+HEAVY = {"torch", "triton", "polars", "pyarrow", "datasets", "pydantic", "numpy", "rich"}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--version"],
+        ["--help"],
+        ["run", "--help"],
+        ["verify", "-h"],
+        ["train", "-h"],
+        ["nosuch"],
+        ["run", "--nosuch"],
+        [("bash", "curate ver")],
+        [("bash", "curate run --exec")],
+        [("zsh", "curate run kern")],
+        [("fish", "curate lost ")],
+    ],
+    ids=str,
+)
+def test_help_and_completion_start_without_what_takes_long(words: list[str]) -> None:
     program = (
-        "import sys, curate.cli; print(sorted({'torch', 'triton', 'datasets'} & set(sys.modules)))"
+        "import sys\nfrom curate.cli.main import main\n"
+        "try: main(prog_name='curate')\n"
+        f"finally: print('heavy:', sorted({HEAVY} & set(sys.modules)), file=sys.stderr)\n"
     )
+    variables = {}
+    if isinstance(words[0], tuple):
+        (shell, line), words = words[0], []
+        typed = line.split(" ")
+        variables = {"_CURATE_COMPLETE": f"{shell}_complete", "COMP_WORDS": line}
+        variables["COMP_CWORD"] = typed[-1] if shell == "fish" else str(len(typed) - 1)
     ran = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+        [sys.executable, "-c", program, *words],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **variables},
     )
-    assert ran.stdout.strip() == "[]"
+    assert ran.stderr.strip().splitlines()[-1] == "heavy: []"
+
+
+@pytest.mark.parametrize("name", [None, *main.commands])
+def test_help_has_a_short_form(name: str | None) -> None:
+    ran = curate(*filter(None, [name]), "-h")
+    assert ran.exit_code == 0, ran.output
+    assert "-h, --help" in ran.output
+
+
+def completions(command: str, shell: str = "zsh", **variables: str) -> list[str]:
+    """Return what the shell offers after a command line, the last word of which is begun."""
+    typed = command.split(" ")
+    ran = CliRunner().invoke(
+        main,
+        prog_name="curate",
+        env={
+            "_CURATE_COMPLETE": f"{shell}_complete",
+            "COMP_WORDS": command,
+            "COMP_CWORD": str(len(typed) - 1),
+            **variables,
+        },
+    )
+    return ran.output.splitlines()[1::3]
+
+
+def test_a_shell_completes_recipes_runs_and_steps(tmp_path: Path) -> None:
+    output = tmp_path / "output"
+    assert curate("run", make_recipe(tmp_path), "--output", output).exit_code == 0
+    assert "triton_fim_small" in completions("curate run triton")
+    assert completions(f"curate show --output {output} --run s") == ["small"]
+    assert completions(f"curate lost --output {output} lic") == ["licenses#1", "licenses#2"]
+    assert completions(f"curate diff --output {output} ") == ["small"]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_documented_way_to_complete_is_there(shell: str) -> None:
+    page = (ROOT / "docs/commands.md").read_text()
+    assert f"_CURATE_COMPLETE={shell}_source curate" in page
+    variables = {"_CURATE_COMPLETE": f"{shell}_source"}
+    script = CliRunner().invoke(main, prog_name="curate", env=variables)
+    assert script.exit_code == 0 and f"_CURATE_COMPLETE={shell}_complete" in script.output

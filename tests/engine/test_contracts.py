@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from curate import api
-from curate.engine.run import read_records
+from curate.engine.records import read_records
 from curate.engine.store import Store
 from curate.registry import known_steps
 from curate.rows import Loose

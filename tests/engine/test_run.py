@@ -18,7 +18,8 @@ from curate.engine.history import history
 from curate.engine.partial import Partial
 from curate.engine.plan import plan
 from curate.engine.processes.local import LocalExecutor
-from curate.engine.run import NoSuchStep, OthersFirst, RunError, Walk, read_records
+from curate.engine.records import read_records
+from curate.engine.run import NoSuchStep, OthersFirst, RunError, Walk
 from curate.engine.store import LedgerError, Manifest, lost_table, rows_table
 from curate.formats.dataset.write import data_sha256, write_dataset
 from curate.rows import make_origin, make_row

@@ -26,7 +26,10 @@ from torch._inductor.kernel.conv import conv_layout
 from torch._inductor.select_algorithm import SymbolicGridFn, TritonTemplate
 from torch._inductor.virtualized import V, ops
 
-from curate.inductor.products.tiles import AXES, GROUP_M, TYPES, filter_names
+from curate.inductor.products.tiles import AXES, GROUP_M, filter_names
+
+TYPES = (torch.float16, torch.bfloat16, torch.float32)
+"""Types whose products accumulate in float32, those of matrices as well."""
 
 FEW_CHANNELS = 16
 """Channels that a group gives, below which a tile of a product would be nearly empty."""

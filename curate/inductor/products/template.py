@@ -28,7 +28,7 @@ from torch._inductor.lowering import lowerings
 from torch._inductor.select_algorithm import SymbolicGridFn, TritonTemplate
 
 from curate.inductor.products import convolution
-from curate.inductor.products.tiles import GROUP_M, TYPES
+from curate.inductor.products.tiles import GROUP_M
 
 Lowering = Callable[..., Any]
 
@@ -94,7 +94,7 @@ def _template(batched: bool) -> TritonTemplate:
 
 def _lower(batched: bool, usual: Lowering, a: Any, b: Any, **how: Any) -> Any:
     """Return the node of a product: what Inductor's own lowering would have chosen by timing."""
-    if a.get_dtype() not in TYPES:
+    if a.get_dtype() not in convolution.TYPES:
         return usual(a, b, **how)
     *_, layout, a, b = mm_args(a, b, layout=how.get("layout"))
     blocks = {"MBLOCK": 64, "NBLOCK": 64, "KBLOCK": 32, "GROUPBLOCK": GROUP_M}

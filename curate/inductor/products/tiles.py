@@ -11,8 +11,6 @@ import contextlib
 import random
 import re
 
-import torch
-
 from curate.inductor.layout import body
 from curate.syntax import expression, names_in, replace_names
 
@@ -24,9 +22,6 @@ CONVOLUTIONS = tuple(f"conv{how}{dims}d" for how in ("", "_transpose") for dims 
 KINDS = (MATMUL, BATCHED, *CONVOLUTIONS)
 """What such a kernel computes, in place of Inductor's grid: a program for each tile, along x; and
 along y for each product of a batch, or for each group of a convolution."""
-
-TYPES = (torch.float16, torch.bfloat16, torch.float32)
-"""Types whose products accumulate in float32."""
 
 SIZES = ("M", "N", "K")
 BATCHES, GROUPS = "batches", "groups"

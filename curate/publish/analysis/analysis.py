@@ -16,7 +16,7 @@ from typing import Any, get_args
 import pyarrow.parquet as pq
 from pydantic import Field
 
-from curate.engine.run import Record, read_records
+from curate.engine.records import Record, read_records
 from curate.engine.store import Manifest, Store
 from curate.formats.dataset.index import INDEX_FILE
 from curate.formats.dataset.write import read_run

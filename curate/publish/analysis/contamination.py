@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from curate.clean.fingerprint import find_file, read_benchmark, shipped_names
-from curate.engine.run import Record
+from curate.engine.records import Record
 from curate.files import file_sha256
 from curate.publish.analysis.counts import Counts, Distribution, Frozen, ranked
 from curate.rows import Loose

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
 from curate.engine.history import lost_rows
-from curate.engine.run import Record
+from curate.engine.records import Record
 from curate.publish.analysis.counts import Frozen
 from curate.rows import Loose
 from curate.teacher.answers import AnswerAddress, TokenUsage, request_key, usage, usage_of

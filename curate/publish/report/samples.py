@@ -14,7 +14,7 @@ from typing import Any
 
 from markupsafe import escape
 
-from curate.engine.run import Record
+from curate.engine.records import Record
 from curate.licenses.optout import OPTED_OUT
 from curate.publish.analysis.analysis import Run, license_name
 from curate.rows import Loose, place

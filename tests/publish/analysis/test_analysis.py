@@ -7,7 +7,7 @@ from reports import KERNEL, make, rows
 from curate import api
 from curate.clean.decontaminate import Decontaminate
 from curate.clean.split import Split
-from curate.engine.run import read_records, write_records
+from curate.engine.records import read_records, write_records
 from curate.files import Damaged
 from curate.publish.analysis.analysis import Analysis, Run, analyse, purposes
 from curate.publish.analysis.errors import NoRun

@@ -1,0 +1,70 @@
+"""Arguments and options that several commands have, and how a shell completes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import click
+from click.shell_completion import CompletionItem
+
+from curate.engine.records import read_records, run_names
+from curate.files import Damaged
+from curate.shipped.find import recipe_names
+
+Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
+
+
+def complete_recipe(ctx: click.Context, param: click.Parameter, word: str) -> list[CompletionItem]:
+    """Return the recipes that come with curate; the shell adds files."""
+    return [CompletionItem(word, type="file"), *_starting(word, recipe_names())]
+
+
+def complete_run(ctx: click.Context, param: click.Parameter, word: str) -> list[CompletionItem]:
+    """Return the names of the runs in the output folder."""
+    return _starting(word, run_names(_output(ctx)))
+
+
+def complete_step(ctx: click.Context, param: click.Parameter, word: str) -> list[CompletionItem]:
+    """Return the labels of the steps of a run in the output folder."""
+    output = _output(ctx)
+    name = ctx.params.get("run_name") or next(iter(reversed(run_names(output))), "")
+    try:
+        return _starting(word, [record.label for record in read_records(output, name)])
+    except Damaged:
+        return []
+
+
+def _output(ctx: click.Context) -> Path:
+    return ctx.params.get("output") or Path("output")
+
+
+def _starting(word: str, names: list[str]) -> list[CompletionItem]:
+    return [CompletionItem(name) for name in names if name.startswith(word)]
+
+
+RECIPE = click.argument("recipe", type=click.Path(path_type=Path), shell_complete=complete_recipe)
+OUTPUT = click.option(
+    "--output",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("output"),
+    show_default=True,
+    help="Folder for data and cache.",
+)
+SETTINGS = click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="PATH=VALUE",
+    help="Set a value of the recipe, such as steps.inductor.target=cuda:80 or seed=1.",
+)
+RUN = click.option(
+    "--run",
+    "run_name",
+    metavar="NAME",
+    shell_complete=complete_run,
+    help="Name of the recipe; by default that of the last run.",
+)
+run_argument = partial(click.argument, shell_complete=complete_run)
+step_argument = partial(click.argument, shell_complete=complete_step)
