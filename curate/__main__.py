@@ -10,6 +10,9 @@ def main() -> None:
     """Run the command line."""
     try:
         _speak_utf8()
+        from curate.shown import show_uncaught
+
+        sys.excepthook = show_uncaught
         from curate.cli.main import main as command
 
         command()

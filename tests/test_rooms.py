@@ -19,8 +19,8 @@ FILES = ROOT / "docs/files.md"
 TREE = ROOT / "CONTRIBUTING.md"
 
 ORDER = [
-    *("files", "flags", "wording", "shipped", "journal", "devices", "rows", "step", "cache"),
-    *("engine", "verify"),
+    *("files", "flags", "wording", "shown", "shipped", "journal", "devices", "rows", "step"),
+    *("cache", "engine", "verify"),
     *("candidates", "sources", "licenses", "syntax", "inductor", "teacher", "harvest", "clean"),
     *("formats", "generate", "evaluate", "train", "order", "registry", "recipe", "pin"),
     *("publish", "api", "cli"),

@@ -21,10 +21,12 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
+from curate.cli.safe_console import SafeConsole
 from curate.engine.history import RowEvent
 from curate.engine.plan import PlanLine
 from curate.engine.run import Progress, Stage
 from curate.rows import Loose, place
+from curate.shown import visible
 from curate.verify.meanings import CAVEATS, FAMILIES
 from curate.verify.verdict import STATUSES, Verdict
 
@@ -34,8 +36,9 @@ if TYPE_CHECKING:
     from curate.publish.diff import Diff, Difference
     from curate.publish.removal import Removal
 
-console = Console(highlight=False)
-errors = Console(stderr=True, highlight=False)
+
+console = SafeConsole(highlight=False)
+errors = SafeConsole(stderr=True, highlight=False)
 
 
 WIDE = 110
@@ -104,7 +107,7 @@ def ledger_table(stages: list[Stage], seconds: dict[str, float]) -> RenderableTy
         table.add_row(stage.label, *map(str, counts), took)
         reasons = [*dropped.items(), *failed.items()]
         if reasons:
-            why.add_row(stage.label, ", ".join(f"{reason} {n}" for reason, n in reasons))
+            why.add_row(stage.label, escape(", ".join(f"{reason} {n}" for reason, n in reasons)))
     if not why.row_count:
         return table
     return Group(table, Text("why rows were lost", style="bold"), why)
@@ -128,7 +131,7 @@ def history_table(events: list[RowEvent], row_id: str) -> Table:
         table.add_column(name, overflow="fold")
     for event in events:
         style = {"dropped": "yellow", "failed": "red"}.get(event.fate, "")
-        what = f"{event.fate}: {event.reason}" if event.reason else event.fate
+        what = escape(f"{event.fate}: {event.reason}" if event.reason else event.fate)
         row = f"[bold]{event.row_id}[/]" if event.row_id == row_id else event.row_id
         evidence = facts(event.evidence) if event.evidence else ""
         table.add_row(event.step, row, event.kind, what, escape(evidence), style=style)
@@ -144,7 +147,9 @@ def lost_list(rows: list[Loose]) -> RenderableType:
     """Return lost rows one below the other, each with its reason and evidence."""
     lines = []
     for row in rows:
-        lines.append(f"[bold]{row['id']}[/]  [yellow]{row['reason']}[/]  {escape(place(row))}")
+        lines.append(
+            f"[bold]{row['id']}[/]  [yellow]{escape(row['reason'])}[/]  {escape(place(row))}"
+        )
         lines.append(escape(indent(facts(json.loads(row["evidence"])), "    ")))
     return "\n".join(lines)
 
@@ -160,7 +165,9 @@ def side_by_side(row: Loose) -> RenderableType:
             shown["answer"] = row["turns"][-1]["content"]
         proof = _proof(row)
     programs = _Programs({title: text for title, text in shown.items() if text})
-    return Panel(Group(programs, proof), title=f"{row['id']}  {place(row)}", title_align="left")
+    return Panel(
+        Group(programs, proof), title=escape(f"{row['id']}  {place(row)}"), title_align="left"
+    )
 
 
 class _Programs:
@@ -209,7 +216,7 @@ def _targets(row: Loose) -> str:
 
 
 def _code(text: str | None) -> Syntax:
-    return Syntax(text or "", "python", theme="ansi_dark", word_wrap=True)
+    return Syntax(visible(text or ""), "python", theme="ansi_dark", word_wrap=True)
 
 
 def _proof(row: Loose) -> str:

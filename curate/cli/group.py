@@ -15,6 +15,7 @@ from typing import Any
 import click
 
 from curate.files import CannotWrite, explain
+from curate.shown import say, visible
 
 Errors = tuple[type[Exception], ...]
 
@@ -60,7 +61,10 @@ class Commands(click.Group):
         try:
             with _ended_by_signals():
                 return super().invoke(ctx)
-        except (click.ClickException, click.Abort, click.exceptions.Exit):
+        except click.ClickException as error:
+            vars(error)["message"] = visible(error.message)  # click prints it
+            raise
+        except (click.Abort, click.exceptions.Exit):
             raise
         except OSError as error:
             if error.errno == errno.EPIPE:
@@ -91,7 +95,7 @@ def _exit(code: int, message: str) -> None:
         with contextlib.suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     with contextlib.suppress(OSError):
-        click.echo(f"curate: {message}", err=True)
+        say(f"curate: {message}", err=True)
     sys.exit(code)
 
 

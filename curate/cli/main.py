@@ -5,7 +5,6 @@ Commands import it when they run: help and completion start without torch, Polar
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from curate.cli import model_commands as commands
 from curate.cli.group import Commands, Errors
 from curate.cli.options import judge_options, make_options
 from curate.cli.shared import OUTPUT, RECIPE, RUN, SETTINGS, run_argument, step_argument
+from curate.shown import say, say_json
 from curate.verify.files import parse_shard
 from curate.verify.label import exit_status
 from curate.verify.progress import ProgressLine
@@ -140,7 +140,7 @@ def run(
     if done.stages:
         console.console.print(console.ledger_table(done.stages, live.seconds))
     for line in done.summary():
-        click.echo(line)
+        say(line)
 
 
 @main.command()
@@ -169,7 +169,7 @@ def check(recipe: Path, settings: tuple[str, ...]) -> None:
 
     read = api.check(recipe, settings=settings)
     steps = ", ".join(step.name for step in read.steps)
-    click.echo(f"{recipe}: good. {len(read.sources)} sources; steps: {steps}")
+    say(f"{recipe}: good. {len(read.sources)} sources; steps: {steps}")
 
 
 @main.command()
@@ -189,11 +189,11 @@ def pin(recipe: Path, packages: tuple[str, ...]) -> None:
 
     for pinned in api.pin(recipe, packages):
         for problem in pinned.unread:
-            click.echo(f"curate: warning: {problem}", err=True)
+            say(f"curate: warning: {problem}", err=True)
         was = (
             "as it was" if pinned.before == pinned.text else f"was: {pinned.before or 'not there'}"
         )
-        click.echo(f"{recipe}: {pinned.text} ({was})")
+        say(f"{recipe}: {pinned.text} ({was})")
 
 
 @main.command()
@@ -229,7 +229,7 @@ def lost(step: str, output: Path, run_name: str | None, reason: str | None, coun
 
     rows = api.lost(step, output=output, run=run_name, reason=reason)
     console.console.print(console.lost_list(rows[:count]))
-    click.echo(f"{len(rows)} rows in all")
+    say(f"{len(rows)} rows in all")
 
 
 @main.command()
@@ -364,9 +364,9 @@ def fingerprint(
     file = output or Path(f"{name}.json")
     made = api.fingerprint(paths, name=name, version=version, url=url, license=license, output=file)
     for item, reason in made.passed_over.items():
-        click.echo(f"not in it: {item}: {reason}")
+        say(f"not in it: {item}: {reason}")
     parts = sum(len(found.parts) for found in made.benchmark.items.values())
-    click.echo(f"{file}: {len(made.benchmark.items)} items, {parts} parts")
+    say(f"{file}: {len(made.benchmark.items)} items, {parts} parts")
 
 
 @main.command()
@@ -374,7 +374,7 @@ def schema() -> None:
     """Print the JSON Schema of recipes (schemas/recipe.schema.json is a copy)."""
     from curate import api
 
-    click.echo(json.dumps(api.schema(), indent=2))
+    say_json(api.schema())
 
 
 @main.command()
@@ -385,7 +385,7 @@ def prompts() -> None:
     """
     from curate import api
 
-    click.echo(api.prompts(), nl=False)
+    say(api.prompts(), end="")
 
 
 @main.command()
@@ -430,7 +430,7 @@ def push(
         dry_run=dry_run,
     )
     for line in done.summary():
-        click.echo(line)
+        say(line)
 
 
 @main.command()
@@ -464,7 +464,7 @@ def licenses(recipe: Path, settings: tuple[str, ...], output: Path, as_json: boo
     with console.errors.status("looking up the newest versions"):
         found = api.licenses(recipe, settings=settings, output=output)
     if as_json:
-        click.echo(json.dumps([checked.to_json() for checked in found], indent=2))
+        say_json([checked.to_json() for checked in found])
     else:
         console.console.print(console.terms_table(found))
     if any(checked.outcome in WORSE for checked in found):
@@ -508,7 +508,7 @@ def optout(
 
     found = api.optout(patterns, output=output, run=run_name, write=write)
     if as_json:
-        click.echo(json.dumps(found.to_json(), indent=2))
+        say_json(found.to_json())
     else:
         console.console.print(console.removal_table(found))
 
@@ -524,7 +524,7 @@ def report(output: Path, run_name: str | None) -> None:
     """
     from curate import api
 
-    click.echo(api.report(output=output, run=run_name))
+    say(api.report(output=output, run=run_name))
 
 
 @main.command()
@@ -542,7 +542,7 @@ def diff(old: str, new: str, output: Path, as_json: bool) -> None:
 
     found = api.diff(old, new, output=output)
     if as_json:
-        click.echo(json.dumps(found.to_json(), indent=2))
+        say_json(found.to_json())
     else:
         console.console.print(console.diff_tables(found))
 

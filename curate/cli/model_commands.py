@@ -20,6 +20,7 @@ from click.core import ParameterSource
 from curate.cli.options import judge_options, make_options, options_of
 from curate.generate.models import ModelError, need
 from curate.generate.sampling import ENGINES
+from curate.shown import say
 from curate.train.grpo import GrpoOptions, train_grpo
 from curate.train.options import TrainOptions
 from curate.train.presets import PRESETS, with_preset
@@ -81,12 +82,12 @@ def train(ctx: click.Context, /, preset: str, **given: Any) -> None:
     except ValueError as error:
         raise click.UsageError(str(error)) from error
     if options.method == "grpo":
-        train_grpo(options, grpo, click.echo)
+        train_grpo(options, grpo, say)
     elif by_reward:
         names = ", ".join(f"--{name.replace('_', '-')}" for name in sorted(by_reward))
         raise click.UsageError(f"{names}: for --method grpo only")
     else:
-        run(options, click.echo)
+        run(options, say)
 
 
 def _quieten() -> None:
@@ -254,7 +255,7 @@ def generate(
         generated = job.run(code, k, rounds)
     except KeyboardInterrupt:
         kept = f"; what was judged is in {trace}" if trace else ""
-        click.echo(f"\ncurate: interrupted{kept}", err=True)
+        say(f"\ncurate: interrupted{kept}", err=True)
         sys.exit(130)
     if generated.program is None:
         sys.exit(1)
@@ -352,8 +353,7 @@ def evaluate(
     The same command goes on where it stopped. The output folder gets results.json, results.md,
     results.svg, and the answers and verdicts of each model.
     """
-    from rich.console import Console
-
+    from curate.cli.safe_console import SafeConsole
     from curate.evaluate.evaluate import Contestant
     from curate.evaluate.evaluate import evaluate as run
     from curate.evaluate.live import LiveEvaluation
@@ -368,5 +368,5 @@ def evaluate(
     sampling = Sampling(samples, temperature, top_p, max_tokens, seed)
     with LiveEvaluation() as live:
         values = run(contestants, problems, output, sampling, options, live)
-    Console(highlight=False).print(tables(values))
-    click.echo(f"{output / 'results.md'}")
+    SafeConsole(highlight=False).print(tables(values))
+    say(f"{output / 'results.md'}")

@@ -20,6 +20,7 @@ from curate.evaluate.scores import ScoredAnswer, Scores, compare, excluded
 from curate.evaluate.signals import signals
 from curate.files import write_atomically
 from curate.generate.sampling import Sampling
+from curate.shown import visible
 from curate.verify.verdict import STATUSES, Options
 
 PACKAGES = ("kernel-curate", "torch", "triton", "transformers", "vllm", "openai")
@@ -102,7 +103,7 @@ def write_results(folder: Path, values: dict[str, Any]) -> None:
     """Write ``results.json``, ``results.md`` and ``results.svg`` into a folder."""
     text = json.dumps(values, indent=2, allow_nan=False) + "\n"
     write_atomically(folder / "results.json", text.encode())
-    write_atomically(folder / "results.md", markdown(values).encode())
+    write_atomically(folder / "results.md", visible(markdown(values)).encode())
     if any("metrics" in model for model in values["models"].values()):
         write_atomically(folder / "results.svg", draw(values).encode())
 

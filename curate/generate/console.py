@@ -6,8 +6,6 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-import click
-
 from curate.generate.generate import (
     Answered,
     Asking,
@@ -20,11 +18,9 @@ from curate.generate.generate import (
 from curate.generate.sampling import Sampler, Sampling
 from curate.generate.trace import Attempt
 from curate.generate.turns import explanation, timing_text
+from curate.shown import say, say_program
 from curate.verify.files import InputError, read_text
 from curate.verify.verdict import Options, Verdict
-
-CONTROL = dict.fromkeys({*range(0x20), *range(0x7F, 0xA0)} - {ord("\n"), ord("\t")})
-"""Characters that a terminal obeys: models and their programs are not to write them there."""
 
 COLOURS = {"correct": "green", "unsupported": "yellow", "degenerate": "yellow"}
 
@@ -47,7 +43,7 @@ def write_program(program: str, path: Path | None) -> None:
         InputError: the file cannot be written.
     """
     if path is None:
-        click.echo(program, nl=False)
+        say_program(program)
         return
     try:
         path.write_text(program, encoding="utf-8")
@@ -77,7 +73,7 @@ class GenerateJob:
         Raises:
             InputError, CannotJudge: as `generate_triton` does.
         """
-        click.echo("starting the judge", err=True)
+        say("starting the judge", err=True)
         generated = generate_triton(
             code,
             sampler=self.sampler,
@@ -88,7 +84,7 @@ class GenerateJob:
             trace=self.trace,
             on_event=Shown(self.sampler.name),
         )
-        click.echo(summary(generated), err=True)
+        say(summary(generated), err=True)
         return generated
 
 
@@ -109,27 +105,27 @@ class Shown:
                 asked = "an answer" if answers == 1 else f"{answers} answers"
                 self._line(f"round {turn}: asking {self.name} for {asked}")
             case Piece(text):
-                click.echo(text.translate(CONTROL), nl=False, err=True)
+                say(text, err=True, end="")
                 self._open = not text.endswith("\n") if text else self._open
             case Answered(done, of):
                 if sys.stderr.isatty():
-                    click.echo(f"\r{done}/{of} answers", nl=False, err=True)
+                    say(f"{done}/{of} answers", err=True, end="\r")
                     self._open = True
             case Attempt():
                 more = timing_text(event.verdict) if event.is_right else explanation(event)
-                first = more.partition("\n")[0].translate(CONTROL)
-                self._line(f"answer {event.number + 1}: {outcome(event)}  {first}".rstrip())
+                first = more.partition("\n")[0]
+                line = f"answer {event.number + 1}: {outcome(event)}  {first}".rstrip()
+                self._line(line, COLOURS.get(event.status, "red"))
 
-    def _line(self, text: str) -> None:
-        click.echo("\n" * self._open + text, err=True)
+    def _line(self, text: str, colour: str = "") -> None:
+        say("\n" * self._open + text, err=True, colour=colour)
         self._open = False
 
 
 def outcome(attempt: Attempt) -> str:
-    """Return an attempt's status and the reason of it, in the status's colour."""
+    """Return an attempt's status and the reason of it."""
     reason = f" ({attempt.verdict.reason})" if attempt.verdict and attempt.verdict.reason else ""
-    text = (attempt.status + reason).translate(CONTROL)
-    return click.style(text, fg=COLOURS.get(attempt.status, "red"))
+    return attempt.status + reason
 
 
 def summary(generated: Generation) -> str:
@@ -140,8 +136,7 @@ def summary(generated: Generation) -> str:
     if attempt.verdict and attempt.is_right:
         return "\n".join([f"correct: {which}, of {tried} in all", *_proof(attempt.verdict)])
     found = f"none of {tried} answers is right" if tried > 1 else "the answer is not right"
-    why = explanation(attempt).translate(CONTROL)
-    return f"{found}; the closest is {which}, {outcome(attempt)}\n{why}"
+    return f"{found}; the closest is {which}, {outcome(attempt)}\n{explanation(attempt)}"
 
 
 def _proof(verdict: Verdict) -> list[str]:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-import click
-
 from curate.generate.generate import Generation
 from curate.generate.models import ModelError
+from curate.shown import say, say_program
 from curate.verify.files import InputError
 
 HELP = """\
@@ -42,14 +41,14 @@ class Repl:
             ":k": self._set_k,
             ":rounds": self._set_rounds,
             ":save": self._save,
-            ":help": lambda word: click.echo(HELP),
+            ":help": lambda word: say(HELP),
         }
 
     def run(self) -> None:
         """Talk until the user leaves."""
         import readline  # noqa: F401  # it gives input() a history and keys to edit with
 
-        click.echo(HELP)
+        say(HELP)
         while (text := self._read()) is not None:
             if text.startswith(":"):
                 if text.strip() == ":quit":
@@ -65,10 +64,10 @@ class Repl:
             try:
                 line = input(MORE if lines else FIRST)
             except EOFError:
-                click.echo()
+                say()
                 return "\n".join(lines) + "\n" if lines else None
             except KeyboardInterrupt:
-                click.echo()
+                say()
                 return ""
             if line.strip() == ".":
                 return "\n".join(lines) + "\n"
@@ -81,44 +80,42 @@ class Repl:
         try:
             generated = self.generate(code, self.k, self.rounds)
         except (InputError, ModelError) as error:
-            click.echo(str(error))
+            say(str(error))
         except KeyboardInterrupt:
-            click.echo("\ninterrupted")
+            say("\ninterrupted")
         else:
             if generated.program:
                 self.program = generated.program
-                click.echo(generated.program, nl=False)
+                say_program(generated.program)
 
     def _command(self, name: str, word: str) -> None:
         if name in self.commands:
             self.commands[name](word.strip())
         else:
-            click.echo(f"there is no {name}\n{HELP}")
+            say(f"there is no {name}\n{HELP}")
 
     def _set_k(self, word: str) -> None:
         self.k = self._number(word, self.k)
-        click.echo(f"k = {self.k}")
+        say(f"k = {self.k}")
 
     def _set_rounds(self, word: str) -> None:
         self.rounds = self._number(word, self.rounds)
-        click.echo(f"rounds = {self.rounds}")
+        say(f"rounds = {self.rounds}")
 
     def _number(self, word: str, now: int) -> int:
         if word.isdecimal() and int(word) > 0:
             return int(word)
         if word:
-            click.echo(f"'{word}' is no number from 1 on")
+            say(f"'{word}' is no number from 1 on")
         return now
 
     def _save(self, word: str) -> None:
         if not word or self.program is None:
-            click.echo(
-                ":save FILE writes the last right program" if not word else "there is none yet"
-            )
+            say(":save FILE writes the last right program" if not word else "there is none yet")
             return
         try:
             Path(word).write_text(self.program, encoding="utf-8")
         except OSError as error:
-            click.echo(f"{word}: cannot be written: {error}")
+            say(f"{word}: cannot be written: {error}")
         else:
-            click.echo(f"written to {word}")
+            say(f"written to {word}")

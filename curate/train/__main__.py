@@ -5,10 +5,13 @@
 
 from __future__ import annotations
 
+import sys
+
 import click
 
 from curate.cli import model_commands as commands
 from curate.cli.group import Commands
+from curate.shown import show_uncaught
 
 
 @click.group(
@@ -25,4 +28,5 @@ main.add_command(commands.evaluate)
 main.add_command(commands.generate)
 
 if __name__ == "__main__":
+    sys.excepthook = show_uncaught
     main(prog_name="python -m curate.train")

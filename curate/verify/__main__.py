@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from curate.flags import flags, parse
+from curate.shown import say, show_uncaught
 from curate.verify.files import InputError, parse_shard, read_jsonl, shard
 from curate.verify.label import CannotJudge, exit_status, label
 from curate.verify.progress import ProgressLine
@@ -32,14 +33,14 @@ def main() -> int:
         with ProgressLine() as progress:
             verdicts = label(candidates, options, given.output, progress.show_tally)
     except (InputError, CannotJudge) as error:
-        print(f"curate.verify: {error}", file=sys.stderr)
+        say(f"curate.verify: {error}", err=True)
         return 2
     except KeyboardInterrupt:
-        print("curate.verify: interrupted; the same command goes on", file=sys.stderr)
+        say("curate.verify: interrupted; the same command goes on", err=True)
         return 130
     counts = Counter(verdict.status for verdict in verdicts)
     for status in filter(counts.__getitem__, STATUSES):
-        print(f"{status:<14} {counts[status]:>8}")
+        say(f"{status:<14} {counts[status]:>8}")
     return exit_status(verdicts)
 
 
@@ -68,4 +69,5 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
+    sys.excepthook = show_uncaught
     sys.exit(main())

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from curate.files import write_atomically
+from curate.shown import say, show_uncaught
 from curate.verify.files import Entry, InputError, read_jsonl, read_verdicts
 from curate.verify.verdict import Candidate, Verdict
 
@@ -93,12 +94,13 @@ def main() -> int:
     try:
         entries = merge(read_jsonl(given.input), given.verdicts)
     except InputError as error:
-        print(f"curate.verify: {error}", file=sys.stderr)
+        say(f"curate.verify: {error}", err=True)
         return 2
     write_entries(given.output, entries)
-    print(f"{len(entries)} verdicts in {given.output}")
+    say(f"{len(entries)} verdicts in {given.output}")
     return 0
 
 
 if __name__ == "__main__":
+    sys.excepthook = show_uncaught
     sys.exit(main())

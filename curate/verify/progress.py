@@ -7,6 +7,7 @@ import sys
 import time
 from typing import Self
 
+from curate.shown import say, visible
 from curate.verify.label import Tally
 
 QUIET_S = 10.0
@@ -27,7 +28,7 @@ class ProgressLine:
     def __exit__(self, *_: object) -> None:
         """End a line that is still open, so that what follows has a line of its own."""
         if self._open:
-            print(file=sys.stderr)
+            say(err=True)
 
     def show(self, line: str, ended: bool) -> None:
         """Show a line.
@@ -38,11 +39,12 @@ class ProgressLine:
         """
         if self._terminal:
             wide = shutil.get_terminal_size().columns - 1
-            print(f"\r\x1b[K{line[:wide]}", end="\n" if ended else "", file=sys.stderr, flush=True)
+            print("\r\x1b[K", end="", file=sys.stderr)
+            say(visible(line)[:wide], err=True, end="\n" if ended else "")
             self._open = not ended
         elif ended or time.monotonic() - self._last > QUIET_S:
             self._last = time.monotonic()
-            print(line, file=sys.stderr, flush=True)
+            say(line, err=True)
 
     def show_tally(self, tally: Tally, label: str = "") -> None:
         """Show how many candidates are judged."""

@@ -105,7 +105,7 @@ def test_what_a_model_writes_does_not_steer_the_terminal(
     monkeypatch.setattr(sampling, "make_sampler", lambda path, endpoint, engine: model)
     ran = CliRunner().invoke(main, words, color=True)
     assert ran.exit_code == 1
-    assert "]0;owned noK" in ran.stderr
+    assert r"\x1b]0;owned\x07 no\r\x9bK" in ran.stderr
 
 
 def test_ctrl_c_leaves_the_trace_whole(

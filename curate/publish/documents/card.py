@@ -17,6 +17,7 @@ from curate.publish.analysis.numbers import number, plural
 from curate.publish.analysis.sections import Table, blocks_of
 from curate.publish.analysis.words import REMOVAL, headline, unknowns
 from curate.publish.documents.markdown import render, table
+from curate.shown import visible
 
 MOST = 20  # rows of a table
 
@@ -109,7 +110,8 @@ def write_card(folder: Path, analysis: Analysis) -> None:
     """
     run = read_run(folder)
     assert run is not None  # or there was nothing to analyse
-    (folder / "README.md").write_text(card(folder, run, analysis), encoding="utf-8")
+    text = visible(card(folder, run, analysis))
+    (folder / "README.md").write_text(text, encoding="utf-8")
     record_files(folder, run, ["README.md"])
 
 

@@ -63,6 +63,7 @@ from curate.publish.report.samples import (
     shown_code,
 )
 from curate.rows import Loose, place
+from curate.shown import visible
 
 REPORT_FILE = "report.html"
 MOST_CHARACTERS = 300  # of one value of evidence
@@ -93,10 +94,10 @@ def write_report(output: Path, name: str, folder: Path | None = None) -> Path:
     files = {f"figs/{name}.png": png for name, (_, png) in drawn.items()}
     titles = {name: title for name, (title, _) in drawn.items()}
     files["ANALYSIS.json"] = analysis.to_json().encode()
-    files["ANALYSIS.md"] = markdown(analysis, titles).encode()
-    files[REPORT_FILE] = page(run, analysis).encode()
+    files["ANALYSIS.md"] = visible(markdown(analysis, titles)).encode()
+    files[REPORT_FILE] = visible(page(run, analysis)).encode()
     sources = collect(run)
-    files[PROVENANCE_PAGE] = provenance_page(run, sources).encode()
+    files[PROVENANCE_PAGE] = visible(provenance_page(run, sources)).encode()
     files[CROISSANT_FILE] = croissant(run, analysis, sources).encode()
     for path, data in files.items():
         write_atomically(run.folder / path, data)
