@@ -10,7 +10,7 @@ def main() -> None:
     """Run the command line."""
     try:
         _speak_utf8()
-        from curate.shown import show_uncaught
+        from curate.terminal.shown import show_uncaught
 
         sys.excepthook = show_uncaught
         from curate.cli.main import main as command

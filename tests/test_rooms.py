@@ -19,7 +19,7 @@ FILES = ROOT / "docs/files.md"
 TREE = ROOT / "CONTRIBUTING.md"
 
 ORDER = [
-    *("files", "flags", "wording", "shown", "shipped", "journal", "devices", "rows", "step"),
+    *("files", "flags", "wording", "terminal", "shipped", "journal", "devices", "rows", "step"),
     *("cache", "engine", "verify"),
     *("candidates", "sources", "licenses", "syntax", "inductor", "teacher", "harvest", "clean"),
     *("formats", "generate", "evaluate", "train", "order", "registry", "recipe", "pin"),

@@ -21,12 +21,12 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
-from curate.cli.safe_console import SafeConsole
 from curate.engine.history import RowEvent
 from curate.engine.plan import PlanLine
 from curate.engine.run import Progress, Stage
 from curate.rows import Loose, place
-from curate.shown import visible
+from curate.terminal.safe_console import SafeConsole
+from curate.terminal.shown import visible
 from curate.verify.meanings import CAVEATS, FAMILIES
 from curate.verify.verdict import STATUSES, Verdict
 

@@ -15,7 +15,7 @@ from typing import Any
 import click
 
 from curate.files import CannotWrite, explain
-from curate.shown import say, visible
+from curate.terminal.shown import say, visible
 
 Errors = tuple[type[Exception], ...]
 

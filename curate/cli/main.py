@@ -15,7 +15,7 @@ from curate.cli import model_commands as commands
 from curate.cli.group import Commands, Errors
 from curate.cli.options import judge_options, make_options
 from curate.cli.shared import OUTPUT, RECIPE, RUN, SETTINGS, run_argument, step_argument
-from curate.shown import say, say_json
+from curate.terminal.shown import say, say_json
 from curate.verify.files import parse_shard
 from curate.verify.label import exit_status
 from curate.verify.progress import ProgressLine

@@ -20,7 +20,7 @@ from click.core import ParameterSource
 from curate.cli.options import judge_options, make_options, options_of
 from curate.generate.models import ModelError, need
 from curate.generate.sampling import ENGINES
-from curate.shown import say
+from curate.terminal.shown import say
 from curate.train.grpo import GrpoOptions, train_grpo
 from curate.train.options import TrainOptions
 from curate.train.presets import PRESETS, with_preset
@@ -353,13 +353,13 @@ def evaluate(
     The same command goes on where it stopped. The output folder gets results.json, results.md,
     results.svg, and the answers and verdicts of each model.
     """
-    from curate.cli.safe_console import SafeConsole
     from curate.evaluate.evaluate import Contestant
     from curate.evaluate.evaluate import evaluate as run
     from curate.evaluate.live import LiveEvaluation
     from curate.evaluate.problems import read_problems
     from curate.evaluate.results import tables
     from curate.generate.sampling import Sampling
+    from curate.terminal.safe_console import SafeConsole
 
     options = running_options(given)
     no_name = ("",) if endpoint else ()  # the only model at the endpoint, or those in OUTPUT

@@ -20,7 +20,7 @@ from curate.evaluate.scores import ScoredAnswer, Scores, compare, excluded
 from curate.evaluate.signals import signals
 from curate.files import write_atomically
 from curate.generate.sampling import Sampling
-from curate.shown import visible
+from curate.terminal.shown import visible
 from curate.verify.verdict import STATUSES, Options
 
 PACKAGES = ("kernel-curate", "torch", "triton", "transformers", "vllm", "openai")

@@ -18,7 +18,7 @@ from curate.generate.generate import (
 from curate.generate.sampling import Sampler, Sampling
 from curate.generate.trace import Attempt
 from curate.generate.turns import explanation, timing_text
-from curate.shown import say, say_program
+from curate.terminal.shown import say, say_program
 from curate.verify.files import InputError, read_text
 from curate.verify.verdict import Options, Verdict
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from curate.generate.generate import Generation
 from curate.generate.models import ModelError
-from curate.shown import say, say_program
+from curate.terminal.shown import say, say_program
 from curate.verify.files import InputError
 
 HELP = """\

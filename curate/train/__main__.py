@@ -11,7 +11,7 @@ import click
 
 from curate.cli import model_commands as commands
 from curate.cli.group import Commands
-from curate.shown import show_uncaught
+from curate.terminal.shown import show_uncaught
 
 
 @click.group(

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+from curate.terminal.safe_console import SafeConsole
 
 
 class ShowProgress(TrainerCallback):
@@ -19,7 +20,7 @@ class ShowProgress(TrainerCallback):
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self.say = say
-        console = Console(stderr=True)
+        console = SafeConsole(stderr=True)
         self.bar = Progress(
             BarColumn(),
             TextColumn("{task.completed}/{task.total} updates{task.description}"),

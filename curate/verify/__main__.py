@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from curate.flags import flags, parse
-from curate.shown import say, show_uncaught
+from curate.terminal.shown import say, show_uncaught
 from curate.verify.files import InputError, parse_shard, read_jsonl, shard
 from curate.verify.label import CannotJudge, exit_status, label
 from curate.verify.progress import ProgressLine

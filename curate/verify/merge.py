@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from curate.files import write_atomically
-from curate.shown import say, show_uncaught
+from curate.terminal.shown import say, show_uncaught
 from curate.verify.files import Entry, InputError, read_jsonl, read_verdicts
 from curate.verify.verdict import Candidate, Verdict
 

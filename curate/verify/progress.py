@@ -7,7 +7,7 @@ import sys
 import time
 from typing import Self
 
-from curate.shown import say, visible
+from curate.terminal.shown import say, visible
 from curate.verify.label import Tally
 
 QUIET_S = 10.0

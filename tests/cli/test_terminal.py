@@ -16,7 +16,7 @@ import pytest
 from recipe_for_tests import KERNEL, curate, make_recipe
 
 from curate.engine.identity import PACKAGE
-from curate.shown import HIDDEN, say_json, visible
+from curate.terminal.shown import HIDDEN, say_json, visible
 
 CLIPBOARD = "\x1b]52;c;cHduZWQ=\x1b\\"
 TITLE = "\x1b]0;owned\x07"
@@ -120,8 +120,8 @@ def test_json_stays_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert json.loads(printed) == {"name": PAYLOAD}
 
 
-WHERE = {"shown.py", "cli/safe_console.py", "train/progress.py"}
-"""Modules that may print: all others do it through them. A training's bar shows numbers only."""
+WHERE = {"terminal/shown.py", "terminal/safe_console.py"}
+"""Modules that may print: all others do it through them."""
 
 
 def test_all_output_goes_one_way() -> None:
@@ -132,7 +132,7 @@ def test_all_output_goes_one_way() -> None:
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Call) and _prints(node)
     ]
-    assert not found, "print with curate.shown.say, or a SafeConsole"
+    assert not found, "print with curate.terminal.shown.say, or a SafeConsole"
 
 
 def _prints(call: ast.Call) -> bool:

@@ -17,7 +17,7 @@ from curate.publish.analysis.numbers import number, plural
 from curate.publish.analysis.sections import Table, blocks_of
 from curate.publish.analysis.words import REMOVAL, headline, unknowns
 from curate.publish.documents.markdown import render, table
-from curate.shown import visible
+from curate.terminal.shown import visible
 
 MOST = 20  # rows of a table
 

@@ -63,7 +63,7 @@ from curate.publish.report.samples import (
     shown_code,
 )
 from curate.rows import Loose, place
-from curate.shown import visible
+from curate.terminal.shown import visible
 
 REPORT_FILE = "report.html"
 MOST_CHARACTERS = 300  # of one value of evidence

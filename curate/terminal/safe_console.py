@@ -9,7 +9,7 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.text import Text
 
-from curate.shown import visible
+from curate.terminal.shown import visible
 
 
 class SafeConsole(Console):
