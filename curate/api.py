@@ -28,6 +28,8 @@ from curate.licenses.optout import OptOutError, parse_optout
 from curate.publish.analysis.errors import NoRun, PushFailed, PushRefused
 from curate.recipe import Recipe, RecipeError, json_schema, load_recipe
 from curate.shipped.copy import CannotCopy
+from curate.shipped.copy import copy_recipe as copy_recipe
+from curate.shipped.find import descriptions as descriptions
 from curate.step import RowStep, SourceError, StepError, TableError
 from curate.teacher.answers import TokenUsage, total_usage
 from curate.teacher.teacher import UNANSWERED

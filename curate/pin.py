@@ -18,6 +18,7 @@ from packaging.version import InvalidVersion, Version
 
 from curate.files import write_atomically
 from curate.recipe import RecipeError, read_yaml
+from curate.shipped.find import find_recipe
 from curate.sources.index import choose
 
 SOURCE, LIST = "pypi", "packages"
@@ -51,6 +52,8 @@ def pin(path: Path, packages: Sequence[str]) -> list[Pinned]:
             index cannot be read.
     """
     asked = [_read_package(text) for text in packages]
+    if find_recipe(path) != path:
+        raise RecipeError(f"{path}: comes with curate; change a copy of it: curate init {path}")
     try:
         text = path.read_text(encoding="utf-8")
         _find_sources(text, path)

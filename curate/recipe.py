@@ -19,6 +19,7 @@ from pydantic_core import ErrorDetails
 
 from curate.order import misplaced
 from curate.registry import AnyFormat, AnySource, AnyStep, known_steps
+from curate.shipped.find import find_recipe, hint
 
 Location = tuple[str | int, ...]
 
@@ -67,15 +68,18 @@ def load_recipe(path: Path, changes: tuple[str, ...] = ()) -> Recipe:
     """Read a recipe.
 
     Args:
-        path: a YAML file.
+        path: a YAML file, or the name of a recipe that comes with curate.
         changes: ``path=value`` settings that replace values of the file, such as
             ``steps.inductor.target=cuda:80`` or ``seed=1``; the value is YAML.
 
     Raises:
         RecipeError: the file cannot be read or is no valid recipe.
     """
+    path = find_recipe(path)
     try:
         text = path.read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        raise RecipeError(f"{path}: cannot be read: {error.strerror}{hint(path)}") from None
     except OSError as error:
         raise RecipeError(f"{path}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
@@ -96,7 +100,7 @@ def load_recipe(path: Path, changes: tuple[str, ...] = ()) -> Recipe:
     for change in changes:
         apply_change(data, change)
     try:
-        recipe = Recipe.model_validate(data)
+        recipe = Recipe.model_validate(data, context={"folder": path.parent})
     except ValidationError as error:
         raise RecipeError(_explain(error, root, path, data)) from None
     _check_names(recipe, path)

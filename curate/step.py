@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, TypeVar, get_args
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Self, TypeVar, get_args
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationInfo, model_validator
 
 from curate.rows import Row
 
@@ -93,6 +93,19 @@ class Step(BaseModel):
     max_error_rate: Annotated[
         float, Field(ge=0, le=1, description="Share of rows that may fail before the run stops.")
     ] = 0.02
+
+    _folder: Path = PrivateAttr(Path())
+
+    @model_validator(mode="after")
+    def _keep_folder(self, info: ValidationInfo) -> Self:
+        if info.context:
+            self._folder = info.context["folder"]
+        return self
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the recipe, where the files lie that come with it."""
+        return self._folder
 
     @property
     def name(self) -> str:

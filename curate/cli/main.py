@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from curate.cli import model_commands as commands
+from curate.cli import recipe_commands
 from curate.cli.group import Commands, Errors
 from curate.cli.options import judge_options, make_options
 from curate.cli.shared import OUTPUT, RECIPE, RUN, SETTINGS, run_argument, step_argument
@@ -60,7 +61,7 @@ def main() -> None:
     that is kept has an origin, a license and proof; every row that is not has a reason.
 
     \b
-    Start with:  curate check RECIPE, curate run RECIPE, curate show
+    Start with:  curate recipes, curate run RECIPE, curate show
     """
 
 
@@ -547,6 +548,8 @@ def diff(old: str, new: str, output: Path, as_json: bool) -> None:
         console.console.print(console.diff_tables(found))
 
 
+main.add_command(recipe_commands.recipes)
+main.add_command(recipe_commands.init)
 main.add_command(commands.train)
 main.add_command(commands.evaluate)
 main.add_command(commands.generate)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -21,6 +22,11 @@ def complete_recipe(ctx: click.Context, param: click.Parameter, word: str) -> li
     return [CompletionItem(word, type="file"), *_starting(word, recipe_names())]
 
 
+def complete_shipped(ctx: click.Context, param: click.Parameter, word: str) -> list[CompletionItem]:
+    """Return the recipes that come with curate."""
+    return _starting(word, recipe_names())
+
+
 def complete_run(ctx: click.Context, param: click.Parameter, word: str) -> list[CompletionItem]:
     """Return the names of the runs in the output folder."""
     return _starting(word, run_names(_output(ctx)))
@@ -34,6 +40,13 @@ def complete_step(ctx: click.Context, param: click.Parameter, word: str) -> list
         return _starting(word, [record.label for record in read_records(output, name)])
     except Damaged:
         return []
+
+
+def echo_list(lines: dict[str, str]) -> None:
+    """Print names, each with what is said of it, as help lists commands."""
+    page = click.HelpFormatter(width=shutil.get_terminal_size().columns)
+    page.write_dl(list(lines.items()))
+    click.echo(page.getvalue(), nl=False)
 
 
 def _output(ctx: click.Context) -> Path:

@@ -38,7 +38,10 @@ def copy_recipe(name: str, target: Path) -> list[Path]:
             raise CannotCopy(f"{path}: is there already; give another FILE or move it away")
     target.parent.mkdir(parents=True, exist_ok=True)
     for old, new in copies.items():
-        (shutil.copytree if old.is_dir() else shutil.copyfile)(old, new)
+        if old.is_dir():
+            shutil.copytree(old, new, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copyfile(old, new)
     # The line for editors names a file of the checkout.
     target.write_text(re.sub(r"\A# yaml-language-server:.*\n(#\n)?", "", text), encoding="utf-8")
     return [target, *copies.values()]

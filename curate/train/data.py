@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from curate.files import file_sha256
 from curate.formats.fim_tokens import FAMILIES, FamilyName, render_fim
+from curate.shipped.find import find_recipe
 from curate.teacher.template import fence
 from curate.verify.files import InputError
 
@@ -57,12 +58,13 @@ def find_dataset(path: str, output: str) -> str:
     Raises:
         InputError: there is no such thing.
     """
-    if not path.endswith((".yaml", ".yml")):
+    file = Path(path) if Path(path).is_dir() else find_recipe(Path(path))
+    if file.suffix not in (".yaml", ".yml"):
         return path
     import yaml
 
     try:
-        recipe = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+        recipe = yaml.safe_load(file.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise InputError(f"{path}: cannot be read: {error}") from error
     if not isinstance(recipe, dict) or not isinstance(recipe.get("name"), str):

@@ -50,13 +50,19 @@ MAX_MESSAGE = 64 * 2**20  # bytes that one message of a child may have
 def step_reference(step: Step) -> Message:
     """Return what `load_step` needs to build the same step in another process."""
     kind = type(step)
-    return {"class": f"{kind.__module__}:{kind.__qualname__}", "options": step.model_dump()}
+    return {
+        "class": f"{kind.__module__}:{kind.__qualname__}",
+        "options": step.model_dump(),
+        "folder": str(step.folder),
+    }
 
 
 def load_step(reference: Message) -> Step:
     """Build the step that `step_reference` described."""
     module, _, name = reference["class"].partition(":")
-    step = getattr(importlib.import_module(module), name).model_validate(reference["options"])
+    step = getattr(importlib.import_module(module), name).model_validate(
+        reference["options"], context={"folder": Path(reference["folder"])}
+    )
     assert isinstance(step, Step)
     return step
 

@@ -50,7 +50,7 @@ class VerifyCuda(RowStep):
         str,
         Field(
             description="Folder of bindings, each a file PACKAGE/KERNEL.py named after the package "
-            "and the CUDA kernel; relative to the working directory."
+            "and the CUDA kernel; relative to the recipe."
         ),
     ]
     backend: Annotated[
@@ -86,8 +86,12 @@ class VerifyCuda(RowStep):
     def gpus(self) -> int:
         return 1 if self.backend == "cuda" else 0
 
+    @property
+    def _bindings(self) -> Path:
+        return self.folder / self.bindings
+
     def options(self) -> dict[str, Any]:
-        files = sorted(Path(self.bindings).glob("*/*.py"))
+        files = sorted(self._bindings.glob("*/*.py"))
         files += [] if self.verdicts is None else [Path(self.verdicts)]
         digests = [file_sha256(p) for p in files if p.exists()]
         return super().options() | {"sha256": digests}
@@ -97,8 +101,8 @@ class VerifyCuda(RowStep):
         from curate.verify.judge.slots import make_slot
         from curate.verify.verdict import Options
 
-        if not Path(self.bindings).is_dir():
-            raise StepError(f"bindings: there is no folder {self.bindings} here")
+        if not self._bindings.is_dir():
+            raise StepError(f"bindings: there is no folder {self._bindings}")
         if self.verdicts is not None:
             try:
                 entries = read_verdicts(Path(self.verdicts)).values()
@@ -119,7 +123,7 @@ class VerifyCuda(RowStep):
         from curate.verify.steps.cuda_programs import BindingError, find_binding
 
         try:
-            binding = find_binding(Path(self.bindings), dict(row))
+            binding = find_binding(self._bindings, dict(row))
         except BindingError as error:
             raise StepError(str(error)) from error
         if binding is None:
