@@ -3,10 +3,18 @@
 Nothing that Python reads as a value or as structure changes: indentation and spaces inside a line
 stay as they are, and so do lines that end inside a string. Unicode is left alone as well: Python
 itself compares identifiers in form NFKC (PEP 3131), and in a string another form is another value.
+
+Code that reads otherwise than it runs has no such form, and is dropped: controls of bidirectional
+text show a comment as code, or the end of a string elsewhere ("Trojan Source", CVE-2021-42574).
+Python allows them in comments and strings only, which is where such attacks put them, so it makes
+no difference where they stand. A string that needs one can hold its escape, ``"\\u202e"``. Marks of
+direction (U+200E, U+200F, U+061C) stay: texts in Hebrew and Arabic have them, and they move nothing
+but what stands next to them.
 """
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from typing import ClassVar, Literal, cast
 
@@ -14,16 +22,21 @@ import tree_sitter_python
 from tree_sitter import Language, Node, Parser
 
 from curate.rows import Row, select
-from curate.step import Context, Keep, Outcome, RowStep
+from curate.step import Context, Drop, Keep, Outcome, RowStep
 
 COLUMNS = ("text", "reference", "triton", "host_function")
 """Columns that hold code."""
 
+BIDI_CONTROLS = re.compile(r"[\u202a-\u202e\u2066-\u2069]")
+"""Embeddings, overrides and isolates of the Unicode Bidirectional Algorithm, and their ends."""
+
 
 class Normalize(RowStep):
-    """Gives code ``\\n`` line ends, no trailing spaces, no byte order mark, one final newline."""
+    """Gives code ``\\n`` line ends, no trailing spaces, no byte order mark, one final newline.
+    Drops code with controls of bidirectional text: it reads otherwise than it runs.
+    """
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     takes: ClassVar[frozenset[str]] = frozenset({"file", "module", "task", "pair", "kernel"})
     tools: ClassVar[tuple[str, ...]] = ("tree-sitter", "tree-sitter-python")
     batch: ClassVar[int] = 64
@@ -31,8 +44,13 @@ class Normalize(RowStep):
     step: Literal["normalize"]
 
     def apply(self, row: Row, context: Context) -> Outcome:
-        code = select(row, COLUMNS)
-        changed = {name: normalize(text) for name, text in code.items() if text is not None}
+        code = {name: text for name, text in select(row, COLUMNS).items() if text is not None}
+        for column, text in code.items():
+            if found := BIDI_CONTROLS.search(text):
+                line = text.count("\n", 0, found.start()) + 1
+                evidence = {"column": column, "line": line, "character": f"U+{ord(found[0]):04X}"}
+                return Drop("bidi_controls", evidence)
+        changed = {name: normalize(text) for name, text in code.items()}
         return Keep((cast(Row, row | changed),))
 
 

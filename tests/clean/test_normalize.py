@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from curate.clean.normalize import Normalize, normalize
 from curate.rows import make_origin, make_row
-from curate.step import Context, Keep
+from curate.step import Context, Drop, Keep
 
 
 @pytest.mark.parametrize(
@@ -74,3 +74,26 @@ def test_step_normalises_every_code_column_and_nothing_else() -> None:
     assert isinstance(outcome, Keep)
     (kept,) = outcome.rows
     assert kept == row | {"reference": "x = 1\n", "triton": "y = 2\n"}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'if access != "user\u202e \u2066# check if admin\u2069 \u2066":',  # the string seems to end
+        '"""Admins only:\u202e \u2066""" ;return',  # code seems to be the docstring's
+        "x = 1  # fine \u2067 x = 2 \u2069",
+    ],
+)
+def test_code_that_reads_otherwise_than_it_runs_is_dropped(line: str) -> None:
+    code = "def f(access):\n    " + line + "\n        pass\n"
+    row = make_row("pair", "x", make_origin("local"), reference="x = 1\n", triton=code)
+    control = next(char for char in line if ord(char) > 0x2000)
+    assert Normalize(step="normalize").apply(row, Context()) == Drop(
+        "bidi_controls", {"column": "triton", "line": 2, "character": f"U+{ord(control):04X}"}
+    )
+
+
+def test_escapes_and_marks_of_direction_are_no_bidi_controls() -> None:
+    code = "strip = '\\u202e\\u2066'\nprint('\u05e9\u05dc\u05d5\u05dd\u200f!')\n"
+    row = make_row("file", "x", make_origin("local"), text=code)
+    assert Normalize(step="normalize").apply(row, Context()) == Keep((row,))
