@@ -30,3 +30,12 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 def test_the_readme_is_read_in_five_minutes() -> None:
     assert len((ROOT / "README.md").read_text().splitlines()) <= 150
+
+
+def test_nobody_is_told_to_install_the_project_from_an_index() -> None:
+    # There is no such project: a stranger may register the name.
+    folders = ("curate", "docs", "schemas", "recipes", "benchmarks")
+    files = [*ROOT.glob("*.md"), *(path for name in folders for path in (ROOT / name).rglob("*"))]
+    for path in files:
+        if path.suffix in (".py", ".md", ".json", ".yaml"):
+            assert not re.search(r"(install|add) '?kernel-curate", path.read_text()), path

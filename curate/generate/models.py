@@ -9,6 +9,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from curate.wording import how_to_install
+
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
@@ -29,8 +31,7 @@ def need(*packages: str) -> None:
     missing = [name for name in packages if find_spec(name) is None]
     if missing:
         raise ModelError(
-            f"this needs {', '.join(missing)}, not installed here: "
-            "pip install 'kernel-curate[train]'"
+            f"this needs {', '.join(missing)}, not installed here; {how_to_install('train')}"
         )
 
 

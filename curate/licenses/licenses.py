@@ -86,7 +86,7 @@ class Licenses(RowStep):
         bool,
         Field(
             description="Ask ScanCode about texts that the templates cannot place. Needs "
-            "`pip install 'kernel-curate[scancode]'` (700 MB); about a second per new text."
+            "`pip install '.[scancode]'` in a clone (700 MB); about a second per new text."
         ),
     ] = False
 

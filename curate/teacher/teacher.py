@@ -14,6 +14,7 @@ from curate.rows import Asked, PromptRow, Row, row_id
 from curate.step import Context, Drop, Keep, Outcome, RowStep, StepError
 from curate.teacher.answers import TeacherAnswer, answers_file
 from curate.teacher.program import TEXT_FAMILIES, program_of
+from curate.wording import how_to_install
 
 if TYPE_CHECKING:
     from curate.teacher.capped_endpoint import Endpoint
@@ -188,7 +189,7 @@ class Teacher(RowStep):
 
     def setup(self, context: Context) -> None:
         if find_spec("openai") is None:
-            raise StepError("step teacher needs pip install 'kernel-curate[teacher]'")
+            raise StepError(f"step teacher needs openai; {how_to_install('teacher')}")
         if not (key := os.environ.get("OPENAI_API_KEY")):
             raise StepError(
                 "step teacher: OPENAI_API_KEY is not set; any word will do for a server that asks "

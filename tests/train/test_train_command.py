@@ -69,7 +69,12 @@ def test_packages_that_are_missing_are_named(
         "curate.generate.models.find_spec", lambda name: None if name == "trl" else 1
     )
     code, said = curate("train", "data", "--model", "m", "--output", "o")
-    assert code == 2 and "needs trl" in said and "kernel-curate[train]" in said and not told
+    assert (
+        code == 2
+        and "needs trl" in said
+        and "in a clone of curate: pip install '.[train]'" in said
+        and not told
+    )
 
 
 def test_what_cannot_be_trained_ends_in_one_message(tmp_path: Path, tiny: str) -> None:

@@ -33,6 +33,7 @@ from curate.engine.processes.local import LocalExecutor, Pool
 from curate.engine.processes.sandbox import SandboxUnavailable
 from curate.engine.processes.worker import load_step, step_reference
 from curate.step import Context, RowStep, Step
+from curate.wording import how_to_install
 
 if TYPE_CHECKING:
     import ray
@@ -101,9 +102,7 @@ def _connect(address: str, workers: int | None) -> bool:
     try:
         import ray
     except ImportError:
-        raise ExecutorUnavailable(
-            "Ray is not installed here; pip install 'kernel-curate[ray]'"
-        ) from None
+        raise ExecutorUnavailable(f"Ray is not installed here; {how_to_install('ray')}") from None
     if ray.is_initialized():
         return False
     own = {
