@@ -1,6 +1,7 @@
 """Count what the step `licenses` decides for every code file of packages, and compare two counts.
 
     python benchmarks/license_census.py recipes/triton_fim.yaml --cache output/cache --out now.json
+    python benchmarks/license_census.py --packages fair-esm==2.0.0 fairscale --cache DIR
     python benchmarks/license_census.py --installed torch timm --cache DIR --out now.json
     python benchmarks/license_census.py --compare before.json now.json
 
@@ -39,6 +40,13 @@ def pinned(recipe: Path, cache: Path) -> Iterator[tuple[str, Artifact]]:
         for pin in source.get("packages", []):
             name, version, digest = PIN.fullmatch(pin).groups()  # type: ignore[union-attr]
             yield name, index.fetch(name, version, digest, cache)
+
+
+def named(package: str, cache: Path) -> tuple[str, Artifact]:
+    """Return a package of the index, ``name`` (its newest version) or ``name==version``."""
+    name, _, version = package.partition("==")
+    found, digest = index.choose(name, version or None)
+    return f"{name}=={found}", index.fetch(name, found, digest, cache)
 
 
 def installed(name: str, cache: Path) -> tuple[str, Artifact]:
@@ -100,6 +108,12 @@ def tally(decided: dict[str, str]) -> Counter[str]:
     return Counter(kinds.get(what.partition(":")[0], "kept") for what in decided.values())
 
 
+def reasons(decided: dict[str, str]) -> Counter[str]:
+    """Return how many files are dropped for each reason, without the file where it stands."""
+    dropped = (what for what in decided.values() if what.startswith("license_"))
+    return Counter(what.rpartition(" [")[0] for what in dropped)
+
+
 def show(found: Counter[str]) -> str:
     """Return a tally as three numbers."""
     return ", ".join(str(found[kind]) for kind in ("kept", "denied", "unknown"))
@@ -109,6 +123,8 @@ def main() -> None:
     """Count, or compare."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("recipes", nargs="*", type=Path)
+    parser.add_argument("--packages", nargs="*", default=[], metavar="NAME[==VERSION]")
+    parser.add_argument("--reasons", type=int, default=0, help="print that many reasons a package")
     parser.add_argument("--installed", nargs="*", default=[], metavar="PACKAGE")
     parser.add_argument("--cache", type=Path, default=Path("output/cache"))
     parser.add_argument("--out", type=Path)
@@ -118,6 +134,7 @@ def main() -> None:
         compare(*(json.loads(file.read_text("utf-8")) for file in given.compare))
         return
     sources = [pair for recipe in given.recipes for pair in pinned(recipe, given.cache)]
+    sources += [named(package, given.cache) for package in given.packages]
     sources += [installed(name, given.cache) for name in given.installed]
     count: Count = {}
     for name, artifact in dict(sources).items():
@@ -125,6 +142,8 @@ def main() -> None:
         count[name] = decisions(artifact, given.cache)
         took = time.perf_counter() - started
         print(f"{name:32} {len(count[name]):6} {show(tally(count[name])):>20}  {took:6.1f} s")
+        for reason, files in reasons(count[name]).most_common(given.reasons):
+            print(f"    {files:6} {reason[:160]}")
     if given.out:
         given.out.write_text(json.dumps(count, indent=1), "utf-8")
 
