@@ -284,7 +284,7 @@ def pin(recipe: Path, packages: Sequence[str]) -> list[Pinned]:
 
 def check(recipe: Path, *, settings: tuple[str, ...] = ()) -> Recipe:
     """Read a recipe; raise `RecipeError` with every mistake in it."""
-    return load_recipe(recipe, settings)
+    return load_recipe(recipe, settings, whole=True)
 
 
 def why(

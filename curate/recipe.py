@@ -18,7 +18,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, 
 from pydantic_core import ErrorDetails
 
 from curate.order import misplaced
-from curate.registry import AnyFormat, AnySource, AnyStep, known_steps
+from curate.registry import AnyFormat, AnySource, AnyStep, known_formats, known_steps
 from curate.shipped.find import find_recipe, hint
 
 Location = tuple[str | int, ...]
@@ -64,13 +64,15 @@ class RecipeError(Exception):
     """A recipe is wrong; the message has one line a mistake."""
 
 
-def load_recipe(path: Path, changes: tuple[str, ...] = ()) -> Recipe:
+def load_recipe(path: Path, changes: tuple[str, ...] = (), *, whole: bool = False) -> Recipe:
     """Read a recipe.
 
     Args:
         path: a YAML file, or the name of a recipe that comes with curate.
         changes: ``path=value`` settings that replace values of the file, such as
             ``steps.inductor.target=cuda:80`` or ``seed=1``; the value is YAML.
+        whole: whether it is a mistake that the recipe has no formats, which a run up to some step
+            does without.
 
     Raises:
         RecipeError: the file cannot be read or is no valid recipe.
@@ -104,16 +106,52 @@ def load_recipe(path: Path, changes: tuple[str, ...] = ()) -> Recipe:
     except ValidationError as error:
         raise RecipeError(_explain(error, root, path, data)) from None
     _check_names(recipe, path)
-    _check_order(recipe, root, path)
+    _check_sense(recipe, root, path, data, whole)
     return recipe
 
 
-def _check_order(recipe: Recipe, root: yaml.Node, path: Path) -> None:
-    """Refuse steps that get no rows, or read what no step before them has set."""
+def _check_sense(
+    recipe: Recipe, root: yaml.Node, path: Path, data: dict[str, Any], whole: bool
+) -> None:
+    """Refuse steps that get no rows, or read what no step before them has set; and more that is of
+    the right type and cannot be meant."""
     wrong = misplaced(recipe.sources, recipe.steps, recipe.formats, known_steps())
     lines = [f"{path}:{_line_of(root, place)}: {place[0]}: {said}" for place, said in wrong]
+    for location, said in _senseless(recipe, data, whole):
+        field = ".".join(map(str, location))
+        lines.append(f"{path}:{_line_of(root, location)}: {field}: {said}")
     if lines:
         raise RecipeError("\n".join(lines))
+
+
+def _senseless(recipe: Recipe, data: dict[str, Any], whole: bool) -> Iterator[tuple[Location, str]]:
+    """Yield the place of each value that cannot be meant, and what is wrong with it."""
+    for location in _misread(recipe, data):
+        yield location, "must be a number, and not true or false"
+    for i, source in enumerate(recipe.sources):
+        for field, said in source.lacking():
+            yield ("sources", i, field), said
+    if whole and not recipe.formats:
+        known = ", ".join(f"`- format: {name}`" for name in known_formats())
+        yield ("formats",), f"without any, the data set has no rows: add one or more of {known}"
+
+
+def _misread(value: Any, given: Any, location: Location = ()) -> Iterator[Location]:
+    """Yield the place of each `true` or `false` that pydantic has read as the number 1 or 0.
+
+    Args:
+        value: a part of the recipe.
+        given: the same part as the file has it.
+        location: of the part.
+    """
+    if isinstance(given, bool) and not isinstance(value, bool):
+        yield location
+    elif isinstance(given, dict) and isinstance(value, BaseModel):
+        for name, inner in given.items():
+            yield from _misread(getattr(value, name, inner), inner, (*location, name))
+    elif isinstance(given, list) and isinstance(value, list | tuple) and len(given) == len(value):
+        for i, pair in enumerate(zip(value, given, strict=True)):
+            yield from _misread(*pair, (*location, i))
 
 
 def _check_names(recipe: Recipe, path: Path) -> None:

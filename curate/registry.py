@@ -93,3 +93,9 @@ AnyFormat = Annotated[
 def known_steps() -> list[type[Step]]:
     """Return the classes of all sources and steps."""
     return [one for union in (AnySource, AnyStep) for one in get_args(get_args(union)[0])]
+
+
+def known_formats() -> list[str]:
+    """Return the words that select the formats in a recipe."""
+    formats = get_args(get_args(AnyFormat)[0])
+    return [get_args(one.model_fields["format"].annotation)[0] for one in formats]

@@ -62,6 +62,10 @@ class Drop:
 
 Outcome = Keep[Row] | Drop
 
+WEEK_S = 604_800.0
+RowSeconds = Annotated[float, Field(gt=0, le=WEEK_S, description="Seconds that one row may take.")]
+RowMemory = Annotated[int, Field(gt=0, le=2**24, description="Memory that one row may take, MiB.")]
+
 
 class Step(BaseModel):
     """The part that all steps share."""
@@ -155,6 +159,10 @@ class SourceStep(Step):
     def name(self) -> str:
         return self.source
 
+    def lacking(self) -> Iterator[tuple[str, str]]:
+        """Yield each field that names what this machine does not have, and what is wrong."""
+        yield from ()
+
     def units(self, context: Context) -> list[Unit]:
         """Return the source's parts in a fixed order, cheaply and without the network."""
         raise NotImplementedError
@@ -209,8 +217,8 @@ class RowStep(Step):
         on the machine that runs the recipe."""
         return None
 
-    timeout_s: Annotated[float, Field(gt=0, description="Seconds that one row may take.")] = 60.0
-    memory_mb: Annotated[int, Field(gt=0, description="Memory that one row may take, MiB.")] = 8192
+    timeout_s: RowSeconds = 60.0
+    memory_mb: RowMemory = 8192
 
     def apply(self, row: Any, context: Context) -> Outcome:
         """Decide on one row. An exception files the row as failed.

@@ -144,6 +144,44 @@ def test_settings_replace_values(tmp_path: Path) -> None:
             load_recipe(path, (wrong,))
 
 
+WITH_SPLIT = GOOD.replace(
+    "formats:",
+    "  - step: dedupe\n    column: triton\n    similarity: 0.8\n  - step: split\nformats:",
+)
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("seed=true", r": seed: must be a number, and not true or false"),
+        ("sources.0.compositions=true", r":4: sources\.0\.compositions: must be a number"),
+        ("steps.dedupe.similarity=true", r":11: steps\.2\.similarity: must be a number"),
+        ("steps.inductor.memory_mb=100000000000000000000", r"steps\.0\.memory_mb: .*16777216"),
+        ("steps.inductor.timeout_s=1.0e+20", r"steps\.0\.timeout_s: .*604800"),
+        ("steps.inductor.timeout_s=.inf", r"steps\.0\.timeout_s: .*604800"),
+        ("steps.3={step: split, validation: 0.7, test: 0.6}", "leave no rows for train"),
+        ("steps.3={step: split, validation: 0.5, test: 0.5}", "leave no rows for train"),
+        ("formats=[]", r":13: formats: without any, the data set has no rows: .*`- format: pairs`"),
+        (
+            "sources.0={source: local, path: nowhere}",
+            r":3: sources\.0\.path: nowhere: no such fold",
+        ),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(tmp_path: Path, setting: str, message: str) -> None:
+    path = write(tmp_path, WITH_SPLIT)
+    assert load_recipe(path, ("steps.split.validation=0.5", "steps.split.test=0.4"))
+    with pytest.raises(RecipeError, match=message):
+        load_recipe(path, (setting,), whole=True)
+
+
+def test_a_recipe_in_the_making_needs_no_formats(tmp_path: Path) -> None:
+    path = write(tmp_path, GOOD.partition("formats:")[0])
+    assert not load_recipe(path).formats
+    with pytest.raises(RecipeError, match=r":1: formats: without any, the data set has no rows"):
+        load_recipe(path, whole=True)
+
+
 def test_two_formats_may_not_write_one_config(tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match="two formats write the config 'messages'"):
         load_recipe(write(tmp_path, GOOD + "  - format: messages\n"))

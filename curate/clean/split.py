@@ -36,9 +36,9 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from curate.clean.groups import Groups
 from curate.step import Context, TableStep
@@ -90,6 +90,15 @@ class Split(TableStep):
             "splits, and new rows that would tie two splits together are dropped."
         ),
     ] = None
+
+    @model_validator(mode="after")
+    def _leaves_rows_to_train(self) -> Self:
+        if self.validation + self.test >= 1:
+            raise ValueError(
+                f"validation {self.validation:g} and test {self.test:g} leave no rows for train: "
+                "together they must be less than 1"
+            )
+        return self
 
     @field_validator("previous")
     @classmethod

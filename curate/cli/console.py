@@ -7,6 +7,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Iterable
+from datetime import timedelta
 from textwrap import indent
 from typing import TYPE_CHECKING, Any
 
@@ -45,8 +46,12 @@ WIDE = 110
 """Columns from which two programs are shown side by side."""
 
 
+EVERY_S = 30.0
+"""Seconds between two lines on the progress of one step, where there is no terminal."""
+
+
 class Live(Progress):
-    """Progress bars on a terminal; one line per finished step elsewhere."""
+    """Progress bars on a terminal; elsewhere a line per finished step, and lines for slow ones."""
 
     def __init__(self) -> None:
         self.bars = Bars(
@@ -63,6 +68,7 @@ class Live(Progress):
 
     def begin(self, label: str, total: int | None, cached: int) -> None:
         self.started, self.cached, self.gone = time.monotonic(), cached, 0
+        self.label, self.said = label, self.started
         self.task = self.bars.add_task(label, total=total, completed=cached, rate="", lost="")
 
     def advance(self, rows: int, lost: int) -> None:
@@ -75,6 +81,20 @@ class Live(Progress):
             rate=f"{rate:.1f} rows/s",
             lost=f"{self.gone} lost" if self.gone else "",
         )
+        if not errors.is_terminal and time.monotonic() - self.said >= EVERY_S:
+            self.said = time.monotonic()
+            errors.print(self._line(rate), soft_wrap=True)
+
+    def _line(self, rate: float) -> str:
+        """Return how far the step is, such as ``closure: 3 of 10 done, 0.5/s, 1 lost, 0:00:14
+        left``; of a source, units are counted."""
+        task = self.bars.tasks[self.task]
+        parts = [f"{task.completed:g} of {task.total:g} done" if task.total else ""]
+        parts += [f"{rate:.1f}/s" if rate >= 1 else f"{rate:.1g}/s"]
+        parts += [f"{self.gone} lost" if self.gone else ""]
+        if rate and task.remaining:
+            parts += [f"{timedelta(seconds=round(task.remaining / rate))} left"]
+        return f"{self.label}: {', '.join(filter(None, parts))}"
 
     def end(self, stage: Stage) -> None:
         self.seconds[stage.label] = time.monotonic() - self.started

@@ -116,6 +116,9 @@ def run(
 
     You can stop a run at any time: the same command goes on where it stopped. Files that have
     been damaged are made again. Only one run at a time can write to an output folder.
+
+    In a terminal, bars show the progress. Elsewhere stderr gets a line per finished step, and a
+    line every half minute while a step is slow.
     """
     from curate import api
     from curate.cli import console

@@ -34,6 +34,10 @@ class Local(FileSource):
         ),
     ]
 
+    def lacking(self) -> Iterator[tuple[str, str]]:
+        if not Path(self.path).is_dir():
+            yield "path", _no_folder(Path(self.path))
+
     def units(self, context: Context) -> list[Unit]:
         files = _snapshot(Path(self.path))
         return [Unit(self.path, self._key(_digest(files)), {"sha256": _digest(files)})]
@@ -65,7 +69,7 @@ def _snapshot(root: Path) -> list[File]:
         SourceError: there is no such folder, or it holds what no artifact may.
     """
     if not root.is_dir():
-        raise SourceError(f"{root}: no such folder (looked from {Path.cwd()})")
+        raise SourceError(_no_folder(root))
     names, limits, total = Names(str(root)), ArchiveLimits(), 0
     files: list[File] = []
     for folder, folders, entries in os.walk(root, followlinks=False):
@@ -79,6 +83,10 @@ def _snapshot(root: Path) -> list[File]:
                 raise SourceError(f"{root}: holds more than {limits.total_bytes >> 20} MiB of code")
             files.append((path, content))
     return files
+
+
+def _no_folder(path: Path) -> str:
+    return f"{path}: no such folder (looked from {Path.cwd()})"
 
 
 def _read(file: Path, limit: int) -> bytes | None:

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, field_validator, model_validator
 
 from curate.rows import Asked, PromptRow, Row, row_id
-from curate.step import Context, Drop, Keep, Outcome, RowStep, StepError
+from curate.step import WEEK_S, Context, Drop, Keep, Outcome, RowStep, StepError
 from curate.teacher.answers import TeacherAnswer, answers_file
 from curate.teacher.program import TEXT_FAMILIES, program_of
 from curate.wording import how_to_install
@@ -135,14 +135,20 @@ class Teacher(RowStep):
         float | None, Field(gt=0, description="Rate at which requests are sent, at even intervals.")
     ] = None
     request_timeout_s: Annotated[
-        float, Field(gt=0, description="Seconds after which a request is cut and sent again.")
+        float,
+        Field(gt=0, le=WEEK_S, description="Seconds after which a request is cut and sent again."),
     ] = 300.0
     price: Annotated[
         Price | None, Field(description="What the endpoint takes, to count the cost.")
     ] = None
     caps: Annotated[Caps, Field(description="Where to stop.")] = Caps()
     timeout_s: Annotated[
-        float, Field(gt=0, description="Seconds that one row may take, with all that is repeated.")
+        float,
+        Field(
+            gt=0,
+            le=WEEK_S,
+            description="Seconds that one row may take, with all that is repeated.",
+        ),
     ] = 3600.0
 
     _endpoint: Endpoint | None = PrivateAttr(default=None)

@@ -1,5 +1,6 @@
 import errno
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 from recipe_for_tests import KERNEL, curate, data_line, make_recipe, start
 
+from curate.cli import console
 from curate.cli.main import main
 
 ROOT = Path(__file__).parents[2]
@@ -152,6 +154,22 @@ def test_an_interrupt_while_modules_are_imported_is_quiet(tmp_path: Path) -> Non
         env={**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}"},
     )
     assert (ran.returncode, ran.stderr) == (130, "")
+
+
+def test_a_slow_step_says_how_far_it_is_without_a_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe = make_recipe(tmp_path)
+    quick = curate("run", recipe, "--output", tmp_path / "quick")
+    assert " of 2 done" not in quick.stderr  # no step took half a minute
+    monkeypatch.setattr(console, "EVERY_S", 0.0)
+    slow = curate("run", recipe, "--output", tmp_path / "slow")
+    lines = slow.stderr.splitlines()
+    (first,) = (line for line in lines if line.startswith("closure: 1 of 2 done"))
+    assert re.fullmatch(r"closure: 1 of 2 done, [\d.]+/s, 0:00:\d\d left", first)
+    (last,) = (line for line in lines if line.startswith("closure: 2 of 2 done"))
+    assert re.fullmatch(r"closure: 2 of 2 done, [\d.]+/s", last)
+    assert "\x1b" not in slow.stderr and "of 2 done" not in slow.stdout
 
 
 def test_names_in_utf8_are_read_in_any_locale(tmp_path: Path) -> None:

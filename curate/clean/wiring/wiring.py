@@ -13,12 +13,10 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from typing import Annotated, Any, ClassVar, Literal, cast
-
-from pydantic import Field
+from typing import Any, ClassVar, Literal, cast
 
 from curate.rows import GraphHashes, Row
-from curate.step import Context, Keep, Outcome, RowStep
+from curate.step import Context, Keep, Outcome, RowSeconds, RowStep
 
 SECONDS = 0.8
 """Share of a row's time after which the step gives it up and keeps it."""
@@ -35,7 +33,7 @@ class Wiring(RowStep):
 
     step: Literal["wiring"]
 
-    timeout_s: Annotated[float, Field(gt=0, description="Seconds that one row may take.")] = 60.0
+    timeout_s: RowSeconds = 60.0
 
     def setup(self, context: Context) -> None:
         import torch

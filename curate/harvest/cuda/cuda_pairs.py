@@ -12,7 +12,7 @@ from curate.harvest.cuda.cuda_source import CudaItem
 from curate.harvest.python.environment import KERNELS
 from curate.harvest.python.package import package_of
 from curate.rows import FileRow, Row, make_row
-from curate.step import Context, Drop, Keep, Outcome, RowStep
+from curate.step import WEEK_S, Context, Drop, Keep, Outcome, RowStep
 
 
 class CudaPairs(RowStep):
@@ -45,7 +45,11 @@ class CudaPairs(RowStep):
 
     timeout_s: Annotated[
         float,
-        Field(gt=0, description="Seconds that one file may take; the first reads its package."),
+        Field(
+            gt=0,
+            le=WEEK_S,
+            description="Seconds that one file may take; the first reads its package.",
+        ),
     ] = 600.0
 
     def apply(self, row: FileRow, context: Context) -> Outcome:

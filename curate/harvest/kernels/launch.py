@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal, cast
 from pydantic import Field
 
 from curate.rows import HostRun, KernelRow
-from curate.step import Context, Keep, Outcome, RowStep
+from curate.step import Context, Keep, Outcome, RowMemory, RowSeconds, RowStep
 
 
 class Launch(RowStep):
@@ -39,8 +39,8 @@ class Launch(RowStep):
     seconds: Annotated[
         float, Field(gt=0, description="Time for all tries of one wrapper; it ends endless loops.")
     ] = 30.0
-    timeout_s: Annotated[float, Field(gt=0, description="Seconds that one row may take.")] = 120.0
-    memory_mb: Annotated[int, Field(gt=0, description="Memory that one row may take, MiB.")] = 2048
+    timeout_s: RowSeconds = 120.0
+    memory_mb: RowMemory = 2048
 
     def setup(self, context: Context) -> None:
         import torch

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, Field
 
 from curate.devices import DEVICES, known_device
 from curate.rows import KernelFacts, KernelRow
-from curate.step import Context, Drop, Keep, Outcome, RowStep
+from curate.step import Context, Drop, Keep, Outcome, RowSeconds, RowStep
 
 
 class Signature(RowStep):
@@ -52,7 +52,7 @@ class Signature(RowStep):
         ),
     ] = ("fp32", "fp16", "bf16")
 
-    timeout_s: Annotated[float, Field(gt=0, description="Seconds that one row may take.")] = 300.0
+    timeout_s: RowSeconds = 300.0
 
     def setup(self, context: Context) -> None:
         os.environ["TRITON_CACHE_DIR"] = f"{tempfile.gettempdir()}/triton"

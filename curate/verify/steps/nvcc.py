@@ -12,7 +12,7 @@ from typing import Annotated, ClassVar, Literal, cast
 from pydantic import Field
 
 from curate.rows import COMPILE, Compiled, CudaRow, Loose
-from curate.step import Context, Keep, Outcome, RowStep
+from curate.step import Context, Keep, Outcome, RowSeconds, RowStep
 from curate.verify.compile.ptx import NvccError, compile_ptx, entries
 
 
@@ -34,7 +34,7 @@ class Nvcc(RowStep):
     arch: Annotated[
         int, Field(ge=75, description="Compute capability without its point, 90 for Hopper.")
     ] = 90
-    timeout_s: Annotated[float, Field(gt=0, description="Seconds that one row may take.")] = 300.0
+    timeout_s: RowSeconds = 300.0
 
     def apply(self, row: CudaRow, context: Context) -> Outcome:
         result = compile_cuda(row["cuda"], self.arch, self.timeout_s * 0.9)

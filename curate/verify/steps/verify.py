@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 from pydantic import Field, PrivateAttr, model_validator
 
 from curate.rows import Judgement, Row
-from curate.step import Context, Drop, Keep, Outcome, RowStep
+from curate.step import WEEK_S, Context, Drop, Keep, Outcome, RowStep
 from curate.verify.verdict import VERSION, WRONG
 
 if TYPE_CHECKING:
@@ -68,6 +68,7 @@ class Verify(RowStep):
         float,
         Field(
             gt=0,
+            le=WEEK_S,
             description="Seconds that one row may take; its program gets a third of them, and "
             "any one request to its reference too.",
         ),

@@ -12,7 +12,7 @@ from pydantic import Field, PrivateAttr
 
 from curate.files import file_sha256
 from curate.rows import CudaRow, Pairing, Row
-from curate.step import Context, Drop, Keep, Outcome, RowStep, StepError
+from curate.step import WEEK_S, Context, Drop, Keep, Outcome, RowStep, StepError
 from curate.verify.compile.ptx import NvccError, compile_ptx
 from curate.verify.verdict import VERSION
 
@@ -76,7 +76,12 @@ class VerifyCuda(RowStep):
         Field(ge=1, le=100, description="Draws of inputs on which a side must agree."),
     ] = 8
     timeout_s: Annotated[
-        float, Field(gt=0, description="Seconds that one pair may take; nvcc gets a third of them.")
+        float,
+        Field(
+            gt=0,
+            le=WEEK_S,
+            description="Seconds that one pair may take; nvcc gets a third of them.",
+        ),
     ] = 600.0
 
     _slot: Slot | None = PrivateAttr(None)
