@@ -131,9 +131,21 @@ def _senseless(recipe: Recipe, data: dict[str, Any], whole: bool) -> Iterator[tu
     for i, source in enumerate(recipe.sources):
         for field, said in source.lacking():
             yield ("sources", i, field), said
+    yield from _read_twice(recipe)
     if whole and not recipe.formats:
         known = ", ".join(f"`- format: {name}`" for name in known_formats())
         yield ("formats",), f"without any, the data set has no rows: add one or more of {known}"
+
+
+def _read_twice(recipe: Recipe) -> Iterator[tuple[Location, str]]:
+    """Yield the place of each thing that a place before it names too: its rows would come twice."""
+    first: dict[tuple[str, str], Location] = {}
+    for i, source in enumerate(recipe.sources):
+        for place, content in source.pins().items():
+            here: Location = ("sources", i, *place)
+            before = first.setdefault((source.name, content), here)
+            if before != here:
+                yield here, f"is read already, by {'.'.join(map(str, before))}; keep one"
 
 
 def _misread(value: Any, given: Any, location: Location = ()) -> Iterator[Location]:

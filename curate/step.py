@@ -8,6 +8,7 @@ that loading a recipe stays fast.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -150,6 +151,10 @@ class Unit:
     spec: dict[str, Any]
 
 
+Place = tuple[str | int, ...]
+"""Of a field: its name, and a position from 0 where it is a list."""
+
+
 class SourceStep(Step):
     """A step that makes rows out of nothing but its options."""
 
@@ -162,6 +167,13 @@ class SourceStep(Step):
     def lacking(self) -> Iterator[tuple[str, str]]:
         """Yield each field that names what this machine does not have, and what is wrong."""
         yield from ()
+
+    def pins(self) -> dict[Place, str]:
+        """Return what the source reads, by the place of the field that says so.
+
+        What two places of a recipe have in common would be read twice, so `load_recipe` refuses it.
+        """
+        return {(): json.dumps(self.options(), sort_keys=True)}
 
     def units(self, context: Context) -> list[Unit]:
         """Return the source's parts in a fixed order, cheaply and without the network."""

@@ -224,3 +224,57 @@ def test_kernels_are_shown_when_they_stand_alone(tmp_path: Path) -> None:
 def test_what_is_no_mapping_is_refused(tmp_path: Path, text: str) -> None:
     with pytest.raises(RecipeError, match="is a mapping"):
         load_recipe(write(tmp_path, text))
+
+
+HASH = "sha256:" + "5" * 64
+PYPI = "  - source: pypi\n    packages:\n      - {} --hash=" + HASH + "\n"
+GIT = (
+    """\
+  - source: git
+    repositories:
+      - url: {}
+        commit: """
+    + "a" * 40
+    + "\n"
+)
+LOCAL = "  - source: local\n    path: {}\n"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "field", "line"),
+    [
+        (LOCAL.format("{0}"), LOCAL.format("{0}/"), "path", 6),
+        (LOCAL.format("{0}"), LOCAL.format("{0}/../code"), "path", 6),
+        (LOCAL.format("{0}"), LOCAL.format("{0}/../link"), "path", 6),
+        (LOCAL.format("{0}"), LOCAL.format("{0}") + "    include: [a.py]\n", "path", 6),
+        (PYPI.format("foo==1.0"), PYPI.format("foo==1.0"), "packages.0", 8),
+        (PYPI.format("Foo_Bar==1.0"), PYPI.format("foo-bar==1.0"), "packages.0", 8),
+        (GIT.format("https://a.org/x"), GIT.format("https://a.org/x"), "repositories.0", 9),
+    ],
+)
+def test_one_source_twice_is_a_mistake(
+    first: str, second: str, field: str, line: int, tmp_path: Path
+) -> None:
+    (tmp_path / "code").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "code")
+    text = "name: small\nsources:\n" + (first + second).format(tmp_path / "code") + "steps: []\n"
+    path = write(tmp_path, text)
+    with pytest.raises(RecipeError) as caught:
+        load_recipe(path)
+    assert str(caught.value) == (
+        f"{path}:{line}: sources.1.{field}: is read already, by sources.0.{field}; keep one"
+    )
+
+
+def test_one_pin_twice_in_one_source_is_a_mistake(tmp_path: Path) -> None:
+    pins = f"      - Foo_Bar==1.0 --hash={HASH}\n"
+    path = write(tmp_path, GOOD.replace("steps:", PYPI.format("foo-bar==1.0") + pins + "steps:"))
+    with pytest.raises(RecipeError, match=r":8: sources\.1\.packages\.1: is read already"):
+        load_recipe(path)
+
+
+def test_two_wholes_of_the_same_operators_are_a_mistake(tmp_path: Path) -> None:
+    twice = "  - source: torch_ops\n    compositions: 4\n"
+    path = write(tmp_path, GOOD.replace("steps:", twice + "steps:"))
+    with pytest.raises(RecipeError, match=r":5: sources\.1: is read already, by sources\.0;"):
+        load_recipe(path)

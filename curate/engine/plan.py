@@ -41,7 +41,7 @@ def plan(walk: Walk) -> list[PlanLine]:
             continue
         todo = walk.missing(stage, shards)
         made = walk.known_shards(stage, shards)
-        total = len(stage.step.units(walk.context)) if is_source else len(made)  # type: ignore[attr-defined]
+        total = len(walk.units(stage)) if is_source else len(made)
         why = (changed or _incomplete(lines, todo, total)) if todo else ""
         lines.append(PlanLine(stage.label, total - todo, todo, why))
         shards = made

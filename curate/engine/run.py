@@ -123,6 +123,7 @@ class Walk:
         self.context = Context(recipe.seed, output / "cache", executor.sandbox)
         self.progress = progress or Progress()
         self.warned: set[str] = set()
+        self.known_units: dict[str, dict[str, Unit]] = {}  # of each source, by its label
         self.units_dealt = 0  # of the sources that have been read, over all processes of the run
         self.waiting: list[str] = []  # units that other processes have not read yet
 
@@ -134,12 +135,15 @@ class Walk:
     def stages(self) -> list[Stage]:
         """Return the recipe's stages, sources first, with labels that tell repeats apart."""
         steps: list[Step] = [*self.recipe.sources, *self.recipe.steps]
-        names = [step.name for step in steps]
-        labels = [
+        return [Stage(step, label) for step, label in zip(steps, self.labels(), strict=True)]
+
+    def labels(self) -> list[str]:
+        """Return the labels of the recipe's stages."""
+        names = [step.name for step in (*self.recipe.sources, *self.recipe.steps)]
+        return [
             f"{name}#{names[: i + 1].count(name)}" if names.count(name) > 1 else name
             for i, name in enumerate(names)
         ]
-        return [Stage(step, label) for step, label in zip(steps, labels, strict=True)]
 
     # --- running ----------------------------------------------------------------------------
 
@@ -243,12 +247,30 @@ class Walk:
         del known["options"]  # what matters of them is in the unit
         return digest(known, unit.key, unit.spec, self.limit)
 
+    def units(self, stage: Stage) -> dict[str, Unit]:
+        """Return a source's units by their keys, each unit once in all sources.
+
+        Two folders may hold the same files, and one folder may have two names.
+        """
+        if not self.known_units:
+            found: dict[str, dict[str, Unit]] = {}
+            first: dict[str, str] = {}
+            for label, source in zip(self.labels(), self.recipe.sources, strict=False):
+                found[label] = {}
+                for unit in source.units(self.context):
+                    key, named = self.unit_key(source, unit), f"{label}: {unit.label}"
+                    if key in first:
+                        self.progress.warn(f"{named}: is the same as {first[key]}; it is read once")
+                    else:
+                        first[key], found[label][key] = named, unit
+            self.known_units = found
+        return self.known_units[stage.label]
+
     def _run_source(self, stage: Stage, step: SourceStep) -> list[Shard]:
-        units = step.units(self.context)
-        keys = [self.unit_key(step, unit) for unit in units]
+        units = self.units(stage)
         todo = [
             Job(key, 0, [vars(unit)])
-            for owner, (unit, key) in enumerate(zip(units, keys, strict=True), self.units_dealt)
+            for owner, (key, unit) in enumerate(units.items(), self.units_dealt)
             if self.is_mine(owner) and self.store.unit_shards(step.name, key) is None
         ]
         self.progress.begin(stage.label, len(units), len(units) - len(todo))
@@ -260,7 +282,7 @@ class Walk:
                 self.store.commit_unit(step.name, job.shard, written.pop(job.shard))
                 self.progress.advance(1, 0)
         shards = []
-        for owner, (unit, key) in enumerate(zip(units, keys, strict=True), self.units_dealt):
+        for owner, (key, unit) in enumerate(units.items(), self.units_dealt):
             known = self.store.unit_shards(step.name, key)
             if known is None:
                 self.waiting.append(f"{step.name} {unit.label}")
@@ -406,8 +428,7 @@ class Walk:
         """Return how many shards of a stage are to be made from the shards before it."""
         step = stage.step
         if isinstance(step, SourceStep):
-            keys = [self.unit_key(step, unit) for unit in step.units(self.context)]
-            return sum(self.store.unit_shards(step.name, key) is None for key in keys)
+            return sum(self.store.unit_shards(step.name, key) is None for key in self.units(stage))
         made = self.known_shards(stage, shards)
         return sum(self.store.manifest(shard.step, shard.key) is None for shard in made)
 
@@ -415,10 +436,9 @@ class Walk:
         """Return the shards that a finished stage gives, without making any."""
         step = stage.step
         if isinstance(step, SourceStep):
-            keys = [self.unit_key(step, unit) for unit in step.units(self.context)]
             return shards + [
                 Shard(step.name, key)
-                for unit in keys
+                for unit in self.units(stage)
                 for key in self.store.unit_shards(step.name, unit) or []
             ]
         if isinstance(step, TableStep):

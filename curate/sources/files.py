@@ -5,18 +5,16 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, TypeVar
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
 from curate.cache.artifact import Artifact
 from curate.rows import Row, make_origin, make_row
 from curate.step import Context, Drop, SourceError, SourceStep
-
-T = TypeVar("T")
 
 NOT_LIBRARY = (
     "**/test/**",
@@ -133,20 +131,6 @@ def _glob(pattern: str) -> re.Pattern[str]:
     parts = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
     tokens = re.split(r"(\*\*/|\*\*|\*|\?)", pattern)
     return re.compile("".join(parts.get(token, re.escape(token)) for token in tokens), re.DOTALL)
-
-
-def distinct(pins: tuple[T, ...], content: Callable[[T], str]) -> tuple[T, ...]:
-    """Return the pins; two of the same content would give every row twice.
-
-    Raises:
-        ValueError: two pins have the same content.
-    """
-    seen: set[str] = set()
-    for pin in pins:
-        if content(pin) in seen:
-            raise ValueError(f"{content(pin)} is pinned twice: keep one")
-        seen.add(content(pin))
-    return pins
 
 
 def cache_of(context: Context) -> Path:

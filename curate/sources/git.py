@@ -24,8 +24,8 @@ from curate.cache.artifact import Artifact, Info, is_stored, open_artifact, stor
 from curate.cache.unpack import ArchiveError, ArchiveLimits, File, Names
 from curate.files import Damaged, temporary_name, writing
 from curate.rows import Row
-from curate.sources.files import FileSource, cache_of, distinct
-from curate.step import Context, Drop, SourceError, Unit
+from curate.sources.files import FileSource, cache_of
+from curate.step import Context, Drop, Place, SourceError, Unit
 
 _ATTEMPTS = 3
 _CONFIG = {
@@ -77,19 +77,17 @@ class Repository(BaseModel):
     ]
 
 
-def _check_twins(pins: tuple[Repository, ...]) -> tuple[Repository, ...]:
-    return distinct(pins, lambda pin: pin.commit)
-
-
 class Git(FileSource):
     """Files of git repositories, each at one commit. Links and submodules are left out."""
 
     source: Literal["git"]
     repositories: Annotated[
         tuple[Repository, ...],
-        AfterValidator(_check_twins),
         Field(min_length=1, description="The repositories, each with a full commit."),
     ]
+
+    def pins(self) -> dict[Place, str]:
+        return {("repositories", i): pin.commit for i, pin in enumerate(self.repositories)}
 
     def units(self, context: Context) -> list[Unit]:
         return [

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -20,7 +21,7 @@ from curate.cache.unpack import File
 from curate.files import file_sha256, git_blob_id
 from curate.rows import License, Row, make_origin, make_row
 from curate.sources.files import cache_of, select
-from curate.step import Context, Drop, SourceError, SourceStep, Unit
+from curate.step import Context, Drop, Place, SourceError, SourceStep, Unit
 
 if TYPE_CHECKING:
     from huggingface_hub import RepoFile
@@ -92,6 +93,10 @@ class Hub(SourceStep):
         if (self.dataset is None) == (self.path is None):
             raise ValueError("give one of `dataset` (on the Hub) and `path` (on this machine)")
         return self
+
+    def pins(self) -> dict[Place, str]:
+        where = os.path.realpath(self.path) if self.path else self.dataset
+        return {(): json.dumps([where, self.include, self.columns], sort_keys=True)}
 
     def units(self, context: Context) -> list[Unit]:
         if self.dataset:

@@ -17,7 +17,7 @@ from curate.cache.artifact import Info, is_stored, open_artifact, store, wanted
 from curate.cache.unpack import ArchiveLimits, File, Names
 from curate.rows import Row
 from curate.sources.files import FileSource, cache_of
-from curate.step import Context, Drop, SourceError, Unit
+from curate.step import Context, Drop, Place, SourceError, Unit
 
 
 class Local(FileSource):
@@ -37,6 +37,9 @@ class Local(FileSource):
     def lacking(self) -> Iterator[tuple[str, str]]:
         if not Path(self.path).is_dir():
             yield "path", _no_folder(Path(self.path))
+
+    def pins(self) -> dict[Place, str]:
+        return {("path",): os.path.realpath(self.path)}
 
     def units(self, context: Context) -> list[Unit]:
         files = _snapshot(Path(self.path))

@@ -16,8 +16,8 @@ from pydantic import AfterValidator, Field, WithJsonSchema
 
 from curate.cache.artifact import is_stored, open_artifact
 from curate.rows import Row
-from curate.sources.files import FileSource, cache_of, distinct
-from curate.step import Context, Drop, Unit
+from curate.sources.files import FileSource, cache_of
+from curate.step import Context, Drop, Place, Unit
 
 _PIN = re.compile(  # name, version, sha256; JavaScript reads it as well, for the JSON schema
     r"^([A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)==([A-Za-z0-9.!+_-]+)"
@@ -44,17 +44,12 @@ Pin = Annotated[
 ]
 
 
-def _check_twins(pins: tuple[str, ...]) -> tuple[str, ...]:
-    return distinct(pins, lambda pin: pin.rpartition(":")[2])
-
-
 class Pypi(FileSource):
     """Files of packages on the index that pip is configured for, pinned by version and hash."""
 
     source: Literal["pypi"]
     packages: Annotated[
         tuple[Pin, ...],
-        AfterValidator(_check_twins),
         Field(
             min_length=1,
             description="Packages as pip's requirements files pin them: `name==version "
@@ -62,6 +57,9 @@ class Pypi(FileSource):
             "source archive; `curate pin RECIPE name` writes the line.",
         ),
     ]
+
+    def pins(self) -> dict[Place, str]:
+        return {("packages", i): pin.rpartition(":")[2] for i, pin in enumerate(self.packages)}
 
     def units(self, context: Context) -> list[Unit]:
         units = []

@@ -1,6 +1,7 @@
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from recipe_for_tests import curate, data_line, make_recipe
 from run_for_tests import counts, walk
 from steps_for_tests import Act, Double, Forge, Given, Numbers, Odd
 
@@ -119,6 +121,26 @@ def test_a_ledger_that_does_not_add_up_is_no_manifest(wrong: dict[str, Any]) -> 
     Manifest(**right).check()
     with pytest.raises(LedgerError, match="step act, shard 0"):
         Manifest(**{**right, **wrong}).check()
+
+
+def test_what_two_sources_hold_is_read_once(tmp_path: Path) -> None:
+    recipe, output = make_recipe(tmp_path), tmp_path / "output"
+    shutil.copytree(tmp_path / "sources", tmp_path / "copy")
+    alone = curate("run", recipe, "--output", output)
+    text = recipe.read_text()
+    twice = f"  - source: local\n    path: {tmp_path / 'copy'}\nsteps:"
+    recipe.write_text(text.replace("steps:", twice))
+    both = curate("run", recipe, "--output", output)
+    assert both.exit_code == 0, both.output
+    assert f"local#2: {tmp_path / 'copy'}: is the same as local#1" in " ".join(both.output.split())
+    assert data_line(both.output) == data_line(alone.output)
+    assert curate("plan", recipe, "--output", output).exit_code == 0
+
+
+def test_one_source_given_twice_is_read_once(tmp_path: Path) -> None:
+    source = Numbers(count=40)
+    stages = walk(tmp_path, sources=[source, source]).run()
+    assert counts(stages)[2:] == counts(walk(tmp_path / "alone").run())[1:]
 
 
 def test_more_rows_of_a_source_rerun_no_old_ones(tmp_path: Path) -> None:

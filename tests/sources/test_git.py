@@ -177,12 +177,6 @@ def test_bad_options(url: str, sha: str, message: str) -> None:
         step(url, sha)
 
 
-def test_one_commit_twice_is_a_mistake() -> None:
-    pin = {"url": "https://example.org/x", "commit": "a" * 40}
-    with pytest.raises(ValidationError, match="is pinned twice"):
-        Git.model_validate({"source": "git", "repositories": [pin, pin]})
-
-
 @pytest.mark.parametrize(
     ("url", "shown"),
     [

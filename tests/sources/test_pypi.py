@@ -286,12 +286,6 @@ def test_bad_pins(pin: str) -> None:
         Pypi.model_validate({"source": "pypi", "packages": [pin]})
 
 
-def test_one_file_twice_is_a_mistake() -> None:
-    pins = [f"timm==1.0.31 --hash={TIMM}", f"Timm==1.0.31 --hash={TIMM}"]
-    with pytest.raises(ValidationError, match="is pinned twice"):
-        Pypi.model_validate({"source": "pypi", "packages": pins})
-
-
 def test_two_runs_that_share_a_cache(served: Index, tmp_path: Path) -> None:
     name = "demo_pkg-1.0-py3-none-any.whl"
     pin = ("demo-pkg", "1.0", sha(served.files[name]), tmp_path)
