@@ -10,7 +10,7 @@ Three rules, by what is known of the item (`curate.clean.fingerprint`):
   neighbourhoods, rare ones weighing more, has copied it, whatever is around it.
 
 The first two are building blocks, which larger problems may hold; so only the whole problem is
-compared with them.
+compared with them. An item that gives its input back is compared with nothing.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Computations:
         for number, item in items:
             for value in item.values:
                 self._values.setdefault(value, number)
-            if item.values:
+            if item.values or not item.is_known:
                 continue
             if item.ops < MIN_OPS:
                 self._blocks.setdefault(item.graph, number)

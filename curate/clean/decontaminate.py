@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 class Decontaminate(RowStep):
     """Drops rows that hold a benchmark's item, renamed, edited or as it is; names the item."""
 
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 4
     takes: ClassVar[frozenset[str]] = frozenset(
         {"task", "pair", "kernel", "module", "prompt", "sample", "cuda"}
     )

@@ -10,6 +10,12 @@ and of each of its programs in KernelBench's form, which is run in the sandbox f
 
 - what it computes (`curate.clean.wiring.wiring`), which other words do not change.
 
+A part of fewer than `MIN_NODES` nodes has no hash, since too many programs share it. An item that
+has no larger one is known by what it computes alone, as building blocks are
+(`curate.clean.computed`): one that is a lone ReLU is found in every problem that is a lone ReLU,
+and in none that holds one among other operators. An item that computes nothing (it gives its
+input back, cast or viewed) is not known at all: all of its kind look alike.
+
 Neither code nor words can be had from them. The file is JSON with one line for each item of the
 benchmark, so that versions can be compared; numbers of 32 bits stand in it as base64, lowest byte
 first.
@@ -28,13 +34,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from curate.clean.forms.parts import MIN_NODES, Kind, PlainProgram
+from curate.clean.wiring.graph import NOTHING
 from curate.verify.files import InputError
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-FORM = 3
+FORM = 4
 """Raised when the same code gets other hashes; a file of another form is refused."""
 
 MIN_GRAMS = 24
@@ -78,6 +85,11 @@ class Computation(BaseModel):
     values: Annotated[
         tuple[str, ...], Field(description="Hashes of what it computes on small inputs.")
     ] = ()
+
+    @property
+    def is_known(self) -> bool:
+        """Whether it says what is computed; graphs that give what they read are all alike."""
+        return bool(self.values) or self.graph not in NOTHING
 
 
 class BenchmarkItem(BaseModel):
@@ -160,21 +172,24 @@ def make_fingerprints(
     problems: dict[str, list[str]] = {}
     passed_over: dict[str, str] = {}
     for item, codes in _items(paths):
-        if item in items or item in passed_over:
+        if item in items:
             raise InputError(f"{item}: two items are called so; give the folder that holds both")
         problems[item] = [code for code in codes if _is_problem(code)]
-        found, error = _fingerprints(codes)
-        if found:
-            items[item] = found
-        else:
-            passed_over[item] = error or f"no part has {MIN_NODES} nodes"
-    if not items:
-        why = f"; {item}: {passed_over[item]}" if passed_over else ""
-        raise InputError(f"nothing to fingerprint is there{why}")
-    known = _computations([code for item in items for code in problems[item]], sandbox)
+        items[item], error = _fingerprints(codes)
+        passed_over[item] = error or f"no part has {MIN_NODES} nodes, and " + (
+            "it cannot be traced, or computes nothing"
+            if problems[item]
+            else "it is no problem in KernelBench's form"
+        )
+    known = _computations([code for codes in problems.values() for code in codes], sandbox)
     for item, found in items.items():
         computes = tuple(c for code in problems[item] if (c := known.get(code)))
         items[item] = found.model_copy(update={"computes": computes})
+    items = {item: found for item, found in items.items() if found.parts or found.computes}
+    passed_over = {item: why for item, why in passed_over.items() if item not in items}
+    if not items:
+        why = "; ".join(f"{item}: {why}" for item, why in list(passed_over.items())[:1])
+        raise InputError(f"nothing to fingerprint is there{why and '; '}{why}")
     try:
         made = FingerprintFile(name=name, version=version, url=url, license=license, items=items)
     except ValidationError as error:
@@ -208,8 +223,8 @@ def _computations(codes: list[str], sandbox: bool) -> dict[str, Computation]:
     found = {}
     for _, _, result in LocalExecutor(os.cpu_count() or 1, sandbox).run(step, context, jobs, None):
         for row in result.kept:
-            if row["wiring"]:
-                found[row["reference"]] = _computation(row["wiring"])
+            if row["wiring"] and (computes := _computation(row["wiring"])).is_known:
+                found[row["reference"]] = computes
     return found
 
 
@@ -222,7 +237,7 @@ def _computation(wiring: dict[str, Any]) -> Computation:
     return Computation(**known, hops=hops)
 
 
-def _fingerprints(codes: list[str]) -> tuple[BenchmarkItem | None, str | None]:
+def _fingerprints(codes: list[str]) -> tuple[BenchmarkItem, str | None]:
     """Return what is kept of an item's programs, and what was wrong with the last bad one."""
     from curate.clean.forms.overlap import text_signature
 
@@ -237,8 +252,6 @@ def _fingerprints(codes: list[str]) -> tuple[BenchmarkItem | None, str | None]:
             continue
         found |= {(part.kind, part.name, part.ast): part for part in parts}
         programs += [code] if parts else []
-    if not found:
-        return None, wrong
     signatures = tuple(to_base64(signature) for signature in map(text_signature, programs))
     return BenchmarkItem(
         parts=tuple(found[key] for key in sorted(found)), signatures=signatures

@@ -371,6 +371,11 @@ def fingerprint(
         say(f"not in it: {item}: {reason}")
     parts = sum(len(found.parts) for found in made.benchmark.items.values())
     say(f"{file}: {len(made.benchmark.items)} items, {parts} parts")
+    if small := sum(not found.parts for found in made.benchmark.items.values()):
+        say(
+            f"{small} of them have no part that is large enough to be compared: `decontaminate` "
+            "finds them by what they compute, where the step `wiring` comes before it"
+        )
 
 
 @main.command()

@@ -11,6 +11,7 @@ from steps_for_tests import Given
 
 from curate.clean.decontaminate import Decontaminate
 from curate.clean.fingerprint import make_fingerprints, shipped_names, write_benchmark
+from curate.clean.forms.parts import PlainProgram
 from curate.clean.wiring.wiring import read_wiring
 from curate.engine.identity import identity
 from curate.engine.processes.local import LocalExecutor
@@ -263,6 +264,78 @@ def test_a_building_block_in_other_words_is_dropped_or_marked(
     marking = Decontaminate(step="decontaminate", against=(problems,), computes="mark")
     (kept,) = marking.apply(task(code), Context()).rows  # type: ignore[union-attr]
     assert kept["contamination"]["computes"] == f"ours {item}"
+
+
+SMALL = """import torch
+
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return {}
+
+
+def get_inputs():
+    return [torch.rand(3, 6)]
+
+
+def get_init_inputs():
+    return []
+"""
+SMALL_LAYER = """from torch import nn, rand
+
+
+class Model(nn.Conv1d):
+    def forward(self, x):
+        return super().forward(x)
+
+
+def get_inputs():
+    return [rand(2, 3, 6)]
+
+
+def get_init_inputs():
+    return [3, 4, 2]
+"""
+SMALL_ITEMS = {
+    "relu.py": SMALL.format("torch.relu(x)"),
+    "softsign.py": SMALL.format("x / (1 + x.abs())"),
+    "layer.py": SMALL_LAYER,
+}
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A fingerprint file of a benchmark whose items are below `MIN_NODES`, but for one."""
+    folder = tmp_path_factory.mktemp("small")
+    for name, code in {**SMALL_ITEMS, "identity.py": SMALL.format("x.clone()")}.items():
+        assert not list(PlainProgram(code).parts())
+        (folder / name).write_text(code)
+    made = make_fingerprints([folder], "small")
+    assert made.passed_over.keys() == {"identity.py"}
+    assert "computes nothing" in made.passed_over["identity.py"]
+    file = folder / "small.json"
+    write_benchmark(file, made.benchmark)
+    return str(file)
+
+
+@pytest.mark.parametrize("item", SMALL_ITEMS)
+def test_a_small_item_is_found_by_what_it_computes(item: str, small: str) -> None:
+    outcome = judge(small, task(SMALL_ITEMS[item]))
+    assert isinstance(outcome, Drop) and outcome.reason == "computes_benchmark_item"
+    assert outcome.evidence["item"] == item
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        SMALL.format("torch.relu(x) + x"),  # a problem that holds an item is another one
+        SMALL.format("torch.sigmoid(x)"),
+        SMALL.format("x"),  # all that moves its input would be one with an item that gives it back
+        SMALL.format("x.t()"),
+    ],
+)
+def test_what_holds_a_small_item_or_computes_nothing_is_kept(code: str, small: str) -> None:
+    assert isinstance(judge(small, task(code)), Keep)
 
 
 MESSAGE = f"Can you make this faster?\n\n```python\n{GATED}```\n\nThank you.\n"

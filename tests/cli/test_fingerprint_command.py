@@ -32,13 +32,29 @@ def test_a_folder_is_fingerprinted(tmp_path: Path) -> None:
     arguments = ["fingerprint", str(tmp_path / "tasks"), "--name", "mine", *header]
     result = CliRunner().invoke(main, [*arguments, "--output", str(file)])
     assert result.exit_code == 0, result.output
-    assert "not in it: empty.py: no part has 40 nodes" in result.output
+    assert "not in it: empty.py: no part has 40 nodes, and it is no problem" in result.output
     assert "1 items, 2 parts" in result.output
     benchmark = read_benchmark(file)
     assert benchmark.name == "mine"
     assert (benchmark.version, benchmark.url) == ("abc", "https://example.org/mine")
     assert benchmark.license == "MIT"
     assert "Linear" not in file.read_text()
+
+
+def test_an_item_of_a_few_lines_is_known_by_what_it_computes(tmp_path: Path) -> None:
+    (tmp_path / "small.py").write_text(
+        "import torch\n\n\nclass Model(torch.nn.Module):\n    def forward(self, x):\n"
+        "        return torch.sin(x)\n\n\ndef get_inputs():\n    return [torch.rand(4)]\n\n\n"
+        "def get_init_inputs():\n    return []\n"
+    )
+    file = tmp_path / "mine.json"
+    result = CliRunner().invoke(
+        main, ["fingerprint", str(tmp_path / "small.py"), "--name", "mine", "--output", str(file)]
+    )
+    assert result.exit_code == 0, result.output
+    assert "1 items, 0 parts" in result.output and "by what they compute" in result.output
+    (item,) = read_benchmark(file).items.values()
+    assert item.computes[0].values and "sin" not in file.read_text()
 
 
 def test_the_file_is_named_after_the_benchmark(

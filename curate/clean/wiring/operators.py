@@ -302,8 +302,9 @@ class _Recorder(TorchDispatchMode):  # type: ignore[misc]
             if not isinstance(tensor, torch.Tensor) or (_storage(tensor) in self._at and not anew):
                 continue
             if name in _COPIES:
-                detail = "" if tensor.dtype == args[0].dtype else str(tensor.dtype)
-                number = self._node(COPY, detail, *operands[:1])
+                copied = 1 if name == "copy" else 0  # copy(into, what): the place is written over
+                detail = "" if tensor.dtype == args[copied].dtype else str(tensor.dtype)
+                number = self._node(COPY, detail, operands[copied])
             else:
                 op = f"{name}.{place}" if place else name
                 number = self._plain(op, detail, operands, tensor)

@@ -25,7 +25,7 @@ SECONDS = 0.8
 class Wiring(RowStep):
     """Says what each problem computes, for the steps that look for twins and for benchmarks."""
 
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     takes: ClassVar[frozenset[str]] = frozenset({"task", "pair", "prompt", "sample", "cuda"})
     sets: ClassVar[frozenset[str]] = frozenset({"wiring"})
     tools: ClassVar[tuple[str, ...]] = ("torch", "numpy")

@@ -189,3 +189,23 @@ def test_what_cannot_be_traced_is_kept_without() -> None:
         found[job.start] = result.kept[0]["wiring"]
     assert [found[number] is not None for number in range(5)] == [True, *[False] * 4]
     assert found[0] == known(GATED)
+
+
+@pytest.mark.parametrize(
+    "way",
+    [
+        "return torch.zeros_like(given[0]).copy_({}(given[0]))",
+        "y = torch.zeros(4, 9)\ny[:, 1:] = {}(given[0])\nreturn y",
+    ],
+)
+def test_what_is_copied_into_a_tensor_is_what_it_holds(way: str) -> None:
+    sine, cosine = (known(problem("pass", way.format(f"torch.{op}"))) for op in ("sin", "cos"))
+    assert sine["graph"] != cosine["graph"] and sine["exact"] != cosine["exact"]
+
+
+def test_an_input_copied_into_a_tensor_is_the_input() -> None:
+    copied, given = (
+        known(problem("pass", f"return {what}"))
+        for what in ("torch.diff(given[0], n=0)", "given[0]")
+    )
+    assert copied["graph"] == given["graph"] and copied["exact"] == given["exact"]
