@@ -44,7 +44,7 @@ from curate.wording import did_you_mean
 
 if TYPE_CHECKING:
     from curate.clean.fingerprint import Made
-    from curate.engine.history import RowEvent
+    from curate.engine.history import Losses, RowEvent
     from curate.engine.plan import PlanLine
     from curate.licenses.relicensing import Checked
     from curate.pin import Pinned
@@ -308,13 +308,54 @@ def why(
 def lost(
     step: str, *, output: Path = Path("output"), run: str | None = None, reason: str | None = None
 ) -> list[Loose]:
-    """Return the rows that a step dropped or failed on."""
+    """Return the rows that a step dropped or failed on.
+
+    Args:
+        step: its label, such as ``dedupe#2``; its name will do where the run has one such step.
+        output: folder for data and cache.
+        run: recipe name; by default the last run.
+        reason: return only rows that were lost for this reason.
+
+    Raises:
+        NotFound: there is no such run or step, or it lost no row for this reason.
+    """
+    from curate.engine.history import losses as losses_of
     from curate.engine.history import lost_rows
 
-    records = {record.label: record for record in _records(output, run)}
-    if step not in records:
-        raise NotFound(f"the run has no step '{step}'; it has {', '.join(records)}")
-    return list(lost_rows(Store(output), records[step], reason))
+    store, record = Store(output), _record(_records(output, run), step)
+    counts = losses_of(store, record)
+    if reason is not None and reason not in counts.reasons:
+        known = ", ".join(f"{name} {n}" for name, n in counts.reasons.items())
+        raise NotFound(
+            f"step {record.label} lost no row for the reason '{reason}'; "
+            + (f"its reasons are {known}" if known else "it lost no row at all")
+        )
+    return list(lost_rows(store, record, reason))
+
+
+def losses(*, output: Path = Path("output"), run: str | None = None) -> list[Losses]:
+    """Return how many rows each step of a run lost, and why.
+
+    Raises:
+        NotFound: there is no such run.
+    """
+    from curate.engine.history import losses as losses_of
+
+    store = Store(output)
+    return [losses_of(store, record) for record in _records(output, run)]
+
+
+def _record(records: list[Record], step: str) -> Record:
+    """Return the record of a step, given by its label, or by its name where one has that name."""
+    found = [record for record in records if record.label == step]
+    found = found or [record for record in records if record.step == step]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        labels = ", ".join(record.label for record in found)
+        raise NotFound(f"the run has {len(found)} steps '{step}': say which of {labels}")
+    labels = ", ".join(record.label for record in records)
+    raise NotFound(f"the run has no step '{step}'; it has {labels}")
 
 
 def show(

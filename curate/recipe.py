@@ -59,6 +59,14 @@ class Recipe(BaseModel):
         list[AnyFormat], Field(description="Views of the finished rows; one config each.")
     ] = []
 
+    def names(self) -> dict[str, list[str]]:
+        """Return what the sources, steps and formats are called."""
+        return {
+            "sources": [source.name for source in self.sources],
+            "steps": [step.name for step in self.steps],
+            "formats": [view.format for view in self.formats],
+        }
+
 
 class RecipeError(Exception):
     """A recipe is wrong; the message has one line a mistake."""

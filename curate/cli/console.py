@@ -22,7 +22,7 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
-from curate.engine.history import RowEvent
+from curate.engine.history import Losses, RowEvent
 from curate.engine.plan import PlanLine
 from curate.engine.run import Progress, Stage
 from curate.rows import Loose, place
@@ -144,17 +144,41 @@ def plan_table(lines: list[PlanLine]) -> Table:
     return table
 
 
-def history_table(events: list[RowEvent], row_id: str) -> Table:
-    """Return the table of what every step made of a row and its relatives."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for name in ("step", "row", "kind", "what happened", "evidence"):
-        table.add_column(name, overflow="fold")
-    for event in events:
-        style = {"dropped": "yellow", "failed": "red"}.get(event.fate, "")
+def print_history(events: list[RowEvent], row_id: str) -> None:
+    """Print what every step made of a row and its relatives.
+
+    Lines are not broken to fit the terminal: ids stay whole, to be copied and searched for.
+    """
+    head = ("step", "row", "kind")
+    rows = [(event.step, event.row_id, event.kind) for event in events]
+    wide = [max(map(len, cells)) for cells in zip(head, *rows, strict=True)]
+
+    def cells(row: tuple[str, ...]) -> list[str]:
+        return [escape(cell.ljust(width)) for cell, width in zip(row, wide, strict=True)]
+
+    console.print("  ".join([*cells(head), "what happened"]), style="bold", soft_wrap=True)
+    for event, row in zip(events, rows, strict=True):
+        step, known, kind = cells(row)
         what = escape(f"{event.fate}: {event.reason}" if event.reason else event.fate)
-        row = f"[bold]{event.row_id}[/]" if event.row_id == row_id else event.row_id
-        evidence = facts(event.evidence) if event.evidence else ""
-        table.add_row(event.step, row, event.kind, what, escape(evidence), style=style)
+        known = f"[bold]{known}[/]" if event.row_id == row_id else known
+        style = STYLE_OF_FATE.get(event.fate, "")
+        console.print("  ".join([step, known, kind, what]), style=style, soft_wrap=True)
+        if event.evidence:
+            console.print(escape(indent(facts(event.evidence), "    ")), soft_wrap=True)
+
+
+STYLE_OF_FATE = {"dropped": "yellow", "failed": "red"}
+
+
+def losses_table(steps: list[Losses]) -> Table:
+    """Return the table of how many rows each step lost, and why."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("step", no_wrap=True)
+    table.add_column("lost", justify="right")
+    table.add_column("reasons", overflow="fold")
+    for step in steps:
+        why = ", ".join(f"{reason} {n}" for reason, n in step.reasons.items())
+        table.add_row(step.step, str(step.rows), escape(why))
     return table
 
 
@@ -163,15 +187,13 @@ def facts(evidence: dict[str, Any]) -> str:
     return "\n".join(f"{name}: {str(value)[:500]}" for name, value in evidence.items())
 
 
-def lost_list(rows: list[Loose]) -> RenderableType:
-    """Return lost rows one below the other, each with its reason and evidence."""
-    lines = []
+def print_lost(rows: list[Loose]) -> None:
+    """Print lost rows one below the other, each with its reason and evidence, in whole lines."""
     for row in rows:
-        lines.append(
-            f"[bold]{row['id']}[/]  [yellow]{escape(row['reason'])}[/]  {escape(place(row))}"
-        )
-        lines.append(escape(indent(facts(json.loads(row["evidence"])), "    ")))
-    return "\n".join(lines)
+        head = f"[bold]{row['id']}[/]  [yellow]{escape(row['reason'])}[/]  {escape(place(row))}"
+        console.print(head, soft_wrap=True)
+        evidence = indent(facts(json.loads(row["evidence"])), "    ")
+        console.print(escape(evidence), soft_wrap=True)
 
 
 def side_by_side(row: Loose) -> RenderableType:

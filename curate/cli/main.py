@@ -5,6 +5,8 @@ Commands import it when they run: help and completion start without torch, Polar
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,10 +17,19 @@ from curate.cli import model_commands as commands
 from curate.cli import recipe_commands
 from curate.cli.group import Commands, Errors
 from curate.cli.options import judge_options, make_options
-from curate.cli.shared import OUTPUT, RECIPE, RUN, SETTINGS, run_argument, step_argument
+from curate.cli.shared import (
+    JSON,
+    OUTPUT,
+    RECIPE,
+    RUN,
+    SETTINGS,
+    complete_recipe,
+    run_argument,
+    step_argument,
+)
 from curate.terminal.shown import say, say_json
-from curate.verify.files import parse_shard
-from curate.verify.label import exit_status
+from curate.verify.files import parse_shard, strict_json
+from curate.verify.label import exit_status, summary
 from curate.verify.progress import ProgressLine
 from curate.verify.verdict import SHARD_HELP, Options
 
@@ -152,28 +163,56 @@ def run(
 @SETTINGS
 @LIMIT
 @OUTPUT
-def plan(recipe: Path, settings: tuple[str, ...], limit: int | None, output: Path) -> None:
+@JSON
+def plan(
+    recipe: Path, settings: tuple[str, ...], limit: int | None, output: Path, as_json: bool
+) -> None:
     """Show what `curate run RECIPE` would do: what is done, what is left to run, and why."""
     from curate import api
     from curate.cli import console
 
     lines = api.plan(recipe, settings=settings, limit=limit, output=output)
-    console.console.print(console.plan_table(lines))
+    if as_json:
+        say_json([line.to_json() for line in lines])
+    else:
+        console.console.print(console.plan_table(lines))
 
 
 @main.command()
-@RECIPE
+@click.argument(
+    "recipes",
+    nargs=-1,
+    required=True,
+    metavar="RECIPE...",
+    type=click.Path(path_type=Path),
+    shell_complete=complete_recipe,
+)
 @SETTINGS
-def check(recipe: Path, settings: tuple[str, ...]) -> None:
-    """Report every mistake in RECIPE with its line.
+@JSON
+def check(recipes: tuple[Path, ...], settings: tuple[str, ...], as_json: bool) -> None:
+    """Report every mistake in each RECIPE with its line.
 
     Exit status: 2 if there is a mistake, otherwise 0.
     """
     from curate import api
+    from curate.recipe import RecipeError
 
-    read = api.check(recipe, settings=settings)
-    steps = ", ".join(step.name for step in read.steps)
-    say(f"{recipe}: good. {len(read.sources)} sources; steps: {steps}")
+    found: list[dict[str, Any]] = []
+    for recipe in recipes:
+        try:
+            names = api.check(recipe, settings=settings).names()
+        except RecipeError as error:
+            say(f"curate: {error}", err=True)
+            found.append({"recipe": str(recipe), "mistakes": str(error).splitlines()})
+            continue
+        found.append({"recipe": str(recipe), "mistakes": [], **names})
+        if not as_json:
+            parts = [f"{part}: {', '.join(those)}" for part, those in names.items()]
+            say(f"{recipe}: good. {'; '.join(parts)}")
+    if as_json:
+        say_json(found)
+    if any(one["mistakes"] for one in found):
+        sys.exit(2)
 
 
 @main.command()
@@ -204,17 +243,21 @@ def pin(recipe: Path, packages: tuple[str, ...]) -> None:
 @click.argument("row_id", metavar="ID")
 @OUTPUT
 @RUN
-def why(row_id: str, output: Path, run_name: str | None) -> None:
+@JSON
+def why(row_id: str, output: Path, run_name: str | None, as_json: bool) -> None:
     """Show the whole history of the row ID (its first digits will do), kept or lost."""
     from curate import api
     from curate.cli import console
 
     full_id, events = api.why(row_id, output=output, run=run_name)
-    console.console.print(console.history_table(events, full_id))
+    if as_json:
+        say_json({"id": full_id, "events": [dataclasses.asdict(event) for event in events]})
+    else:
+        console.print_history(events, full_id)
 
 
 @main.command()
-@step_argument("step")
+@step_argument("step", required=False)
 @OUTPUT
 @RUN
 @click.option("--reason", help="Print only rows lost for this reason.")
@@ -226,14 +269,38 @@ def why(row_id: str, output: Path, run_name: str | None) -> None:
     show_default=True,
     help="Rows to print.",
 )
-def lost(step: str, output: Path, run_name: str | None, reason: str | None, count: int) -> None:
-    """Print the rows that STEP dropped or failed on, with reason and evidence."""
+@JSON
+def lost(
+    step: str | None,
+    output: Path,
+    run_name: str | None,
+    reason: str | None,
+    count: int,
+    as_json: bool,
+) -> None:
+    """Print the rows that STEP dropped or failed on, with reason and evidence.
+
+    Without STEP, print how many rows each step lost, and for which reasons.
+    """
     from curate import api
     from curate.cli import console
 
+    if step is None:
+        if reason is not None:
+            raise click.UsageError("--reason is for one STEP: name it")
+        steps = api.losses(output=output, run=run_name)
+        if as_json:
+            say_json([found.to_json() for found in steps])
+        else:
+            console.console.print(console.losses_table(steps))
+        return
     rows = api.lost(step, output=output, run=run_name, reason=reason)
-    console.console.print(console.lost_list(rows[:count]))
-    say(f"{len(rows)} rows in all")
+    if as_json:
+        first = [{**row, "evidence": json.loads(row["evidence"])} for row in rows[:count]]
+        say_json({"rows": len(rows), "lost": first})
+        return
+    console.print_lost(rows[:count])
+    say(f"{len(rows)} row{'' if len(rows) == 1 else 's'} in all")
 
 
 @main.command()
@@ -248,7 +315,8 @@ def lost(step: str, output: Path, run_name: str | None, reason: str | None, coun
     show_default=True,
     help="Rows to print when no ID is given.",
 )
-def show(row_id: str | None, output: Path, run_name: str | None, count: int) -> None:
+@JSON
+def show(row_id: str | None, output: Path, run_name: str | None, count: int, as_json: bool) -> None:
     """Print a finished row with its proof.
 
     A row is a pair of PyTorch and Triton, a teacher's answer, or a kernel with the function that
@@ -257,7 +325,11 @@ def show(row_id: str | None, output: Path, run_name: str | None, count: int) -> 
     from curate import api
     from curate.cli import console
 
-    for row in api.show(row_id, output=output, run=run_name, count=count):
+    rows = api.show(row_id, output=output, run=run_name, count=count)
+    if as_json:
+        say_json(rows)
+        return
+    for row in rows:
         console.console.print(console.side_by_side(row))
 
 
@@ -278,12 +350,14 @@ def show(row_id: str | None, output: Path, run_name: str | None, count: int) -> 
 @click.option(
     "--shard", metavar="I/N", callback=parse_part, default="1/1", show_default=True, help=SHARD_HELP
 )
+@JSON
 @judge_options
 def verify(
     paths: tuple[Path, ...],
     reference: Path | None,
     output: Path | None,
     shard: tuple[int, int],
+    as_json: bool,
     **given: Any,
 ) -> None:
     """Judge kernels: does each candidate in PATHS compute what its reference computes?
@@ -311,8 +385,14 @@ def verify(
             options=options,
             report=progress.show_tally,
         )
-    show = console.verdict_panels if programs else console.status_table
-    console.console.print(show(verdicts))
+    if as_json:
+        found = summary(verdicts)
+        if programs:  # otherwise they are in the file
+            found["verdicts"] = [verdict.to_json() for verdict in verdicts]
+        say_json(strict_json(found))
+    else:
+        show = console.verdict_panels if programs else console.status_table
+        console.console.print(show(verdicts))
     sys.exit(exit_status(verdicts))
 
 
@@ -446,7 +526,7 @@ def push(
 @RECIPE
 @SETTINGS
 @OUTPUT
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@JSON
 def licenses(recipe: Path, settings: tuple[str, ...], output: Path, as_json: bool) -> None:
     """Check whether sources of RECIPE have changed their licenses since they were pinned.
 
@@ -490,7 +570,7 @@ def licenses(recipe: Path, settings: tuple[str, ...], output: Path, as_json: boo
     help="Add PATTERN for good to the opt-out list of the run's recipe: the file that `optout` of "
     "its step `licenses` names, or optout.yaml in the current folder.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@JSON
 def optout(
     patterns: tuple[str, ...], output: Path, run_name: str | None, write: bool, as_json: bool
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -97,6 +98,40 @@ def _tables(
             if manifest.dropped or manifest.failed:
                 lost = store.lost(stage.step, key)
                 yield stage, lost.select(columns) if columns else lost, True
+
+
+@dataclass(frozen=True)
+class Losses:
+    """How many rows a step lost: by reason, most frequent first."""
+
+    step: str
+    dropped: dict[str, int]
+    failed: dict[str, int]
+
+    @property
+    def rows(self) -> int:
+        """All rows that it lost."""
+        return sum(self.dropped.values()) + sum(self.failed.values())
+
+    @property
+    def reasons(self) -> dict[str, int]:
+        """The rows by reason, dropped ones first."""
+        return {**self.dropped, **self.failed}
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the counts as JSON values."""
+        counts = {"dropped": self.dropped, "failed": self.failed}
+        return {"step": self.step, "rows": self.rows, **counts}
+
+
+def losses(store: Store, stage: Record) -> Losses:
+    """Return how many rows a stage lost, as far as it has run."""
+    dropped, failed = Counter[str](), Counter[str]()
+    for key in stage.shards:
+        if manifest := store.manifest(stage.step, key):
+            dropped.update(manifest.dropped)
+            failed.update(manifest.failed)
+    return Losses(stage.label, dict(dropped.most_common()), dict(failed.most_common()))
 
 
 def lost_rows(store: Store, stage: Record, reason: str | None) -> Iterator[Loose]:

@@ -26,6 +26,10 @@ class PlanLine:
     todo: int | None
     why: str
 
+    def to_json(self) -> dict[str, Any]:
+        """Return the line as JSON values."""
+        return {"step": self.label, "done": self.done, "todo": self.todo, "why": self.why}
+
 
 def plan(walk: Walk) -> list[PlanLine]:
     """Return one line per step, without running anything."""

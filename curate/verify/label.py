@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing, nullcontext
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from curate.verify.files import VerdictFile
 from curate.verify.verdict import STATUSES, Candidate, Options, Verdict
@@ -94,6 +94,16 @@ def label(
 def exit_status(verdicts: Iterable[Verdict]) -> int:
     """Return the exit status of a command that judged: 0 if all are correct, otherwise 1."""
     return int(any(verdict.status != "correct" for verdict in verdicts))
+
+
+def summary(verdicts: Sequence[Verdict]) -> dict[str, Any]:
+    """Return, as JSON values, how many candidates have each status, reason and caveat."""
+    return {
+        "candidates": len(verdicts),
+        "statuses": dict(Counter(v.status for v in verdicts).most_common()),
+        "reasons": dict(Counter(v.reason for v in verdicts if v.reason).most_common()),
+        "caveats": dict(Counter(c for v in verdicts for c in v.caveats).most_common()),
+    }
 
 
 def check_device(options: Options) -> None:

@@ -236,6 +236,25 @@ def test_the_exit_status_says_whether_all_are_correct(
     assert light.returncode == status
 
 
+def test_the_summary_as_json(asked: list[str], candidates: Path, tmp_path: Path) -> None:
+    result = curate("verify", candidates, "--output", tmp_path / "out.jsonl", "--json")
+    assert result.exit_code == 1
+    found = json.loads(result.stdout)
+    assert found == {
+        "candidates": 20,
+        "statuses": {"correct": 8, "incorrect": 4, "cheat": 4, "oom": 4},
+        "reasons": {"value": 4, "no_kernel": 4},
+        "caveats": {},
+    }
+    for name, text in (("ref", "class Model: ..."), ("one", "cheat:no_kernel")):
+        (tmp_path / f"{name}.py").write_text(text)
+    program = curate("verify", tmp_path / "one.py", "--reference", tmp_path / "ref.py", "--json")
+    (verdict,) = json.loads(program.stdout)["verdicts"]
+    assert (verdict["status"], verdict["reason"]) == ("cheat", "no_kernel")
+    bad = curate("verify", tmp_path / "none.jsonl", "--output", tmp_path / "o", "--json")
+    assert bad.exit_code == 2 and not bad.stdout and "cannot be read" in bad.stderr
+
+
 def test_both_commands_document_their_exit_status() -> None:
     for said in (curate("verify", "--help").output, light_parser().format_help()):
         assert EXIT_HELP in " ".join(said.split())
