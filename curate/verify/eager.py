@@ -32,7 +32,7 @@ def load(text: str) -> dict[str, Any]:
     """Run a standalone file and return its names; what it prints is thrown away.
 
     Raises:
-        Lost: the file cannot be imported.
+        Unusable: the file cannot be imported.
     """
     try:
         with contextlib.redirect_stdout(io.StringIO()):
@@ -55,7 +55,8 @@ def check(
         limit: most elements of an input or output; None for no limit.
 
     Raises:
-        Lost: it fails, gives no tensors, or gives values that no kernel could be judged by.
+        Unusable: it fails, gives no tensors, gives its inputs back, or gives values that no kernel
+            could be judged by.
     """
     names = load(text)
     state = _global_state()
@@ -81,6 +82,8 @@ def check(
         raise Unusable("side_effects", what="inputs or state" if changed else "global settings")
     if not _equal(first, second):
         raise Unusable("nondeterministic")
+    if _gives_back(model, inputs, first):
+        raise Unusable("no_compute")
     if thorough:
         _check_values(first)
         with torch.no_grad():
@@ -89,6 +92,54 @@ def check(
         raise Unusable("not_finite")
     elif _equal(first, other):
         raise Unusable("constant_output")
+
+
+def _gives_back(model: Any, inputs: list[Any], outputs: list[torch.Tensor]) -> bool:
+    """Whether each output is an input as it was given, on any numbers.
+
+    A ReLU gives back what is positive, and `nan_to_num` what is finite. So where the problem's own
+    inputs come back, others follow, of either sign, and NaN and infinities.
+    """
+    if not _same_tensors(outputs, inputs):
+        return False
+    drawn = [_other_numbers(given) for given in inputs]
+    try:
+        with torch.no_grad():
+            return all(
+                _same_tensors(_tensors(model(*map(_copy, others))), others)
+                for others in zip(*drawn, strict=True)
+            )
+    except Exception:  # it looks at its inputs, so it does not only pass them on
+        return False
+
+
+def _other_numbers(given: Any) -> list[Any]:
+    """Return an input with other numbers, with those of the other sign, and with special ones."""
+    if not isinstance(given, torch.Tensor):
+        return [given] * 3
+    size, kind = given.shape, given.dtype
+    if kind == torch.bool:
+        return [torch.rand(size) < 0.5, torch.rand(size) < 0.5, given]
+    if not (given.is_floating_point() or given.is_complex()):
+        whole = torch.randint(1, 9, size).to(kind)
+        return [whole, -whole, given]
+    numbers = 4 * torch.randn(size, dtype=kind)
+    special = torch.tensor([torch.nan, torch.inf, -torch.inf], dtype=kind)
+    return [numbers, -numbers, special[torch.arange(given.numel()) % 3].reshape(size)]
+
+
+def _same_tensors(outputs: list[torch.Tensor], inputs: list[Any]) -> bool:
+    """Whether each output has type, shape and values of an input."""
+    given = [value for value in inputs if isinstance(value, torch.Tensor)]
+    return all(
+        any(
+            output.dtype == value.dtype
+            and output.shape == value.shape
+            and torch.allclose(output, value, rtol=0, atol=0, equal_nan=True)
+            for value in given
+        )
+        for output in outputs
+    )
 
 
 def _check_sizes(values: list[Any], limit: int | None) -> None:

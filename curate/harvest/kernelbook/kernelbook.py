@@ -31,6 +31,7 @@ class Kernelbook(RowStep):
 
     step: Literal["kernelbook"]
 
+    version: ClassVar[int] = 2
     tools: ClassVar[tuple[str, ...]] = ("torch",)
     takes: ClassVar[frozenset[str]] = frozenset({"record"})
     reads: ClassVar[frozenset[str]] = frozenset({"text"})

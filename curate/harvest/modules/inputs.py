@@ -16,11 +16,12 @@ class Inputs(RowStep):
 
     Constructor arguments come from annotations and names, inputs from a search under fake
     tensors. The task is then run for real: it must give finite tensors, the same twice, that
-    depend on its inputs.
+    depend on its inputs and are not just these.
     """
 
     step: Literal["inputs"]
 
+    version: ClassVar[int] = 2
     tools: ClassVar[tuple[str, ...]] = ("torch",)
     takes: ClassVar[frozenset[str]] = frozenset({"module"})
     reads: ClassVar[frozenset[str]] = frozenset({"text", "entry_point"})

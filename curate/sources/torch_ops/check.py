@@ -43,7 +43,7 @@ def check(text: str) -> Drop | None:
     """Return why a problem cannot be used, or None when it is good.
 
     A good problem builds, runs in eval mode, repeats itself bit by bit, gives finite values that
-    are not all equal, and depends on each of its inputs and parameters.
+    are not all equal and not its input's, and depends on each of its inputs and parameters.
     """
     with quiet():
         try:

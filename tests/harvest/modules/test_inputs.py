@@ -169,6 +169,9 @@ def test_same_module_gives_the_same_bytes() -> None:
         ("constructor_unknown", INIT.format(", zzz", "self.z = zzz"), "return x"),
         ("no_inputs_found", "", "raise ValueError('never')"),
         ("no_compute", "", "return x.transpose(0, 1)"),
+        ("no_compute", "", "return torch.diff(x, n=0)"),
+        ("no_compute", "", "return torch.roll(x, shifts=0)"),
+        ("no_compute", INIT.format("", "self.d = nn.Dropout(0.5)"), "return self.d(x * 1.0)"),
         ("no_tensor_output", "", "x * 2\n    return None"),
         ("no_tensor_output", "", "return {'y': x * 2}"),
         ("constant_output", "", "return x * 0 + 1"),
@@ -185,6 +188,13 @@ def test_same_module_gives_the_same_bytes() -> None:
 )
 def test_each_loss_has_its_reason(reason: str, init: str, forward: str) -> None:
     assert dropped(f"{init}def forward(self, x):\n    {forward}\n") == reason
+
+
+@pytest.mark.parametrize(
+    "forward", ["torch.relu(x)", "torch.nan_to_num(x)", "x.clamp(-1e4, 1e4)", "torch.flip(x, (1,))"]
+)
+def test_what_gives_some_inputs_back_computes(forward: str) -> None:
+    assert task(f"def forward(self, x):\n    return {forward}\n")["row"]
 
 
 def test_a_module_that_hangs_is_dropped() -> None:

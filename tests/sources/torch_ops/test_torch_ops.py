@@ -9,12 +9,14 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
+import torch
 
 from curate.rows import LICENSE, ORIGIN, ROW, Row
 from curate.sources.torch_ops.compositions import FAMILIES, compositions
 from curate.sources.torch_ops.skips import skip_reason
 from curate.sources.torch_ops.torch_ops import TorchOps
 from curate.step import Context, Drop
+from curate.verify.eager import load
 
 
 def _read(source: TorchOps, context: Context) -> tuple[list[Row], list[tuple[Row, Drop]]]:
@@ -217,3 +219,15 @@ def get_init_inputs():
 """
     outcome = check(text)
     assert outcome == Drop("ignores_parameter", {"parameter": "shift"})
+
+
+def test_an_operator_that_gives_its_input_back_is_no_problem() -> None:
+    source = TorchOps(source="torch_ops", single=16, compositions=0, operators=("diff", "roll"))
+    kept, _ = _read(source, Context())
+    assert kept
+    for row in kept:
+        names = load(row["reference"])
+        torch.manual_seed(0)
+        (given, *rest) = names["get_inputs"]()
+        result = names["Model"](*names["get_init_inputs"]())(given, *rest)
+        assert not (result.shape == given.shape and torch.equal(result, given)), row["reference"]
