@@ -28,6 +28,7 @@ from curate.engine.run import Progress, Stage
 from curate.rows import Loose, place
 from curate.terminal.safe_console import SafeConsole
 from curate.terminal.shown import visible
+from curate.verify import progress
 from curate.verify.meanings import CAVEATS, FAMILIES
 from curate.verify.verdict import STATUSES, Verdict
 
@@ -44,10 +45,6 @@ errors = SafeConsole(stderr=True, highlight=False)
 
 WIDE = 110
 """Columns from which two programs are shown side by side."""
-
-
-EVERY_S = 30.0
-"""Seconds between two lines on the progress of one step, where there is no terminal."""
 
 
 class Live(Progress):
@@ -81,7 +78,7 @@ class Live(Progress):
             rate=f"{rate:.1f} rows/s",
             lost=f"{self.gone} lost" if self.gone else "",
         )
-        if not errors.is_terminal and time.monotonic() - self.said >= EVERY_S:
+        if not errors.is_terminal and time.monotonic() - self.said >= progress.QUIET_S:
             self.said = time.monotonic()
             errors.print(self._line(rate), soft_wrap=True)
 

@@ -9,6 +9,7 @@ import click
 from curate.cli.shared import complete_shipped, echo_list
 from curate.shipped.copy import copy_recipe
 from curate.shipped.find import descriptions
+from curate.terminal.shown import say
 
 
 @click.command()
@@ -31,5 +32,5 @@ def init(name: str, file: Path | None) -> None:
     """
     target = file or Path(f"{name}.yaml")
     for path in copy_recipe(name, target):
-        click.echo(f"{path}: written")
-    click.echo(f"next: curate plan {target}")
+        say(f"{path}: written")
+    say(f"next: curate plan {target}")

@@ -13,6 +13,7 @@ from click.shell_completion import CompletionItem
 from curate.engine.records import read_records, run_names
 from curate.files import Damaged
 from curate.shipped.find import recipe_names
+from curate.terminal.shown import say
 
 Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
@@ -46,7 +47,7 @@ def echo_list(lines: dict[str, str]) -> None:
     """Print names, each with what is said of it, as help lists commands."""
     page = click.HelpFormatter(width=shutil.get_terminal_size().columns)
     page.write_dl(list(lines.items()))
-    click.echo(page.getvalue(), nl=False)
+    say(page.getvalue(), end="")
 
 
 def _output(ctx: click.Context) -> Path:

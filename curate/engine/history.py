@@ -115,8 +115,8 @@ class Losses:
 
     @property
     def reasons(self) -> dict[str, int]:
-        """The rows by reason, dropped ones first."""
-        return {**self.dropped, **self.failed}
+        """The rows by reason, most frequent first."""
+        return dict((Counter(self.dropped) + Counter(self.failed)).most_common())
 
     def to_json(self) -> dict[str, Any]:
         """Return the counts as JSON values."""

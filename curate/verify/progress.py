@@ -10,7 +10,7 @@ from typing import Self
 from curate.terminal.shown import say, visible
 from curate.verify.label import Tally
 
-QUIET_S = 10.0
+QUIET_S = 30.0
 """Seconds between two lines where there is no terminal."""
 
 

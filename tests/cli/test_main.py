@@ -12,8 +12,8 @@ import pytest
 from click.testing import CliRunner
 from recipe_for_tests import KERNEL, curate, data_line, make_recipe, start
 
-from curate.cli import console
 from curate.cli.main import main
+from curate.verify import progress
 
 ROOT = Path(__file__).parents[2]
 
@@ -162,7 +162,7 @@ def test_a_slow_step_says_how_far_it_is_without_a_terminal(
     recipe = make_recipe(tmp_path)
     quick = curate("run", recipe, "--output", tmp_path / "quick")
     assert " of 2 done" not in quick.stderr  # no step took half a minute
-    monkeypatch.setattr(console, "EVERY_S", 0.0)
+    monkeypatch.setattr(progress, "QUIET_S", 0.0)
     slow = curate("run", recipe, "--output", tmp_path / "slow")
     lines = slow.stderr.splitlines()
     (first,) = (line for line in lines if line.startswith("closure: 1 of 2 done"))
