@@ -97,20 +97,28 @@ def check(
 def _gives_back(model: Any, inputs: list[Any], outputs: list[torch.Tensor]) -> bool:
     """Whether each output is an input as it was given, on any numbers.
 
-    A ReLU gives back what is positive, and `nan_to_num` what is finite. So where the problem's own
-    inputs come back, others follow, of either sign, and NaN and infinities.
+    A ReLU gives back what is positive, `nan_to_num` what is finite, and a scale that was not
+    trained all. So where the problem's own inputs come back, others follow, of either sign, and NaN
+    and infinities, for other parameters and buffers.
     """
     if not _same_tensors(outputs, inputs):
         return False
     drawn = [_other_numbers(given) for given in inputs]
-    try:
-        with torch.no_grad():
+    held = [t for t in model.state_dict().values() if t.is_floating_point() or t.is_complex()]
+    before = [tensor.clone() for tensor in held]
+    with torch.no_grad():
+        try:
+            for tensor in held:
+                tensor.add_(torch.rand_like(tensor))
             return all(
-                _same_tensors(_tensors(model(*map(_copy, others))), others)
+                _same_tensors(_tensors(model(*map(_copy, others))), list(others))
                 for others in zip(*drawn, strict=True)
             )
-    except Exception:  # it looks at its inputs, so it does not only pass them on
-        return False
+        except Exception:  # it looks at its inputs, so it does not only pass them on
+            return False
+        finally:
+            for tensor, value in zip(held, before, strict=True):
+                tensor.copy_(value)
 
 
 def _other_numbers(given: Any) -> list[Any]:

@@ -191,10 +191,12 @@ def test_each_loss_has_its_reason(reason: str, init: str, forward: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "forward", ["torch.relu(x)", "torch.nan_to_num(x)", "x.clamp(-1e4, 1e4)", "torch.flip(x, (1,))"]
+    "forward",
+    ["torch.relu(x)", "torch.nan_to_num(x)", "x.clamp(-1e4, 1e4)", "x.flip(1)", "x * self.scale"],
 )
 def test_what_gives_some_inputs_back_computes(forward: str) -> None:
-    assert task(f"def forward(self, x):\n    return {forward}\n")["row"]
+    init = INIT.format("", "self.scale = nn.Parameter(torch.ones(()))")
+    assert task(f"{init}def forward(self, x):\n    return {forward}\n")["row"]
 
 
 def test_a_module_that_hangs_is_dropped() -> None:
