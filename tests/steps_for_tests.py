@@ -139,6 +139,8 @@ class Act(RowStep):
     def apply(self, row: Row, context: Context) -> Outcome:
         if row["text"] == "drop":
             return Drop("asked_to", {"text": row["text"]})
+        if row["text"] == "odd numbers":
+            return Drop("odd_numbers", {"ratio": float("nan"), "most": float("inf")})
         act(row["text"])
         return Keep((row,))
 

@@ -251,7 +251,8 @@ def why(row_id: str, output: Path, run_name: str | None, as_json: bool) -> None:
 
     full_id, events = api.why(row_id, output=output, run=run_name)
     if as_json:
-        say_json({"id": full_id, "events": [dataclasses.asdict(event) for event in events]})
+        found = [dataclasses.asdict(event) for event in events]
+        say_json(strict_json({"id": full_id, "events": found}))
     else:
         console.print_history(events, full_id)
 
@@ -297,7 +298,7 @@ def lost(
     rows = api.lost(step, output=output, run=run_name, reason=reason)
     if as_json:
         first = [{**row, "evidence": json.loads(row["evidence"])} for row in rows[:count]]
-        say_json({"rows": len(rows), "lost": first})
+        say_json(strict_json({"rows": len(rows), "lost": first}))
         return
     console.print_lost(rows[:count])
     say(f"{len(rows)} row{'' if len(rows) == 1 else 's'} in all")
@@ -327,7 +328,7 @@ def show(row_id: str | None, output: Path, run_name: str | None, count: int, as_
 
     rows = api.show(row_id, output=output, run=run_name, count=count)
     if as_json:
-        say_json(rows)
+        say_json(strict_json(rows))
         return
     for row in rows:
         console.console.print(console.side_by_side(row))

@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 from recipe_for_tests import KERNEL, curate, make_recipe
+from run_for_tests import walk
+from steps_for_tests import Act, Numbers
 
 LABELS = ["local", "licenses#1", "kernels", "closure", "licenses#2", "dedupe", "split"]
 
@@ -102,6 +104,14 @@ def test_show_and_plan_as_json(folder: Path) -> None:
     plan = parsed(look(folder, "plan", folder / "small.yaml", "--json"))
     assert [line["step"] for line in plan] == LABELS
     assert plan[0] == {"step": "local", "done": 1, "todo": 0, "why": ""}
+
+
+def test_numbers_that_json_does_not_have_are_words(tmp_path: Path) -> None:
+    walk(tmp_path, sources=[Numbers(count=1, words={0: "odd numbers"})], steps=[Act()]).run()
+    (row,) = parsed(curate("lost", "act", "--output", tmp_path, "--json"))["lost"]
+    history = parsed(curate("why", row["id"], "--output", tmp_path, "--json"))
+    for evidence in (row["evidence"], history["events"][-1]["evidence"]):
+        assert evidence == {"ratio": "nan", "most": "inf"}
 
 
 def test_check_takes_several_recipes(folder: Path) -> None:
