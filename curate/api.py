@@ -40,7 +40,7 @@ from curate.verify.label import CannotJudge, Tally, label
 from curate.verify.merge import merge as merge_files
 from curate.verify.merge import write_entries
 from curate.verify.verdict import Options, Verdict
-from curate.wording import did_you_mean
+from curate.wording import choose, did_you_mean
 
 if TYPE_CHECKING:
     from curate.clean.fingerprint import Made
@@ -325,9 +325,10 @@ def lost(
     store, record = Store(output), _record(_records(output, run), step)
     counts = losses_of(store, record)
     if reason is not None and reason not in counts.reasons:
+        near = did_you_mean(reason, counts.reasons)
         known = ", ".join(f"{name} {n}" for name, n in counts.reasons.items())
         raise NotFound(
-            f"step {record.label} lost no row for the reason '{reason}'; "
+            f"step {record.label} lost no row for the reason '{reason}'{near or ';'} "
             + (f"its reasons are {known}" if known else "it lost no row at all")
         )
     return list(lost_rows(store, record, reason))
@@ -354,8 +355,8 @@ def _record(records: list[Record], step: str) -> Record:
     if found:
         labels = ", ".join(record.label for record in found)
         raise NotFound(f"the run has {len(found)} steps '{step}': say which of {labels}")
-    labels = ", ".join(record.label for record in records)
-    raise NotFound(f"the run has no step '{step}'; it has {labels}")
+    labels = [record.label for record in records]
+    raise NotFound(f"the run has no step '{step}'{choose(step, labels)}")
 
 
 def show(
@@ -458,8 +459,7 @@ def _last_run(output: Path, run: str | None) -> str:
     """Return the name of a run; without one, that of the last run."""
     names = run_names(output)
     if run is not None and run not in names:
-        near = did_you_mean(run, names)
-        raise NotFound(f"{output} has no run of '{run}'{near}; it has {', '.join(names) or 'none'}")
+        raise NotFound(f"{output} has no run of '{run}'{choose(run, names)}")
     if not names:
         raise NotFound(f"{output} holds no run yet; `curate run RECIPE` makes one")
     return run or names[-1]
@@ -571,7 +571,7 @@ def diff(old: str, new: str, *, output: Path = Path("output")) -> Diff:
         output: folder for data and cache.
 
     Raises:
-        NoRun: there is no such finished run.
+        NotFound: there is no such finished run.
     """
     from curate.publish.diff import diff as diff_folders
 
@@ -588,10 +588,20 @@ def _finished(output: Path, run: str | None) -> tuple[Path, dict[str, Any]]:
     folder = output / name
     known = read_run(folder)
     if known is None:
-        raise NotFound(f"{folder} holds no finished run; `curate run RECIPE` finishes it")
+        near = did_you_mean(name, _data_sets(output)) or ";"
+        raise NotFound(f"{folder} holds no finished run{near} `curate run RECIPE` finishes it")
     return folder, known
+
+
+def _data_sets(output: Path) -> list[str]:
+    """Return the names of the finished runs in an output folder."""
+    return sorted(path.parent.name for path in output.glob("*/run.json"))
 
 
 def _data_folder(output: Path, name: str) -> Path:
     """Return the folder of a data set, given by its path or by the name of its run."""
-    return Path(name) if (Path(name) / "run.json").exists() else output / name
+    folder = next((f for f in (Path(name), output / name) if (f / "run.json").exists()), None)
+    if folder is None:
+        near = choose(name, _data_sets(output), f"{output} has")
+        raise NotFound(f"there is no finished run or data set '{name}'{near}")
+    return folder

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from types import SimpleNamespace
 
+from curate.wording import choose
+
 MAX_THREADS = 1024
 """Most threads per block, on every device."""
 
@@ -107,7 +109,7 @@ def find_device(name: str) -> Device:
         ValueError: there is no such device.
     """
     if name not in DEVICES:
-        raise ValueError(f"no target {name!r}; there are {', '.join(DEVICES)}")
+        raise ValueError(f"no target {name!r}{choose(name, DEVICES, 'there are')}")
     return DEVICES[name]
 
 

@@ -6,7 +6,6 @@ is wrong, and what is allowed.
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 from collections.abc import Iterator
@@ -20,9 +19,13 @@ from pydantic_core import ErrorDetails
 from curate.order import misplaced
 from curate.registry import AnyFormat, AnySource, AnyStep, known_formats, known_steps
 from curate.shipped.find import find_recipe, hint
+from curate.wording import choose, did_you_mean, plain
 
 Location = tuple[str | int, ...]
 
+
+TAGS = {"sources": "source", "steps": "step", "formats": "format"}
+"""The lists of a recipe, and the field that says what an item of each is."""
 
 TAKEN_NAMES = frozenset({"cache"})
 """Folders of the output folder that are no data set's."""
@@ -307,7 +310,7 @@ def _descend(place: Any, part: str, change: str) -> Any:
     known = list(place) if isinstance(place, dict) else []
     if isinstance(place, list):
         known = [word for x in place if isinstance(x, dict) for word in _words(x)]
-    raise RecipeError(f"--set {change}: there is no '{part}'; there is {', '.join(known) or '-'}")
+    raise RecipeError(f"--set {change}: the recipe has no '{part}' there{choose(part, known)}")
 
 
 def _is_place(word: str, items: list[Any]) -> bool:
@@ -315,7 +318,7 @@ def _is_place(word: str, items: list[Any]) -> bool:
 
 
 def _words(item: dict[str, Any]) -> list[str]:
-    return [str(item[key]) for key in ("source", "step", "format") if key in item]
+    return [str(item[key]) for key in TAGS.values() if key in item]
 
 
 # --- errors with file, line and field -------------------------------------------------------
@@ -347,22 +350,30 @@ def _explain(error: ValidationError, root: yaml.Node, path: Path, data: Any) -> 
 
 
 def _explain_one(error: ErrorDetails, root: yaml.Node, path: Path, data: Any) -> str:
-    location = _without_tags(error["loc"], data)
+    location = _without_tags(error["loc"])
     line = _line_of(root, location)
     field = ".".join(str(part) for part in location) or "the recipe"
-    kind, context = error["type"], error.get("ctx", {})
+    kind, context, given = error["type"], error.get("ctx", {}), error["input"]
     if kind == "extra_forbidden":
         known = _known_fields(location[:-1], data)
-        close = difflib.get_close_matches(str(location[-1]), known, n=1)
-        hint = f"; did you mean '{close[0]}'?" if close else ""
-        message = f"unknown field{hint} Allowed here: {', '.join(known)}"
+        close = did_you_mean(str(location[-1]), known) or "."
+        message = f"unknown field{close} Allowed here: {', '.join(known)}"
     elif kind == "union_tag_invalid":
-        tag = context["discriminator"].strip("'")
-        message = f"unknown {tag} '{context['tag']}'. Allowed: {context['expected_tags']}"
+        tag, word = context["discriminator"].strip("'"), context["tag"]
+        names = context["expected_tags"].strip("'").split("', '")
+        message = (
+            f"unknown {tag} '{word}'{did_you_mean(word, names) or '.'} Allowed: {', '.join(names)} "
+            "(`curate steps` describes them)"
+        )
     elif kind == "union_tag_not_found":
         message = f"needs the field {context['discriminator']} that says what it is"
+    elif kind == "model_attributes_type" and location[0] in TAGS:
+        word = given if isinstance(given, str) else "NAME"
+        message = f"must be a mapping, such as `{TAGS[str(location[0])]}: {word}`"
     else:
-        message = f"{error['msg']} (given: {_short(error['input'])})"
+        message = plain(error)
+        if kind != "missing" and not isinstance(given, dict):
+            message += f" (given: {_short(given)})"
     return f"{path}:{line}: {field}: {message}"
 
 
@@ -374,21 +385,14 @@ def _short(value: Any) -> str:
     return text if len(text) < 60 else text[:57] + "..."
 
 
-def _without_tags(location: tuple[str | int, ...], data: Any) -> Location:
-    """Leave out the parts of pydantic's location that name a member of a union."""
-    kept: list[str | int] = []
-    place = data
-    for i, part in enumerate(location):
-        if isinstance(place, dict) and part not in place:
-            tagged = i < len(location) - 1 and part in _words(place)
-            if tagged:
-                continue
-        kept.append(part)
-        try:
-            place = place[part]
-        except (KeyError, IndexError, TypeError):
-            place = None
-    return tuple(kept)
+def _without_tags(location: tuple[str | int, ...]) -> Location:
+    """Leave out the parts of pydantic's location that are no part of the file.
+
+    These are the step's name in ``steps, 3, inductor, target``, and what marks a key of a mapping.
+    """
+    if len(location) > 2 and location[0] in TAGS:
+        location = location[:2] + location[3:]
+    return tuple(part for part in location if part != "[key]")
 
 
 def _line_of(node: yaml.Node, location: Location) -> int:
@@ -423,6 +427,8 @@ def _known_fields(location: Location, data: Any) -> list[str]:
 
 
 def _resolve(node: dict[str, Any], place: Any, definitions: dict[str, Any]) -> dict[str, Any]:
+    if "anyOf" in node:  # or null
+        node = next(one for one in node["anyOf"] if "$ref" in one)
     if "discriminator" in node:
         mapping = node["discriminator"]["mapping"]
         tag = place.get(node["discriminator"]["propertyName"])

@@ -1,9 +1,12 @@
 import json
+import re
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from curate.recipe import RecipeError, json_schema, load_recipe
+from curate.registry import AnyFormat, AnySource, AnyStep
 
 ROOT = Path(__file__).parent.parent
 
@@ -47,15 +50,18 @@ def test_every_option_is_described() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ((": small", ": Small Data"), r":1: name: .*pattern"),
+        ((": small", ": Small Data"), r":1: name: must be of a-z, 0-9, - and _, and begin with"),
         (
             ("compositions", "composition"),
             r":4: sources\.0\.composition: unknown field; did you mean",
         ),
-        (("compositions: 4", "compositions: many"), r":4: sources\.0\.compositions: .*integer"),
+        (
+            ("compositions: 4", "compositions: many"),
+            r":4: sources\.0\.compositions: must be a whole number \(given: \"many\"\)",
+        ),
         (
             ("step: standalone", "step: standalon"),
-            r":8: steps\.1: unknown step 'standalon'\. Allowed",
+            r":8: steps\.1: unknown step 'standalon'; did you mean 'standalone'\? Allowed: l",
         ),
         (("target: cuda:90", "target: cuda:91"), r":7: steps\.0\.target: .*cuda:90"),
         (("- step: standalone", "- stepp: standalone"), r":8: steps\.1: needs the field 'step'"),
@@ -63,8 +69,15 @@ def test_every_option_is_described() -> None:
         (("steps:", "steps: ["), r"is not valid YAML"),
         (
             ("sources:\n  - source: torch_ops\n    compositions: 4\n", ""),
-            r"sources: Field required",
+            r"sources: is missing$",
         ),
+        (("compositions", "sea"), r"4: sources\.0\.sea: unknown field\. Allowed here: "),
+        (("step: standalone", "step: sea"), r":8: steps\.1: unknown step 'sea'\. Allowed: "),
+        (("torch_ops", "torch_op"), r"unknown source 'torch_op'; did you mean 'torch_ops'\?"),
+        (("- format: messages", "- format: mesages"), r"did you mean 'messages'\?"),
+        (("target: cuda:90", "target: cuda:9O"), r"'hip:gfx950'; did you mean 'cuda:90'\? \(given"),
+        (("- step: standalone", "- standalone"), r"be a mapping, such as `step: standalone`$"),
+        (("step: standalone", "step: verify\n    timing: true"), r":8: steps\.1: timing needs"),
         (("seed", "seed"), None),
     ],
 )
@@ -77,6 +90,34 @@ def test_a_mistake_is_told_with_line_and_field(
         return
     with pytest.raises(RecipeError, match=message):
         load_recipe(path)
+
+
+RAW = (
+    r"Input should|Value error|String should|Tuple should|List should|valid \\w+|\\[key\\]|pattern"
+)
+"""How pydantic speaks."""
+
+
+@pytest.mark.parametrize(
+    "value", ["null", "x y", "''", "-1", "1.5", "[]", "{}", "{a: 1}", "[1]", "1000000000"]
+)
+def test_whatever_is_wrong_is_told_in_plain_words(tmp_path: Path, value: str) -> None:
+    told = 0
+    for key, union in {"sources": AnySource, "steps": AnyStep, "formats": AnyFormat}.items():
+        for kind in get_args(get_args(union)[0]):
+            tag = key[:-1]
+            (word,) = get_args(kind.model_fields[tag].annotation)
+            for option in kind.model_fields.keys() - {tag}:
+                parts = {"sources": "[{source: torch_ops}]", "steps": "[]", "formats": "[]"}
+                parts[key] = f"[{{{tag}: {word}, {option}: {value}}}]"
+                lines = [f"{name}: {part}" for name, part in {"name": "a", **parts}.items()]
+                try:
+                    load_recipe(write(tmp_path, "\n".join(lines)))
+                except RecipeError as error:
+                    told += 1
+                    assert not re.search(RAW, str(error)), error
+                    assert "unknown field" not in str(error) or "Allowed here: " in str(error)
+    assert told > 10
 
 
 def bomb(levels: int) -> str:
@@ -136,7 +177,10 @@ def test_settings_replace_values(tmp_path: Path) -> None:
     assert recipe.sources[0].options()["compositions"] == 9
     assert recipe.seed == 3
     for wrong, message in [
-        ("steps.inducter.target=x", "there is no 'inducter'; there is inductor, standalone"),
+        (
+            "steps.inducter.target=x",
+            "no 'inducter' there; did you mean 'inductor'\\? It has inductor, standalone",
+        ),
         ("seed", "write path=value"),
         ("steps.inductor.colour=1", "unknown field"),
     ]:

@@ -36,6 +36,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from curate.clean.forms.parts import MIN_NODES, Kind, PlainProgram
 from curate.clean.wiring.graph import NOTHING
 from curate.verify.files import InputError
+from curate.wording import plain
 
 if TYPE_CHECKING:
     import numpy as np
@@ -394,4 +395,4 @@ def read_benchmark(path: Path) -> FingerprintFile:
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"])
-        raise InputError(f"{path}: is no fingerprint file: {place}: {first['msg']}") from error
+        raise InputError(f"{path}: is no fingerprint file: {place}: {plain(first)}") from error

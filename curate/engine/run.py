@@ -22,6 +22,7 @@ from curate.engine.store import LedgerError, Manifest, Store, digest, is_row, lo
 from curate.engine.table import Summary, decide, judge, summarize
 from curate.rows import Loose
 from curate.step import Context, RowStep, SourceError, SourceStep, Step, TableStep, Unit
+from curate.wording import choose
 
 if TYPE_CHECKING:
     import polars as pl
@@ -630,8 +631,8 @@ def find_stage(stages: list[Stage], label: str) -> int:
     """
     found = [i for i, s in enumerate(stages) if label in (s.label, s.step.name)]
     if len(found) != 1:
-        labels = ", ".join(stage.label for stage in stages)
-        raise NoSuchStep(f"no single step is called '{label}'; the recipe has {labels}")
+        labels = [stage.label for stage in stages]
+        raise NoSuchStep(f"the recipe has no single step '{label}'{choose(label, labels)}")
     return found[0]
 
 

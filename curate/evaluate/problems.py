@@ -16,6 +16,7 @@ from typing import Any
 
 from curate.candidates import parquet_rows
 from curate.verify.files import InputError, json_lines, read_text
+from curate.wording import choose
 
 NAMES = {"Model", "get_inputs", "get_init_inputs"}
 """What a file must define to be a problem."""
@@ -107,7 +108,7 @@ def _split_files(folder: Path, split: str) -> list[Path]:
     files = sorted(folder.glob(f"{split}-*.parquet"))
     if not files:
         there = sorted({file.name.split("-")[0] for file in folder.glob("*.parquet")})
-        raise InputError(f"{folder}: has no split {split!r}; it has {', '.join(there) or 'none'}")
+        raise InputError(f"{folder}: has no split '{split}'{choose(split, there)}")
     return files
 
 

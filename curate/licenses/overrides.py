@@ -19,6 +19,8 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from curate.wording import plain
+
 SHIPPED_FILE = Path(__file__).with_name("overrides.toml")
 
 
@@ -73,5 +75,8 @@ def load_overrides(path: Path | None) -> Mapping[str, Override]:
 def _load(path: Path) -> list[Override]:
     try:
         return _File.model_validate(tomllib.loads(path.read_text("utf-8"))).override
-    except (OSError, tomllib.TOMLDecodeError, ValidationError) as error:
+    except ValidationError as error:
+        wrong = (f"{'.'.join(map(str, one['loc']))}: {plain(one)}" for one in error.errors())
+        raise OverrideError(f"{path}: {'; '.join(wrong)}") from error
+    except (OSError, tomllib.TOMLDecodeError) as error:
         raise OverrideError(f"{path}: {error}") from error

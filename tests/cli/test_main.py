@@ -56,7 +56,8 @@ def test_bad_input_gets_a_message_and_exit_code_2(
 def test_an_option_that_does_not_fit_is_the_users_to_mend(tmp_path: Path) -> None:
     recipe, output = make_recipe(tmp_path), tmp_path / "output"
     for arguments, message in (
-        (("--until", "nope"), "no single step is called 'nope'"),
+        (("--until", "nope"), "the recipe has no single step 'nope'; it has local, licenses#1"),
+        (("--until", "closre"), "no single step 'closre'; did you mean 'closure'? It has"),
         (("--only", "split"), "step local before it is not done"),
     ):
         ran = curate("run", recipe, "--output", output, *arguments)
@@ -245,6 +246,20 @@ def completions(command: str, shell: str = "zsh", **variables: str) -> list[str]
         },
     )
     return ran.output.splitlines()[1::3]
+
+
+def test_a_name_that_is_nearly_one_is_told(tmp_path: Path) -> None:
+    output = tmp_path / "output"
+    assert curate("run", make_recipe(tmp_path), "--output", output).exit_code == 0
+    for arguments, message in (
+        (("show", "--run", "smal"), "no run of 'smal'; did you mean 'small'? It has small"),
+        (("lost", "licence"), "no step 'licence'; did you mean 'licenses#2'? It has local, "),
+        (("lost", "split", "--reason", "nope"), "no row for the reason 'nope'; it lost no row"),
+        (("diff", "small", "smalll"), "data set 'smalll'; did you mean 'small'?"),
+        (("optout", "owner: x", "--run", "smal"), "did you mean 'small'?"),
+    ):
+        ran = curate(*arguments, "--output", output)
+        assert ran.exit_code == 2 and message in ran.output, ran.output
 
 
 def test_a_shell_completes_recipes_runs_and_steps(tmp_path: Path) -> None:

@@ -286,7 +286,7 @@ def test_only_needs_what_comes_before(tmp_path: Path) -> None:
     assert [s.label for s in walk(tmp_path).run(until="act")] == ["numbers", "act"]
     walk(tmp_path).run(only="double")
     with pytest.raises(
-        NoSuchStep, match="no single step is called 'nonsense'; the recipe has numbers"
+        NoSuchStep, match="the recipe has no single step 'nonsense'; it has numbers"
     ):
         walk(tmp_path).run(until="nonsense")
 

@@ -77,4 +77,4 @@ def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(NoRun, match="holds no finished run"):
         diff(tmp_path, tmp_path)
     result = CliRunner().invoke(main, ["diff", "a", "b", "--output", str(tmp_path)])
-    assert result.exit_code == 2 and "holds no finished run" in result.output
+    assert result.exit_code == 2 and "no finished run or data set 'a'" in result.output
