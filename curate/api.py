@@ -16,7 +16,7 @@ from curate.engine.lock import Busy, hold
 from curate.engine.mend import mending
 from curate.engine.processes.local import LocalExecutor
 from curate.engine.processes.sandbox import SandboxUnavailable, bubblewrap
-from curate.engine.records import Record, read_records, run_names
+from curate.engine.records import TRIAL, Record, read_records, run_names
 from curate.engine.run import NoSuchStep, OthersFirst, Progress, RunError, Stage, Walk
 from curate.engine.store import LedgerError, Store, sweep_output
 from curate.evaluate.evaluate import evaluate as evaluate
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from curate.licenses.relicensing import Checked
     from curate.pin import Pinned
     from curate.publish.diff import Diff
-    from curate.publish.hub import Pushed
+    from curate.publish.pushed import Pushed
     from curate.publish.removal import Removal
     from curate.rows import Loose
 
@@ -111,17 +111,17 @@ class Done:
         if self.folder is None or self.record is None:
             yield f"{self.why_none}; no data set is written"
             return
-        from curate.formats.dataset.write import data_sha256
+        from curate.formats.dataset.write import data_sha256, row_counts, trial_options
 
-        for config, counts in self.record["configs"].items():
-            splits = ", ".join(f"{split} {n}" for split, n in counts.items())
-            yield f"{config}: {splits} rows"
+        yield from row_counts(self.record)
         for config, splits in self.record["leakage"].items():
             alike = sum(counts["split_overlap"]["rows"] for counts in splits.values())
             if alike:
                 yield f"{config}: {alike} rows share most words with a row of another split"
         for reason, n in self.record["unwritten"].items():
             yield f"not written: {n} rows, {reason}"
+        if trial := " ".join(trial_options(self.record)):
+            yield f"a trial run ({trial}): the data of the recipe as written is left as it is"
         yield f"data: {self.folder}  sha256 {data_sha256(self.record)}"
 
 
@@ -191,7 +191,8 @@ def run(
     Args:
         recipe: path of the recipe.
         settings: ``path=value`` texts that replace values of the recipe.
-        limit: most rows to read from each unit of a source.
+        limit: most rows to read from each unit of a source. With it or with ``settings``, the run
+            is a trial: its name is the recipe's with ``.trial``, and so is its folder's.
         output: folder for data and cache.
         until: label of the step to stop after.
         only: label of the one step to run.
@@ -215,7 +216,7 @@ def run(
         isinstance(step, RowStep) and step.sandboxed for step in loaded.steps
     ):
         bubblewrap()
-    walk = Walk(loaded, output, executor, limit, progress, share)
+    walk = Walk(loaded, output, executor, limit, progress, share, settings)
     check_place(walk.folder)
     with hold(output, shared=not walk.is_alone):
         if walk.is_alone:
@@ -239,10 +240,11 @@ def _run(walk: Walk, only: str | None, until: str | None, before: TokenUsage) ->
     from curate.formats.dataset.write import read_run, write_dataset
     from curate.publish.report.report import REPORT_FILE, write_report
 
-    name = walk.recipe.name
-    record = write_dataset(walk, stages, lambda folder: write_report(walk.output, name, folder))
+    record = write_dataset(
+        walk, stages, lambda folder: write_report(walk.output, walk.name, folder)
+    )
     if REPORT_FILE not in record["files"]:
-        write_report(walk.output, name)
+        write_report(walk.output, walk.name)
     return Done(stages, walk.folder, read_run(walk.folder), asked=asked)
 
 
@@ -272,7 +274,8 @@ def plan(
     """Return what a run would do, one line per step."""
     from curate.engine.plan import plan as plan_walk
 
-    return plan_walk(Walk(load_recipe(recipe, settings), output, LocalExecutor(1), limit))
+    loaded = load_recipe(recipe, settings)
+    return plan_walk(Walk(loaded, output, LocalExecutor(1), limit, settings=settings))
 
 
 def pin(recipe: Path, packages: Sequence[str]) -> list[Pinned]:
@@ -465,6 +468,12 @@ def _last_run(output: Path, run: str | None) -> str:
     return run or names[-1]
 
 
+def _last_full_run(output: Path) -> str:
+    """Return the name of the last run that is no trial; of the last trial if there is no other."""
+    full = [name for name in run_names(output) if not name.endswith(TRIAL)]
+    return full[-1] if full else _last_run(output, None)
+
+
 # --- push ---------------------------------------------------------------------------------------
 
 
@@ -477,21 +486,25 @@ def push(
     pr: bool = False,
     private: bool = False,
     tag: str | None = None,
+    replace: bool = False,
     dry_run: bool = False,
 ) -> Pushed:
     """Push a finished data set to the Hugging Face Hub; the arguments are those of `curate push`.
 
+    Without ``run``, the last run is pushed that is no trial; a trial only if there is no other.
+
     Raises:
         NotFound: there is no such run, or it has not finished.
-        PushRefused: the data may not be published, or the token or repository does not allow it.
+        PushRefused: the data may not be published, would take the place of other data, or the
+            token or repository does not allow it.
         PushFailed: the Hub cannot be reached or failed, or somebody else changed it meanwhile.
     """
-    from curate.publish.hub import HubTarget
-    from curate.publish.hub import push as push_folder
+    from curate.publish import hub
+    from curate.publish.remote import HubTarget
 
     folder, known = _finished(output, run)
-    target = HubTarget(repo, branch or "main", pr, private, tag)
-    return push_folder(folder, known, target, dry_run)
+    target = HubTarget(repo, branch or "main", pr, private, tag, replace)
+    return (hub.rehearse if dry_run else hub.push)(folder, known, target)
 
 
 # --- licenses -------------------------------------------------------------------------------------
@@ -525,7 +538,7 @@ def optout(
     Args:
         patterns: entries of an opt-out list, such as ``owner: some-user``.
         output: folder for data and cache.
-        run: recipe name; by default the last run.
+        run: name of a run; by default the last one that is no trial.
         write: add the entries for good to the list that the recipe reads.
 
     Raises:
@@ -567,7 +580,7 @@ def diff(old: str, new: str, *, output: Path = Path("output")) -> Diff:
     """Return what changed from one finished run to another.
 
     Args:
-        old, new: recipe names of runs in ``output``, or folders of data sets.
+        old, new: names of runs in ``output``, or folders of data sets.
         output: folder for data and cache.
 
     Raises:
@@ -582,9 +595,9 @@ def _finished(output: Path, run: str | None) -> tuple[Path, dict[str, Any]]:
     """Return the folder of a finished run's data set, and what its ``run.json`` holds."""
     from curate.formats.dataset.write import read_run
 
-    name = run or _last_run(output, None)
+    name = run or _last_full_run(output)
     if Path(name).name != name:
-        raise NotFound(f"'{name}' is a path; --run takes the name of a recipe")
+        raise NotFound(f"'{name}' is a path; --run takes the name of a run, as {output} has it")
     folder = output / name
     known = read_run(folder)
     if known is None:

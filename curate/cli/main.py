@@ -18,6 +18,7 @@ from curate.cli import recipe_commands
 from curate.cli.group import Commands, Errors
 from curate.cli.options import judge_options, make_options
 from curate.cli.shared import (
+    FULL_RUN,
     JSON,
     OUTPUT,
     RECIPE,
@@ -127,6 +128,9 @@ def run(
 
     You can stop a run at any time: the same command goes on where it stopped. Files that have
     been damaged are made again. Only one run at a time can write to an output folder.
+
+    The data is in OUTPUT/NAME, where NAME is the recipe's. With --limit or --set the run is a
+    trial, not the recipe as written: its data is in OUTPUT/NAME.trial.
 
     In a terminal, bars show the progress. Elsewhere stderr gets a line per finished step, and a
     line every half minute while a step is slow.
@@ -481,12 +485,21 @@ def prompts() -> None:
 @main.command()
 @click.option("--repo", required=True, metavar="USER/DATASET", help="Repository on the Hub.")
 @OUTPUT
-@RUN
+@FULL_RUN
 @click.option("--branch", help="Branch to commit to, made if it does not exist; by default main.")
 @click.option("--pr", is_flag=True, help="Open a pull request instead of committing.")
 @click.option("--private", is_flag=True, help="Make a new repository private.")
 @click.option("--tag", metavar="VERSION", help="Tag for the commit, such as v1.")
-@click.option("--dry-run", is_flag=True, help="Show what would be pushed, and write nothing.")
+@click.option(
+    "--replace",
+    is_flag=True,
+    help="Replace what is there by a trial, by the run of another recipe, or by other rows.",
+)
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Show what would be pushed, and write nothing; needs no token and no network.",
+)
 def push(
     repo: str,
     output: Path,
@@ -495,17 +508,23 @@ def push(
     pr: bool,
     private: bool,
     tag: str | None,
+    replace: bool,
     dry_run: bool,
 ) -> None:
     """Publish a finished data set on the Hugging Face Hub, in one commit.
 
     The push is refused if a row has no license or origin, a license is not allowed, a cluster is
-    in two splits, the opt-out list covers a row, or a file has changed since the run. Pushing the
-    same data again makes no commit. The token comes from HF_TOKEN or `hf auth login`.
+    in two splits, the opt-out list covers a row, or a file has changed since the run. A trial, the
+    run of another recipe, and a run that keeps no published row do not take the place of a data set
+    that is published, unless you say --replace. Pushing the same data again makes no commit. The
+    token comes from HF_TOKEN or `hf auth login`.
+
+    Exit status: 2 if the push is refused, or with --dry-run would be; 1 if it failed; otherwise 0.
     """
     from huggingface_hub.utils.tqdm import disable_progress_bars
 
     from curate import api
+    from curate.publish.analysis.errors import PushRefused
 
     if not sys.stderr.isatty():
         disable_progress_bars()
@@ -517,10 +536,13 @@ def push(
         pr=pr,
         private=private,
         tag=tag,
+        replace=replace,
         dry_run=dry_run,
     )
     for line in done.summary():
         say(line)
+    if done.refusal:
+        raise PushRefused(done.refusal)
 
 
 @main.command()
@@ -564,7 +586,7 @@ def licenses(recipe: Path, settings: tuple[str, ...], output: Path, as_json: boo
 @main.command()
 @click.argument("patterns", nargs=-1, required=True, metavar="PATTERN...")
 @OUTPUT
-@RUN
+@FULL_RUN
 @click.option(
     "--write",
     is_flag=True,
@@ -625,7 +647,8 @@ def report(output: Path, run_name: str | None) -> None:
 def diff(old: str, new: str, output: Path, as_json: bool) -> None:
     """Show what changed from RUN_A to RUN_B: steps, options, versions and rows.
 
-    Each is the name of a recipe whose run is in --output, or the folder of a data set.
+    Each is the name of a run in --output, such as RECIPE or RECIPE.trial, or the folder of a data
+    set.
     """
     from curate import api
     from curate.cli import console

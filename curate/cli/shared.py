@@ -79,7 +79,14 @@ RUN = click.option(
     "run_name",
     metavar="NAME",
     shell_complete=complete_run,
-    help="Name of the recipe; by default that of the last run.",
+    help="Name of the run: the recipe's, or RECIPE.trial; by default that of the last run.",
+)
+FULL_RUN = click.option(
+    "--run",
+    "run_name",
+    metavar="NAME",
+    shell_complete=complete_run,
+    help="Name of the run; by default that of the last one that is no trial.",
 )
 run_argument = partial(click.argument, shell_complete=complete_run)
 step_argument = partial(click.argument, shell_complete=complete_step)

@@ -33,7 +33,9 @@ class PlanLine:
 
 def plan(walk: Walk) -> list[PlanLine]:
     """Return one line per step, without running anything."""
-    before = {record.label: record for record in read_records(walk.output, walk.recipe.name)}
+    # A first trial is compared with the recipe's own run: what is new is what it changes.
+    known = read_records(walk.output, walk.name) or read_records(walk.output, walk.recipe.name)
+    before = {record.label: record for record in known}
     lines: list[PlanLine] = []
     shards: list[Shard] = []
     unknown = ""
@@ -61,7 +63,7 @@ def _incomplete(lines: list[PlanLine], todo: int, total: int) -> str:
 
 
 def _changed(before: Record | None, now: dict[str, Any]) -> str:
-    """Return how a step differs from what the last run of the recipe did."""
+    """Return how a step differs from what the run before did."""
     if before is None:
         return "never run"
     old = before.identity

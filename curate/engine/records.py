@@ -1,4 +1,4 @@
-"""Which shards the last run of each recipe is made of, as it is kept in the cache."""
+"""Which shards the last run of each name is made of, as it is kept in the cache."""
 
 from __future__ import annotations
 
@@ -8,10 +8,13 @@ from typing import Any
 
 from curate.files import Damaged, read_sealed, sealed, write_atomically
 
+TRIAL = ".trial"
+"""Ends the name of a trial run; no recipe's name has a dot."""
+
 
 @dataclass(frozen=True)
 class Record:
-    """What is recorded of one stage of the last run of a recipe."""
+    """What is recorded of one stage of a run."""
 
     label: str
     step: str
@@ -20,19 +23,19 @@ class Record:
     shards: list[str]
 
 
-def write_records(output: Path, recipe: str, records: list[Record]) -> None:
+def write_records(output: Path, run: str, records: list[Record]) -> None:
     """Keep which shards a run is made of, for `curate plan`, `why`, `lost` and `show`."""
     stages = sealed({"stages": [vars(record) for record in records]})
-    write_atomically(records_path(output, recipe), stages)
+    write_atomically(records_path(output, run), stages)
 
 
-def read_records(output: Path, recipe: str) -> list[Record]:
-    """Return the stages of the last run of a recipe; empty if there was none.
+def read_records(output: Path, run: str) -> list[Record]:
+    """Return the stages of the last run of this name; empty if there was none.
 
     Raises:
         Damaged: the file of records is not as it was written.
     """
-    path = records_path(output, recipe)
+    path = records_path(output, run)
     if not path.exists():
         return []
     try:
@@ -41,12 +44,12 @@ def read_records(output: Path, recipe: str) -> list[Record]:
         raise Damaged(path, "is no record of a run by this version of curate") from None
 
 
-def records_path(output: Path, recipe: str) -> Path:
-    """Return where the records of a recipe's last run lie."""
-    return output / "cache" / "runs" / f"{recipe}.json"
+def records_path(output: Path, run: str) -> Path:
+    """Return where the records of the last run of this name lie."""
+    return output / "cache" / "runs" / f"{run}.json"
 
 
 def run_names(output: Path) -> list[str]:
-    """Return the names of the recipes that have run in an output folder, the last run last."""
+    """Return the names of the runs of an output folder, the last one last."""
     paths = records_path(output, "*").parent.glob("*.json")
     return [path.stem for path in sorted(paths, key=lambda path: path.stat().st_mtime)]

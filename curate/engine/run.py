@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from curate.engine.executor import Executor, Job, Lost, Result
 from curate.engine.identity import code_digest, identity, tool_version
 from curate.engine.partial import Partial
-from curate.engine.records import Record, write_records
+from curate.engine.records import TRIAL, Record, write_records
 from curate.engine.store import LedgerError, Manifest, Store, digest, is_row, lost_table, rows_table
 from curate.engine.table import Summary, decide, judge, summarize
 from curate.rows import Loose
@@ -115,10 +115,14 @@ class Walk:
         limit: int | None = None,
         progress: Progress | None = None,
         share: tuple[int, int] = (1, 1),
+        settings: tuple[str, ...] = (),
     ) -> None:
-        """Args are those of `curate.api.run`; ``share`` is (2, 8) for the second of 8 processes."""
+        """Args are those of `curate.api.run`; ``share`` is (2, 8) for the second of 8 processes.
+
+        ``settings`` are those that ``recipe`` has been read with.
+        """
         self.recipe, self.executor, self.limit = recipe, executor, limit
-        self.share = share
+        self.share, self.settings = share, settings
         self.output = output
         self.store = Store(output)
         self.context = Context(recipe.seed, output / "cache", executor.sandbox)
@@ -129,9 +133,15 @@ class Walk:
         self.waiting: list[str] = []  # units that other processes have not read yet
 
     @property
+    def name(self) -> str:
+        """Name of the run: the recipe's, or that of a trial, which is not the recipe as written."""
+        is_trial = self.limit is not None or self.settings
+        return f"{self.recipe.name}{TRIAL}" if is_trial else self.recipe.name
+
+    @property
     def folder(self) -> Path:
-        """Where the recipe's finished data lies."""
-        return self.output / self.recipe.name
+        """Where the run's finished data lies; a trial's never takes the place of the recipe's."""
+        return self.output / self.name
 
     def stages(self) -> list[Stage]:
         """Return the recipe's stages, sources first, with labels that tell repeats apart."""
@@ -189,7 +199,7 @@ class Walk:
 
     def _write_records(self, records: list[Record]) -> None:
         if self.is_alone:  # one of several knows its own shards only
-            write_records(self.output, self.recipe.name, records)
+            write_records(self.output, self.name, records)
 
     def is_mine(self, owner: int) -> bool:
         """Say whether a unit or a shard falls to this process."""

@@ -19,11 +19,13 @@ class Changes:
 
     Attributes:
         relabelled: ids by label; a row may be under several.
+        before: how many rows the earlier version has; 0 if there is none.
     """
 
     added: list[str] = field(default_factory=list)
     removed: list[str] = field(default_factory=list)
     relabelled: dict[str, list[str]] = field(default_factory=dict)
+    before: int = 0
 
     def title(self) -> str:
         """Return all of it in a line."""
@@ -61,4 +63,5 @@ def compare(old: pl.DataFrame | None, new: pl.DataFrame) -> Changes:
         added=new.join(old, on="id", how="anti")["id"].sort().to_list(),
         removed=old.join(new, on="id", how="anti")["id"].sort().to_list(),
         relabelled={label: ids for label, ids in relabelled.items() if ids},
+        before=len(old),
     )

@@ -38,23 +38,40 @@ def pair(number: int, **columns: Any) -> Row:
 class Recipe:
     """What `Walk` needs of a recipe whose source is the rows themselves."""
 
-    name, seed, description = "adders", 0, "Modules that add."
+    seed, description = 0, "Modules that add."
 
-    def __init__(self, rows: list[Row], steps: Sequence[Step] = ()) -> None:
+    def __init__(
+        self,
+        rows: list[Row],
+        steps: Sequence[Step] = (),
+        name: str = "adders",
+        formats: Sequence[str] = ("pairs", "messages", "conversion"),
+    ) -> None:
+        self.name = name
         self.sources, self.steps = [Given(rows=rows)], steps
-        self.formats = [PairsFormat(format="pairs"), *(Messages(format="messages"),)]
-        self.formats.append(Conversion(format="conversion"))
+        known = [PairsFormat(format="pairs"), Messages(format="messages")]
+        known.append(Conversion(format="conversion"))
+        self.formats = [f for f in known if f.format in formats]
 
     def model_dump(self, mode: str) -> dict[str, Any]:
         formats = [f.model_dump() for f in self.formats]
         return {"name": self.name, "description": self.description, "formats": formats}
 
 
-def make(output: Path, rows: list[Row], license_text: str = "", steps: Sequence[Step] = ()) -> Path:
+def make(
+    output: Path,
+    rows: list[Row],
+    license_text: str = "",
+    steps: Sequence[Step] = (),
+    limit: int | None = None,
+    settings: tuple[str, ...] = (),
+    **of_recipe: Any,
+) -> Path:
     """Run a recipe of these rows; return the folder of its data set."""
     if license_text:
         sha = save_text(output / "cache", license_text)
         rows = [{**row, "license": {**row["license"], "text_sha256": [sha]}} for row in rows]
-    walk = Walk(Recipe(rows, steps), output, LocalExecutor(1))  # type: ignore[arg-type]
+    recipe: Any = Recipe(rows, steps, **of_recipe)
+    walk = Walk(recipe, output, LocalExecutor(1), limit, settings=settings)
     write_dataset(walk, walk.run())
     return walk.folder

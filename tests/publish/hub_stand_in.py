@@ -145,6 +145,7 @@ class Hub:
         self.repos: dict[str, Repo] = {}
         self.lfs: dict[str, bytes] = {}
         self.requests: list[tuple[str, str]] = []
+        self.agents: set[str] = set()
         self.faults: list[Fault] = []
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -153,6 +154,7 @@ class Hub:
         request = Request(scope, receive)
         method, raw = scope["method"], scope["raw_path"].decode().split("?")[0]
         self.requests.append((method, unquote(raw)))
+        self.agents.add(request.headers.get("user-agent", ""))
         response = await self.answer(request, method, raw)
         await response(scope, receive, send)
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import traceback
@@ -14,6 +15,7 @@ from data_sets import pair
 from hub_stand_in import Blob, Fault, Hub
 from steps_for_tests import LICENSE
 
+import curate
 from curate import api
 from curate.files import file_sha256
 from curate.formats.dataset.write import record_files
@@ -56,8 +58,8 @@ def commits(hub: Hub) -> list[str]:
     return [commit.title for commit in hub.repos[REPO].commits.values()]
 
 
-def local_files(output: Path) -> dict[str, bytes]:
-    folder = output / "adders"
+def local_files(output: Path, run: str = "adders") -> dict[str, bytes]:
+    folder = output / run
     paths = [p for p in folder.rglob("*") if p.is_file()]
     found = {p.relative_to(folder).as_posix(): p.read_bytes() for p in paths}
     return {path: content for path, content in found.items() if not path.startswith("lost/")}
@@ -125,7 +127,10 @@ def test_a_repository_that_holds_something_else(alice: Hub, first: Path) -> None
     repo = alice.repos[REPO]
     files = {"run.json": Blob(b"[1]", lfs=False), "README.md": Blob(b"other", lfs=False)}
     repo.commit("heads/main", "another tool's", files)
-    done = api.push(REPO, output=first)
+    with pytest.raises(PushRefused, match=r"files that curate did not push\n.*such as run\.json"):
+        api.push(REPO, output=first)
+    assert commits(alice)[-1] == "another tool's"
+    done = api.push(REPO, output=first, replace=True)
     assert there(alice) == local_files(first)
     assert (len(done.changes.added), done.deletes) == (10, [])
 
@@ -198,16 +203,191 @@ def test_a_tag_does_not_move(alice: Hub, first: Path, second: Path) -> None:
     assert there(alice) == local_files(first)
 
 
-def test_a_dry_run_writes_nothing(alice: Hub, first: Path, second: Path) -> None:
-    done = api.push(REPO, output=first, dry_run=True)
-    assert alice.writing() == [] and alice.repos == {}
-    assert "rows: 10 added" in done.summary()
+def test_the_hub_is_told_which_version_of_curate_pushes(alice: Hub, first: Path) -> None:
     api.push(REPO, output=first)
-    before = len(alice.writing())
+    assert {agent.split(";")[0] for agent in alice.agents if "curate" in agent} == {
+        f"curate/{curate.__version__}"
+    }
+
+
+# --- what takes the place of what ---------------------------------------------------------------
+
+
+def test_a_trial_does_not_take_the_place_of_a_full_run(
+    alice: Hub, make: Callable[..., Path]
+) -> None:
+    output = make(*map(pair, range(10)))
+    api.push(REPO, output=output, tag="v1")
+    full = there(alice)
+    make_data(output, [pair(1), pair(2)], limit=2)
+    assert local_files(output) == full, "the trial left the full data as it was"
+    with pytest.raises(PushRefused) as refused:
+        api.push(REPO, output=output, run="adders.trial")
+    told = str(refused.value).splitlines()
+    assert told[0] == (
+        "alice/adders is not changed: this run is a trial (--limit 2), and a data set is "
+        "published there"
+    )
+    assert "  there:    messages: test 2, train 8 rows" in told
+    assert "  this run: messages: train 2 rows" in told
+    assert "  removed:  8 of 10 rows" in told
+    assert "the same command with --run adders;" in told[-1] and "--replace" in told[-1]
+    assert there(alice) == full
+    assert len(commits(alice)) == 2
+
+    done = api.push(REPO, output=output, run="adders.trial", replace=True)
+    assert there(alice) == local_files(output, "adders.trial")
+    assert commits(alice)[-1] == "adders: trial, rows: 8 removed"
+    assert "adders.trial is a trial run (--limit 2)" in done.summary()
+    assert there(alice, "v1") == full
+
+
+def test_a_run_with_settings_is_a_trial(alice: Hub, make: Callable[..., Path]) -> None:
+    output = make(pair(0), pair(1))
+    api.push(REPO, output=output)
+    make_data(output, [pair(0)], settings=("seed=1",))
+    with pytest.raises(PushRefused, match=r"a trial \(--set seed=1\)"):
+        api.push(REPO, output=output, run="adders.trial")
+    assert there(alice) == local_files(output)
+
+
+def test_a_trial_that_has_the_place_of_the_full_data_is_known_as_one(
+    alice: Hub, make: Callable[..., Path]
+) -> None:
+    """As versions before this one wrote it; what counts is the run's record, not its name."""
+    output = make(pair(0), pair(1))
+    api.push(REPO, output=output)
+    run = json.loads((output / "adders/run.json").read_text())
+    record_files(output / "adders", {**run, "limit": 5}, [])
+    with pytest.raises(
+        PushRefused, match=r"a trial \(--limit 5\).*\n(.*\n)*make the full run first"
+    ):
+        api.push(REPO, output=output)
+
+
+def test_a_push_that_names_no_run_takes_the_full_one(alice: Hub, make: Callable[..., Path]) -> None:
+    output = make(pair(0), pair(1), pair(2))
+    make_data(output, [pair(0)], limit=1)
+    assert [row["id"] for row in api.show(output=output, count=9)] == [pair(0)["id"]]
+    done = api.push(REPO, output=output)
+    assert (done.run, there(alice)) == ("adders", local_files(output))
+
+
+def test_a_trial_may_be_the_first_that_a_repository_holds(alice: Hub, tmp_path: Path) -> None:
+    make_data(tmp_path, [pair(0)], limit=1)
+    done = api.push(REPO, output=tmp_path)
+    assert next(done.summary()) == "adders.trial is a trial run (--limit 1)"
+    assert commits(alice)[-1] == "adders: trial, rows: 1 added"
+    # The full run takes the place of the trial without being asked twice.
+    make_data(tmp_path, [pair(0), pair(1)])
+    api.push(REPO, output=tmp_path)
+    assert there(alice) == local_files(tmp_path)
+
+
+def test_a_trial_goes_to_a_branch_of_its_own(alice: Hub, make: Callable[..., Path]) -> None:
+    output = make(pair(0), pair(1))
+    api.push(REPO, output=output)
+    make_data(output, [pair(0)], limit=1)
+    api.push(REPO, output=output, run="adders.trial", branch="trial")
+    assert there(alice) == local_files(output)
+    assert there(alice, "trial") == local_files(output, "adders.trial")
+    make_data(output, [pair(1)], limit=1)
+    with pytest.raises(PushRefused, match="this run is a trial"):
+        api.push(REPO, output=output, run="adders.trial", branch="trial")
+
+
+@pytest.mark.parametrize("way", [{}, {"pr": True}])
+def test_the_run_of_another_recipe_is_refused(
+    alice: Hub, make: Callable[..., Path], way: dict[str, bool]
+) -> None:
+    output = make(pair(0), pair(1))
+    api.push(REPO, output=output)
+    make_data(output, [pair(0), pair(1), pair(2)], name="others")
+    with pytest.raises(PushRefused) as refused:
+        api.push(REPO, output=output, **way)
+    told = str(refused.value)
+    assert "it holds the data set of the recipe adders, and this is a run of others" in told
+    assert "choose another --repo" in told
+    assert there(alice) == local_files(output)
+    if not way:
+        api.push(REPO, output=output, replace=True)
+        assert there(alice) == local_files(output, "others")
+
+
+def test_a_run_that_keeps_no_published_row_is_refused(
+    alice: Hub, make: Callable[..., Path]
+) -> None:
+    """Two recipes may have one name."""
+    api.push(REPO, output=make(pair(0), pair(1)))
+    output = make(pair(2), pair(3))
+    with pytest.raises(PushRefused, match=r"none of the rows(.*\n)*  removed:  2 of 2 rows"):
+        api.push(REPO, output=output)
+    api.push(REPO, output=output, replace=True)
+    assert there(alice) == local_files(output)
+
+
+def test_a_config_that_would_go_is_named(alice: Hub, make: Callable[..., Path]) -> None:
+    output = make(pair(0), pair(1))
+    api.push(REPO, output=output)
+    shutil.rmtree(output)
+    make_data(output, [pair(0)], name="others", formats=("pairs",))
+    with pytest.raises(PushRefused, match=r"removed:  the configs conversion, messages"):
+        api.push(REPO, output=output)
+
+
+# --- dry runs -----------------------------------------------------------------------------------
+
+
+def test_a_dry_run_says_what_a_push_would_do(alice: Hub, first: Path, second: Path) -> None:
+    told = list(api.push(REPO, output=first, run="adders", dry_run=True).summary())
+    assert alice.writing() == [] and alice.repos == {}
+    url = f"{alice.url}/datasets/{REPO}"
+    assert told[0] == "run: adders"
+    assert "  messages: test 2, train 8 rows" in told
+    assert f"repository: {url}, which does not exist" in told
+    assert "  it would be made public; the data goes to the branch main" in told
+    assert "commit message: adders: rows: 10 added" in told
+    sizes = {line.split()[-1]: line.split()[:-1] for line in told if line.startswith("   ")}
+    assert sizes.keys() == local_files(first).keys()
+    assert sizes["run.json"] == [f"{(first / 'adders/run.json').stat().st_size / 1000:.1f}", "kB"]
+
+    api.push(REPO, output=first, run="adders")
+    head, before = alice.repos[REPO].refs["heads/main"], len(alice.writing())
     told = list(api.push(REPO, output=second, dry_run=True, tag="v2").summary())
     assert len(alice.writing()) == before
+    assert f"repository: {url}, compared at commit {head}" in told
+    assert "commit message: v2: rows: 2 added, 1 removed, 1 relabelled" in told
     assert "rows: 2 added, 1 removed, 1 relabelled" in told
-    assert told[-1] == f"dry run: nothing was written to {alice.url}/datasets/{REPO}"
+    assert any(line.startswith("      gone  licenses/") for line in told)
+    assert told[-1] == f"dry run: nothing was written to {url}"
+
+
+def test_a_dry_run_needs_no_token(alice: Hub, first: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HF_TOKEN")
+    told = list(api.push(REPO, output=first, run="adders", dry_run=True).summary())
+    assert any("no such repository, or it is private and there is no token" in t for t in told)
+    assert "commit message: adders: rows: 10 added" in told
+    monkeypatch.setenv("HF_TOKEN", "hf_of_alice")
+    api.push(REPO, output=first, run="adders")
+    monkeypatch.delenv("HF_TOKEN")
+    told = list(api.push(REPO, output=first, run="adders", dry_run=True).summary())
+    assert "no commit: the data is there already" in told
+
+
+def test_a_dry_run_that_would_be_refused_says_so_and_why(
+    alice: Hub, make: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output = make(pair(0), pair(1))
+    api.push(REPO, output=output)
+    make_data(output, [pair(0)], limit=1)
+    done = api.push(REPO, output=output, run="adders.trial", dry_run=True)
+    assert "this run is a trial (--limit 1)" in (done.refusal or "")
+    assert "run: adders.trial, a trial run (--limit 1)" in done.summary()
+    assert "rows: 1 removed" in done.summary()
+    monkeypatch.setenv("HF_TOKEN", "hf_of_bob")
+    done = api.push(REPO, output=output, dry_run=True)
+    assert "alice/adders is of alice" in (done.refusal or "")
+    assert "rows: 2 added" in done.summary(), "what can be said without the Hub is said"
 
 
 # --- what goes wrong ----------------------------------------------------------------------------
@@ -422,6 +602,31 @@ def test_exit_codes(hub: Hub, first: Path, tmp_path: Path) -> None:
     assert failed.returncode == 1, failed.stderr
     assert "the Hub answered 503: down" in failed.stderr
     assert "hf_of_alice" not in failed.stderr
+
+
+def test_a_dry_run_that_would_be_refused_exits_with_2(
+    alice: Hub, make: Callable[..., Path], tmp_path: Path
+) -> None:
+    output = make(pair(0), pair(1))
+    api.push(REPO, output=output)
+    make_data(output, [pair(0)], limit=1)
+    words = ("-m", "curate", "push", "--repo", REPO, "--output", str(output), "--dry-run")
+    refused = command(*words, "--run", "adders.trial", env=environment(alice, tmp_path))
+    assert refused.returncode == 2
+    assert refused.stdout.startswith("run: adders.trial, a trial run (--limit 1)\n")
+    assert refused.stderr.startswith("curate: alice/adders is not changed: this run is a trial")
+
+
+def test_a_dry_run_needs_no_network(first: Path, tmp_path: Path) -> None:
+    words = ("-m", "curate", "push", "--repo", REPO, "--output", str(first), "--run", "adders")
+    env = environment(Hub(), tmp_path, HF_ENDPOINT="http://127.0.0.1:1")
+    del env["HF_TOKEN"]
+    done = command(*words, "--dry-run", "--private", env=env)
+    assert done.returncode == 0, done.stderr
+    told = done.stdout.splitlines()
+    assert any("not looked at: alice/adders: " in line for line in told)
+    assert "  it would be made private; the data goes to the branch main" in told
+    assert "rows: 10 added" in told and any(line.endswith("  README.md") for line in told)
 
 
 def test_a_hub_that_is_not_there(hub: Hub, first: Path, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@
 <output>/<recipe>/licenses/<sha256>.txt             texts that the rows' licenses ask for
 <output>/<recipe>/run.json                          ledger, options, versions, sha256 of it all
 
+The folder of a trial is <output>/<recipe>.trial.
 The folder is written under another name and renamed when all is in it
 (`curate.formats.dataset.replace`).
 """
@@ -17,7 +18,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +51,7 @@ from curate.licenses.optout import OPTED_OUT, first_match, load_lists
 from curate.rows import Loose
 from curate.step import Drop, SourceStep
 
-LAYOUT = 2  # of the folder; raised when it has to be written anew from the cache
+LAYOUT = 3  # of the folder; raised when it has to be written anew from the cache
 GROUP_ROWS = 1024  # rows that are gathered before they are written
 MAX_ROW_BYTES = 2 * 10**6  # of a row as JSON, above which the Hub's viewer cuts it
 
@@ -79,7 +80,7 @@ def write_dataset(
     check_place(walk.folder)
     recover(walk.folder)
     views = [(f.version, f.model_dump(mode="json")) for f in walk.recipe.formats]
-    key = digest(LAYOUT, [s.key for s in final_shards(stages)], views)
+    key = digest(LAYOUT, [s.key for s in final_shards(stages)], views, walk.settings)
     if known := _written(walk, key):
         return known
     folder = new_folder(walk.folder)
@@ -122,6 +123,7 @@ def _write(walk: Walk, stages: list[Stage], key: str, folder: Path) -> None:
         "key": key,
         "recipe": walk.recipe.model_dump(mode="json"),
         "limit": walk.limit,
+        "settings": list(walk.settings),
         "steps": [
             {**identity(stage.step, walk.recipe.seed), "label": stage.label} for stage in stages
         ],
@@ -150,6 +152,19 @@ def read_run(folder: Path) -> dict[str, Any] | None:
     """
     path = folder / RUN_FILE
     return read_sealed(path) if path.exists() else None
+
+
+def trial_options(run: dict[str, Any]) -> list[str]:
+    """Return the options that make a run, by its ``run.json``, a trial; empty if it is none."""
+    limit = [] if run["limit"] is None else [f"--limit {run['limit']}"]
+    return [*limit, *(f"--set {setting}" for setting in run.get("settings", []))]
+
+
+def row_counts(run: dict[str, Any]) -> Iterator[str]:
+    """Yield a line for each config of a data set: how many rows each of its splits has."""
+    for config, counts in run["configs"].items():
+        splits = ", ".join(f"{split} {n:,}" for split, n in counts.items())
+        yield f"{config}: {splits} rows"
 
 
 def check_data(folder: Path, run: dict[str, Any]) -> None:

@@ -231,6 +231,7 @@ class Analysis(Frozen):
     Attributes:
         form: version of this form.
         limit: rows read of every unit of a source; null reads all.
+        settings: ``path=value`` texts that replaced values of the recipe.
         rows: final rows.
         configs: rows by config and split, as they were written.
         unwritten: final rows that are in no config, by reason.
@@ -247,6 +248,7 @@ class Analysis(Frozen):
     description: str
     seed: int
     limit: int | None
+    settings: list[str]
     steps: list[StepCounts]
     rows: int
     configs: dict[str, dict[str, int]]
@@ -286,7 +288,7 @@ class Run:
 
         Args:
             output: the folder.
-            name: of the run's recipe.
+            name: of the run.
             folder: of the data set, where it does not have its name yet.
 
         Raises:
@@ -388,6 +390,7 @@ def analyse_run(run: Run) -> Analysis:
         description=known["recipe"].get("description", ""),
         seed=known["recipe"].get("seed", 0),
         limit=known["limit"],
+        settings=known.get("settings", []),
         steps=steps,
         rows=rows.total,
         configs=known["configs"],

@@ -36,6 +36,18 @@ def headline(a: Analysis) -> list[str]:
     return [*_what(a), *_licensing(a), *_judged(a), *_run(a), *_compiled(a)]
 
 
+def trial(a: Analysis) -> str:
+    """Return what makes a run a trial, in a sentence with Markdown's code; empty if it is none."""
+    said = []
+    if a.limit:
+        read = f"at most {plural(a.limit, 'row')} of each package, repository or range of operators"
+        said.append(f"{read} {'was' if a.limit == 1 else 'were'} read (`--limit {a.limit}`)")
+    if a.settings:
+        options = ", ".join(f"`--set {setting}`" for setting in a.settings)
+        said.append(f"values of the recipe were replaced ({options})")
+    return f"A trial run, not the recipe as written: {', and '.join(said)}." if said else ""
+
+
 def _what(a: Analysis) -> Iterator[str]:
     for kind, n in a.kinds.counts.items():
         meaning = f"; each is {KINDS[kind]}" if kind in KINDS else ""

@@ -13,9 +13,9 @@ from curate.formats.dataset.front_matter import Config, front_matter, read_confi
 from curate.formats.dataset.leakage import THRESHOLD
 from curate.formats.dataset.write import read_run, record_files
 from curate.publish.analysis.analysis import Analysis
-from curate.publish.analysis.numbers import number, plural
+from curate.publish.analysis.numbers import number
 from curate.publish.analysis.sections import Table, blocks_of
-from curate.publish.analysis.words import REMOVAL, headline, unknowns
+from curate.publish.analysis.words import REMOVAL, headline, trial, unknowns
 from curate.publish.documents.markdown import render, table
 from curate.terminal.shown import visible
 
@@ -142,6 +142,8 @@ def _opening(folder: Path, a: Analysis, configs: list[Config]) -> Iterator[str]:
     yield f"# {a.name}\n"
     if a.description:
         yield f"{a.description}\n"
+    if told := trial(a):
+        yield f"**{told}**\n"
     yield " ".join(headline(a)) + "\n"
     for config in configs[:1]:
         yield "```python\nfrom datasets import load_dataset\n"
@@ -185,8 +187,6 @@ def _making(run: dict[str, Any], a: Analysis) -> Iterator[str]:
     yield "## How it was made\n"
     yield f"By the recipe `{a.name}` (sha256 `{recipe_sha256(run)}`, seed {a.seed}), which"
     yield "`run.json` holds. The same recipe and the same versions give the same bytes.\n"
-    if a.limit:
-        yield f"**A trial run**, limited to {plural(a.limit, 'row')} of every unit of a source.\n"
     yield from _shown(a, "funnel")
     tools = ", ".join(f"{name} {version}" for name, version in sorted(a.tools.items()))
     yield f"Versions that decide the result: {tools or 'none'}.\n"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from curate.publish.analysis.analysis import Analysis
-from curate.publish.analysis.numbers import number, plural
+from curate.publish.analysis.numbers import number
 from curate.publish.analysis.sections import Block, Cell, Lines, Spreads, Table, sections
-from curate.publish.analysis.words import headline
+from curate.publish.analysis.words import headline, trial
 
 QUANTILES = ("minimum", "p05", "p25", "median", "p75", "p95", "maximum")
 SPREAD = ("", "measured", "n", "not known", "min", "5 %", "25 %", "median", "75 %", "95 %", "max")
@@ -23,8 +23,8 @@ def markdown(a: Analysis, figures: dict[str, str]) -> str:
     lines = [f"# {a.name} in numbers\n"]
     lines += [" ".join(a.description.split()) + "\n"] if a.description else []
     lines += [*(f"- {line}" for line in headline(a)), ""]
-    if a.limit:
-        lines.append(f"A trial, limited to {plural(a.limit, 'row')} of every unit of a source.\n")
+    if told := trial(a):
+        lines.append(f"{told}\n")
     for section in sections(a):
         lines.append(f"## {section.title}\n")
         lines += [f"{section.lead}\n"] if section.lead else []

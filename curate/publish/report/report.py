@@ -43,7 +43,7 @@ from curate.publish.analysis.analysis import (
 from curate.publish.analysis.counts import ranked
 from curate.publish.analysis.numbers import number, plural, summary
 from curate.publish.analysis.sections import Cell, sections
-from curate.publish.analysis.words import RIGHT, headline, reasons_line, step_line
+from curate.publish.analysis.words import RIGHT, headline, reasons_line, step_line, trial
 from curate.publish.documents.card import write_card
 from curate.publish.documents.croissant import CROISSANT_FILE, croissant
 from curate.publish.documents.markdown import markdown
@@ -113,6 +113,7 @@ def page(run: Run, analysis: Analysis) -> str:
     return _template().render(
         a=analysis,
         headline=headline(analysis),
+        trial=trial(analysis),
         sections=sections(analysis),
         most_charts=MOST_CHARTS,
         steps=_steps(run, analysis),
