@@ -17,7 +17,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, 
 from pydantic_core import ErrorDetails
 
 from curate.order import misplaced
-from curate.registry import AnyFormat, AnySource, AnyStep, known_formats, known_steps
+from curate.registry import AnyFormat, AnySource, AnyStep, kinds_by_name, known_steps
 from curate.shipped.find import find_recipe, hint
 from curate.wording import choose, did_you_mean, plain
 
@@ -144,7 +144,7 @@ def _senseless(recipe: Recipe, data: dict[str, Any], whole: bool) -> Iterator[tu
             yield ("sources", i, field), said
     yield from _read_twice(recipe)
     if whole and not recipe.formats:
-        known = ", ".join(f"`- format: {name}`" for name in known_formats())
+        known = ", ".join(f"`- format: {name}`" for name in kinds_by_name()["formats"])
         yield ("formats",), f"without any, the data set has no rows: add one or more of {known}"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Annotated, get_args
 
 from pydantic import Field
@@ -15,6 +16,7 @@ from curate.clean.wiring.wiring import Wiring
 from curate.formats.conversion import Conversion
 from curate.formats.cuda_to_triton import CudaToTriton
 from curate.formats.fim import Fim
+from curate.formats.format import Format
 from curate.formats.kernelbook import KernelBook
 from curate.formats.kernels import KernelsFormat as KernelsFormat
 from curate.formats.messages import Messages
@@ -90,12 +92,26 @@ AnyFormat = Annotated[
 ]
 
 
+Named = type[Step] | type[Format]
+
+
 def known_steps() -> list[type[Step]]:
     """Return the classes of all sources and steps."""
     return [one for union in (AnySource, AnyStep) for one in get_args(get_args(union)[0])]
 
 
-def known_formats() -> list[str]:
-    """Return the words that select the formats in a recipe."""
-    formats = get_args(get_args(AnyFormat)[0])
-    return [get_args(one.model_fields["format"].annotation)[0] for one in formats]
+def kinds_by_name() -> dict[str, dict[str, Named]]:
+    """Return the classes of all ``sources``, ``steps`` and ``formats`` by their names."""
+    unions = {"sources": AnySource, "steps": AnyStep, "formats": AnyFormat}
+    found: dict[str, dict[str, Named]] = {}
+    for group, union in unions.items():
+        kinds = get_args(get_args(union)[0])
+        tags = [get_args(kind.model_fields[group[:-1]].annotation)[0] for kind in kinds]
+        found[group] = dict(zip(tags, kinds, strict=True))
+    return found
+
+
+def summary(kind: Named) -> str:
+    """Return the first paragraph of a class's docstring in one line."""
+    words = " ".join((inspect.getdoc(kind) or "").partition("\n\n")[0].split())
+    return words.replace("``", "`")

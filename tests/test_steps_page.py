@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from pydantic import BaseModel
-
-from curate.registry import known_steps
+from curate.registry import known_steps, summary
 from curate.rows import COLUMNS, COMMON, ROW
 from curate.step import SourceStep, Step
 
 PAGE = Path(__file__).parent.parent / "docs/steps.md"
 
 
-def said(kind: type[BaseModel]) -> str:
-    """Return the first paragraph of a class's docstring."""
-    words = " ".join((inspect.getdoc(kind) or "").partition("\n\n")[0].split())
-    return words.replace("``", "`").replace("|", "\\|")
+def said(kind: type[Step]) -> str:
+    return summary(kind).replace("|", "\\|")
 
 
 def listed(words: Iterable[str]) -> str:
