@@ -1,4 +1,4 @@
-"""The ``split`` step: train, validation and test without near-duplicates or files in common.
+"""The ``split`` step: train, validation and test without renamed copies or files in common.
 
 Rows that must stay together form a cluster:
 
@@ -9,6 +9,10 @@ Rows that must stay together form a cluster:
 - rows of one source file (of another data set's rows, which do not name theirs, those of one
   repository; of rows that come from no file, those made of one task) and, where the recipe asks for
   it, rows of one package or repository.
+
+Programs that compute something else stay apart only if one of these holds. Two that differ in one
+operator, such as a log2 and an acosh of one shape, may be in two splits, though they share most of
+their words; `curate.formats.dataset.leakage` labels them.
 
 A cluster is named by the smallest id in it, and a hash of its name and of the recipe's seed decides
 its split. A cluster that is too large for a split, because it has more rows than the split's share

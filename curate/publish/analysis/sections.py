@@ -15,7 +15,7 @@ from curate.publish.analysis.analysis import Analysis
 from curate.publish.analysis.counts import Distribution, ValueCounts
 from curate.publish.analysis.numbers import number, plural, share
 from curate.publish.analysis.teaching import PassRate, Teaching
-from curate.publish.analysis.words import judged_word, reasons_line, unknowns
+from curate.publish.analysis.words import judged_word, kept_apart, reasons_line, unknowns
 
 Cell = str | int | float | None
 Loose = Sequence[Cell]
@@ -187,11 +187,7 @@ def _contents(a: Analysis) -> Iterator[Block]:
         yield Text(f"Not written: {plural(n, 'row')}, `{reason}`.")
     yield _tally("kinds", "Kind of row", a.kinds)
     if a.clusters:
-        yield Text(
-            f"The {number(a.rows)} final rows form {number(a.clusters)} clusters: rows of one "
-            "file, and rows whose code is nearly the same. The largest has "
-            f"{plural(a.largest_cluster, 'row')}. A cluster is never divided between splits."
-        )
+        yield Text(kept_apart(a))
 
 
 def _steps(a: Analysis) -> Iterator[Block]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from curate.formats.dataset.leakage import THRESHOLD
 from curate.publish.analysis.analysis import Analysis, StepCounts
 from curate.publish.analysis.numbers import number, plural, share
 
@@ -114,6 +115,38 @@ def _compiled(a: Analysis) -> Iterator[str]:
         yield f"Every row compiles for {', '.join(whole)}."
     if some:
         yield f"These compile, of {plural(a.rows, 'row')}: {', '.join(some)}."
+
+
+def kept_apart(a: Analysis) -> str:
+    """Return what is in one split only, and what may be in two."""
+    has_graphs = any(step.name == "wiring" for step in a.steps)
+    graphs = ", or if their modules have the same graph of operators" if has_graphs else ""
+    text = (
+        f"The {plural(a.rows, 'row')} form {plural(a.clusters, 'cluster')}, the largest of "
+        f"{plural(a.largest_cluster, 'row')}, and no cluster is in two splits. Rows are in one "
+        "cluster if they come from one source file, if their programs share most runs of five "
+        f"tokens or have the same statements but for names and numbers{graphs}. Programs that "
+        "compute something else may be in two splits, even if they are one operator apart and "
+        "share most of their words."
+    )
+    return " ".join([text, *_overlapping(a)])
+
+
+def _overlapping(a: Analysis) -> Iterator[str]:
+    """Yield how many rows share most words with one of another split, in the config with most."""
+    found = [
+        (sum(n.get("split_overlap", {"rows": 0})["rows"] for n in splits.values()), config)
+        for config, splits in (a.leakage or {}).items()
+        if len(splits) > 1
+    ]
+    if found:
+        alike, config = max(found)
+        rows = sum(n["rows"] for n in (a.leakage or {})[config].values())
+        yield (
+            f"In the config `{config}`, {number(alike)} of {plural(rows, 'row')} share "
+            f"{share(THRESHOLD, 1)} of their words or more with a row of another split; the column "
+            "`split_overlap` says how alike they are."
+        )
 
 
 def step_line(step: StepCounts) -> str:

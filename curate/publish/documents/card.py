@@ -15,7 +15,7 @@ from curate.formats.dataset.write import read_run, record_files
 from curate.publish.analysis.analysis import Analysis
 from curate.publish.analysis.numbers import number
 from curate.publish.analysis.sections import Table, blocks_of
-from curate.publish.analysis.words import REMOVAL, headline, trial, unknowns
+from curate.publish.analysis.words import REMOVAL, headline, kept_apart, trial, unknowns
 from curate.publish.documents.markdown import render, table
 from curate.terminal.shown import visible
 
@@ -229,9 +229,7 @@ def _overlap(a: Analysis) -> Iterator[str]:
         yield f"`{step.label}` compared the column `{step.column}` of {number(step.seen)} rows and"
         yield f"dropped {number(sum(step.tiers.values()))} as copies of one that stayed.\n"
     if a.clusters:
-        yield "The splits share no cluster. Rows that are nearly the same, or of one source file,"
-        yield f"are one cluster; there are {number(a.clusters)}, the largest of"
-        yield f"{number(a.largest_cluster)} rows."
+        yield kept_apart(a)
 
 
 def _limits(a: Analysis) -> Iterator[str]:

@@ -136,6 +136,16 @@ def test_the_table_counts_the_rows_that_overlap(written: Write) -> None:
     assert "| messages | train | 3 | 1 | 0 |" in text
 
 
+def test_the_card_says_what_the_splits_share_and_what_not(written: Write) -> None:
+    code = "".join(f"name_{n} = 0\n" for n in range(50))
+    text, _ = written(pair(1, triton=code), pair(2), pair(5, triton=code + "more = 0\n"))
+    said = " ".join(text.split("## What is not known")[0].split())
+    assert "form 3 clusters, the largest of 1 row, and no cluster is in two splits" in said
+    assert "may be in two splits, even if they are one operator apart" in said
+    assert "In the config `pairs`, 2 of 3 rows share 80 % of their words or more with" in said
+    assert "graph of operators" not in said, "the recipe has no step wiring"
+
+
 def test_figures_are_shown_and_the_run_knows_the_card(written: Write, tmp_path: Path) -> None:
     written(pair(1))
     figures = tmp_path / "adders/figs"
