@@ -16,12 +16,16 @@ from pydantic import BaseModel, ConfigDict
 DIGITS = 3  # that a quantity keeps
 MOST_BARS = 20  # of a linear histogram
 LONG_TAIL = 25  # largest over lower quartile, from which ranges grow with the quantity
+MOST_LOG_BARS = 24  # of a histogram whose ranges grow
 
 
 class Frozen(BaseModel):
     """The part that all results share."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+Ends = tuple[float | None, float | None]
 
 
 class ValueCounts(Frozen):
@@ -57,6 +61,8 @@ class Distribution(Frozen):
         minimum, p05, p25, median, p75, p95, maximum: nearest-rank quantiles; null if n is 0.
         bins: rows by range.
         log: whether the ranges grow with the quantity.
+        below, above: where the first range ends and the last begins, if they hold all that is
+            further out than the others.
     """
 
     what: str
@@ -72,6 +78,8 @@ class Distribution(Frozen):
     maximum: float | None = None
     bins: list[Bin] = []
     log: bool = False
+    below: float | None = None
+    above: float | None = None
 
 
 QUANTILES = {
@@ -156,7 +164,9 @@ def distribution(
         return Distribution(what=what, unknown=unknown, not_finite=not_finite)
     quantiles = {name: quantile(values, known, share) for name, share in QUANTILES.items()}
     log = _is_long_tailed(values, quantiles)
-    edges = _log_edges(values) if log else _linear_edges(values)
+    edges, ends = _linear_edges(values), (None, None)
+    if log:
+        edges, ends = _clipped(_log_edges(values), known)
     return Distribution(
         what=what,
         n=n,
@@ -165,6 +175,8 @@ def distribution(
         **quantiles,
         bins=_fill(edges, known),
         log=log,
+        below=ends[0],
+        above=ends[1],
     )
 
 
@@ -220,6 +232,25 @@ def _log_edges(values: Sequence[float]) -> list[float]:
     last = next(e for e in edges if e > high)
     inside = [e for e in edges if first <= e <= last]
     return [0.0, *inside] if values[0] == 0 else inside
+
+
+def _clipped(edges: list[float], known: Counter[float]) -> tuple[list[float], Ends]:
+    """Return few enough edges, and the ends that hold more than a range of their own.
+
+    One row may have an error of 5e+291 where the others have some millionths. So 98 rows of 100
+    keep their ranges, and the first and the last range hold what is below and above.
+    """
+    if len(edges) <= MOST_LOG_BARS + 1:
+        return edges, (None, None)
+    some = Counter({value: times for value, times in known.items() if value > 0})
+    low, high = (quantile(sorted(some), some, share) for share in (0.01, 0.99))
+    end = len(edges) - 1
+    first = max(i for i, edge in enumerate(edges) if edge <= low)
+    last = min((i for i, edge in enumerate(edges) if edge > high), default=end)
+    wide = -(-(last - first) // (MOST_LOG_BARS - 2))  # ranges that become one
+    kept = sorted({0, *range(first, last, wide), last, end})
+    ends = (edges[first] if first > 1 else None, edges[last] if last < end - 1 else None)
+    return [edges[i] for i in kept], ends
 
 
 def _fill(edges: Sequence[float], known: Counter[float]) -> list[Bin]:

@@ -41,8 +41,17 @@ def summary(spread: Distribution) -> str:
     """Return a distribution in one sentence."""
     if not spread.n:
         return "No row has a value."
-    return (
-        f"n = {spread.n:,}; median {number(spread.median)}, "
-        f"middle half {number(spread.p25)} to {number(spread.p75)}, "
-        f"range {number(spread.minimum)} to {number(spread.maximum)}"
+    ends = [
+        f"{which} bar: all {where} {number(edge)}"
+        for which, where, edge in (("first", "below", spread.below), ("last", "from", spread.above))
+        if edge is not None
+    ]
+    return "; ".join(
+        [
+            f"n = {spread.n:,}",
+            f"median {number(spread.median)}, "
+            f"middle half {number(spread.p25)} to {number(spread.p75)}, "
+            f"range {number(spread.minimum)} to {number(spread.maximum)}",
+            *ends,
+        ]
     )

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from io import BytesIO
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup, escape
@@ -32,6 +33,7 @@ SMALL = (3.6, 2.1)  # inches, of a chart in the report
 MOST_BARS = 20
 MOST_TICKS = 5
 LONGEST_LABEL = 48  # characters
+CAPTION = 120  # characters across a picture, below its charts
 STYLE = {
     "font.family": "DejaVu Sans",
     "font.size": 9,
@@ -161,12 +163,13 @@ def shortened(name: str) -> str:
 
 def _histograms(block: Spreads) -> Figure:
     columns = 2 if len(block.items) > 1 else 1
-    rows = -(-len(block.items) // columns)
+    rows, wide = -(-len(block.items) // columns), CAPTION // columns
     figure, axes = _new((WIDE, 2.5 * rows), columns, rows)
     for ax, (heading, spread) in zip(axes, block.items, strict=False):
         _histogram(ax, spread)
         ax.set_ylabel("rows")
-        ax.set_xlabel(f"{spread.what}\n{summary(spread)}", fontsize=7.5)
+        lines = [part for text in (spread.what, summary(spread)) for part in wrap(text, wide)]
+        ax.set_xlabel("\n".join(lines), fontsize=7.5)
         ax.set_title(heading.replace("`", ""))
     for ax in axes[len(block.items) :]:
         ax.axis("off")
@@ -182,6 +185,8 @@ def _histogram(ax: Axes, spread: Distribution) -> None:
     heights = [max(b.n, least) if b.n else 0 for b in bins]
     ax.bar([i + 0.5 for i in range(len(bins))], heights, width=0.94, color=DATA)
     ticks = tick_labels(bins)
+    if spread.above is not None:
+        ticks = [(place, "more" if place == len(bins) else text) for place, text in ticks]
     ax.set_xticks([place for place, _ in ticks], [text for _, text in ticks])
     ax.set_xlim(0, len(bins))
     ax.yaxis.set_major_locator(MaxNLocator(nbins=4, steps=[1, 2, 5, 10], integer=True))

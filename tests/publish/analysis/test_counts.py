@@ -4,6 +4,7 @@ from collections import Counter
 import pytest
 
 from curate.publish.analysis.counts import MOST_BARS, Counts, distribution
+from curate.publish.analysis.numbers import summary
 
 
 def spread(*values: float) -> Counter[float]:
@@ -22,6 +23,8 @@ def spread(*values: float) -> Counter[float]:
         [0.25, 0.5, 0.5, 1.0],
         [-3.5, 2.0],
         [10.0**k for k in range(-12, 6)],
+        [10.0**k for k in range(-300, 300, 3)],
+        [0.0, 1e-300, *[10.0 ** (k % 7 - 9) for k in range(400)], 3.5, 4.99e291],
     ],
 )
 def test_every_value_is_in_one_bar(values: list[float]) -> None:
@@ -42,6 +45,18 @@ def test_quantiles_are_values_that_occur() -> None:
 def test_a_long_tail_gets_ranges_that_grow() -> None:
     assert distribution(spread(*range(10, 20), 10_000), "x").log
     assert not distribution(spread(*range(16, 256)), "x").log
+
+
+def test_one_row_far_out_does_not_stretch_the_axis() -> None:
+    usual = {10.0**-k: 50 for k in range(4, 10)}
+    found = distribution(Counter({**usual, 0.0: 60, 4.99e291: 1, 1e-200: 2}), "x")
+    assert [b.n for b in found.bins] == [62, *[50] * 6, 1]
+    assert found.bins[1].low == found.below == 1e-9
+    assert found.bins[-1].low == found.above == 1e-3
+    assert found.maximum == 4.99e291
+    assert summary(found).endswith("; first bar: all below 1e-09; last bar: all from 0.001")
+    plain = distribution(Counter(usual), "x")
+    assert plain.below is plain.above is None and "bar" not in summary(plain)
 
 
 def test_unknown_and_infinite_quantities_are_counted_apart() -> None:
