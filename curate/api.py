@@ -16,11 +16,14 @@ from curate.engine.lock import Busy, hold
 from curate.engine.mend import mending
 from curate.engine.processes.local import LocalExecutor
 from curate.engine.processes.sandbox import SandboxUnavailable, bubblewrap
+from curate.engine.prune import Unfinished, needless
+from curate.engine.prune import cache_parts as cache_parts
+from curate.engine.prune import total_size as total_size
 from curate.engine.records import TRIAL, Record, read_records, run_names
 from curate.engine.run import NoSuchStep, OthersFirst, Progress, RunError, Stage, Walk
 from curate.engine.store import LedgerError, Store, sweep_output
 from curate.evaluate.evaluate import evaluate as evaluate
-from curate.files import Damaged
+from curate.files import Damaged, remove
 from curate.formats.dataset.replace import InTheWay, check_place
 from curate.generate.generate import generate_triton as generate_triton
 from curate.generate.models import ModelError
@@ -61,6 +64,7 @@ class NotFound(Exception):
 USER_ERRORS = (
     RecipeError,
     CannotCopy,
+    Unfinished,
     SourceError,
     StepError,
     TableError,
@@ -358,8 +362,8 @@ def _record(records: list[Record], step: str) -> Record:
     if found:
         labels = ", ".join(record.label for record in found)
         raise NotFound(f"the run has {len(found)} steps '{step}': say which of {labels}")
-    labels = [record.label for record in records]
-    raise NotFound(f"the run has no step '{step}'{choose(step, labels)}")
+    near = choose(step, [record.label for record in records])
+    raise NotFound(f"the run has no step '{step}'{near}")
 
 
 def show(
@@ -556,6 +560,32 @@ def optout(
         path, added = write_entries(known, entries)
         found = replace(found, path=path, added=added)
     return found
+
+
+# --- cache ----------------------------------------------------------------------------------------
+
+
+def prune(
+    *, output: Path = Path("output"), agree: Callable[[dict[str, list[Path]]], bool]
+) -> dict[str, list[Path]]:
+    """Remove what no finished run needs from an output folder's cache; return what is gone.
+
+    Args:
+        output: folder for data and cache.
+        agree: is called with what would go, by folder of the cache; False leaves it there.
+
+    Raises:
+        Unfinished: a run has not finished, or there is none: what is needed is not known.
+        Damaged: a file of a run is not as it was written.
+        Busy: a run is writing to the output folder.
+    """
+    with hold(output):
+        found = needless(output)
+        if not found or not agree(found):
+            return {}
+        for path in (path for paths in found.values() for path in paths):
+            remove(path)
+        return found
 
 
 # --- report and diff ----------------------------------------------------------------------------

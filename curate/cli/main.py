@@ -13,8 +13,8 @@ from typing import Any
 
 import click
 
+from curate.cli import cache_command, recipe_commands, step_commands
 from curate.cli import model_commands as commands
-from curate.cli import recipe_commands, step_commands
 from curate.cli.group import Commands, Errors
 from curate.cli.options import judge_options, make_options
 from curate.cli.shared import (
@@ -663,6 +663,7 @@ def diff(old: str, new: str, output: Path, as_json: bool) -> None:
 main.add_command(recipe_commands.recipes)
 main.add_command(recipe_commands.init)
 main.add_command(step_commands.steps)
+main.add_command(cache_command.cache)
 main.add_command(commands.train)
 main.add_command(commands.evaluate)
 main.add_command(commands.generate)

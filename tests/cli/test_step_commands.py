@@ -10,11 +10,9 @@ def test_all_sources_steps_and_formats_are_listed_with_a_line() -> None:
     ran = curate("steps")
     assert ran.exit_code == 0, ran.output
     first = [line.split()[0] for line in ran.output.splitlines() if line[:3].strip()]
-    words = [
-        word
-        for group, kinds in kinds_by_name().items()
-        for word in [f"{group.capitalize()}:", *kinds]
-    ]
+    words = []
+    for group, kinds in kinds_by_name().items():
+        words += [f"{group.capitalize()}:", *kinds]
     assert [word for word in first if word in words] == words
     plain = " ".join(ran.output.split())
     for kinds in kinds_by_name().values():
