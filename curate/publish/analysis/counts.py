@@ -164,9 +164,11 @@ def distribution(
         return Distribution(what=what, unknown=unknown, not_finite=not_finite)
     quantiles = {name: quantile(values, known, share) for name, share in QUANTILES.items()}
     log = _is_long_tailed(values, quantiles)
-    edges, ends = _linear_edges(values), (None, None)
+    below = above = None
     if log:
-        edges, ends = _clipped(_log_edges(values), known)
+        edges, (below, above) = _clipped(_log_edges(values), known)
+    else:
+        edges = _linear_edges(values)
     return Distribution(
         what=what,
         n=n,
@@ -175,8 +177,8 @@ def distribution(
         **quantiles,
         bins=_fill(edges, known),
         log=log,
-        below=ends[0],
-        above=ends[1],
+        below=below,
+        above=above,
     )
 
 
