@@ -1,5 +1,6 @@
 """A Hub on loopback for the real clients: repositories in memory, LFS uploads, commits, tags.
 
+Large files come by LFS, or by xet (`xet_stand_in`), as the client has it.
 It keeps what a client can see of git: a commit is a tree of paths to blobs, and a reference names a
 commit. It answers as `huggingface_hub` and `datasets` expect; what the real Hub checks beyond that
 (quotas, gating, most of a card's metadata) it does not. Run it by hand with
@@ -144,6 +145,8 @@ class Hub:
         }
         self.repos: dict[str, Repo] = {}
         self.lfs: dict[str, bytes] = {}
+        self.xorbs: dict[str, list[bytes]] = {}  # chunks, by hash; see xet_stand_in.py
+        self.schemes: set[int] = set()  # of compression, that chunks came in
         self.requests: list[tuple[str, str]] = []
         self.agents: set[str] = set()
         self.faults: list[Fault] = []

@@ -552,9 +552,11 @@ def test_rows_that_were_lost_are_not_published(alice: Hub, make: Callable[..., P
 
 
 def environment(hub: Hub, tmp_path: Path, **more: str) -> dict[str, str]:
-    known = {"HF_ENDPOINT": hub.url, "HF_TOKEN": "hf_of_alice", "HF_HUB_DISABLE_XET": "1"}
+    """Return the environment of a user's command, which uploads large files by xet."""
+    known = {"HF_ENDPOINT": hub.url, "HF_TOKEN": "hf_of_alice"}
     home = {"HF_HOME": str(tmp_path / "hf"), "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
-    return {**os.environ, **known, **home, **more}
+    own = {name: value for name, value in os.environ.items() if not name.startswith("HF_")}
+    return {**own, **known, **home, **more}
 
 
 def command(*words: str, **options: dict[str, str]) -> subprocess.CompletedProcess[str]:
@@ -582,6 +584,8 @@ def test_push_load_and_download_as_a_user_types_it(hub: Hub, first: Path, tmp_pa
     assert pushed.returncode == 0, pushed.stderr
     assert pushed.stdout.splitlines()[0] == "rows: 10 added"
     assert "hf_of_alice" not in pushed.stdout + pushed.stderr, "not even where requests are logged"
+    assert hub.made("POST", "^/v1/shards") and not hub.made("PUT", "^/lfs/"), "it went by xet"
+    assert there(hub) == local_files(first)
     env.pop("HF_DEBUG")
     loaded = command("-c", LOAD, REPO, str(first / "adders"), env=env)
     assert loaded.stdout.split() == ["messages", "2"], loaded.stderr
@@ -590,6 +594,35 @@ def test_push_load_and_download_as_a_user_types_it(hub: Hub, first: Path, tmp_pa
     assert downloaded.returncode == 0, downloaded.stderr
     for path, content in local_files(first).items():
         assert (tmp_path / "copy" / path).read_bytes() == content
+
+
+def test_what_went_by_xet_is_not_uploaded_again(hub: Hub, first: Path, tmp_path: Path) -> None:
+    hub.faults.append(Fault("POST", "/commit/main", 500))
+    words = ("-m", "curate", "push", "--repo", REPO, "--output", str(first), "--run", "adders")
+    failed = command(*words, env=environment(hub, tmp_path))
+    assert failed.returncode == 1 and "goes on where it stopped" in failed.stderr
+    uploaded = hub.made("POST", "^/v1/xorbs/")
+    assert uploaded and commits(hub) == ["initial commit"]
+    done = command(*words, env=environment(hub, tmp_path))
+    assert done.returncode == 0, done.stderr
+    assert hub.made("POST", "^/v1/xorbs/") == uploaded
+    assert there(hub) == local_files(first)
+
+
+@pytest.mark.parametrize(("method", "path"), [("GET", "/xet-write-token/"), ("POST", "/shards")])
+def test_an_upload_by_xet_that_is_refused(
+    hub: Hub, first: Path, tmp_path: Path, method: str, path: str
+) -> None:
+    words = ("-m", "curate", "push", "--repo", REPO, "--output", str(first), "--run", "adders")
+    hub.faults.append(Fault(method, path, 403, times=9, message="storage is full"))
+    failed = command(*words, env=environment(hub, tmp_path))
+    assert failed.returncode == 1, failed.stderr
+    assert "Traceback" not in failed.stderr and "hf_of_alice" not in failed.stderr
+    assert failed.stderr.splitlines()[-1].startswith("curate: ")
+    assert commits(hub) == ["initial commit"]
+    hub.faults.clear()
+    assert command(*words, env=environment(hub, tmp_path)).returncode == 0
+    assert there(hub) == local_files(first)
 
 
 def test_exit_codes(hub: Hub, first: Path, tmp_path: Path) -> None:
@@ -648,3 +681,35 @@ def test_the_stand_in_serves_a_data_set_that_datasets_itself_pushed(
     )
     done = command("-c", script, env=environment(hub, tmp_path))
     assert done.stdout == "[1, 2]\n", done.stderr
+
+
+UPLOAD = """
+import sys, numpy, huggingface_hub
+numbers = numpy.random.default_rng(0)
+files = {
+    "random.parquet": numbers.bytes(1_000_000),
+    "text.parquet": b"".join(b"%d\\n" % i for i in range(100_000)),
+    "floats.parquet": numbers.normal(size=100_000).astype("float32").tobytes(),
+}
+whole = files["random.parquet"]
+files["edited.parquet"] = whole[:500_000] + b"!" + whole[500_000:]
+add = huggingface_hub.CommitOperationAdd
+api = huggingface_hub.HfApi()
+api.create_repo("alice/files", repo_type="dataset")
+for path in files:
+    operations = [add(path, files[path])]
+    api.create_commit("alice/files", operations, commit_message=path, repo_type="dataset")
+    open(f"{sys.argv[1]}/{path}", "wb").write(files[path])
+"""
+
+
+def test_the_stand_in_puts_together_what_hf_xet_takes_apart(hub: Hub, tmp_path: Path) -> None:
+    """Many chunks, each way to compress them, and a file that shares its chunks with another."""
+    done = command("-c", UPLOAD, str(tmp_path), env=environment(hub, tmp_path))
+    assert done.returncode == 0, done.stderr
+    files = hub.files("alice/files")
+    for path in ("random", "text", "floats", "edited"):
+        assert files[f"{path}.parquet"] == (tmp_path / f"{path}.parquet").read_bytes(), path
+    assert hub.schemes == {0, 1, 2}
+    sizes = {len(xorb): sum(map(len, xorb)) for xorb in hub.xorbs.values()}
+    assert len(hub.xorbs) == 4 and min(sizes.values()) < 300_000, "of the edited file, few chunks"
