@@ -186,7 +186,7 @@ def remove(path: Path) -> None:
     with writing(path):
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
-        else:
+        elif os.path.lexists(path):  # on a disk that is read-only, what is not there is no error
             path.unlink(missing_ok=True)
 
 

@@ -7,6 +7,7 @@ only tells others, on other machines too, who holds it.
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import socket
@@ -17,8 +18,10 @@ from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 
-from curate.files import is_alive
+from curate.files import CannotWrite, is_alive
 from curate.journal import Journal, Locked, json_line, shown_command, whole_lines
+
+READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
 
 PATIENCE_S = 1.0
 """Seconds that the holder of a lock may take to write its name into it."""
@@ -37,6 +40,9 @@ def hold(output: Path, *, shared: bool = False) -> Iterator[None]:
         shared: whether others may hold it in the same way at the same time, as the processes of
             ``--shard`` do.
 
+    A folder that was written before and cannot be written now, as on a disk mounted for reading, is
+    not locked: what is read from it is checked, and the first write fails.
+
     Raises:
         Busy: another process holds it.
         CannotWrite: there can be no such folder, or no file in it.
@@ -46,6 +52,11 @@ def hold(output: Path, *, shared: bool = False) -> Iterator[None]:
         journal = Journal(path, shared=shared)
     except Locked:
         raise Busy(_busy(output, path)) from None
+    except CannotWrite as error:
+        if not (path.exists() and getattr(error.__cause__, "errno", None) in READ_ONLY):
+            raise
+        yield
+        return
     with journal:
         if not shared:  # one of several adds a line
             journal.cut([])

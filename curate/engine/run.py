@@ -10,16 +10,17 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from curate.engine.executor import Executor, Job, Lost, Result
 from curate.engine.identity import code_digest, identity, tool_version
 from curate.engine.partial import Partial
-from curate.engine.records import TRIAL, Record, write_records
+from curate.engine.records import TRIAL, Record, mark_last, read_records, write_records
 from curate.engine.store import LedgerError, Manifest, Store, digest, is_row, lost_table, rows_table
 from curate.engine.table import Summary, decide, judge, summarize
+from curate.files import Damaged
 from curate.rows import Loose
 from curate.step import Context, RowStep, SourceError, SourceStep, Step, TableStep, Unit
 from curate.wording import choose
@@ -177,6 +178,8 @@ class Walk:
         last = find_stage(stages, goal) if goal else len(stages) - 1
         shards: list[Shard] = []
         records: list[Record] = []
+        # While a run repeats what one before it did, that one's record says more.
+        before = self._known_records()
         for position, stage in enumerate(stages[: last + 1]):
             if only and position < last and self.missing(stage, shards):
                 raise NoSuchStep(
@@ -184,11 +187,15 @@ class Walk:
                     f"run without --only, or with --until {only}"
                 )
             records.append(self.record(stage, shards))
-            self._write_records(records)
+            if not _begins_as(before, records):
+                before = []
+                self._write_records(records)
             shards = self.run_stage(stage, shards)
             records[-1] = self.record(stage, shards)
-        self._write_records(records)
+        if before != records:
+            self._write_records(records)
         if self.is_alone:
+            mark_last(self.output, self.name)
             check_ledger(stages[: last + 1])
         return stages[: last + 1]
 
@@ -196,6 +203,13 @@ class Walk:
     def is_alone(self) -> bool:
         """Whether no other process shares the run."""
         return self.share[1] == 1
+
+    def _known_records(self) -> list[Record]:
+        """Return what is recorded of the run before this one; nothing if that is damaged."""
+        try:
+            return read_records(self.output, self.name)
+        except Damaged:
+            return []
 
     def _write_records(self, records: list[Record]) -> None:
         if self.is_alone:  # one of several knows its own shards only
@@ -457,6 +471,16 @@ class Walk:
             keys = self.table_keys(step, shards)
             return [Shard(step.name, key, owner) for owner, key in enumerate(keys)]
         return [Shard(step.name, self.shard_key(step, s), s.owner) for s in shards]
+
+
+def _begins_as(before: list[Record], records: list[Record]) -> bool:
+    """Say whether a run does what the one before it did; the last stage's shards are to come."""
+    last = len(records) - 1
+    return (
+        before[:last] == records[:last]
+        and len(before) > last
+        and replace(before[last], shards=[]) == replace(records[last], shards=[])
+    )
 
 
 @dataclass

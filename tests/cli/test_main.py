@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from recipe_for_tests import KERNEL, curate, data_line, make_recipe, start
 
 from curate.cli.main import main
+from curate.engine.processes.sandbox import bubblewrap
 from curate.verify import progress
 
 ROOT = Path(__file__).parents[2]
@@ -90,6 +91,28 @@ def test_a_limit_on_the_size_of_files_is_one_message(tmp_path: Path) -> None:
     assert not [path for path in output.rglob("*") if ".tmp-" in path.name]
     unlimited = curate("run", recipe, "--output", output)
     assert unlimited.exit_code == 0, unlimited.output
+
+
+def test_a_finished_run_is_repeated_where_nothing_can_be_written(tmp_path: Path) -> None:
+    recipe, output = make_recipe(tmp_path), tmp_path / "output"
+    first = curate("run", recipe, "--output", output)
+    command = ["run", recipe, "--output", output, "--sandbox", "none"]
+    again = read_only(output, *command)
+    assert again.returncode == 0, again.stderr
+    assert data_line(again.stdout) == data_line(first.output)
+    changed = read_only(output, *command, "--set", "seed=1")
+    assert changed.returncode == 2, changed.stderr
+    (line,) = changed.stderr.strip().splitlines()
+    assert str(output) in line and "Read-only file system" in line
+    new = read_only(tmp_path, "run", recipe, "--output", tmp_path / "new")
+    assert new.returncode == 2 and "Read-only file system" in new.stderr
+
+
+def read_only(folder: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
+    """Run the command where a folder is mounted for reading."""
+    mounts = ["--dev-bind", "/", "/", "--ro-bind", folder, folder]
+    command = [bubblewrap(), *mounts, sys.executable, "-m", "curate", *arguments]
+    return subprocess.run([*map(str, command)], capture_output=True, text=True)
 
 
 def test_an_output_under_a_file_is_one_message(tmp_path: Path) -> None:
