@@ -13,6 +13,7 @@ import hashlib
 import re
 import shutil
 import tempfile
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
@@ -44,10 +45,43 @@ _LEGAL_NAME = re.compile(
     r"|(?:^|[^a-z])(?:terms?|tos|clauses?|(?:open)?rail\w*|conditions|additional|addend\w*|riders?|rights"
     r"|credits|no-?ai|(?:ai|data|use|usage)[-_ ]?(?:policy|training))(?![a-z])"
 )
+# How other languages begin the names of such files; accents are folded away.
+_FOREIGN_NAME = re.compile(
+    r"(?i)lizen|licen(?:ci|z|ca|tie|s(?!e)|c[^e])|lisens|lisans|liiken|litsen|leyfi|nutzung|rechtlich|recht|urheber"
+    r"|termos|terminos|condi[cz]|mentions|droits|diritti|direitos|derechos|aviso|avviso|vilkar|villkor"
+    r"|ehdot|voorwaarden|warunki|podmink|felhasznal|sartlar|kosul"
+    r"|лиценз|ліценз|услови|许可|許可|授权|授權|条款|條款|版权|版權|利用規約|規約|ライセンス|使用条件"
+    r"|라이선스|이용약관|약관|\u03b1\u03b4\u03b5\u03b9\u03b1|\u03bf\u03c1\u03bf\u03b9|ترخيص|شروط|רישיון|लाइसेंस|ใบอนุญาต"
+)
+_README = re.compile(
+    r"(?i)(?:liesmich|lisezmoi|leame|leggimi)(?:\.\w+)?"
+    r"|read[-_. ]?me(?:[-_. ][\w-]{2,7})?(?:\.\w+)?"
+)
+_LICENSE_DATA = frozenset({"license", "licence", "licensing"})
 _SHOUTED_NAME = re.compile(r"[A-Z][A-Z0-9_-]{2,}(?:\.(?:txt|md|rst|TXT|MD))?")
 _DATA_SUFFIXES = frozenset(
     {".json", ".csv", ".yaml", ".yml", ".png", ".svg", ".jpg", ".so", ".pyc"}
 )
+PAPER_SUFFIXES = frozenset(
+    {
+        "",
+        ".adoc",
+        ".asciidoc",
+        ".first",
+        ".htm",
+        ".html",
+        ".markdown",
+        ".md",
+        ".mdx",
+        ".mkd",
+        ".org",
+    }
+    | {".pod", ".rdoc", ".rst", ".rtf", ".tex", ".text", ".textile", ".txt", ".1st"}
+)
+_PAPER_FOLDERS = frozenset({"license", "licence", "legal", "terms", "licensing", "rights"})
+_PAPER_BYTES = 1 << 20
+_KEPT = 2
+"""Which files artifacts keep, as a number: those that were stored by another rule are made anew."""
 _METADATA_FIELDS = (
     "Name",
     "Version",
@@ -58,20 +92,45 @@ _METADATA_FIELDS = (
 )
 
 
-def wanted(path: str) -> bool:
-    """Return whether artifacts keep this file: code, package metadata and legal texts."""
+def wanted(path: str, size: int = 0) -> bool:
+    """Return whether artifacts keep this file: code, package metadata and what may hold terms.
+
+    Args:
+        path: in the source, its top folder included.
+        size: bytes, as declared. It only decides on files of which nothing but their place says
+            that they may hold terms: a table of words in the top folder is none.
+    """
     parts = PurePosixPath(path)
-    return parts.suffix.lower() in SUFFIXES or parts.name in _METADATA_FILES or may_hold_terms(path)
+    if parts.suffix.lower() in SUFFIXES or parts.name in _METADATA_FILES or may_hold_terms(path):
+        return True
+    on_top = len(parts.parts) <= 2 and parts.suffix.lower() in PAPER_SUFFIXES
+    return on_top and size <= _PAPER_BYTES
 
 
 def may_hold_terms(path: str) -> bool:
     """Return whether a file's name or folder says that it may speak of terms."""
     parts = PurePosixPath(path)
-    return (
-        any(folder.lower() in ("licenses", "licences") for folder in parts.parts[:-1])
-        or (bool(_LEGAL_NAME.search(parts.name)) and parts.suffix.lower() not in _DATA_SUFFIXES)
-        or (bool(_SHOUTED_NAME.fullmatch(parts.name)) and not parts.name.startswith("README"))
-    )
+    if any(folder.lower() in ("licenses", "licences") for folder in parts.parts[:-1]):
+        return True
+    paper = parts.suffix.lower() in PAPER_SUFFIXES
+    if paper and (parts.parent.name.lower() in _PAPER_FOLDERS or is_readme(path)):
+        return True
+    if _LEGAL_NAME.search(parts.name) or is_foreign_name(parts.name):
+        return parts.suffix.lower() not in _DATA_SUFFIXES or parts.stem.lower() in _LICENSE_DATA
+    return bool(_SHOUTED_NAME.fullmatch(parts.name))
+
+
+def is_readme(path: str) -> bool:
+    """Return whether a file is one that a reader of its folder is to read first."""
+    parts = PurePosixPath(path)
+    return bool(_README.fullmatch(parts.name)) and parts.suffix.lower() in PAPER_SUFFIXES
+
+
+def is_foreign_name(name: str) -> bool:
+    """Return whether a file's name says in another language that it holds terms."""
+    plain = unicodedata.normalize("NFKD", name)
+    plain = "".join(letter for letter in plain if not unicodedata.combining(letter))
+    return bool(_FOREIGN_NAME.match(plain) or (not name.isascii() and _FOREIGN_NAME.search(name)))
 
 
 @dataclass(frozen=True)
@@ -209,8 +268,13 @@ def open_artifact(cache: Path, sha256: str) -> Artifact:
 
 
 def is_stored(cache: Path, sha256: str) -> bool:
-    """Return whether the cache holds the artifact, complete."""
-    return (_folder(cache, sha256) / "index.json").is_file()
+    """Return whether the cache holds the artifact, complete and as today's rule keeps it.
+
+    Raises:
+        Damaged: its index is not as it was written.
+    """
+    index = _folder(cache, sha256) / "index.json"
+    return index.is_file() and read_sealed(index).get("kept") == _KEPT
 
 
 def store(
@@ -242,9 +306,13 @@ def store(
                 hashes = {path.removeprefix(f"{top}/"): sha for path, sha in hashes.items()}
             now = datetime.now(UTC).isoformat(timespec="seconds")
             stamped = {**asdict(info), "retrieved_at": now}
-            index = {"sha256": sha256, "info": stamped, "files": hashes, "skipped": skipped}
+            index = {"sha256": sha256, "kept": _KEPT, "info": stamped}
+            index |= {"files": hashes, "skipped": skipped}
             (work / "index.json").write_bytes(sealed(index, indent=1))
-            _publish(work, _folder(cache, sha256))
+            final = _folder(cache, sha256)
+            if (final / "index.json").is_file() and not is_stored(cache, sha256):
+                shutil.rmtree(final)  # stored by another rule
+            _publish(work, final)
         finally:
             shutil.rmtree(work, ignore_errors=True)
     return open_artifact(cache, sha256)

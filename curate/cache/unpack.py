@@ -1,8 +1,9 @@
 """Read archives that may be hostile.
 
 Nothing is built, installed or run, and no declared size is trusted: limits hold on what really
-comes out of the decompressor. The checks follow PEP 706 (tar filters), and refuse where that would
-repair, since a pinned source has no reason to carry such entries.
+comes out of the decompressor. A link gives the file that it leads to, if that is in the archive.
+The checks follow PEP 706 (tar filters), and refuse where that would repair, since a pinned source
+has no reason to carry such entries.
 """
 
 from __future__ import annotations
@@ -11,14 +12,16 @@ import bz2
 import gzip
 import io
 import lzma
+import posixpath
 import re
 import stat
 import tarfile
 import unicodedata
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import IO
 
@@ -27,7 +30,12 @@ from curate.step import SourceError
 File = tuple[str, bytes | None]
 """A path with forward slashes, and the content; None where the file was not wanted."""
 
+Wanted = Callable[[str, int], bool]
+"""Whether the file at a path, of so many bytes as declared, is read."""
+
 _CHUNK = 1 << 16
+_LINK_BYTES = 4096
+_LINKS_IN_A_ROW = 10
 _DAMAGE = (
     EOFError,
     OSError,
@@ -154,14 +162,15 @@ def _fold(path: str) -> str:
 
 
 def unpack(
-    archive: Path, name: str, wanted: Callable[[str], bool], limits: ArchiveLimits | None = None
+    archive: Path, name: str, wanted: Wanted, limits: ArchiveLimits | None = None
 ) -> Iterator[File]:
     """Yield the regular files of a zip, wheel or tar archive (gz, bz2, xz), in its own order.
 
     Args:
         archive: the file; its content says what it is, not its name.
         name: what to call it in errors.
-        wanted: whether the file at a path is read; others are checked and passed over.
+        wanted: whether the file at a path is read, whose declared size is given; others are
+            checked and passed over.
         limits: what the archive may hold.
 
     Raises:
@@ -178,33 +187,124 @@ def unpack(
 
 
 def _unpack_zip(
-    archive: Path, names: Names, wanted: Callable[[str], bool], limits: ArchiveLimits
+    archive: Path, names: Names, wanted: Wanted, limits: ArchiveLimits
 ) -> Iterator[File]:
     budget = _Budget(names.archive, archive.stat().st_size, limits)
+    links = Links(names.archive, wanted)
     with zipfile.ZipFile(archive) as opened:
+        entries: dict[str, zipfile.ZipInfo] = {}
         for entry in opened.infolist():
             original = entry.orig_filename  # zipfile cuts `filename` at a null character
             mode = entry.external_attr >> 16
-            if stat.S_IFMT(mode) not in (0, stat.S_IFREG, stat.S_IFDIR):
-                raise ArchiveError(names.archive, original, _special(mode))
+            if stat.S_IFMT(mode) not in (0, stat.S_IFREG, stat.S_IFDIR, stat.S_IFLNK):
+                raise ArchiveError(names.archive, original, "is neither a file nor a folder")
             if entry.is_dir():
                 names.folder(original)
                 continue
             path = names.file(original)
-            if not wanted(path):
+            if stat.S_ISLNK(mode):
+                with opened.open(entry) as stream:
+                    links.add(path, stream.read(_LINK_BYTES).decode())
+                continue
+            entries[path] = entry
+            if not wanted(path, entry.file_size):
                 yield path, None
                 continue
             with opened.open(entry) as stream:
                 yield path, budget.read(stream, path)
+        for path, target in links.resolve(entries):
+            if target is None:
+                yield path, None
+                continue
+            with opened.open(entries[target]) as stream:
+                yield path, budget.read(stream, path)
 
 
-def _special(mode: int) -> str:
-    return "is a link" if stat.S_ISLNK(mode) else "is neither a file nor a folder"
+@dataclass
+class Links:
+    """The links of one tree, each of which stands for the file that it leads to.
+
+    Attributes:
+        tree: what to call the tree in errors.
+        wanted: whether the file at a path is read.
+    """
+
+    tree: str
+    wanted: Wanted
+    _targets: dict[str, str] = field(default_factory=dict)
+
+    def add(self, path: str, target: str, *, of_root: bool = False) -> None:
+        """Take a link; its target is relative to its folder, or to the tree's root.
+
+        Raises:
+            ArchiveError: it leaves the tree, and is wanted.
+        """
+        folder = "" if of_root else posixpath.dirname(path)
+        inside = posixpath.normpath(posixpath.join(folder, target))
+        self._targets[path] = inside
+        if target.startswith("/") or inside.split("/")[0] == ".." or _fault(inside):
+            self._targets[path] = ""
+            if self._named(path):
+                raise self._error(path, f"is a link to {target!r}, outside of it")
+
+    def resolve(self, files: Collection[str]) -> Iterator[tuple[str, str | None]]:
+        """Yield each link with the file that it leads to; None where nobody wants it.
+
+        A link to a folder of the tree gives nothing: what it would show is there already.
+
+        Raises:
+            ArchiveError: a link that is wanted leads nowhere.
+        """
+        for path, first in self._targets.items():
+            target = first
+            for _ in range(_LINKS_IN_A_ROW):
+                target = self._targets.get(target, target)
+            if self._named(path) and target in files:
+                yield path, target
+            elif not self._named(path) or any(file.startswith(f"{target}/") for file in files):
+                yield path, None
+            else:
+                raise self._error(path, f"is a link to {first!r}, where nothing is")
+
+    def _named(self, path: str) -> bool:
+        """Whether a link's name alone says that it is wanted, whatever it leads to."""
+        return self.wanted(path, 1 << 62)
+
+    def _error(self, path: str, reason: str) -> ArchiveError:
+        return ArchiveError(self.tree, path, f"{reason}: put the file in its place")
 
 
 def _unpack_tar(
-    archive: Path, names: Names, wanted: Callable[[str], bool], limits: ArchiveLimits
+    archive: Path, names: Names, wanted: Wanted, limits: ArchiveLimits
 ) -> Iterator[File]:
+    links, files = Links(names.archive, wanted), set[str]()
+    for entry, stream, budget in _tar_entries(archive, names, limits):
+        if entry.issym() or entry.islnk():
+            links.add(names.file(entry.name), entry.linkname, of_root=entry.islnk())
+            continue
+        path = names.file(entry.name)
+        files.add(path)
+        content = stream() if wanted(path, entry.size) else None
+        yield path, budget.read(content, path, count=False) if content else None
+    led: dict[str, list[str]] = {}
+    for path, target in links.resolve(files):
+        if target is None:
+            yield path, None
+        else:
+            led.setdefault(target, []).append(path)
+    if not led:
+        return
+    for entry, stream, budget in _tar_entries(archive, Names(names.archive, limits), limits):
+        target = posixpath.normpath(entry.name)
+        content = stream() if entry.isreg() and target in led else None
+        whole = budget.read(content, entry.name, count=False) if content else b""
+        yield from ((path, whole) for path in led.get(target, ()) if content)
+
+
+def _tar_entries(
+    archive: Path, names: Names, limits: ArchiveLimits
+) -> Iterator[tuple[tarfile.TarInfo, Callable[[], IO[bytes] | None], _Budget]]:
+    """Yield the files and links of an archive, with what opens them; folders are checked here."""
     budget = _Budget(names.archive, archive.stat().st_size, limits)
     with archive.open("rb") as raw, _decompressor(raw) as stream:
         # Mode "r|" only ever reads forward, so every byte that is decompressed, also those of
@@ -215,13 +315,10 @@ def _unpack_tar(
                 if entry.isdir():
                     names.folder(entry.name)
                     continue
-                if entry.issym() or entry.islnk():
-                    raise ArchiveError(names.archive, entry.name, "is a link")
-                if not entry.isreg() or entry.issparse():
+                linked = entry.issym() or entry.islnk()
+                if not linked and (not entry.isreg() or entry.issparse()):
                     raise ArchiveError(names.archive, entry.name, "is no plain file or folder")
-                path = names.file(entry.name)
-                content = opened.extractfile(entry) if wanted(path) else None
-                yield path, budget.read(content, path, count=False) if content else None
+                yield entry, partial(opened.extractfile, entry), budget
         while counted.read(_CHUNK):  # what follows the last entry must be whole too
             pass
 

@@ -37,7 +37,7 @@ class FileSource(SourceStep):
     makes: ClassVar[frozenset[str]] = frozenset({"file"})
     sets: ClassVar[frozenset[str]] = frozenset({"text"})
 
-    version: ClassVar[int] = 2  # artifacts keep more of the files that speak of terms
+    version: ClassVar[int] = 3  # artifacts keep more of the files that speak of terms; links
 
     include: Annotated[
         tuple[str, ...],

@@ -13,21 +13,23 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import IO, Annotated, Literal
+from typing import Annotated, Literal
 from urllib.parse import urlsplit, urlunsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from curate.cache.artifact import Artifact, Info, is_stored, open_artifact, store, wanted
-from curate.cache.unpack import ArchiveError, ArchiveLimits, File, Names
+from curate.cache.unpack import ArchiveError, ArchiveLimits, File, Links, Names
 from curate.files import Damaged, temporary_name, writing
 from curate.rows import Row
 from curate.sources.files import FileSource, cache_of
 from curate.step import Context, Drop, Place, SourceError, Unit
 
 _ATTEMPTS = 3
+_CHUNK = 1 << 16
 _CONFIG = {
     "core.hooksPath": "/dev/null",
     "core.fsmonitor": "false",
@@ -78,7 +80,11 @@ class Repository(BaseModel):
 
 
 class Git(FileSource):
-    """Files of git repositories, each at one commit. Links and submodules are left out."""
+    """Files of git repositories, each at one commit.
+
+    A link stands for the file that it leads to, and must not leave the repository. Submodules are
+    left out.
+    """
 
     source: Literal["git"]
     repositories: Annotated[
@@ -235,37 +241,74 @@ def _remote(url: str) -> str:
 
 
 def _files(name: str, bare: Path, listing: bytes) -> Iterator[File]:
-    """Yield the files of a listing; links and submodules count as left out."""
+    """Yield the files of a listing; a link stands for the file that it leads to."""
     names, limits, total = Names(name), ArchiveLimits(), 0
+    links, blobs = Links(name, wanted), dict[str, bytes]()
     with _process("cat-file", "--batch", folder=bare) as process:
-        assert process.stdin and process.stdout
+        assert process.stdin
         for line in listing.split(b"\0")[:-1]:
             head, _, raw_path = line.partition(b"\t")
             mode, _, blob = head.split(b" ")
             path = names.file(raw_path.decode("utf-8", "surrogateescape"))
-            if mode not in (b"100644", b"100755") or not wanted(path):
+            if mode == b"120000":
+                link = _blob(process, blob, name, path, limits) or b""
+                links.add(path, link.decode("utf-8", "surrogateescape"))
+                continue
+            if mode not in (b"100644", b"100755"):  # a submodule
                 yield path, None
                 continue
-            process.stdin.write(blob + b"\n")
-            process.stdin.flush()
-            content = _blob(process.stdout, name, path, limits)
-            total += len(content)
-            if total > limits.total_bytes:
-                raise ArchiveError(name, path, f"more than {limits.total_bytes >> 20} MiB in all")
+            blobs[path] = blob
+            keep = partial(wanted, path)
+            content = _blob(process, blob, name, path, limits, keep) if wanted(path) else None
+            total = _added(total, content, name, path, limits)
+            yield path, content
+        for path, target in links.resolve(blobs):
+            content = _blob(process, blobs[target], name, path, limits) if target else None
+            total = _added(total, content, name, path, limits)
             yield path, content
         process.stdin.close()
 
 
-def _blob(stream: IO[bytes], name: str, path: str, limits: ArchiveLimits) -> bytes:
-    """Read one answer of ``git cat-file --batch``: ``<hash> blob <size>``, content, newline."""
-    header = stream.readline().split()
+def _added(total: int, content: bytes | None, name: str, path: str, limits: ArchiveLimits) -> int:
+    """Return how many bytes there are with those of a file.
+
+    Raises:
+        ArchiveError: there are too many.
+    """
+    total += len(content or b"")
+    if total > limits.total_bytes:
+        raise ArchiveError(name, path, f"more than {limits.total_bytes >> 20} MiB in all")
+    return total
+
+
+def _blob(
+    process: subprocess.Popen[bytes],
+    blob: bytes,
+    name: str,
+    path: str,
+    limits: ArchiveLimits,
+    keep: Callable[[int], bool] | None = None,
+) -> bytes | None:
+    """Ask ``git cat-file --batch`` for a blob; None where it is not to be kept at its size.
+
+    An answer is ``<hash> blob <size>``, the content and a newline.
+    """
+    assert process.stdin and process.stdout
+    process.stdin.write(blob + b"\n")
+    process.stdin.flush()
+    header = process.stdout.readline().split()
     if len(header) != 3:
         raise ArchiveError(name, path, "is missing from the repository")
     size = int(header[2])
+    if keep is not None and not keep(size):
+        while size > 0:
+            size -= len(process.stdout.read(min(size, _CHUNK)))
+        process.stdout.read(1)
+        return None
     if size > limits.file_bytes:
         raise ArchiveError(name, path, f"is larger than {limits.file_bytes >> 20} MiB")
-    content = stream.read(size)
-    stream.read(1)
+    content = process.stdout.read(size)
+    process.stdout.read(1)
     return content
 
 

@@ -14,14 +14,17 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from curate.cache.artifact import Info, is_stored, open_artifact, store, wanted
-from curate.cache.unpack import ArchiveLimits, File, Names
+from curate.cache.unpack import ArchiveLimits, File, Links, Names
 from curate.rows import Row
 from curate.sources.files import FileSource, cache_of
 from curate.step import Context, Drop, Place, SourceError, Unit
 
 
 class Local(FileSource):
-    """Files of a folder. Links are never followed, and `.git` is passed over."""
+    """Files of a folder; `.git` is passed over.
+
+    A link stands for the file of the folder that it leads to, and must not leave the folder.
+    """
 
     source: Literal["local"]
     path: Annotated[
@@ -66,7 +69,7 @@ def _digest(files: list[File]) -> str:
 
 
 def _snapshot(root: Path) -> list[File]:
-    """Read the folder's files that artifacts keep; others and links have None as content.
+    """Read the folder's files that artifacts keep; the content of others is None.
 
     Raises:
         SourceError: there is no such folder, or it holds what no artifact may.
@@ -74,18 +77,27 @@ def _snapshot(root: Path) -> list[File]:
     if not root.is_dir():
         raise SourceError(_no_folder(root))
     names, limits, total = Names(str(root)), ArchiveLimits(), 0
-    files: list[File] = []
+    links = Links(str(root), wanted)
+    files: dict[str, bytes | None] = {}
     for folder, folders, entries in os.walk(root, followlinks=False):
         folders[:] = sorted(name for name in folders if name != ".git")
-        for name in sorted(entries):
+        linked = [name for name in folders if Path(folder, name).is_symlink()]
+        for name in sorted([*entries, *linked]):
             file = Path(folder, name)
             path = names.file(file.relative_to(root).as_posix())
-            content = _read(file, limits.file_bytes) if wanted(path) else None
-            total += len(content or b"")
+            if file.is_symlink():
+                links.add(path, str(file.readlink()))
+                continue
+            keep = wanted(path, file.stat().st_size)
+            files[path] = _read(file, limits.file_bytes) if keep else None
+            total += len(files[path] or b"")
             if total > limits.total_bytes:
                 raise SourceError(f"{root}: holds more than {limits.total_bytes >> 20} MiB of code")
-            files.append((path, content))
-    return files
+    found = dict(files)
+    for path, target in links.resolve(files):
+        content = files[target] if target else None
+        found[path] = _read(root / target, limits.file_bytes) if target and not content else content
+    return sorted(found.items())
 
 
 def _no_folder(path: Path) -> str:
@@ -93,7 +105,7 @@ def _no_folder(path: Path) -> str:
 
 
 def _read(file: Path, limit: int) -> bytes | None:
-    """Return a plain file's bytes; None for a link or a special file."""
+    """Return a plain file's bytes; None for a special file, or what became a link just now."""
     try:
         # O_NONBLOCK: opening a named pipe must not wait for a writer.
         handle = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)

@@ -117,7 +117,7 @@ def test_an_index_that_was_changed_is_not_believed(tmp_path: Path, old: str, new
         ("a/b.py", True),
         ("a/b.CU", True),
         ("a/b.so", False),
-        ("README.md", False),
+        ("README.md", True),
         ("LICENSE", True),
         ("third_party/x/LICENCE-MIT.txt", True),
         ("x-1.dist-info/licenses/AUTHORS", True),
@@ -126,6 +126,14 @@ def test_an_index_that_was_changed_is_not_believed(tmp_path: Path, old: str, new
         ("UNLICENSE", True),
         ("pyproject.toml", True),
         ("PKG-INFO", True),
+        ("pkg-1.0/notes.txt", True),
+        ("pkg-1.0/docs/notes.txt", False),
+        ("ee/Readme.rst", True),
+        ("legal/x.txt", True),
+        ("a/b/Lizenz.txt", True),
+        ("a/\u8bb8\u53ef\u8bc1.md", True),
+        ("a/license.yaml", True),
+        ("a/words.yaml", False),
     ],
 )
 def test_what_artifacts_keep(path: str, kept: bool) -> None:

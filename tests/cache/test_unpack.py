@@ -40,7 +40,7 @@ def zip_with(path: Path, *entries: tuple[str | zipfile.ZipInfo, bytes]) -> Path:
 
 
 def contents(archive: Path, limits: ArchiveLimits | None = None) -> dict[str, bytes | None]:
-    return dict(unpack(archive, archive.name, lambda path: path.endswith(".py"), limits))
+    return dict(unpack(archive, archive.name, lambda path, size: path.endswith(".py"), limits))
 
 
 UNSAFE_NAMES = {
@@ -87,6 +87,35 @@ def test_null_character_that_zipfile_would_cut_off(tmp_path: Path) -> None:
 def test_links_and_devices_in_tar(tmp_path: Path, kind: bytes, reason: str) -> None:
     archive = tar_with(tmp_path / "a.tar.gz", special("pkg/x.py", kind, "/etc/passwd"))
     with pytest.raises(ArchiveError, match=reason):
+        contents(archive)
+
+
+@pytest.mark.parametrize("form", ["tar", "zip"])
+def test_a_link_gives_the_file_that_it_leads_to(tmp_path: Path, form: str) -> None:
+    if form == "tar":
+        archive = tar_with(
+            tmp_path / "a.tar.gz",
+            special("pkg/first.py", tarfile.SYMTYPE, "sub/../x.py"),
+            plain("pkg/x.py"),
+            special("pkg/hard.py", tarfile.LNKTYPE, "pkg/x.py"),
+            special("pkg/docs", tarfile.SYMTYPE, "/nowhere"),
+        )
+        names = ("pkg/first.py", "pkg/hard.py", "pkg/x.py")
+    else:
+        entry = zipfile.ZipInfo("pkg/first.py")
+        entry.external_attr = (stat.S_IFLNK | 0o777) << 16
+        archive = zip_with(tmp_path / "a.whl", (entry, b"x.py"), ("pkg/x.py", b"x = 1\n"))
+        names = ("pkg/first.py", "pkg/x.py")
+    found = contents(archive)
+    assert {name: found[name] for name in names} == dict.fromkeys(names, b"x = 1\n")
+
+
+@pytest.mark.parametrize("target", ["../../x.py", "gone.py", "first.py"])
+def test_a_link_that_leads_nowhere_is_refused(tmp_path: Path, target: str) -> None:
+    archive = tar_with(
+        tmp_path / "a.tar.gz", special("pkg/first.py", tarfile.SYMTYPE, target), plain("pkg/x.py")
+    )
+    with pytest.raises(ArchiveError, match="is a link to"):
         contents(archive)
 
 

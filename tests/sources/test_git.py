@@ -100,7 +100,8 @@ def test_filters_attributes_links_and_submodules_do_nothing(
         "*.py filter=evil\na.py export-ignore\nb.py export-subst\n"
     )
     (repository / "b.py").write_text("b = '$Format:%H$'\n")
-    (repository / "link.py").symlink_to("/etc/passwd")
+    (repository / "link.txt").symlink_to("/etc/passwd")
+    (repository / "c.py").symlink_to("a.py")
     sha = commit(repository)
     git(repository, "update-index", "--add", "--cacheinfo", f"160000,{sha},module")
     git(repository, "commit", "-q", "-m", "submodule")
@@ -115,8 +116,22 @@ def test_filters_attributes_links_and_submodules_do_nothing(
     assert [(row["origin"]["path"], row["text"]) for row in rows] == [
         ("a.py", "a = 1\r\n"),
         ("b.py", "b = '$Format:%H$'\n"),
+        ("c.py", "a = 1\r\n"),
     ]
     assert not marker.exists()
+
+
+def test_a_license_that_is_a_link_is_followed_or_refused(repository: Path, tmp_path: Path) -> None:
+    (repository / "legal").mkdir()
+    (repository / "legal/mit.txt").write_text("MIT")
+    (repository / "UNLICENSE").symlink_to("legal/mit.txt")
+    sha = commit(repository)
+    (row, *_) = rows_of(step(repository, sha), tmp_path / "cache")
+    artifact = open_artifact(tmp_path / "cache", row["origin"]["artifact_sha256"])
+    assert artifact.read("UNLICENSE") == "MIT"
+    (repository / "COPYING").symlink_to("../terms.txt")
+    with pytest.raises(SourceError, match=r"'COPYING': is a link to '\.\./terms\.txt'"):
+        rows_of(step(repository, commit(repository)), tmp_path / "cache")
 
 
 def test_tree_with_unsafe_path_is_refused(repository: Path, tmp_path: Path) -> None:

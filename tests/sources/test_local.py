@@ -69,11 +69,11 @@ def test_change_between_plan_and_read_is_told(folder: Path, tmp_path: Path) -> N
         list(local().read(unit, context))
 
 
-def test_links_and_pipes_are_passed_over(folder: Path, tmp_path: Path) -> None:
+def test_pipes_and_links_that_nobody_wants_are_passed_over(folder: Path, tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "secret.py").write_text("secret = 1\n")
-    (folder / "file_link.py").symlink_to(outside / "secret.py")
+    (folder / "c.txt").symlink_to(outside / "secret.py")
     (folder / "folder_link").symlink_to(outside)
     (folder / "loop").symlink_to(folder)
     os.mkfifo(folder / "pipe.py")
@@ -82,6 +82,24 @@ def test_links_and_pipes_are_passed_over(folder: Path, tmp_path: Path) -> None:
     rows = [row for row in local().read(unit, context) if isinstance(row, dict)]
     assert [row["origin"]["path"] for row in rows] == ["b.py", "sub/a.py"]
     assert "secret" not in repr(rows)
+
+
+def test_a_link_stands_for_the_file_that_it_leads_to(folder: Path, tmp_path: Path) -> None:
+    (folder / "c.py").symlink_to("sub/a.py")
+    (folder / "d.py").symlink_to("c.py")
+    context = Context(cache=tmp_path / "cache")
+    (unit,) = local().units(context)
+    rows = [row for row in local().read(unit, context) if isinstance(row, dict)]
+    texts = {row["origin"]["path"]: row["text"] for row in rows}
+    assert texts["c.py"] == texts["d.py"] == texts["sub/a.py"]
+
+
+@pytest.mark.parametrize("name", ["c.py", "NOTICE", "sub/COPYING"])
+@pytest.mark.parametrize("target", ["/etc/hostname", "../../outside", "nowhere"])
+def test_a_link_that_leads_out_or_nowhere_is_refused(folder: Path, name: str, target: str) -> None:
+    (folder / name).symlink_to(target)
+    with pytest.raises(SourceError, match=rf"'{name}': is a link to .*: put the file in"):
+        local().units(Context())
 
 
 def test_missing_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
