@@ -7,15 +7,8 @@ one that cannot be read makes the license unknown.
 
 from __future__ import annotations
 
-import configparser
-import email.parser
 import re
-import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
-from pathlib import Path, PurePosixPath
-from typing import Any
 
 from curate.licenses.detect import place
 from curate.licenses.policy import (
@@ -27,10 +20,8 @@ from curate.licenses.policy import (
     normalize,
 )
 from curate.licenses.text.languages import fold
-from curate.licenses.text.prose import string_at
+from curate.licenses.text.names import TERMS
 from curate.licenses.text.terms import Care, speaks
-
-CLASSIFIERS_FILE = Path(__file__).with_name("classifiers.toml")
 
 _BSD = "BSD-3-Clause OR BSD-2-Clause OR 0BSD"
 _ALIASES = {
@@ -60,6 +51,10 @@ _ALIASES = {
     "modified bsd": "BSD-3-Clause",
     "revised bsd": "BSD-3-Clause",
     "new revised bsd": "BSD-3-Clause",
+    "apache 2 0 with llvm exceptions": "Apache-2.0 WITH LLVM-exception",
+    "apache 2 0 with llvm exception": "Apache-2.0 WITH LLVM-exception",
+    "bsd style": _BSD,
+    "mit style": "MIT",
     "isc": "ISC",
     "iscl": "ISC",
     "zlib": "Zlib",
@@ -74,8 +69,8 @@ _ALIASES = {
     "python foundation": "PSF-2.0 OR Python-2.0 OR Python-2.0.1",
     "gplv2": "GPL-2.0-only",
     "gplv3": "GPL-3.0-only",
-    "gpl v2": "GPL-2.0-only",
-    "gpl v3": "GPL-3.0-only",
+    "gpl 2": "GPL-2.0-only",
+    "gpl 3": "GPL-3.0-only",
     "agplv3": "AGPL-3.0-only",
     "lgplv3": "LGPL-3.0-only",
 }
@@ -103,14 +98,6 @@ _SAYS_NOTHING = re.compile(
     r" )?(?:\.?/?)(?:un)?(?:licen[cs]e|copying)s?"
     r"(?:\.(?:txt|md|rst))?(?: file| for details)*)\W*"
 )
-_LICENSE_KEY = re.compile(
-    r"""(?im)^[ \t]*["']?licen[cs]e(?:[-_ ]expression)?["']?[ \t]*[:=][ \t]*["']?([^"'\n]*?)["']?["
-    r" \t]*,?[ \t]*$"""
-)
-_SETUP_LICENSE = re.compile(
-    r"""(?i)\blicen[cs]e(?:_expression)?["']?\s*[:=]\s*(?P<quote>["'])(?P<value>.*?)(?P=quote)"""
-)
-_CLASSIFIER = re.compile(r"""["'](License ::[^"'\n]*)["']""")
 
 
 @dataclass(frozen=True)
@@ -144,23 +131,34 @@ def read_claim(text: str, path: str) -> Claim | None:
 
 def _expression(text: str) -> str | None:
     value = " ".join(text.split())
-    for reading in (_spdx, _alias, _several):
+    for reading in (_spdx, named_license, _several):
         expression = reading(value)
         if expression is not None:
             return expression
     placed = place(text)
-    return placed.expression if placed.whole and not placed.by_url else None
+    return placed.expression if placed.whole and placed.grants else None
+
+
+_SPDX_PAGE = re.compile(
+    r"https?://(?:www\.)?(?:(?:spdx|opensource)\.org/licenses?|choosealicense\.com/licenses"
+    r"|apache\.org/licenses(?=/LICENSE-2))/(?:LICENSE(?=-2))?([\w.+-]+?)(?:\.html|\.json|\.txt|\.php)?/?"
+)
 
 
 def _spdx(value: str) -> str | None:
+    page = _SPDX_PAGE.fullmatch(value)
+    value = page[1].replace("-license", "") if page else value
+    value = "Apache-2.0" if page and value == "-2.0" else value
     try:
         return normalize(value)
     except UnknownLicense:
         return None
 
 
-def _alias(value: str) -> str | None:
-    words = [word for word in re.findall(r"[^\W_]+", fold(value)) if word not in _FILLERS]
+def named_license(value: str) -> str | None:
+    """Return the SPDX id of a license by one of its usual names, such as "Apache 2"."""
+    plain = re.sub(r"\bv(?=\d)", "", fold(value))
+    words = [word for word in re.findall(r"[^\W_]+", plain) if word not in _FILLERS]
     half = len(words) // 2
     if words[:half] == words[half:]:  # "MIT License (MIT)"
         words = words[:half]
@@ -170,134 +168,8 @@ def _alias(value: str) -> str | None:
 def _several(value: str) -> str | None:
     """Return the AND of a list of names, such as "MIT/Apache-2.0"."""
     parts = _PARTS.split(value)
-    found = [_spdx(part) or _alias(part) for part in parts]
+    found = [_spdx(part) or named_license(part) for part in parts]
     return conjoin(*map(str, found)) if len(parts) > 1 and all(found) else None
-
-
-# Metadata files
-
-
-def claims_of(path: str, text: str) -> list[Claim]:
-    """Return what a metadata file says of its package's license.
-
-    A file that cannot be read claims what nobody can know. Fields: core metadata
-    (https://packaging.python.org/en/latest/specifications/core-metadata/), PEP 621 and PEP 639,
-    Poetry, setuptools, and the field ``license`` of other formats.
-    """
-    reader = READERS[PurePosixPath(path).name]
-    try:
-        values = list(reader(text))
-    except (tomllib.TOMLDecodeError, configparser.Error, ValueError, RecursionError) as error:
-        return [Claim(f"{path} cannot be read: {error}"[:300], path, None)]
-    found = []
-    for value in values:
-        known = value.startswith("License ::")
-        claim = _classifier(value, path) if known else read_claim(value, path)
-        found += [claim] if claim else []
-    return list(dict.fromkeys(found))
-
-
-def _classifier(value: str, path: str) -> Claim | None:
-    if value.strip() in ("License :: OSI Approved", "License :: DFSG approved"):
-        return None
-    known = _classifiers().get(value.strip()) or _alias(value.rpartition("::")[2])
-    return Claim(value, path, known)
-
-
-@cache
-def _classifiers() -> dict[str, str]:
-    return tomllib.loads(CLASSIFIERS_FILE.read_text("utf-8"))
-
-
-def _core_metadata(text: str) -> Iterator[str]:
-    message = email.parser.Parser().parsestr(text, headersonly=True)
-    for field in ("License", "License-Expression"):
-        yield from map(str, message.get_all(field) or ())
-    yield from _license_classifiers(map(str, message.get_all("Classifier") or ()))
-
-
-def _pyproject(text: str) -> Iterator[str]:
-    data = tomllib.loads(text)
-    tool = data.get("tool")
-    tools = list(tool.values()) if isinstance(tool, dict) else []
-    tables = [data.get("project"), *tools]
-    flit = [table.get("metadata") for table in tools if isinstance(table, dict)]
-    for table in [*tables, *flit]:
-        if isinstance(table, dict):
-            yield from _fields(table)
-
-
-def _fields(table: Mapping[str, Any]) -> Iterator[str]:
-    for field in ("license", "licence", "license-expression", "license_expression"):
-        value = table.get(field)
-        value = value.get("text") if isinstance(value, dict) else value
-        if isinstance(value, str | list):
-            yield from [value] if isinstance(value, str) else map(str, value)
-    classifiers = table.get("classifiers")
-    if isinstance(classifiers, list):
-        yield from _license_classifiers(map(str, classifiers))
-
-
-def _setup_cfg(text: str) -> Iterator[str]:
-    parser = configparser.RawConfigParser(strict=False)
-    parser.read_string(text)
-    if parser.has_section("metadata"):
-        section = dict(parser["metadata"])
-        yield from (
-            section[key] for key in ("license", "licence", "license_expression") if section.get(key)
-        )
-        yield from _license_classifiers(section.get("classifiers", "").splitlines())
-        yield from _license_classifiers(section.get("classifier", "").splitlines())
-
-
-def _setup_py(text: str) -> Iterator[str]:
-    yield from (found["value"] for found in _SETUP_LICENSE.finditer(text))
-    yield from _CLASSIFIER.findall(text)
-
-
-def _license_key(text: str) -> Iterator[str]:
-    yield from _LICENSE_KEY.findall(text)
-
-
-def _license_classifiers(values: Iterable[str]) -> Iterator[str]:
-    return (value.strip() for value in values if value.strip().startswith("License ::"))
-
-
-READERS: dict[str, Callable[[str], Iterable[str]]] = {
-    "PKG-INFO": _core_metadata,
-    "METADATA": _core_metadata,
-    "pyproject.toml": _pyproject,
-    "setup.cfg": _setup_cfg,
-    "setup.py": _setup_py,
-    "package.json": _license_key,
-    "Cargo.toml": _license_key,
-    "CITATION.cff": _license_key,
-    "codemeta.json": _license_key,
-}
-"""Metadata files by name, and what reads their values."""
-
-
-# Code
-
-
-_DUNDER = re.compile(
-    r"(?im)^_*(?:spdx_?)?(?:licen[cs]e|copying|terms(?:_of_use)?|legal|rights"
-    r"|copyright)(?:_\w+)?\s*(?::[^=\n]+)?=\s*(?=[\"'(rRuUbBfF])"
-)
-
-
-def assigned_claims(text: str, path: str) -> list[Claim]:
-    """Return what a module says by ``__license__ = "…"`` and names like it, at its top level."""
-    found: list[Claim] = []
-    for match in _DUNDER.finditer(text):
-        dunder = match[0].startswith("__")
-        value = string_at(text, match.end())
-        if value is None or ("copyright" in match[0].lower() and not speaks(value, "edge")):
-            continue
-        claim = read_claim(value, path)
-        if claim and (claim.expression or dunder or speaks(value, "edge")):
-            found.append(claim)
-    return found
 
 
 # Prose
@@ -305,47 +177,140 @@ def assigned_claims(text: str, path: str) -> list[Claim]:
 
 _LICENSED_AS = re.compile(
     r"(?:the )?(?:original )?(?:apache(?: software)?(?:,? licen[cs]e)?,?[- ]?(?:version ?|v\.?"
-    r" ?)?2(?:\.0)?(?: licen[cs]e)?|apache licen[cs]e"
-    r"|(?:mit|expat)(?:/expat)?(?:[- ]licen[cs]ed?)?|(?:new |modified |revised |simplified )?bsd[-"
-    r" ][023](?:[- ]clause)?(?:[- ]licen[cs]ed?)?"
+    r" ?)?2(?:\.0)?(?: licen[cs]e)?(?: with llvm exceptions?)?|apache licen[cs]e"
+    r"|(?:mit|expat)(?:/expat|[- ]style)?(?:[- ]licen[cs]e[ds]?)?"
+    r"|(?:new |modified |revised |simplified )?bsd[-"
+    r" ][023](?:[- ]clause)?(?:[- ]licen[cs]e[ds]?)?"
     r"|[023][- ]clause bsd(?: licen[cs]ed?)?|(?:new |modified |revised |simplified )?bsd(?:[-"
-    r" ]style)?(?:[- ]licen[cs]ed?)?|isc licen[cs]e|zlib licen[cs]e"
+    r" ]style)?(?:[- ]licen[cs]e[ds]?)?|isc licen[cs]e|zlib licen[cs]e"
     r"|boost(?: software)? licen[cs]e(?: 1\.0)?|(?:the )?unlicense|cc0(?:[- ]1\.0)?(?:"
     r" universal)?)\b"
 )
-_LINK = re.compile(
-    r"https?://\S+|(?:please )?(?:see|refer to|found in|read|in|cf\.?)?(?: the)?(?: accompanying|"
-    r" attached| included| repository'?s| top-level)? ?"
-    r"\b(?:licen[cs]e|copying|notice)s?(?:\.(?:txt|md|rst))?(?: and notice)? (?:file|for (?:more "
-    r"|full )?(?:details|information|terms)|at the root|in the root|in https?)"
-    r"|see licen[cs]e\b(?: in the (?:project |repository )?root)?(?: for licen[cs]e information)?"
-    r"|(?:for )?(?:the )?(?:full|complete) (?:text of the )?licen[cs]e(?: texts?)?|\(the"
-    r" [\"'“]licen[cs]e[\"'”]\)|(?:re)?licen[cs]ed under|under (?:the |an? )?licen[cs]e"
-    r"|licen[cs]ed|spdx-license-identifier|licen[cs]e ?:"
+_PHRASES = re.compile(
+    r"https?://\S+|\bwww\.\S+"
+    r"|\ball rights reserved\b|\b(?:(?:can|may|could) be (?:found|read|seen|obtained)"
+    r"|refer to|according to|licensed to you"
+    r"|unless (?:otherwise )?(?:stated|noted|specified|indicated|mentioned)(?: otherwise)?"
+    r"|available to you(?= under)|(?:covers|applies to) (?:all|the|every)"
+    r"|(?:at )?your (?:choice|option)"
+    r"|(?:is|are) pleased to \w+.{0,80}?available|re-?distributed (?:here )?(?=under)"
+    r"|(?:this \w+ )?may be used and distributed (?:according to|in accordance with) the terms of"
+    r"|you may use this (?:file|code|software|work) (?=under the terms)"
+    r"|to view a copy of (?:this|the) licen[cs]e,? (?:see|visit)"
+    r"|you (?:may|can) (?:obtain|find|get) a copy of (?:this|the) licen[cs]e (?:in|at)"
+    r"|(?:the|of) [\w.-]+ (?=(?:library|project|package|repository|repo|framework|toolkit"
+    r"|authors)\b)"
+    r"|(?:name|version|home-?page|url|author): \S+"
+    r"|free (?:and|&|/) open[- ]source(?: software)?|free software|\bfoss\b"
+    r"|subject to (?:the )?(?:terms|conditions|licen[cs]e)|with(?:out)? modifications?"
+    r"|for (?:the )?(?:more |further |full |complete |licen[cs]e |licensing )*"
+    r"(?:details?|information|terms|conditions|texts?|licen[cs]e|licensing|copyright)"
+    r"(?: and (?:terms|details|copyright|information))?"
+    r"|(?:you )?may not use this (?:file|software|code) except in compliance with the licen[cs]e"
+    r"|(?:un)?licen[cs]es?\.(?:txt|md|rst)|copying\.(?:txt|md)|notice\.(?:txt|md)|readme\.\w+)"
 )
-_LIMIT = re.compile(
-    r"\b(?:except\w*|unless|until|only|not?|non|never|nor|without|however|but|commercial\w*"
-    r"|academic\w*|subject"
-    r"|provided that|restrict\w*|prohibit\w*|forbid\w*|additional\w*|excluding|other than|solely"
-    r"|may|must|shall|if|when)\b|n't\b"
+"""Phrases that only point somewhere, one of whose words would say more elsewhere."""
+_POINTING_WORDS = """
+    both either dual portions derived adapted vendored upstream above following retained
+    described distribution attribution a all also an and are as at attached author authors
+    available base be because been below beside bsd-style by c clause code comes complete
+    contained copy copying copyright covered details directory distributed docs documentation
+    file files folder found from full given governed had has here herein in included including
+    information into is it its kind library licence licences licenced licencing license licensed
+    licenses licensing located made main mentioned module more notice of on open-source
+    opensource or original our package parent part please program project project's provided
+    published read readme release released repo repository repository's root same script see
+    software source spdx spdx-license-identifier style subject system term terms text that the
+    their these this top top-level tree under underlying use used using version was we were
+    where which with within work accompanying conditions applies apply applicable header headers
+    identical identifier info shared bundled reference referenced respective open repositories
+    texts
+"""
+_POINTING = frozenset(_POINTING_WORDS.split())
+"""Words that a sentence which merely names a license or points to one is made of."""
+_BINDING_WORDS = """
+    to for if when while after before until within against between but
+"""
+_BOUNDS = frozenset(_BINDING_WORDS.split())
+"""Small words that bind a permission to somebody or something; no part of a name here."""
+_BOUNDS_IN = re.compile(rf"\b(?:{'|'.join(_BINDING_WORDS.split())})\b|{TERMS.pattern[4:]}")
+_SUBJECT = re.compile(
+    r"([^.;:]{0,120}?)\b(?:is |are )?(?:re)?(?:leased|licen[cs]ed|distributed|available|provided"
+    r"|published) under\b"
 )
+_POINTERS = re.compile(
+    r"\bunder (?:the )?(?:same )?(?:terms|conditions)(?: and conditions)? (?:of|as)\b"
+    r"|\b(?:un)?licen[cs]\w*"
+    r"|\bcopy(?:right|ing)\w*|\bterms(?: and conditions)?|\bconditions|\bgoverned by\b|\bnotices?\b"
+)
+_NUMBER = re.compile(r"[\d.]+")
+_OF_A_LICENSE = re.compile(r"([\w.'-]+)\s+(?:public |software |community )*licen[cs]e\b(?![.:])")
+_UNDER = re.compile(r"\bunder (?:the |an? |its |their )?([\w.'-]+)")
+_ORIGIN = re.compile(
+    r"\b(?:adapt|adopt|based|borrow|cop(?:y|ied)|deriv|fork|from|implementation|inspired|modif|origin"
+    r"|port(?:ed)?\b|reimplement|simplif|taken|thanks|courtesy|by)\w*"
+)
+_SENTENCE = re.compile(r"(?<=[.;!?])\s+(?=\S)")
 
 
-def named_in(paragraph: str, path: str, care: Care) -> list[Claim] | None:
+def named_in(
+    paragraph: str,
+    path: str,
+    care: Care,
+    names: frozenset[str] = frozenset(),
+    credits: bool = False,
+) -> list[Claim] | None:
     """Return the licenses that a paragraph merely names, as claims; None where it says more.
 
-    "Adapted from flash-attention, BSD-3-Clause, see the LICENSE file" merely names one. A sentence
-    that limits anything says more, and so does a name that is not known.
+    "Adapted from flash-attention, BSD-3-Clause, see the LICENSE file" merely names one, and "See
+    LICENSE" none. Every sentence that speaks of terms has to be made of words that point: what else
+    may be said of terms is not listed, since no such list is ever complete.
+
+    Args:
+        paragraph: the text.
+        path: where it stands.
+        care: how little suffices there for a text to speak of terms.
+        names: of the project that speaks, in small letters.
+        credits: it stands where other people's parts are described, each under its license.
     """
-    text = fold(" ".join(paragraph.split()))
-    names = [found[0] for found in _LICENSED_AS.finditer(text)]
-    rest = _LINK.sub(" ", _LICENSED_AS.sub(" ", text))
-    if speaks(rest, care):
+    text = " ".join(paragraph.split())
+    sentences = _SENTENCE.split(text)
+    about = [one for one in sentences if speaks(one, care) or _LICENSED_AS.search(fold(one))]
+    if not about or not all(_points(one, care, names, credits) for one in about):
         return None
-    sentences = re.split(r"(?<=[.;!?])\s+", text)
-    for sentence in sentences:
-        about = speaks(sentence, "code") or _LICENSED_AS.search(sentence)
-        if about and _LIMIT.search(_LINK.sub(" ", sentence)):
-            return None
-    claims = [Claim(name, path, _alias(name)) for name in dict.fromkeys(names)]
+    licenses = [found[0] for one in about for found in _LICENSED_AS.finditer(fold(one))]
+    claims = [Claim(name, path, named_license(name)) for name in dict.fromkeys(licenses)]
     return None if any(claim.expression is None for claim in claims) else claims
+
+
+def _points(sentence: str, care: Care, names: frozenset[str], credits: bool) -> bool:
+    """Whether a sentence names licenses, points to them or says where code is from, and no more."""
+    plain = fold(sentence)
+    stern: Care = "head" if care == "head" else "edge"
+    subject = _SUBJECT.match(plain)  # what is licensed, such as "Fast kernels, released under"
+    if subject and not (_BOUNDS_IN.search(subject[1]) or speaks(subject[1], stern)):
+        plain = plain[subject.end(1) :]
+    rest = _PHRASES.sub(" ", _LICENSED_AS.sub(" ", plain))
+    as_written = {fold(word): word for word in re.findall(r"[\w'./@-]+", sentence)}
+    words = [word.strip("./'-") for word in re.findall(r"[\w'./@-]+", rest)]
+    known = _POINTING | names
+    strange = [word for word in words if word and word not in known and not _NUMBER.fullmatch(word)]
+    others = " ".join(strange)
+    if TERMS.search(others) or speaks(others, stern):
+        return False
+    if _named_unknown(rest, known) or speaks(_POINTERS.sub(" ", rest), "edge"):
+        return False
+    if credits and "://" in plain:  # what a part does is said there too, before its license
+        behind = _PHRASES.sub(" ", _LICENSED_AS.split(plain)[-1])
+        return _BOUNDS.isdisjoint(re.findall(r"\w+", behind))
+    small = [word for word in strange if as_written.get(word, word).islower() and word.isalpha()]
+    origin = _ORIGIN.search(rest)
+    bound = not _BOUNDS.isdisjoint(strange)
+    return not bound and len(small) <= (4 if origin else 0) and len(strange) <= 8
+
+
+def _named_unknown(rest: str, known: frozenset[str]) -> bool:
+    """Whether a sentence without its known licenses still names one: "the Acme License"."""
+    before = [found[1] for found in _OF_A_LICENSE.finditer(rest)]
+    under = [found[1] for found in _UNDER.finditer(rest)]
+    return any(word not in known for word in (*before, *under))

@@ -1,9 +1,10 @@
 """What a text says about licenses: SPDX tags, notices in a file's header, whole license texts.
 
-Licenses are recognised by `licenseclassifier`'s templates and by nothing else. Text that a template
-does not cover can take a grant away (an added restriction, a second notice) but never give one:
-license texts that quote BSD-3-Clause and then forbid commercial use exist, and so do tools that
-call them BSD-3-Clause. Whatever is left over and is not plainly harmless makes the text unknown.
+A license of the allow list grants where its text stands word for word (`text/templates.py`); other
+licenses are recognised by `licenseclassifier`. Text that neither covers can take a grant away (an
+added restriction, a second notice) but never give one: license texts that quote BSD-3-Clause and
+then forbid commercial use exist, and so do tools that call them BSD-3-Clause. Whatever is left over
+and is not plainly harmless makes the text unknown.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from functools import lru_cache
 from licenseclassifier import identify_license
 
 from curate.licenses.policy import UnknownLicense, conjoin, normalize
+from curate.licenses.text.names import holder_words, names_holders
+from curate.licenses.text.templates import Whole, difference, find_whole, templated
 from curate.licenses.text.terms import Care, speaks
 
 MIN_COVERAGE = 0.75
@@ -37,146 +40,27 @@ _COPYRIGHT = re.compile(
     r"|\([cC]\)\s*\d{4}|©)",
 )
 _COPYRIGHT_PROSE = re.compile(
-    r"(?i)copyright\s+(?:license|licence|notice|notices|holder|holders|owner|law)\b|\[yyyy\]"
+    r"(?i)copyright\s+(?:license|licence|notice|notices|holder|holders|owner|law)\b"
 )
+# The copyright line of a license that nobody filled in.
+_UNFILLED = re.compile(
+    r"(?i)^\W*copyright\W*(?:\(c\)\W*)?(?:(?:<[^<>]*>|\[[^\[\]]*\]|\{[^{}]*\}|yyyy|year|name of"
+    r"|author|copyright|owner|holders?)[\s,.]*)+$"
+)
+_INTRODUCES = re.compile(
+    r"(?i)(?::|\b(?:such as|like|e\.g\.|for example|as follows|this|following))\W*$"
+)
+_GOES_ON = re.compile(r"(?i)(?:,|&|\band|\ball rights)\s*$")
+_TITLE = re.compile(r"(?i)^\W*(?:the )?[\w .-]{0,30}?licen[cs]e\W+(?=copyright\b|\(c\)|©)")
 _ALL_RIGHTS = re.compile(r"(?i)^\W*all rights reserved\W*$")
 _MIGHT_BE_COPYRIGHT = re.compile(r"[Cc][Oo][Pp][Yy][Rr]|[Rr][Ii][Gg][Hh][Tt][Ss]|©|\([cC]\)")
-# Words with which a copyright line, or what looks like one, would be more than that.
-_TERMS = re.compile(
-    r"(?i)\b(?:licen[cs]\w*|commercial\w*|noncommercial\w*|academic\w*|personal|educational"
-    r"|purposes?|only|not?|must|may|shall|use|used|permi\w+|prohibit\w*|restrict\w*|proprietary"
-    r"|confidential|under|provided|subject|except\w*)\b"
-)
-_ADDRESS = re.compile(
-    r"\S+@\S+|https?://\S+|www\.\S+|<[^>]*>|\S+\.(?:com|org|io|net|ai|dev)\b|\bgithub\S*|\S+/\S+"
-)
-_COPYRIGHT_WORD = re.compile(r"(?i)copyright|all rights reserved|spdx-\w+")
-_HOLDER_WORDS = frozenset(
-    [
-        "a",
-        "affiliate",
-        "affiliates",
-        "al",
-        "all",
-        "and",
-        "at",
-        "author",
-        "authors",
-        "aka",
-        "b",
-        "by",
-        "c",
-        "community",
-        "company",
-        "contributor",
-        "contributors",
-        "copyright",
-        "d",
-        "da",
-        "dal",
-        "de",
-        "del",
-        "della",
-        "den",
-        "der",
-        "des",
-        "developer",
-        "developers",
-        "di",
-        "dos",
-        "du",
-        "e",
-        "el",
-        "et",
-        "foundation",
-        "from",
-        "group",
-        "holder",
-        "holders",
-        "in",
-        "inc",
-        "institute",
-        "its",
-        "la",
-        "lab",
-        "labs",
-        "le",
-        "ltd",
-        "llc",
-        "member",
-        "members",
-        "of",
-        "on",
-        "original",
-        "other",
-        "others",
-        "owner",
-        "owners",
-        "portions",
-        "present",
-        "project",
-        "reserved",
-        "respective",
-        "rights",
-        "s",
-        "team",
-        "the",
-        "their",
-        "to",
-        "university",
-        "van",
-        "various",
-        "von",
-        "y",
-        "org",
-        "individual",
-        "see",
-        "as",
-        "shown",
-        "many",
-        "with",
-        "more",
-        "details",
-        "later",
-        "respective",
-        "file",
-        "txt",
-        "js",
-        "rst",
-        "for",
-        "part",
-        "parts",
-        "now",
-        "others",
-        "listed",
-        "file",
-        "authors",
-        "et",
-        "gmbh",
-        "und",
-        "und/or",
-        "or",
-        "i",
-        "ii",
-        "iii",
-    ]
-)
 # Words that head a license text. A line of nothing else names a license and adds no terms.
 _HEADING_WORD = re.compile(
-    r"(?i)[0-3]|v2|0bsd|apache2?|boost|bsd[23]?|cc0|clauses?|consortium|expat|internet|isc|licen[cs]e"
+    r"(?i)[0-3]|v2|0bsd|apache2?|attribution|no|copyright|notice|boost|bsd[23]?|cc0|clauses?|consortium|expat|internet|isc|licen[cs]e"
     r"|mit|modified|new|original|revised|simplified|software|systems|the|universal|unlicense|version"
     r"|zero|zlib"
 )
 _FOR_SOFTWARE = re.compile(r"For [\w.-]+ software")
-# Where a license names its holder, and words that are no part of a name.
-_SLOT = re.compile(
-    r"(?is)\bsoftware\s+is\s+provided\s+by\s+([^;]{1,300}?)\W+as\W+is\b"
-    r"|\bno\s+event\s+shall\s+([^;]{1,300}?)\s+be\s+liable"
-    r"|\bneither\s+the\s+names?\s+of\s+([^;]{1,300}?)\s+nor\b"
-)
-_NO_NAME = re.compile(
-    r"(?i)\b(?:who|which|unless|not?|never|pay\w*|must|may|only|us(?:e|es|ed|ing)|forbid\w*|prohibit\w*)\b"
-)
 _LEAD = 1000  # characters in which 50 words and a title end
 _COPYRIGHT_MARK = re.compile(r"(?i)copyright|©|\(c\)")
 
@@ -194,6 +78,21 @@ _URL = re.compile(r"https?://[^\s<>()\[\]{}'\"`]+")
 
 
 @dataclass(frozen=True)
+class Edited:
+    """A text that is nearly a license.
+
+    Attributes:
+        id: of the license that it resembles.
+        text: of it, whitespace collapsed.
+        differs: what it adds to the license, or lacks of it.
+    """
+
+    id: str
+    text: str
+    differs: str
+
+
+@dataclass(frozen=True)
 class Placed:
     """What the templates say of a text.
 
@@ -202,58 +101,140 @@ class Placed:
         coverage: share of the words that templates cover, 0 to 1.
         leftovers: paragraphs that no template covers, whitespace collapsed; copyright lines and
             headings are left aside.
-        by_url: every license found was found by its address, not by its words.
+        edited: texts that are nearly a license, and whose words differ from it.
+        grants: a license stands there itself, and not only its address or a mention of it.
         found: text of the matched regions.
     """
 
     expression: str | None
     coverage: float
     leftovers: tuple[str, ...]
-    by_url: bool
+    edited: tuple[Edited, ...]
+    grants: bool
     found: str
+
+    @property
+    def hint(self) -> str | None:
+        """AND of what is recognised, nearly or word for word; None where nothing is."""
+        known = [*([self.expression] if self.expression else []), *(one.id for one in self.edited)]
+        return conjoin(*known) if known else None
+
+    @property
+    def differs(self) -> str:
+        """How the licenses that are edited differ from what they seem to be."""
+        return "; ".join(f"{one.id}, but {one.differs}" for one in self.edited)
 
     @property
     def whole(self) -> bool:
         """Whether the text is the licenses of `expression` and nothing else."""
-        return self.expression is not None and not self.leftovers
+        return self.expression is not None and not self.leftovers and not self.edited
 
 
 @lru_cache(maxsize=4096)
 def place(text: str) -> Placed:
     """Return the licenses whose templates ``text`` holds, and everything else that it holds."""
     text = _DIRECTIVE.sub("", _SPDX_LINE.sub("", text))
-    ids: list[str] = []
-    regions: list[str] = []
-    rest: list[str] = []
-    position = 0
-    for match in identify_license(text, 0):
-        start = match.start + _lead(text[match.start : match.end], match.id)
-        ids.append(match.id)
-        regions.append(text[start : match.end])
-        rest.append(text[position:start])
-        position = match.end
-    rest.append(text[position:])
-    # Templates have room for a holder's name, and with it for more than a name.
-    rest += [line for region in regions for line in region.splitlines() if _is_rider(line)]
-    rest += [slot[0] for region in regions for slot in _SLOT.finditer(region) if _says_more(slot)]
-    leftovers = tuple(notice for part in rest for notice in paragraphs(part))
+    reading = _Reading()
+    if _HINTS_AT_LICENSE.search(text):
+        reading.read(text)
+    else:
+        reading.rest.append(text)
+    leftovers = tuple(notice for part in reading.rest for notice in paragraphs(part))
     words = len(_WORD.findall(text))
-    left = sum(len(_WORD.findall(notice)) for notice in leftovers)
+    apart = (*leftovers, *(edited.text for edited in reading.edited))
+    left = sum(len(_WORD.findall(notice)) for notice in apart)
     return Placed(
-        expression=conjoin(*map(_spdx_id, ids)) if ids else None,
+        expression=conjoin(*map(_spdx_id, reading.ids)) if reading.ids else None,
         coverage=1 - left / words if words else 0.0,
         leftovers=leftovers,
-        by_url=all(region.strip().lower().startswith("http") for region in regions),
-        found="\n".join(regions),
+        edited=tuple(reading.edited),
+        grants=reading.grants,
+        found="\n".join(reading.regions),
     )
+
+
+class _Reading:
+    """Collects what a text holds, part by part."""
+
+    def __init__(self) -> None:
+        self.ids: list[str] = []
+        self.regions: list[str] = []
+        self.rest: list[str] = []
+        self.edited: list[Edited] = []
+        self.grants = False
+
+    def read(self, text: str) -> None:
+        """Read a text: licenses that stand there word for word, and what lies between them."""
+        position = 0
+        for whole in find_whole(text, holder_words(copyright_lines(text))):
+            self._gap(text[position : whole.start])
+            self._whole(whole, text)
+            position = whole.end
+        self._gap(text[position:])
+
+    def _whole(self, whole: Whole, text: str) -> None:
+        region = text[whole.start : whole.end]
+        if whole.edits:
+            self._edit(whole.id, region, f"adds {' / '.join(whole.edits)!r}")
+            return
+        self.ids.append(whole.id)
+        self.regions.append(region)
+        self.grants = self.grants or _begins(text[: whole.start])
+
+    def _gap(self, text: str) -> None:
+        """Read what no text of ours covers: other licenses, and nearly licenses."""
+        position = 0
+        for match in identify_license(text, 0):
+            start = match.start + _lead(text[match.start : match.end], match.id)
+            region = text[start : match.end]
+            self.rest.append(text[position:start])
+            position = match.end
+            address = region.strip().lower().startswith("http")
+            license_id = _spdx_id(match.id)
+            if license_id in templated() and not address:
+                self._edit(license_id, region, difference(license_id, region))
+                continue
+            self.ids.append(match.id)
+            self.regions.append(region)
+            self.rest += [line for line in region.splitlines() if _is_rider(line)]
+            self.grants = self.grants or not address
+        self.rest.append(text[position:])
+
+    def _edit(self, license_id: str, region: str, differs: str) -> None:
+        self.edited.append(Edited(license_id, " ".join(region.split()), differs))
+
+
+def _begins(before: str) -> bool:
+    """Whether what comes next begins a sentence: in the middle of one, a license is mentioned."""
+    if any(before.count(quotes) % 2 for quotes in ('"""', "'''")):
+        return False  # code that is commented out
+    last = re.split(r"[.:;!?)]\s|\n[^\w\n]*\n", before.rstrip(" \t>#*/"))[-1]
+    if any(paragraphs(line) for line in last.splitlines()):
+        return False
+    above = paragraphs(before)
+    return not above or _INTRODUCES.search(above[-1]) is None
 
 
 def paragraphs(text: str) -> list[str]:
     """Return the paragraphs of ``text`` that are neither copyright lines nor mere headings."""
-    lines = ("" if _is_copyright(line) else _apart(line) for line in text.splitlines())
+    lines = ("" if _is_copyright(line) else _apart(line) for line in _lines(text))
     parts = re.split(r"\n[^\w\n]*\n", "\n".join(lines))
     paragraphs = (" ".join(part.split()) for part in parts)
     return [paragraph for paragraph in paragraphs if not _is_heading(paragraph)]
+
+
+def _lines(text: str) -> list[str]:
+    """Return the lines of a text, holders that go on in the next line with their copyright line."""
+    lines: list[str] = []
+    for line in text.splitlines():
+        above = lines[-1] if lines else ""
+        if _GOES_ON.search(above) and _MIGHT_BE_COPYRIGHT.search(above) and line.strip():
+            joined = f"{above.rstrip()} {line.strip(' #*/>')}"
+            if _is_copyright(joined):
+                lines[-1] = joined
+                continue
+        lines.append(line)
+    return lines
 
 
 def terms(notices: Iterable[str], care: Care) -> list[str]:
@@ -269,12 +250,6 @@ def _is_rider(line: str) -> bool:
     """Whether a line begins as a copyright line and says more."""
     stated = _MIGHT_BE_COPYRIGHT.search(line) and _COPYRIGHT.match(line)
     return bool(stated) and not _COPYRIGHT_PROSE.search(line) and not _is_copyright(line)
-
-
-def _says_more(slot: re.Match[str]) -> bool:
-    """Whether the room that a license has for a holder's name is used for more than a name."""
-    name = next(part for part in slot.groups() if part is not None)
-    return bool(_NO_NAME.search(name)) or speaks(name, "code")
 
 
 def _apart(line: str) -> str:
@@ -300,8 +275,8 @@ def copyright_lines(text: str) -> list[str]:
 def _copyright_lines(text: str) -> tuple[str, ...]:
     lines = (
         line.strip(" \t#*/").removeprefix("SPDX-FileCopyrightText:").strip()
-        for line in text.splitlines()
-        if _is_copyright(line) and not _ALL_RIGHTS.match(line)
+        for line in _lines(text)
+        if _is_copyright(line) and not (_ALL_RIGHTS.match(line) or _UNFILLED.match(line))
     )
     return tuple(dict.fromkeys(line for line in lines if line))
 
@@ -353,22 +328,13 @@ def _is_heading(paragraph: str) -> bool:
 def _is_copyright(line: str) -> bool:
     if not _MIGHT_BE_COPYRIGHT.search(line):
         return False
-    if _ALL_RIGHTS.match(line):
+    title = _TITLE.match(line)
+    if title is not None and _is_heading(title[0]):
+        line = line[title.end() :]
+    if _ALL_RIGHTS.match(line) or _UNFILLED.match(line):
         return True
     stated = _COPYRIGHT.match(line) and not _COPYRIGHT_PROSE.search(line)
-    return bool(stated) and not _TERMS.search(line) and _names_holders(line)
-
-
-def _names_holders(line: str) -> bool:
-    """Whether a copyright line says who holds it and nothing else.
-
-    Names are capitalised; of other words there are few. That is no proof in a line of capitals
-    only, where words that speak of terms must be absent too.
-    """
-    line = _ADDRESS.sub(" ", line)
-    words = [word for word in _WORD.findall(line) if word.isascii() and word.islower()]
-    names = set(words) - _HOLDER_WORDS  # a project's name is often in small letters
-    return len(names) <= 2 and not speaks(_COPYRIGHT_WORD.sub("", line), "edge")
+    return bool(stated) and names_holders(line)
 
 
 def _spdx_id(license_id: str) -> str:

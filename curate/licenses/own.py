@@ -6,14 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from curate.cache.texts import text_sha256
-from curate.licenses.claims import Claim, assigned_claims, named_in
-from curate.licenses.detect import paragraphs, place, terms
+from curate.licenses.claims import Claim, named_in
+from curate.licenses.detect import Placed, paragraphs, place, terms
+from curate.licenses.metadata import assigned_claims
 from curate.licenses.overrides import Override
 from curate.licenses.policy import UnknownLicense, normalize
 from curate.licenses.statements import Unplaced
 from curate.licenses.text.prose import Note, ProseSource
 from curate.licenses.text.tags import read_tags
-from curate.licenses.text.terms import Care, might_speak
+from curate.licenses.text.technical import describes
+from curate.licenses.text.terms import Care, binds, might_speak
 
 
 @dataclass
@@ -62,18 +64,23 @@ class OwnReader:
         self._tags(source, path, own)
         placed = place(source.header)
         if placed.expression:
-            (own.further if placed.by_url else own.notices).append(placed.expression)
+            (own.notices if placed.grants else own.further).append(placed.expression)
+        self._review_edited(placed, path, own)
         docs = [note.text for note in source.notes if note.place == "header" and not note.comment]
         edge = {paragraph for text in docs for paragraph in paragraphs(text)}
         for notice in placed.leftovers:
-            for said in terms([notice], "edge" if notice in edge else "head"):
-                names = None if "licen" in said.lower() else named_in(said, path, "edge")
-                own.claims += names or []
-                self._review([] if names else [said], path, own)
+            care: Care = "edge" if notice in edge else "head"
+            for said in self._spoken(notice, care):
+                self._take(said, path, care, own)
         for note in source.notes:
             if note.place != "header":
                 self._prose(note, path, own)
         return own
+
+    def _spoken(self, notice: str, care: Care) -> list[str]:
+        """Return a notice before the first statement, where it may speak of terms."""
+        found = terms([notice], care) if care == "head" or binds(notice) else []
+        return found if found or describes(notice, care == "head") else [notice]
 
     def _tags(self, source: ProseSource, path: str, own: Own) -> None:
         tags = read_tags(source)
@@ -103,12 +110,27 @@ class OwnReader:
         placed = place(note.text)
         if placed.expression:
             own.further.append(placed.expression)
+        self._review_edited(placed, path, own)
         for notice in terms(placed.leftovers, care):
-            named = named_in(notice, path, care)
-            if named is None:
-                self._review([notice], path, own)
-            else:
-                own.claims += named
+            self._take(notice, path, care, own)
+
+    def _take(self, notice: str, path: str, care: Care, own: Own) -> None:
+        """Collect a notice: the licenses that it merely names, or that it says more."""
+        named = None if self.known(notice) else named_in(notice, path, care)
+        if named is None:
+            self._review([notice], path, own)
+        else:
+            own.claims += named
+
+    def _review_edited(self, placed: Placed, path: str, own: Own) -> None:
+        """Collect texts that are nearly a license: what is known of them, and the others."""
+        for edited in placed.edited:
+            known = self.known(edited.text)
+            if known is None:
+                differs = f"{edited.id}, but {edited.differs}"
+                own.unplaced.append(Unplaced(edited.text, path, edited.id, differs))
+            elif known.expression is not None:
+                own.reviewed.append(known.expression)
 
     def _review(self, notices: list[str], path: str, own: Own) -> None:
         """Collect what is known of notices that no template covers, and the rest."""

@@ -13,11 +13,18 @@ class Unplaced:
         text: as a person should read it, and as an override's hash takes it.
         path: where it stands.
         hint: what templates recognise in it; None when nothing.
+        differs: how it differs from the license that it resembles; empty where it resembles none.
     """
 
     text: str
     path: str
     hint: str | None = None
+    differs: str = ""
+
+    def why(self) -> str:
+        """Return why it cannot be read, for a person."""
+        said = " ".join(self.text.split())[:160]
+        return f"an edited license: {self.differs[:400]}" if self.differs else f"unreadable: {said}"
 
 
 @dataclass(frozen=True)

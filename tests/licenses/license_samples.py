@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib import metadata
 
 APACHE_NOTICE = "Licensed under the Apache License, Version 2.0"
@@ -29,3 +30,10 @@ def installed_text(package: str) -> str:
 def bsd_text() -> str:
     """Return BSD-3-Clause with its copyright line, as `licenseclassifier` is under it."""
     return installed_text("licenseclassifier")
+
+
+CODE = "import torch\n\n\ndef double(x):\n    return x + x\n"
+MIT = installed_text("pydantic")
+
+Decide = Callable[..., str]
+"""Of files by path, the path of one and METADATA: its license, or why it is dropped."""

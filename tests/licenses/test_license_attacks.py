@@ -2,45 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from license_samples import bsd_text, installed_text
+from license_samples import CODE, MIT, Decide, bsd_text, installed_text
 
-from curate.cache.artifact import Info, store, wanted
 from curate.licenses.licenses import Licenses
-from curate.rows import make_origin, make_row
 from curate.sources.local import Local
 from curate.step import Context, Drop
 
-CODE = "import torch\n\n\ndef double(x):\n    return x + x\n"
-MIT = installed_text("pydantic")
 APACHE = installed_text("datasets")
-
-Decide = Callable[..., str]
-
-
-@pytest.fixture
-def decide(tmp_path: Path) -> Decide:
-    """Return a function that gives a file's license, or the reason for which it is dropped."""
-
-    def run(files: dict[str, str], path: str = "pkg/a.py", metadata: str = "") -> str:
-        if metadata:
-            files = {**files, "pkg-1.0.dist-info/METADATA": f"Name: pkg\n{metadata}\n"}
-        sha256 = hashlib.sha256(json.dumps(files).encode()).hexdigest()
-        kept = [(name, text.encode()) for name, text in files.items() if wanted(name)]
-        store(tmp_path, sha256, Info("pypi", purl="pkg:pypi/pkg@1.0"), kept)
-        origin = make_origin("pypi", artifact_sha256=sha256, path=path)
-        row = make_row("file", files[path], origin, text=files[path])
-        outcome = Licenses(step="licenses").apply(row, Context(cache=tmp_path))
-        if isinstance(outcome, Drop):
-            return outcome.reason
-        return str(outcome.rows[0]["license"]["expression"])  # type: ignore[union-attr, index]
-
-    return run
 
 
 @pytest.mark.parametrize(

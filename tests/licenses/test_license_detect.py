@@ -67,14 +67,14 @@ def test_damaged_license_is_not_placed() -> None:
 def test_short_apache_notice_is_recognised_by_the_templates() -> None:
     placed = place("Licensed under the Apache License, Version 2.0")
     assert placed.expression == "Apache-2.0"
-    assert not placed.by_url
+    assert placed.grants
     assert not terms(placed.leftovers, "edge")
 
 
 def test_address_alone_is_marked_as_such() -> None:
     placed = place("See https://creativecommons.org/licenses/by-nc/4.0/ for more.")
     assert placed.expression == "CC-BY-NC-4.0"
-    assert placed.by_url
+    assert not placed.grants
 
 
 def test_notice_without_template_is_left_over() -> None:

@@ -25,6 +25,7 @@ _FOREIGN_STEMS = """
     rechte\\b gebrauch forschung forskning investigacion academico recherche\\b ricerca onderzoek
     badan vyzkum kutat tutkimu arastirma penelitian nghien cercetare kibiashara wewnetrzn uso
     interne\\b interno\\b
+    kommerciel erhverv fortjeneste tillade
     verbot untersagt kommerziell gewerblich lizenz vertraulich urheberrecht vervielfaltig weitergabe
     genehmigung zustimmung forschungszweck lehrzweck eigentum unzulassig nutzungs gestattet
     interdit licence autorisation confidentiel droits proprietaire gebruik verspreid
@@ -262,7 +263,14 @@ def foreign_terms() -> re.Pattern[str]:
     """Return a pattern of the words by which other languages speak of terms, folded."""
     stems = "|".join(sorted(set(fold(_FOREIGN_STEMS).split())))
     others = "|".join(map(re.escape, fold(_OTHER_SCRIPTS).split()))
-    return re.compile(rf"\b(?:{stems})|{others}")
+    return re.compile(rf"\b(?:nicht|niet|non|ikke|inte|icke|nie)?-?(?:{stems})|{others}")
+
+
+def is_foreign(text: str) -> bool:
+    """Return whether a text, folded, has more small words of other languages than English ones."""
+    words = re.findall(r"[^\W\d_]+", text)
+    foreign, english = len(_FOREIGN.intersection(words)), len(_ENGLISH.intersection(words))
+    return foreign > english or sum(ord(letter) > LATIN_END for letter in text) * 2 > len(text)
 
 
 def is_unreadable(paragraph: str, text: str, in_code: bool, in_comment: bool) -> bool:
@@ -278,7 +286,8 @@ def is_unreadable(paragraph: str, text: str, in_code: bool, in_comment: bool) ->
     words = re.findall(r"[^\W\d_]+", text)
     foreign = len(_FOREIGN.intersection(words))
     english = len(_ENGLISH.intersection(words))
-    if (foreign >= max(english, in_code) or not text.isascii()) and foreign_terms().search(text):
+    alien = not text.isascii() or (english <= 1 and not paragraph.isascii())
+    if (foreign >= max(english, in_code) or alien) and foreign_terms().search(text):
         return True
     if in_code:
         return False

@@ -47,6 +47,7 @@ _TOP = re.compile(
 )
 _MARKS = re.compile(r"^[ \t]*(?:#+:?|//+[!<]*|\*+(?!/))?[ \t]*", re.M)
 _PREFIXES = frozenset({"", "r", "b", "u", "f", "t", "rb", "br", "fr", "rf", "rt", "tr"})
+_COMMENTED_OUT = re.compile(r"\s*(?:(?:#|//)\s+\S|[rbuf]{0,2}([\"'])[^\"']*\1\s*[,+)\\]*\s*$)")
 _NOTICE_LENGTH = 30  # characters; no notice of a license is shorter
 _INSIDE = "([{,=+-*/%&|<>\\"  # a string after one of these is part of an expression
 
@@ -112,11 +113,19 @@ def read_source(text: str, path: str) -> ProseSource:
     header: list[str] = []
     lines: list[str] = []  # of the note that is being read
     previous = stop = 0
+    docstring_seen = False
     for start, end, raw, comment in pieces:
         said = _MARKS.sub("", _BREAKS.sub("\n", raw))
         place: Place = "body"
         if end <= header_end:
             place = "header"
+            unread = text[start : start + 2].lower().strip("\"'").strip("ru")  # f"…" and b"…"
+            if (
+                comment or docstring_seen or unread
+            ):  # what is commented out, or a string that is not used
+                said, unused = ("", said) if not comment else _commented_out(said)
+                strings += [unused] if unused.strip() else []
+            docstring_seen = docstring_seen or not comment
             # Empty lines keep a docstring from joining the comment above it into one paragraph.
             block = not comment or "\n" in said
             header += [*["\n"] * (block or text.count("\n", previous, start) > 1), said]
@@ -139,6 +148,13 @@ def read_source(text: str, path: str) -> ProseSource:
     if notes:
         notes[-1] = replace(notes[-1], text="\n".join(lines), end=stop)
     return ProseSource(text, tuple(notes), "\n".join(header), header_end, tuple(strings))
+
+
+def _commented_out(said: str) -> tuple[str, str]:
+    """Return a comment's lines, and those of them that were commented out before."""
+    lines = said.split("\n")
+    unused = [line for line in lines if _COMMENTED_OUT.match(line)]
+    return "\n".join(line for line in lines if not _COMMENTED_OUT.match(line)), "\n".join(unused)
 
 
 _BEFORE_STRING = re.compile(r"[\s(\\]*(?:[rRbBuUfFtT]{1,2}(?=[\"']))?")

@@ -11,7 +11,9 @@ import re
 from functools import lru_cache
 from typing import Literal
 
+from curate.licenses.text.bargain import terms_at
 from curate.licenses.text.languages import LATIN_END, WORD, fold, foreign_terms, is_unreadable
+from curate.licenses.text.technical import technical_words
 
 Care = Literal["head", "edge", "code"]
 """head: a comment before the first statement or after the last one. edge: a docstring there, or a
@@ -139,6 +141,7 @@ _LICENSED = (
     r"|\blicen[cs](?:e(?!\s*[-_]?\s*(?:plate|key|server|manager|header|check|string|field|column)"
     r"s?\b)|es|ed|ing|or)\b"
 )
+_NAMES = re.compile(_LICENSE_NAMES)
 _STRONG = re.compile(_LICENSE_NAMES + _ALWAYS + _COMBINATIONS + _LICENSED)
 
 _STRICT = re.compile(
@@ -164,7 +167,7 @@ _STRICT = re.compile(
     + rf"|\b{_NEVER}\b{_GAP % 3}train(?:ing|ed)? (?:on|data|sets?|with)\b|\btraining (?:data"
     rf"|sets?)\b{_GAP % 5}{_NEVER}\b"
     + r"|\b(?:free (?:of charge )?(?:for|to)|restricted to|reserved for|limited to) (?:\w+"
-    r" ){0,2}(?:use|students|research|academ|non|personal|individual|school|compan)"
+    r" ){0,2}(?:use\b|students|research|academ|non|personal|individual|school|compan)"
     + r"|\b(?:must|(?<!measured )(?<!shown )to|shall|have to|compan\w+|users?|who)"
     r" (?:have to )?pays?\b(?! attention| for (?:the )?(?:overhead|cost))|\bpayments?\b"
     r"|\b(?:licen[cs]e|annual|monthly|yearly) fees?\b"
@@ -176,6 +179,10 @@ _STRICT = re.compile(
     r"|\bterms (?:apply|of (?:use|this|our|an? ))"
     + r"|\bonly (?:for|by|to) (?:\w+ )?(?:members|employees|customers|students|subscribers"
     r"|partners|people|companies|individuals)"
+    + r"|\b(?:following|below|this) (?:licen[cs]e |notice |terms )?appl(?:y"
+    r"|ies) (?:only )?to (?!this file|all|every)"
+    + r"|\bmay (?:only )?be used (?:by|within|inside)\b|\byou (?:accept|agree|consent)\b"
+    r"|\bno (?:compan(?:y|ies)|one|firms?) (?:may|can|shall)\b"
     + r"|\bopt(?:s|ed|ing)?\W+(?:(?:this|it|the|these|my|our|file|code|us|work)\W+){0,3}out\b"
     r"|\b(?:use|access)\b(?:\W+\w+){0,3}?\W+(?:restricted|limited|reserved) (?:to|for)\b"
 )
@@ -201,6 +208,33 @@ _WIDE = re.compile(
     r"|^\W*(?:\w+\W+){1,6}only\W*$|\bterms: "
 )
 _SHORT = 40  # words
+# In the same place: who may have it, what they owe for it, and until when.
+_BARGAIN = re.compile(
+    r"\b(?:you|others|anyone|anybody|everyone|everybody|users?|readers?|recipients?|members?|holders?"
+    r"|compan(?:y|ies)|people|persons?|those)\b[^.:]{0,40}?\b(?:may|must|shall|agrees?|promises?|accepts?"
+    r"|asks?|deletes?|destroys?|returns?|pays?|owes?|swears?|pledges?|undertakes?|refrains?|respects?)\b"
+    r"|\b(?:grants?|permission|rights?|offer|access|term)\b[^.]{0,30}\b(?:ends?|expires?|until|lapses?"
+    r"|terminates?|revoke[ds]?|withdrawn)\b|\b(?:expires?|until|ends? (?:on|in)) \d{4}"
+    r"|\b(?:provided|given|shared|lent|supplied|handed|sent|disclosed|entrusted|released"
+    r"|available) to\b"
+    r"|\b(?:\w*bot|user-?agent|disallow|noindex|crawlers?|google-extended)\b(?= ?[:,/]|$)"
+    r"|\b(?:nc|nd)[- ](?:use|only|licen)|\bask \w+ (?:for|before|first|if|to)\b|\bnon-?comm\b"
+    r"|\b(?:no|not|never|cause) (?:any )?harm\b|\bharmless\b|\bevil\b|\b(?:un)?ethical\w*"
+    r"|\bconsortium\b"
+)
+# A description of code has none of these; what binds somebody has.
+_BINDING = re.compile(
+    r"\b(?:you|your|may|must|shall|can|cannot|only|solely|not|no|never|used?|uses|using|usage|this|these|our|my"
+    r"|we|copyright\w*|licen[cs](?:ed?|ing)(?! plates?)|rights?|reserved|property"
+    r"|permission|permitted|consent|free|available"
+    r"|allowed|forbidden|prohibit\w*|grant\w*|limited|ask|contact|pay|paid|provided|subject|under|unauthori[sz]ed"
+    r"|distribut\w*|redistribut\w*|cop(?:y|ies|ying)|owned|owner\w*|agree\w*|terms|disclos\w*|patented)\b"
+)
+_SENTENCE = re.compile(r"(?<=[.;!?])\s+")
+_TECHNICAL = 2  # words of programming that terms may have
+_FEW = 5  # words: too short to describe anything
+_SPACED = re.compile(r"(?<!\w)\w(?:(?: | ?- ?)\w){5,}(?!\w)")
+_HYPHENATED = re.compile(r"(?<=[a-z])-\s+(?=[a-z])")
 
 # Every pattern of _STRONG needs one rare word, or one word of each kind in a group.
 _RARE, _NO, _THING, _ACTS, _MACHINE, _LEARN, _LIMIT, _PURPOSE, _WHO, _LEGAL, _CC, _BY = (
@@ -264,6 +298,11 @@ _GROUPS = (
 )
 
 
+def names_license(text: str) -> bool:
+    """Return whether a text, folded, names a license that asks for more than a notice."""
+    return _NAMES.search(text) is not None
+
+
 def might_speak(text: str) -> bool:
     """Return whether `speaks` may find anything in a text: quick, and right when it says no."""
     if not text.isascii() or "&" in text:
@@ -293,8 +332,38 @@ def speaks(paragraph: str, care: Care) -> bool:
     if care == "code" and not might_speak(paragraph):
         return False
     text = fold(" ".join(paragraph.split()))
+    if care != "code":
+        text = _joined(text)
     if (_STRONG if care == "code" else _STRICT).search(text):
         return True
-    if care == "head" and text.count(" ") < _SHORT and _WIDE.search(text):
+    short = care == "head" and text.count(" ") < _SHORT
+    if short and (_WIDE.search(text) or _BARGAIN.search(text)):
+        return True
+    if care != "code" and any(map(_sets_terms, _SENTENCE.split(text))):
         return True
     return is_unreadable(paragraph, text, care == "code", care == "head")
+
+
+def _sets_terms(sentence: str) -> bool:
+    """Whether a sentence sets terms and has too few words of programming to describe code."""
+    return terms_at(sentence) is not None and technical_words(sentence) <= _TECHNICAL
+
+
+def _joined(text: str) -> str:
+    """Return a folded text with words as they are read, spaced out or hyphenated ones after it."""
+    spaced = " ".join(re.sub(r"[ -]", "", found[0]) for found in _SPACED.finditer(text))
+    whole = _HYPHENATED.sub("", text)
+    return " ".join(part for part in (text, spaced, whole if whole != text else "") if part)
+
+
+def binds(paragraph: str) -> bool:
+    """Return whether a docstring that speaks of terms may be about its own file.
+
+    "Reads the proprietary format of the microscope" describes code: it speaks to nobody.
+    """
+    text = fold(" ".join(paragraph.split()))
+    if is_unreadable(paragraph, text, in_code=True, in_comment=False):
+        return True
+    sentences = re.split(r"(?<=[.;:!?])\s+", text)
+    said = [sentence for sentence in sentences if speaks(sentence, "edge")] or sentences
+    return any(len(one.split()) <= _FEW or _BINDING.search(one) for one in said)

@@ -1,0 +1,35 @@
+"""What becomes of one file of a package that is made in a test."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+from license_samples import Decide
+
+from curate.cache.artifact import Info, store, wanted
+from curate.licenses.licenses import Licenses
+from curate.rows import make_origin, make_row
+from curate.step import Context, Drop
+
+
+@pytest.fixture
+def decide(tmp_path: Path) -> Decide:
+    """Return a function that gives a file's license, or the reason for which it is dropped."""
+
+    def run(files: dict[str, str], path: str = "pkg/a.py", metadata: str = "") -> str:
+        if metadata:
+            files = {**files, "pkg-1.0.dist-info/METADATA": f"Name: pkg\n{metadata}\n"}
+        sha256 = hashlib.sha256(json.dumps(files).encode()).hexdigest()
+        kept = [(name, text.encode()) for name, text in files.items() if wanted(name)]
+        store(tmp_path, sha256, Info("pypi", purl="pkg:pypi/pkg@1.0"), kept)
+        origin = make_origin("pypi", artifact_sha256=sha256, path=path)
+        row = make_row("file", files[path], origin, text=files[path])
+        outcome = Licenses(step="licenses").apply(row, Context(cache=tmp_path))
+        if isinstance(outcome, Drop):
+            return outcome.reason
+        return str(outcome.rows[0]["license"]["expression"])  # type: ignore[union-attr, index]
+
+    return run
