@@ -13,13 +13,16 @@ from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
 from typing import Literal
 
+from curate.cache.artifact import PAPER_SUFFIXES, is_foreign_name, is_readme, may_hold_terms
 from curate.licenses.claims import Claim, read_claim
 from curate.licenses.text.terms import speaks
 from curate.sources.files import select
 
-Kind = Literal["terms", "credits", "other"]
+Kind = Literal["terms", "credits", "docs", "pool", "other"]
 """terms: all that it says are terms. credits: it names other people and their licenses; it counts
-where it speaks of terms. other: the same, but it must do so plainly."""
+where it speaks of terms. docs: it explains, so that what only describes is left aside. pool: it
+lies among texts of licenses, each of them of some files; it counts where it is none. other: it
+counts where it speaks of terms plainly."""
 
 _TERMS = re.compile(
     r"(?i)(?:^|[^a-z])(?:eulas?|terms?|tos|clauses?|rail|openrail\w*|restrict\w*|agreements?"
@@ -32,7 +35,7 @@ _TERMS = re.compile(
 )
 _CREDITS = re.compile(
     r"(?i)third.?part|3rd.?part|notice|copyright|legal|attribution|acknowledg|credits|licensing"
-    r"|disclaimer"
+    r"|disclaimer|bundled|vendored|dependenc"
 )
 _CAPITALS = re.compile(r"[A-Z][A-Z0-9_-]{2,}(?:\.(?:txt|md|rst|TXT|MD))?")
 _HARMLESS = re.compile(
@@ -87,28 +90,54 @@ _NO_PAPER = frozenset(
         ".j2",
     ]
 )
-_POOLS = frozenset({"licenses", "licences"})
-_FOLDERS = frozenset({"licenses", "licences", "legal", "terms", "licensing"})
+DOCS = frozenset({"doc", "docs"})
+"""Folders of documents: a license there is told of, and not granted."""
+POOLS = frozenset({"licenses", "licences"})
+"""Folders of texts, each of which is the license of some files."""
+_FOLDERS = frozenset({*POOLS, "license", "licence", "legal", "terms", "licensing", "rights", *DOCS})
+_IN_WHEEL = frozenset({"RECORD", "WHEEL", "INSTALLER", "REQUESTED", "zip-safe", "not-zip-safe"})
 
 
-def kind_of(path: str) -> Kind | None:
-    """Return the kind of legal file that a name stands for; None where it is not one."""
+def kind_of(path: str, on_top: bool = False) -> Kind | None:
+    """Return the kind of legal file that a name stands for; None where it is not one.
+
+    Args:
+        path: in the source.
+        on_top: it lies where what holds for the whole source lies.
+    """
     if path.endswith((".py", ".cu", ".h", ".cuh", ".hpp", ".cpp")):
         return None  # most files, and quickly
     file = PurePosixPath(path)
-    if file.suffix.lower() in _NO_PAPER or _HARMLESS.fullmatch(file.name):
+    if file.name in _IN_WHEEL or _HARMLESS.fullmatch(file.name):
+        return None
+    if file.parent.name.lower() in DOCS:
+        return "docs" if may_hold_terms(path) and file.suffix.lower() in PAPER_SUFFIXES else None
+    if is_foreign_name(file.name) or file.stem.lower() in ("license", "licence", "licensing"):
+        return "terms"
+    if file.suffix.lower() in _NO_PAPER:
         return None
     if _TERMS.search(file.name) and not _CREDITS.search(file.name):
         return "terms"
-    if file.parent.name.lower() in _POOLS and ".dist-info/" not in path:
-        return None  # texts of the licenses of some files
+    if file.parent.name.lower() in POOLS and ".dist-info/" not in path:
+        return "pool"
     if _CREDITS.search(file.name):
         return "credits"
-    return "other" if _CAPITALS.fullmatch(file.name) else None
+    if file.parent.name.lower() in _FOLDERS - POOLS and file.suffix.lower() in PAPER_SUFFIXES:
+        return "credits"
+    if file.suffix.lower() in PAPER_SUFFIXES and may_hold_terms(path) and not is_readme(path):
+        return "credits"
+    if _CAPITALS.fullmatch(file.name):
+        return "credits" if on_top else "other"
+    return "other" if on_top and file.suffix.lower() in PAPER_SUFFIXES else None
+
+
+def is_list(text: str) -> bool:
+    """Return whether a text is a list of words or names: no line of it is a sentence."""
+    return all(len(line.split()) <= 2 for line in text.splitlines())
 
 
 def folder_of(path: str) -> str:
-    """Return the folder that a legal file applies to: in legal/, the one above."""
+    """Return the folder that a legal file applies to: in legal/ and docs/, the one above."""
     folder = PurePosixPath(path).parent
     return str(folder.parent if folder.name.lower() in _FOLDERS else folder)
 

@@ -35,10 +35,11 @@ _ALLOW_FILE = Path(__file__).with_name("allow.toml")
 class Licenses(RowStep):
     """Finds the license of every file and keeps what the allow list lets through.
 
-    SPDX tags in comments, notices in a file's header and whole license texts grant. Everything else
-    that names a license or speaks of terms only takes away: comments, docstrings, ``__license__``,
-    package metadata, NOTICE, EULA, REUSE.toml and other papers. What cannot be read, in whichever
-    language, makes the license unknown.
+    SPDX tags in comments, and license texts and notices that are the license's own word for word,
+    grant. Everything else that names a license or speaks of terms only takes away: comments,
+    docstrings, ``__license__``, package metadata and what it points to, README, NOTICE, EULA,
+    REUSE.toml and other papers. What cannot be read, in whichever language, makes the license
+    unknown.
 
     A record of a data set is under the data set's license, as its card and license files say at
     the pinned commit, and under that of its own license column: both must pass.
@@ -56,7 +57,7 @@ class Licenses(RowStep):
     takes: ClassVar[frozenset[str]] = frozenset({"file", "record", "module", "kernel", "cuda"})
     sets: ClassVar[frozenset[str]] = frozenset({"license"})
     batch: ClassVar[int] = 64
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 4
     tools: ClassVar[tuple[str, ...]] = ("license-expression", "licenseclassifier")
 
     allow: Annotated[

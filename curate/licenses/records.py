@@ -9,12 +9,12 @@ change it. Fields: https://huggingface.co/docs/hub/datasets-cards.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import yaml
 
 from curate.cache.artifact import Artifact
 from curate.licenses.policy import UnknownLicense, conjoin, license_ids, normalize
+from curate.licenses.readme import front_matter
 from curate.licenses.resolve import Resolver
 from curate.licenses.statements import LicenseFinding, LicenseStatement
 from curate.rows import FileRow
@@ -36,10 +36,18 @@ def resolve_record(row: FileRow, artifact: Artifact, resolver: Resolver) -> Lice
         stated = [normalize(claim) for claim in claims]
     except UnknownLicense as error:
         return _unknown(str(error))
+    granted = conjoin(
+        *([files.statement.expression] if files.statement.expression else []), *stated
+    )
+    for said in resolver.said(row["origin"]["path"]):
+        if said.expression is None:
+            return _unknown(f"unreadable: {' '.join(said.text.split())[:160]}", said.path)
+        if not said.agrees(granted):
+            granted = conjoin(granted, said.expression)
     found = [files.statement.expression] if files.statement.expression else []
     statement = LicenseStatement(
         method="license_file" if found else "card",
-        expression=conjoin(*found, *stated),
+        expression=granted,
         confidence=1.0,
         path=files.statement.path if found else CARD,
         conflict=bool(found and card) and not _agree(found[0], card),
@@ -54,26 +62,22 @@ def card_licenses(artifact: Artifact) -> list[str]:
     """
     if CARD not in artifact.paths():
         return []
-    head = _front_matter(artifact.read_bytes(CARD).decode("utf-8", "replace"))
+    found = front_matter(artifact.read_bytes(CARD).decode("utf-8", "replace"))
+    try:
+        head = yaml.safe_load(found[0]) if found else {}
+    except yaml.YAMLError:
+        head = {}  # a card that nobody can read grants nothing
+    if not isinstance(head, dict):
+        return []
     value = head.get("license")
     ids = value if isinstance(value, list) else [value]
     name = head.get("license_name") or "other"
     return [str(name if entry == "other" else entry) for entry in ids if entry]
 
 
-def _front_matter(card: str) -> dict[str, Any]:
-    if not card.startswith("---"):
-        return {}
-    try:
-        head = yaml.safe_load(card.split("---", 2)[1])
-    except yaml.YAMLError:
-        return {}  # a card that nobody can read grants nothing
-    return head if isinstance(head, dict) else {}
-
-
 def _agree(expression: str, card: list[str]) -> bool:
     return bool(license_ids(expression) & license_ids(conjoin(*card)))
 
 
-def _unknown(why: str) -> LicenseFinding:
-    return LicenseFinding(LicenseStatement("card", None, 0.0, CARD), why)
+def _unknown(why: str, path: str = CARD) -> LicenseFinding:
+    return LicenseFinding(LicenseStatement("card", None, 0.0, path), why)

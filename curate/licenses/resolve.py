@@ -25,6 +25,7 @@ from curate.licenses.detect import (
     notices_in,
     place,
 )
+from curate.licenses.legal import DOCS
 from curate.licenses.overrides import Override
 from curate.licenses.own import Own, OwnReader
 from curate.licenses.policy import Policy, UnknownLicense, conjoin, evaluate, license_ids
@@ -33,13 +34,15 @@ from curate.licenses.text.prose import ProseSource, read_source
 from curate.licenses.text.tags import license_file_tags
 
 VENDORED = re.compile(
-    r"_?(?:3rd|third)[-_]?part(?:y|ies)(?:[-_]\w+)?|_?vendor(?:s|ed)?(?:[-_]\w+)?|_?extern(?:al)?s?|_?deps"
-    r"|_?bundled?|_?submodules|_?thirdparty\w*"
+    r"_?(?:3rd|third)[-_]?part(?:y|ies)(?:[-_]\w+)?|_?3ps?(?:[-_]\w+)?|_?thirdparty\w*"
+    r"|_?vendor(?:s|ed|i[sz]ed|ing)?(?:[-_](?!of[-_])\w+)?|_?extern(?:al)?s?|_?ext(?:ernal)?[-_]?libs?"
+    r"|_?deps|_?bundled?|_?(?:git[-_]?)?sub[-_]?(?:modules|projects|repos)|_?git[-_]modules|_?oss"
+    r"|(?:node|bower|jspm)_(?:modules|components|packages)|(?:site|dist)-packages|godeps"
 )
 """Folders of other people's code: the root's license says nothing about them."""
 
 _LICENSE_NAME = re.compile(
-    r"(?i)(?!third.?party|3rd.?party)(?:[\w.+-]*[-_.])?(?:(?:un)?licen[cs]e|copying)"
+    r"(?i)(?![\w.-]*(?:third.?party|3rd.?party|bundled|vendored|dependenc))(?:[\w.+-]*[-_.])?(?:(?:un)?licen[cs]e|copying)"
     r"(?:v?\d+)?(?:[-_.][\w.+-]*)?"  # LICENSE1, COPYING3, COPYINGv2.txt
 )
 _NOTICE_NAME = re.compile(r"(?i)notice(?:[-_.][\w.+-]*)?")
@@ -79,7 +82,7 @@ class Resolver:
         claims = [*own.claims, *self._around.said(path), *self._metadata(path, home, governing)]
         governing = self._join(governing, own, claims, source)
         if governing.unplaced and not self._is_denied(governing.expression):
-            why = f"unreadable: {' '.join(governing.unplaced[0].text.split())[:160]}"
+            why = governing.unplaced[0].why()
         texts, holders = self._texts(path, governing, source)
         return LicenseFinding(
             statement=governing,
@@ -89,6 +92,10 @@ class Resolver:
             copyright=tuple(dict.fromkeys((*copyright_lines(source.header), *holders))),
             derived_from=tuple(cited_urls(text)),
         )
+
+    def said(self, path: str) -> list[Claim]:
+        """Return what is said of a file around it, and grants nothing."""
+        return [*self._around.said(path), *self._around.metadata(".")]
 
     def folders_with_licenses(self) -> frozenset[str]:
         """Return the folders that license files apply to; "." is the root."""
@@ -242,7 +249,7 @@ class Resolver:
     def _by_home(self, name: re.Pattern[str]) -> dict[str, list[str]]:
         homes: dict[str, list[str]] = {}
         for path in self._artifact.paths():
-            if _is_named(path, name):
+            if _is_license_file(path) if name is _LICENSE_NAME else _is_named(path, name):
                 homes.setdefault(self._around.home(path), []).append(path)
         return homes
 
@@ -301,7 +308,8 @@ class Resolver:
         if known is not None:
             return LicenseStatement("override", known.expression, 1.0, path)
         placed = place(text)
-        if placed.expression and all(self._is_harmless(text) for text in placed.leftovers):
+        harmless = all(self._is_harmless(text) for text in placed.leftovers)
+        if placed.grants and placed.expression and harmless and not placed.edited:
             expression = _apply_tags(str(placed.expression), license_file_tags(text))
             return LicenseStatement("license_file", expression, placed.coverage, path)
         scanned = self._reader.scan(text)
@@ -315,7 +323,7 @@ class Resolver:
             denied,
             placed.coverage,
             path,
-            (Unplaced(text, path, placed.expression),),
+            (Unplaced(text, path, placed.hint, placed.differs),),
         )
 
     def _is_harmless(self, paragraph: str) -> bool:
@@ -383,7 +391,9 @@ class Resolver:
 
 
 def _is_license_file(path: str) -> bool:
-    return _is_named(path, _LICENSE_NAME)
+    folder = PurePosixPath(path).parent.name.lower()
+    data = re.search(r"(?i)licen[cs]e[-_](?:plate|key|number|server)", PurePosixPath(path).name)
+    return _is_named(path, _LICENSE_NAME) and folder not in DOCS and not data
 
 
 def _is_named(path: str, name: re.Pattern[str]) -> bool:
