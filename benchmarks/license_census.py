@@ -45,8 +45,9 @@ def pinned(recipe: Path, cache: Path) -> Iterator[tuple[str, Artifact]]:
 def named(package: str, cache: Path) -> tuple[str, Artifact]:
     """Return a package of the index, ``name`` (its newest version) or ``name==version``."""
     name, _, version = package.partition("==")
-    found, digest = index.choose(name, version or None)
-    return f"{name}=={found}", index.fetch(name, found, digest, cache)
+    choice = index.choose(name, version or None)
+    found = index.fetch(name, choice.version, choice.sha256, cache)
+    return f"{name}=={choice.version}", found
 
 
 def installed(name: str, cache: Path) -> tuple[str, Artifact]:
