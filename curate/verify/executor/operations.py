@@ -176,7 +176,7 @@ class Chunk:
         other: Array | None,
         element: str,
     ) -> Array:
-        """Return what memory holds; where the mask is false ``other``, or zero."""
+        """Return what memory holds; where the mask is false ``other``, or `undefined` numbers."""
         mask = self._mask(live, mask, pointers.ndim)
         if mask is not None:
             if mask.all():
@@ -186,7 +186,8 @@ class Chunk:
                 mask = None
             elif not mask.any():
                 shape = np.broadcast_shapes(pointers.shape, mask.shape)
-                return np.zeros(shape, COMPUTED[element]) if other is None else other
+                blank = undefined(np.dtype(COMPUTED[element]))
+                return np.full(shape, blank) if other is None else other
         size = np.dtype(STORED[element]).itemsize
         if mask is not None:
             pointers, mask = np.broadcast_arrays(pointers, mask)
@@ -204,7 +205,7 @@ class Chunk:
         values = decode(raw, element)
         if mask is None:
             return values
-        return np.where(mask, values, values.dtype.type(0) if other is None else other)
+        return np.where(mask, values, undefined(values.dtype) if other is None else other)
 
     def _note_load(self, allocation: Any, size: int, index: Array, mask: Array | None) -> None:
         lanes = (len(self.programs), *index.shape[1:])
@@ -707,3 +708,15 @@ def returned(ends: list[tuple[Array, Values]]) -> Values:
     for live, other in ends[1:]:
         values = tuple(choose(live, new, old) for new, old in zip(other, values, strict=True))
     return values
+
+
+def undefined(dtype: np.dtype[Any]) -> Any:
+    """Return what a lane holds that a load leaves out: Triton says nothing of it.
+
+    On a GPU it often is zero, which hides that a sum or a maximum takes it in.
+    """
+    if dtype.kind == "f":
+        return dtype.type(np.nan)
+    if dtype.kind == "b":
+        return dtype.type(True)
+    return dtype.type(int.from_bytes(b"\x5a" * dtype.itemsize, "big"))

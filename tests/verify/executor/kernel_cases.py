@@ -1156,6 +1156,19 @@ def case_masked_addresses_are_not_touched() -> None:
 
 
 @triton.jit
+def careless_sum_kernel(x, out, n):
+    i = tl.arange(0, 64)
+    tl.store(out, tl.sum(tl.load(x + i, mask=i < n)))
+
+
+def case_lanes_that_a_load_leaves_out_are_no_zeros() -> None:
+    for x in (randn(64), torch.ones(64, dtype=torch.int64)):
+        out = torch.zeros(1, dtype=x.dtype)
+        careless_sum_kernel[ONE](x, out, 40)
+        assert not (out.double() - x[:40].double().sum()).abs() < 1e6  # NaN, or far away
+
+
+@triton.jit
 def outside_kernel(x, out, shift):
     i = tl.arange(0, 64)
     tl.store(out + i, tl.load(x + i + shift))
