@@ -27,8 +27,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from curate.generator.text.container import CannotRewrite
 from curate.inductor import configurations, offline
-from curate.inductor.source import CannotRewrite
 from curate.inductor.standalone import rewrite
 
 LIMIT_S = 120.0

@@ -21,8 +21,9 @@ TREE = ROOT / "CONTRIBUTING.md"
 ORDER = [
     *("files", "flags", "wording", "terminal", "shipped", "journal", "devices", "rows", "step"),
     *("cache", "engine", "verify"),
-    *("candidates", "sources", "licenses", "syntax", "inductor", "teacher", "harvest", "clean"),
-    *("formats", "generate", "evaluate", "train", "order", "registry", "recipe", "pin"),
+    *("candidates", "sources", "licenses", "syntax", "generator", "inductor", "teacher"),
+    *("harvest", "clean", "formats", "generate", "evaluate", "train", "order", "registry"),
+    *("recipe", "pin"),
     *("publish", "api", "cli"),
 ]
 """Modules and folders of the package: each may import those before it."""

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
-from typing import Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field
 
 from curate.rows import Generated, Static, TaskRow
 from curate.step import Context, Drop, Keep, Outcome, RowStep
+
+if TYPE_CHECKING:
+    from curate.generator.generate import Printed
 
 Target = Literal[
     "cuda:75",
@@ -31,9 +35,11 @@ class Inductor(RowStep):
     it would run on the target. No GPU is needed. The row keeps its kind; its ``generated`` column
     holds the compiler's own output, which `standalone` turns into a plain program.
 
-    With ``dynamic`` the module is also compiled with other constructor arguments, other sizes and
-    in bfloat16. What differs between the programs becomes a name for what it follows from; what
-    cannot be varied so, such as the size of a pooling window, the program checks.
+    With ``dynamic`` the program is printed from Inductor's loops (`curate.generator`), in which
+    sizes and numbers are symbols, wherever that can be done. Otherwise the module is also compiled
+    with other constructor arguments, other sizes and in bfloat16. What differs between the programs
+    becomes a name for what it follows from; what cannot be varied so, such as the size of a pooling
+    window, the program checks.
     """
 
     tools: ClassVar[tuple[str, ...]] = ("torch", "triton")
@@ -43,7 +49,7 @@ class Inductor(RowStep):
     sandboxed: ClassVar[bool] = True
 
     step: Literal["inductor"]
-    version: ClassVar[int] = 4
+    version: ClassVar[int] = 5
     target: Annotated[
         Target,
         Field(
@@ -68,13 +74,19 @@ class Inductor(RowStep):
     ] = True
 
     def setup(self, context: Context) -> None:
+        from curate.generator.generate import warm
         from curate.inductor import offline
 
         offline.warm(self.target, self.own_products)
+        if self.dynamic:
+            warm(self.target)
 
     def apply(self, row: TaskRow, context: Context) -> Outcome:
         from curate.inductor import configurations, offline
 
+        printed = self._print(row) if self.dynamic else "not dynamic"
+        if not isinstance(printed, str):
+            return Keep((self._printed(row, printed),))
         try:
             made = configurations.compile_reference(
                 row["reference"], self.target, self.own_products, self.dynamic
@@ -89,7 +101,7 @@ class Inductor(RowStep):
         generated: Generated = {
             "target": self.target,
             "code": made.code,
-            "spec": json.dumps(made.spec),
+            "spec": json.dumps({**made.spec, "not_printed": printed}),
         }
         static: Static = {
             "kernels": len(kernels),
@@ -102,3 +114,36 @@ class Inductor(RowStep):
             "any_float": bool(made.spec.get("any_float")),
         }
         return Keep(({**row, "generated": generated, "static": static},))
+
+    def _print(self, row: TaskRow) -> Printed | str:
+        """Return the generator's program for a row, or why there is none.
+
+        A program in which sizes decide between schedules is not taken yet: `verify` tries small
+        sizes, so that it would call a schedule right that it has never seen.
+        """
+        from curate.generator.generate import generate
+        from curate.generator.unprintable import Unprintable
+
+        try:
+            printed = generate(row["reference"], self.target, row.get("entry_point") or "Model")
+        except Unprintable as reason:
+            return str(reason)
+        return "sizes decide between schedules" if printed.choices else printed
+
+    def _printed(self, row: TaskRow, printed: Printed) -> TaskRow:
+        generated: Generated = {
+            "target": self.target,
+            "code": printed.text,
+            "spec": json.dumps({"printed": dataclasses.asdict(printed)}),
+        }
+        static: Static = {
+            "kernels": printed.kernels,
+            "lines": None,
+            "ops": printed.operators,
+            "pure_triton": True,
+            "extern_calls": [],
+            "dynamic_dims": printed.dynamic_dims,
+            "specialised": printed.specialised,
+            "any_float": printed.any_float,
+        }
+        return {**row, "generated": generated, "static": static}

@@ -14,6 +14,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
+from curate.generator.text.container import CannotRewrite
+from curate.generator.text.layout import text
 from curate.inductor.kernel_types import (
     UNKNOWN,
     KernelValue,
@@ -23,9 +25,8 @@ from curate.inductor.kernel_types import (
     is_float,
     is_number,
 )
-from curate.inductor.layout import text
 from curate.inductor.products import tiles
-from curate.inductor.source import CannotRewrite, InductorKernel
+from curate.inductor.source import InductorKernel
 from curate.syntax import expression, loads_in, names_in, replace_names, stores_in, words
 
 _TL_HAS = words("exp exp2 log log2 sin cos sqrt rsqrt erf floor ceil abs fma")

@@ -9,10 +9,10 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
+from curate.generator.text.layout import body as print_body
+from curate.generator.text.layout import text
 from curate.inductor.kernel_simplify import KernelDraft
 from curate.inductor.kernel_types import is_number
-from curate.inductor.layout import body as print_body
-from curate.inductor.layout import text
 from curate.inductor.products.tiles import CONSTANTS, CONVOLUTIONS
 from curate.syntax import free_name, names_in
 

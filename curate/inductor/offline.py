@@ -14,49 +14,40 @@ import ast
 import contextlib
 import logging
 import math
-import os
 import re
 import sys
-import tempfile
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 from typing import Any
 from unittest import mock
 
 import sympy  # type: ignore[import-untyped]
 import torch
-import torch._dynamo.device_interface as device_interface
 import torch._inductor.compile_fx as compile_fx
 import torch.utils._pytree as pytree
 import torch.utils._triton
 import triton
 from torch._dynamo.exc import SkipFrame
 from torch._guards import TracingContext, tracing
-from torch._inductor import config, utils
-from torch._inductor.codecache import CacheBase, PyCodeCache
-from torch._inductor.codegen.triton import TritonKernel, TritonOverrides
+from torch._inductor import config
+from torch._inductor.codecache import PyCodeCache
+from torch._inductor.codegen.triton import TritonKernel
 from torch._inductor.decomposition import select_decomp_table
 from torch._inductor.exc import InductorError
 from torch._inductor.graph import GraphLowering
-from torch._inductor.runtime import triton_helpers
-from torch._inductor.runtime.hints import DeviceProperties
 from torch._inductor.virtualized import V
-from torch._subclasses import FakeTensor, FakeTensorMode, fake_tensor
+from torch._subclasses import FakeTensor, FakeTensorMode
 from torch.export import Dim, ExportedProgram
 from torch.export.exported_program import _decompose_exported_program
 from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from triton.backends.compiler import GPUTarget
 
-from curate.devices import DEVICES, Device
+from curate.generator.absent_gpu import CUDA, target_gpu
 from curate.inductor.products import template, tiles
 from curate.verify import problem
 from curate.verify.reference.draw import Variation, changed_arguments, reshaped
-
-_CUDA = torch.device("cuda", 0)
 
 _SMALL_CONSTANT = 1024
 """Elements up to which a constant's values are written into the spec."""
@@ -107,133 +98,6 @@ class InductorOutput:
     code: str
     spec: dict[str, Any]
     extern_calls: tuple[str, ...]
-
-
-_DEVICE_CACHES: tuple[Any, ...] = (
-    DeviceProperties.create,
-    CacheBase.get_system,
-    *(f for f in vars(utils).values() if hasattr(f, "cache_clear")),
-    *(f for f in vars(torch.utils._triton).values() if hasattr(f, "cache_clear")),
-)
-
-
-# --- a GPU that is not there ---------------------------------------------------------------------
-
-
-class _Driver:
-    """An active Triton driver that can only say what the target is."""
-
-    def __init__(self, target: GPUTarget) -> None:
-        self.target = target
-
-    def get_current_target(self) -> GPUTarget:
-        return self.target
-
-
-def _properties(device: Device) -> SimpleNamespace:
-    """Return a device's properties, of an architecture rather than of one card."""
-    return SimpleNamespace(**{**vars(device.properties()), "name": str(device.arch)})
-
-
-def _interface(device: Device) -> type[Any]:
-    """Return Dynamo's description of ``device``, answering from its properties alone."""
-    properties = _properties(device)
-    base = device_interface.CudaInterface
-    answers: dict[str, Any] = {
-        "current_device": 0,
-        "device_count": 1,
-        "is_available": True,
-        "is_bf16_supported": device.capability >= (8, 0),
-        "get_device_properties": properties,
-        "get_compute_capability": device.arch,
-    }
-    methods = {name: staticmethod(_always(value)) for name, value in answers.items()}
-    worker = type("Worker", (base.Worker,), methods)
-    return type("OfflineInterface", (base,), {**methods, "Worker": worker})
-
-
-def _invert(tensor: torch.Tensor) -> torch.Tensor:
-    return torch.bitwise_not(tensor)
-
-
-def _copy(tensor: torch.Tensor, source: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:
-    return torch.ops.aten.copy_.default(tensor, source, non_blocking)
-
-
-def _plain_atan(x: Any) -> Any:
-    """Emit the arctangent as a call to libdevice, as Inductor does for other devices."""
-    source = f"libdevice.atan({x})"
-    return V.kernel.cse.generate(V.kernel.compute, source, dtype=torch.float32, shape=x.shape)
-
-
-def _always(value: Any) -> Callable[..., Any]:
-    return lambda *args, **kwargs: value
-
-
-@contextlib.contextmanager
-def target_gpu(target: str) -> Iterator[None]:
-    """Make Inductor and Triton believe that ``target`` is the current and only GPU.
-
-    Fake tensors on ``cuda:0`` can be made inside; real ones cannot. Nothing is written but below
-    the temporary folder. Everything is as before on exit.
-
-    Raises:
-        KeyError: ``target`` is not in `DEVICES`.
-    """
-    device = DEVICES[target]
-    answers: dict[str, Any] = {
-        "is_available": True,
-        "device_count": 1,
-        "current_device": 0,
-        "get_device_properties": _properties(device),
-        "get_device_capability": device.capability,
-        "is_bf16_supported": device.capability >= (8, 0),
-        "_exchange_device": 0,
-        "_maybe_exchange_device": 0,
-        # There is no generator to save around tracing, and nothing random runs.
-        "get_rng_state": torch.empty(0, dtype=torch.uint8),
-        "set_rng_state": None,
-    }
-    registry = device_interface.device_interfaces
-    device_interface.get_interface_for_device("cuda")  # fills the registry
-    driver = triton.runtime.driver
-    folder = Path(tempfile.gettempdir(), f"curate-inductor-{os.getuid()}")
-    folders = {"TORCHINDUCTOR_CACHE_DIR": folder, "TRITON_CACHE_DIR": folder / "triton"}
-    with contextlib.ExitStack() as stack:
-        patch = stack.enter_context
-        patch(mock.patch.dict(os.environ, {name: str(path) for name, path in folders.items()}))
-        patch(mock.patch.dict(registry, {"cuda": _interface(device), "cuda:0": _interface(device)}))
-        for name, value in answers.items():
-            patch(mock.patch.object(torch.cuda, name, _always(value)))
-        patch(mock.patch.object(torch.version, "hip", "6.4.0" if device.is_amd else None))
-        patch(mock.patch.object(triton_helpers, "set_driver_to_gpu", _always(None)))
-        # It puts a first real tensor on the device.
-        patch(mock.patch.object(fake_tensor, "init_gpu_context", _always(None)))
-        # These two bindings ask for a CUDA device guard, which a CPU build does not have.
-        patch(mock.patch.object(torch.Tensor, "__invert__", _invert))
-        patch(mock.patch.object(torch.Tensor, "copy_", _copy))
-        # From torch 2.12 on: PTX that repeats nvcc's arctangent to the last bit, only for CUDA.
-        patch(mock.patch.object(TritonOverrides, "_cuda_atanf", _plain_atan, create=True))
-        patch(
-            mock.patch.object(
-                driver, "_active", _Driver(GPUTarget(device.backend, device.arch, device.warp_size))
-            )
-        )
-        patch(_forgotten())
-        torch._C._ensureCUDADeviceGuardSet()
-        yield
-
-
-@contextlib.contextmanager
-def _forgotten() -> Iterator[None]:
-    """Forget what torch remembers of the device, before and after."""
-    for cached in _DEVICE_CACHES:
-        cached.cache_clear()
-    try:
-        yield
-    finally:
-        for cached in _DEVICE_CACHES:
-            cached.cache_clear()
 
 
 # --- from a reference to a graph -----------------------------------------------------------------
@@ -585,7 +449,7 @@ def _lower(program: ExportedProgram) -> tuple[str, list[tuple[Any, ...]]]:
     mode = next((f.fake_mode for f in fakes if isinstance(f, FakeTensor)), FakeTensorMode())
     with mode:
         inputs = [
-            torch.empty_strided(fake.size(), fake.stride(), dtype=fake.dtype, device=_CUDA)
+            torch.empty_strided(fake.size(), fake.stride(), dtype=fake.dtype, device=CUDA)
             for fake in fakes
         ]
     output = module.graph.output_node()
@@ -610,7 +474,7 @@ def _move_to_gpu(graph: torch.fx.Graph) -> None:
     """Point every operator that names a device to the GPU."""
     for node in graph.nodes:
         where = (node.args, node.kwargs)
-        node.args, node.kwargs = pytree.tree_map_only(torch.device, lambda _: _CUDA, where)
+        node.args, node.kwargs = pytree.tree_map_only(torch.device, lambda _: CUDA, where)
 
 
 def _without_paths(code: str) -> str:

@@ -13,7 +13,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from curate.inductor.layout import text
+from curate.generator.text.layout import text
 from curate.syntax import expression
 
 Point = tuple[int, int]

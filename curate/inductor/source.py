@@ -11,23 +11,11 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
+from curate.generator.text.container import CannotRewrite
+
 _COMMENT = re.compile(
     r"^\s*# Topologically Sorted Source Nodes: \[(?P<nodes>.*?)\], Original ATen: \[(?P<aten>.*?)\]"
 )
-
-
-class CannotRewrite(Exception):
-    """Part of Inductor's file has a form that the rewriter does not know.
-
-    Attributes:
-        construct: the source text, or a few words that name it.
-        line: its 1-based line in Inductor's file; None when it has none.
-    """
-
-    def __init__(self, construct: str, line: int | None = None) -> None:
-        super().__init__(construct)
-        self.construct = construct[:200]
-        self.line = line
 
 
 _PLACEHOLDER = re.compile(

@@ -11,7 +11,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
-from curate.inductor.container import Container, check_lines, slice_reference, with_checks
+from curate.generator.text.container import (
+    CannotRewrite,
+    Container,
+    check_lines,
+    slice_reference,
+    with_checks,
+)
+from curate.generator.text.layout import WIDTH
+from curate.generator.text.layout import body as print_body
 from curate.inductor.helpers import (
     ELEMENT_CONFIGS,
     ELEMENT_CONFIGS_TEXT,
@@ -19,10 +27,8 @@ from curate.inductor.helpers import (
     with_dependencies,
 )
 from curate.inductor.kernel_text import combine_source, kernel_source, stored_values
-from curate.inductor.layout import WIDTH
-from curate.inductor.layout import body as print_body
 from curate.inductor.products.tiles import CONFIGS_NAME, configs_text
-from curate.inductor.source import CannotRewrite, split
+from curate.inductor.source import split
 from curate.inductor.wrapper import Forward, Wrapper, WrapperLaunch
 from curate.rows import GeneratedRow, Generator, License, Row, Static, make_row
 from curate.step import Context, Drop, Keep, Outcome, RowStep
@@ -60,7 +66,7 @@ class Standalone(RowStep):
     """Rewrite what `inductor` generated as a program that needs only torch and triton."""
 
     step: Literal["standalone"]
-    version: ClassVar[int] = 7
+    version: ClassVar[int] = 8
     takes: ClassVar[frozenset[str]] = frozenset({"task"})
     reads: ClassVar[frozenset[str]] = frozenset({"reference", "generated"})
     makes: ClassVar[frozenset[str]] = frozenset({"pair"})
@@ -73,12 +79,35 @@ class Standalone(RowStep):
             return Drop("not_generated", {"missing": "inductor has not run on this row"})
         spec = json.loads(generated["spec"])
         entry_point = row["entry_point"] or "Model"
+        if "printed" in spec:
+            return self._printed(row, spec["printed"])
         try:
             subject = _subject(row["origin"]["symbol"] or "")
             program = rewrite(row["reference"], generated["code"], spec, entry_point, subject)
         except CannotRewrite as error:
             return Drop("not_standalone", {"construct": error.construct, "line": error.line})
-        return Keep((_pair(row, program, spec),))
+        tools = [f"torch {spec['torch']}", f"triton {spec['triton']}"]
+        tools += [f"repair {repair}" for repair in spec.get("repairs", [])]  # see `kernelbook`
+        name = "inductor+standalone"
+        return Keep((_pair(row, program, spec, name, tools, _license(row["license"])),))
+
+    def _printed(self, row: GeneratedRow, printed: dict[str, Any]) -> Outcome:
+        """Pass on what the generator has printed: it stands alone already."""
+        text = printed["text"]
+        try:
+            check(text)
+        except CannotRewrite as error:
+            return Drop("not_standalone", {"construct": error.construct, "line": error.line})
+        return Keep((_printed_pair(row, text, printed),))
+
+
+def _printed_pair(row: GeneratedRow, text: str, printed: dict[str, Any]) -> Row:
+    """Return the pair for a program that the generator has printed: it stands alone already."""
+    program = StandaloneProgram(
+        text, printed["kernels"], [], printed["dynamic_dims"], printed["specialised"]
+    )
+    spec = {"ops": printed["operators"], "any_float": printed["any_float"]}
+    return _pair(row, program, spec, "generator", printed["tools"], row["license"])
 
 
 _NAMESPACES = frozenset({"torch", "nn", "functional", "special", "linalg", "aten"})
@@ -326,10 +355,15 @@ def _drop_unused_sizes(forward: Forward) -> list[ast.stmt]:
     ]
 
 
-def _pair(row: GeneratedRow, program: StandaloneProgram, spec: dict[str, Any]) -> Row:
-    tools = [f"torch {spec['torch']}", f"triton {spec['triton']}"]
-    tools += [f"repair {repair}" for repair in spec.get("repairs", [])]  # see `kernelbook`
-    generator: Generator = {"name": "inductor+standalone", "tools": tools}
+def _pair(
+    row: GeneratedRow,
+    program: StandaloneProgram,
+    spec: dict[str, Any],
+    name: str,
+    tools: list[str],
+    license: License | None,
+) -> Row:
+    generator: Generator = {"name": name, "tools": tools}
     static: Static = {
         "kernels": program.kernels,
         "lines": program.text.count("\n"),
@@ -348,7 +382,7 @@ def _pair(row: GeneratedRow, program: StandaloneProgram, spec: dict[str, Any]) -
         reference=row["reference"],
         triton=program.text,
         entry_point=row["entry_point"],
-        license=_license(row["license"]),
+        license=license,
         static=static,
         wiring=row["wiring"],
     )

@@ -19,13 +19,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from curate.generator.text.container import CannotRewrite
+from curate.generator.text.layout import text
 from curate.inductor.helpers import ELEMENT_CONFIGS
 from curate.inductor.kernel_simplify import KernelDraft, simplify
 from curate.inductor.kernel_text import dimension_names, stored_values
-from curate.inductor.layout import text
 from curate.inductor.products import tiles
 from curate.inductor.shapes import Layout, at_points, elements, view
-from curate.inductor.source import CannotRewrite, Comment, InductorSource
+from curate.inductor.source import Comment, InductorSource
 from curate.inductor.unify import DTYPE
 from curate.syntax import expression, free_name, loads_in, names_in, replace_names, words
 

@@ -12,6 +12,8 @@ import triton
 from torch._dynamo import device_interface
 from torch._inductor.runtime.hints import DeviceProperties
 
+from curate.devices import DEVICES
+from curate.generator.absent_gpu import target_gpu
 from curate.inductor import configurations, offline
 from curate.inductor.inductor import Target
 
@@ -48,13 +50,13 @@ def generate(source, target="cuda:90", own_products=False, dynamic=False):
 
 
 def test_the_option_and_the_table_of_devices_name_the_same_targets():
-    assert set(get_args(Target)) == set(offline.DEVICES)
+    assert set(get_args(Target)) == set(DEVICES)
 
 
-@pytest.mark.parametrize("target", offline.DEVICES)
+@pytest.mark.parametrize("target", DEVICES)
 def test_every_target_gets_a_kernel_with_its_own_properties(target):
     made = generate(reference(SOFTMAX), target)
-    arch = offline.DEVICES[target].arch
+    arch = DEVICES[target].arch
     (name,) = made.spec["kernels"]
     assert name.startswith("triton_per_fused__softmax")
     assert f"cc={arch!r}" in made.code
@@ -80,7 +82,7 @@ def test_everything_is_as_before_after_a_target():
     before = state()
     generate(reference(SOFTMAX), "hip:gfx942")
     assert DeviceProperties.create.cache_info().currsize == 0
-    with pytest.raises(ValueError, match="inside"), offline.target_gpu("cuda:90"):
+    with pytest.raises(ValueError, match="inside"), target_gpu("cuda:90"):
         assert torch.cuda.is_available()
         raise ValueError("inside")
     assert state() == before

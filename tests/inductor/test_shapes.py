@@ -3,7 +3,7 @@ import ast
 import pytest
 import torch
 
-from curate.inductor.layout import text
+from curate.generator.text.layout import text
 from curate.inductor.shapes import Layout, view
 
 

@@ -11,7 +11,7 @@ from curate.inductor.configurations import compile_reference
 from curate.inductor.inductor import Inductor
 from curate.inductor.standalone import Standalone, rewrite
 from curate.inductor.wrapper import _size_name
-from curate.rows import make_origin, make_row
+from curate.rows import TaskRow, make_origin, make_row
 from curate.step import Context, Drop, Keep
 from curate.syntax import expression
 from curate.verify.compile.aot import compile_program
@@ -21,6 +21,15 @@ from curate.verify.verdict import Candidate, Options
 pytestmark = pytest.mark.slow  # PyTorch's compiler runs for every module
 
 CONTEXT = Context()
+
+
+class Rewriting(Inductor):
+    """The step without the generator, so that what it compiles is rewritten."""
+
+    def _print(self, row: TaskRow) -> str:
+        return "left out"
+
+
 STEP = Standalone(step="standalone")
 
 
@@ -127,7 +136,7 @@ ORIGIN = make_origin("local", path="m.py", symbol="Model", start_line=1)
 def task(name: str, target: str = "cuda:90", dynamic: bool = False, matmul: bool = False):
     """Return a task row as it comes from `inductor`."""
     row = make_row("task", MODULES[name], ORIGIN, reference=MODULES[name], entry_point="Model")
-    step = Inductor(step="inductor", target=target, dynamic=dynamic, own_products=matmul)
+    step = Rewriting(step="inductor", target=target, dynamic=dynamic, own_products=matmul)
     outcome = step.apply(row, CONTEXT)
     assert isinstance(outcome, Keep), outcome
     return outcome.rows[0]

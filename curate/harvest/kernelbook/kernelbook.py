@@ -59,9 +59,9 @@ class Kernelbook(RowStep):
         run_task(KernelBookTask(EXAMPLE[0], []))  # torch imports much when a module is first built
 
     def apply(self, row: FileRow, context: Context) -> Outcome:
+        from curate.generator.text.container import CannotRewrite
         from curate.harvest.kernelbook.program import move
         from curate.harvest.kernelbook.task import run_task, write_task
-        from curate.inductor.source import CannotRewrite
         from curate.verify.eager import Unusable
 
         record = json.loads(row["text"])

@@ -15,7 +15,8 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from curate.inductor.source import CannotRewrite, decorator_options
+from curate.generator.text.container import CannotRewrite
+from curate.inductor.source import decorator_options
 from curate.inductor.standalone import unbound_names
 from curate.syntax import names_in
 

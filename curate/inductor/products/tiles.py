@@ -11,7 +11,7 @@ import contextlib
 import random
 import re
 
-from curate.inductor.layout import body
+from curate.generator.text.layout import body
 from curate.syntax import expression, names_in, replace_names
 
 AXES = {1: ("length",), 2: ("height", "width"), 3: ("depth", "height", "width")}

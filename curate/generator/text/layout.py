@@ -6,12 +6,14 @@ import ast
 import re
 
 WIDTH = 88
-_SINGLE_QUOTED = re.compile(r"'([^'\"\\]*)'")
+_QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"' r"|'([^'\"\\]*)'")
 
 
 def text(node: ast.AST) -> str:
     """Return ``node`` as one line (for an expression), with double-quoted strings."""
-    return _SINGLE_QUOTED.sub(r'"\1"', ast.unparse(node))
+    return _QUOTED.sub(
+        lambda found: found[0] if found[1] is None else f'"{found[1]}"', ast.unparse(node)
+    )
 
 
 def statement(node: ast.stmt, indent: int) -> list[str]:

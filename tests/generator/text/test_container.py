@@ -1,7 +1,6 @@
 import pytest
 
-from curate.inductor.container import slice_reference
-from curate.inductor.source import CannotRewrite
+from curate.generator.text.container import CannotRewrite, slice_reference
 from curate.inductor.standalone import check
 
 REFERENCE = '''

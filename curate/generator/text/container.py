@@ -12,11 +12,24 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from curate.inductor.layout import WIDTH, statement, text
-from curate.inductor.source import CannotRewrite
+from curate.generator.text.layout import WIDTH, statement, text
 from curate.syntax import arguments, expression, loads_in, rename, stores_in, words
 
 _DRIVERS = frozenset({"get_inputs", "get_init_inputs"})
+
+
+class CannotRewrite(Exception):
+    """Part of a file has a form that cannot be rewritten.
+
+    Attributes:
+        construct: the source text, or a few words that name it.
+        line: its 1-based line in the file; None when it has none.
+    """
+
+    def __init__(self, construct: str, line: int | None = None) -> None:
+        super().__init__(construct)
+        self.construct = construct[:200]
+        self.line = line
 
 
 @dataclass(frozen=True)

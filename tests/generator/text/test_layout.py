@@ -2,7 +2,7 @@ import ast
 
 import pytest
 
-from curate.inductor.layout import WIDTH, body
+from curate.generator.text.layout import WIDTH, body
 
 MASKS = "row_mask & col_mask"
 SOURCES = [

@@ -1,0 +1,172 @@
+"""Programs on a GPU at sizes that fill it: eager, `torch.compile` and the program, by schedule.
+
+    python benchmarks/real_sizes.py PAIRS.jsonl --mib 256 --compile 60 --seconds 500
+
+``PAIRS.jsonl`` has ``id``, ``reference`` and ``candidate`` (or ``triton``) on each line. The first
+dimension is scaled by what the file calls it (``batch_size``, ``batch``, ``n``, ``length``), until
+the inputs have ``--mib`` MiB. What is compared and timed runs on one device, one after the other;
+times are medians of ``do_bench``, which flushes the cache. ``--compile`` says for how many pairs,
+drawn with a seed, `torch.compile` is timed as well.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import statistics
+import sys
+import tempfile
+import time
+import types
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.utils._pytree as pytree
+from triton.testing import do_bench
+
+SCALED = ("batch_size", "batch", "num_tokens", "n_rows", "length", "n")
+
+
+def load(text: str, name: str) -> types.ModuleType:
+    """Run a file's text as a module; Triton needs a file."""
+    path = Path(tempfile.mkdtemp()) / f"{name}.py"
+    path.write_text(text)
+    module = types.ModuleType(name)
+    module.__file__ = str(path)
+    sys.modules[name] = module
+    exec(compile(text, str(path), "exec"), module.__dict__)
+    return module
+
+
+def size_of(inputs: Any) -> int:
+    return sum(x.nbytes for x in pytree.tree_leaves(inputs) if isinstance(x, torch.Tensor))
+
+
+def scaled_inputs(task: types.ModuleType, mib: float) -> tuple[list[Any], bool]:
+    """Return inputs of about ``mib`` MiB, and whether the file has a size to scale."""
+    name = next((n for n in SCALED if type(getattr(task, n, None)) is int), None)
+    own = task.get_inputs()
+    if name is None or getattr(task, name) in map(_as_int, task.get_init_inputs()):
+        return own, False
+    factor = int(mib * 2**20 / max(size_of(own), 1))
+    setattr(task, name, getattr(task, name) * max(factor, 1))
+    return task.get_inputs(), factor > 1
+
+
+def _as_int(value: Any) -> Any:
+    return value if type(value) is int else None
+
+
+def schedule_of(text: str) -> str:
+    """Return what kernels a program has, by what their docstrings say."""
+    marks = {
+        "flat": "takes BLOCK_SIZE elements",
+        "tile": "takes a tile of",
+        "rows": "holds BLOCK_ROWS rows",
+        "row sums": "takes BLOCK_ROWS rows",
+        "long": "goes along one row",
+        "columns": "walks down",
+        "split": "leaves a partial result",
+    }
+    return "+".join(name for name, mark in marks.items() if mark in text) or "other"
+
+
+def measure(row: dict[str, Any], mib: float, compiled: bool) -> dict[str, Any]:
+    """Return one pair's times in milliseconds, and how far the program is off."""
+    reference = load(row["reference"], "reference")
+    program = load(row.get("candidate") or row["triton"], "program")
+    inputs, scaled = scaled_inputs(reference, mib)
+    inputs = pytree.tree_map(lambda x: x.cuda() if isinstance(x, torch.Tensor) else x, inputs)
+    torch.manual_seed(0)
+    model = reference.Model(*reference.get_init_inputs()).cuda().eval()
+    new = program.ModelNew(*reference.get_init_inputs()).cuda().eval()
+    new.load_state_dict(model.state_dict())
+    found: dict[str, Any] = {"mib": size_of(inputs) / 2**20, "scaled": scaled}
+    with torch.no_grad():
+        right, got = pytree.tree_leaves(model(*inputs)), pytree.tree_leaves(new(*inputs))
+        found["wrong"] = max(map(_distance, right, got), default=0.0)
+        del right, got
+        found["eager"] = do_bench(lambda: model(*inputs), warmup=10, rep=40, return_mode="median")
+        found["ours"] = do_bench(lambda: new(*inputs), warmup=10, rep=40, return_mode="median")
+        if compiled:
+            torch._dynamo.reset()
+            fast = torch.compile(model)
+            fast(*inputs)
+            found["compile"] = do_bench(
+                lambda: fast(*inputs), warmup=10, rep=40, return_mode="median"
+            )
+    return found
+
+
+def _distance(right: Any, got: Any) -> float:
+    """Return the largest error, relative to the largest value."""
+    if not isinstance(right, torch.Tensor):
+        return 0.0 if right == got else float("inf")
+    if right.shape != got.shape or right.dtype != got.dtype:
+        return float("inf")
+    if not right.numel():
+        return 0.0
+    right, got = right.double(), got.double()
+    same = (right == got) | (right.isnan() & got.isnan())
+    error = torch.where(same, 0.0, (right - got).abs()).nan_to_num(float("inf")).max().item()
+    finite = right[right.isfinite()]
+    return error / max(finite.abs().max().item() if finite.numel() else 1.0, 1e-6)
+
+
+def report(rows: list[dict[str, Any]], against: str) -> None:
+    timed = [row for row in rows if against in row and row["mib"] >= 64]
+    print(f"\ntime of {against} / time of program, inputs >= 64 MiB")
+    print("| schedule | n | lowest | median | < 0.5 | >= 0.97 | >= 1.2 |")
+    print("|-|-|-|-|-|-|-|")
+    for kind in [*sorted({row["schedule"] for row in timed}), "all"]:
+        shares = [r[against] / r["ours"] for r in timed if kind in (r["schedule"], "all")]
+        if shares:
+            few, most = sum(s < 0.5 for s in shares), sum(s >= 0.97 for s in shares)
+            print(
+                f"| {kind} | {len(shares)} | {min(shares):.2f} | {statistics.median(shares):.2f} "
+                f"| {few} | {most} | {sum(s >= 1.2 for s in shares)} |"
+            )
+    for row in sorted(timed, key=lambda r: r[against] / r["ours"])[:12]:
+        ms = ", ".join(f"{k} {row[k]:.3f}" for k in ("eager", "compile", "ours") if k in row)
+        print(f"  {row['id']} ({row['schedule']}): {ms}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("pairs", type=Path)
+    parser.add_argument("--mib", type=float, default=256)
+    parser.add_argument("--compile", type=int, default=0)
+    parser.add_argument("--seconds", type=float, default=500, help="when to stop")
+    parser.add_argument("--output", type=Path)
+    given = parser.parse_args()
+    started = time.monotonic()
+    rows = [json.loads(line) for line in given.pairs.open()]
+    rows = [row for row in rows if row.get("candidate") or row.get("triton")]
+    random.Random(0).shuffle(rows)
+    done: list[dict[str, Any]] = []
+    print(torch.cuda.get_device_name(), torch.__version__)
+    for number, row in enumerate(rows):
+        if time.monotonic() - started > given.seconds:
+            break
+        entry = {"id": row["id"], "schedule": schedule_of(row.get("candidate") or row["triton"])}
+        try:
+            entry |= measure(row, given.mib, number < given.compile)
+        except Exception as error:  # other people's code, and ours
+            entry["error"] = f"{type(error).__name__}: {str(error)[:150]}"
+            print("  failed", row["id"], entry["error"])
+        done.append(entry)
+        torch.cuda.empty_cache()
+        if given.output:
+            given.output.write_text("".join(json.dumps(one) + "\n" for one in done))
+    print(f"{len(done)} of {len(rows)} pairs")
+    off = [one for one in done if one.get("wrong", 0) > 1e-3]
+    for one in sorted(off, key=lambda r: -r["wrong"]):
+        print(f"  off by {one['wrong']:.1e}: {one['id']} ({one['schedule']}, {one['mib']:.0f} MiB)")
+    report(done, "eager")
+    report(done, "compile")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Programs printed from the loops that PyTorch's compiler has fused."""

@@ -1,0 +1,156 @@
+"""A GPU that is not there: what PyTorch's compiler and Triton ask of a device, answered for it.
+
+Inductor looks at a handful of device properties and never at the device itself until it runs a
+kernel. Tested with torch 2.11 and triton 3.6, 2.13 and 3.7, and 2.15 and 3.9.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest import mock
+
+import torch
+import torch._dynamo.device_interface as device_interface
+import torch.utils._triton
+import triton
+from torch._inductor import utils
+from torch._inductor.codecache import CacheBase
+from torch._inductor.codegen.triton import TritonOverrides
+from torch._inductor.runtime import triton_helpers
+from torch._inductor.runtime.hints import DeviceProperties
+from torch._inductor.virtualized import V
+from torch._subclasses import fake_tensor
+from triton.backends.compiler import GPUTarget
+
+from curate.devices import DEVICES, Device
+
+CUDA = torch.device("cuda", 0)
+
+_DEVICE_CACHES: tuple[Any, ...] = (
+    DeviceProperties.create,
+    CacheBase.get_system,
+    *(f for f in vars(utils).values() if hasattr(f, "cache_clear")),
+    *(f for f in vars(torch.utils._triton).values() if hasattr(f, "cache_clear")),
+)
+
+
+class _Driver:
+    """An active Triton driver that can only say what the target is."""
+
+    def __init__(self, target: GPUTarget) -> None:
+        self.target = target
+
+    def get_current_target(self) -> GPUTarget:
+        return self.target
+
+
+def _properties(device: Device) -> SimpleNamespace:
+    """Return a device's properties, of an architecture rather than of one card."""
+    return SimpleNamespace(**{**vars(device.properties()), "name": str(device.arch)})
+
+
+def _interface(device: Device) -> type[Any]:
+    """Return Dynamo's description of ``device``, answering from its properties alone."""
+    properties = _properties(device)
+    base = device_interface.CudaInterface
+    answers: dict[str, Any] = {
+        "current_device": 0,
+        "device_count": 1,
+        "is_available": True,
+        "is_bf16_supported": device.capability >= (8, 0),
+        "get_device_properties": properties,
+        "get_compute_capability": device.arch,
+    }
+    methods = {name: staticmethod(_always(value)) for name, value in answers.items()}
+    worker = type("Worker", (base.Worker,), methods)
+    return type("OfflineInterface", (base,), {**methods, "Worker": worker})
+
+
+def _invert(tensor: torch.Tensor) -> torch.Tensor:
+    return torch.bitwise_not(tensor)
+
+
+def _copy(tensor: torch.Tensor, source: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:
+    return torch.ops.aten.copy_.default(tensor, source, non_blocking)
+
+
+def _plain_atan(x: Any) -> Any:
+    """Emit the arctangent as a call to libdevice, as Inductor does for other devices."""
+    source = f"libdevice.atan({x})"
+    return V.kernel.cse.generate(V.kernel.compute, source, dtype=torch.float32, shape=x.shape)
+
+
+def _always(value: Any) -> Callable[..., Any]:
+    return lambda *args, **kwargs: value
+
+
+@contextlib.contextmanager
+def target_gpu(target: str) -> Iterator[None]:
+    """Make Inductor and Triton believe that ``target`` is the current and only GPU.
+
+    Fake tensors on ``cuda:0`` can be made inside; real ones cannot. What is written lies in a
+    temporary folder, which goes. Everything is as before on exit.
+
+    Raises:
+        KeyError: ``target`` is not in `DEVICES`.
+    """
+    device = DEVICES[target]
+    answers: dict[str, Any] = {
+        "is_available": True,
+        "device_count": 1,
+        "current_device": 0,
+        "get_device_properties": _properties(device),
+        "get_device_capability": device.capability,
+        "is_bf16_supported": device.capability >= (8, 0),
+        "_exchange_device": 0,
+        "_maybe_exchange_device": 0,
+        # There is no generator to save around tracing, and nothing random runs.
+        "get_rng_state": torch.empty(0, dtype=torch.uint8),
+        "set_rng_state": None,
+    }
+    registry = device_interface.device_interfaces
+    device_interface.get_interface_for_device("cuda")  # fills the registry
+    driver = triton.runtime.driver
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="curate-inductor-")))
+        folders = {"TORCHINDUCTOR_CACHE_DIR": folder, "TRITON_CACHE_DIR": folder / "triton"}
+        patch = stack.enter_context
+        patch(mock.patch.dict(os.environ, {name: str(path) for name, path in folders.items()}))
+        patch(mock.patch.dict(registry, {"cuda": _interface(device), "cuda:0": _interface(device)}))
+        for name, value in answers.items():
+            patch(mock.patch.object(torch.cuda, name, _always(value)))
+        patch(mock.patch.object(torch.version, "hip", "6.4.0" if device.is_amd else None))
+        patch(mock.patch.object(triton_helpers, "set_driver_to_gpu", _always(None)))
+        # It puts a first real tensor on the device.
+        patch(mock.patch.object(fake_tensor, "init_gpu_context", _always(None)))
+        # These two bindings ask for a CUDA device guard, which a CPU build does not have.
+        patch(mock.patch.object(torch.Tensor, "__invert__", _invert))
+        patch(mock.patch.object(torch.Tensor, "copy_", _copy))
+        # From torch 2.12 on: PTX that repeats nvcc's arctangent to the last bit, only for CUDA.
+        patch(mock.patch.object(TritonOverrides, "_cuda_atanf", _plain_atan, create=True))
+        patch(
+            mock.patch.object(
+                driver, "_active", _Driver(GPUTarget(device.backend, device.arch, device.warp_size))
+            )
+        )
+        patch(_forgotten())
+        torch._C._ensureCUDADeviceGuardSet()
+        yield
+
+
+@contextlib.contextmanager
+def _forgotten() -> Iterator[None]:
+    """Forget what torch remembers of the device, before and after."""
+    for cached in _DEVICE_CACHES:
+        cached.cache_clear()
+    try:
+        yield
+    finally:
+        for cached in _DEVICE_CACHES:
+            cached.cache_clear()

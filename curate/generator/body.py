@@ -1,0 +1,580 @@
+"""A kernel's statements: the values of its loops as Triton text, where they are due."""
+
+from __future__ import annotations
+
+import keyword
+import math
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import sympy  # type: ignore[import-untyped]
+import torch
+
+from curate.generator.loops import Loops, equal
+from curate.generator.text.expressions import Printer
+from curate.generator.text.operations import (
+    BINARY,
+    FUNCTIONS,
+    NOUNS,
+    TO_INTEGER,
+    TYPES,
+    literal,
+)
+from curate.generator.unprintable import Unprintable
+from curate.generator.values import StoredValue, Value
+
+LONGEST = 70
+"""Characters of an expression that is written where it is used, not as a variable of its own."""
+
+_TAKEN = frozenset(
+    [
+        *("max", "min", "sum", "abs", "any", "all", "round", "float", "int", "range", "len"),
+        *("tl", "triton", "torch", "libdevice", "math"),
+    ]
+)
+
+
+def identifier(word: str) -> str:
+    """Return a word as a name that Python takes and that hides nothing."""
+    name = re.sub(r"\W+", "_", word).strip("_") or "value"
+    if name[0].isdigit():
+        name = f"p{name}"
+    return f"{name}_value" if keyword.iskeyword(name) or name in _TAKEN else name
+
+
+class HostFunction(Protocol):
+    """What a kernel asks of the host function."""
+
+    def known(self, expression: sympy.Expr) -> sympy.Expr: ...
+
+    def size(self, name: str, expression: sympy.Expr) -> str: ...
+
+    def name_of(self, symbol: sympy.Symbol) -> str: ...
+
+    def scalar(self, expression: sympy.Expr) -> tuple[str, str]: ...
+
+    def word(self, buffer: str) -> str: ...
+
+    def is_float_input(self, buffer: str) -> bool: ...
+
+    def is_inner(self, buffer: str) -> bool: ...
+
+
+@dataclass
+class Dim:
+    """One way through the elements: all of its axes as one index.
+
+    Attributes:
+        name: the variable that holds the index.
+        axes: outermost first.
+        mask: the variable that says which lanes have an element, or "".
+        tile: its dimension of the tile, or None if it is a single number.
+        size: how many elements; set by `Body.size`.
+    """
+
+    name: str
+    axes: list[sympy.Symbol]
+    mask: str = ""
+    tile: int | None = None
+    size: str = ""
+
+
+class Body:
+    """Writes one kernel.
+
+    Attributes:
+        dims: the ways through its elements.
+        pointers: names of arguments, by buffer.
+        arguments: the host's text for every other argument, by name.
+        helpers: functions that the text calls.
+    """
+
+    def __init__(
+        self, loops: Loops, host: HostFunction, dims: list[Dim], reserved: Iterable[str] = ()
+    ):
+        self.loops = loops
+        self.host = host
+        self.dims = dims
+        self.lines: list[str] = []
+        self.depth = 1
+        self.pointers: dict[str, str] = {}
+        self.arguments: dict[str, str] = {}
+        self.helpers: set[str] = set()
+        self.rank = sum(dim.tile is not None for dim in dims)
+        self._texts: dict[int, str] = {}
+        self._leaves: dict[int, str] = {}
+        self._other: dict[int, Any] = {}
+        self._uses: dict[int, int] = {}
+        self._sizes: dict[sympy.Expr, sympy.Symbol] = {}
+        self._names: dict[sympy.Symbol, str] = {}
+        self._used = {d.name for d in dims} | {d.mask for d in dims} | set(reserved)
+        self._at: dict[sympy.Symbol, sympy.Symbol] = {}
+        self.dim_of = {axis: dim for dim in dims for axis in dim.axes}
+        for dim in dims:
+            for axis in dim.axes:
+                name = dim.name if len(dim.axes) == 1 else self.fresh(self._axis_name(axis))
+                self._at[axis] = sympy.Symbol(f"at_{axis}", integer=True, nonnegative=True)
+                self._names[self._at[axis]] = name
+        for store in self.stores():
+            self._count(store.value)
+        self._wide = {axis for axis in loops.axes if self._is_scaled(axis)}
+
+    # -- text -------------------------------------------------------------------------------------
+
+    def say(self, line: str) -> None:
+        self.lines.append("    " * self.depth + line)
+
+    @contextmanager
+    def block(self, head: str) -> Iterator[None]:
+        """Indent what is said inside; its variables are forgotten afterwards."""
+        self.say(head)
+        known, others = dict(self._texts), dict(self._other)
+        self.depth += 1
+        yield
+        self.depth -= 1
+        self._texts, self._other = known, others
+
+    def fresh(self, word: str) -> str:
+        base = identifier(word)
+        name, number = base, 1
+        while name in self._used:
+            name, number = f"{base}_{number}", number + 1
+        self._used.add(name)
+        return name
+
+    def stores(self) -> list[StoredValue]:
+        """Return what has to be written: not what only this kernel reads."""
+        return [store for store in self.loops.stores if not self.host.is_inner(store.buffer)]
+
+    def _axis_name(self, axis: sympy.Symbol) -> str:
+        size = self.host.known(self.loops.axes[axis])
+        if not size.is_Symbol:
+            return "index"
+        word = self.host.name_of(size)
+        single = word[:-1] if word.endswith("s") and len(word) > 3 else word
+        return single if single != word else f"{word}_index"
+
+    # -- sizes and indices ------------------------------------------------------------------------
+
+    def size(self, name: str, expression: sympy.Expr) -> str:
+        """Return the text for a size; it becomes an argument unless it is one or a number."""
+        e = self.host.known(expression)
+        if e.is_number:
+            return str(e)
+        if e.is_Symbol and name != "n_elements":
+            return self._symbol(e)
+        for known, symbol in self._sizes.items():
+            if equal(known, e):
+                return self._names[symbol]
+        own = self.fresh(name)
+        symbol = sympy.Symbol(f"size_{own}", integer=True, positive=True)
+        self._sizes[e] = symbol
+        self._names[symbol] = own
+        self.arguments[own] = self.host.size(name, e)
+        return own
+
+    def _symbol(self, symbol: sympy.Symbol) -> str:
+        if symbol not in self._names:
+            text = self.host.name_of(symbol)
+            for known, given in self.arguments.items():
+                if given == text:
+                    self._names[symbol] = known
+                    return known
+            name = text if text.isidentifier() and text not in self._used else None
+            self._names[symbol] = name or self.fresh(text.rpartition(".")[2])
+            self._used.add(self._names[symbol])
+            self.arguments[self._names[symbol]] = text
+        return self._names[symbol]
+
+    def _is_scaled(self, axis: sympy.Symbol) -> bool:
+        """Whether an address has an axis more than once, so that it may pass 2**31."""
+        found = [e for e in self.loops.expressions if axis in e.free_symbols]
+        return any(e.coeff(axis) != 1 for e in found)
+
+    def is_wide(self, dim: Dim) -> bool:
+        return len(dim.axes) > 1 or any(axis in self._wide for axis in dim.axes)
+
+    def spread(self, dim: Dim) -> None:
+        """Say which element of each axis a dim's index is."""
+        left = dim.name
+        for axis in reversed(dim.axes[1:]):
+            name = self._names[self._at[axis]]
+            length = self.size(f"n_{name}", self.loops.axes[axis])
+            self.say(f"{name} = {left} % {length}")
+            left = f"({left} // {length})"
+        if len(dim.axes) > 1:
+            self.say(f"{self._names[self._at[dim.axes[0]]]} = {left}")
+
+    def address(self, index: sympy.Expr) -> str:
+        """Return an index's text, for the elements at hand."""
+        e = self.loops.index(index)
+        replaced: dict[sympy.Symbol, sympy.Symbol] = {}
+        for symbol in sorted(e.free_symbols, key=str):
+            value = self.loops.indirect_value(symbol)
+            if symbol in self._at:
+                replaced[symbol] = self._at[symbol]
+            elif value is not None:
+                replaced[symbol] = symbol
+                self._names[symbol] = self.name(value)
+        lanes = frozenset(replaced.values())
+        e = self._joined(self.host.known(e.xreplace(replaced)))
+        for size, symbol in self._sizes.items():
+            found = e.subs(size, symbol)
+            if not any(
+                power.exp.is_Rational and not power.exp.is_Integer
+                for power in found.atoms(sympy.Pow)
+            ):
+                e = found
+        lanes |= {s for s in e.free_symbols if s.name.startswith("at_")}
+        for symbol in sorted(e.free_symbols - lanes, key=str):
+            if symbol not in self._sizes.values():
+                self._symbol(symbol)
+        return Printer(self._names, lanes).text(e)
+
+    def _joined(self, e: sympy.Expr) -> sympy.Expr:
+        """Put a dim's own index in place of axes that an address runs through in order."""
+        for dim in self.dims:
+            if len(dim.axes) < 2:
+                continue
+            whole = sympy.Symbol(f"at_{dim.name}", integer=True, nonnegative=True)
+            stride = e.coeff(self._at[dim.axes[-1]])
+            flat: sympy.Expr = sympy.S.Zero
+            length: sympy.Expr = sympy.S.One
+            for axis in reversed(dim.axes):
+                flat += self._at[axis] * length
+                length *= self.host.known(self.loops.axes[axis])
+            rest = sympy.expand(e - stride * flat)
+            if stride != 0 and not rest.free_symbols & {self._at[a] for a in dim.axes}:
+                self._names[whole] = dim.name
+                e = rest + stride * whole
+        return e
+
+    def is_spread(self, index: sympy.Expr) -> bool:
+        """Whether an index has a value for each element."""
+        e = self.loops.index(index)
+        return any(
+            s in self._at or self.loops.indirect_value(s) is not None for s in e.free_symbols
+        )
+
+    # -- masks ------------------------------------------------------------------------------------
+
+    def masks(self, axes: Iterable[sympy.Symbol]) -> list[str]:
+        """Return the masks of the dims that some axes are in."""
+        dims = [self.dim_of[axis] for axis in self.loops.live(axes) if axis in self.dim_of]
+        return [dim.mask for dim in self.dims if dim.mask and dim in dims]
+
+    def _index_axes(self, index: sympy.Expr) -> frozenset[sympy.Symbol]:
+        axes, values = self.loops.axes_of(self.loops.index(index))
+        return axes.union(*(v.axes for v in values))
+
+    def store(self, store: StoredValue) -> None:
+        value, at = self.text(store.value), self.address(store.index)
+        axes = self._index_axes(store.index)
+        if store.mode not in (None, "atomic_add"):
+            raise Unprintable(f"a store of mode {store.mode}")
+        if store.mode is not None:
+            axes |= store.value.axes
+        function = "tl.store" if store.mode is None else "tl.atomic_add"
+        self.say(
+            f"{function}({self.pointer(store.buffer, at)}, {value}{self._mask(self.masks(axes))})"
+        )
+
+    def pointer(self, buffer: str, at: str) -> str:
+        if buffer not in self.pointers:
+            self.pointers[buffer] = self.fresh(f"{self.host.word(buffer)}_ptr")
+        return self.pointers[buffer] if at == "0" else f"{self.pointers[buffer]} + {at}"
+
+    def _mask(self, masks: list[str]) -> str:
+        return f", mask={' & '.join(masks)}" if masks else ""
+
+    # -- values -----------------------------------------------------------------------------------
+
+    def _count(self, value: Value) -> None:
+        self._uses[id(value)] = self._uses.get(id(value), 0) + 1
+        if self._uses[id(value)] == 1:
+            for one in value.inputs():
+                self._count(one)
+
+    def leaf(self, value: Value, text: str) -> None:
+        """Say that a value is known by now, as ``text``."""
+        self._leaves[id(value)] = text
+
+    def is_known(self, value: Value) -> bool:
+        return id(value) in self._leaves
+
+    def hoist(self, roots: Iterable[Value], loop: Iterable[sympy.Symbol]) -> None:
+        """Compute what does not change in a loop before it begins."""
+        seen: set[int] = set()
+
+        def walk(value: Value) -> None:
+            if id(value) in seen or id(value) in self._leaves or value.op == "constant":
+                return
+            seen.add(id(value))
+            if self.loops.live(value.axes).isdisjoint(loop) and not value.masks:
+                if value.op != "index" and value.op != "reduce":
+                    self.name(value)
+                return
+            for one in value.inputs():
+                walk(one)
+
+        for root in roots:
+            walk(root)
+
+    def name(self, value: Value) -> str:
+        """Return a variable that holds a value."""
+        text = self.text(value)
+        if text.isidentifier():
+            return text
+        name = self.fresh(NOUNS.get(value.op, value.op))
+        self.say(f"{name} = {text}")
+        self._texts[id(value)] = name
+        return name
+
+    def text(self, value: Any) -> str:
+        """Return an expression for a value; it is a variable where it is long or used again."""
+        if not isinstance(value, Value):
+            return repr(value)
+        known = self._leaves.get(id(value)) or self._texts.get(id(value))
+        if known is not None:
+            return known
+        code = self._code(value)
+        short = len(code) <= LONGEST and self._uses.get(id(value), 1) <= 1 and value.op != "load"
+        if value.op == "constant" or short or code.isidentifier():
+            return code
+        word = self.host.word(value.name) if value.op == "load" else NOUNS.get(value.op, value.op)
+        name = self.fresh(word)
+        self.say(f"{name} = {code}")
+        self._texts[id(value)] = name
+        return name
+
+    def _code(self, value: Value) -> str:
+        op, args, dtype = value.op, value.args, value.dtype
+        if op == "constant":
+            return literal(value.number, dtype)
+        if op == "index":
+            return self._index_value(value)
+        if op == "load":
+            return self._load(value, [])
+        if op == "masked":
+            return self._masked(value)
+        if op == "to_dtype":
+            return self._converted(value)
+        if op in ("reduce", "part"):
+            raise Unprintable("a reduction's result before the reduction")
+        if op in ("square", "isnan", "sign"):
+            x = self.name(args[0]) if not self._is_plain(args[0]) else self.text(args[0])
+            if op == "square":
+                return f"({x} * {x})"
+            if op == "isnan":
+                return f"({x} != {x})"
+            one = literal(1, dtype)
+            zero = literal(0, dtype)
+            return f"tl.where({x} > 0, {one}, tl.where({x} < 0, -{one}, {zero}))"
+        texts = [self.text(arg) for arg in args]
+        return self._operation(op, texts, value)
+
+    def _is_plain(self, value: Any) -> bool:
+        return isinstance(value, Value) and value.op == "constant"
+
+    def _operation(self, op: str, texts: list[str], value: Value) -> str:
+        dtype = value.dtype
+        floating = dtype.is_floating_point
+        first = texts[0] if texts else ""
+        if op in ("mul", "lshift") and dtype == torch.int64:
+            texts = [
+                f"({text}).to(tl.int64)"
+                if isinstance(a, Value) and a.op == "index" and self.is_spread(a.index)
+                else text
+                for text, a in zip(texts, value.args, strict=True)
+            ]
+        if op in ("mod", "fmod") and floating:
+            return f"libdevice.fmod({texts[0]}, {texts[1]})"
+        if op == "fmod":
+            return f"({texts[0]} % {texts[1]})"
+        if op in BINARY:
+            return f"({texts[0]} {BINARY[op]} {texts[1]})"
+        if op in ("maximum", "minimum"):
+            nan = ", propagate_nan=tl.PropagateNan.ALL" if floating else ""
+            return f"tl.{op}({texts[0]}, {texts[1]}{nan})"
+        if op == "relu":
+            nan = ", propagate_nan=tl.PropagateNan.ALL" if floating else ""
+            return f"tl.maximum({first}, {literal(0, dtype)}{nan})"
+        if op == "neg":
+            return f"(-{first})"
+        if op == "reciprocal":
+            return f"(1.0 / {first})"
+        if op == "logical_not":
+            return f"({first} == 0)"
+        if op == "bitwise_not":
+            return f"({first} == 0)" if dtype == torch.bool else f"(~{first})"
+        if op == "identity":
+            return first
+        if op == "isinf":
+            return f'(tl.abs({first}) == float("inf"))'
+        if op == "signbit":
+            source: torch.dtype = value.args[0].dtype
+            return (
+                f"(libdevice.signbit({first}) != 0)"
+                if source.is_floating_point
+                else f"({first} < 0)"
+            )
+        if op in ("floordiv", "remainder") and (op == "floordiv" or not floating):
+            helper = "floor_divide" if op == "floordiv" else "floor_modulo"
+            if floating:
+                return f"tl.floor({texts[0]} / {texts[1]})"
+            self.helpers.add(helper)
+            return f"{helper}({texts[0]}, {texts[1]})"
+        if op == "remainder":
+            self.helpers.add("float_modulo")
+            return f"float_modulo({texts[0]}, {texts[1]})"
+        if op in TO_INTEGER:
+            return f"({TO_INTEGER[op].format(first)}).to({TYPES[dtype]})"
+        if op in FUNCTIONS:
+            if op in ("floor", "ceil", "trunc", "round") and not floating:
+                return first
+            return f"{FUNCTIONS[op]}({', '.join(texts)})"
+        raise Unprintable(f"the operation {op}")
+
+    def _index_value(self, value: Value) -> str:
+        assert value.index is not None
+        if not self.is_spread(value.index):
+            name, text = self.host.scalar(self.loops.index(value.index))
+            for known, given in self.arguments.items():
+                if given == text:
+                    return known
+            own = self.fresh(name)
+            self.arguments[own] = text
+            return own
+        text = self.address(value.index)
+        if value.dtype.is_floating_point:
+            return f"({text}).to({TYPES[value.dtype]})"
+        return text
+
+    def _load(self, value: Value, extra: list[str], other: Any = None) -> str:
+        assert value.index is not None
+        conditions = [self.text(mask) for mask in value.masks]
+        masks = self.masks(self._index_axes(value.index) | value.axes) if conditions else []
+        masks = masks or self.masks(value.axes)
+        masks = [*masks, *conditions, *extra]
+        other = self._other.get(id(value), other)
+        given = "" if other is None or not masks else f", other={literal(other, value.dtype)}"
+        pointer = self.pointer(value.name, self.address(value.index))
+        code = f"tl.load({pointer}{self._mask(masks)}{given})"
+        half = value.dtype == torch.float32 and self.host.is_float_input(value.name)
+        return f"{code}.to(tl.float32)" if half else code
+
+    def _masked(self, value: Value) -> str:
+        mask, inner = value.args
+        own = inner.op == "load" and inner.masks and inner.masks[-1] is mask
+        if own and not self.is_known(inner) and id(inner) not in self._texts:
+            return self._load(inner, [], value.number)
+        return (
+            f"tl.where({self.text(mask)}, {self.text(inner)}, {literal(value.number, value.dtype)})"
+        )
+
+    def _converted(self, value: Value) -> str:
+        source = value.args[0]
+        text = self.text(source)
+        if value.dtype == torch.bool:
+            return f"({text} != 0)"
+        if source.op == "index" and not self.is_spread(source.index):
+            return text
+        if source.op == "constant":
+            return literal(source.number, value.dtype)
+        return f"({text}).to({TYPES[value.dtype]})"
+
+    # -- what masked lanes hold -------------------------------------------------------------------
+
+    def filled(self, value: Value, want: Any, dim: Dim) -> str:
+        """Return a value's text whose lanes without an element along ``dim`` hold ``want``.
+
+        Its loads get an ``other`` from which that follows, if there is one; otherwise the value is
+        chosen by the mask.
+        """
+        if not dim.mask:
+            return self.text(value)
+        others = self._others(value, want, dim)
+        if others is not None:
+            self._other.update(others)
+            return self.text(value)
+        text = self.text(value)
+        if value.dtype == torch.int64 and abs(want) >= 2**31:  # an index may be shorter so far
+            text = f"({text}).to(tl.int64)"
+        return f"tl.where({dim.mask}, {text}, {literal(want, value.dtype)})"
+
+    def _others(self, value: Value, want: Any, dim: Dim) -> dict[int, Any] | None:
+        """Return what loads have to give in masked lanes for a value to be ``want`` there."""
+        if value.op == "load":
+            known = self._other.get(id(value))
+            if id(value) in self._texts:
+                return {} if known is not None and known == want else None
+            if value.masks or dim not in (self.dim_of.get(a) for a in self.loops.live(value.axes)):
+                return None
+            return {id(value): want} if known is None or known == want else None
+        if value.op == "masked" and value.args[1].op == "load":
+            inside = dim in (self.dim_of.get(a) for a in self.loops.live(value.args[1].axes))
+            return {} if inside and value.number == want and not math.isnan(value.number) else None
+        if id(value) in self._texts:
+            return None
+        rule = _RULES.get(value.op)
+        asked = rule(self, value, want, dim) if rule else None
+        if asked is None:
+            return None
+        found: dict[int, Any] = {}
+        for arg, wanted in asked:
+            others = self._others(arg, wanted, dim)
+            if others is None or any(found.get(k, v) != v for k, v in others.items()):
+                return None
+            found |= others
+        return found
+
+
+Wanted = list[tuple[Value, Any]] | None
+
+
+def _zero_to_zero(body: Body, value: Value, want: Any, dim: Dim) -> Wanted:
+    return [(a, 0) for a in value.args if isinstance(a, Value)] if want == 0 else None
+
+
+def _converted_rule(body: Body, value: Value, want: Any, dim: Dim) -> Wanted:
+    fits = want == 0 or (value.dtype.is_floating_point and value.args[0].dtype.is_floating_point)
+    return [(value.args[0], want)] if fits and value.args[0].dtype != torch.bool else None
+
+
+def _product_rule(body: Body, value: Value, want: Any, dim: Dim) -> Wanted:
+    """Zero times a number that is finite: a constant, or zero as well."""
+    if want != 0:
+        return None
+    a, b = value.args
+    for one, other in ((a, b), (b, a)):
+        if isinstance(other, Value) and other.op == "constant" and math.isfinite(other.number):
+            return [(one, 0)]
+    return [(a, 0)] if a is b else [(a, 0), (b, 0)]
+
+
+def _exponential_rule(body: Body, value: Value, want: Any, dim: Dim) -> Wanted:
+    return [(value.args[0], -math.inf)] if want == 0 else None
+
+
+def _difference_rule(body: Body, value: Value, want: Any, dim: Dim) -> Wanted:
+    a, b = value.args
+    if want == 0:
+        return [(a, 0), (b, 0)]
+    if abs(want) == math.inf and isinstance(b, Value) and value.dtype.is_floating_point:
+        alone = dim not in (body.dim_of.get(axis) for axis in body.loops.live(b.axes))
+        return [(a, want)] if alone and value.op == "sub" else None
+    return None
+
+
+_RULES = {
+    **dict.fromkeys(("abs", "neg", "relu", "sqrt", "square", "tanh", "sin", "add"), _zero_to_zero),
+    **dict.fromkeys(("maximum", "minimum"), _zero_to_zero),
+    "to_dtype": _converted_rule,
+    "mul": _product_rule,
+    "exp": _exponential_rule,
+    "sub": _difference_rule,
+}
+"""For each operation, what its arguments must be in masked lanes for it to be a wanted number."""

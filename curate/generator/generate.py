@@ -1,0 +1,312 @@
+"""From a reference to a program: trace, lower, print."""
+
+from __future__ import annotations
+
+import ast
+import re
+import warnings
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+import triton
+
+from curate.generator import result_types
+from curate.generator import torch_private as private
+from curate.generator.absent_gpu import target_gpu
+from curate.generator.loops import Loops
+from curate.generator.program import Program, Written
+from curate.generator.schedules.choose import schedule
+from curate.generator.text.container import (
+    CannotRewrite,
+    Container,
+    check_lines,
+    slice_reference,
+    with_checks,
+)
+from curate.generator.text.layout import body as print_body
+from curate.generator.text.operations import HELPERS
+from curate.generator.trace import Symbolic, Traced, trace
+from curate.generator.unprintable import Unprintable
+from curate.verify import problem
+
+
+@dataclass(frozen=True)
+class Printed:
+    """A program and what is known of it.
+
+    Attributes:
+        text: the Python file.
+        kernels: number of Triton kernels.
+        operators: the ATen operators of the reference's graph.
+        dynamic_dims: sizes read from the inputs.
+        specialised: arguments that it is written for, and checks, as ``name=value``.
+        any_float: whether it takes floating inputs of any type up to float32.
+        tools: what made it.
+        choices: how often sizes decide between schedules when it runs.
+    """
+
+    text: str
+    kernels: int
+    operators: list[str]
+    dynamic_dims: int
+    specialised: list[str]
+    any_float: bool
+    tools: list[str]
+    choices: int
+
+
+def generate(reference: str, target: str, entry_point: str = "Model") -> Printed:
+    """Return the program for a file in KernelBench's form.
+
+    Raises:
+        Unprintable: the generator has no way to print it; the message says why.
+    """
+    try:
+        task = problem.load(problem.REFERENCE, reference)
+        container = slice_reference(reference, entry_point)
+    except (problem.ProgramError, CannotRewrite) as error:
+        raise Unprintable(str(error)[:200]) from error
+    with target_gpu(target), warnings.catch_warnings(action="ignore"):
+        traced = trace(task)
+        operators = _operators(traced)
+        try:
+            written, types = private.lower(
+                traced.graph, traced.mode, lambda graph: _print(traced, graph, container)
+            )
+        except Exception as error:  # Inductor's: it may raise anything
+            inner = getattr(error, "inner_exception", error)
+            if isinstance(inner, Unprintable):
+                raise Unprintable(str(inner)) from inner
+            lines = str(error).strip().splitlines() or [""]
+            raise Unprintable(f"not lowered: {type(error).__name__}: {lines[0][:160]}") from error
+    if not written.kernels:
+        raise Unprintable("no kernels")
+    fixed = _fixed(traced)
+    expected = _expected(traced, container)
+    text = _assemble(container, written, fixed, expected)
+    try:
+        compile(text, "<generator>", "exec")
+    except SyntaxError as error:
+        raise Unprintable(f"syntax error: {error.msg}") from error
+    specialised = [f"{name}={value!r}" for name, value in fixed.items()]
+    specialised += [f"{name}={value}" for name, value in expected.items()]
+    tools = [f"torch {torch.__version__}", f"triton {triton.__version__}"]
+    return Printed(
+        text=text,
+        kernels=len(written.kernels),
+        operators=operators,
+        dynamic_dims=written.sizes,
+        specialised=specialised,
+        any_float=types.any_float,
+        tools=tools,
+        choices=written.choices,
+    )
+
+
+_PRODUCTS = re.compile(r"aten\.(mm|addmm|bmm|baddbmm|convolution|sort|topk|_sdpa|_scaled_dot)")
+
+
+def _operators(traced: Traced) -> list[str]:
+    """Return a graph's operators, and refuse those that have no loops."""
+    found, original = set(), set()
+    for node in traced.graph.graph.nodes:
+        if isinstance(node.target, torch._ops.OpOverload):
+            found.add(str(node.target))
+            original.add(str(node.meta.get("original_aten", node.target)))
+            if torch.Tag.nondeterministic_seeded in node.target.tags:
+                raise Unprintable("random numbers")
+    for name in sorted(found):
+        if _PRODUCTS.match(name):
+            raise Unprintable(f"the operator {name}")
+    return sorted(original)
+
+
+def _print(
+    traced: Traced, graph: Any, container: Container
+) -> tuple[Written, result_types.ResultTypes]:
+    """Print a graph's loops; runs where Inductor would write its own code."""
+    types = result_types.find(traced, graph.graph_input_names)
+    program = Program(traced, graph, container.inputs, types)
+    groups = [n for n in graph.scheduler.nodes if not isinstance(n, private.NopKernelSchedulerNode)]
+    for group in groups:
+        if isinstance(group, private.ExternKernelSchedulerNode):
+            called = getattr(group.node, "python_kernel_name", None) or type(group.node).__name__
+            raise Unprintable(f"a library call: {called}")
+        if not isinstance(group, private.SchedulerNode | private.FusedSchedulerNode):
+            raise Unprintable(f"a {type(group).__name__}")
+    if len(groups) == 1:
+        program.summary = container.summary
+    while groups:
+        loops = Loops(program, groups.pop(0))
+        loops.merge()
+        while groups and loops.absorb(groups[0]):
+            groups.pop(0)
+        program.hide(loops.nodes)
+        schedule(loops, program)
+    return program.finish(), types
+
+
+# A little of everything common: what is imported and cached on first use is then in the parent.
+_WARM_UP = """
+import torch
+
+class Model(torch.nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.norm = torch.nn.LayerNorm(width)
+
+    def forward(self, x):
+        y = torch.softmax(self.norm(x).transpose(1, 2), 1)
+        return y, torch.cat([x, x[:, :1]], 1).mean()
+
+def get_inputs():
+    return [torch.randn(2, 4, 16)]
+
+def get_init_inputs():
+    return [16]
+"""
+
+
+def warm(target: str) -> None:
+    """Print one program, so that children forked from here find everything imported."""
+    generate(_WARM_UP, target)
+
+
+# --- what the program takes for granted -----------------------------------------------------------
+
+
+def _fixed(traced: Traced) -> dict[str, Any]:
+    """Return the constructor's arguments that the program is written for, with their values."""
+    found = {}
+    for name, value in traced.arguments.items():
+        if name in traced.idle:
+            continue
+        if isinstance(value, Symbolic):
+            e = traced.expression(value)
+            if e.is_number:
+                plain = int(e) if isinstance(value, torch.SymInt) else float(e)
+                found[name] = plain
+        elif _is_literal(value):
+            found[name] = value
+    return found
+
+
+def _is_literal(value: Any) -> bool:
+    try:
+        return len(repr(value)) <= 80 and bool(ast.literal_eval(repr(value)) == value)
+    except (ValueError, SyntaxError):
+        return False
+
+
+def _expected(traced: Traced, container: Container) -> dict[str, str]:
+    """Return the values of ``forward``'s arguments that the program takes for granted."""
+    given = container.inputs[: len(traced.inputs)]
+    known = {name: text for name, text in container.optional.items() if name not in given}
+    for name, value in zip(given, traced.inputs, strict=False):
+        if value is None or isinstance(value, bool | str):
+            known[name] = repr(value)
+    leaves = iter(traced.leaves)
+    for name, value in zip(given, traced.inputs, strict=False):
+        if type(value) in (int, float):
+            leaf = next((x for x in leaves if not isinstance(x, torch.Tensor)), None)
+            e = traced.expression(leaf)
+            if e.is_number:
+                known[name] = repr(value)
+    return known
+
+
+# --- the file ------------------------------------------------------------------------------------
+
+
+def _assemble(
+    container: Container, written: Written, fixed: dict[str, Any], expected: dict[str, str]
+) -> str:
+    class_text = with_checks(container.class_text, fixed)
+    container = replace(container, class_text=class_text)
+    lines = container.forward.splitlines()
+    if expected:
+        lines += check_lines(expected, 8)
+    body = "\n".join([*written.head, *written.lines])
+    for name in {"max", "min"} & set(container.inputs):
+        body = re.sub(rf"(?<![.\w]){name}\(", f"builtins.{name}(", body)
+    lines += print_body(ast.parse(body).body, 8)
+    helpers = [HELPERS[name].strip() for name in sorted(written.helpers)]
+    kernels = [_pretty(kernel) for kernel in written.kernels]
+    parts = [*container.preamble, *helpers, *kernels]
+    forward = "\n".join(lines)
+    parts.append(f"{container.class_text}\n\n{forward}".replace("\n    pass\n\n", "\n"))
+    text = "\n\n\n".join(parts)
+    return f"{imports(container.imports, text)}\n\n\n{text}\n"
+
+
+def _pretty(kernel: str) -> str:
+    """Return a kernel's text as a formatter prints it."""
+    function = ast.parse(kernel).body[0]
+    assert isinstance(function, ast.FunctionDef)
+    _drop_unread(function)
+    doc = ast.get_docstring(function, clean=False)
+    head = f"def {function.name}({ast.unparse(function.args)}):"
+    if len(head) > 88:
+        arguments = ",\n".join(
+            f"    {a.arg}{': ' + ast.unparse(a.annotation) if a.annotation else ''}"
+            for a in function.args.args
+        )
+        head = f"def {function.name}(\n{arguments},\n):"
+    return "\n".join(["@triton.jit", head, f'    """{doc}"""', *print_body(function.body[1:], 4)])
+
+
+def _drop_unread(function: ast.FunctionDef) -> None:
+    """Take out variables that nothing reads: the place along an axis that no address needs."""
+    while True:
+        read = {
+            n.id
+            for n in ast.walk(function)
+            if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)
+        }
+        dropped = False
+        for node in ast.walk(function):
+            body = getattr(node, "body", None)
+            if not isinstance(body, list):
+                continue
+            kept = [s for s in body if not (_target(s) and _target(s) not in read)]
+            dropped |= len(kept) < len(body)
+            node.body = kept  # type: ignore[attr-defined]
+        if not dropped:
+            return
+
+
+def _target(statement: ast.stmt) -> str | None:
+    """Return the variable that a statement gives a value to."""
+    if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
+        return statement.targets[0].id
+    return None
+
+
+def imports(given: list[str], text: str) -> str:
+    """Return the import statements of a file: those given, and what its text needs."""
+    lines = {*given, "import triton", "import triton.language as tl"}
+    wanted = {
+        r"\btorch\.": "import torch",
+        r"(?<![.\w])nn\.": "import torch.nn as nn",
+        r"(?<![.\w])F\.": "import torch.nn.functional as F",
+        r"(?<![.\w])math\.": "import math",
+        r"(?<![.\w])builtins\.": "import builtins",
+        r"(?<![.\w])libdevice\.": "from triton.language.extra import libdevice",
+    }
+    for pattern, line in wanted.items():
+        if re.search(pattern, text):
+            lines.add(line)
+        elif line in lines:
+            lines.discard(line)
+    if "from torch import nn" in lines:
+        lines.discard("import torch.nn as nn")
+
+    def order(line: str) -> tuple[bool, str, bool]:
+        module = line.split()[1]
+        return module.split(".")[0] in ("torch", "triton"), module, line.startswith("from")
+
+    ordered = sorted(lines, key=order)
+    standard = [line for line in ordered if not order(line)[0]]
+    others = [line for line in ordered if order(line)[0]]
+    return "\n\n".join("\n".join(group) for group in (standard, others) if group)

@@ -1,0 +1,31 @@
+"""A printed kernel and its launch, from a body and what the host decides."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from curate.generator.body import Body
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One kernel and how it is launched.
+
+    Attributes:
+        body: its statements.
+        doc: how the work is shared out; a sentence.
+        grid: the host's text for each dimension of the grid.
+        blocks: compile-time constants, with the host's text for each.
+        setup: statements of the host before the launch.
+        warps: the host's text for ``num_warps``, or "" for Triton's own.
+        part: what is added to the kernel's name, such as ``partial``.
+        pointers: buffers that come first among its arguments, and those behind them.
+    """
+
+    body: Body
+    doc: str
+    grid: tuple[str, ...]
+    blocks: dict[str, str] = field(default_factory=dict)
+    setup: tuple[str, ...] = ()
+    warps: str = ""
+    part: str = ""

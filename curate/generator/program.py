@@ -1,0 +1,654 @@
+"""The host function: what it reads and checks, allocates, launches and returns."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import sympy  # type: ignore[import-untyped]
+import torch
+import torch.utils._pytree as pytree
+
+from curate.generator import torch_private as private
+from curate.generator.body import identifier
+from curate.generator.kernel import Kernel
+from curate.generator.loops import Loops, equal, product
+from curate.generator.result_types import ResultTypes
+from curate.generator.sizes import Fact, Sizes, attribute_path, attributes
+from curate.generator.trace import Symbolic, Traced
+from curate.generator.unprintable import Unprintable
+
+ir = private.ir
+
+
+@dataclass
+class Tensor:
+    """A tensor that the program is given.
+
+    Attributes:
+        name: its variable.
+        text: how forward finds it.
+        sizes: what its sizes are in symbols.
+        is_input: whether it is forward's, not the module's own.
+        used: whether the program needs it, in the order of use.
+    """
+
+    name: str
+    text: str
+    sizes: list[sympy.Expr]
+    dtype: torch.dtype
+    is_input: bool
+
+
+@dataclass
+class Written:
+    """What was printed.
+
+    Attributes:
+        kernels: their texts, in order of launch.
+        head: statements of forward that read and check.
+        lines: the other statements of forward.
+        helpers: functions that kernels call.
+        sizes: how many numbers are read from inputs.
+        choices: how often sizes decide between schedules when it runs.
+    """
+
+    kernels: list[str]
+    head: list[str]
+    lines: list[str]
+    helpers: set[str]
+    sizes: int
+    choices: int
+    operators: list[str] = field(default_factory=list)
+
+
+class Program:
+    """Collects a program while its loops are printed.
+
+    Attributes:
+        lines: statements of forward behind its checks.
+        tensors: what the program is given, by the graph's names; ``used`` has those that it needs.
+        inner: buffers that only the kernel that makes them reads.
+        scratch: variables of temporary tensors.
+        summary: what the reference says of itself, if one kernel does it all.
+    """
+
+    def __init__(self, traced: Traced, graph: Any, inputs: list[str], types: ResultTypes) -> None:
+        self.traced = traced
+        self.graph = graph
+        self.types = types
+        self.lines: list[str] = []
+        self.kernels: list[str] = []
+        self.helpers: set[str] = set()
+        self.depth = 0
+        self.choices = 0
+        self.tensors: dict[str, Tensor] = {}
+        self.used: dict[str, None] = {}
+        self.allocated: dict[str, None] = {}
+        self.inner: set[str] = set()
+        self.aliases: dict[str, tuple[str, sympy.Expr]] = {}
+        self.words: dict[str, str] = {}
+        self.kernel_names: dict[str, str] = {}
+        names = {n for n, v in vars(traced.task).items() if callable(v) or inspect.ismodule(v)}
+        self.sizes = Sizes(traced, {"self", "grid", "torch", "triton", "tl", *names, *inputs})
+        self.scratch: dict[str, str] = {}
+        self.summary = ""
+        self._given(inputs)
+        self._outputs()
+        self._aliases()
+
+    # -- what there is ----------------------------------------------------------------------------
+
+    def _given(self, inputs: list[str]) -> None:
+        """Name the graph's inputs and note what their sizes tell."""
+        traced = self.traced
+        paths = [path for path, _ in pytree.tree_flatten_with_path(traced.inputs)[0]]
+        numbers: list[Fact] = []
+        for given, name in zip(traced.origins, self.graph.graph_input_names, strict=True):
+            box = self.graph.graph_inputs[name]
+            if given.kind == "argument":
+                continue
+            is_input = given.kind == "input"
+            if is_input:
+                own, text = self._input_names(paths[given.leaf], inputs)
+            else:
+                own, text = self._state_names(given.name)
+            if isinstance(box, ir.TensorBox):
+                shape = [self.sizes.known(size) for size in box.get_size()]
+                own = own if own == text else self.sizes.fresh(own)
+                self.tensors[name] = Tensor(own, text, shape, box.get_dtype(), is_input)
+            elif isinstance(traced.leaves[given.leaf], Symbolic):
+                numbers.append(Fact(traced.expression(traced.leaves[given.leaf]), text))
+        order = sorted(self.tensors.values(), key=lambda t: not t.is_input)
+        own_sizes: list[Fact] = []
+        for tensor in order:
+            for dim, size in enumerate(tensor.sizes):
+                fact = Fact(size, f"{tensor.name}.shape[{dim}]", tensor.name, dim)
+                (numbers if tensor.is_input else own_sizes).append(fact)
+        self.sizes.learn([*numbers, *attributes(traced), *own_sizes])
+        for tensor in order:
+            tensor.sizes = [self.sizes.known(size) for size in tensor.sizes]
+
+    def _input_names(self, path: Any, inputs: list[str]) -> tuple[str, str]:
+        """Return a variable for one of forward's inputs, and how forward finds it."""
+        parameters = list(inspect.signature(self.traced.task.Model.forward).parameters.values())
+        position = min(path[0].idx, len(inputs) - 1)
+        word, steps = inputs[position], path[1:]
+        if parameters[1 + position].kind is inspect.Parameter.VAR_POSITIONAL:
+            text = f"{word}[{path[0].idx - position}]"
+            word = f"{word}_{path[0].idx - position}"
+        elif path[0].idx > position:
+            raise Unprintable("more inputs than forward names")
+        else:
+            text = word
+        for step in steps:
+            word += f"_{step.idx if hasattr(step, 'idx') else step.key}"
+        return identifier(word) if text != word else word, text + pytree.keystr(steps)
+
+    def _state_names(self, path: str) -> tuple[str, str]:
+        """Return a variable for a parameter or buffer, and how forward finds it."""
+        parts = [part for part in path.split(".") if not part.isdigit()]
+        word = identifier(parts[-1])
+        if word in self.sizes.taken and len(parts) > 1:
+            word = identifier("_".join(parts[-2:]))
+        return word, attribute_path(path)
+
+    def _outputs(self) -> None:
+        """Name the buffers that are returned."""
+        self.results = list(self.graph.graph_outputs)
+        names = []
+        for result in self.results:
+            if not isinstance(result, ir.ShapeAsConstantBuffer | ir.NoneAsConstantBuffer):
+                names.append(result.get_name())
+        made = [n for n in dict.fromkeys(names) if n not in self.graph.graph_inputs]
+        for i, name in enumerate(made):
+            self.words[name] = self.sizes.fresh("out" if len(made) == 1 else f"out{i}")
+        self.returned = set(made)
+
+    def _aliases(self) -> None:
+        """Note which buffers are parts of others."""
+        for group in self.graph.scheduler.nodes:
+            for node in group.get_nodes():
+                layout = getattr(node.node, "layout", None)
+                if isinstance(layout, ir.MutationLayoutSHOULDREMOVE):
+                    self.aliases[node.node.get_name()] = (
+                        layout.get_buffer().get_name(),
+                        sympy.S.Zero,
+                    )
+                elif isinstance(layout, ir.NonOwningLayout):
+                    view = layout.view
+                    offset = sympy.sympify(view.get_layout().offset)
+                    self.aliases[node.node.get_name()] = view.get_name(), offset
+
+    def place(self, name: str, index: sympy.Expr) -> tuple[str, sympy.Expr]:
+        """Return the buffer that a name stands for, and an index in it."""
+        name = self.graph.scheduler.mutation_real_name.get(name, name)
+        while name in self.aliases:
+            name, offset = self.aliases[name]
+            index = index + offset
+            name = self.graph.scheduler.mutation_real_name.get(name, name)
+        return name, index
+
+    def real(self, name: str) -> str:
+        return self.place(name, sympy.S.Zero)[0]
+
+    def hide(self, nodes: list[Any]) -> None:
+        """Note the buffers that only some nodes of one kernel read: they are never written."""
+        own = {node.get_name() for node in nodes}
+        for node in nodes:
+            for buffer in node.get_outputs():
+                name = buffer.get_name()
+                inside = buffer.users and all(user.node.get_name() in own for user in buffer.users)
+                if inside and name not in self.aliases and name not in self.returned:
+                    self.inner.add(name)
+
+    # -- what kernels ask -------------------------------------------------------------------------
+
+    def known(self, expression: sympy.Expr) -> sympy.Expr:
+        return self.sizes.known(expression)
+
+    def name_of(self, symbol: sympy.Symbol) -> str:
+        return self.sizes.name_of(symbol)
+
+    def is_inner(self, buffer: str) -> bool:
+        return buffer in self.inner
+
+    def word(self, buffer: str) -> str:
+        """Return a buffer's variable."""
+        if buffer in self.tensors:
+            self.used.setdefault(buffer)
+            return self.tensors[buffer].name
+        if buffer not in self.words:
+            self.words[buffer] = self.sizes.fresh(self._buffer_word(buffer))
+        return self.words[buffer]
+
+    def touch(self, loops: Loops) -> None:
+        """Note the tensors that a kernel reads, and make those that it writes."""
+        for value in loops.recorder.made.values():
+            if value.op == "load" and value.name in self.tensors:
+                self.used.setdefault(value.name)
+        for store in loops.stores:
+            if not self.is_inner(store.buffer):
+                self.allocate(store.buffer)
+
+    def _buffer_word(self, buffer: str) -> str:
+        node = self.graph.try_get_buffer(buffer)
+        origins = node.get_origins() if node is not None and hasattr(node, "get_origins") else ()
+        return identifier((self._operators(origins) or ["buffer"])[-1])
+
+    def _operators(self, origins: Any) -> list[str]:
+        """Return what some nodes of the graph were before they were decomposed."""
+        found = []
+        for node in private.in_order(origins):
+            original = node.meta.get("original_aten", node.target)
+            name = getattr(original, "_opname", None) or getattr(original, "__name__", "")
+            name = str(name).strip("_").removeprefix("native_").removesuffix("_default")
+            if name and name not in ("getitem", "full", "unsqueeze", "expand", "view", "clone"):
+                found.append(name)
+        return list(dict.fromkeys(found))
+
+    def is_float_input(self, buffer: str) -> bool:
+        """Whether a buffer may hold numbers of a shorter type than is computed in."""
+        given = self.tensors.get(buffer)
+        dtype = given.dtype if given else private.buffer_dtype(buffer)
+        if dtype in (torch.float16, torch.bfloat16):
+            return True
+        follows = given is not None or buffer in self.returned
+        return follows and self.types.any_float and dtype == torch.float32
+
+    def scalar(self, expression: sympy.Expr) -> tuple[str, str]:
+        """Return a word and the host's text for a number that kernels get as an argument."""
+        e = self.known(expression)
+        for known, variable in self.sizes.variables.items():
+            if e.is_integer and equal(known, e):
+                return variable, variable
+        text = self.sizes.text(e)
+        last = re.sub(r"\[\d+\]$", "", text).rpartition(".")[2]
+        if e.is_Symbol or last.isidentifier():
+            return identifier(last if last.isidentifier() else "number"), text
+        floating = bool(e.atoms(sympy.Float)) or not e.is_integer
+        return ("scale" if floating else "number"), text
+
+    def size(self, name: str, expression: sympy.Expr) -> str:
+        """Return the host's text for a size: a name, or a number."""
+        e = self.known(expression)
+        if e.is_number or (e.is_Symbol and name != "n_elements"):
+            return self.sizes.text(e)
+        for known, variable in self.sizes.variables.items():
+            if equal(known, e):
+                return variable
+        whole = self._counts(e) if name == "n_elements" else None
+        text = f"{whole}.numel()" if whole else self.sizes.text(e)
+        variable = self.sizes.fresh(name)
+        self.sizes.variables[e] = variable
+        self.say(f"{variable} = {text}")
+        return variable
+
+    def hint(self, expression: sympy.Expr) -> int:
+        """Return the size that an expression has in the file."""
+        return private.hint(expression)
+
+    def _counts(self, e: sympy.Expr) -> str | None:
+        """Return a tensor with as many elements, if there is one."""
+        for name, tensor in self.tensors.items():
+            likely = tensor.is_input and tensor.sizes and name in self.used
+            if likely and equal(product(tensor.sizes), e):
+                return tensor.name
+        for name in self.allocated:
+            if equal(product(self.graph.try_get_buffer(name).get_size()), e):
+                return self.word(name)
+        return None
+
+    # -- statements -------------------------------------------------------------------------------
+
+    def say(self, line: str) -> None:
+        self.lines.append("    " * self.depth + line)
+
+    @contextmanager
+    def branch(self, head: str) -> Iterator[None]:
+        """Indent the statements inside."""
+        self.say(head)
+        self.choices += head.startswith("if ")
+        known = dict(self.sizes.variables)
+        self.depth += 1
+        yield
+        self.depth -= 1
+        self.sizes.variables = known
+
+    def allocate(self, buffer: str) -> None:
+        """Make a buffer, unless it is there."""
+        if buffer in self.allocated or buffer in self.tensors:
+            return
+        self.allocated[buffer] = None
+        made = self.graph.try_get_buffer(buffer)
+        size, stride = list(made.get_size()), list(made.get_stride())
+        dtype = self._dtype_text(buffer, made.get_dtype())
+        tail = f"device={self.device()}, dtype={dtype}"
+        name = self.word(buffer)
+        if is_contiguous(size, stride):
+            self.say(f"{name} = torch.empty({self.shape(size)}, {tail})")
+        else:
+            strides = self._tuple(stride)
+            self.say(f"{name} = torch.empty_strided({self._tuple(size)}, {strides}, {tail})")
+
+    def temporary(self, word: str, shape: str, dtype: torch.dtype) -> str:
+        """Make a tensor for partial results and return its variable."""
+        name = self.sizes.fresh(identifier(word))
+        self.say(f"{name} = torch.empty({shape}, device={self.device()}, dtype={dtype})")
+        return name
+
+    def _dtype_text(self, buffer: str, dtype: torch.dtype) -> str:
+        if buffer in self.returned and dtype == torch.float32:
+            positions = [
+                i
+                for i, r in enumerate(self.results)
+                if not isinstance(r, ir.ShapeAsConstantBuffer | ir.NoneAsConstantBuffer)
+                and self.real(r.get_name()) == buffer
+            ]
+            return self.types.text(positions[0], self._type_text) if positions else str(dtype)
+        return str(dtype)
+
+    def _type_text(self, source: str) -> str:
+        """Return the text for the type of an input or a parameter, by the graph's name for it."""
+        return f"{self.word(source)}.dtype"
+
+    def device(self) -> str:
+        inputs = [n for n, t in self.tensors.items() if t.is_input and n in self.used]
+        inputs += [n for n, t in self.tensors.items() if t.is_input]
+        for name in [*inputs, *self.tensors]:
+            return f"{self.word(name)}.device"
+        raise Unprintable("no tensor says on which device it works")
+
+    def shape(self, sizes: list[Any]) -> str:
+        """Return a shape's text: an input's where it is the same."""
+        known = [self.known(size) for size in sizes]
+        for name, tensor in self.tensors.items():
+            same = tensor.is_input and len(known) == len(tensor.sizes) and known
+            if same and all(map(equal, known, tensor.sizes)) and name in self.used:
+                return f"{tensor.name}.shape"
+        return self._tuple(sizes)
+
+    def _tuple(self, sizes: list[Any]) -> str:
+        texts = [self.sizes.text(size) for size in sizes]
+        return f"({', '.join(texts)}{',' if len(texts) == 1 else ''})"
+
+    # -- kernels ----------------------------------------------------------------------------------
+
+    def launch(self, kernel: Kernel, operators: list[str] | None = None) -> None:
+        """Print a kernel and launch it."""
+        body = kernel.body
+        for buffer in body.pointers:
+            self.allocate(buffer) if buffer not in self.scratch else None
+        ops = operators or self.operators(body.loops.nodes)
+        stem = "_".join(ops[-3:]) or "copy"
+        name = self.sizes.fresh(identifier(f"{stem}_{kernel.part}_kernel".replace("__", "_")))
+        written = {store.buffer for store in body.stores()}
+        pointers = sorted(body.pointers, key=lambda b: b in written)
+        names = [body.pointers[b] for b in pointers]
+        given = [self.scratch.get(b) or self.word(b) for b in pointers]
+        arguments = [
+            *names,
+            *body.arguments,
+            *(f"{block}: tl.constexpr" for block in kernel.blocks),
+        ]
+        values = [*given, *body.arguments.values()]
+        values += [f"{block}={value}" for block, value in kernel.blocks.items()]
+        values += [f"num_warps={kernel.warps}"] if kernel.warps else []
+        doc = f"{self.summary or sentence(ops)}\n\n    {kernel.doc}\n    "
+        if kernel.part in ("partial", "combine"):  # it does not do what the whole does
+            doc = kernel.doc
+        text = "\n".join(body.lines)
+        self.kernels.append(
+            f'@triton.jit\ndef {name}({", ".join(arguments)}):\n    """{doc}"""\n{text}\n'
+        )
+        self.helpers |= body.helpers
+        for line in kernel.setup:
+            self.say(line)
+        self.say(f"grid = ({', '.join(kernel.grid)},)")
+        self.say(f"{name}[grid]({', '.join(values)})")
+
+    def operators(self, nodes: list[Any]) -> list[str]:
+        """Return what some nodes compute, in order."""
+        found: list[str] = []
+        for node in nodes:
+            found += self._operators(node.node.get_origins())
+        if "prepare_softmax_online" in found:  # what a pattern of Inductor's made of a softmax
+            found = [n for n in found if n not in ("prepare_softmax_online", "sub", "exp", "div")]
+            found.append("softmax")
+        return list(dict.fromkeys(found))
+
+    # -- all of it --------------------------------------------------------------------------------
+
+    def finish(self) -> Written:
+        """Return the program once all of its loops are printed."""
+        flat = []
+        for i, result in enumerate(self.results):
+            if isinstance(result, ir.NoneAsConstantBuffer):
+                flat.append("None")
+            elif isinstance(result, ir.ShapeAsConstantBuffer):
+                flat.append(self.sizes.text(result.expr))
+            else:
+                flat.append(self._view(result) + self._conversion(i, result))
+        tree = pytree.tree_unflatten([_Text(text) for text in flat], self.traced.form)
+        self.say(f"return {structure(tree)}")
+        head = self.head()
+        count = len(self.sizes.defined)
+        return Written(self.kernels, head, self.lines, self.helpers, count, self.choices)
+
+    def _conversion(self, i: int, result: Any) -> str:
+        """Return what turns an input that is returned into the result's type: ``x.float()``."""
+        name = self.real(result.get_name())
+        given = self.tensors.get(name)
+        if given is None or given.dtype != torch.float32 or not self.types.any_float:
+            return ""
+        text = self.types.text(i, self._type_text)
+        return "" if text == f"{given.name}.dtype" else f".to({text})"
+
+    def _view(self, result: Any) -> str:
+        """Return a result's text: a buffer, or a view of it."""
+        name, offset = self.place(result.get_name(), sympy.S.Zero)
+        layout = result.get_layout()
+        size, stride = list(layout.size), list(layout.stride)
+        inner = result
+        while isinstance(inner, ir.MutableBox):
+            inner = inner.data
+        if isinstance(inner, ir.ReinterpretView):
+            offset += layout.offset
+        offset = self.known(offset)
+        if name in self.tensors:
+            own = self.tensors[name].sizes
+            strides = contiguous_strides(own)
+        else:
+            self.allocate(name)
+            own = list(self.graph.try_get_buffer(name).get_size())
+            strides = list(self.graph.try_get_buffer(name).get_stride())
+        base = self.word(name)
+        if offset == 0 and _same(size, own) and all(map(equal, stride, strides)):
+            return base
+        if offset == 0 and is_contiguous(size, stride) and equal(product(size), product(own)):
+            return f"{base}.view({self._tuple(size)})"
+        at = "" if offset == 0 else f", {self.sizes.text(offset)}"
+        return f"torch.as_strided({base}, {self._tuple(size)}, {self._tuple(stride)}{at})"
+
+    def head(self) -> list[str]:
+        """Return the statements that read sizes and check what the kernels take for granted."""
+        tensors = [self.tensors[name] for name in self.used]
+        tensors.sort(key=lambda t: not t.is_input)
+        lines = [f"{t.name} = {t.text}" for t in tensors if t.text != t.name]
+        checks = self._guards()
+        shapes: list[str] = []
+        seen: list[Tensor] = []
+        for tensor in tensors:
+            twin = next(
+                (s for s in seen if s.is_input and s.sizes and _same(s.sizes, tensor.sizes)), None
+            )
+            if twin is not None:
+                shapes.append(f"assert {tensor.name}.shape == {twin.name}.shape")
+            elif not self._is_free(tensor):
+                shapes.append(f"assert {tensor.name}.shape == {self._tuple(tensor.sizes)}")
+            elif not tensor.sizes:
+                shapes.append(f"assert {tensor.name}.dim() == 0")
+            if tensor.is_input and tensor.sizes:
+                seen.append(tensor)
+        read: dict[str, list[tuple[int, str]]] = {}
+        derived: list[str] = []
+        for name, fact in self.sizes.defined.values():
+            if fact.tensor is None:
+                derived.append(f"{name} = {fact.text}")
+            else:
+                read.setdefault(fact.tensor, []).append((fact.dim, name))
+        reads: list[str] = []
+        by_name = {t.name: t for t in self.tensors.values()}
+        owners = {name: by_name[name] for name in read}
+        ranks = names_dims(self.traced.graph)
+        if ranks:
+            given = {t.name: t for t in tensors if t.is_input and t.sizes}
+            given |= {n: t for n, t in owners.items() if t.is_input}
+            reads += [f"assert {n}.dim() == {len(t.sizes)}" for n, t in given.items()]
+        present = {t.name for t in tensors}
+        for owner, found in read.items():
+            tensor = by_name[owner]
+            if owner not in present and tensor.text != owner:
+                lines.append(f"{owner} = {tensor.text}")
+            if tensor.is_input and not ranks:
+                reads.append(f"assert {owner}.dim() == {len(tensor.sizes)}")
+            if len(found) == len(tensor.sizes) > 1:
+                reads.append(f"{', '.join(n for _, n in sorted(found))} = {owner}.shape")
+            else:
+                reads += [f"{n} = {owner}.shape[{dim}]" for dim, n in sorted(found)]
+        dense = [
+            f"{t.name} = {t.name}.contiguous()" for t in tensors if t.is_input or len(t.sizes) > 1
+        ]
+        return [*lines, *self.types.checks(tensors), *reads, *derived, *shapes, *checks, *dense]
+
+    def _is_free(self, tensor: Tensor) -> bool:
+        """Whether any sizes of a tensor are right."""
+        symbols = [size for size in tensor.sizes if size.is_Symbol]
+        if len(symbols) < len(tensor.sizes) or len(set(symbols)) < len(symbols):
+            return False
+        for dim, symbol in enumerate(symbols):
+            if symbol in self.sizes.defined:
+                fact = self.sizes.defined[symbol][1]
+                if (fact.tensor, fact.dim) != (tensor.name, dim):
+                    return False
+            elif symbol in self.sizes.names:
+                return False
+            elif self._shared(symbol, tensor):
+                self.sizes.name_of(symbol)
+                return self._is_free(tensor)
+        return True
+
+    def _shared(self, symbol: sympy.Symbol, tensor: Tensor) -> bool:
+        """Whether another tensor that is used, or the constructor, has a size as well."""
+        others = (self.tensors[name] for name in self.used)
+        return any(
+            symbol in size.free_symbols
+            for other in others
+            if other is not tensor and not _same(other.sizes, tensor.sizes)
+            for size in other.sizes
+        )
+
+    def _guards(self) -> list[str]:
+        """Return assertions for what tracing and lowering took for granted."""
+        lines: dict[str, None] = {}
+        own_sizes = {s for t in self.tensors.values() for e in t.sizes for s in e.free_symbols}
+        arguments = {
+            s
+            for value in self.traced.arguments.values()
+            if isinstance(value, Symbolic)
+            for s in self.traced.expression(value).free_symbols
+        }
+        for guard in self.traced.env.guards:
+            e = self.known(guard.expr)
+            if e in (sympy.true, sympy.false) or not e.free_symbols:
+                continue
+            place = guard.sloc.framework_loc.filename if guard.sloc.framework_loc else ""
+            layout_only = place.endswith("_prims_common/__init__.py")
+            broadcast = "_subclasses" in place
+            if layout_only or _is_trivial(e, own_sizes if broadcast else own_sizes - arguments):
+                continue
+            if always_holds(e):
+                continue
+            try:
+                lines.setdefault(f"assert {self.sizes.text(e)}")
+            except Unprintable:
+                continue
+        return list(lines)
+
+
+def names_dims(graph: torch.fx.GraphModule) -> bool:
+    """Whether an operator of a graph is given a dimension: with other ranks it would be another."""
+    for node in graph.graph.nodes:
+        if isinstance(node.target, torch._ops.OpOverload):
+            names = [argument.name for argument in node.target._schema.arguments]
+            given = dict(zip(names, node.args, strict=False)) | node.kwargs
+            if any(given.get(name) not in (None, []) for name in ("dim", "dims")):
+                return True
+    return False
+
+
+class _Text(str):
+    """An expression's text, as a leaf of a result."""
+
+
+def structure(tree: Any) -> str:
+    """Return the text of a result's structure."""
+    if isinstance(tree, _Text):
+        return str(tree)
+    if isinstance(tree, dict) and all(isinstance(key, str) for key in tree):
+        return "{" + ", ".join(f"{key!r}: {structure(v)}" for key, v in tree.items()) + "}"
+    if type(tree) is list:
+        return "[" + ", ".join(map(structure, tree)) + "]"
+    if isinstance(tree, tuple):  # one with names too, as torch.max returns it
+        return "(" + "".join(f"{structure(item)}, " for item in tree) + ")"
+    raise Unprintable(f"a result of type {type(tree).__name__}")
+
+
+def sentence(operators: list[str]) -> str:
+    """Return a line that says what is computed."""
+    words = [word.replace("_", " ") for word in operators] or ["copy"]
+    shown = words if len(words) <= 5 else [*words[:4], f"{len(words) - 4} more operations"]
+    text = " and ".join(filter(None, [", ".join(shown[:-1]), shown[-1]]))
+    return f"Compute {text}."
+
+
+def contiguous_strides(sizes: list[Any]) -> list[sympy.Expr]:
+    """Return the strides of elements that lie one after the other."""
+    return [product(sizes[dim + 1 :]) for dim in range(len(sizes))]
+
+
+def is_contiguous(sizes: list[Any], strides: list[Any]) -> bool:
+    """Whether elements lie one after the other."""
+    expected = contiguous_strides(sizes)
+    return all(s == 1 or equal(a, b) for s, a, b in zip(sizes, strides, expected, strict=True))
+
+
+def _same(a: list[sympy.Expr], b: list[sympy.Expr]) -> bool:
+    return len(a) == len(b) and all(map(equal, a, b))
+
+
+_TRIED = (2, 3, 4, 5, 7, 8, 16, 17, 64, 100, 1023, 4096, 1_000_003)
+
+
+def always_holds(e: Any) -> bool:
+    """Whether a comparison is true for all sizes, as far as some show: a // 2 * 2 - 2 < a."""
+    if not isinstance(e, sympy.Ge | sympy.Gt | sympy.Le | sympy.Lt) or len(e.free_symbols) != 1:
+        return False
+    return all(e.subs(next(iter(e.free_symbols)), value) == sympy.true for value in _TRIED)
+
+
+def _is_trivial(e: Any, sizes: set[sympy.Symbol]) -> bool:
+    """Whether a condition only says that sizes are neither 0 nor 1, or within 2**31."""
+    numbers = [int(n) for n in e.atoms(sympy.Integer)]
+    if any(abs(n) >= 2**31 - 1 for n in numbers):
+        return True
+    if not e.free_symbols <= sizes:
+        return False
+    if isinstance(e, sympy.Ne | sympy.Ge | sympy.Gt | sympy.Le | sympy.Lt):
+        plain = [side for side in e.args if side.is_Integer]
+        return bool(plain) and 0 <= int(plain[0]) <= 2 and len(e.free_symbols) <= 3
+    return False

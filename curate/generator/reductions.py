@@ -1,0 +1,285 @@
+"""Reductions: over a tile at once, or as a state that each lane carries through a loop.
+
+A state's lanes are combined in closed form, and so are the states of several programs: what
+`close` leaves is again a state.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from curate.generator.body import Body, Dim
+from curate.generator.text.operations import TYPES, largest, least, literal
+from curate.generator.values import PARTS, Value
+
+NEVER = 2**63 - 1
+"""An index behind all others."""
+
+
+@dataclass(frozen=True)
+class Field:
+    """A part of a reduction's state: a word for it, its type, what it is before anything came."""
+
+    word: str
+    dtype: torch.dtype
+    identity: Any
+
+    @property
+    def start(self) -> str:
+        return literal(self.identity, self.dtype)
+
+
+def fields(reduce: Value) -> list[Field]:
+    """Return the parts of a reduction's state."""
+    kind, source, dtype = reduce.name, reduce.args[0].dtype, reduce.dtype
+    if kind == "sum":
+        return [Field("total", dtype, 0)]
+    if kind == "prod":
+        return [Field("product", dtype, 1)]
+    if kind == "any":
+        return [Field("found", torch.int32, 0)]
+    if kind == "welford_reduce":
+        return [Field(word, dtype, 0) for word in ("mean", "squares", "count")]
+    if kind == "online_softmax_reduce":
+        return [Field("peak", dtype, least(dtype)), Field("exp_sum", dtype, 0)]
+    compared = torch.int32 if source == torch.bool else source
+    identity = least(compared) if "max" in kind else largest(compared)
+    word = "peak" if "max" in kind else "lowest"
+    found = [Field(word, compared, identity)]
+    return [*found, Field("index", torch.int64, NEVER)] if kind.startswith("arg") else found
+
+
+def identity(reduce: Value) -> Any:
+    """Return what an element must be to change nothing."""
+    if reduce.name in ("welford_reduce",):
+        return 0
+    if reduce.name == "online_softmax_reduce":
+        return least(reduce.args[0].dtype)
+    source = reduce.args[0].dtype
+    if "max" in reduce.name:
+        return least(source)
+    if "min" in reduce.name:
+        return largest(source)
+    return 1 if reduce.name == "prod" else 0
+
+
+def _finite(peak: str) -> str:
+    """Return what to take off before exponentials: nothing as long as all there was is -inf."""
+    return f'tl.where({peak} == float("-inf"), 0.0, {peak})'
+
+
+class Reducer:
+    """Prints the reductions of one kernel.
+
+    Args:
+        body: the kernel.
+        dim: the way that goes.
+        shifts: maxima that are only taken off before exponentials: NaN need not come through them.
+    """
+
+    def __init__(self, body: Body, dim: Dim, shifts: set[int]) -> None:
+        self.body = body
+        self.dim = dim
+        self.shifts = shifts
+        keep = ", keep_dims=True" if body.rank > 1 else ""
+        self.axis = f"axis={dim.tile or 0}{keep}"
+
+    def element(self, reduce: Value) -> str:
+        """Return the text of what is reduced; it changes nothing where there is no element."""
+        text = self.body.filled(reduce.args[0], identity(reduce), self.dim)
+        source = reduce.args[0].dtype
+        if reduce.name == "any" or (
+            source == torch.bool and ("max" in reduce.name or "min" in reduce.name)
+        ):
+            return f"({text}).to(tl.int32)"
+        if source == torch.bool:
+            return f"({text}).to({TYPES[reduce.dtype]})"
+        if reduce.name in ("sum", "prod") and source != reduce.dtype:
+            return f"({text}).to({TYPES[reduce.dtype]})"
+        return text
+
+    # -- a tile at once ---------------------------------------------------------------------------
+
+    def tile(self, reduce: Value) -> None:
+        """Reduce a tile that holds all elements."""
+        element = self.element(reduce)
+        if reduce.name == "welford_reduce":
+            self._moments(reduce, element)
+        elif reduce.name == "online_softmax_reduce":
+            x = self._variable("logits", element)
+            peak = self._named("peak", f"tl.max({x}, {self.axis})")
+            total = self._named("exp_sum", f"tl.sum(tl.exp({x} - {peak}), {self.axis})")
+            self.known(reduce, [peak, total])
+        elif reduce.name.startswith("arg"):
+            x = self._variable("candidates", element)
+            best = self._named("best", self._extreme(reduce, x))
+            self.known(reduce, [best, self._place(reduce, x, best, self.dim.name)])
+        else:
+            word = fields(reduce)[0].word
+            self.known(reduce, [self._named(word, self._lanes(reduce, element))])
+
+    def _moments(self, reduce: Value, element: str) -> None:
+        """Print the mean, and then the sum of squares around it."""
+        count = self.body.size("n_elements", self._length())
+        mean = self._named("mean", f"tl.sum({element}, {self.axis}) / {count}")
+        x = self.body.text(reduce.args[0])
+        centered = f"({x} - {mean})"
+        if self.dim.mask:
+            centered = f"tl.where({self.dim.mask}, {centered}, 0.0)"
+        centered = self._named("centered", centered)
+        squares = self._named("squares", f"tl.sum({centered} * {centered}, {self.axis})")
+        self.known(reduce, [mean, squares, count])
+
+    def _length(self) -> Any:
+        length: Any = 1
+        for axis in self.dim.axes:
+            length = length * self.body.loops.axes[axis]
+        return length
+
+    # -- a state in a loop ------------------------------------------------------------------------
+
+    def begin(self, reduce: Value, shape: str) -> list[str]:
+        names = []
+        for field in fields(reduce):
+            name = self.body.fresh(field.word)
+            dtype = TYPES[field.dtype]
+            start = f"tl.zeros({shape}, {dtype})"
+            if field.identity != 0:
+                start = f"tl.full({shape}, {field.start}, {dtype})"
+            self.body.say(f"{name} = {start}")
+            names.append(name)
+        return names
+
+    def step(self, reduce: Value, state: list[str]) -> None:
+        """Take in the elements at hand."""
+        body, kind = self.body, reduce.name
+        say = body.say
+        if kind == "welford_reduce":
+            x = body.name(reduce.args[0])
+            mean, squares, count = state
+            delta = body.fresh("delta")
+            mask = self.dim.mask
+            chosen = (
+                (lambda text: f"tl.where({mask}, {text}, 0.0)") if mask else (lambda text: text)
+            )
+            say(f"{count} += {f'({mask}).to({TYPES[reduce.dtype]})' if mask else '1.0'}")
+            say(f"{delta} = {chosen(f'({x} - {mean})')}")
+            say(f"{mean} += {delta} / tl.maximum({count}, 1.0)")
+            say(f"{squares} += {chosen(f'({delta} * ({x} - {mean}))')}")
+            return
+        element = self.element(reduce)
+        if kind == "online_softmax_reduce":
+            x = self._variable("logits", element)
+            peak, total = state
+            new = self._named("new_peak", f"tl.maximum({peak}, {x})")
+            shift = self._named("shift", _finite(new))
+            say(f"{total} = {total} * tl.exp({peak} - {shift}) + tl.exp({x} - {shift})")
+            say(f"{peak} = {new}")
+        elif kind.startswith("arg"):
+            x = self._variable("candidates", element)
+            best, index = state
+            better = f"({x} {'>' if 'max' in kind else '<'} {best})"
+            if reduce.args[0].dtype.is_floating_point:
+                better = f"({better} | (({x} != {x}) & ({best} == {best})))"
+            better = (
+                f"({better} | (({index} == {NEVER}) & ({self.dim.mask})))"
+                if self.dim.mask
+                else better
+            )
+            better = self._named("better", better)
+            say(f"{best} = tl.where({better}, {x}, {best})")
+            say(f"{index} = tl.where({better}, {self.dim.name}, {index})")
+        elif kind in ("sum", "prod"):
+            say(f"{state[0]} {'+' if kind == 'sum' else '*'}= {element}")
+        elif kind == "any":
+            say(f"{state[0]} |= {element}")
+        else:
+            nan = ""
+            if reduce.args[0].dtype.is_floating_point and id(reduce) not in self.shifts:
+                nan = ", propagate_nan=tl.PropagateNan.ALL"
+            extreme = "maximum" if kind == "max" else "minimum"
+            say(f"{state[0]} = tl.{extreme}({state[0]}, {element}{nan})")
+
+    def close(self, reduce: Value, state: list[str]) -> list[str]:
+        """Combine the lanes of a state; what is left is a state of one lane."""
+        kind = reduce.name
+        if kind == "welford_reduce":
+            mean, squares, count = state
+            n = self._named("n", f"tl.sum({count}, {self.axis})")
+            center = self._named("center", f"tl.sum({mean} * {count}, {self.axis}) / {n}")
+            shift = self._named("shift", f"{mean} - {center}")
+            around = f"tl.sum({squares} + {count} * {shift} * {shift}, {self.axis})"
+            return [center, self._named("squares_around", around), n]
+        if kind == "online_softmax_reduce":
+            peak, total = state
+            top = self._named("top", f"tl.max({peak}, {self.axis})")
+            shift = self._named("shift", _finite(top))
+            share = f"{total} * tl.exp({peak} - {shift})"
+            return [top, self._named("total_exp", f"tl.sum({share}, {self.axis})")]
+        if kind.startswith("arg"):
+            best = self._named("best", self._extreme(reduce, state[0]))
+            return [best, self._place(reduce, state[0], best, state[1])]
+        return [self._named(f"all_{fields(reduce)[0].word}", self._lanes(reduce, state[0]))]
+
+    # -- results ----------------------------------------------------------------------------------
+
+    def known(self, reduce: Value, state: list[str]) -> None:
+        """Say what a reduction's results are, now that its state is complete."""
+        body = self.body
+        if reduce.name in PARTS:
+            for value in body.loops.recorder.made.values():
+                if value.op == "part" and value.args[0] is reduce:
+                    body.leaf(value, state[value.number])
+            body.leaf(reduce, state[0])
+            return
+        result = state[-1]
+        if reduce.dtype == torch.bool or reduce.name == "any":
+            result = f"({result} != 0)"
+        elif reduce.name.startswith("arg"):
+            result = f"({result}).to(tl.int64)"
+        body.leaf(reduce, result)
+
+    def _extreme(self, reduce: Value, x: str) -> str:
+        largest_wanted = "max" in reduce.name
+        dtype = reduce.args[0].dtype
+        if dtype.is_floating_point and id(reduce) not in self.shifts:
+            helper = "nan_maximum" if largest_wanted else "nan_minimum"
+            return self._with(helper, x)
+        return f"tl.{'max' if largest_wanted else 'min'}({x}, {self.axis})"
+
+    def _place(self, reduce: Value, x: str, best: str, index: str) -> str:
+        """Return the name of the first index of the best number."""
+        match = f"({x} == {best})"
+        if reduce.args[0].dtype.is_floating_point:
+            match = f"({match} | (({x} != {x}) & ({best} != {best})))"
+        if index == self.dim.name and self.dim.mask:
+            match = f"({match} & {self.dim.mask})"
+        if index == self.dim.name:
+            index = f"({index}).to(tl.int64)"
+        first = f"tl.min(tl.where({match}, {index}, {NEVER}), {self.axis})"
+        return self._named("first", first)
+
+    def _lanes(self, reduce: Value, x: str) -> str:
+        if reduce.name == "sum":
+            return f"tl.sum({x}, {self.axis})"
+        if reduce.name == "prod":
+            return self._with("multiply", x)
+        if reduce.name == "any":
+            return f"tl.max({x}, {self.axis})"
+        return self._extreme(reduce, x)
+
+    def _with(self, helper: str, x: str) -> str:
+        self.body.helpers.add(helper)
+        axis, comma, keep = self.axis.removeprefix("axis=").partition(", ")
+        return f"tl.reduce({x}, {axis}, {helper}{comma}{keep})"
+
+    def _named(self, word: str, text: str) -> str:
+        name = self.body.fresh(word)
+        self.body.say(f"{name} = {text}")
+        return name
+
+    def _variable(self, word: str, text: str) -> str:
+        return text if text.isidentifier() else self._named(word, text)

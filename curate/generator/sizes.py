@@ -1,0 +1,186 @@
+"""Where a program finds the numbers it needs: sizes of tensors, attributes, arguments."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import sympy  # type: ignore[import-untyped]
+from sympy.logic.boolalg import Boolean  # type: ignore[import-untyped]
+
+from curate.generator.loops import equal
+from curate.generator.text.expressions import Printer
+from curate.generator.torch_private import Max
+from curate.generator.trace import Symbolic, Traced
+from curate.generator.unprintable import Unprintable
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A number that the host function can read.
+
+    Attributes:
+        expression: what it is in symbols.
+        text: how it is read.
+        tensor: the tensor whose size it is, and ``dim`` the dimension; None for other numbers.
+    """
+
+    expression: sympy.Expr
+    text: str
+    tensor: str | None = None
+    dim: int = -1
+
+
+def attribute_path(path: str) -> str:
+    """Return the expression for a module's path: ``self.blocks[0].norm`` for ``blocks.0.norm``."""
+    return "self" + "".join(
+        f"[{part}]" if part.isdigit() else f".{part}" for part in path.split(".") if part
+    )
+
+
+def attributes(traced: Traced) -> Iterator[Fact]:
+    """Yield the symbolic numbers that the module's parts keep."""
+    for path, module in traced.model.named_modules():
+        for name, value in vars(module).items():
+            if name.startswith("_"):
+                continue
+            items: Any = enumerate(value) if isinstance(value, tuple | list) else ()
+            text = f"{attribute_path(path)}.{name}"
+            for i, item in [(None, value), *items]:
+                if isinstance(item, Symbolic):
+                    e = traced.expression(item)
+                    if e.free_symbols:
+                        yield Fact(e, text if i is None else f"{text}[{i}]")
+
+
+class Sizes:
+    """Names the symbols of a trace, each when it is first needed.
+
+    Attributes:
+        names: the host's text for each symbol named so far.
+        defined: for each of them the fact that it is read from, or None if the text is its own.
+        taken: names of the host function's variables.
+    """
+
+    def __init__(self, traced: Traced, taken: set[str]) -> None:
+        self.traced = traced
+        self.taken = taken
+        self.facts: list[Fact] = []
+        self.names: dict[sympy.Symbol, str] = {}
+        self.defined: dict[sympy.Symbol, tuple[str, Fact]] = {}
+        self.variables: dict[sympy.Expr, str] = {}
+        self._known: dict[sympy.Expr, sympy.Expr] = {}
+        self._opaque: dict[sympy.Expr, sympy.Expr] = {}
+
+    def fresh(self, word: str) -> str:
+        name, number = word, 1
+        while name in self.taken:
+            name, number = f"{word}_{number}", number + 1
+        self.taken.add(name)
+        return name
+
+    def known(self, expression: Any) -> sympy.Expr:
+        """Return an expression in the symbols that are left after tracing."""
+        e = sympy.sympify(expression)
+        if e not in self._known:
+            found = self.traced.env.replace(e) if e.free_symbols else e
+            found = found.replace(_is_at_least_one, lambda limit: limit.args[1])
+            for term, value in self._opaque.items():
+                if term.free_symbols <= found.free_symbols:
+                    found = found.subs(term, value)
+            self._known[e] = found
+        return self._known[e]
+
+    def learn(self, facts: list[Fact]) -> None:
+        """Take in what the host function can read.
+
+        Where numbers cannot be told from it one by one, the size that they make up gets a symbol:
+        a weight has ``dim // 2`` elements, and nothing has ``dim``.
+        """
+        direct = {fact.expression for fact in facts}
+        for i, fact in enumerate(facts):
+            e = fact.expression
+            terms = [t for t in sympy.Add.make_args(sympy.expand(e)) if not t.is_number]
+            hidden = not e.is_number and not e.is_Symbol and not e.free_symbols <= direct
+            if hidden and e.atoms(sympy.Function) and len(terms) == 1:
+                whole = sympy.Symbol(f"whole{i}", integer=True, positive=True)
+                self._opaque.setdefault(terms[0], whole - sympy.expand(e - terms[0]))
+        self._known.clear()
+        self.facts = [replace(fact, expression=self.known(fact.expression)) for fact in facts]
+
+    def name_of(self, symbol: sympy.Symbol) -> str:
+        """Return the host's text for a symbol.
+
+        Raises:
+            Unprintable: nothing that the host function can read tells it.
+        """
+        if symbol not in self.names:
+            self._define(symbol)
+        return self.names[symbol]
+
+    def _define(self, symbol: sympy.Symbol) -> None:
+        for fact in self.facts:
+            if fact.expression == symbol:
+                if fact.tensor is None:
+                    self.names[symbol] = fact.text
+                else:
+                    self.names[symbol] = self.fresh(self._word(symbol, fact))
+                    self.defined[symbol] = self.names[symbol], fact
+                return
+        for fact in self.facts:
+            e = fact.expression
+            if symbol not in e.free_symbols or e.atoms(sympy.Function):
+                continue
+            factor = sympy.expand(e).coeff(symbol)
+            rest = sympy.expand(e - factor * symbol)
+            if factor == 0 or symbol in rest.free_symbols or symbol in factor.free_symbols:
+                continue
+            others = factor.free_symbols | rest.free_symbols
+            if not all(s in self.names or self._is_direct(s) for s in others):
+                continue
+            text = fact.text if rest == 0 else f"({fact.text} - {self.text(rest)})"
+            text = text if factor == 1 else f"{text} // {self.text(factor)}"
+            self.names[symbol] = self.fresh(self._word(symbol, fact))
+            self.defined[symbol] = self.names[symbol], Fact(symbol, text)
+            return
+        raise Unprintable("a size that nothing tells")
+
+    def _is_direct(self, symbol: sympy.Symbol) -> bool:
+        return any(fact.expression == symbol for fact in self.facts)
+
+    def _word(self, symbol: sympy.Symbol, fact: Fact) -> str:
+        """Return a name for a size: the constructor's, the file's, or the tensor's own."""
+        for name, value in self.traced.arguments.items():
+            if isinstance(value, Symbolic) and self.traced.expression(value) == symbol:
+                return name
+        value = self.traced.env.backed_var_to_val.get(symbol)
+        for name, known in vars(self.traced.task).items():
+            plain = type(known) is int and re.fullmatch(r"[a-z][a-z_0-9]*", name)
+            if plain and value is not None and known == int(value) and name not in self.taken:
+                return name
+        if fact.tensor is None:
+            return "size"
+        return f"{fact.tensor}_size{fact.dim}" if fact.tensor.isidentifier() else "size"
+
+    def text(self, expression: Any) -> str:
+        """Return the host's text for a number."""
+        e = self.known(expression)
+        plain = e.is_number or e.is_Symbol or isinstance(e, Boolean)
+        for fact in () if plain else self.facts:
+            if fact.tensor is None and equal_expressions(fact.expression, e):
+                return fact.text
+        for symbol in sorted(e.free_symbols, key=str):
+            self.name_of(symbol)
+        return Printer(self.names).text(e)
+
+
+def _is_at_least_one(e: sympy.Expr) -> bool:
+    """Whether an expression is a size, or one if that is zero, as strides have it."""
+    return isinstance(e, Max) and len(e.args) == 2 and e.args[0] == 1
+
+
+def equal_expressions(a: sympy.Expr, b: sympy.Expr) -> bool:
+    """Whether two numbers are the same; quick where they have different symbols."""
+    return bool(a == b) or (a.free_symbols == b.free_symbols and equal(a, b))

@@ -1,0 +1,1 @@
+"""Text of programs: what a reference keeps, statements, expressions, words of Triton."""

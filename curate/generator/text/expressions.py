@@ -1,0 +1,176 @@
+"""Print index and size expressions, for kernels and for the host.
+
+Everything is in brackets: the program's text is printed from its syntax tree, which drops those
+that are not needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import sympy  # type: ignore[import-untyped]
+
+from curate.generator.unprintable import Unprintable
+
+_BINARY = {
+    "FloorDiv": "//",
+    "CleanDiv": "//",
+    "Mod": "%",
+    "PythonMod": "%",
+    "IntTrueDiv": "/",
+    "FloatTrueDiv": "/",
+    "FloatPow": "**",
+    "PowByNatural": "**",
+}
+_KERNEL = {
+    "Min": "tl.minimum",
+    "Max": "tl.maximum",
+    "Abs": "tl.abs",
+    "TruncToFloat": "libdevice.trunc",
+    "sqrt": "tl.sqrt",
+    "exp": "tl.exp",
+    "log": "tl.log",
+    "log2": "tl.log2",
+    "sin": "tl.sin",
+    "cos": "tl.cos",
+}
+_KERNEL_TO_INTEGER = {
+    "CeilToInt": "tl.ceil",
+    "FloorToInt": "tl.floor",
+    "TruncToInt": "",
+    "RoundToInt": "libdevice.nearbyint",
+}
+_HOST = {
+    "Min": "min",
+    "Max": "max",
+    "Abs": "abs",
+    "TruncToInt": "int",
+    "RoundToInt": "round",
+    "CeilToInt": "math.ceil",
+    "FloorToInt": "math.floor",
+    "ToFloat": "float",
+    "sqrt": "math.sqrt",
+    "exp": "math.exp",
+    "log": "math.log",
+    "log2": "math.log2",
+    "sin": "math.sin",
+    "cos": "math.cos",
+}
+_RELATIONS = {"Eq": "==", "Ne": "!=", "Lt": "<", "Le": "<=", "Gt": ">", "Ge": ">="}
+_RELATIONS |= {
+    "Equality": "==",
+    "Unequality": "!=",
+    "StrictLessThan": "<",
+    "LessThan": "<=",
+    "StrictGreaterThan": ">",
+    "GreaterThan": ">=",
+}
+
+
+class Printer:
+    """Prints expressions.
+
+    Args:
+        names: what to call each symbol.
+        lanes: symbols that stand for many numbers at once, if it is a kernel's.
+    """
+
+    def __init__(
+        self, names: Mapping[sympy.Symbol, str], lanes: frozenset[sympy.Symbol] | None = None
+    ) -> None:
+        self.names = names
+        self.lanes = lanes
+
+    def text(self, e: sympy.Expr) -> str:
+        if isinstance(e, sympy.Symbol):
+            if e not in self.names:
+                raise Unprintable("a size that nothing tells")
+            return self.names[e]
+        if e.is_Integer:
+            return str(int(e))
+        if isinstance(e, sympy.Float | float):
+            return repr(float(e))
+        if isinstance(e, sympy.Rational):
+            return f"({e.p} / {e.q})"
+        if isinstance(e, sympy.Add):
+            return self._sum(e)
+        if isinstance(e, sympy.Mul):
+            return self._product(e)
+        if isinstance(e, sympy.Pow):
+            return self._power(e.base, e.exp)
+        if e in (sympy.true, sympy.false):
+            return str(bool(e))
+        return self._function(type(e).__name__.removeprefix("OpaqueUnaryFn_"), e)
+
+    def _sum(self, e: sympy.Add) -> str:
+        def weight(term: sympy.Expr) -> tuple[bool, bool, int, str]:
+            negative = bool(term.as_coeff_Mul()[0] < 0)
+            return negative, bool(term.is_number), -len(term.args), str(term)
+
+        text = ""
+        for term in sorted(e.args, key=weight):
+            factor, rest = term.as_coeff_Mul()
+            if text and factor < 0:
+                text += f" - {self.text(-factor * rest)}"
+            else:
+                text += f" + {self.text(term)}" if text else self.text(term)
+        return f"({text})"
+
+    def _product(self, e: sympy.Mul) -> str:
+        """Print index variables first: their type is the one that can hold an offset."""
+        factor, rest = e.as_coeff_Mul()
+        lanes = self.lanes or frozenset()
+        order = {symbol: i for i, symbol in enumerate(self.names)}
+
+        def place(factor: sympy.Expr) -> tuple[bool, int, str]:
+            return not factor.free_symbols & lanes, order.get(factor, len(order)), str(factor)
+
+        factors = sorted(sympy.Mul.make_args(rest), key=place)
+        if factor != 1 and factor != -1:
+            factors.append(factor)
+        text = " * ".join(map(self.text, factors))
+        return f"(-({text}))" if factor == -1 else f"({text})"
+
+    def _power(self, base: sympy.Expr, exponent: sympy.Expr) -> str:
+        if exponent.is_Integer and 0 < int(exponent) < 4:
+            return "(" + " * ".join([self.text(base)] * int(exponent)) + ")"
+        if self.lanes is not None and base.free_symbols & self.lanes:
+            raise Unprintable("a power of an index")
+        return f"({self.text(base)} ** {self.text(exponent)})"
+
+    def _function(self, name: str, e: sympy.Expr) -> str:
+        args = [self.text(arg) for arg in e.args]
+        if name in _BINARY:
+            return f"({args[0]} {_BINARY[name]} {args[1]})"
+        if name in _RELATIONS:
+            return f"({args[0]} {_RELATIONS[name]} {args[1]})"
+        if name == "ModularIndexing":
+            quotient = args[0] if e.args[1] == 1 else f"({args[0]} // {args[1]})"
+            return f"({quotient} % {args[2]})"
+        if name == "Identity":
+            return args[0]
+        if name == "Where":
+            chosen = f"({args[1]} if {args[0]} else {args[2]})"
+            return chosen if self.lanes is None else f"tl.where({', '.join(args)})"
+        if name in ("And", "Or", "Not"):
+            return self._logic(name, args)
+        if self.lanes is None:
+            if name in _HOST:
+                return f"{_HOST[name]}({', '.join(args)})"
+        elif name in _KERNEL:
+            text = args[0]
+            for arg in args[1:]:
+                text = f"{_KERNEL[name]}({text}, {arg})"
+            return text if len(args) > 1 else f"{_KERNEL[name]}({text})"
+        elif name in _KERNEL_TO_INTEGER:
+            return f"{_KERNEL_TO_INTEGER[name]}({args[0]}).to(tl.int64)"
+        elif name == "ToFloat":
+            return f"({args[0]}).to(tl.float32)" if e.free_symbols & self.lanes else args[0]
+        raise Unprintable(f"an expression with {name}")
+
+    def _logic(self, name: str, args: list[str]) -> str:
+        kernel = self.lanes is not None
+        if name == "Not":
+            return f"({args[0]} == 0)" if kernel else f"(not {args[0]})"
+        sign = {("And", True): "&", ("Or", True): "|", ("And", False): "and", ("Or", False): "or"}
+        return "(" + f" {sign[name, kernel]} ".join(args) + ")"

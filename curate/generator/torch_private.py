@@ -1,0 +1,236 @@
+"""The private interfaces of PyTorch that the generator stands on: all of them, and nothing else.
+
+Three stages: a module is traced on fake tensors whose sizes are symbols (`ShapeEnv`), Inductor
+decomposes, lowers and fuses the graph (`lower`), and a fused loop's body is run on an object that
+records what it does (`run_body`). No line of Inductor's output is read. Tested with torch 2.13.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeVar
+from unittest import mock
+
+import sympy  # type: ignore[import-untyped]
+import torch
+import torch._inductor.compile_fx as compile_fx
+import torch.utils._pytree as pytree
+from torch._dynamo.source import ConstantSource
+from torch._functorch.aot_autograd import aot_export_module
+from torch._guards import TracingContext, tracing
+from torch._inductor import config, ir
+from torch._inductor.decomposition import select_decomp_table
+from torch._inductor.dtype_propagation import DtypePropagationOpsHandler
+from torch._inductor.graph import GraphLowering
+from torch._inductor.ops_handler import DefaultHandler
+from torch._inductor.scheduler import (
+    ExternKernelSchedulerNode,
+    FusedSchedulerNode,
+    NopKernelSchedulerNode,
+    SchedulerNode,
+)
+from torch._inductor.virtualized import V
+from torch._subclasses import FakeTensor, FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
+from torch.fx.traceback import preserve_node_meta
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils._sympy.functions import FloorDiv, Identity, Max, Mod, ModularIndexing, PythonMod
+from torch.utils._sympy.interp import sympy_interp
+from torch.utils._sympy.reference import PythonReferenceAnalysis
+
+from curate.generator.absent_gpu import CUDA
+
+__all__ = [
+    "CUDA",
+    "DTYPES",
+    "ConstantSource",
+    "DefaultHandler",
+    "ExternKernelSchedulerNode",
+    "FakeTensor",
+    "FloorDiv",
+    "FusedSchedulerNode",
+    "Identity",
+    "Max",
+    "Mod",
+    "ModularIndexing",
+    "NopKernelSchedulerNode",
+    "PythonMod",
+    "SchedulerNode",
+    "ShapeEnv",
+    "ir",
+]
+
+T = TypeVar("T")
+
+DTYPES = DtypePropagationOpsHandler()
+"""Says of which type the result of an operation in a loop's body is."""
+
+_CONFIG: dict[str, Any] = {
+    "compile_threads": 1,
+    "force_disable_caches": True,
+    "comprehensive_padding": False,
+    "shape_padding": False,
+    "layout_optimization": False,
+    "allow_buffer_reuse": False,
+    "inplace_buffers": False,
+    # Tiles, splits and loop order are the schedules' business.
+    "split_reductions": False,
+    "triton.cooperative_reductions": False,
+    "triton.mix_order_reduction": False,
+    "unroll_reductions_threshold": 1,
+    "scalar_asserts": False,
+    "assert_indirect_indexing": False,
+}
+
+_CHECKS = {
+    torch.ops.aten._assert_scalar.default,
+    torch.ops.aten._assert_tensor_metadata.default,
+    torch.ops.aten.sym_constrain_range.default,
+    torch.ops.aten.sym_constrain_range_for_size.default,
+}
+
+
+# --- symbols -------------------------------------------------------------------------------------
+
+
+def new_shape_env() -> ShapeEnv:
+    """Return an environment in which no two sizes are tied for being equal by chance."""
+    return ShapeEnv(duck_shape=False, specialize_zero_one=True, allow_scalar_outputs=False)
+
+
+def fake_mode(env: ShapeEnv) -> FakeTensorMode:
+    return FakeTensorMode(shape_env=env, allow_non_fake_inputs=True, static_shapes=False)
+
+
+def integer_symbol(env: ShapeEnv, value: int, name: str, any_value: bool) -> torch.SymInt:
+    """Return a symbolic integer; one that may be 0 or 1 too if ``any_value``."""
+    source = ConstantSource(name)
+    symbol = env.create_symbol(
+        value, source, DimDynamic.DYNAMIC, do_not_specialize_zero_one=any_value
+    )
+    made: Any = env.create_symintnode(symbol, hint=value, source=source)
+    return made
+
+
+def float_symbol(env: ShapeEnv, value: float, name: str) -> torch.SymFloat:
+    source = ConstantSource(name)
+    symbol = env.create_unspecified_symbol(value, source, DimDynamic.DYNAMIC)
+    made: Any = env.create_symfloatnode(symbol, hint=value, source=source)
+    return made
+
+
+def logarithm(value: Any) -> Any:
+    """Return a symbolic number's logarithm to the base 2."""
+    return torch._sym_log2(value)
+
+
+def recompute(expression: sympy.Expr, values: dict[sympy.Symbol, Any]) -> Any:
+    """Return an expression's value, worked out from symbolic numbers that a trace knows."""
+    return sympy_interp(PythonReferenceAnalysis, values, expression)
+
+
+def export(module: torch.nn.Module, inputs: Sequence[Any]) -> tuple[torch.fx.GraphModule, Any]:
+    """Return a module's graph in the operators that Inductor lowers, and its signature."""
+    with sdpa_kernel(SDPBackend.MATH), torch.no_grad(), preserve_node_meta():
+        graph, signature = aot_export_module(
+            module,
+            list(inputs),
+            trace_joint=False,
+            decompositions=select_decomp_table(),
+            dynamic_shapes=True,
+        )
+    return graph, signature
+
+
+# --- loops ---------------------------------------------------------------------------------------
+
+
+class _Stopped(BaseException):
+    """Carries a result out of the compiler, past its handlers of errors."""
+
+
+def lower(graph: torch.fx.GraphModule, mode: FakeTensorMode, then: Callable[[Any], T]) -> T:
+    """Have Inductor lower and fuse a graph, and return what ``then`` makes of the result.
+
+    It has to run on a GPU or under `curate.generator.absent_gpu.target_gpu`. The graph is changed.
+    """
+    nodes = graph.graph
+    for node in reversed(nodes.nodes):
+        if node.op == "call_function" and node.target in _CHECKS:
+            nodes.erase_node(node)
+    nodes.eliminate_dead_code()
+    for node in nodes.nodes:
+        where = (node.args, node.kwargs)
+        node.args, node.kwargs = pytree.tree_map_only(torch.device, lambda _: CUDA, where)
+    graph.recompile()
+    with mode:
+        inputs = [_on_gpu(node.meta["val"]) for node in nodes.find_nodes(op="placeholder")]
+    output = nodes.output_node()
+    output.meta["user_visible_output_idxs"] = [
+        i for i, value in enumerate(output.args[0]) if isinstance(value, torch.fx.Node)
+    ]
+    made: list[T] = []
+
+    def stop(lowered: Any) -> None:
+        lowered.init_wrapper_code()
+        lowered._update_scheduler()
+        made.append(then(lowered))
+        raise _Stopped
+
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(tracing(TracingContext(mode)))
+        stack.enter_context(mock.patch.object(GraphLowering, "compile_to_module", stop))
+        stack.enter_context(config.patch(_CONFIG))
+        stack.enter_context(torch.no_grad())
+        stack.enter_context(warnings.catch_warnings(action="ignore"))
+        with contextlib.suppress(_Stopped):
+            compile_fx.compile_fx_inner(graph, inputs, is_inference=True)
+    return made[0]
+
+
+def _on_gpu(value: Any) -> Any:
+    if not isinstance(value, torch.Tensor):
+        return value
+    return torch.empty_strided(value.size(), value.stride(), dtype=value.dtype, device=CUDA)
+
+
+def run_body(node: Any, kept: list[Any], reduced: list[Any], handler: Any) -> None:
+    """Run a fused node's body at the given indices, with ``handler`` doing its operations."""
+    with V.set_ops_handler(handler), V.set_current_node(node):
+        node._body(kept, reduced)
+
+
+def body_loads(node: Any) -> Iterator[tuple[str, sympy.Expr]]:
+    """Yield the buffers that a node's body loads, each with its index in `body_variables`."""
+    from torch._inductor.loop_body import MemoryUsageType
+
+    for entry in node._body.memory_usage[MemoryUsageType.LOAD]:
+        yield entry.buffer_name, node._body.indexing_exprs[entry.index_name]
+
+
+def body_variables(node: Any) -> list[sympy.Symbol]:
+    return list(node._body.iter_vars)
+
+
+def simplify(expression: sympy.Expr, ranges: dict[sympy.Symbol, sympy.Expr]) -> sympy.Expr:
+    """Return an index, written shorter with the help of its variables' ranges."""
+    return V.graph.sizevars.simplify_with_ranges(expression, ranges)
+
+
+def hint(expression: sympy.Expr) -> int:
+    """Return the size that an expression has in the file."""
+    sizes: Any = V.graph.sizevars
+    find = getattr(sizes, "optimization_hint", None) or sizes.size_hint
+    return int(find(sympy.sympify(expression)))
+
+
+def in_order(nodes: Iterable[torch.fx.Node]) -> list[torch.fx.Node]:
+    """Return a graph's nodes in the order in which they run."""
+    return sorted(nodes, key=lambda node: (node._sort_key, node.name))
+
+
+def buffer_dtype(name: str) -> torch.dtype:
+    made: torch.dtype = V.graph.get_dtype(name)
+    return made

@@ -1,0 +1,386 @@
+"""A module's graph, traced once: the constructor's numbers and the inputs' sizes are symbols in it.
+
+Each dimension has a symbol of its own. What tracing finds to be equal, or has to fix, is in the
+shape environment as a replacement or a guard.
+"""
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+import ctypes
+import inspect
+import itertools
+import math
+import numbers
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any
+from unittest import mock
+
+import sympy  # type: ignore[import-untyped]
+import torch
+import torch.utils._pytree as pytree
+
+from curate.generator import torch_private as private
+from curate.generator.unprintable import Unprintable
+
+numbers.Integral.register(torch.SymInt)  # layers ask whether a size is one
+
+Symbolic = (torch.SymInt, torch.SymFloat)
+
+
+@dataclass(frozen=True)
+class GivenFrom:
+    """Where a graph's input comes from.
+
+    Attributes:
+        kind: ``argument`` of the constructor, ``parameter``, ``buffer`` or ``input`` of forward.
+        name: the argument's name, or the tensor's path in the module; "" for an input.
+        leaf: the position among the flat inputs, or -1.
+    """
+
+    kind: str
+    name: str = ""
+    leaf: int = -1
+
+
+@dataclass
+class Traced:
+    """A traced module.
+
+    Attributes:
+        graph: the graph; its placeholders are in the order of ``origins``.
+        arguments: the constructor's by name, defaults included; symbolic ones are SymInt, SymFloat.
+        model: built on fake tensors.
+        inputs: forward's arguments as the file gives them, without values.
+        leaves: the same, flat: symbolic tensors and numbers in their place.
+        form: the result's structure (pytree).
+        reopened: symbols for numbers that tracing had fixed, by those that they had at first.
+        idle: arguments of the constructor that change nothing in the graph.
+    """
+
+    task: ModuleType
+    graph: torch.fx.GraphModule
+    origins: list[GivenFrom]
+    env: private.ShapeEnv
+    mode: Any
+    arguments: dict[str, Any]
+    model: torch.nn.Module
+    inputs: tuple[Any, ...]
+    leaves: list[Any]
+    form: Any
+    reopened: dict[sympy.Symbol, sympy.Symbol] = field(default_factory=dict)
+    idle: set[str] = field(default_factory=set)
+
+    def expression(self, value: Any) -> sympy.Expr:
+        """Return what a number is by now: a symbol may have become a constant or another."""
+        if not isinstance(value, Symbolic):
+            return sympy.sympify(value)
+        first: sympy.Expr = value.node._expr
+        return self.reopened.get(first) or self.env.replace(first)
+
+
+class _IntegerLike(type):
+    """``int`` for symbols: they pass for integers, and are converted without being fixed."""
+
+    def __instancecheck__(cls, value: Any) -> bool:
+        return isinstance(value, builtins.int | torch.SymInt)
+
+    def __call__(cls, *given: Any) -> Any:
+        symbolic = given and isinstance(given[0], Symbolic)
+        return torch.sym_int(given[0]) if symbolic else builtins.int(*given)
+
+
+class _Integer(metaclass=_IntegerLike):
+    pass
+
+
+def _passing(plain: Callable[..., float], symbolic: Callable[[Any], Any]) -> Callable[..., Any]:
+    """Return a function of `math` that takes symbols as well."""
+
+    def function(x: Any, *more: Any) -> Any:
+        return symbolic(x) if isinstance(x, Symbolic) and not more else plain(x, *more)
+
+    return function
+
+
+_MATH: dict[str, Callable[..., Any]] = {
+    "sqrt": _passing(math.sqrt, torch.sym_sqrt),
+    "log2": _passing(math.log2, private.logarithm),
+    "log": _passing(math.log, lambda x: private.logarithm(x) * math.log(2)),
+}
+
+
+@contextlib.contextmanager
+def _symbols_pass(task: ModuleType) -> Iterator[None]:
+    """Leave out what fills parameters, and have ``int`` and functions of `math` pass symbols on."""
+    with contextlib.ExitStack() as stack:
+
+        def patch(owner: Any, name: str, value: Any) -> None:
+            stack.enter_context(mock.patch.object(owner, name, value))
+
+        for name in dir(torch.nn.init):
+            if name.endswith("_") and not name.startswith("_"):
+                patch(torch.nn.init, name, lambda tensor=None, *args, **kwargs: tensor)
+        for kind in vars(torch.nn).values():
+            for name in ("reset_parameters", "_reset_parameters"):
+                if inspect.isclass(kind) and name in vars(kind):
+                    patch(kind, name, lambda *args: None)
+        plain = {getattr(math, name): function for name, function in _MATH.items()}
+        named = {
+            name: plain[value]
+            for name, value in vars(task).items()
+            if inspect.isbuiltin(value) and value in plain
+        }
+        for name, function in _MATH.items():
+            patch(math, name, function)
+        stack.enter_context(mock.patch.dict(task.__dict__, {"int": _Integer, **named}))
+        stack.enter_context(warnings.catch_warnings(action="ignore"))
+        stack.enter_context(torch.no_grad())
+        yield
+
+
+def constructor_arguments(task: ModuleType) -> tuple[dict[str, Any], list[Any]]:
+    """Return the constructor's arguments by name, defaults included, and those behind ``*``."""
+    given = list(task.get_init_inputs())
+    parameters = list(inspect.signature(task.Model.__init__).parameters.values())[1:]
+    named = list(itertools.takewhile(lambda p: p.kind is p.POSITIONAL_OR_KEYWORD, parameters))
+    values = {p.name: p.default for p in named if p.default is not p.empty}
+    values |= {p.name: value for p, value in zip(named, given, strict=False)}
+    ordered = {p.name: values[p.name] for p in named if p.name in values}
+    return ordered, given[len(named) :]
+
+
+OPENNESS = ("all", "above one", "sizes")
+"""How much is a symbol, the most first: all numbers; no 0 and 1; no numbers of the constructor."""
+
+
+def trace(task: ModuleType) -> Traced:
+    """Return a module's graph with as many symbols as it takes.
+
+    Raises:
+        Unprintable: it cannot be traced at all; the message is the last error.
+    """
+    error: Exception | None = None
+    for openness in OPENNESS:
+        try:
+            return _reopen(_trace(task, openness, {}), openness)
+        except Unprintable:
+            raise
+        except Exception as caught:  # the module's own code: it may raise anything
+            error = caught
+    lines = str(error).strip().splitlines() or [""]
+    raise Unprintable(f"not traced: {type(error).__name__}: {lines[0][:160]}") from error
+
+
+def _reopen(traced: Traced, openness: str) -> Traced:
+    """Make symbols again of the floats that an operator of a fixed type has fixed, such as eps.
+
+    The module is traced with others in their place, and with its truth values turned, if it takes
+    that. Where the graphs differ in nothing but literals that are these numbers, the literals
+    become the numbers' own inputs; and what changes nothing need not be checked.
+    """
+    fixed = {}
+    for name, value in traced.arguments.items():
+        if isinstance(value, torch.SymFloat) and traced.expression(value).is_number:
+            fixed[name] = float(traced.expression(value))
+    flags = {name: not value for name, value in traced.arguments.items() if type(value) is bool}
+    shares = itertools.count(44, 1)  # of 64: no two numbers change alike
+    floats = {n: (value or 0.5) * next(shares) / 64 for n, value in fixed.items()}
+    for changed in ({**floats, **flags}, floats) if flags else (floats,):
+        if not changed:
+            continue
+        try:
+            other = _trace(traced.task, openness, changed)
+        except Exception:  # the module's own code: it may refuse
+            continue
+        pairs = {(_short(fixed[n]), _short(floats[n])): n for n in fixed}
+        places = _differences(traced, other, pairs)
+        if places is not None:
+            for name, found in places.items():
+                _put_back(traced, name, fixed[name], found)
+            traced.idle = set(changed) - set(places)
+            break
+    return traced
+
+
+Places = dict[str, list[tuple[torch.fx.Node, int]]]
+
+
+def _differences(traced: Traced, other: Traced, pairs: dict[Any, str]) -> Places | None:
+    """Return where two graphs have a pair of numbers, by the pair's name; None if in more."""
+    fixed = set(pairs.values())
+    nodes = [n for n in traced.graph.graph.nodes if not _is_fixed(n, traced, fixed)]
+    others = list(other.graph.graph.nodes)
+    if len(nodes) != len(others) or traced.form != other.form:
+        return None
+    twins = dict(zip(nodes, others, strict=True))
+    places: Places = {}
+    for node, twin in twins.items():
+        ours, theirs = _leaves(node), _leaves(twin)
+        named = node.op == "placeholder" or str(node.target) == str(twin.target)
+        if not named or len(ours) != len(theirs) or _shape(node) != _shape(twin):
+            return None
+        for at, (own, their) in enumerate(zip(ours, theirs, strict=True)):
+            if isinstance(own, torch.fx.Node):
+                if twins.get(own) is not their:
+                    return None
+            elif own != their:
+                pair = _short(own), _short(their)
+                if pair not in pairs:
+                    return None
+                places.setdefault(pairs[pair], []).append((node, at))
+    return places
+
+
+def _short(number: Any) -> Any:
+    """Return a number as float32 holds it; operators round their own numbers so."""
+    return ctypes.c_float(number).value if isinstance(number, float) else number
+
+
+def _shape(node: torch.fx.Node) -> str:
+    value = node.meta.get("val")
+    return str(tuple(value.shape)) if isinstance(value, torch.Tensor) else ""
+
+
+def _is_fixed(node: torch.fx.Node, traced: Traced, fixed: set[str]) -> bool:
+    """Whether a node is the input for a number that has been fixed."""
+    if node.op != "placeholder":
+        return False
+    at = traced.graph.graph.find_nodes(op="placeholder").index(node)
+    return traced.origins[at].kind == "argument" and traced.origins[at].name in fixed
+
+
+def _leaves(node: torch.fx.Node) -> list[Any]:
+    return list(pytree.tree_leaves((node.args, node.kwargs)))
+
+
+def _put_back(
+    traced: Traced, name: str, value: float, places: list[tuple[torch.fx.Node, int]]
+) -> None:
+    """Have a graph read a number from its input where it has the number itself."""
+    new = private.float_symbol(traced.env, value, f"again_{name}")
+    at = [(o.kind, o.name) for o in traced.origins].index(("argument", name))
+    given = traced.graph.graph.find_nodes(op="placeholder")[at]
+    given.meta["val"] = new
+    for node, position in places:
+        leaves, form = pytree.tree_flatten((node.args, node.kwargs))
+        leaves[position] = given
+        node.args, node.kwargs = pytree.tree_unflatten(leaves, form)
+    traced.reopened[traced.arguments[name].node._expr] = new.node._expr
+
+
+def _trace(task: ModuleType, openness: str, changed: dict[str, Any]) -> Traced:
+    env = private.new_shape_env()
+    mode = private.fake_mode(env)
+
+    def number(value: Any, name: str) -> Any:
+        if type(value) is int and (value > 1 or openness == "all"):
+            return private.integer_symbol(env, value, name, openness == "all")
+        if type(value) is float and math.isfinite(value):
+            return private.float_symbol(env, value, name)
+        return value
+
+    def size(length: int, leaf: int, dim: int) -> Any:
+        return (
+            private.integer_symbol(env, length, f"size_{leaf}_{dim}", False)
+            if length > 1
+            else length
+        )
+
+    torch.manual_seed(0)
+    with _symbols_pass(task):
+        named, more = constructor_arguments(task)
+        opened = openness != "sizes"
+        values = {n: number(v, f"argument_{n}") if opened else v for n, v in named.items()}
+        values |= changed
+        with mode, torch.device("cpu"):
+            made = task.Model(*values.values(), *more) if more else task.Model(**values)
+            model = made.eval()
+            inputs = tuple(task.get_inputs())
+        flat, spec = pytree.tree_flatten(inputs)
+        leaves: list[Any] = []
+        with mode:
+            for i, leaf in enumerate(flat):
+                if isinstance(leaf, torch.Tensor):
+                    shape = [size(int(n), i, dim) for dim, n in enumerate(leaf.shape)]
+                    leaves.append(torch.empty(shape, dtype=leaf.dtype, device="cpu"))
+                else:
+                    leaves.append(number(leaf, f"input_{i}"))
+        symbols = {n: v for n, v in values.items() if isinstance(v, Symbolic)}
+        open_leaves = [
+            i for i, leaf in enumerate(leaves) if isinstance(leaf, (torch.Tensor, *Symbolic))
+        ]
+        wrapper = _Wrapper(model, list(symbols.values()), leaves, open_leaves, spec)
+        graph, signature = private.export(
+            wrapper, [*symbols.values(), *(leaves[i] for i in open_leaves)]
+        )
+    results = graph.graph.output_node().args[0]
+    if len(results) != wrapper.form.num_leaves:  # those behind are what it has changed
+        raise Unprintable("changes its inputs or buffers")
+    users = iter(
+        [GivenFrom("argument", name) for name in symbols]
+        + [GivenFrom("input", leaf=i) for i in open_leaves]
+    )
+    origins = []
+    for node in graph.graph.find_nodes(op="placeholder"):
+        if node.name in signature.inputs_to_parameters:
+            path = signature.inputs_to_parameters[node.name]
+            origins.append(GivenFrom("parameter", path.removeprefix("model.")))
+        elif node.name in signature.inputs_to_buffers:
+            path = signature.inputs_to_buffers[node.name]
+            origins.append(GivenFrom("buffer", path.removeprefix("model.")))
+        else:
+            origins.append(next(users))
+    return Traced(task, graph, origins, env, mode, values, model, inputs, leaves, wrapper.form)
+
+
+class _Wrapper(torch.nn.Module):  # type: ignore[misc]
+    """A module that takes its constructor's numbers as inputs, so that a graph can follow them."""
+
+    def __init__(
+        self,
+        model: torch.nn.Module,
+        symbols: list[Any],
+        leaves: list[Any],
+        open_leaves: list[int],
+        spec: Any,
+    ) -> None:
+        super().__init__()
+        self.model = model
+        self.symbols = symbols
+        self.leaves = leaves
+        self.open_leaves = open_leaves
+        self.spec = spec
+        self.form: Any = None
+        for parameter in self.parameters():
+            parameter.requires_grad_(False)
+        self.eval()
+
+    def forward(self, *given: Any) -> tuple[Any, ...]:
+        count = len(self.symbols)
+        known = {s.node.expr: x for s, x in zip(self.symbols, given, strict=False)}
+        for module in self.model.modules():  # numbers that the constructor worked out
+            for name, value in list(vars(module).items()):
+                if not name.startswith("_"):
+                    module.__dict__[name] = _tracked(value, known)
+        leaves = list(self.leaves)
+        for i, value in zip(self.open_leaves, given[count:], strict=True):
+            leaves[i] = value
+        result = self.model(*pytree.tree_unflatten(leaves, self.spec))
+        flat, self.form = pytree.tree_flatten(result)
+        return tuple(flat)
+
+
+def _tracked(value: Any, known: dict[sympy.Symbol, Any]) -> Any:
+    if type(value) is tuple and any(isinstance(item, Symbolic) for item in value):
+        return tuple(_tracked(item, known) for item in value)
+    if not isinstance(value, Symbolic):
+        return value
+    expression = value.node.expr
+    if expression.free_symbols and expression.free_symbols <= known.keys():
+        return private.recompute(expression, known)
+    return value

@@ -1,0 +1,249 @@
+"""What a kernel computes: a graph of values, recorded while the bodies of fused loops run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import sympy  # type: ignore[import-untyped]
+import torch
+
+from curate.generator import torch_private as private
+from curate.generator.unprintable import Unprintable
+
+HALF = (torch.float16, torch.bfloat16)
+
+
+@dataclass(eq=False)
+class Value:
+    """One operation of a kernel, for all elements.
+
+    Attributes:
+        op: an operation of Inductor's, or ``load``, ``constant``, ``index``, ``masked``, ``reduce``
+            (all results of a reduction) and ``part`` (one of them).
+        args: values and plain numbers.
+        axes: the loops' axes that it depends on.
+        level: how many reductions, one after the other, must be over before it can be computed.
+        name: a load's buffer; a reduction's kind.
+        index: a load's address, or an ``index``'s value.
+        masks: a load's own conditions, besides those of the tile.
+        number: of a ``constant``, of a ``masked`` where its mask does not hold, of a ``part``.
+        other: what a load gives where it is masked; None as long as nothing asks for it.
+    """
+
+    op: str
+    args: tuple[Any, ...]
+    dtype: torch.dtype
+    axes: frozenset[sympy.Symbol] = frozenset()
+    level: int = 0
+    name: str = ""
+    index: sympy.Expr | None = None
+    masks: tuple[Value, ...] = ()
+    number: Any = None
+    other: Any = None
+
+    def inputs(self) -> Iterator[Value]:
+        """Yield the values that it is computed from."""
+        yield from (arg for arg in self.args if isinstance(arg, Value))
+        yield from self.masks
+
+
+@dataclass(frozen=True)
+class StoredValue:
+    """A result that goes to memory."""
+
+    buffer: str
+    index: sympy.Expr
+    value: Value
+    mode: str | None
+    level: int
+
+
+_UNPRINTABLE = {
+    "scan": "a scan",
+    "sort": "a sort",
+    "bucketize": "a binary search",
+    "dot": "a product",
+    "inline_asm_elementwise": "inline assembly",
+    "frexp": "frexp",
+    "partial_accumulate": "a partial sum",
+}
+_RANDOM = ("load_seed", "rand", "randn", "randint64")
+
+PARTS = {
+    "welford_reduce": 3,
+    "online_softmax_reduce": 2,
+    "argmax_with_value": 2,
+    "argmin_with_value": 2,
+}
+"""Reductions with more than one result: mean, squares and count; maximum and sum of exponentials;
+the best number and its index."""
+
+KINDS = ("sum", "prod", "max", "min", "any", "argmax", "argmin", *PARTS)
+
+
+def _times_one(a: Value, b: Value) -> Value | None:
+    """Return a factor if the other is one: alpha and beta often are."""
+    for one, other in ((a, b), (b, a)):
+        if other.op == "constant" and other.number == 1 and one.dtype == other.dtype:
+            return one
+    return None
+
+
+class Recorded(Protocol):
+    """The loops whose bodies are recorded, as a recorder needs them."""
+
+    expressions: list[sympy.Expr]
+    stores: list[StoredValue]
+    stored: dict[str, tuple[sympy.Expr, Value]]
+
+    @property
+    def kept(self) -> list[sympy.Symbol]: ...
+
+    def place(self, name: str, index: Any) -> tuple[str, sympy.Expr]: ...
+
+    def simplified(self, expression: Any) -> sympy.Expr: ...
+
+    def index(self, expression: sympy.Expr) -> sympy.Expr: ...
+
+    def axes_of(self, index: sympy.Expr) -> tuple[frozenset[sympy.Symbol], list[Value]]: ...
+
+    def indirect(self, value: Value) -> sympy.Symbol: ...
+
+
+class Recorder(private.DefaultHandler):  # type: ignore[misc]
+    """Does a body's operations by making values; equal ones are made once."""
+
+    def __init__(self, loops: Recorded) -> None:
+        self.loops = loops
+        self.masks: list[Value] = []
+        self.made: dict[Any, Value] = {}
+
+    def make(
+        self,
+        op: str,
+        args: tuple[Any, ...],
+        dtype: torch.dtype,
+        axes: frozenset[sympy.Symbol] = frozenset(),
+        **more: Any,
+    ) -> Value:
+        known = tuple((k, str(v) if k == "number" else v) for k, v in more.items())
+        identities = tuple(id(a) if isinstance(a, Value) else repr(a) for a in args)
+        key = (op, identities, dtype, known)
+        if key not in self.made:
+            value = Value(op, args, dtype, **more)
+            inputs = list(value.inputs())
+            value.axes = axes.union(*(i.axes for i in inputs))
+            value.level = max((i.level for i in inputs), default=0)
+            self.made[key] = value
+        return self.made[key]
+
+    def _default(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if name in _UNPRINTABLE:
+            raise Unprintable(_UNPRINTABLE[name])
+        if name in _RANDOM:
+            raise Unprintable("random numbers")
+        args = (*args, *kwargs.values())
+        if name == "mul" and (one := _times_one(*args)) is not None:
+            return one
+        return self.make(name, args, getattr(private.DTYPES, name)(*args))
+
+    def constant(self, value: Any, dtype: torch.dtype) -> Value:
+        if isinstance(value, sympy.Expr):
+            return self.index_expr(value, dtype)
+        return self.make("constant", (), dtype, number=value)
+
+    def index_expr(self, expression: Any, dtype: torch.dtype) -> Value:
+        found = self.loops.simplified(expression)
+        if found.is_number and found.is_integer:
+            return self.constant(int(found), dtype)
+        self.loops.expressions.append(found)
+        axes, inputs = self.loops.axes_of(found)
+        return self.make("index", tuple(inputs), dtype, axes, index=found)
+
+    value_expr = index_expr
+
+    def to_dtype(
+        self,
+        x: Value,
+        dtype: torch.dtype,
+        src_dtype: torch.dtype | None = None,
+        use_compute_types: bool = True,
+    ) -> Value:
+        if dtype in HALF and use_compute_types:
+            dtype = torch.float32
+        return x if x.dtype == dtype else self.make("to_dtype", (x,), dtype)
+
+    def load(self, name: str, index: Any) -> Value:
+        name, index = self.loops.place(name, index)
+        index = self.loops.simplified(index)
+        if name in self.loops.stored:
+            at, value = self.loops.stored[name]
+            if sympy.expand(self.loops.index(at) - index) == 0:
+                return value
+            raise Unprintable("a kernel reads what it wrote at another place")
+        self.loops.expressions.append(index)
+        axes, inputs = self.loops.axes_of(index)
+        dtype = private.buffer_dtype(name)
+        dtype = torch.float32 if dtype in HALF else dtype
+        masks = tuple(self.masks)
+        return self.make("load", tuple(inputs), dtype, axes, name=name, index=index, masks=masks)
+
+    def store(self, name: str, index: Any, value: Value, mode: str | None = None) -> None:
+        name, index = self.loops.place(name, index)
+        index = self.loops.simplified(index)
+        self.loops.expressions.append(index)
+        _, inputs = self.loops.axes_of(index)
+        level = max(value.level, *(i.level for i in inputs), 0)
+        self.loops.stores.append(StoredValue(name, index, value, mode, level))
+        if mode is None:
+            self.loops.stored[name] = index, value
+
+    def store_reduction(self, name: str, index: Any, value: Value) -> None:
+        self.store(name, index, value)
+
+    def reduction(
+        self, dtype: torch.dtype, src_dtype: torch.dtype, reduction_type: str, value: Any
+    ) -> Any:
+        if reduction_type not in KINDS:
+            raise Unprintable(f"a reduction of kind {reduction_type}")
+        values = value if isinstance(value, tuple) else (value,)
+        if len(values) > 1:
+            raise Unprintable("a reduction of several values")
+        made = self.make("reduce", values, dtype, name=reduction_type)
+        made.level = values[0].level + 1
+        made.axes = frozenset(self.loops.kept)
+        parts = PARTS.get(reduction_type)
+        if parts is None:
+            return made
+        types = [dtype] * parts
+        if reduction_type.endswith("with_value"):
+            types = [values[0].dtype, torch.int64]
+        return tuple(self.make("part", (made,), types[i], number=i) for i in range(parts))
+
+    def masked(self, mask: Value, body: Callable[[], Value], other: Any) -> Value:
+        self.masks.append(mask)
+        inner = body()
+        self.masks.pop()
+        if inner.dtype.is_floating_point:
+            other = float(other)
+        return self.make("masked", (mask, inner), inner.dtype, number=other)
+
+    def indirect_indexing(
+        self, x: Value, size: Any, check: bool = True, wrap_neg: bool = True
+    ) -> sympy.Symbol:
+        if not isinstance(x, Value):
+            return x
+        if wrap_neg and x.dtype.is_signed and x.op != "index":
+            end = self.index_expr(size, torch.int64)
+            below = self.make("lt", (x, self.constant(0, torch.int64)), torch.bool)
+            wrapped = self.make("add", (x, end), torch.int64)
+            x = self.make("where", (below, wrapped, x), torch.int64)
+        return self.loops.indirect(x)
+
+    def check_bounds(self, *args: Any) -> None:
+        return None
+
+    def output(self, *args: Any) -> None:
+        return None

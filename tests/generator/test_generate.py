@@ -1,0 +1,211 @@
+"""Programs printed from loops: judged on the CPU, in each branch, and read."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from curate.generator.generate import generate
+from curate.generator.unprintable import Unprintable
+from curate.verify.verdict import Candidate
+
+pytest_plugins = ["shared_judge"]
+
+REFERENCE = """
+import torch
+from torch.nn import functional as F
+
+
+class Model(torch.nn.Module):
+    def __init__(self, width=24, scale=0.5, offset=1):
+        super().__init__()
+        self.scale = scale
+        self.offset = offset
+        self.weight = torch.nn.Parameter(torch.rand(width))
+        self.bias = torch.nn.Parameter(torch.rand(width))
+
+    def forward(self, {arguments}):
+        {body}
+
+
+batch = 6
+width = 24
+
+
+def get_inputs():
+    return [{inputs}]
+
+
+def get_init_inputs():
+    return [width]
+"""
+
+ROWS = "torch.randn(batch, width)"
+PLANES = "torch.randn(batch, width, 7, 9)"
+
+
+def reference(body, inputs=ROWS, arguments="x"):
+    return REFERENCE.format(body=body, inputs=inputs, arguments=arguments)
+
+
+def printed(body, *given, **named):
+    return generate(reference(body, *given, **named), "cuda:90")
+
+
+def turned(text):
+    """Return a program that takes the other branch wherever sizes decide between schedules."""
+    return re.sub(r"if (\w+ <= 4096|\w+ < 4):", r"if not \1:", text)
+
+
+CASES = {
+    "flat": ("return torch.relu(x * self.scale + self.offset)", ROWS),
+    "broadcast": ("return x * self.weight + self.bias", ROWS),
+    "image": ("return torch.sigmoid(x) * self.weight[:, None, None]", PLANES),
+    "transpose": ("return x.transpose(1, 3).contiguous() + 1", PLANES),
+    "concatenation": ("return torch.cat([x.sin(), x[:, :5], F.pad(x, (2, 0))], 1)", ROWS),
+    "gather": ("return x[:, torch.arange(5, device=x.device) * 2] + 1", ROWS),
+    "reflected": ("return F.pad(x, (2, 3), mode='reflect').cos()", ROWS),
+    "integers": ("return (x.long() // 3) % 5, x.long().remainder(-3)", ROWS),
+    "row sum": ("return x.sum(1), (x > 0).any(1), x.prod(1)", ROWS),
+    "softmax": ("return torch.softmax(x, -1)", ROWS),
+    "layer norm": ("return F.layer_norm(x, (x.shape[1],), self.weight, self.bias)", ROWS),
+    "extremes": ("return x.amax(1), x.amin(1), x.argmax(1), x.max(1)", ROWS),
+    "columns": ("return x.mean(0), x.var(0), x.argmin(0)", ROWS),
+    "softmax of columns": ("return torch.log_softmax(x, 0)", ROWS),
+    "channel softmax": ("return torch.softmax(x, 1)", PLANES),
+    "batch statistics": (
+        "m = x.mean((0, 2, 3), keepdim=True)\n"
+        "        v = x.var((0, 2, 3), keepdim=True)\n"
+        "        return (x - m) * torch.rsqrt(v + self.scale)",
+        PLANES,
+    ),
+    "samples": (
+        "return (x - x.mean((1, 2, 3), keepdim=True)) / x.std((1, 2, 3), keepdim=True)",
+        PLANES,
+    ),
+    "whole": ("return (x * x).sum(), x.argmax(), x.std()", ROWS),
+    "normalised": ("return x / x.norm() + x.exp().mean()", ROWS),
+}
+
+
+def test_programs_are_right_in_each_branch(warm_judge):
+    candidates = []
+    for name, case in CASES.items():
+        text = printed(*case).text
+        candidates.append(Candidate(name, reference(*case), text))
+        if turned(text) != text:
+            candidates.append(Candidate(f"{name}, turned", reference(*case), turned(text)))
+    verdicts = {verdict.id: verdict for verdict in warm_judge.run(candidates)}
+    wrong = {
+        name: (verdict.status, verdict.reason, verdict.evidence.get("message"))
+        for name, verdict in verdicts.items()
+        if verdict.status != "correct"
+    }
+    assert not wrong
+    assert sum(name.endswith("turned") for name in verdicts) >= 8
+    narrow = {"own_sizes_only", "some_sizes_only", "own_arguments_only", "contiguous_only"}
+    assert not {n: v.caveats for n, v in verdicts.items() if narrow & set(v.caveats)}
+
+
+def test_a_flat_kernel_asks_for_no_rank_and_no_size():
+    text = printed(*CASES["flat"]).text
+    assert "n_elements = x.numel()" in text
+    assert ".dim()" not in text
+    assert ".shape" in text  # of the result
+    assert "self.scale" in text and "self.offset" in text
+
+
+def test_an_operator_with_a_dimension_fixes_the_rank():
+    text = printed("return x.sum((0, 1))").text
+    assert "assert x.dim() == 2" in text
+
+
+def test_inputs_are_told_apart_and_their_shapes_compared():
+    text = printed("return x * y", f"{ROWS}, {ROWS}", "x, y").text
+    assert "assert y.shape == x.shape" in text
+    assert "torch.promote_types(x.dtype, y.dtype)" in text
+
+
+def test_a_broadcast_is_read_along_a_tile_without_division():
+    text = printed(*CASES["broadcast"]).text
+    assert "weight = tl.load(weight_ptr + cols, mask=col_mask)" in text
+    assert "//" not in text.partition("class ModelNew")[0]
+
+
+def test_masked_lanes_are_filled_where_they_reach_a_result():
+    text = printed("return x.exp().sum(1), (x * x).sum(1)").text
+    assert "tl.where(col_mask" in text or 'other=float("-inf")' in text
+    assert "tl.where" not in printed("return (x * x).sum(1)").text  # 0 * 0 is 0
+
+
+def test_offsets_have_64_bits():
+    for name in ("flat", "broadcast", "softmax", "columns", "whole"):
+        kernels = printed(*CASES[name]).text.partition("class ModelNew")[0]
+        assert ".to(tl.int64)" in kernels, name
+
+
+def test_half_precision_needs_no_second_trace():
+    made = printed(*CASES["softmax"])
+    assert made.any_float
+    assert "dtype=x.dtype" in made.text
+    assert "assert x.dtype != torch.float64" in made.text
+    fixed = printed("return x.clamp(min=torch.finfo(x.dtype).tiny)")
+    assert not fixed.any_float
+    assert "assert x.dtype == torch.float32" in fixed.text
+
+
+def test_results_follow_the_types_that_they_depend_on():
+    text = printed(
+        "return torch.where(y > 0, x, 0.0), y.float().sin(), y.float()", f"{ROWS}, {ROWS}", "x, y"
+    ).text
+    assert "dtype=x.dtype" in text
+    assert "dtype=torch.float32" in text
+    assert "y.to(torch.float32)" in text
+    assert "dtype=y.dtype" not in text
+
+
+def test_what_cannot_be_printed_says_why():
+    for body, reason in {
+        "return x @ x.T": "the operator aten.mm.default",
+        "return x.cumsum(0)": "a scan",
+        "return x + torch.rand_like(x)": "random numbers",
+        "return x.sort().values": "the operator aten.sort",
+        "self.bias.add_(1); return x + self.bias": "changes its inputs or buffers",
+        "return F.conv1d(x[:, None], self.weight[None, None, :5])": "aten.convolution",
+    }.items():
+        with pytest.raises(Unprintable, match=re.escape(reason)):
+            printed(body)
+
+
+def test_a_guard_becomes_an_assertion():
+    text = printed("return torch.diagonal(x) * 2").text
+    assert "assert batch <= width" in text
+
+
+def test_the_same_text_comes_on_every_hash_seed(tmp_path):
+    script = tmp_path / "print_it.py"
+    bodies = [CASES[name] for name in ("batch statistics", "concatenation", "normalised")]
+    sources = [reference(*case) for case in bodies]
+    script.write_text(
+        "from curate.generator.generate import generate\n"
+        f"for source in {sources!r}:\n    print(generate(source, 'cuda:90').text)\n"
+    )
+    texts = set()
+    for seed in ("1", "2"):
+        environment = {
+            **os.environ,
+            "PYTHONHASHSEED": seed,
+            "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[2]), *sys.path]),
+        }
+        made = subprocess.run(
+            [sys.executable, str(script)],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        texts.add(made.stdout)
+    assert len(texts) == 1
