@@ -32,15 +32,21 @@ LARGEST = 15
 """Files of code that one folder may hold."""
 
 
+def modules(room: Path) -> list[Path]:
+    """Return the modules of a room; the recipes that a wheel brings along have programs beside."""
+    recipes = PACKAGE / "shipped/recipes"
+    return [path for path in room.rglob("*.py") if not path.is_relative_to(recipes)]
+
+
 def rooms() -> list[Path]:
     """Return the folders that hold modules, the package's own first."""
-    return sorted({path.parent for path in PACKAGE.rglob("*.py")})
+    return sorted({path.parent for path in modules(PACKAGE)})
 
 
 def children(room: Path) -> dict[str, set[str]]:
     """Return what each file and folder of a room imports of the others in it."""
     found: dict[str, set[str]] = {}
-    for path in room.rglob("*.py"):
+    for path in modules(room):
         own = path.relative_to(room).with_suffix("").parts[0]
         if path.stem == "__main__" or own == "__init__":  # a program starts there
             continue
@@ -79,9 +85,9 @@ def listing() -> str:
     for room in rooms():
         lines += [f"## {room.relative_to(PACKAGE.parent)}", "", docstring(room / "__init__.py"), ""]
         lines += ["| | |", "|-|-|"]
-        modules = (path for path in sorted(room.glob("*.py")) if path.stem != "__init__")
+        files = (path for path in sorted(room.glob("*.py")) if path.stem != "__init__")
         lines += [
-            f"| `{path.name}` | {docstring(path).replace('|', chr(92) + '|')} |" for path in modules
+            f"| `{path.name}` | {docstring(path).replace('|', chr(92) + '|')} |" for path in files
         ]
         lines.append("")
     return "\n".join(lines).rstrip() + "\n"
@@ -117,7 +123,7 @@ def test_a_room_says_what_lives_there(room: Path) -> None:
 
 def test_a_public_class_has_a_name_of_its_own() -> None:
     places: dict[str, list[str]] = {}
-    for path in PACKAGE.rglob("*.py"):
+    for path in modules(PACKAGE):
         for node in ast.parse(path.read_text()).body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 places.setdefault(node.name, []).append(str(path))

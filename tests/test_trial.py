@@ -103,7 +103,7 @@ def test_commands_read_the_run_that_is_meant(recipe: Path) -> None:
     assert (limit.old, limit.new) == (None, 1)
     assert api.optout(["path: src/*"]).total == 3, "that of the full run"
     assert api.optout(["path: src/*"], run="fills.trial").total == 1
-    with pytest.raises(api.NotFound, match=r"it has fills, fills\.trial"):
+    with pytest.raises(api.NotFound, match=r"It has fills, fills\.trial"):
         api.show(run="filled")
 
 

@@ -246,7 +246,7 @@ def test_without_the_client_it_says_what_to_install(
 ) -> None:
     monkeypatch.setitem(sys.modules, "openai", None)
     monkeypatch.delitem(sys.modules, endpoint_module.__name__)
-    with pytest.raises(StepError, match=r"kernel-curate\[teacher\]"):
+    with pytest.raises(StepError, match=r"in a clone of curate: pip install .\.\[teacher\]"):
         teacher("http://127.0.0.1:9/v1").setup(Context(cache=output))
 
 

@@ -67,7 +67,7 @@ def test_a_status_that_nobody_knows_is_refused() -> None:
     ("values", "message"),
     [
         ({"backend": "tpu"}, "allowed are auto, cpu, cuda, hip, compile"),
-        ({"targets": ("cuda:42",)}, "there are cuda:75, cuda:80"),
+        ({"targets": ("cuda:42",)}, "There are cuda:75, cuda:80"),
         ({"trials": 0}, "trials 0: must be greater than 0"),
         ({"timeout_s": float("nan")}, "timeout_s nan: must be greater than 0"),
         ({"memory_mb": -1}, "memory_mb -1"),

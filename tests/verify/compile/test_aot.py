@@ -147,7 +147,7 @@ def test_program_without_launches(candidate: str, reason: str) -> None:
 
 
 def test_unknown_target_names_the_known_ones() -> None:
-    with pytest.raises(ValueError, match=r"cuda:70.*there are cuda:75"):
+    with pytest.raises(ValueError, match=r"cuda:70.*There are cuda:75"):
         Compile(step="compile", targets=("cuda:70",))
 
 
