@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import keyword
 import math
 import re
@@ -29,12 +30,8 @@ from curate.generator.values import StoredValue, Value
 LONGEST = 70
 """Characters of an expression that is written where it is used, not as a variable of its own."""
 
-_TAKEN = frozenset(
-    [
-        *("max", "min", "sum", "abs", "any", "all", "round", "float", "int", "range", "len"),
-        *("tl", "triton", "torch", "libdevice", "math"),
-    ]
-)
+_TAKEN = {*dir(builtins), "tl", "triton", "torch", "libdevice", "math"}
+_INSTEAD = {"sum": "total", "max": "peak", "min": "lowest", "abs": "magnitude", "pow": "power"}
 
 
 def identifier(word: str) -> str:
@@ -42,7 +39,8 @@ def identifier(word: str) -> str:
     name = re.sub(r"\W+", "_", word).strip("_") or "value"
     if name[0].isdigit():
         name = f"p{name}"
-    return f"{name}_value" if keyword.iskeyword(name) or name in _TAKEN else name
+    taken = keyword.iskeyword(name) or name in _TAKEN
+    return _INSTEAD.get(name, f"{name}_value") if taken else name
 
 
 class HostFunction(Protocol):
@@ -131,11 +129,12 @@ class Body:
     def block(self, head: str) -> Iterator[None]:
         """Indent what is said inside; its variables are forgotten afterwards."""
         self.say(head)
-        known, others = dict(self._texts), dict(self._other)
+        known, others, used = dict(self._texts), dict(self._other), set(self._used)
         self.depth += 1
         yield
         self.depth -= 1
         self._texts, self._other = known, others
+        self._used = used.union(self.pointers.values(), self.arguments)
 
     def fresh(self, word: str) -> str:
         base = identifier(word)
@@ -328,7 +327,12 @@ class Body:
         text = self.text(value)
         if text.isidentifier():
             return text
-        name = self.fresh(NOUNS.get(value.op, value.op))
+        return self._variable(value, text)
+
+    def _variable(self, value: Value, text: str) -> str:
+        """Give a value a variable: a load has its buffer's name, others the reference's word."""
+        own = self.host.word(value.name) if value.op == "load" else value.word
+        name = self.fresh(own or NOUNS.get(value.op, value.op))
         self.say(f"{name} = {text}")
         self._texts[id(value)] = name
         return name
@@ -344,11 +348,7 @@ class Body:
         short = len(code) <= LONGEST and self._uses.get(id(value), 1) <= 1 and value.op != "load"
         if value.op == "constant" or short or code.isidentifier():
             return code
-        word = self.host.word(value.name) if value.op == "load" else NOUNS.get(value.op, value.op)
-        name = self.fresh(word)
-        self.say(f"{name} = {code}")
-        self._texts[id(value)] = name
-        return name
+        return self._variable(value, code)
 
     def _code(self, value: Value) -> str:
         op, args, dtype = value.op, value.args, value.dtype

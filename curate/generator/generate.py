@@ -26,6 +26,7 @@ from curate.generator.text.container import (
 )
 from curate.generator.text.layout import body as print_body
 from curate.generator.text.operations import HELPERS
+from curate.generator.text.tidy import tidy
 from curate.generator.trace import Symbolic, Traced, trace
 from curate.generator.unprintable import Unprintable
 from curate.verify import problem
@@ -135,14 +136,16 @@ def _print(
             raise Unprintable(f"a library call: {called}")
         if not isinstance(group, private.SchedulerNode | private.FusedSchedulerNode):
             raise Unprintable(f"a {type(group).__name__}")
-    if len(groups) == 1:
-        program.summary = container.summary
+    kernels = []
     while groups:
         loops = Loops(program, groups.pop(0))
         loops.merge()
         while groups and loops.absorb(groups[0]):
             groups.pop(0)
         program.hide(loops.nodes)
+        kernels.append(loops)
+    program.summary = container.summary if len(kernels) == 1 else ""
+    for loops in kernels:
         schedule(loops, program)
     return program.finish(), types
 
@@ -232,55 +235,12 @@ def _assemble(
         body = re.sub(rf"(?<![.\w]){name}\(", f"builtins.{name}(", body)
     lines += print_body(ast.parse(body).body, 8)
     helpers = [HELPERS[name].strip() for name in sorted(written.helpers)]
-    kernels = [_pretty(kernel) for kernel in written.kernels]
+    kernels = [tidy(kernel) for kernel in written.kernels]
     parts = [*container.preamble, *helpers, *kernels]
     forward = "\n".join(lines)
     parts.append(f"{container.class_text}\n\n{forward}".replace("\n    pass\n\n", "\n"))
     text = "\n\n\n".join(parts)
     return f"{imports(container.imports, text)}\n\n\n{text}\n"
-
-
-def _pretty(kernel: str) -> str:
-    """Return a kernel's text as a formatter prints it."""
-    function = ast.parse(kernel).body[0]
-    assert isinstance(function, ast.FunctionDef)
-    _drop_unread(function)
-    doc = ast.get_docstring(function, clean=False)
-    head = f"def {function.name}({ast.unparse(function.args)}):"
-    if len(head) > 88:
-        arguments = ",\n".join(
-            f"    {a.arg}{': ' + ast.unparse(a.annotation) if a.annotation else ''}"
-            for a in function.args.args
-        )
-        head = f"def {function.name}(\n{arguments},\n):"
-    return "\n".join(["@triton.jit", head, f'    """{doc}"""', *print_body(function.body[1:], 4)])
-
-
-def _drop_unread(function: ast.FunctionDef) -> None:
-    """Take out variables that nothing reads: the place along an axis that no address needs."""
-    while True:
-        read = {
-            n.id
-            for n in ast.walk(function)
-            if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)
-        }
-        dropped = False
-        for node in ast.walk(function):
-            body = getattr(node, "body", None)
-            if not isinstance(body, list):
-                continue
-            kept = [s for s in body if not (_target(s) and _target(s) not in read)]
-            dropped |= len(kept) < len(body)
-            node.body = kept  # type: ignore[attr-defined]
-        if not dropped:
-            return
-
-
-def _target(statement: ast.stmt) -> str | None:
-    """Return the variable that a statement gives a value to."""
-    if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
-        return statement.targets[0].id
-    return None
 
 
 def imports(given: list[str], text: str) -> str:

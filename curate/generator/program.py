@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import inspect
 import re
+import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import sympy  # type: ignore[import-untyped]
@@ -21,8 +22,12 @@ from curate.generator.result_types import ResultTypes
 from curate.generator.sizes import Fact, Sizes, attribute_path, attributes
 from curate.generator.trace import Symbolic, Traced
 from curate.generator.unprintable import Unprintable
+from curate.generator.words import note_of, title, words_of
 
 ir = private.ir
+
+_REDUCED = {"sum": "total", "prod": "product", "max": "peak", "min": "lowest", "any": "found"}
+_LONGEST_FORMULA = 84
 
 
 @dataclass
@@ -63,7 +68,6 @@ class Written:
     helpers: set[str]
     sizes: int
     choices: int
-    operators: list[str] = field(default_factory=list)
 
 
 class Program:
@@ -75,6 +79,7 @@ class Program:
         inner: buffers that only the kernel that makes them reads.
         scratch: variables of temporary tensors.
         summary: what the reference says of itself, if one kernel does it all.
+        staged: the loops whose first stage is printed.
     """
 
     def __init__(self, traced: Traced, graph: Any, inputs: list[str], types: ResultTypes) -> None:
@@ -92,7 +97,8 @@ class Program:
         self.inner: set[str] = set()
         self.aliases: dict[str, tuple[str, sympy.Expr]] = {}
         self.words: dict[str, str] = {}
-        self.kernel_names: dict[str, str] = {}
+        self.inputs = inputs
+        self.staged: set[int] = set()
         names = {n for n, v in vars(traced.task).items() if callable(v) or inspect.ismodule(v)}
         self.sizes = Sizes(traced, {"self", "grid", "torch", "triton", "tl", *names, *inputs})
         self.scratch: dict[str, str] = {}
@@ -160,13 +166,16 @@ class Program:
     def _outputs(self) -> None:
         """Name the buffers that are returned."""
         self.results = list(self.graph.graph_outputs)
-        names = []
-        for result in self.results:
+        told = words_of(self.traced.task).results
+        words: dict[str, str] = {}
+        for i, result in enumerate(self.results):
             if not isinstance(result, ir.ShapeAsConstantBuffer | ir.NoneAsConstantBuffer):
-                names.append(result.get_name())
-        made = [n for n in dict.fromkeys(names) if n not in self.graph.graph_inputs]
-        for i, name in enumerate(made):
-            self.words[name] = self.sizes.fresh("out" if len(made) == 1 else f"out{i}")
+                own = told[i] if len(told) == len(self.results) else ""
+                own = f"out_{own}" if own in self.sizes.taken else own or f"out{i}"
+                words.setdefault(result.get_name(), own)
+        made = [n for n in words if n not in self.graph.graph_inputs]
+        for name in made:
+            self.words[name] = self.sizes.fresh("out" if len(made) == 1 else words[name])
         self.returned = set(made)
 
     def _aliases(self) -> None:
@@ -236,20 +245,8 @@ class Program:
                 self.allocate(store.buffer)
 
     def _buffer_word(self, buffer: str) -> str:
-        node = self.graph.try_get_buffer(buffer)
-        origins = node.get_origins() if node is not None and hasattr(node, "get_origins") else ()
-        return identifier((self._operators(origins) or ["buffer"])[-1])
-
-    def _operators(self, origins: Any) -> list[str]:
-        """Return what some nodes of the graph were before they were decomposed."""
-        found = []
-        for node in private.in_order(origins):
-            original = node.meta.get("original_aten", node.target)
-            name = getattr(original, "_opname", None) or getattr(original, "__name__", "")
-            name = str(name).strip("_").removeprefix("native_").removesuffix("_default")
-            if name and name not in ("getitem", "full", "unsqueeze", "expand", "view", "clone"):
-                found.append(name)
-        return list(dict.fromkeys(found))
+        word = private.buffer_word(buffer)
+        return identifier(word or _REDUCED.get(private.reduction_kind(buffer), "values"))
 
     def is_float_input(self, buffer: str) -> bool:
         """Whether a buffer may hold numbers of a shorter type than is computed in."""
@@ -378,16 +375,16 @@ class Program:
 
     # -- kernels ----------------------------------------------------------------------------------
 
-    def launch(self, kernel: Kernel, operators: list[str] | None = None) -> None:
+    def launch(self, kernel: Kernel) -> None:
         """Print a kernel and launch it."""
         body = kernel.body
         for buffer in body.pointers:
             self.allocate(buffer) if buffer not in self.scratch else None
-        ops = operators or self.operators(body.loops.nodes)
-        stem = "_".join(ops[-3:]) or "copy"
+        stem, doc = self._told(kernel)
         name = self.sizes.fresh(identifier(f"{stem}_{kernel.part}_kernel".replace("__", "_")))
         written = {store.buffer for store in body.stores()}
-        pointers = sorted(body.pointers, key=lambda b: b in written)
+        order = {b: i for i, b in enumerate(sorted(self.tensors, key=self._place))}
+        pointers = sorted(body.pointers, key=lambda b: (b in written, order.get(b, len(order))))
         names = [body.pointers[b] for b in pointers]
         given = [self.scratch.get(b) or self.word(b) for b in pointers]
         arguments = [
@@ -398,9 +395,6 @@ class Program:
         values = [*given, *body.arguments.values()]
         values += [f"{block}={value}" for block, value in kernel.blocks.items()]
         values += [f"num_warps={kernel.warps}"] if kernel.warps else []
-        doc = f"{self.summary or sentence(ops)}\n\n    {kernel.doc}\n    "
-        if kernel.part in ("partial", "combine"):  # it does not do what the whole does
-            doc = kernel.doc
         text = "\n".join(body.lines)
         self.kernels.append(
             f'@triton.jit\ndef {name}({", ".join(arguments)}):\n    """{doc}"""\n{text}\n'
@@ -411,15 +405,40 @@ class Program:
         self.say(f"grid = ({', '.join(kernel.grid)},)")
         self.say(f"{name}[grid]({', '.join(values)})")
 
-    def operators(self, nodes: list[Any]) -> list[str]:
-        """Return what some nodes compute, in order."""
-        found: list[str] = []
-        for node in nodes:
-            found += self._operators(node.node.get_origins())
-        if "prepare_softmax_online" in found:  # what a pattern of Inductor's made of a softmax
-            found = [n for n in found if n not in ("prepare_softmax_online", "sub", "exp", "div")]
-            found.append("softmax")
-        return list(dict.fromkeys(found))
+    def _place(self, name: str) -> tuple[bool, int]:
+        """Return what sorts tensors as forward has them, the module's own last."""
+        tensor = self.tensors[name]
+        return not tensor.is_input, list(self.tensors).index(name)
+
+    def _told(self, kernel: Kernel) -> tuple[str, str]:
+        """Return what a kernel is called, and its docstring."""
+        loops = kernel.body.loops
+        nodes = private.in_order(
+            {origin for node in loops.nodes for origin in node.node.get_origins()}
+        )
+        stem = title(nodes, self.inputs) or "copy"
+        told = stem.replace("_", " ")
+        if kernel.part == "partial":
+            self.staged.add(id(loops))
+            first = f"First stage of {told}: partial results."
+        elif kernel.part == "combine":
+            first = f"Second stage of {told}: partial results become one."
+        elif id(loops) in self.staged:
+            first = f"Last stage of {told}: what needs the results of the others."
+        else:
+            first = self.summary or self._computed(nodes)
+        wrapped = "\n    ".join(textwrap.wrap(first, 94))
+        return stem, f"{wrapped}\n\n    {kernel.doc}\n    "
+
+    def _computed(self, nodes: list[torch.fx.Node]) -> str:
+        """Return a sentence that says what some nodes of the graph compute."""
+        formula = words_of(self.traced.task).formula(nodes)
+        if formula and len(formula) <= _LONGEST_FORMULA and '"' not in formula:
+            return f"Compute {formula}."
+        calls = list(dict.fromkeys(call for node in nodes for call in note_of(node).calls))
+        names = calls or list(dict.fromkeys(filter(None, (note_of(n).assigned for n in nodes))))
+        names = names if len(names) <= 5 else [*names[:4], "more"]
+        return f"Compute {' and '.join(filter(None, [', '.join(names[:-1]), *names[-1:]]))}."
 
     # -- all of it --------------------------------------------------------------------------------
 
@@ -606,14 +625,6 @@ def structure(tree: Any) -> str:
     if isinstance(tree, tuple):  # one with names too, as torch.max returns it
         return "(" + "".join(f"{structure(item)}, " for item in tree) + ")"
     raise Unprintable(f"a result of type {type(tree).__name__}")
-
-
-def sentence(operators: list[str]) -> str:
-    """Return a line that says what is computed."""
-    words = [word.replace("_", " ") for word in operators] or ["copy"]
-    shown = words if len(words) <= 5 else [*words[:4], f"{len(words) - 4} more operations"]
-    text = " and ".join(filter(None, [", ".join(shown[:-1]), shown[-1]]))
-    return f"Compute {text}."
 
 
 def contiguous_strides(sizes: list[Any]) -> list[sympy.Expr]:

@@ -119,11 +119,11 @@ class Reducer:
             self.known(reduce, [best, self._place(reduce, x, best, self.dim.name)])
         else:
             word = fields(reduce)[0].word
-            self.known(reduce, [self._named(word, self._lanes(reduce, element))])
+            self.known(reduce, [self._named(reduce.word or word, self._lanes(reduce, element))])
 
     def _moments(self, reduce: Value, element: str) -> None:
         """Print the mean, and then the sum of squares around it."""
-        count = self.body.size("n_elements", self._length())
+        count = self.body.size("n_cols", self._length())
         mean = self._named("mean", f"tl.sum({element}, {self.axis}) / {count}")
         x = self.body.text(reduce.args[0])
         centered = f"({x} - {mean})"
@@ -212,17 +212,18 @@ class Reducer:
             center = self._named("center", f"tl.sum({mean} * {count}, {self.axis}) / {n}")
             shift = self._named("shift", f"{mean} - {center}")
             around = f"tl.sum({squares} + {count} * {shift} * {shift}, {self.axis})"
-            return [center, self._named("squares_around", around), n]
+            return [center, self._named("squares", around), n]
         if kind == "online_softmax_reduce":
             peak, total = state
-            top = self._named("top", f"tl.max({peak}, {self.axis})")
+            top = self._named("peak", f"tl.max({peak}, {self.axis})")
             shift = self._named("shift", _finite(top))
             share = f"{total} * tl.exp({peak} - {shift})"
-            return [top, self._named("total_exp", f"tl.sum({share}, {self.axis})")]
+            return [top, self._named("exp_sum", f"tl.sum({share}, {self.axis})")]
         if kind.startswith("arg"):
             best = self._named("best", self._extreme(reduce, state[0]))
             return [best, self._place(reduce, state[0], best, state[1])]
-        return [self._named(f"all_{fields(reduce)[0].word}", self._lanes(reduce, state[0]))]
+        word = reduce.word or fields(reduce)[0].word
+        return [self._named(word, self._lanes(reduce, state[0]))]
 
     # -- results ----------------------------------------------------------------------------------
 

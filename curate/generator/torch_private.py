@@ -8,8 +8,10 @@ records what it does (`run_body`). No line of Inductor's output is read. Tested 
 from __future__ import annotations
 
 import contextlib
+import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from types import FrameType
 from typing import Any, TypeVar
 from unittest import mock
 
@@ -33,6 +35,7 @@ from torch._inductor.scheduler import (
 )
 from torch._inductor.virtualized import V
 from torch._subclasses import FakeTensor, FakeTensorMode
+from torch.fx import proxy as fx_proxy
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
 from torch.fx.traceback import preserve_node_meta
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -41,6 +44,7 @@ from torch.utils._sympy.interp import sympy_interp
 from torch.utils._sympy.reference import PythonReferenceAnalysis
 
 from curate.generator.absent_gpu import CUDA
+from curate.generator.words import NOTE, note_of
 
 __all__ = [
     "CUDA",
@@ -131,9 +135,27 @@ def recompute(expression: sympy.Expr, values: dict[sympy.Symbol, Any]) -> Any:
     return sympy_interp(PythonReferenceAnalysis, values, expression)
 
 
-def export(module: torch.nn.Module, inputs: Sequence[Any]) -> tuple[torch.fx.GraphModule, Any]:
-    """Return a module's graph in the operators that Inductor lowers, and its signature."""
-    with sdpa_kernel(SDPBackend.MATH), torch.no_grad(), preserve_node_meta():
+def export(
+    module: torch.nn.Module,
+    inputs: Sequence[Any],
+    note: Callable[[torch.fx.Node, FrameType | None], None],
+) -> tuple[torch.fx.GraphModule, Any]:
+    """Return a module's graph in the operators that Inductor lowers, and its signature.
+
+    ``note`` is told of each node while the code that makes it runs.
+    """
+    create = fx_proxy.TracerBase.create_node
+
+    def noted(self: Any, *args: Any, **kwargs: Any) -> torch.fx.Node:
+        node = create(self, *args, **kwargs)
+        note(node, sys._getframe(1))
+        return node
+
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(sdpa_kernel(SDPBackend.MATH))
+        stack.enter_context(torch.no_grad())
+        stack.enter_context(preserve_node_meta())
+        stack.enter_context(mock.patch.object(fx_proxy.TracerBase, "create_node", noted))
         graph, signature = aot_export_module(
             module,
             list(inputs),
@@ -172,6 +194,12 @@ def lower(graph: torch.fx.GraphModule, mode: FakeTensorMode, then: Callable[[Any
         i for i, value in enumerate(output.args[0]) if isinstance(value, torch.fx.Node)
     ]
     made: list[T] = []
+    run_node = GraphLowering.run_node
+
+    def run_worded(self: Any, node: torch.fx.Node) -> Any:
+        result = run_node(self, node)
+        _give_word(result, note_of(node).word)
+        return result
 
     def stop(lowered: Any) -> None:
         lowered.init_wrapper_code()
@@ -182,12 +210,58 @@ def lower(graph: torch.fx.GraphModule, mode: FakeTensorMode, then: Callable[[Any
     with contextlib.ExitStack() as stack:
         stack.enter_context(tracing(TracingContext(mode)))
         stack.enter_context(mock.patch.object(GraphLowering, "compile_to_module", stop))
+        stack.enter_context(mock.patch.object(GraphLowering, "run_node", run_worded))
+        kept = [*fx_proxy._COPY_META_FIELDS, NOTE]  # when a pass replaces a node
+        stack.enter_context(mock.patch.object(fx_proxy, "_COPY_META_FIELDS", kept))
         stack.enter_context(config.patch(_CONFIG))
         stack.enter_context(torch.no_grad())
         stack.enter_context(warnings.catch_warnings(action="ignore"))
         with contextlib.suppress(_Stopped):
             compile_fx.compile_fx_inner(graph, inputs, is_inference=True)
     return made[0]
+
+
+def _give_word(result: Any, word: str) -> None:
+    """Have the loop that computes a node's value note the reference's word for it.
+
+    The word is in the ``meta`` of a node of the loop's body, where `current_word` finds it.
+    """
+    loop = result
+    while isinstance(loop, ir.MutableBox | ir.ComputedBuffer):
+        loop = loop.data
+    if not word or not isinstance(loop, ir.Pointwise):
+        return
+    compute = loop.inner_fn
+
+    def worded(*index: Any) -> Any:
+        value = made = compute(*index)
+        while not isinstance(value, fx_proxy.Proxy) and hasattr(value, "value"):
+            value = value.value
+        if isinstance(value, fx_proxy.Proxy):
+            value.node.meta.setdefault("word", word)
+        return made
+
+    object.__setattr__(loop, "inner_fn", worded)
+
+
+def current_word() -> str:
+    """Return the reference's word for what the operation at hand computes, or ""."""
+    node = getattr(V.interpreter, "current_node", None)
+    word: str = node.meta.get("word", "") if node is not None else ""
+    return word
+
+
+def buffer_word(name: str) -> str:
+    """Return the reference's word for a buffer, or ""."""
+    buffer = V.graph.try_get_buffer(name)
+    node = buffer.get_origin_node() if isinstance(buffer, ir.IRNode) else None
+    return note_of(node).word if node is not None else ""
+
+
+def reduction_kind(name: str) -> str:
+    """Return the kind of reduction that makes a buffer, or ""."""
+    loop = getattr(V.graph.try_get_buffer(name), "data", None)
+    return str(loop.reduction_type) if isinstance(loop, ir.Reduction) else ""
 
 
 def _on_gpu(value: Any) -> Any:

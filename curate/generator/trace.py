@@ -26,6 +26,7 @@ import torch.utils._pytree as pytree
 
 from curate.generator import torch_private as private
 from curate.generator.unprintable import Unprintable
+from curate.generator.words import settle, words_of
 
 numbers.Integral.register(torch.SymInt)  # layers ask whether a size is one
 
@@ -276,6 +277,7 @@ def _put_back(
 def _trace(task: ModuleType, openness: str, changed: dict[str, Any]) -> Traced:
     env = private.new_shape_env()
     mode = private.fake_mode(env)
+    words = words_of(task)
 
     def number(value: Any, name: str) -> Any:
         if type(value) is int and (value > 1 or openness == "all"):
@@ -316,8 +318,9 @@ def _trace(task: ModuleType, openness: str, changed: dict[str, Any]) -> Traced:
         ]
         wrapper = _Wrapper(model, list(symbols.values()), leaves, open_leaves, spec)
         graph, signature = private.export(
-            wrapper, [*symbols.values(), *(leaves[i] for i in open_leaves)]
+            wrapper, [*symbols.values(), *(leaves[i] for i in open_leaves)], words.note
         )
+        settle(graph.graph)
     results = graph.graph.output_node().args[0]
     if len(results) != wrapper.form.num_leaves:  # those behind are what it has changed
         raise Unprintable("changes its inputs or buffers")

@@ -28,8 +28,8 @@ class Value:
         name: a load's buffer; a reduction's kind.
         index: a load's address, or an ``index``'s value.
         masks: a load's own conditions, besides those of the tile.
+        word: what the reference calls it, or "".
         number: of a ``constant``, of a ``masked`` where its mask does not hold, of a ``part``.
-        other: what a load gives where it is masked; None as long as nothing asks for it.
     """
 
     op: str
@@ -41,7 +41,7 @@ class Value:
     index: sympy.Expr | None = None
     masks: tuple[Value, ...] = ()
     number: Any = None
-    other: Any = None
+    word: str = ""
 
     def inputs(self) -> Iterator[Value]:
         """Yield the values that it is computed from."""
@@ -137,7 +137,9 @@ class Recorder(private.DefaultHandler):  # type: ignore[misc]
             value.axes = axes.union(*(i.axes for i in inputs))
             value.level = max((i.level for i in inputs), default=0)
             self.made[key] = value
-        return self.made[key]
+        value = self.made[key]
+        value.word = value.word or private.current_word()
+        return value
 
     def _default(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if name in _UNPRINTABLE:
@@ -196,6 +198,7 @@ class Recorder(private.DefaultHandler):  # type: ignore[misc]
         self.loops.expressions.append(index)
         _, inputs = self.loops.axes_of(index)
         level = max(value.level, *(i.level for i in inputs), 0)
+        value.word = value.word or private.buffer_word(name)
         self.loops.stores.append(StoredValue(name, index, value, mode, level))
         if mode is None:
             self.loops.stored[name] = index, value

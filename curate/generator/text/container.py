@@ -96,13 +96,15 @@ def slice_reference(reference: str, entry_point: str = "Model") -> Container:
     )
 
 
-_LONGEST_SUMMARY = 80
+_LONGEST_SUMMARY = 240
 
 
 def _summary(model: ast.ClassDef) -> str:
-    """Return the first line of a class's docstring, if it says more than an operator's name."""
-    first, *_ = (ast.get_docstring(model) or "").splitlines() or [""]
-    first = first.strip()
+    """Return the first sentence of a class's docstring, if it says more than an operator's name."""
+    first, *_ = (ast.get_docstring(model) or "").split("\n\n")
+    first = " ".join(first.split())
+    if len(first) > _LONGEST_SUMMARY:
+        first = first.partition(". ")[0].removesuffix(".") + "."
     plain = first.isascii() and not set(first) & set('\\"')
     told = plain and " " in first and not first.startswith("torch.")
     return first if told and len(first) <= _LONGEST_SUMMARY else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
-WIDTH = 88
+WIDTH = 100
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"' r"|'([^'\"\\]*)'")
 
 

@@ -1,0 +1,177 @@
+"""Put a kernel's statements in order, as its author would on a second reading."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from curate.generator.text.layout import WIDTH, body
+
+Block = list[ast.stmt]
+
+
+def tidy(kernel: str) -> str:
+    """Return a kernel's text without what nothing reads, shared and broken into lines."""
+    function = ast.parse(kernel).body[0]
+    assert isinstance(function, ast.FunctionDef)
+    _drop_unread(function)
+    for block in _blocks(function):
+        _share(function, block)
+    _reuse_names(function.body)
+    _number_anew(function)
+    doc = ast.get_docstring(function, clean=False)
+    head = f"def {function.name}({ast.unparse(function.args)}):"
+    if len(head) > WIDTH:
+        arguments = ",\n".join(
+            f"    {a.arg}{': ' + ast.unparse(a.annotation) if a.annotation else ''}"
+            for a in function.args.args
+        )
+        head = f"def {function.name}(\n{arguments},\n):"
+    return "\n".join(["@triton.jit", head, f'    """{doc}"""', *body(function.body[1:], 4)])
+
+
+def _blocks(function: ast.FunctionDef) -> list[Block]:
+    found = [function.body]
+    found += [node.body for node in ast.walk(function) if isinstance(node, ast.For | ast.If)]
+    return found
+
+
+def _names(node: ast.AST, kind: type[ast.expr_context] | None = None) -> Iterator[ast.Name]:
+    for one in ast.walk(node):
+        if isinstance(one, ast.Name) and (kind is None or isinstance(one.ctx, kind)):
+            yield one
+
+
+def _target(statement: ast.stmt) -> str | None:
+    """Return the variable that a statement gives a value to."""
+    if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
+        return statement.targets[0].id
+    return None
+
+
+def _drop_unread(function: ast.FunctionDef) -> None:
+    """Take out variables that nothing reads: the place along an axis that no address needs."""
+    dropped = True
+    while dropped:
+        dropped = False
+        read = {name.id for name in _names(function, ast.Load)}
+        for block in _blocks(function):
+            kept = [s for s in block if not (_target(s) and _target(s) not in read)]
+            dropped |= len(kept) < len(block)
+            block[:] = kept
+
+
+# --- what is written more than once ---------------------------------------------------------------
+
+
+def _accesses(statement: ast.stmt) -> Iterator[ast.Call]:
+    """Yield a statement's loads and stores, without those of the statements inside it."""
+    inside = statement.iter if isinstance(statement, ast.For) else statement
+    for node in ast.walk(inside):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in _ACCESSES:
+            yield node
+
+
+_ACCESSES = ("tl.load", "tl.store", "tl.atomic_add")
+
+
+def _share(function: ast.FunctionDef, block: Block) -> None:
+    """Make variables of addresses and masks that a block has more than once."""
+    uses: dict[str, list[tuple[int, ast.Call]]] = {}
+    for at, statement in enumerate(block):
+        for call in _accesses(statement):
+            for part in (_offsets(call), _mask(call)):
+                if isinstance(part, ast.BinOp):
+                    uses.setdefault(ast.unparse(part), []).append((at, call))
+    taken = {name.id for name in _names(function)} | {a.arg for a in function.args.args}
+    shared = [(text, found) for text, found in uses.items() if len(found) > 1]
+    several = sum(_is_offsets(found[0][1], text) for text, found in shared) > 1
+    new: list[tuple[int, ast.stmt]] = []
+    for text, found in shared:
+        call = found[0][1]
+        word = "mask"
+        if _is_offsets(call, text):
+            pointer = ast.unparse(call.args[0].left)  # type: ignore[attr-defined]
+            word = f"{pointer.removesuffix('_ptr')}_offsets" if several else "offsets"
+        name, number = word, 1
+        while name in taken:
+            name, number = f"{word}_{number}", number + 1
+        taken.add(name)
+        variable = ast.Name(name, ast.Load())
+        for _, call in found:
+            if _is_offsets(call, text):
+                call.args[0].right = variable  # type: ignore[attr-defined]
+            for keyword in call.keywords:
+                if keyword.arg == "mask" and ast.unparse(keyword.value) == text:
+                    keyword.value = variable
+        new.append((found[0][0], ast.parse(f"{name} = {text}").body[0]))
+    for at, statement in reversed(new):
+        block.insert(at, statement)
+    for statement in block:
+        for call in _accesses(statement):
+            call.args[0] = _flat(call.args[0])
+
+
+def _offsets(call: ast.Call) -> ast.expr | None:
+    pointer = call.args[0]
+    return pointer.right if isinstance(pointer, ast.BinOp) else None
+
+
+def _is_offsets(call: ast.Call, text: str) -> bool:
+    offsets = _offsets(call)
+    return offsets is not None and ast.unparse(offsets) == text
+
+
+def _mask(call: ast.Call) -> ast.expr | None:
+    return next((k.value for k in call.keywords if k.arg == "mask"), None)
+
+
+def _flat(pointer: ast.expr) -> ast.expr:
+    """Return ``pointer + (a + b)`` without its brackets."""
+    if isinstance(pointer, ast.BinOp) and isinstance(pointer.right, ast.BinOp):
+        inner = pointer.right
+        if isinstance(pointer.op, ast.Add) and isinstance(inner.op, ast.Add | ast.Sub):
+            outer = _flat(ast.BinOp(pointer.left, ast.Add(), inner.left))
+            return ast.BinOp(outer, inner.op, inner.right)
+    return pointer
+
+
+# --- names ----------------------------------------------------------------------------------------
+
+
+def _reuse_names(block: Block, outer: frozenset[str] = frozenset()) -> None:
+    """Give a value the name of the one before, where that is not needed any more: x, not x_1.
+
+    ``outer`` are the variables of the blocks around: a loop carries those that it changes.
+    """
+    holders: dict[str, str] = {}
+    own = outer.union(filter(None, map(_target, block)))
+    for at, statement in enumerate(block):
+        if isinstance(statement, ast.For | ast.If):
+            _reuse_names(statement.body, own)
+        name = _target(statement)
+        if name is None or name in outer:
+            continue
+        stem = re.sub(r"_\d+$", "", name)
+        old = holders.setdefault(stem, name)
+        later = {n.id for one in block[at + 1 :] for n in _names(one)}
+        follows = old == stem or old in {n.id for n in _names(statement, ast.Load)}
+        if old != name and old not in later and follows:
+            for found in (n for one in block[at:] for n in _names(one)):
+                found.id = old if found.id == name else found.id
+        else:
+            holders[stem] = name
+
+
+def _number_anew(function: ast.FunctionDef) -> None:
+    """Take the number off a name that no other shares: first_1 where there is no first."""
+    taken = {name.id for name in _names(function)} | {a.arg for a in function.args.args}
+    short = {}
+    for name in dict.fromkeys(n.id for n in _names(function, ast.Store)):
+        stem = re.sub(r"_\d+$", "", name)
+        if stem not in taken:
+            taken.add(stem)
+            short[name] = stem
+    for found in _names(function):
+        found.id = short.get(found.id, found.id)
