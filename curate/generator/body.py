@@ -48,6 +48,8 @@ class HostFunction(Protocol):
 
     def known(self, expression: sympy.Expr) -> sympy.Expr: ...
 
+    def counts(self, expression: sympy.Expr) -> str | None: ...
+
     def size(self, name: str, expression: sympy.Expr) -> str: ...
 
     def name_of(self, symbol: sympy.Symbol) -> str: ...
@@ -163,7 +165,7 @@ class Body:
         e = self.host.known(expression)
         if e.is_number:
             return str(e)
-        if e.is_Symbol and name != "n_elements":
+        if e.is_Symbol and not (name == "n_elements" and self.host.counts(e)):
             return self._symbol(e)
         for known, symbol in self._sizes.items():
             if equal(known, e):
@@ -373,8 +375,26 @@ class Body:
             one = literal(1, dtype)
             zero = literal(0, dtype)
             return f"tl.where({x} > 0, {one}, tl.where({x} < 0, -{one}, {zero}))"
+        if op == "minimum" and dtype.is_floating_point and (inner := self._clamped(args)):
+            texts = [self.text(arg) for arg in (*inner, args[1])]
+            return f"tl.clamp({', '.join(texts)}, propagate_nan=tl.PropagateNan.ALL)"
+        if op == "where":
+            args = args[0], self._chosen(args[1], args[0]), args[2]
         texts = [self.text(arg) for arg in args]
         return self._operation(op, texts, value)
+
+    def _clamped(self, args: tuple[Any, ...]) -> tuple[Any, ...] | None:
+        """Return a value and its lower bound, if its minimum with a number is a clamp."""
+        low = args[0]
+        once = isinstance(low, Value) and low.op == "maximum" and self._uses.get(id(low), 1) <= 1
+        known = once and (id(low) in self._texts or id(low) in self._leaves)
+        numbers = once and self._is_plain(args[1]) and self._is_plain(low.args[1])
+        return low.args if numbers and not known else None
+
+    def _chosen(self, value: Any, mask: Any) -> Any:
+        """Return what a value is where a mask holds: not what it is elsewhere."""
+        masked = isinstance(value, Value) and value.op == "masked" and value.args[0] is mask
+        return value.args[1] if masked and id(value) not in self._texts else value
 
     def _is_plain(self, value: Any) -> bool:
         return isinstance(value, Value) and value.op == "constant"
@@ -396,11 +416,10 @@ class Body:
             return f"({texts[0]} % {texts[1]})"
         if op in BINARY:
             return f"({texts[0]} {BINARY[op]} {texts[1]})"
+        nan = ", propagate_nan=tl.PropagateNan.ALL" if floating else ""
         if op in ("maximum", "minimum"):
-            nan = ", propagate_nan=tl.PropagateNan.ALL" if floating else ""
             return f"tl.{op}({texts[0]}, {texts[1]}{nan})"
         if op == "relu":
-            nan = ", propagate_nan=tl.PropagateNan.ALL" if floating else ""
             return f"tl.maximum({first}, {literal(0, dtype)}{nan})"
         if op == "neg":
             return f"(-{first})"
@@ -445,7 +464,7 @@ class Body:
             for known, given in self.arguments.items():
                 if given == text:
                     return known
-            own = self.fresh(name)
+            own = self.fresh(value.word or name)
             self.arguments[own] = text
             return own
         text = self.address(value.index)

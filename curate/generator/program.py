@@ -273,12 +273,12 @@ class Program:
     def size(self, name: str, expression: sympy.Expr) -> str:
         """Return the host's text for a size: a name, or a number."""
         e = self.known(expression)
-        if e.is_number or (e.is_Symbol and name != "n_elements"):
+        whole = self.counts(e) if name == "n_elements" else None
+        if e.is_number or (e.is_Symbol and not whole):
             return self.sizes.text(e)
         for known, variable in self.sizes.variables.items():
             if equal(known, e):
                 return variable
-        whole = self._counts(e) if name == "n_elements" else None
         text = f"{whole}.numel()" if whole else self.sizes.text(e)
         variable = self.sizes.fresh(name)
         self.sizes.variables[e] = variable
@@ -289,8 +289,9 @@ class Program:
         """Return the size that an expression has in the file."""
         return private.hint(expression)
 
-    def _counts(self, e: sympy.Expr) -> str | None:
+    def counts(self, expression: sympy.Expr) -> str | None:
         """Return a tensor with as many elements, if there is one."""
+        e = self.known(expression)
         for name, tensor in self.tensors.items():
             likely = tensor.is_input and tensor.sizes and name in self.used
             if likely and equal(product(tensor.sizes), e):

@@ -106,9 +106,9 @@ class Words:
                     self._statements[line] = node
 
         models = [c for c in tree.body if isinstance(c, ast.ClassDef) and c.name == "Model"]
-        for function in (f for model in models for f in model.body):
-            if isinstance(function, ast.FunctionDef) and function.name == "forward":
-                last = function.body[-1]
+        for item in (item for model in models for item in model.body):
+            if isinstance(item, ast.FunctionDef) and item.name == "forward":
+                last = item.body[-1]
                 if isinstance(last, ast.Return) and isinstance(last.value, ast.Tuple):
                     self.results = [getattr(item, "id", "") for item in last.value.elts]
 
