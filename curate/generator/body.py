@@ -152,9 +152,10 @@ class Body:
 
     def _axis_name(self, axis: sympy.Symbol) -> str:
         size = self.host.known(self.loops.axes[axis])
+        words = {self.host.name_of(symbol) for symbol in size.free_symbols}
         if not size.is_Symbol:
-            return "index"
-        word = self.host.name_of(size)
+            return "pixel" if {"height", "width"} <= words else "position"
+        word = re.sub(r"_(size|len|length|dim)$", "", words.pop())
         single = word[:-1] if word.endswith("s") and len(word) > 3 else word
         return single if single != word else f"{word}_index"
 
@@ -203,7 +204,7 @@ class Body:
         left = dim.name
         for axis in reversed(dim.axes[1:]):
             name = self._names[self._at[axis]]
-            length = self.size(f"n_{name}", self.loops.axes[axis])
+            length = self.size(f"n_{name}s", self.loops.axes[axis])
             self.say(f"{name} = {left} % {length}")
             left = f"({left} // {length})"
         if len(dim.axes) > 1:

@@ -222,6 +222,10 @@ def _expected(traced: Traced, container: Container) -> dict[str, str]:
 # --- the file ------------------------------------------------------------------------------------
 
 
+_WIDE = re.compile(r"^    (outer|rows?|cols|offsets) = .*\.to\(tl\.int64\)", re.MULTILINE)
+"""Where a kernel says which elements a program has, in 64 bits."""
+
+
 def _assemble(
     container: Container, written: Written, fixed: dict[str, Any], expected: dict[str, str]
 ) -> str:
@@ -235,8 +239,9 @@ def _assemble(
         body = re.sub(rf"(?<![.\w]){name}\(", f"builtins.{name}(", body)
     lines += print_body(ast.parse(body).body, 8)
     helpers = [HELPERS[name].strip() for name in sorted(written.helpers)]
-    kernels = [tidy(kernel) for kernel in written.kernels]
-    parts = [*container.preamble, *helpers, *kernels]
+    kernels = "\n\n\n".join(tidy(kernel) for kernel in written.kernels)
+    kernels = _WIDE.sub(r"    # 64 bits: an offset may pass 2**31.\n\g<0>", kernels, count=1)
+    parts = [*container.preamble, *helpers, kernels]
     forward = "\n".join(lines)
     parts.append(f"{container.class_text}\n\n{forward}".replace("\n    pass\n\n", "\n"))
     text = "\n\n\n".join(parts)

@@ -315,6 +315,7 @@ class Program:
         self.depth += 1
         yield
         self.depth -= 1
+        self.sizes.taken -= {v for v in self.sizes.variables.values() if v not in known.values()}
         self.sizes.variables = known
 
     def allocate(self, buffer: str) -> None:

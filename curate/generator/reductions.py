@@ -66,6 +66,13 @@ def identity(reduce: Value) -> Any:
     return 1 if reduce.name == "prod" else 0
 
 
+_REASONS = {
+    "welford_reduce": "Welford's method: one pass, and no difference of large sums.",
+    "online_softmax_reduce": "Online softmax: a new peak scales down the exponentials so far.",
+}
+"""Why a state in a loop is as it is."""
+
+
 def _finite(peak: str) -> str:
     """Return what to take off before exponentials: nothing as long as all there was is -inf."""
     return f'tl.where({peak} == float("-inf"), 0.0, {peak})'
@@ -143,6 +150,8 @@ class Reducer:
 
     def begin(self, reduce: Value, shape: str) -> list[str]:
         names = []
+        if reduce.name in _REASONS:
+            self.body.say(repr(f"# {_REASONS[reduce.name]}"))
         for field in fields(reduce):
             name = self.body.fresh(field.word)
             dtype = TYPES[field.dtype]

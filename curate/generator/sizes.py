@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -15,6 +16,16 @@ from curate.generator.text.expressions import Printer
 from curate.generator.torch_private import Max
 from curate.generator.trace import Symbolic, Traced
 from curate.generator.unprintable import Unprintable
+from curate.generator.words import words_of
+
+_ROLES = {
+    1: ("length",),
+    2: ("batch", "features"),
+    3: ("batch", "seq_len", "features"),
+    4: ("batch", "channels", "height", "width"),
+    5: ("batch", "channels", "depth", "height", "width"),
+}
+"""What the dimensions of an input usually are; only a name hangs on it."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +78,7 @@ class Sizes:
     def __init__(self, traced: Traced, taken: set[str]) -> None:
         self.traced = traced
         self.taken = taken
+        self.inputs = set(inspect.signature(traced.task.Model.forward).parameters)
         self.facts: list[Fact] = []
         self.names: dict[sympy.Symbol, str] = {}
         self.defined: dict[sympy.Symbol, tuple[str, Fact]] = {}
@@ -155,14 +167,31 @@ class Sizes:
         for name, value in self.traced.arguments.items():
             if isinstance(value, Symbolic) and self.traced.expression(value) == symbol:
                 return name
+        words = words_of(self.traced.task)
+        if (fact.tensor, fact.dim) in words.sizes:
+            return words.sizes[fact.tensor or "", fact.dim]
         value = self.traced.env.backed_var_to_val.get(symbol)
+        same: list[str] = []
         for name, known in vars(self.traced.task).items():
             plain = type(known) is int and re.fullmatch(r"[a-z][a-z_0-9]*", name)
-            if plain and value is not None and known == int(value) and name not in self.taken:
-                return name
-        if fact.tensor is None:
-            return "size"
-        return f"{fact.tensor}_size{fact.dim}" if fact.tensor.isidentifier() else "size"
+            if plain and value is not None and known == int(value):
+                same.append(name)
+        if fact.tensor is None or not fact.tensor.isidentifier():
+            return next((name for name in same if name not in self.taken), "size")
+        usual = self._role(fact.tensor, fact.dim)
+        for word in [*same, *([usual] if usual and not same else [])]:
+            if word not in self.taken:
+                return word
+        return f"{fact.tensor}_{(same or [usual or f'size{fact.dim}'])[0]}"
+
+    def _role(self, tensor: str, dim: int) -> str:
+        """Return what a dimension of an input usually is, by their number, or ""."""
+        rank = 1 + max(fact.dim for fact in self.facts if fact.tensor == tensor)
+        roles = _ROLES.get(rank, ()) if rank else ("features",)
+        if rank == 4 and words_of(self.traced.task).speaks_of_sequences:
+            roles = "batch", "seq_len", "num_heads", "head_dim"
+        is_input = tensor in self.inputs and -len(roles) <= dim < len(roles)
+        return roles[dim] if is_input else ""
 
     def text(self, expression: Any) -> str:
         """Return the host's text for a number."""

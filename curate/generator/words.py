@@ -18,7 +18,7 @@ from types import CodeType, FrameType, ModuleType
 
 import torch
 
-from curate.syntax import words
+from curate.syntax import arguments, stores_in, words
 
 NOTE = "reference"
 """The key of a node's ``meta`` under which a `Note` lies."""
@@ -78,6 +78,7 @@ class Words:
 
     Attributes:
         results: the variables that forward returns, "" for other expressions, if there are several.
+        sizes: what forward calls the dimensions of its inputs, by input and dimension.
     """
 
     def __init__(self, source: str, filename: str) -> None:
@@ -105,12 +106,37 @@ class Words:
                 for line in range(node.lineno, (node.end_lineno or node.lineno) + 1):
                     self._statements[line] = node
 
+        self.sizes: dict[tuple[str, int], str] = {}
         models = [c for c in tree.body if isinstance(c, ast.ClassDef) and c.name == "Model"]
         for item in (item for model in models for item in model.body):
             if isinstance(item, ast.FunctionDef) and item.name == "forward":
                 last = item.body[-1]
                 if isinstance(last, ast.Return) and isinstance(last.value, ast.Tuple):
                     self.results = [getattr(item, "id", "") for item in last.value.elts]
+                self._find_sizes(item)
+
+    def _find_sizes(self, forward: ast.FunctionDef) -> None:
+        """Note what forward calls the sizes of its inputs: ``b, c = x.shape``."""
+        own = {argument.arg for argument in arguments(forward)}
+        for statement in forward.body:
+            if isinstance(statement, ast.Assign):
+                source = ast.unparse(statement.value)
+                found = re.fullmatch(r"(\w+)\.(?:shape|size\(\))(?:\[(-?\d+)\])?", source)
+                found = found or re.fullmatch(r"(\w+)\.size\((-?\d+)\)", source)
+                target = statement.targets[0]
+                if found and found[1] in own and isinstance(target, ast.Name) and found[2]:
+                    self.sizes[found[1], int(found[2])] = target.id.lower()
+                elif found and found[1] in own and isinstance(target, ast.Tuple) and not found[2]:
+                    for at, item in enumerate(target.elts):
+                        word = item.id.strip("_").lower() if isinstance(item, ast.Name) else ""
+                        for dim in (at, at - len(target.elts)) if word else ():
+                            self.sizes[found[1], dim] = word
+            own -= set(stores_in(statement))
+
+    @property
+    def speaks_of_sequences(self) -> bool:
+        """Whether forward calls a dimension of its inputs the length of a sequence, or heads."""
+        return any(re.search("seq|head", word) for word in self.sizes.values())
 
     def note(self, node: torch.fx.Node, frame: FrameType | None) -> None:
         """Note in a node's ``meta`` where the reference makes it."""

@@ -27,6 +27,9 @@ def statement(node: ast.stmt, indent: int) -> list[str]:
     if isinstance(node, ast.Assert) and node.msg and len(text(node)) + indent > WIDTH:
         return [f"{pad}assert {text(node.test)}, (", f"{pad}    {text(node.msg)}", f"{pad})"]
     if isinstance(node, ast.Expr):
+        told = node.value.value if isinstance(node.value, ast.Constant) else None
+        if isinstance(told, str) and told.startswith("# "):
+            return [pad + told]  # a comment: syntax trees have none
         return _expression(node.value, indent, "", "")
     if isinstance(node, ast.Return) and node.value is not None:
         line = f"{pad}return {text(node.value)}"
