@@ -66,7 +66,6 @@ def schedule_of(text: str) -> str:
         "tile": "takes a tile of",
         "rows": "holds BLOCK_ROWS rows",
         "row sums": "takes BLOCK_ROWS rows",
-        "long": "goes along one row",
         "columns": "walks down",
         "split": "leaves a partial result",
     }

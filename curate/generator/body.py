@@ -14,7 +14,8 @@ from typing import Any, Protocol
 import sympy  # type: ignore[import-untyped]
 import torch
 
-from curate.generator.loops import Loops, equal
+from curate.generator import torch_private as private
+from curate.generator.loops import Loops, equal, product
 from curate.generator.text.expressions import Printer
 from curate.generator.text.operations import (
     BINARY,
@@ -72,14 +73,28 @@ class Dim:
         axes: outermost first.
         mask: the variable that says which lanes have an element, or "".
         tile: its dimension of the tile, or None if it is a single number.
-        size: how many elements; set by `Body.size`.
     """
 
     name: str
     axes: list[sympy.Symbol]
     mask: str = ""
     tile: int | None = None
-    size: str = ""
+
+    @property
+    def block(self) -> str:
+        """The compile-time constant that says how many elements a program takes."""
+        return {"rows": "BLOCK_ROWS", "cols": "BLOCK_COLS"}.get(self.name, "BLOCK_SIZE")
+
+    def count(self, sizes: HostFunction | Body, loops: Loops) -> str:
+        """Return the host's or a kernel's text for how many elements there are."""
+        known = {"rows": "n_rows", "cols": "n_cols", "outer": "n_outer"}
+        name = known.get(self.name, "n_elements")
+        return sizes.size(name, product(loops.axes[axis] for axis in self.axes))
+
+
+def _whole(dim: Dim) -> sympy.Symbol:
+    """Return the symbol for a dim's index as one number, if it has several axes."""
+    return sympy.Symbol(f"at_{dim.name}", integer=True, nonnegative=True)
 
 
 class Body:
@@ -120,7 +135,7 @@ class Body:
                 self._names[self._at[axis]] = name
         for store in self.stores():
             self._count(store.value)
-        self._wide = {axis for axis in loops.axes if self._is_scaled(axis)}
+        self._wide = self._scaled()
 
     # -- text -------------------------------------------------------------------------------------
 
@@ -191,24 +206,67 @@ class Body:
             self.arguments[self._names[symbol]] = text
         return self._names[symbol]
 
-    def _is_scaled(self, axis: sympy.Symbol) -> bool:
-        """Whether an address has an axis more than once, so that it may pass 2**31."""
-        found = [e for e in self.loops.expressions if axis in e.free_symbols]
-        return any(e.coeff(axis) != 1 for e in found)
+    def _scaled(self) -> set[sympy.Symbol]:
+        """Return the indices that have 64 bits, since an address has them times a size.
 
-    def is_wide(self, dim: Dim) -> bool:
-        return len(dim.axes) > 1 or any(axis in self._wide for axis in dim.axes)
+        What is divided stays at 32 bits, in which that is many times as fast; its quotient is
+        widened where it is multiplied.
+        """
+        scaled: set[sympy.Symbol] = set()
+        divided: set[sympy.Symbol] = set()
+        self._needed: set[sympy.Symbol] = set()
+        for e in self.loops.expressions:
+            terms = sympy.Add.make_args(self._joined(self.host.known(e.xreplace(self._at))))
+            lanes = {s for term in terms for s in term.free_symbols if s.name.startswith("at_")}
+            self._needed |= lanes
+            strides = {s: sum(term.coeff(s) for term in terms) for s in lanes}
+            largest = not any(stride.free_symbols for stride in strides.values())
+            for s, stride in strides.items():
+                if stride.free_symbols or (largest and stride not in (0, 1)):
+                    scaled.add(s)
+            for part in e.xreplace(self._at).atoms(*private.DIVISIONS):
+                divided |= part.free_symbols
+        return scaled - divided
 
-    def spread(self, dim: Dim) -> None:
-        """Say which element of each axis a dim's index is."""
-        left = dim.name
-        for axis in reversed(dim.axes[1:]):
-            name = self._names[self._at[axis]]
-            length = self.size(f"n_{name}s", self.loops.axes[axis])
-            self.say(f"{name} = {left} % {length}")
-            left = f"({left} // {length})"
+    def index(self, dim: Dim, start: str) -> None:
+        """Say which elements of a dim a program, or a loop, has come to.
+
+        Args:
+            dim: the dim.
+            start: the first of them; "" if it is the first of all.
+        """
+        text = start
+        if dim.tile is not None:
+            lanes = "" if self.rank == 1 else ("[:, None]", "[None, :]")[dim.tile]
+            text = f"{start and f'{start} + '}tl.arange(0, {dim.block}){lanes}"
+        if ".to(tl.int64)" in start:
+            self._wide.update(self._at[axis] for axis in dim.axes)
+        elif len(dim.axes) == 1 and self._at[dim.axes[0]] in self._wide:
+            whole, text = text, re.sub(r"^tl\.program_id\(\d\)", r"\g<0>.to(tl.int64)", text)
+            text = f"({text}).to(tl.int64)" if text == whole else text
+        self.say(f"{dim.name} = {text}")
+        if dim.mask:
+            self.say(f"{dim.mask} = {dim.name} < {dim.count(self, self.loops)}")
         if len(dim.axes) > 1:
-            self.say(f"{self._names[self._at[dim.axes[0]]]} = {left}")
+            self._spread(dim)
+
+    def _spread(self, dim: Dim) -> None:
+        """Say which element of each axis that is needed a dim's index is."""
+        left = dim.name
+        needed = [axis for axis in dim.axes if self._at[axis] in self._needed]
+        for axis in reversed(dim.axes):
+            if not needed:
+                break
+            at = self._at[axis]
+            outermost = axis is dim.axes[0]
+            length = "" if outermost else self.size(f"n_{self._names[at]}s", self.loops.axes[axis])
+            if axis in needed:
+                wide = ".to(tl.int64)" if at in self._wide else ""
+                self.say(f"{self._names[at]} = ({left}{length and f' % {length}'}){wide}")
+                needed.remove(axis)
+            left = f"({left} // {length})"
+        if _whole(dim) in self._wide:
+            self.say(f"{dim.name} = {dim.name}.to(tl.int64)")
 
     def address(self, index: sympy.Expr) -> str:
         """Return an index's text, for the elements at hand."""
@@ -234,14 +292,15 @@ class Body:
         for symbol in sorted(e.free_symbols - lanes, key=str):
             if symbol not in self._sizes.values():
                 self._symbol(symbol)
-        return Printer(self._names, lanes).text(e)
+        wide = self._wide | {s for s in lanes if self.loops.indirect_value(s) is not None}
+        return Printer(self._names, lanes, frozenset(wide)).text(e)
 
     def _joined(self, e: sympy.Expr) -> sympy.Expr:
         """Put a dim's own index in place of axes that an address runs through in order."""
         for dim in self.dims:
             if len(dim.axes) < 2:
                 continue
-            whole = sympy.Symbol(f"at_{dim.name}", integer=True, nonnegative=True)
+            whole = _whole(dim)
             stride = e.coeff(self._at[dim.axes[-1]])
             flat: sympy.Expr = sympy.S.Zero
             length: sympy.Expr = sympy.S.One

@@ -48,6 +48,7 @@ from curate.generator.words import NOTE, note_of
 
 __all__ = [
     "CUDA",
+    "DIVISIONS",
     "DTYPES",
     "ConstantSource",
     "DefaultHandler",
@@ -70,6 +71,9 @@ T = TypeVar("T")
 
 DTYPES = DtypePropagationOpsHandler()
 """Says of which type the result of an operation in a loop's body is."""
+
+DIVISIONS = (FloorDiv, Mod, ModularIndexing, PythonMod)
+"""What costs a kernel a division of an index."""
 
 _CONFIG: dict[str, Any] = {
     "compile_threads": 1,

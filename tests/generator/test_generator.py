@@ -56,8 +56,14 @@ def printed(body, *given, **named):
 
 
 def turned(text):
-    """Return a program that takes the other branch wherever sizes decide between schedules."""
-    return re.sub(r"if (\w+ <= 4096|\w+ < 4):", r"if not \1:", text)
+    """Return a program that does at small sizes what it does at large ones.
+
+    It takes the other branch where sizes decide, and shares reductions out in smaller blocks.
+    """
+    text = re.sub(r"if (\w+ <= 4096):", r"if not \1:", text)
+    if "n_splits" not in text:
+        return text
+    return re.sub(r"\b(2048|1024)\b", lambda size: str(int(size[0]) // 32), text)
 
 
 CASES = {

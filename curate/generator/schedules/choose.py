@@ -1,17 +1,21 @@
-"""Choose the schedule of a kernel by what its loops do; sizes decide only where they are fixed."""
+"""Choose the schedule of a kernel by what its loops do and what its axes are."""
 
 from __future__ import annotations
 
 import sympy  # type: ignore[import-untyped]
 
+from curate.generator.body import Body, Dim
 from curate.generator.loops import Loops, product
 from curate.generator.program import Program
-from curate.generator.schedules import columns, elements, rows, split
-from curate.generator.schedules.passes import reductions
+from curate.generator.schedules import elements, reduce, split
+from curate.generator.schedules.passes import Plane, levels, reductions, spreads
 from curate.generator.unprintable import Unprintable
 
 FEW = 1024
 """Elements up to which one program reduces all, where their number is fixed."""
+
+MOST_IN_TILE = 4096
+"""Elements up to which one program holds all of a row in registers."""
 
 
 def schedule(loops: Loops, program: Program) -> None:
@@ -24,26 +28,62 @@ def schedule(loops: Loops, program: Program) -> None:
         return
     if any(store.mode is not None for store in loops.stores):
         raise Unprintable("a scatter")
-    if not reductions(loops, program):
-        if loops.reduced:
-            loops.reduced = []
+    found = reductions(loops, program)
+    if not found:
+        loops.reduced = []
         if len(loops.kept) <= 1:
             elements.flat(loops, program)
         else:
             elements.tiles(loops, program)
         return
+    plane = plane_of(loops)
     length = product(loops.axes[a] for a in loops.reduced)
-    if not loops.kept:
-        if length.is_number and int(length) <= FEW:
-            rows.one_tile(loops, program)
-        else:
-            split.whole(loops, program)
+    fixed = int(length) if length.is_number else None
+    if plane.kept is None:
+        print_few = fixed is not None and fixed <= FEW
+        (reduce.tile if print_few else split.shared)(loops, program, plane)
         return
-    together = _kept_together(loops)
-    if together is not None:
-        columns.columns(loops, program, together)
+    batch, many = _are_many(loops, program)
+    print_long = reduce.looped if many else split.shared
+    plain = Body(loops, program, [])
+    again = levels(found) > 1 or any(spreads(plain, s, loops.reduced) for s in plain.stores())
+    if plane.by_rows and fixed is not None and fixed <= MOST_IN_TILE:
+        reduce.tile(loops, program, plane)
+    elif plane.by_rows and again and batch:
+        program.touch(loops)
+        with program.branch(f"if {plane.reduced.count(program, loops)} <= {MOST_IN_TILE}:"):
+            reduce.tile(loops, program, plane)
+        with program.branch("else:"):
+            print_long(loops, program, plane)
     else:
-        rows.rows(loops, program)
+        print_long(loops, program, plane)
+
+
+def plane_of(loops: Loops) -> Plane:
+    """Return the tile of a reduction: its columns are the way along which memory runs."""
+    if not loops.kept:
+        return Plane(None, Dim("offsets", loops.reduced, "mask", 0))
+    together = _kept_together(loops)
+    if together is None:
+        rows = Dim("rows", loops.kept, "row_mask", 0)
+        return Plane(rows, Dim("cols", loops.reduced, "col_mask", 1))
+    outer = [axis for axis in loops.kept if axis != together]
+    cols = Dim("cols", [*outer, together], "col_mask", 1)
+    return Plane(cols, Dim("rows", loops.reduced, "row_mask", 0))
+
+
+def _are_many(loops: Loops, program: Program) -> tuple[bool, bool]:
+    """Whether results are those of a batch, and whether they are enough for all programs.
+
+    A batch grows with the inputs; channels do not. Samples of which each is reduced over several
+    dimensions, such as images, are few and large.
+    """
+    shapes = [tensor.sizes for tensor in program.tensors.values() if tensor.is_input]
+    dims = {s for sizes in shapes for s in sizes if s.is_Symbol}
+    kept = program.known(product(loops.axes[a] for a in loops.kept)).free_symbols & dims
+    length = program.known(product(loops.axes[a] for a in loops.reduced))
+    batch = not kept.isdisjoint(s for sizes in shapes for s in sizes[:1])
+    return batch, batch and bool(length.is_number or length.is_Symbol or len(kept) > 1)
 
 
 def _kept_together(loops: Loops) -> sympy.Symbol | None:

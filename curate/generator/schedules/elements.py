@@ -6,46 +6,41 @@ import sympy  # type: ignore[import-untyped]
 
 from curate.generator.body import Body, Dim
 from curate.generator.kernel import Kernel
-from curate.generator.loops import Loops, product
+from curate.generator.loops import Loops
 from curate.generator.program import Program
+from curate.generator.schedules.passes import power_of_2
 
 BLOCK = 1024
+
+SHORT = 16
+"""Fixed lengths up to which an axis is part of a lane's neighbourhood: no side of a tile."""
 
 
 def flat(loops: Loops, program: Program) -> None:
     """Print a kernel whose programs take the elements in order, whatever their shape."""
-    axes = loops.kept
-    if not axes:
+    if not loops.kept:
         body = Body(loops, program, [])
         for store in body.stores():
             body.store(store)
         program.launch(Kernel(body, "One program does all.", ("1",)))
         return
-    dim = Dim("offsets", axes, "mask", 0)
+    dim = Dim("offsets", loops.kept, "mask", 0)
     body = Body(loops, program, [dim])
     program.touch(loops)
-    size = body.size("n_elements", loops.axes[axes[0]])
-    start = "tl.program_id(0).to(tl.int64) * BLOCK_SIZE"
-    body.say(f"offsets = {start} + tl.arange(0, BLOCK_SIZE)")
-    body.say(f"mask = offsets < {size}")
+    body.index(dim, "tl.program_id(0).to(tl.int64) * BLOCK_SIZE")
     for store in body.stores():
         body.store(store)
-    length = program.size("n_elements", loops.axes[axes[0]])
-    program.launch(
-        Kernel(
-            body,
-            "Each program takes BLOCK_SIZE elements.",
-            (f"triton.cdiv({length}, {BLOCK})",),
-            {"BLOCK_SIZE": str(BLOCK)},
-        )
-    )
+    grid = (f"triton.cdiv({dim.count(program, loops)}, {BLOCK})",)
+    doc = "Each program takes BLOCK_SIZE elements."
+    program.launch(Kernel(body, doc, grid, {"BLOCK_SIZE": str(BLOCK)}))
 
 
 def tiles(loops: Loops, program: Program) -> None:
     """Print a kernel whose programs take a tile: what is broadcast along an axis is read once.
 
-    Columns are the axis along which results lie together. Where something else is read along
-    another axis, as in a transpose, that one makes the rows, and the tile is a square.
+    Columns are the axis along which results lie together, and rows all others, so that tiles are
+    full whatever the shape. Where something else is read along another axis, as in a transpose,
+    that one alone makes the rows.
     """
     columns = _together(loops, [s.index for s in loops.stores]) or loops.kept[-1]
     loads = [
@@ -58,62 +53,64 @@ def tiles(loops: Loops, program: Program) -> None:
         and columns not in _unit_axes(loops, index)
     ]
     across = _together(loops, crossing)
-    transposes = across is not None and across != columns
-    left = [axis for axis in loops.kept if axis != columns]
-    rows = across if transposes and across in left else left[-1]
-    outer = [axis for axis in left if axis != rows]
-    # A second axis of the grid holds 65,535 blocks: as many as rows of 1,024 columns ever need.
-    flat_grid = bool(outer) or (transposes and across in left)
-    dims = [Dim("rows", [rows], "row_mask", 0), Dim("cols", [columns], "col_mask", 1)]
-    if outer:
-        dims.append(Dim("outer", outer))
-    body = Body(loops, program, dims, ("pid", "row_blocks", "col_blocks"))
-    n_rows = body.size("n_rows", loops.axes[rows])
-    n_cols = body.size("n_cols", loops.axes[columns])
-    row_block, col_block = "tl.program_id(0)", "tl.program_id(1)"
-    if flat_grid:
-        body.say("pid = tl.program_id(0)")
-        body.say(f"col_blocks = tl.cdiv({n_cols}, BLOCK_COLS)")
-        row_block, col_block = "(pid // col_blocks)", "(pid % col_blocks)"
+    rows = [axis for axis in loops.kept if axis != columns]
+    outer: list[sympy.Symbol] = []
+    if across in rows and not any(_is_short(loops, axis) for axis in (across, columns)):
+        outer = [axis for axis in rows if axis != across]
+        rows = [across]
+    dims = [Dim("rows", rows, "row_mask", 0), Dim("cols", [columns], "col_mask", 1)]
+    if across in rows and len(rows) == 1:
+        _crossed(loops, program, dims, Dim("outer", outer) if outer else None)
+        return
+    body = Body(loops, program, dims)
+    n_rows, n_cols = (dim.count(program, loops) for dim in dims)
+    grid = [f"triton.cdiv({n_rows}, BLOCK_ROWS)"]
+    body.index(dims[0], "tl.program_id(0) * BLOCK_ROWS")
+    if n_cols.isdigit() and int(n_cols) <= BLOCK:
+        body.index(dims[1], "")
+    else:  # a second axis of the grid holds 65,535 blocks: 67 million columns
+        grid.append(f"triton.cdiv({n_cols}, BLOCK_COLS)")
+        body.index(dims[1], "tl.program_id(1) * BLOCK_COLS")
+    many = sum(set(loops.axes_of(loops.index(index))[0]) >= {columns} for index in loads) > 4
+    block = BLOCK // 2 if many else BLOCK  # a window's loads take their registers all at once
+    setup = (f"BLOCK_COLS = {power_of_2(n_cols, block)}", f"BLOCK_ROWS = {block} // BLOCK_COLS")
+    _launch(body, program, tuple(grid), setup)
+
+
+def _crossed(loops: Loops, program: Program, dims: list[Dim], outer: Dim | None) -> None:
+    """Print a kernel whose tiles are read along rows and written along columns."""
+    body = Body(loops, program, [*dims, *([outer] if outer else [])], ("pid", "row_blocks"))
+    n_rows, n_cols = (dim.count(body, loops) for dim in dims)
+    body.say("pid = tl.program_id(0)")
+    body.say(f"col_blocks = tl.cdiv({n_cols}, BLOCK_COLS)")
+    row_block = "pid // col_blocks"
     if outer:
         body.say(f"row_blocks = tl.cdiv({n_rows}, BLOCK_ROWS)")
-        body.say("outer = (pid // col_blocks // row_blocks).to(tl.int64)")
-        body.spread(dims[2])
-        row_block = "(pid // col_blocks % row_blocks)"
-    row_block += ".to(tl.int64)" if body.is_wide(dims[0]) else ""
-    col_block += ".to(tl.int64)" if body.is_wide(dims[1]) else ""
-    body.say(f"rows = {row_block} * BLOCK_ROWS + tl.arange(0, BLOCK_ROWS)[:, None]")
-    body.say(f"cols = {col_block} * BLOCK_COLS + tl.arange(0, BLOCK_COLS)[None, :]")
-    body.say(f"row_mask = rows < {n_rows}")
-    body.say(f"col_mask = cols < {n_cols}")
+        body.index(outer, "pid // col_blocks // row_blocks")
+        row_block = "pid // col_blocks % row_blocks"
+    body.index(dims[0], f"{row_block} * BLOCK_ROWS")
+    body.index(dims[1], "pid % col_blocks * BLOCK_COLS")
+    host_rows, host_cols = (dim.count(program, loops) for dim in dims)
+    grid = [outer.count(program, loops)] if outer else []
+    grid += [f"triton.cdiv({host_rows}, BLOCK_ROWS)", f"triton.cdiv({host_cols}, BLOCK_COLS)"]
+    setup = (
+        f"BLOCK_ROWS = {power_of_2(host_rows, 64)}",
+        f"BLOCK_COLS = min(triton.next_power_of_2({host_cols}), 2048 // BLOCK_ROWS)",
+    )
+    _launch(body, program, (" * ".join(grid),), setup)
+
+
+def _launch(body: Body, program: Program, grid: tuple[str, ...], setup: tuple[str, ...]) -> None:
     for store in body.stores():
         body.store(store)
-    host_rows = program.size("n_rows", loops.axes[rows])
-    host_cols = program.size("n_cols", loops.axes[columns])
-    if transposes:
-        setup = ["BLOCK_ROWS = 32", "BLOCK_COLS = 32"]
-    else:
-        setup = [
-            f"BLOCK_COLS = min(triton.next_power_of_2({host_cols}), 1024)",
-            "BLOCK_ROWS = max(1, 2048 // BLOCK_COLS)",
-        ]
-    grid: tuple[str, ...] = (
-        f"triton.cdiv({host_rows}, BLOCK_ROWS)",
-        f"triton.cdiv({host_cols}, BLOCK_COLS)",
-    )
-    if outer:
-        grid = (program.size("n_outer", product(loops.axes[a] for a in outer)), *grid)
-    if flat_grid:
-        grid = (" * ".join(grid),)
-    program.launch(
-        Kernel(
-            body,
-            "Each program takes a tile of BLOCK_ROWS x BLOCK_COLS elements.",
-            grid,
-            {"BLOCK_ROWS": "BLOCK_ROWS", "BLOCK_COLS": "BLOCK_COLS"},
-            tuple(setup),
-        )
-    )
+    doc = "Each program takes a tile of BLOCK_ROWS x BLOCK_COLS elements."
+    blocks = {"BLOCK_ROWS": "BLOCK_ROWS", "BLOCK_COLS": "BLOCK_COLS"}
+    program.launch(Kernel(body, doc, grid, blocks, setup))
+
+
+def _is_short(loops: Loops, axis: sympy.Symbol) -> bool:
+    size = loops.axes[axis]
+    return bool(size.is_number and int(size) <= SHORT)
 
 
 def _unit_axes(loops: Loops, index: sympy.Expr) -> set[sympy.Symbol]:

@@ -1,8 +1,9 @@
-"""Passes over what is reduced: one for each reduction that waits for another."""
+"""The tile of a reduction, and passes over what is reduced: one for each that waits for another."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 import sympy  # type: ignore[import-untyped]
 
@@ -11,6 +12,55 @@ from curate.generator.loops import Loops
 from curate.generator.program import Program
 from curate.generator.reductions import Reducer
 from curate.generator.values import StoredValue, Value
+
+
+@dataclass(frozen=True)
+class Plane:
+    """What a reduction's tile spans.
+
+    Attributes:
+        kept: the results' elements, or None if there is only one result.
+        reduced: the elements of each.
+    """
+
+    kept: Dim | None
+    reduced: Dim
+
+    @property
+    def by_rows(self) -> bool:
+        """Whether results are rows: what is reduced lies together."""
+        return self.reduced.tile == 1
+
+    @property
+    def dims(self) -> list[Dim]:
+        found = [self.reduced, *([self.kept] if self.kept else [])]
+        return sorted(found, key=lambda dim: dim.tile or 0)
+
+    @property
+    def shape(self) -> str:
+        return f"[{', '.join(dim.block for dim in self.dims)}]"
+
+    @property
+    def blocks(self) -> dict[str, str]:
+        return {dim.block: dim.block for dim in self.dims}
+
+    def grid(self, loops: Loops, program: Program) -> list[str]:
+        """Return the host's text for how many programs the results take."""
+        if self.kept is None:
+            return []
+        return [f"triton.cdiv({self.kept.count(program, loops)}, {self.kept.block})"]
+
+    def begin(self, body: Body) -> None:
+        """Say which results a program makes."""
+        if self.kept is not None:
+            body.index(self.kept, f"tl.program_id(0) * {self.kept.block}")
+
+
+def power_of_2(count: str, most: int) -> str:
+    """Return the host's text for a block that holds ``count`` elements if they are few."""
+    if count.isdigit():
+        return str(min(1 << (int(count) - 1).bit_length(), most))
+    return f"min(triton.next_power_of_2({count}), {most})"
 
 
 def reductions(loops: Loops, program: Program) -> list[Value]:
@@ -66,19 +116,9 @@ def spreads(body: Body, store: StoredValue, axes: Iterable[sympy.Symbol]) -> boo
     return not touched.isdisjoint(axes)
 
 
-def passes(
-    body: Body, dim: Dim, shape: str, steps: str, length: str, keep_states: bool = False
-) -> None:
-    """Print a kernel's reductions along one dim, and its stores, in as few loops as there can be.
-
-    Args:
-        body: the kernel; its other indices are there.
-        dim: the way that is walked, BLOCK elements at a time.
-        shape: the tile's.
-        steps: the range of the loop's ``start``.
-        length: how many elements there are.
-    """
-    loops = body.loops
+def passes(body: Body, plane: Plane) -> None:
+    """Print a kernel's reductions, and its stores, in as few loops as there can be."""
+    loops, dim = body.loops, plane.reduced
     found = reductions(loops, body.host)  # type: ignore[arg-type]
     reducer = Reducer(body, dim, shifts(loops))
     spread = [store for store in body.stores() if spreads(body, store, dim.axes)]
@@ -91,9 +131,9 @@ def passes(
         due = [store for store in spread if store.level == level - 1]
         if now or due:
             body.hoist([r.args[0] for r in now] + [s.value for s in due], dim.axes)
-            states = [(reduce, reducer.begin(reduce, shape)) for reduce in now]
-            with body.block(f"for start in {steps}:"):
-                walk(body, dim, length)
+            states = [(reduce, reducer.begin(reduce, plane.shape)) for reduce in now]
+            with body.block(f"for start in range(0, {dim.count(body, loops)}, {dim.block}):"):
+                body.index(dim, "start")
                 for reduce, state in states:
                     reducer.step(reduce, state)
                 for store in due:
@@ -103,14 +143,3 @@ def passes(
         for store in single:
             if store.level == level:
                 body.store(store)
-
-
-def walk(body: Body, dim: Dim, length: str) -> None:
-    """Say which elements a loop has come to."""
-    block = "BLOCK_ROWS" if dim.tile == 0 and body.rank == 2 else "BLOCK_COLS"
-    lanes = {(0, 1): "", (0, 2): "[:, None]", (1, 2): "[None, :]"}[dim.tile or 0, body.rank]
-    wide = ".to(tl.int64)" if body.is_wide(dim) and len(dim.axes) == 1 else ""
-    index = f"start + tl.arange(0, {block}){lanes}"
-    body.say(f"{dim.name} = ({index}){wide}")
-    body.say(f"{dim.mask} = {dim.name} < {length}")
-    body.spread(dim)

@@ -73,13 +73,18 @@ class Printer:
     Args:
         names: what to call each symbol.
         lanes: symbols that stand for many numbers at once, if it is a kernel's.
+        wide: those of them that have 64 bits.
     """
 
     def __init__(
-        self, names: Mapping[sympy.Symbol, str], lanes: frozenset[sympy.Symbol] | None = None
+        self,
+        names: Mapping[sympy.Symbol, str],
+        lanes: frozenset[sympy.Symbol] | None = None,
+        wide: frozenset[sympy.Symbol] = frozenset(),
     ) -> None:
         self.names = names
         self.lanes = lanes
+        self.wide = wide
 
     def text(self, e: sympy.Expr) -> str:
         if isinstance(e, sympy.Symbol):
@@ -117,7 +122,7 @@ class Printer:
         return f"({text})"
 
     def _product(self, e: sympy.Mul) -> str:
-        """Print index variables first: their type is the one that can hold an offset."""
+        """Print index variables first, and with 64 bits where a size multiplies them."""
         factor, rest = e.as_coeff_Mul()
         lanes = self.lanes or frozenset()
         order = {symbol: i for i, symbol in enumerate(self.names)}
@@ -128,7 +133,11 @@ class Printer:
         factors = sorted(sympy.Mul.make_args(rest), key=place)
         if factor != 1 and factor != -1:
             factors.append(factor)
-        text = " * ".join(map(self.text, factors))
+        texts = list(map(self.text, factors))
+        scaled = any(f.free_symbols and not f.free_symbols & lanes for f in factors)
+        if scaled and rest.free_symbols & lanes and not rest.free_symbols & self.wide:
+            texts[0] = f"({texts[0]}).to(tl.int64)"
+        text = " * ".join(texts)
         return f"(-({text}))" if factor == -1 else f"({text})"
 
     def _power(self, base: sympy.Expr, exponent: sympy.Expr) -> str:

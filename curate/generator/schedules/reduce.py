@@ -1,0 +1,80 @@
+"""Reductions in one kernel: of a tile that holds all elements of its results, or in a loop."""
+
+from __future__ import annotations
+
+from curate.generator.body import Body
+from curate.generator.kernel import Kernel
+from curate.generator.loops import Loops
+from curate.generator.program import Program
+from curate.generator.reductions import Reducer
+from curate.generator.schedules.passes import (
+    Plane,
+    levels,
+    passes,
+    power_of_2,
+    reductions,
+    shifts,
+)
+
+
+def tile(loops: Loops, program: Program, plane: Plane) -> None:
+    """Print a kernel whose programs hold rows in registers."""
+    body = Body(loops, program, plane.dims)
+    plane.begin(body)
+    body.index(plane.reduced, "")
+    found = reductions(loops, program)
+    reducer = Reducer(body, plane.reduced, shifts(loops))
+    for level in range(1, levels(found) + 1):
+        for reduce in found:
+            if reduce.level == level:
+                reducer.tile(reduce)
+    for store in body.stores():
+        body.store(store)
+    count = plane.reduced.count(program, loops)
+    if plane.kept is None:
+        blocks = {plane.reduced.block: power_of_2(count, 2**31)}
+        program.launch(Kernel(body, "One program does all.", ("1",), blocks))
+        return
+    block = power_of_2(count, 2**31) if count.isdigit() else f"triton.next_power_of_2({count})"
+    program.launch(
+        Kernel(
+            body,
+            "Each program holds BLOCK_ROWS rows in one tile.",
+            tuple(plane.grid(loops, program)),
+            plane.blocks,
+            (f"BLOCK_COLS = {block}", "BLOCK_ROWS = max(1, 2048 // BLOCK_COLS)"),
+            "min(BLOCK_ROWS * BLOCK_COLS // 256, 16)",
+        )
+    )
+
+
+def blocks(loops: Loops, program: Program, plane: Plane) -> tuple[str, ...]:
+    """Return the host's statements for the blocks of a tile that is walked."""
+    if plane.kept is None:
+        return ()
+    if plane.by_rows:
+        count = plane.reduced.count(program, loops)
+        return f"BLOCK_COLS = {power_of_2(count, 2048)}", "BLOCK_ROWS = 2048 // BLOCK_COLS"
+    count = plane.reduced.count(program, loops)
+    return f"BLOCK_ROWS = {power_of_2(count, 32)}", "BLOCK_COLS = 2048 // BLOCK_ROWS"
+
+
+def looped(loops: Loops, program: Program, plane: Plane) -> None:
+    """Print a kernel whose programs walk along rows, or down columns."""
+    body = Body(loops, program, plane.dims, ("start",))
+    plane.begin(body)
+    passes(body, plane)
+    doc = "Each program walks down BLOCK_COLS columns, BLOCK_ROWS rows at a time."
+    if plane.by_rows:
+        doc = "Each program takes BLOCK_ROWS rows, BLOCK_COLS elements of them at a time."
+    program.launch(
+        Kernel(
+            body,
+            doc,
+            tuple(plane.grid(loops, program)),
+            plane.blocks,
+            blocks(loops, program, plane),
+            "8",
+            part="long" if plane.by_rows and program.depth else "",
+        )
+    )
