@@ -6,8 +6,7 @@
 ``--problems`` takes JSON lines with ``id``, ``kind`` and ``reference`` instead. Paths:
 ``new`` prints from Inductor's loops (`curate.generator`), ``old`` rewrites Inductor's text
 (`curate.inductor`). Each row is made once, in this process; seconds are CPU seconds without the
-first row, which warms up. Programs in which sizes decide between schedules are judged with the
-other branches as well.
+first row, which warms up. Programs that share a reduction out are judged in more parts as well.
 """
 
 from __future__ import annotations
@@ -97,30 +96,29 @@ def judge(rows: list[dict[str, Any]], seed: int) -> None:
         row["evidence"] = verdict.evidence
 
 
-def turned(text: str) -> str:
-    """Return a program that does at small sizes what it does at large ones.
+def in_more_parts(text: str) -> str:
+    """Return a program that shares reductions out in smaller blocks, so in more parts.
 
-    It takes the other branch where sizes decide, and shares reductions out in smaller blocks.
+    How many parts there are is no branch, so the judge does not look for sizes that give several.
     """
-    text = re.sub(r"if (\w+ <= 4096):", r"if not \1:", text)
     if "n_splits" not in text:
         return text
     return re.sub(r"\b(2048|1024)\b", lambda size: str(int(size[0]) // 32), text)
 
 
-def judge_branches(rows: list[dict[str, Any]], seed: int) -> None:
-    """Judge programs with the branches that large inputs take; the worse verdict counts."""
+def judge_parts(rows: list[dict[str, Any]], seed: int) -> None:
+    """Judge programs in more parts, too; the worse verdict counts."""
     others = [
-        {**row, "candidate": turned(row["candidate"])}
+        {**row, "candidate": in_more_parts(row["candidate"])}
         for row in rows
-        if row.get("status") == "correct" and turned(row["candidate"]) != row["candidate"]
+        if row.get("status") == "correct" and "n_splits" in row["candidate"]
     ]
     judge(others, seed)
     by_id = {row["id"]: row for row in rows}
-    print(f"{len(others)} programs judged with their other branches as well")
+    print(f"{len(others)} programs judged in more parts as well")
     for other in others:
         if other["status"] != "correct":
-            other["verdict_reason"] = f"{other['verdict_reason']} (other branches)"
+            other["verdict_reason"] = f"{other['verdict_reason']} (in more parts)"
             by_id[other["id"]].update(other)
 
 
@@ -180,7 +178,7 @@ def main() -> None:
         generate(row, given.path, given.verbose)
     if not given.no_judge:
         judge(rows, given.seed)
-        judge_branches(rows, given.seed)
+        judge_parts(rows, given.seed)
     if given.output:
         given.output.write_text("".join(json.dumps(row, default=str) + "\n" for row in rows))
     report(rows, given.path)

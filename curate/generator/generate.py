@@ -44,7 +44,6 @@ class Printed:
         specialised: arguments that it is written for, and checks, as ``name=value``.
         any_float: whether it takes floating inputs of any type up to float32.
         tools: what made it.
-        choices: how often sizes decide between schedules when it runs.
     """
 
     text: str
@@ -54,7 +53,6 @@ class Printed:
     specialised: list[str]
     any_float: bool
     tools: list[str]
-    choices: int
 
 
 def generate(reference: str, target: str, entry_point: str = "Model") -> Printed:
@@ -101,7 +99,6 @@ def generate(reference: str, target: str, entry_point: str = "Model") -> Printed
         specialised=specialised,
         any_float=types.any_float,
         tools=tools,
-        choices=written.choices,
     )
 
 

@@ -59,7 +59,6 @@ class Written:
         lines: the other statements of forward.
         helpers: functions that kernels call.
         sizes: how many numbers are read from inputs.
-        choices: how often sizes decide between schedules when it runs.
     """
 
     kernels: list[str]
@@ -67,7 +66,6 @@ class Written:
     lines: list[str]
     helpers: set[str]
     sizes: int
-    choices: int
 
 
 class Program:
@@ -90,7 +88,6 @@ class Program:
         self.kernels: list[str] = []
         self.helpers: set[str] = set()
         self.depth = 0
-        self.choices = 0
         self.tensors: dict[str, Tensor] = {}
         self.used: dict[str, None] = {}
         self.allocated: dict[str, None] = {}
@@ -310,7 +307,6 @@ class Program:
     def branch(self, head: str) -> Iterator[None]:
         """Indent the statements inside."""
         self.say(head)
-        self.choices += head.startswith("if ")
         known = dict(self.sizes.variables)
         self.depth += 1
         yield
@@ -458,7 +454,7 @@ class Program:
         self.say(f"return {structure(tree)}")
         head = self.head()
         count = len(self.sizes.defined)
-        return Written(self.kernels, head, self.lines, self.helpers, count, self.choices)
+        return Written(self.kernels, head, self.lines, self.helpers, count)
 
     def _conversion(self, i: int, result: Any) -> str:
         """Return what turns an input that is returned into the result's type: ``x.float()``."""

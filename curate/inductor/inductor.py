@@ -49,7 +49,7 @@ class Inductor(RowStep):
     sandboxed: ClassVar[bool] = True
 
     step: Literal["inductor"]
-    version: ClassVar[int] = 5
+    version: ClassVar[int] = 6
     target: Annotated[
         Target,
         Field(
@@ -116,19 +116,14 @@ class Inductor(RowStep):
         return Keep(({**row, "generated": generated, "static": static},))
 
     def _print(self, row: TaskRow) -> Printed | str:
-        """Return the generator's program for a row, or why there is none.
-
-        A program in which sizes decide between schedules is not taken yet: `verify` tries small
-        sizes, so that it would call a schedule right that it has never seen.
-        """
+        """Return the generator's program for a row, or why there is none."""
         from curate.generator.generate import generate
         from curate.generator.unprintable import Unprintable
 
         try:
-            printed = generate(row["reference"], self.target, row.get("entry_point") or "Model")
+            return generate(row["reference"], self.target, row.get("entry_point") or "Model")
         except Unprintable as reason:
             return str(reason)
-        return "sizes decide between schedules" if printed.choices else printed
 
     def _printed(self, row: TaskRow, printed: Printed) -> TaskRow:
         generated: Generated = {

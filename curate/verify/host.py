@@ -74,7 +74,7 @@ def warm(purpose: str, target: Device, has_device: bool, compiles: bool) -> Call
     if purpose == "reference":
         from curate.verify.reference import serve as reference
 
-        reference.warm(has_device)
+        reference.warm()
         return reference.serve
     from curate.verify.compile import serve as compiler
 

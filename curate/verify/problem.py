@@ -14,6 +14,8 @@ from typing import Any
 
 import torch
 
+from curate.verify.branches import compile_noted
+
 REFERENCE = "reference"
 CANDIDATE = "candidate"
 
@@ -74,7 +76,11 @@ class ProgramError(Exception):
 
 
 def load(
-    which: str, source: str, given: dict[str, Any] | None = None, name: str | None = None
+    which: str,
+    source: str,
+    given: dict[str, Any] | None = None,
+    name: str | None = None,
+    note: str | None = None,
 ) -> ModuleType:
     """Run a file's text as a module and return the module.
 
@@ -83,6 +89,8 @@ def load(
         source: its text.
         given: globals that it finds there.
         name: its name.
+        note: which of the globals is to be called with the number of each branch that host
+            functions take (`curate.verify.branches`); None for a text that runs as it is.
 
     The text is registered with `linecache`, where `inspect` and so Triton find it: no file is
     written.
@@ -98,7 +106,11 @@ def load(
     module.__dict__.update(given or {})
     sys.modules[name] = module
     try:
-        exec(compile(source, filename, "exec"), module.__dict__)
+        if note is None:
+            code = compile(source, filename, "exec")
+        else:
+            code = compile_noted(source, filename, note)
+        exec(code, module.__dict__)
     except Exception as error:
         raise ProgramError(which, f"cannot be loaded: {describe(error)}") from error
     return module
@@ -145,15 +157,20 @@ class LoadedProgram:
         source: its text.
         given: globals that it finds there.
         name: its module's name; ``candidate`` by default.
+        note: see `load`.
 
     Raises:
         ProgramError: it cannot be loaded, or defines no ``ModelNew``.
     """
 
     def __init__(
-        self, source: str, given: dict[str, Any] | None = None, name: str | None = None
+        self,
+        source: str,
+        given: dict[str, Any] | None = None,
+        name: str | None = None,
+        note: str | None = None,
     ) -> None:
-        self.module = load(CANDIDATE, source, given, name)
+        self.module = load(CANDIDATE, source, given, name, note)
         if not hasattr(self.module, "ModelNew"):
             raise ProgramError(CANDIDATE, "defines no ModelNew")
 

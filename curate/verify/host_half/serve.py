@@ -6,7 +6,9 @@ It serves these requests, one candidate per process:
 - ``build {init, parameters, mode, state}``: construct ``ModelNew``; the answer says at which places
   its state lies, where the judge then writes values;
 - ``run {inputs, places, seed, turn, refuse, laps}``: one forward, or many in a row; the answer says
-  at which places the results of the last lie.
+  at which places the results of the last lie;
+- ``branches``: which branches of host functions were taken since that was last asked
+  (`curate.verify.branches`).
 
 The inputs are places in the executor's memory: none of their numbers is ever here.
 """
@@ -52,6 +54,7 @@ class HostHalf:
     def __init__(self, stream: CommandStream, launches: HostLaunches) -> None:
         self.stream, self.launches = stream, launches
         self.name = f"model_{secrets.token_hex(3)}"  # that no program knows beforehand
+        self.taken: set[int] = set()  # numbers of branches
         self.inputs: dict[str, list[tuple[Handle, torch.Tensor]]] = {}
         self.program: LoadedProgram
         self.model: nn.Module
@@ -60,8 +63,11 @@ class HostHalf:
         """Run the file's text."""
         ptx = request["ptx"]
         with self._call():
-            given = {} if ptx is None else {LAUNCH: make_launcher(ptx, self.launches)}
-            self.program = LoadedProgram(request["source"], given, self.name)
+            note = f"note_{self.name}"
+            given = {note: self.taken.add}
+            if ptx is not None:
+                given[LAUNCH] = make_launcher(ptx, self.launches)
+            self.program = LoadedProgram(request["source"], given, self.name, note)
         return {}, []
 
     def build(self, request: dict[str, Any], tensors: Tensors) -> Answer:
@@ -125,6 +131,12 @@ class HostHalf:
             "devices": devices,
             "subclasses": kinds,
         }
+
+    def branches(self, request: dict[str, Any], tensors: Tensors) -> Answer:
+        """Return the numbers of branches that were taken, and forget them."""
+        taken = sorted(self.taken)
+        self.taken.clear()
+        return {"taken": taken}, []
 
     def _given(self, places: list[Any]) -> list[Handle]:
         """Return inputs: where they lie as before the same objects, whose values are others."""
@@ -213,4 +225,5 @@ def serve(launches: HostLaunches, channel: Channel, executor: socket.socket) -> 
     for name in [n for n in sys.modules if n.partition(".")[0] == "curate"]:
         del sys.modules[name]  # a program that looks for the judge finds none
     with on_device(stream):
-        serve_requests(channel, {"load": half.load, "build": half.build, "run": half.run})
+        handlers = {"load": half.load, "build": half.build, "run": half.run}
+        serve_requests(channel, {**handlers, "branches": half.branches})

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import dataclasses
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
+from curate.verify.branches import Branch, find_branches
 from curate.verify.judge.halves import Halves
 from curate.verify.judge.oracle import REFERENCE_OOM, Expected, NoOracle, Oracle, Variety
 from curate.verify.judge.session import RequestRefused, SessionEnded
@@ -80,6 +82,10 @@ WHOLE, MOST = 0.99, 0.9
 WEIGHED = (OWN, "steps", "signed", "small")
 """Families on which the judge checks who did the work; on the others many stages are identities."""
 
+LONG_FAMILIES = ("negative", "shifted")
+"""Families of draws with a long dimension: inputs are of one sign, then of the other, so that zeros
+behind the last element show in a maximum or a minimum."""
+
 TRIFLE = 0.01
 """Share of a program's work, in bytes, below which its kernels do nothing that counts."""
 
@@ -142,6 +148,9 @@ class CandidateCheck:
         self.own_bytes, self.thrifty = 0, False
         self.built: Draw | None = None
         self.first: tuple[Draw, Any] | None = None
+        self.branches: dict[int, Branch] = {}
+        self.taken: set[int] = set()  # branches on the way to the last results
+        self.tried: set[int] = set()  # branches on the way to right results
         self.typical = 0.0
 
     def run(self, candidate: Candidate) -> None:
@@ -156,6 +165,8 @@ class CandidateCheck:
         facts = self.oracle.facts(self.mode)
         self.outcome.evidence["reference_device"] = self.oracle.device
         self.outcome.evidence["insensitive_inputs"] = facts["insensitive_inputs"]
+        with contextlib.suppress(SyntaxError, ValueError, RecursionError, MemoryError):
+            self.branches = find_branches(candidate.candidate, candidate.reference)
         self.session.ask(
             "load",
             source=candidate.candidate,
@@ -169,6 +180,7 @@ class CandidateCheck:
                 self._ablate()
                 self._burst()
                 self._try_variants()
+                self._try_branches()
                 self._try_other_values()
         except (EarlyVerdict, RequestRefused) as error:
             # What has been compared by then counts, if it is enough to say something.
@@ -181,6 +193,8 @@ class CandidateCheck:
         self._reject_idle_kernels()
         if len(self.given) > 1 and (fixed := _never_varied(self.given)):
             self.outcome.warn("constant_inputs", positions=fixed)
+        if untried := self._untried():
+            self.outcome.warn("untried_branches", lines=sorted({b.line for b in untried.values()}))
         if reason := self.variety.problem():
             raise EarlyVerdict("degenerate", reason)
 
@@ -254,8 +268,7 @@ class CandidateCheck:
                 self.outcome.warn("smaller_sizes_only", message=refused.message)
                 return True
             return False
-        honest = refused.status in ("runtime_error", "compile_error")
-        if tried.size is not None and honest and refused.reason != "out_of_bounds":
+        if tried.size is not None and _is_honest(refused):
             self.outcome.warn("own_sizes_only", message=refused.message, trial=tried.to_json())
             self.refused += 1
             return True
@@ -328,12 +341,28 @@ class CandidateCheck:
         """Have the candidate do something on a draw's inputs."""
         message, tensors = expected.packed("inputs")
         limit = expected.size + SLACK
-        return self.session.ask(do, tensors, limit, **message, seed=expected.draw.seed, **how)
+        try:
+            answer = self.session.ask(do, tensors, limit, **message, seed=expected.draw.seed, **how)
+        except RequestRefused:
+            self._note_branches()
+            raise
+        self._note_branches()
+        return answer
+
+    def _note_branches(self) -> None:
+        """Take note of the branches on the way to the last results.
+
+        They are a claim of the program's own process, so they can only add draws and a caveat: a
+        program that claims to have taken all is judged as one that has none.
+        """
+        if self.branches:
+            self.taken = set(self.session.ask("branches")[0]["taken"])
 
     def _compare(self, expected: Expected, results: Any) -> None:
         """Raise unless the outputs, and the inputs that changed, are right."""
         try:
             agreement = expected.compare(results)
+            self.tried |= self.taken
         except Mismatch as mismatch:
             if not self._is_right_beside_usual(expected, results):
                 reason = "precision" if _lacks_digits(mismatch, expected, results) else None
@@ -378,20 +407,23 @@ class CandidateCheck:
         if not launches:
             evidence["kind"] = "no_kernel"
             raise EarlyVerdict("cheat", "no_kernel", trial=expected.draw.to_json(), **did)
-        facts = self.oracle.facts(self.mode)
-        covers = not collections.Counter(facts["calls"]) - collections.Counter(calls)
-        share = reply["call_bytes"] / max(1, facts["call_bytes"])
-        trifle = reply["launch_bytes"] < TRIFLE * reply["call_bytes"]
         if expected.draw.size is None:
             self.ways.add((*sorted(calls.items()), ("bytes", int(reply["call_bytes"]))))
         self.by_host |= reply["by_host"]
         if weighed:
-            whole = bool(calls) and (covers or share >= WHOLE)
+            share = reply["call_bytes"] / max(1, self.oracle.facts(self.mode)["call_bytes"])
+            trifle = reply["launch_bytes"] < TRIFLE * reply["call_bytes"]
+            whole = bool(calls) and (self._covers(calls) or share >= WHOLE)
             self.by_torch.append(
                 reply["was_ready"]  # what a kernel was given held the result already
                 or (whole and (share >= 1 or trifle))
                 or (reply["was_scaled"] and share >= MOST)
             )
+
+    def _covers(self, calls: dict[str, int]) -> bool:
+        """Whether calls of operators are all those of the reference that compute, or more."""
+        wanted = collections.Counter(self.oracle.facts(self.mode)["calls"])
+        return not wanted - collections.Counter(calls)
 
     def _reject_idle_kernels(self) -> None:
         """Raise if what the kernels were given was the result already, or as good as that.
@@ -484,6 +516,82 @@ class CandidateCheck:
             return draw
         return dataclasses.replace(draw, size=min(3, self.own_size))
 
+    def _untried(self) -> dict[int, Branch]:
+        """Return the branches of functions that were called which no right result came through."""
+        return {
+            number: branch
+            for number, branch in self.branches.items()
+            if branch.function in self.tried and number not in self.tried and not branch.refuses
+        }
+
+    def _try_branches(self) -> None:
+        """Make dimensions of the inputs long, one by one, until all branches were tried."""
+        first = plan(1, None, self.oracle.seed)[0]
+        draw = self._draw(dataclasses.replace(first, parameters=self.last.parameters))
+        number, dimensions = 0, 1
+        while number < dimensions and self._untried() and self.options.vary_sizes:
+            refused: dict[str, Any] = {}
+            for short in (True, False):
+                try:
+                    found, dimensions = self.oracle.long_draw(draw, number, short)
+                except NoOracle as error:
+                    self._leave_untried(error)
+                    return
+                refused = self._try_long(found) if found else refused
+                if found and not refused:
+                    break
+            if refused:
+                self.outcome.warn("some_sizes_only", **refused)
+            number += 1
+
+    def _try_long(self, draw: Draw) -> dict[str, Any]:
+        """Try a draw with a long dimension; return what goes wrong, nothing if nothing does.
+
+        Raises:
+            EarlyVerdict: the program is wrong in a branch that no right result came through.
+        """
+        untried = self._untried().keys()
+        for number, family in enumerate(LONG_FAMILIES):
+            tried = dataclasses.replace(draw, family=family, seed=draw.seed + number)
+            expected = self._expect(tried)
+            if expected is None:
+                return {}
+            self.taken = set()
+            try:
+                self._build(expected)
+                reply, results = self._forward(expected, fresh=True)
+                self._compare(expected, results)
+            except SessionEnded as ended:
+                return {"message": f"{ended.status}: {ended.reason}"}
+            except (RequestRefused, EarlyVerdict) as error:
+                self._reject_branch(error, expected, bool(self.taken & untried))
+                return _message(error)
+            if not self.taken & untried:
+                return {}
+            self.by_host |= reply["by_host"]
+            calls = reply["calls"]
+            if not reply["launches"] or (calls and self._covers(calls)):
+                told = {"aten_calls": calls, "trial": expected.draw.to_json()}
+                self.outcome.warn("has_fallback", **told)
+            self.session.note_other_kernels()
+        return {}
+
+    def _reject_branch(
+        self, error: RequestRefused | EarlyVerdict, expected: Expected, is_new: bool
+    ) -> None:
+        """Raise what is wrong in a branch that no right result came through.
+
+        As on other sizes of the draws, a program may raise there.
+        """
+        if isinstance(error, RequestRefused):
+            if error.status == "unsupported" or self._lacks_memory(error):
+                self._leave_untried(error)
+            elif is_new and not _is_honest(error):
+                told = {"message": error.message, "trial": expected.draw.to_json()}
+                raise EarlyVerdict(error.status, error.reason, **told) from error
+        elif is_new or error.status == "cheat":
+            raise error
+
     def _try_other_values(self) -> None:
         """Try integers below zero, where the file draws none, and values that are not finite."""
         last = dataclasses.replace(self._usual(), seed=self.last.seed + OTHER)
@@ -546,6 +654,7 @@ class CandidateCheck:
             self._build(expected)
             _, results = self._forward(expected, fresh=True, **how)
             expected.compare(results)
+            self.tried |= self.taken
         except RequestRefused as refused:
             if refused.status == "unsupported" or self._lacks_memory(refused):
                 self._leave_untried(refused)
@@ -560,6 +669,12 @@ class CandidateCheck:
                 raise
             return {"reason": found.reason, **found.evidence}
         return {}
+
+
+def _is_honest(refused: RequestRefused) -> bool:
+    """Whether a program raises, as one may at sizes that it is not made for."""
+    raised = refused.status in ("runtime_error", "compile_error")
+    return raised and refused.reason != "out_of_bounds"
 
 
 def _few(tensor: torch.Tensor) -> torch.Tensor:

@@ -99,6 +99,7 @@ class Halves:
     Attributes:
         events: what the host half reported that the program reached for.
         kernels: that the first call launched: names, TTIR and options.
+        other_kernels: that calls launched which took other branches (`note_other_kernels`).
         seconds: how long the candidate may still take.
     """
 
@@ -127,6 +128,7 @@ class Halves:
         self.given_state: tuple[list[str], Tensors] = [], []
         self.spoiled = False
         self.kernels: list[Any] = []
+        self.other_kernels: list[Any] = []
         self.ends_with = ""
         self.limit = MAX_PAYLOAD
         self.said: dict[str, Any] = {}
@@ -157,7 +159,9 @@ class Halves:
           what it did; ``weighed``: also who did the work; ``record``: the number of the turn,
           for a call that the executor is to do again (`replay`);
         - ``ablate {inputs, seed, refuse}``: one forward whose launches are left out, or raise;
-        - ``burst {inputs, seed, count}``: many forwards, of whose results one comes back.
+        - ``burst {inputs, seed, count}``: many forwards, of whose results one comes back;
+        - ``branches``: which ones (`curate.verify.branches`) the host half claims to have taken
+          since it was last asked.
 
         Raises:
             RequestRefused: the program did something wrong.
@@ -170,6 +174,7 @@ class Halves:
             "run": self._run,
             "ablate": self._ablate,
             "burst": self._burst,
+            "branches": self._branches,
         }
         self.limit = limit or MAX_PAYLOAD
         return handlers[do](fields, tensors or [])
@@ -303,6 +308,12 @@ class Halves:
             self.kernels = self.executor.ask("kernels")[0]["kernels"]
         return answer
 
+    def note_other_kernels(self) -> None:
+        """Take note of the kernels of the last call that no such call before has launched."""
+        known = [*self.kernels, *self.other_kernels]
+        last = self.executor.ask("kernels")[0]["kernels"]
+        self.other_kernels += [kernel for kernel in last if kernel not in known]
+
     def _ablate(self, request: dict[str, Any], tensors: Tensors) -> Answer:
         self.turn += 1  # as in any other run
         skip = request["refuse"] == "skip"
@@ -327,6 +338,12 @@ class Halves:
             if not same_tensors(other, third):
                 return more, third
         return again, other
+
+    def _branches(self, request: dict[str, Any], tensors: Tensors) -> Answer:
+        taken = self.host.ask("branches")[0].get("taken")
+        if not isinstance(taken, list) or not all(type(number) is int for number in taken):
+            raise WireError("not a list of branches")
+        return {"taken": taken}, []
 
     def _laps(self, request: dict[str, Any], tensors: Tensors, like: dict[str, Any]) -> set[str]:
         """Return the streams of many forwards in a row, of which none is done."""

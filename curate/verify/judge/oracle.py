@@ -176,6 +176,7 @@ class Oracle:
         self._noises: dict[tuple[Draw, bool], Any] = {}
         self._facts: dict[str, dict[str, Any]] = {}
         self._variants: dict[Draw, tuple[dict[str, list[Draw]], list[str]]] = {}
+        self._long: dict[tuple[Draw, int, bool], tuple[Draw | None, int]] = {}
         self._bytes = 0
 
     def load(self) -> None:
@@ -251,6 +252,18 @@ class Oracle:
             draws = {what: [Draw.from_json(d) for d in ds] for what, ds in found["draws"].items()}
             self._variants[draw] = draws, found["layouts"]
         return self._variants[draw]
+
+    def long_draw(self, draw: Draw, number: int, short: bool) -> tuple[Draw | None, int]:
+        """Return a draw with one dimension long, or None, and how many dimensions there are.
+
+        See `curate.verify.reference.vary.LongDraws`.
+        """
+        key = draw, number, short
+        if key not in self._long:
+            found, _ = self._ask("long", draw=draw.to_json(), number=number, short=short)
+            one = found["draw"] and Draw.from_json(found["draw"])
+            self._long[key] = one, found["dimensions"]
+        return self._long[key]
 
     def initial_state(self, draw: Draw) -> tuple[list[str], Tensors]:
         """Return the parameters as the constructor makes them."""

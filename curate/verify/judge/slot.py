@@ -246,9 +246,12 @@ class Slot:
         try:
             with gate.shared():
                 check.run(candidate)
-                compiled = candidate.compiled or verdict.compile or self.device.is_gpu
-                if not compiled:
-                    self._assemble(session.kernels)
+                compiled = candidate.compiled or verdict.compile
+                kernels = (
+                    session.other_kernels if compiled else session.kernels + session.other_kernels
+                )
+                if kernels and not self.device.is_gpu:
+                    self._assemble(kernels)
             if self.options.timing:
                 fields |= self._time(check, candidate.reference, gate)
         except (EarlyVerdict, RequestRefused, SessionEnded, NoOracle) as error:

@@ -106,12 +106,14 @@ class Variation:
     """One thing that a caller may do differently from the file.
 
     Attributes:
-        what: ``size``: an integer of the module that only ``get_inputs`` reads; ``dimension`` or
-            ``leading``: sizes of the inputs' dimensions, or of their first; ``argument``: a number
-            for the constructor; ``input``: a number for ``forward``; ``rank``: inputs of most
-            dimensions get one more, in front; ``scale``: what floating inputs are multiplied with.
-        which: the integer's name, or the position of an argument, which may be one that the file
-            leaves to its default.
+        what: ``size``: an integer of the module that only ``get_inputs`` reads; ``constant``: one
+            that ``get_init_inputs`` reads too; ``dimension``, ``leading`` or ``axis``: sizes of the
+            inputs' dimensions, of their first, or of the one at a place, in each input that has as
+            many there as the input of most dimensions; ``argument``: a number for the constructor;
+            ``input``: a number for ``forward``; ``rank``: inputs of most dimensions get one more,
+            in front; ``scale``: what floating inputs are multiplied with.
+        which: the integer's name; the position of an argument, which may be one that the file
+            leaves to its default; or an axis, counted from the last one, which is -1.
         value: what is there instead; for `NONES`, what is drawn there.
         dimension: the inputs' dimensions of this size take the value as well, if not None.
     """
@@ -156,7 +158,8 @@ class Draw:
     @property
     def instance(self) -> tuple[int, tuple[Variation, ...]]:
         """What the module depends on: its parameters' seed and its constructor's arguments."""
-        return self.parameters, tuple(c for c in self.changes if c.what == "argument")
+        made_of = ("argument", "constant")
+        return self.parameters, tuple(c for c in self.changes if c.what in made_of)
 
 
 def plan(
@@ -209,10 +212,15 @@ def free_sizes(task: LoadedTask) -> list[str]:
 
     They are the module's integers that ``get_inputs`` reads and nothing else does.
     """
+    elsewhere = _names(task.module.get_init_inputs)
+    return [name for name in named_sizes(task) if name not in elsewhere]
+
+
+def named_sizes(task: LoadedTask) -> list[str]:
+    """Return names of the module's integers that ``get_inputs`` reads and ``Model`` does not."""
     module = task.module
-    elsewhere = set(module.get_init_inputs.__code__.co_names)
-    elsewhere |= {name for f in vars(module.Model).values() for name in _names(f)}
-    read = [name for name in module.get_inputs.__code__.co_names if name not in elsewhere]
+    elsewhere = {name for f in vars(module.Model).values() for name in _names(f)}
+    read = [name for name in _names(module.get_inputs) if name not in elsewhere]
     return [name for name in read if type(getattr(module, name, None)) is int]
 
 
@@ -223,10 +231,10 @@ def _names(function: Any) -> tuple[str, ...]:
 
 @contextmanager
 def resized(task: LoadedTask, draw: Draw) -> Iterator[None]:
-    """Give the task's free sizes the draw's values inside the context."""
+    """Give the module's integers the draw's values inside the context."""
     first = free_sizes(task)[: 0 if draw.size is None else 1]
     changed: dict[str, Any] = dict.fromkeys(first, draw.size)
-    changed |= {str(c.which): c.value for c in draw.changes if c.what == "size"}
+    changed |= {str(c.which): c.value for c in draw.changes if c.what in ("size", "constant")}
     saved = {name: getattr(task.module, name) for name in changed}
     try:
         for name, value in changed.items():
@@ -243,14 +251,20 @@ def reshaped(inputs: list[Any], changes: Sequence[Variation]) -> list[Any]:
     All changes are made at once, so that a new size is not taken for one that another change is
     about.
     """
-    sizes = {c.dimension: int(c.value) for c in changes if c.dimension and c.what != "leading"}
+    apart = ("leading", "axis")
+    sizes = {c.dimension: int(c.value) for c in changes if c.dimension and c.what not in apart}
+    axes = {c.which: int(c.value) for c in changes if c.what == "axis"}
     first = {c.dimension: int(c.value) for c in changes if c.dimension and c.what == "leading"}
     ranks = [int(c.value) for c in changes if c.what == "rank"]
-    most = max((tensor.dim() for tensor in list_tensors(inputs)), default=0)
+    longest = max((tensor.shape for tensor in list_tensors(inputs)), key=len, default=())
+    most = len(longest)
 
     def change(tensor: torch.Tensor) -> torch.Tensor:
         for dim, own in enumerate(tensor.shape):
             new = first.get(own) if dim == 0 and own in first else sizes.get(own)
+            axis = dim - tensor.dim()
+            if axis in axes and own == longest[axis]:
+                new = axes[axis]
             if new is not None:
                 places = torch.arange(new)
                 floating = tensor.is_floating_point() or tensor.is_complex()
@@ -261,7 +275,7 @@ def reshaped(inputs: list[Any], changes: Sequence[Variation]) -> list[Any]:
                 tensor = tensor.unsqueeze(0).repeat(new, *(1 for _ in tensor.shape))
         return tensor
 
-    return list(map_tensors(inputs, change)) if sizes or first or ranks else inputs
+    return list(map_tensors(inputs, change)) if sizes or first or axes or ranks else inputs
 
 
 # --- numbers --------------------------------------------------------------------------------
@@ -311,7 +325,8 @@ def draw_arguments(task: LoadedTask, draw: Draw) -> list[Any]:
     """Return the constructor's arguments for one draw."""
     seed_everything(draw.parameters)
     init = task.module.Model.__init__
-    return changed_arguments(init, task.init_inputs(), draw.changes, "argument")
+    with resized(task, draw):
+        return changed_arguments(init, task.init_inputs(), draw.changes, "argument")
 
 
 # --- inputs ---------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ It serves these requests, one problem per process:
 - ``estimate``: how much work its own inputs are;
 - ``facts {draw}``: what the task is made of, and whether it can tell right from wrong;
 - ``variants {draw}``: what else a caller may do;
+- ``long {draw, number, short}``: a draw in which one dimension of the inputs is long;
 - those of `curate.verify.reference.timed`: the baselines.
 """
 
@@ -66,7 +67,7 @@ from curate.verify.reference.noise import (
     short_place,
 )
 from curate.verify.reference.timed import Baselines
-from curate.verify.reference.vary import GROWTH, find_variants
+from curate.verify.reference.vary import GROWTH, DrawCost, LongDraws, find_variants
 
 Results = tuple[dict[str, Any], dict[str, Any]]
 """What is right: in the file's own precision, and in float64."""
@@ -99,6 +100,7 @@ class Reference:
         self.models: dict[Any, tuple[list[Any], nn.Module]] = {}
         self.doubles: dict[Any, nn.Module] = {}
         self.last: tuple[Draw, list[Any], Results] | None = None
+        self.long_draws: LongDraws | None = None
         self.call_bytes = 0
 
     def load(self, request: dict[str, Any], tensors: Tensors) -> Answer:
@@ -171,17 +173,17 @@ class Reference:
         """Return the operators that compute and what they read and write, without computing."""
         with torch.device("meta"):
             init, inputs = self.task.init_inputs(), self.task.inputs()
-        called = self._calls(init, inputs)
+        called, _ = self._calls(init, inputs)
         return {"calls": dict(called.calls), "call_bytes": called.call_bytes}, []
 
-    def _calls(self, init: list[Any], inputs: list[Any]) -> OperatorCalls:
-        """Return the operators that compute, without computing."""
+    def _calls(self, init: list[Any], inputs: list[Any]) -> tuple[OperatorCalls, Tensors]:
+        """Return the operators that compute, and the model's state, without computing."""
         with torch.device("meta"):
             model = self.task.module.Model(*init).eval().to("meta")
             called = OperatorCalls()
             with called:
                 model(*to_device(inputs, "meta"))
-        return called
+        return called, list(model.state_dict().values())
 
     def facts(self, request: dict[str, Any], tensors: Tensors) -> Answer:
         """Return the operators that compute, and what the output does not depend on."""
@@ -236,6 +238,29 @@ class Reference:
         draws = {what: [one.to_json() for one in ones] for what, ones in found.items()}
         return {"draws": draws, "layouts": [layout for layout in LAYOUTS if takes(layout)]}, []
 
+    def long(self, request: dict[str, Any], tensors: Tensors) -> Answer:
+        """Return a draw in which one dimension of the inputs is long, found without computing."""
+        draw = Draw.from_json(request["draw"])
+        if self.long_draws is None or self.long_draws.draw != draw:
+            self.long_draws = LongDraws(self.task, draw, self.inputs(draw), self._cost)
+        known, number = self.long_draws, int(request["number"])
+        found = known.find(number, request["short"]) if number < len(known.dimensions) else None
+        return {
+            "dimensions": len(known.dimensions),
+            "draw": found and found.to_json(),
+        }, []
+
+    def _cost(self, draw: Draw) -> DrawCost | None:
+        """Return what a draw takes, or None where it is refused, without computing."""
+        try:
+            with torch.device("meta"):
+                init, inputs = draw_arguments(self.task, draw), draw_inputs(self.task, draw)
+            called, state = self._calls(init, inputs)
+        except Exception:
+            return None
+        elements = sum(tensor.numel() for tensor in list_tensors([*inputs, *state]))
+        return DrawCost(elements, called.call_bytes)
+
     def _is_too_much(self, draw: Draw, inputs: list[Any]) -> bool:
         """Say whether a changed call would take a large problem's reference much more work.
 
@@ -244,8 +269,8 @@ class Reference:
         """
         if self.call_bytes < LARGE_CALL:
             return False
-        calls = self._calls(draw_arguments(self.task, draw), inputs)
-        return calls.call_bytes > GROWTH * self.call_bytes
+        called, _ = self._calls(draw_arguments(self.task, draw), inputs)
+        return called.call_bytes > GROWTH * self.call_bytes
 
     # the work
 
@@ -460,15 +485,14 @@ def _has_indices(value: Any) -> bool:
     return any(not (t.is_floating_point or t.is_complex or t == torch.bool) for t in types)
 
 
-def warm(has_device: bool = False) -> None:
+def warm() -> None:
     """Load what problems need: an example loads what is loaded on first use."""
     reference = Reference()
     random_numbers("cpu")
     with torch.no_grad():
         reference.load({"source": EXAMPLE[0], "device": "cpu"}, [])
         reference.facts({"draw": Draw(0).to_json()}, [])
-        if has_device:
-            reference.estimate({}, [])
+        reference.estimate({}, [])
 
 
 def serve(channel: Channel) -> None:
@@ -486,6 +510,7 @@ def serve(channel: Channel) -> None:
             "estimate": reference.estimate,
             "facts": reference.facts,
             "variants": reference.variants,
+            "long": reference.long,
             **Baselines(reference).handlers,
         },
     )

@@ -9,11 +9,19 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 from curate.verify.problem import LoadedTask
 from curate.verify.protocol.role import list_tensors, same_tensors
-from curate.verify.reference.draw import NONES, Draw, Variation, defaults, free_sizes
+from curate.verify.reference.draw import (
+    NONES,
+    Draw,
+    Variation,
+    defaults,
+    free_sizes,
+    named_sizes,
+)
 
 MOST_DRAWS = 2
 """Draws over which changes are spread that do not go together."""
@@ -28,6 +36,18 @@ GROWN = 2**27
 
 LARGE = 1000
 """An integer that one more may change too little."""
+
+LONG = (50_001, 33_001, 4_099, 1_031, 203)
+"""What a dimension becomes to have a program take its way for long ones, the first that is little
+enough work: usual limits are 4,096 elements in a tile and 32,768 in a block, or half of the
+dimension. The last is for dimensions that are long together, as those of an image may be."""
+
+SHORT = (3, 2, 4, 8, 16)
+"""What the other dimensions become then, the first that the reference takes."""
+
+LONG_ELEMENTS, LONG_BYTES = 2**21, 2**28
+"""How many elements inputs and parameters may have then, and how many bytes the reference's
+operators may read and write."""
 
 
 def find_variants(
@@ -171,3 +191,107 @@ def _others(own: Any) -> list[Any]:
     if type(own) is float and math.isfinite(own):
         return [own + 0.25 if abs(own) <= 0.5 else 0.75 * own, 2 * own]
     return []
+
+
+# --- long dimensions ------------------------------------------------------------------------
+
+Change = tuple[Variation, ...]
+"""Variations that belong together."""
+
+
+@dataclasses.dataclass(frozen=True)
+class DrawCost:
+    """What a draw takes: elements of inputs and parameters, and bytes that operators handle."""
+
+    elements: int
+    call_bytes: int
+
+
+class LongDraws:
+    """Draws in which one dimension of the inputs is long."""
+
+    def __init__(
+        self,
+        task: LoadedTask,
+        draw: Draw,
+        inputs: list[Any],
+        cost: Callable[[Draw], DrawCost | None],
+    ) -> None:
+        """Take note of a draw of the file's own sizes.
+
+        Args:
+            task: the problem.
+            draw: what is changed.
+            inputs: of that draw.
+            cost: returns what a draw takes, or None where the reference does not take it.
+        """
+        self.draw, self.cost = draw, cost
+        self.dimensions = _dimensions(task, inputs)
+
+    def find(self, number: int, short: bool) -> Draw | None:
+        """Return a draw in which one dimension is long, if the reference takes one.
+
+        Args:
+            number: of the dimension, the last one's is 0.
+            short: whether the others are short, and not as in the file.
+        """
+        own, ways = self.dimensions[number]
+        others = [c for n, c in enumerate(self._short) if n != number] if short else []
+        sizes = (size for long in LONG for size in (long, own * -(-long // own)) if size > own)
+        for draw in (self._changed(*others, way) for size in sizes for way in ways(size)):
+            takes = self.cost(draw)
+            if takes and takes.elements <= LONG_ELEMENTS and takes.call_bytes <= LONG_BYTES:
+                return draw
+        return None
+
+    @cached_property
+    def _short(self) -> list[Change]:
+        """Changes that make every dimension short together, as far as the reference takes that."""
+        found: list[Change] = []
+        for own, ways in self.dimensions:
+            tried = (way for size in SHORT if size < own for way in ways(size))
+            found.append(next((way for way in tried if self.cost(self._changed(*found, way))), ()))
+        return found
+
+    def _changed(self, *changes: Change) -> Draw:
+        return dataclasses.replace(self.draw, changes=tuple(v for few in changes for v in few))
+
+
+Ways = Callable[[int], list[Change]]
+"""Returns changes that may give a dimension a size; the reference takes some of them or none."""
+
+
+def _dimensions(task: LoadedTask, inputs: list[Any]) -> list[tuple[int, Ways]]:
+    """Return the dimensions of the inputs that may have other sizes, each with its own size.
+
+    They are the file's names for sizes, the last one first, and axes of the inputs that may share
+    a name. Where there are no names, all axes are, with numbers of the constructor that are equal
+    to them, or without.
+    """
+    free = free_sizes(task)
+    names = named_sizes(task)[::-1]
+    found = [_named(task, name, "size" if name in free else "constant") for name in names]
+    shapes = [tuple(tensor.shape) for tensor in list_tensors(inputs) if tensor.dim()]
+    longest = max(shapes, key=len, default=())
+    init = task.init_inputs()
+    numbers = [*init, *defaults(task.module.Model.__init__, len(init))]
+    for axis, own in zip(range(-1, -len(longest) - 1, -1), reversed(longest), strict=True):
+        if not names or longest.count(own) > 1:
+            equal = [i for i, n in enumerate(numbers) if type(n) is int and n == own]
+            # What has a name becomes short by its name.
+            found.append((1 if names else own, _axis(axis, own, equal)))
+    return found
+
+
+def _named(task: LoadedTask, name: str, what: str) -> tuple[int, Ways]:
+    return getattr(task.module, name), lambda size: [(Variation(what, name, size),)]
+
+
+def _axis(axis: int, own: int, arguments: list[int]) -> Ways:
+    def ways(size: int) -> list[Change]:
+        places = Variation("axis", axis, size), Variation("dimension", 0, size, own)
+        numbers = [Variation("argument", i, size) for i in arguments]
+        some = [(), *((one,) for one in numbers), tuple(numbers)]
+        return [(place, *few) for place in places for few in dict.fromkeys(some)]
+
+    return ways

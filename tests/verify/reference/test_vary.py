@@ -28,7 +28,7 @@ def get_init_inputs():
 """
 
 
-def variants(
+def loaded(
     forward: str,
     inputs: str = "torch.randn(4, 6)",
     arguments: str = "x",
@@ -36,11 +36,16 @@ def variants(
     init: str = "",
     given: str = "",
     sizes: str = "",
-) -> tuple[dict[str, list[tuple[Variation, ...]]], list[str]]:
+) -> Reference:
     names = {"arguments": arguments, "setup": setup, "init": init, "given": given, "sizes": sizes}
     reference = Reference()
     source = PROBLEM.format(forward=forward, inputs=inputs, **names)
     reference.load({"source": source, "device": "cpu"}, [])
+    return reference
+
+
+def variants(*case: str, **named: str) -> tuple[dict[str, list[tuple[Variation, ...]]], list[str]]:
+    reference = loaded(*case, **named)
     answer, _ = reference.variants({"draw": Draw(2, 2).to_json()}, [])
     draws = {
         what: [Draw.from_json(draw).changes for draw in found]
@@ -158,3 +163,62 @@ def test_layouts_that_the_reference_refuses_are_none() -> None:
     assert variants("return x.view(24)")[1] == ["strided"]
     assert variants("return x + 1", "torch.randn(5)")[1] == ["strided"]
     assert variants("return x + 1", "torch.randn(1, 1)")[1] == []
+
+
+def long_shapes(reference: Reference, short: bool = True) -> list[list[tuple[int, ...]] | None]:
+    """Return the shapes of inputs for each dimension that is made long; None where none can be."""
+    found: list[list[tuple[int, ...]] | None] = []
+    while True:
+        asked = {"draw": Draw(2, 2).to_json(), "number": len(found), "short": short}
+        answer, _ = reference.long(asked, [])
+        if len(found) == answer["dimensions"]:
+            return found
+        draw = answer["draw"] and Draw.from_json(answer["draw"])
+        found.append(draw and [tuple(tensor.shape) for tensor in reference.inputs(draw)])
+
+
+@pytest.mark.parametrize(
+    ("case", "shapes"),
+    [
+        ({"forward": "return x.exp()"}, [[(3, 50_001)], [(50_001, 3)]]),
+        (
+            {"forward": "return self.norm(x)", "init": ", width", "given": "6",
+             "setup": "self.norm = nn.LayerNorm(width)"},
+            [[(3, 50_001)], [(50_001, 3)]],
+        ),
+        (
+            {"forward": "return self.norm(x)", "init": ", width", "given": "width",
+             "setup": "self.norm = nn.LayerNorm([width, 2])",
+             "inputs": "torch.randn(rows, width, 2)", "sizes": "rows, width = 4, 6"},
+            [[(3, 50_001, 2)], [(50_001, 3, 2)]],
+        ),
+        # two dimensions of one name, together and one by one
+        (
+            {"forward": "return x.softmax(-1)", "inputs": "torch.randn(1, length, length)",
+             "sizes": "length = 8"},
+            [[(1, 1_031, 1_031)], [(1, 3, 50_001)], [(1, 50_001, 3)]],
+        ),
+        # what must be square
+        (
+            {"forward": "return x + x.mT", "inputs": "torch.randn(2, 8, 8)"},
+            [None, [(2, 203, 203)], [(50_001, 3, 3)]],
+        ),
+        # what the module fixes
+        (
+            {"forward": "return F(x)", "setup": "global F; F = nn.Linear(6, 2)"},
+            [None, [(50_001, 6)]],
+        ),
+        # what must be a multiple of four
+        ({"forward": "return x.view(4, -1)", "inputs": "torch.randn(8)"}, [[(50_008,)]]),
+    ],
+)  # fmt: skip
+def test_one_dimension_is_made_long(
+    case: dict[str, Any], shapes: list[list[tuple[int, ...]] | None]
+) -> None:
+    assert long_shapes(loaded(**case)) == shapes
+
+
+def test_the_other_dimensions_may_stay_as_they_are() -> None:
+    assert long_shapes(loaded("return x.exp()"), short=False) == [[(4, 50_001)], [(50_001, 6)]]
+    most = loaded("return x @ x.mT", "torch.randn(64, 64, 8)")
+    assert long_shapes(most, short=False)[0] == [(64, 64, 203)]
