@@ -109,7 +109,9 @@ def new_shape_env() -> ShapeEnv:
 
 
 def fake_mode(env: ShapeEnv) -> FakeTensorMode:
-    return FakeTensorMode(shape_env=env, allow_non_fake_inputs=True, static_shapes=False)
+    mode = FakeTensorMode(shape_env=env, allow_non_fake_inputs=True, static_shapes=False)
+    mode.cache_enabled = False  # a module is traced once: what goes in seldom comes out again
+    return mode
 
 
 def integer_symbol(env: ShapeEnv, value: int, name: str, any_value: bool) -> torch.SymInt:
@@ -160,6 +162,7 @@ def export(
         stack.enter_context(torch.no_grad())
         stack.enter_context(preserve_node_meta())
         stack.enter_context(mock.patch.object(fx_proxy.TracerBase, "create_node", noted))
+        stack.enter_context(mock.patch.object(torch.fx.config, "do_not_emit_stack_traces", True))
         graph, signature = aot_export_module(
             module,
             list(inputs),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Iterator
 
 from curate.generator.text.layout import WIDTH, body
@@ -43,6 +44,10 @@ def _names(node: ast.AST, kind: type[ast.expr_context] | None = None) -> Iterato
             yield one
 
 
+def _taken(function: ast.FunctionDef) -> set[str]:
+    return {name.id for name in _names(function)} | {a.arg for a in function.args.args}
+
+
 def _target(statement: ast.stmt) -> str | None:
     """Return the variable that a statement gives a value to."""
     if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
@@ -52,14 +57,16 @@ def _target(statement: ast.stmt) -> str | None:
 
 def _drop_unread(function: ast.FunctionDef) -> None:
     """Take out variables that nothing reads: the place along an axis that no address needs."""
+    reads = Counter(name.id for name in _names(function, ast.Load))
+    blocks = _blocks(function)
     dropped = True
     while dropped:
         dropped = False
-        read = {name.id for name in _names(function, ast.Load)}
-        for block in _blocks(function):
-            kept = [s for s in block if not (_target(s) and _target(s) not in read)]
-            dropped |= len(kept) < len(block)
-            block[:] = kept
+        for block in blocks:
+            for statement in [s for s in block if (name := _target(s)) and not reads[name]]:
+                reads -= Counter(name.id for name in _names(statement, ast.Load))
+                block.remove(statement)
+                dropped = True
 
 
 # --- what is written more than once ---------------------------------------------------------------
@@ -84,8 +91,8 @@ def _share(function: ast.FunctionDef, block: Block) -> None:
             for part in (_offsets(call), _mask(call)):
                 if isinstance(part, ast.BinOp):
                     uses.setdefault(ast.unparse(part), []).append((at, call))
-    taken = {name.id for name in _names(function)} | {a.arg for a in function.args.args}
     shared = [(text, found) for text, found in uses.items() if len(found) > 1]
+    taken = _taken(function) if shared else set()
     several = sum(_is_offsets(found[0][1], text) for text, found in shared) > 1
     new: list[tuple[int, ast.stmt]] = []
     for text, found in shared:
@@ -147,6 +154,8 @@ def _reuse_names(block: Block, outer: frozenset[str] = frozenset()) -> None:
     """
     holders: dict[str, str] = {}
     own = outer.union(filter(None, map(_target, block)))
+    names = [list(_names(statement)) for statement in block]
+    last = {found.id: at for at, inside in enumerate(names) for found in inside}
     for at, statement in enumerate(block):
         if isinstance(statement, ast.For | ast.If):
             _reuse_names(statement.body, own)
@@ -155,18 +164,18 @@ def _reuse_names(block: Block, outer: frozenset[str] = frozenset()) -> None:
             continue
         stem = re.sub(r"_\d+$", "", name)
         old = holders.setdefault(stem, name)
-        later = {n.id for one in block[at + 1 :] for n in _names(one)}
-        follows = old == stem or old in {n.id for n in _names(statement, ast.Load)}
-        if old != name and old not in later and follows:
-            for found in (n for one in block[at:] for n in _names(one)):
+        follows = old == stem or any(found.id == old for found in names[at])
+        if old != name and last[old] <= at and follows:
+            for found in (found for inside in names[at:] for found in inside):
                 found.id = old if found.id == name else found.id
+            last[old] = last[name]
         else:
             holders[stem] = name
 
 
 def _number_anew(function: ast.FunctionDef) -> None:
     """Take the number off a name that no other shares: first_1 where there is no first."""
-    taken = {name.id for name in _names(function)} | {a.arg for a in function.args.args}
+    taken = _taken(function)
     short = {}
     for name in dict.fromkeys(n.id for n in _names(function, ast.Store)):
         stem = re.sub(r"_\d+$", "", name)
