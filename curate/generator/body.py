@@ -167,7 +167,8 @@ class Body:
 
     def _axis_name(self, axis: sympy.Symbol) -> str:
         size = self.host.known(self.loops.axes[axis])
-        words = {self.host.name_of(symbol) for symbol in size.free_symbols}
+        symbols = sorted(size.free_symbols, key=str)
+        words = {self.host.name_of(symbol) for symbol in symbols}
         if not size.is_Symbol:
             return "pixel" if {"height", "width"} <= words else "position"
         word = re.sub(r"_(size|len|length|dim)$", "", words.pop())

@@ -219,7 +219,7 @@ def _expected(traced: Traced, container: Container) -> dict[str, str]:
 # --- the file ------------------------------------------------------------------------------------
 
 
-_WIDE = re.compile(r"^    (outer|rows?|cols|offsets) = .*\.to\(tl\.int64\)", re.MULTILINE)
+_WIDE = re.compile(r"^( +)(outer|rows?|cols|offsets) = .*\.to\(tl\.int64\)", re.MULTILINE)
 """Where a kernel says which elements a program has, in 64 bits."""
 
 
@@ -237,7 +237,7 @@ def _assemble(
     lines += print_body(ast.parse(body).body, 8)
     helpers = [HELPERS[name].strip() for name in sorted(written.helpers)]
     kernels = "\n\n\n".join(tidy(kernel) for kernel in written.kernels)
-    kernels = _WIDE.sub(r"    # 64 bits: an offset may pass 2**31.\n\g<0>", kernels, count=1)
+    kernels = _WIDE.sub(r"\1# 64 bits: an offset may pass 2**31.\n\g<0>", kernels, count=1)
     parts = [*container.preamble, *helpers, kernels]
     forward = "\n".join(lines)
     parts.append(f"{container.class_text}\n\n{forward}".replace("\n    pass\n\n", "\n"))

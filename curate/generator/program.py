@@ -488,6 +488,9 @@ class Program:
             return base
         if offset == 0 and is_contiguous(size, stride) and equal(product(size), product(own)):
             return f"{base}.view({self._tuple(size)})"
+        order = _permutation(size, stride, own, strides) if offset == 0 else []
+        if order:
+            return f"{base}.permute({', '.join(map(str, order))})"
         at = "" if offset == 0 else f", {self.sizes.text(offset)}"
         return f"torch.as_strided({base}, {self._tuple(size)}, {self._tuple(stride)}{at})"
 
@@ -634,6 +637,19 @@ def is_contiguous(sizes: list[Any], strides: list[Any]) -> bool:
     """Whether elements lie one after the other."""
     expected = contiguous_strides(sizes)
     return all(s == 1 or equal(a, b) for s, a, b in zip(sizes, strides, expected, strict=True))
+
+
+def _permutation(
+    size: list[Any], stride: list[Any], own: list[Any], strides: list[Any]
+) -> list[int]:
+    """Return which of a tensor's own dimensions those of a view are, or []."""
+    left = list(range(len(own)))
+    order = []
+    for length, step in zip(size, stride, strict=True):
+        found = [d for d in left if equal(length, own[d]) and equal(step, strides[d])]
+        order += found[:1]
+        left = [d for d in left if d not in found[:1]]
+    return order if len(order) == len(size) and not left else []
 
 
 def _same(a: list[sympy.Expr], b: list[sympy.Expr]) -> bool:

@@ -225,16 +225,18 @@ def title(nodes: Sequence[torch.fx.Node], given: Collection[str]) -> str:
     """
     order: dict[str, int] = {}
     named, named_at = "", 0
+    own: set[str] = set()  # functions of the reference itself
     for at, note in enumerate(note_of(node) for node in nodes if not _is_view(node)):
         for call in note.calls:
             order.setdefault(call, at)
+        own |= set(note.calls[1:])
         if note.assigned and not _UNTOLD.fullmatch(note.assigned) and note.assigned not in given:
             named, named_at = note.assigned, at
     if named:
         order.setdefault(named, named_at)
 
     def weight(word: str) -> int:
-        if word == named:
+        if word == named or word in own:
             return 1
         return (
             0

@@ -1,0 +1,108 @@
+"""Variables, kernels and sizes of a program have the words of the reference."""
+
+import re
+
+from curate.generator.generate import generate
+
+REFERENCE = """
+import torch
+from torch.nn import functional as F
+
+
+class Model(torch.nn.Module):
+    {doc}
+    def __init__(self):
+        super().__init__()
+        self.norm = torch.nn.LayerNorm(24)
+
+    def scaled(self, value):
+        return value * torch.rsqrt(value.pow(2).mean(-1, keepdim=True) + 1e-6)
+
+    def forward(self, {arguments}):
+{body}
+
+
+def get_inputs():
+    return [{inputs}]
+
+
+def get_init_inputs():
+    return []
+"""
+
+
+def printed(*body, arguments="x", inputs="torch.randn(6, 24)", doc=""):
+    lines = "\n".join(f"        {line}" for line in body)
+    text = REFERENCE.format(doc=doc, arguments=arguments, body=lines, inputs=inputs)
+    return generate(text, "cuda:90").text
+
+
+def kernels(text):
+    return re.findall(r"^def (\w+_kernel\w*)\(", text, re.MULTILINE)
+
+
+def test_values_have_the_names_that_the_reference_assigns():
+    text = printed(
+        "error = x - y",
+        "loss = F.relu(error.abs() - 0.1)",
+        "return (loss * loss).sum(), error, loss",
+        arguments="x, y",
+        inputs="torch.randn(6, 24), torch.randn(6, 24)",
+    )
+    assert re.search(r"^ +error = x - y$", text, re.MULTILINE)
+    assert re.search(r"^ +loss = tl\.maximum\(tl\.abs\(error\) - 0\.1", text, re.MULTILINE)
+    assert "return (out0, error, loss)" in text or "return out0, error, loss" in text
+
+
+def test_what_a_method_returns_has_the_name_that_its_caller_gives_it():
+    text = printed("normed = self.scaled(x)", "return normed.exp() + normed")
+    assert re.search(r"^ +normed = x \* ", text, re.MULTILINE)
+    assert kernels(text)[0].startswith("scaled") or kernels(text)[0].startswith("normed")
+
+
+def test_a_name_that_is_assigned_anew_is_assigned_anew():
+    text = printed("x = x * 2", "x = torch.tanh(x) + torch.exp(x)", "return x - x.abs()")
+    assert re.search(r"^    x = x \* 2\.0$", text, re.MULTILINE)
+    assert "x_1" not in text
+
+
+def test_a_kernel_is_named_by_what_the_prompt_says_and_not_by_what_it_becomes():
+    assert kernels(printed("return F.softplus(self.norm(x))"))[0] == "layer_norm_softplus_kernel"
+    assert kernels(printed("return torch.linalg.vector_norm(x, dim=1)"))[0] == "vector_norm_kernel"
+    text = printed(
+        "return F.interpolate(x[:, None], scale_factor=2.0, mode='bilinear')",
+        inputs="torch.randn(6, 8, 8)",
+    )
+    assert kernels(text)[0] == "interpolate_kernel"
+
+
+def test_a_docstring_is_the_formula_or_what_the_reference_says_of_itself():
+    assert '"""Compute torch.sigmoid(x) + 1.\n' in printed("return torch.sigmoid(x) + 1")
+    told = "Doubles what it is given, and adds one."
+    assert f'"""{told}\n' in printed("return x * 2 + 1", doc=f'"""{told}"""')
+
+
+def test_stages_say_what_they_do():
+    text = printed("loss = (x * x).sum()", "return loss")
+    assert "First stage of" in text
+    assert "Second stage of" in text
+
+
+def test_sizes_have_the_names_that_the_reference_gives_them():
+    text = printed(
+        "b, steps, width = x.shape",
+        "return x.mean(1) + steps",
+        inputs="torch.randn(6, 8, 24)",
+    )
+    assert "b, steps, width = x.shape" in text
+
+
+def test_other_sizes_are_called_what_they_usually_are():
+    text = printed("return x.mean(1)", inputs="torch.randn(6, 8, 10, 12)")
+    assert "batch, channels, height, width = x.shape" in text
+
+
+def test_a_reason_is_told():
+    text = printed("return x.var(0)", inputs="torch.randn(600, 24)")
+    assert "# Welford's method" in text
+    assert text.count("# 64 bits") == 1

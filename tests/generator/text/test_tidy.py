@@ -1,0 +1,55 @@
+"""A kernel's statements put in order: shared addresses, names that are used again."""
+
+from curate.generator.text.tidy import tidy
+
+
+def kernel(*lines):
+    body = "\n".join(f"    {line}" for line in lines)
+    return f'@triton.jit\ndef f(x_ptr, y_ptr, n):\n    """Do it."""\n{body}\n'
+
+
+def lines(*given):
+    return [line.strip() for line in tidy(kernel(*given)).splitlines()[3:]]
+
+
+def test_an_address_and_a_mask_that_stand_twice_become_variables():
+    found = lines(
+        "x = tl.load(x_ptr + (rows * n + cols), mask=a & b)",
+        "tl.store(y_ptr + (rows * n + cols), x, mask=a & b)",
+        "tl.store(y_ptr + (rows + cols), x, mask=b)",
+    )
+    assert found == [
+        "offsets = rows * n + cols",
+        "mask = a & b",
+        "x = tl.load(x_ptr + offsets, mask=mask)",
+        "tl.store(y_ptr + offsets, x, mask=mask)",
+        "tl.store(y_ptr + rows + cols, x, mask=b)",
+    ]
+
+
+def test_a_value_takes_the_name_of_the_one_that_it_replaces():
+    found = lines("x = tl.load(x_ptr)", "x_1 = x * 2", "x_2 = x_1 + x_1", "tl.store(y_ptr, x_2)")
+    assert found == ["x = tl.load(x_ptr)", "x = x * 2", "x = x + x", "tl.store(y_ptr, x)"]
+
+
+def test_a_value_that_is_needed_later_keeps_its_name():
+    found = lines("x = tl.load(x_ptr)", "x_1 = x * 2", "tl.store(y_ptr, x + x_1)")
+    assert found == ["x = tl.load(x_ptr)", "x_1 = x * 2", "tl.store(y_ptr, x + x_1)"]
+
+
+def test_what_a_loop_carries_keeps_its_name():
+    given = [
+        "peak = tl.zeros([4])",
+        "peak_1 = tl.zeros([4])",
+        "for start in range(0, n, 4):",
+        "    x = tl.load(x_ptr + start)",
+        "    peak = tl.maximum(peak, x)",
+        "    peak_1 = tl.maximum(peak_1, -x)",
+        "tl.store(y_ptr, peak - peak_1)",
+    ]
+    assert lines(*given) == [line.strip() for line in given]
+
+
+def test_a_number_goes_that_tells_nothing_apart_and_so_does_what_nothing_reads():
+    found = lines("first = n + 1", "second_1 = n + 2", "tl.store(y_ptr, second_1)")
+    assert found == ["second = n + 2", "tl.store(y_ptr, second)"]
