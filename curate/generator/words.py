@@ -21,7 +21,7 @@ import torch
 from curate.syntax import arguments, stores_in, words
 
 NOTE = "reference"
-"""The key of a node's ``meta`` under which a `Note` lies."""
+"""The key of a node's ``meta`` under which a `NodeNote` lies."""
 
 Span = tuple[int | None, int | None, int | None, int | None]
 """First and last line, first and last column, as code objects have them."""
@@ -37,7 +37,7 @@ _CONVERSIONS = words(
 
 
 @dataclass
-class Note:
+class NodeNote:
     """Where in the reference a node is made.
 
     Attributes:
@@ -55,9 +55,9 @@ class Note:
     word: str = ""
 
 
-def note_of(node: torch.fx.Node) -> Note:
+def note_of(node: torch.fx.Node) -> NodeNote:
     """Return a node's note; an empty one where the reference did not make it."""
-    found: Note = node.meta.get(NOTE) or Note((), (), "", 0)
+    found: NodeNote = node.meta.get(NOTE) or NodeNote((), (), "", 0)
     return found
 
 
@@ -159,7 +159,7 @@ class Words:
                     is_whole = not assigned and span in self._returns
                 line = span[0] or 0
             frame = frame.f_back
-        node.meta[NOTE] = Note(tuple(place), tuple(calls), assigned, line)
+        node.meta[NOTE] = NodeNote(tuple(place), tuple(calls), assigned, line)
 
     def _span_of(self, code: CodeType, instruction: int) -> Span:
         key = code, instruction
