@@ -193,6 +193,9 @@ def lower(graph: torch.fx.GraphModule, mode: FakeTensorMode, then: Callable[[Any
     for node in nodes.nodes:
         where = (node.args, node.kwargs)
         node.args, node.kwargs = pytree.tree_map_only(torch.device, lambda _: CUDA, where)
+        for value in pytree.tree_leaves(node.meta.get("val")):
+            if isinstance(value, FakeTensor):
+                value.fake_device = CUDA
     graph.recompile()
     with mode:
         inputs = [_on_gpu(node.meta["val"]) for node in nodes.find_nodes(op="placeholder")]
@@ -218,6 +221,8 @@ def lower(graph: torch.fx.GraphModule, mode: FakeTensorMode, then: Callable[[Any
         stack.enter_context(tracing(TracingContext(mode)))
         stack.enter_context(mock.patch.object(GraphLowering, "compile_to_module", stop))
         stack.enter_context(mock.patch.object(GraphLowering, "run_node", run_worded))
+        # Each node's value is known from tracing.
+        stack.enter_context(mock.patch.object(compile_fx, "fake_tensor_prop", lambda *_: mode))
         kept = [*fx_proxy._COPY_META_FIELDS, NOTE]  # when a pass replaces a node
         stack.enter_context(mock.patch.object(fx_proxy, "_COPY_META_FIELDS", kept))
         stack.enter_context(config.patch(_CONFIG))
