@@ -141,7 +141,8 @@ def _print(
             groups.pop(0)
         program.hide(loops.nodes)
         kernels.append(loops)
-    program.summary = container.summary if len(kernels) == 1 else ""
+    program.is_alone = len(kernels) == 1
+    program.summary = container.summary if program.is_alone else ""
     for loops in kernels:
         schedule(loops, program)
     return program.finish(), types

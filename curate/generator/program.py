@@ -27,7 +27,8 @@ from curate.generator.words import note_of, title, words_of
 ir = private.ir
 
 _REDUCED = {"sum": "total", "prod": "product", "max": "peak", "min": "lowest", "any": "found"}
-_LONGEST_FORMULA = 84
+_REDUCED |= {"online_softmax_reduce": "peak exp_sum", "welford_reduce": "mean squares count"}
+_LONGEST_FORMULA = 160
 
 
 @dataclass
@@ -77,6 +78,7 @@ class Program:
         inner: buffers that only the kernel that makes them reads.
         scratch: variables of temporary tensors.
         summary: what the reference says of itself, if one kernel does it all.
+        is_alone: whether one does.
         staged: the loops whose first stage is printed.
     """
 
@@ -100,6 +102,7 @@ class Program:
         self.sizes = Sizes(traced, {"self", "grid", "torch", "triton", "tl", *names, *inputs})
         self.scratch: dict[str, str] = {}
         self.summary = ""
+        self.is_alone = False
         self._given(inputs)
         self._outputs()
         self._aliases()
@@ -243,7 +246,8 @@ class Program:
 
     def _buffer_word(self, buffer: str) -> str:
         word = private.buffer_word(buffer)
-        return identifier(word or _REDUCED.get(private.reduction_kind(buffer), "values"))
+        kind, at = private.reduction_of(buffer)
+        return identifier(word or _REDUCED.get(kind, "values").split()[at])
 
     def is_float_input(self, buffer: str) -> bool:
         """Whether a buffer may hold numbers of a shorter type than is computed in."""
@@ -414,7 +418,7 @@ class Program:
         nodes = private.in_order(
             {origin for node in loops.nodes for origin in node.node.get_origins()}
         )
-        stem = title(nodes, self.inputs) or "copy"
+        stem = title(nodes, self.inputs) or "prepare"
         told = stem.replace("_", " ")
         if kernel.part == "partial":
             self.staged.add(id(loops))
@@ -430,13 +434,14 @@ class Program:
 
     def _computed(self, nodes: list[torch.fx.Node]) -> str:
         """Return a sentence that says what some nodes of the graph compute."""
-        formula = words_of(self.traced.task).formula(nodes)
+        formula = words_of(self.traced.task).formula(nodes, self.is_alone)
         if formula and len(formula) <= _LONGEST_FORMULA and '"' not in formula:
             return f"Compute {formula}."
         calls = list(dict.fromkeys(call for node in nodes for call in note_of(node).calls))
         names = calls or list(dict.fromkeys(filter(None, (note_of(n).assigned for n in nodes))))
         names = names if len(names) <= 5 else [*names[:4], "more"]
-        return f"Compute {' and '.join(filter(None, [', '.join(names[:-1]), *names[-1:]]))}."
+        told = " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
+        return f"Compute {told or 'what later kernels read'}."
 
     # -- all of it --------------------------------------------------------------------------------
 

@@ -270,10 +270,11 @@ def buffer_word(name: str) -> str:
     return note_of(node).word if node is not None else ""
 
 
-def reduction_kind(name: str) -> str:
-    """Return the kind of reduction that makes a buffer, or ""."""
+def reduction_of(name: str) -> tuple[str, int]:
+    """Return the kind of reduction that makes a buffer, or "", and which of its results that is."""
     loop = getattr(V.graph.try_get_buffer(name), "data", None)
-    return str(loop.reduction_type) if isinstance(loop, ir.Reduction) else ""
+    kind = str(loop.reduction_type) if isinstance(loop, ir.Reduction) else ""
+    return kind, int(getattr(loop, "output_index", 0))
 
 
 def _on_gpu(value: Any) -> Any:

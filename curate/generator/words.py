@@ -61,6 +61,15 @@ def note_of(node: torch.fx.Node) -> NodeNote:
     return found
 
 
+def _told_note(node: torch.fx.Node) -> Note:
+    """Return a node's note, or that of what is made of it if a pass of the compiler put it in."""
+    for _ in range(4):
+        if note_of(node).place or not node.users:
+            break
+        node = next(iter(node.users))
+    return note_of(node)
+
+
 def _is_view(node: torch.fx.Node) -> bool:
     return bool(getattr(node.target, "is_view", False))
 
@@ -168,18 +177,30 @@ class Words:
             self._spans[key] = next(positions)
         return self._spans[key]
 
-    def formula(self, nodes: Sequence[torch.fx.Node]) -> str:
-        """Return the statements that make some nodes of a graph, or "" if they make others too."""
-        found = {id(s): s for n in nodes if (s := self._statements.get(note_of(n).line))}
+    def formula(self, nodes: Sequence[torch.fx.Node], is_all: bool) -> str:
+        """Return the statements that make some nodes of a graph; "" if several make others too.
+
+        Args:
+            nodes: the nodes.
+            is_all: whether they are all that matters of the graph.
+        """
+        graph = list(nodes[0].graph.nodes) if nodes else []
+        nodes = graph if is_all else nodes
+        found = {id(s): s for n in nodes if (s := self._statements.get(_told_note(n).line))}
         own = set(nodes)
-        for node in nodes[0].graph.nodes if nodes else ():
+        part = ""
+        for node in graph:
             computes = isinstance(node.target, torch._ops.OpOverload) and not _is_view(node)
             statement = id(self._statements.get(note_of(node).line))
             if computes and node not in own and node.all_input_nodes and statement in found:
-                return ""
-        ordered = sorted(found.values(), key=lambda statement: statement.lineno)
-        texts = [s.value if isinstance(s, ast.Return) and s.value else s for s in ordered]
-        return "; ".join(map(ast.unparse, texts))
+                part = "part of "
+        texts: list[ast.AST] = []
+        for told in sorted(found.values(), key=lambda statement: statement.lineno):
+            named = isinstance(told, ast.AugAssign) or (
+                isinstance(told, ast.Assign) and isinstance(told.targets[0], ast.Name)
+            )
+            texts.append(told if named else getattr(told, "value", told))
+        return "" if part and len(texts) > 1 else part + "; ".join(map(ast.unparse, texts))
 
 
 def words_of(module: ModuleType) -> Words:
@@ -226,7 +247,7 @@ def title(nodes: Sequence[torch.fx.Node], given: Collection[str]) -> str:
     order: dict[str, int] = {}
     named, named_at = "", 0
     own: set[str] = set()  # functions of the reference itself
-    for at, note in enumerate(note_of(node) for node in nodes if not _is_view(node)):
+    for at, note in enumerate(_told_note(node) for node in nodes if not _is_view(node)):
         for call in note.calls:
             order.setdefault(call, at)
         own |= set(note.calls[1:])
