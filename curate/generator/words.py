@@ -61,7 +61,7 @@ def note_of(node: torch.fx.Node) -> NodeNote:
     return found
 
 
-def _told_note(node: torch.fx.Node) -> Note:
+def _told_note(node: torch.fx.Node) -> NodeNote:
     """Return a node's note, or that of what is made of it if a pass of the compiler put it in."""
     for _ in range(4):
         if note_of(node).place or not node.users:
