@@ -103,7 +103,7 @@ def in_more_parts(text: str) -> str:
     """
     if "n_splits" not in text:
         return text
-    return re.sub(r"\b(2048|1024)\b", lambda size: str(int(size[0]) // 32), text)
+    return re.sub(r"\b(4096|2048)\b", lambda size: str(int(size[0]) // 16), text)
 
 
 def judge_parts(rows: list[dict[str, Any]], seed: int) -> None:

@@ -99,7 +99,9 @@ class Program:
         self.inputs = inputs
         self.staged: set[int] = set()
         names = {n for n, v in vars(traced.task).items() if callable(v) or inspect.ismodule(v)}
-        self.sizes = Sizes(traced, {"self", "grid", "torch", "triton", "tl", *names, *inputs})
+        self.sizes = Sizes(
+            traced, {"self", "grid", "min", "max", "torch", "triton", "tl", *names, *inputs}
+        )
         self.scratch: dict[str, str] = {}
         self.summary = ""
         self.is_alone = False

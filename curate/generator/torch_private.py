@@ -318,6 +318,12 @@ def in_order(nodes: Iterable[torch.fx.Node]) -> list[torch.fx.Node]:
     return sorted(nodes, key=lambda node: (node._sort_key, node.name))
 
 
+def is_unset(name: str) -> bool:
+    """Whether a buffer is allocated and has no values yet, as `torch.empty` leaves it."""
+    buffer = V.graph.try_get_buffer(name)
+    return isinstance(buffer, ir.ComputedBuffer) and 0 in buffer.data.ranges != buffer.get_size()
+
+
 def buffer_dtype(name: str) -> torch.dtype:
     made: torch.dtype = V.graph.get_dtype(name)
     return made

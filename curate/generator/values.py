@@ -178,6 +178,8 @@ class Recorder(private.DefaultHandler):  # type: ignore[misc]
         return x if x.dtype == dtype else self.make("to_dtype", (x,), dtype)
 
     def load(self, name: str, index: Any) -> Value:
+        if private.is_unset(name):
+            return self.constant(0, private.buffer_dtype(name))
         name, index = self.loops.place(name, index)
         index = self.loops.simplified(index)
         if name in self.loops.stored:

@@ -63,7 +63,7 @@ def in_more_parts(text):
     """
     if "n_splits" not in text:
         return text
-    return re.sub(r"\b(2048|1024)\b", lambda size: str(int(size[0]) // 32), text)
+    return re.sub(r"\b(4096|2048)\b", lambda size: str(int(size[0]) // 16), text)
 
 
 CASES = {
@@ -88,6 +88,13 @@ CASES = {
         "        return (x - m) * torch.rsqrt(v + self.scale)",
         PLANES,
     ),
+    "normalised over channels": (
+        "x = x * self.weight[:, None, None] + self.bias[:, None, None]\n"
+        "        return x / (x.std(1, keepdim=True) + self.scale)",
+        PLANES,
+    ),
+    "upsampled": ("return torch.softmax(F.interpolate(x, scale_factor=2.0), 1)", PLANES),
+    "circular": ("return F.pad(x, (2, 3), mode='circular')", ROWS),
     "samples": (
         "return (x - x.mean((1, 2, 3), keepdim=True)) / x.std((1, 2, 3), keepdim=True)",
         PLANES,
@@ -141,7 +148,37 @@ def test_inputs_are_told_apart_and_their_shapes_compared():
 def test_a_broadcast_is_read_along_a_tile_without_division():
     text = printed(*CASES["broadcast"]).text
     assert "weight = tl.load(weight_ptr + cols, mask=col_mask)" in text
-    assert "//" not in text.partition("class ModelNew")[0]
+    assert "cols //" not in text and "% width" not in text
+
+
+def test_an_image_makes_full_tiles():
+    text = printed(*CASES["image"]).text
+    assert "n_rows = batch * width" in text  # not a program for each image, however small
+    divided = text.index("= rows % width")
+    assert divided < text.index("rows = rows.to(tl.int64)")  # a division of 64 bits is slow
+
+
+def test_what_lies_together_makes_the_columns():
+    for name in ("normalised over channels", "upsampled", "channel softmax"):
+        text = printed(*CASES[name]).text
+        assert "walks down BLOCK_COLS columns" in text, name
+        assert "BLOCK_ROWS rows," not in text, name
+
+
+def test_schedules_do_not_follow_from_the_sizes_in_the_file():
+    for name in ("samples", "batch statistics", "columns", "softmax"):
+        small = reference(*CASES[name])
+        texts = [
+            generate(small.replace("batch = 6", f"batch = {n}"), "cuda:90").text for n in (6, 9999)
+        ]
+        assert texts[0] == texts[1], name
+    assert "if batch >= 256:" in printed(*CASES["samples"]).text
+    assert "if " not in printed(*CASES["batch statistics"]).text.partition("class ModelNew")[2]
+
+
+def test_memory_without_values_is_not_read():
+    text = printed(*CASES["circular"]).text
+    assert text.count("torch.empty") == 1  # the result
 
 
 def test_masked_lanes_are_filled_where_they_reach_a_result():

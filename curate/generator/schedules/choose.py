@@ -18,6 +18,10 @@ MOST_IN_TILE = 4096
 """Elements up to which one program holds all of a row in registers."""
 
 
+ENOUGH = 256
+"""Rows from which on a program takes each whole."""
+
+
 def schedule(loops: Loops, program: Program) -> None:
     """Print a kernel, or several that do its work together.
 
@@ -44,19 +48,23 @@ def schedule(loops: Loops, program: Program) -> None:
         (reduce.tile if print_few else split.shared)(loops, program, plane)
         return
     batch, many = _are_many(loops, program)
-    print_long = reduce.looped if many else split.shared
     plain = Body(loops, program, [])
     again = levels(found) > 1 or any(spreads(plain, s, loops.reduced) for s in plain.stores())
     if plane.by_rows and fixed is not None and fixed <= MOST_IN_TILE:
         reduce.tile(loops, program, plane)
-    elif plane.by_rows and again and batch:
+    elif not again or not batch or not plane.by_rows:
+        (reduce.looped if many else split.shared)(loops, program, plane)
+    else:  # what is read again lies in registers or in a cache, if programs are enough for it
         program.touch(loops)
-        with program.branch(f"if {plane.reduced.count(program, loops)} <= {MOST_IN_TILE}:"):
-            reduce.tile(loops, program, plane)
+        if many:
+            test, first, second = plane.reduced, reduce.tile, reduce.looped
+            limit = f"<= {MOST_IN_TILE}"
+        else:
+            test, first, second, limit = plane.kept, reduce.looped, split.shared, f">= {ENOUGH}"
+        with program.branch(f"if {test.count(program, loops)} {limit}:"):
+            first(loops, program, plane)
         with program.branch("else:"):
-            print_long(loops, program, plane)
-    else:
-        print_long(loops, program, plane)
+            second(loops, program, plane)
 
 
 def plane_of(loops: Loops) -> Plane:
@@ -94,10 +102,10 @@ def _kept_together(loops: Loops) -> sympy.Symbol | None:
         if value.op != "load" or value.index is None:
             continue
         e = sympy.expand(loops.index(value.index))
-        if not e.free_symbols & set(loops.reduced):
+        if not all(e.free_symbols & set(axes) for axes in (loops.reduced, loops.kept)):
             continue
         along_rows += any(e.coeff(axis) == 1 for axis in loops.reduced)
         for axis in kept:
             kept[axis] += bool(e.coeff(axis) == 1)
-    best = max(kept, key=lambda axis: kept[axis])
-    return best if kept[best] > along_rows else None
+    best = max(reversed(kept), key=lambda axis: kept[axis])
+    return best if kept[best] > along_rows or not along_rows else None

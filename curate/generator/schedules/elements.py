@@ -12,6 +12,10 @@ from curate.generator.schedules.passes import power_of_2
 
 BLOCK = 1024
 
+WIDEST = 64
+"""Columns of a tile: whole lines of memory, few lanes without an element at any width, and no more
+than Triton keeps once for all warps, so that a row that is broadcast needs no barrier."""
+
 SHORT = 16
 """Fixed lengths up to which an axis is part of a lane's neighbourhood: no side of a tile."""
 
@@ -43,9 +47,8 @@ def tiles(loops: Loops, program: Program) -> None:
     that one alone makes the rows.
     """
     columns = _together(loops, [s.index for s in loops.stores]) or loops.kept[-1]
-    loads = [
-        v.index for v in loops.recorder.made.values() if v.op == "load" and v.index is not None
-    ]
+    read = [v for v in loops.recorder.made.values() if v.op == "load"]
+    loads = [v.index for v in read if v.index is not None]
     crossing = [
         index
         for index in loads
@@ -62,19 +65,25 @@ def tiles(loops: Loops, program: Program) -> None:
     if across in rows and len(rows) == 1:
         _crossed(loops, program, dims, Dim("outer", outer) if outer else None)
         return
-    body = Body(loops, program, dims)
+    many = sum(columns in loops.live(v.axes) for v in read) > 4
+    elements = 1024 if many else 2048  # a window's loads take their registers all at once
+    body = Body(loops, program, dims, ("pid", "col_blocks"))
     n_rows, n_cols = (dim.count(program, loops) for dim in dims)
-    grid = [f"triton.cdiv({n_rows}, BLOCK_ROWS)"]
-    body.index(dims[0], "tl.program_id(0) * BLOCK_ROWS")
-    if n_cols.isdigit() and int(n_cols) <= BLOCK:
+    grid = f"triton.cdiv({n_rows}, BLOCK_ROWS)"
+    if n_cols.isdigit() and int(n_cols) <= WIDEST:
+        body.index(dims[0], "tl.program_id(0) * BLOCK_ROWS")
         body.index(dims[1], "")
-    else:  # a second axis of the grid holds 65,535 blocks: 67 million columns
-        grid.append(f"triton.cdiv({n_cols}, BLOCK_COLS)")
-        body.index(dims[1], "tl.program_id(1) * BLOCK_COLS")
-    many = sum(set(loops.axes_of(loops.index(index))[0]) >= {columns} for index in loads) > 4
-    block = BLOCK // 2 if many else BLOCK  # a window's loads take their registers all at once
-    setup = (f"BLOCK_COLS = {power_of_2(n_cols, block)}", f"BLOCK_ROWS = {block} // BLOCK_COLS")
-    _launch(body, program, tuple(grid), setup)
+    else:
+        grid += f" * triton.cdiv({n_cols}, BLOCK_COLS)"
+        body.say("pid = tl.program_id(0)")
+        body.say(f"col_blocks = tl.cdiv({dims[1].count(body, loops)}, BLOCK_COLS)")
+        body.index(dims[0], "pid // col_blocks * BLOCK_ROWS")
+        body.index(dims[1], "pid % col_blocks * BLOCK_COLS")
+    setup = (
+        f"BLOCK_COLS = {power_of_2(n_cols, WIDEST)}",
+        f"BLOCK_ROWS = {elements} // BLOCK_COLS",
+    )
+    _launch(body, program, (grid,), setup)
 
 
 def _crossed(loops: Loops, program: Program, dims: list[Dim], outer: Dim | None) -> None:

@@ -16,6 +16,9 @@ from curate.generator.schedules.passes import (
     shifts,
 )
 
+WARPS = "max(1, BLOCK_COLS // 256)"
+"""The host's text for the warps of rows: one where it can hold a row, so that none waits."""
+
 
 def tile(loops: Loops, program: Program, plane: Plane) -> None:
     """Print a kernel whose programs hold rows in registers."""
@@ -42,21 +45,30 @@ def tile(loops: Loops, program: Program, plane: Plane) -> None:
             "Each program holds BLOCK_ROWS rows in one tile.",
             tuple(plane.grid(loops, program)),
             plane.blocks,
-            (f"BLOCK_COLS = {block}", "BLOCK_ROWS = max(1, 2048 // BLOCK_COLS)"),
-            "min(BLOCK_ROWS * BLOCK_COLS // 256, 16)",
+            (f"BLOCK_COLS = {block}", "BLOCK_ROWS = max(1, 512 // BLOCK_COLS)"),
+            WARPS,
         )
     )
 
 
 def blocks(loops: Loops, program: Program, plane: Plane) -> tuple[str, ...]:
-    """Return the host's statements for the blocks of a tile that is walked."""
+    """Return the host's statements for the blocks of a tile that is walked.
+
+    Columns are many to a program, so that each thread has some to itself, unless that leaves too
+    few programs.
+    """
     if plane.kept is None:
         return ()
-    if plane.by_rows:
-        count = plane.reduced.count(program, loops)
-        return f"BLOCK_COLS = {power_of_2(count, 2048)}", "BLOCK_ROWS = 2048 // BLOCK_COLS"
     count = plane.reduced.count(program, loops)
-    return f"BLOCK_ROWS = {power_of_2(count, 32)}", "BLOCK_COLS = 2048 // BLOCK_ROWS"
+    if plane.by_rows:
+        setup = f"BLOCK_COLS = {power_of_2(count, 2048)}"
+        return setup, "BLOCK_ROWS = max(1, 512 // BLOCK_COLS)"
+    columns = plane.kept.count(program, loops)
+    block = f"min(max(triton.next_power_of_2({columns} // 1024), 32), 512)"
+    return (
+        f"BLOCK_COLS = {power_of_2(columns, 32) if columns.isdigit() else block}",
+        f"BLOCK_ROWS = min(triton.next_power_of_2({count}), 2048 // BLOCK_COLS)",
+    )
 
 
 def looped(loops: Loops, program: Program, plane: Plane) -> None:
@@ -74,7 +86,7 @@ def looped(loops: Loops, program: Program, plane: Plane) -> None:
             tuple(plane.grid(loops, program)),
             plane.blocks,
             blocks(loops, program, plane),
-            "8",
+            WARPS if plane.by_rows else "4",
             part="long" if plane.by_rows and program.depth else "",
         )
     )

@@ -14,7 +14,6 @@ from curate.generator.kernel import Kernel
 from curate.generator.loops import Loops
 from curate.generator.program import Program
 from curate.generator.reductions import Reducer, fields
-from curate.generator.schedules import reduce
 from curate.generator.schedules.passes import (
     Plane,
     levels,
@@ -25,8 +24,8 @@ from curate.generator.schedules.passes import (
 )
 from curate.generator.values import Value
 
-MOST_PROGRAMS = 1024
-"""Programs that fill a device several times."""
+MOST_PROGRAMS = 4096
+"""Programs that fill a device several times, so that the last ones keep it waiting for little."""
 
 
 def shared(loops: Loops, program: Program, plane: Plane) -> None:
@@ -55,21 +54,15 @@ class _Stages:
         self.blocks = {plane.reduced.block: "2048"}
         parts, most = f"triton.cdiv({count}, 2048)", str(MOST_PROGRAMS)
         if plane.kept is not None:
-            if plane.by_rows:
-                setup = reduce.blocks(loops, program, plane)
-            else:
-                columns = plane.kept.count(program, loops)
-                setup = (
-                    f"BLOCK_COLS = {power_of_2(columns, 64)}",
-                    "BLOCK_ROWS = 2048 // BLOCK_COLS",
-                )
-            for line in setup:
-                program.say(line)
+            columns = plane.dims[1].count(program, loops)
+            widest = 2048 if plane.by_rows else 64
+            program.say(f"BLOCK_COLS = {power_of_2(columns, widest)}")
+            program.say("BLOCK_ROWS = 2048 // BLOCK_COLS")
             self.blocks = plane.blocks
             self.grid = plane.grid(loops, program)
             self.n_kept = plane.kept.count(program, loops)
             parts = f"triton.cdiv({count}, 4 * {plane.reduced.block})"
-            most = f"triton.cdiv({MOST_PROGRAMS}, {self.grid[0]})"
+            most = f"triton.cdiv({MOST_PROGRAMS // 2}, {self.grid[0]})"
         self.n_splits = program.sizes.fresh("n_splits")
         program.say(f"{self.n_splits} = min({parts}, {most})")
 
@@ -175,7 +168,7 @@ class _Stages:
             blocks = {"BLOCK_SPLITS": "BLOCK_SPLITS", kept.block: "2048 // BLOCK_SPLITS"}
             grid = f"triton.cdiv({self.n_kept}, 2048 // BLOCK_SPLITS)"
         doc = "Each program combines the partial results."
-        self.program.launch(Kernel(body, doc, (grid,), blocks, tuple(setup), part="combine"))
+        self.program.launch(Kernel(body, doc, (grid,), blocks, tuple(setup), "8", "combine"))
 
     def _results(self, now: list[Value]) -> list[Value]:
         """Return the values that some reductions give."""
