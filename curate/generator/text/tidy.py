@@ -17,8 +17,7 @@ def tidy(kernel: str) -> str:
     function = ast.parse(kernel).body[0]
     assert isinstance(function, ast.FunctionDef)
     _drop_unread(function)
-    for block in _blocks(function):
-        _share(function, block)
+    _share(function.body, frozenset(argument.arg for argument in function.args.args))
     _reuse_names(function.body)
     _number_anew(function)
     doc = ast.get_docstring(function, clean=False)
@@ -83,16 +82,23 @@ def _accesses(statement: ast.stmt) -> Iterator[ast.Call]:
 _ACCESSES = ("tl.load", "tl.store", "tl.atomic_add")
 
 
-def _share(function: ast.FunctionDef, block: Block) -> None:
-    """Make variables of addresses and masks that a block has more than once."""
+def _share(block: Block, outer: frozenset[str]) -> None:
+    """Make variables of addresses and masks that a block has more than once.
+
+    ``outer`` are names of the blocks around.
+    """
     uses: dict[str, list[tuple[int, ast.Call]]] = {}
+    plain = [statement for statement in block if not isinstance(statement, ast.For | ast.If)]
+    own = outer.union(name.id for statement in plain for name in _names(statement))
     for at, statement in enumerate(block):
+        if isinstance(statement, ast.For | ast.If):
+            _share(statement.body, own)
         for call in _accesses(statement):
             for part in (_offsets(call), _mask(call)):
                 if isinstance(part, ast.BinOp):
                     uses.setdefault(ast.unparse(part), []).append((at, call))
     shared = [(text, found) for text, found in uses.items() if len(found) > 1]
-    taken = _taken(function) if shared else set()
+    taken = own.union(name.id for statement in block for name in _names(statement))
     several = sum(_is_offsets(found[0][1], text) for text, found in shared) > 1
     new: list[tuple[int, ast.stmt]] = []
     for text, found in shared:
@@ -104,7 +110,7 @@ def _share(function: ast.FunctionDef, block: Block) -> None:
         name, number = word, 1
         while name in taken:
             name, number = f"{word}_{number}", number + 1
-        taken.add(name)
+        taken |= {name}
         variable = ast.Name(name, ast.Load())
         for _, call in found:
             if _is_offsets(call, text):
@@ -152,7 +158,7 @@ def _reuse_names(block: Block, outer: frozenset[str] = frozenset()) -> None:
 
     ``outer`` are the variables of the blocks around: a loop carries those that it changes.
     """
-    holders: dict[str, str] = {}
+    holders: dict[str, list[str]] = {}
     own = outer.union(filter(None, map(_target, block)))
     names = [list(_names(statement)) for statement in block]
     last = {found.id: at for at, inside in enumerate(names) for found in inside}
@@ -163,14 +169,14 @@ def _reuse_names(block: Block, outer: frozenset[str] = frozenset()) -> None:
         if name is None or name in outer:
             continue
         stem = re.sub(r"_\d+$", "", name)
-        old = holders.setdefault(stem, name)
-        follows = old == stem or any(found.id == old for found in names[at])
-        if old != name and last[old] <= at and follows:
-            for found in (found for inside in names[at:] for found in inside):
-                found.id = old if found.id == name else found.id
-            last[old] = last[name]
-        else:
-            holders[stem] = name
+        known = holders.setdefault(stem, [])
+        reads = {stem, *(found.id for found in names[at])}
+        old = next((one for one in known if last[one] <= at and one in reads), name)
+        if old not in known:
+            known.append(old)
+        for found in (found for inside in names[at:] for found in inside):
+            found.id = old if found.id == name else found.id
+        last[old] = last[name]
 
 
 def _number_anew(function: ast.FunctionDef) -> None:
