@@ -11,10 +11,10 @@ from typing import Any
 import torch
 import triton
 
-from curate.generator import result_types
+from curate.generator import ranks, result_types
 from curate.generator import torch_private as private
 from curate.generator.absent_gpu import target_gpu
-from curate.generator.loops import Loops
+from curate.generator.loops import Loops, product
 from curate.generator.program import Program, Written
 from curate.generator.schedules.choose import schedule
 from curate.generator.text.container import (
@@ -69,16 +69,23 @@ def generate(reference: str, target: str, entry_point: str = "Model") -> Printed
     with target_gpu(target), warnings.catch_warnings(action="ignore"):
         traced = trace(task)
         operators = _operators(traced)
+        types: list[result_types.ResultTypes] = []
+
+        def printed(graph: Any) -> tuple[Written, Written | None]:
+            types.append(result_types.find(traced, graph.graph_input_names))
+            fixed = _print(traced, graph, container, types[0])
+            return fixed, _free(traced, graph, container, types[0]) if fixed.has_rank else None
+
         try:
-            written, types = private.lower(
-                traced.graph, traced.mode, lambda graph: _print(traced, graph, container)
-            )
+            written, free = private.lower(traced.graph, traced.mode, printed)
         except Exception as error:  # Inductor's: it may raise anything
             inner = getattr(error, "inner_exception", error)
             if isinstance(inner, Unprintable):
                 raise Unprintable(str(inner)) from inner
             lines = str(error).strip().splitlines() or [""]
             raise Unprintable(f"not lowered: {type(error).__name__}: {lines[0][:160]}") from error
+        if free is not None and _takes_any_rank(traced, container, types[0], free):
+            written = free
     if not written.kernels:
         raise Unprintable("no kernels")
     fixed = _fixed(traced)
@@ -97,7 +104,7 @@ def generate(reference: str, target: str, entry_point: str = "Model") -> Printed
         operators=operators,
         dynamic_dims=written.sizes,
         specialised=specialised,
-        any_float=types.any_float,
+        any_float=types[0].any_float,
         tools=tools,
     )
 
@@ -120,12 +127,42 @@ def _operators(traced: Traced) -> list[str]:
     return sorted(original)
 
 
+def _free(
+    traced: Traced, graph: Any, container: Container, types: result_types.ResultTypes
+) -> Written | None:
+    """Print a graph's loops for inputs of any rank, if they can be."""
+    lead = ranks.find(traced)
+    try:
+        return _print(traced, graph, container, types, lead) if lead else None
+    except Unprintable:
+        return None
+
+
+def _takes_any_rank(
+    traced: Traced, container: Container, types: result_types.ResultTypes, free: Written
+) -> bool:
+    """Whether the same program is printed for inputs with one more dimension."""
+    lead = ranks.find(traced)
+    assert lead is not None
+    try:
+        other = trace(traced.task, lead.leaves)
+        known = ranks.longer(other, lead)
+        return known is not None and free == private.lower(
+            other.graph, other.mode, lambda graph: _print(other, graph, container, types, known)
+        )
+    except Exception:  # the module's own code: it may refuse
+        return False
+
+
 def _print(
-    traced: Traced, graph: Any, container: Container
-) -> tuple[Written, result_types.ResultTypes]:
+    traced: Traced,
+    graph: Any,
+    container: Container,
+    types: result_types.ResultTypes,
+    lead: ranks.Lead | None = None,
+) -> Written:
     """Print a graph's loops; runs where Inductor would write its own code."""
-    types = result_types.find(traced, graph.graph_input_names)
-    program = Program(traced, graph, container.inputs, types)
+    program = Program(traced, graph, container.inputs, types, lead)
     groups = [n for n in graph.scheduler.nodes if not isinstance(n, private.NopKernelSchedulerNode)]
     for group in groups:
         if isinstance(group, private.ExternKernelSchedulerNode):
@@ -139,13 +176,16 @@ def _print(
         loops.merge()
         while groups and loops.absorb(groups[0]):
             groups.pop(0)
+        gone = program.known(product(loops.axes[axis] for axis in loops.reduced))
+        if lead and loops.kept and ranks.LEAD in gone.free_symbols:
+            raise Unprintable("a rank")
         program.hide(loops.nodes)
         kernels.append(loops)
     program.is_alone = len(kernels) == 1
     program.summary = container.summary if program.is_alone else ""
     for loops in kernels:
         schedule(loops, program)
-    return program.finish(), types
+    return program.finish()
 
 
 # A little of everything common: what is imported and cached on first use is then in the parent.

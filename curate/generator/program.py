@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import inspect
+import itertools
+import linecache
 import re
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +20,7 @@ from curate.generator import torch_private as private
 from curate.generator.body import identifier
 from curate.generator.kernel import Kernel
 from curate.generator.loops import Loops, equal, product
+from curate.generator.ranks import LEAD, Lead
 from curate.generator.result_types import ResultTypes
 from curate.generator.sizes import Fact, Sizes, attribute_path, attributes
 from curate.generator.trace import Symbolic, Traced
@@ -40,7 +43,8 @@ class Tensor:
         text: how forward finds it.
         sizes: what its sizes are in symbols.
         is_input: whether it is forward's, not the module's own.
-        used: whether the program needs it, in the order of use.
+        leads: whether its first size stands for any number of dimensions.
+        dense: whether it surely lies as one in memory.
     """
 
     name: str
@@ -48,6 +52,8 @@ class Tensor:
     sizes: list[sympy.Expr]
     dtype: torch.dtype
     is_input: bool
+    leads: bool = False
+    dense: bool = False
 
 
 @dataclass
@@ -60,6 +66,7 @@ class Written:
         lines: the other statements of forward.
         helpers: functions that kernels call.
         sizes: how many numbers are read from inputs.
+        has_rank: whether an input of another rank is refused.
     """
 
     kernels: list[str]
@@ -67,6 +74,7 @@ class Written:
     lines: list[str]
     helpers: set[str]
     sizes: int
+    has_rank: bool
 
 
 class Program:
@@ -82,8 +90,16 @@ class Program:
         staged: the loops whose first stage is printed.
     """
 
-    def __init__(self, traced: Traced, graph: Any, inputs: list[str], types: ResultTypes) -> None:
+    def __init__(
+        self,
+        traced: Traced,
+        graph: Any,
+        inputs: list[str],
+        types: ResultTypes,
+        lead: Lead | None = None,
+    ) -> None:
         self.traced = traced
+        self.lead = lead
         self.graph = graph
         self.types = types
         self.lines: list[str] = []
@@ -99,12 +115,12 @@ class Program:
         self.inputs = inputs
         self.staged: set[int] = set()
         names = {n for n, v in vars(traced.task).items() if callable(v) or inspect.ismodule(v)}
-        self.sizes = Sizes(
-            traced, {"self", "grid", "min", "max", "torch", "triton", "tl", *names, *inputs}
-        )
+        taken = {"self", "grid", "min", "max", "torch", "triton", "tl", *names, *inputs}
+        self.sizes = Sizes(traced, taken, lead)
         self.scratch: dict[str, str] = {}
         self.summary = ""
         self.is_alone = False
+        self.has_rank = False
         self._given(inputs)
         self._outputs()
         self._aliases()
@@ -126,20 +142,48 @@ class Program:
             else:
                 own, text = self._state_names(given.name)
             if isinstance(box, ir.TensorBox):
-                shape = [self.sizes.known(size) for size in box.get_size()]
                 own = own if own == text else self.sizes.fresh(own)
-                self.tensors[name] = Tensor(own, text, shape, box.get_dtype(), is_input)
+                leads = self.lead is not None and is_input and given.leaf in self.lead.leaves
+                shape = self._sizes(box.get_size())
+                dense = not is_input and len(shape) < 2 and given.name not in traced.strided
+                self.tensors[name] = Tensor(
+                    own, text, shape, box.get_dtype(), is_input, leads, dense
+                )
             elif isinstance(traced.leaves[given.leaf], Symbolic):
                 numbers.append(Fact(traced.expression(traced.leaves[given.leaf]), text))
         order = sorted(self.tensors.values(), key=lambda t: not t.is_input)
         own_sizes: list[Fact] = []
         for tensor in order:
+            rank = len(tensor.sizes)
             for dim, size in enumerate(tensor.sizes):
-                fact = Fact(size, f"{tensor.name}.shape[{dim}]", tensor.name, dim)
-                (numbers if tensor.is_input else own_sizes).append(fact)
+                at = dim - rank if tensor.leads else dim
+                fact = Fact(size, f"{tensor.name}.shape[{at}]", tensor.name, at)
+                if not tensor.leads or dim:
+                    (numbers if tensor.is_input else own_sizes).append(fact)
+        owner = self._owner()
+        if owner is not None:
+            rank = len(owner.sizes)
+            for dim in range(1, rank):
+                text = f"{owner.name}.shape[:{dim - rank}].numel()"
+                numbers.append(Fact(product(owner.sizes[:dim]), text))
+            numbers.append(Fact(product(owner.sizes), f"{owner.name}.numel()"))
         self.sizes.learn([*numbers, *attributes(traced), *own_sizes])
         for tensor in order:
             tensor.sizes = [self.sizes.known(size) for size in tensor.sizes]
+
+    def _owner(self) -> Tensor | None:
+        """Return the input that tells how many elements the dimensions in front have."""
+        for tensor in self.tensors.values():
+            if tensor.leads:
+                if tensor.name != tensor.text:
+                    raise Unprintable("a rank")
+                return tensor
+        return None
+
+    def _sizes(self, sizes: Iterable[Any]) -> list[sympy.Expr]:
+        """Return a shape in known sizes, with one dimension in place of those in front."""
+        found = [self.sizes.known(size) for size in sizes]
+        return self.lead.joined(found) if self.lead else found
 
     def _input_names(self, path: Any, inputs: list[str]) -> tuple[str, str]:
         """Return a variable for one of forward's inputs, and how forward finds it."""
@@ -290,7 +334,8 @@ class Program:
 
     def hint(self, expression: sympy.Expr) -> int:
         """Return the size that an expression has in the file."""
-        return private.hint(expression)
+        parts = sympy.Mul(*self.lead.parts) if self.lead else LEAD
+        return private.hint(expression.subs(LEAD, parts))
 
     def counts(self, expression: sympy.Expr) -> str | None:
         """Return a tensor with as many elements, if there is one."""
@@ -326,7 +371,7 @@ class Program:
             return
         self.allocated[buffer] = None
         made = self.graph.try_get_buffer(buffer)
-        size, stride = list(made.get_size()), list(made.get_stride())
+        size, stride = self._layout(made.get_size(), made.get_stride())
         dtype = self._dtype_text(buffer, made.get_dtype())
         tail = f"device={self.device()}, dtype={dtype}"
         name = self.word(buffer)
@@ -335,6 +380,20 @@ class Program:
         else:
             strides = self._tuple(stride)
             self.say(f"{name} = torch.empty_strided({self._tuple(size)}, {strides}, {tail})")
+
+    def _layout(self, size: Any, stride: Any) -> tuple[list[sympy.Expr], list[sympy.Expr]]:
+        """Return known sizes and strides, with one dimension in place of those in front.
+
+        Raises:
+            Unprintable: those in front do not lie as one.
+        """
+        known = list(map(self.known, size)), list(map(self.known, stride))
+        if self.lead is None:
+            return known
+        if not is_contiguous(*known):
+            raise Unprintable("a rank")
+        joined = self._sizes(size)
+        return joined, contiguous_strides(joined)
 
     def temporary(self, word: str, shape: str, dtype: torch.dtype) -> str:
         """Make a tensor for partial results and return its variable."""
@@ -366,12 +425,24 @@ class Program:
 
     def shape(self, sizes: list[Any]) -> str:
         """Return a shape's text: an input's where it is the same."""
-        known = [self.known(size) for size in sizes]
+        known = self._sizes(sizes)
         for name, tensor in self.tensors.items():
             same = tensor.is_input and len(known) == len(tensor.sizes) and known
             if same and all(map(equal, known, tensor.sizes)) and name in self.used:
                 return f"{tensor.name}.shape"
-        return self._tuple(sizes)
+        return self._spliced(known)
+
+    def _spliced(self, sizes: list[sympy.Expr]) -> str:
+        """Return a shape's text, with the dimensions in front as the input has them."""
+        owner = self._owner()
+        if owner is None or LEAD not in sizes:
+            return self._tuple(sizes)
+        at, rank = sizes.index(LEAD), len(owner.sizes)
+        pairs = zip(sizes[at:], owner.sizes, strict=False)
+        shared = sum(1 for _ in itertools.takewhile(lambda pair: equal(*pair), pairs))
+        front = f"{owner.name}.shape" + (f"[:{shared - rank}]" if shared < rank else "")
+        rest = [list(map(self.sizes.text, part)) for part in (sizes[:at], sizes[at + shared :])]
+        return f"({', '.join([*rest[0], f'*{front}', *rest[1]])})" if any(rest) else front
 
     def _tuple(self, sizes: list[Any]) -> str:
         texts = [self.sizes.text(size) for size in sizes]
@@ -461,7 +532,7 @@ class Program:
         self.say(f"return {structure(tree)}")
         head = self.head()
         count = len(self.sizes.defined)
-        return Written(self.kernels, head, self.lines, self.helpers, count)
+        return Written(self.kernels, head, self.lines, self.helpers, count, self.has_rank)
 
     def _conversion(self, i: int, result: Any) -> str:
         """Return what turns an input that is returned into the result's type: ``x.float()``."""
@@ -476,7 +547,7 @@ class Program:
         """Return a result's text: a buffer, or a view of it."""
         name, offset = self.place(result.get_name(), sympy.S.Zero)
         layout = result.get_layout()
-        size, stride = list(layout.size), list(layout.stride)
+        size, stride = self._layout(layout.size, layout.stride)
         inner = result
         while isinstance(inner, ir.MutableBox):
             inner = inner.data
@@ -488,13 +559,15 @@ class Program:
             strides = contiguous_strides(own)
         else:
             self.allocate(name)
-            own = list(self.graph.try_get_buffer(name).get_size())
-            strides = list(self.graph.try_get_buffer(name).get_stride())
+            made = self.graph.try_get_buffer(name)
+            own, strides = self._layout(made.get_size(), made.get_stride())
         base = self.word(name)
         if offset == 0 and _same(size, own) and all(map(equal, stride, strides)):
             return base
         if offset == 0 and is_contiguous(size, stride) and equal(product(size), product(own)):
-            return f"{base}.view({self._tuple(size)})"
+            return f"{base}.view({self.shape(size)})"
+        if self.lead:
+            raise Unprintable("a rank")
         order = _permutation(size, stride, own, strides) if offset == 0 else []
         if order:
             return f"{base}.permute({', '.join(map(str, order))})"
@@ -505,22 +578,8 @@ class Program:
         """Return the statements that read sizes and check what the kernels take for granted."""
         tensors = [self.tensors[name] for name in self.used]
         tensors.sort(key=lambda t: not t.is_input)
-        lines = [f"{t.name} = {t.text}" for t in tensors if t.text != t.name]
-        checks = self._guards()
-        shapes: list[str] = []
-        seen: list[Tensor] = []
-        for tensor in tensors:
-            twin = next(
-                (s for s in seen if s.is_input and s.sizes and _same(s.sizes, tensor.sizes)), None
-            )
-            if twin is not None:
-                shapes.append(f"assert {tensor.name}.shape == {twin.name}.shape")
-            elif not self._is_free(tensor):
-                shapes.append(f"assert {tensor.name}.shape == {self._tuple(tensor.sizes)}")
-            elif not tensor.sizes:
-                shapes.append(f"assert {tensor.name}.dim() == 0")
-            if tensor.is_input and tensor.sizes:
-                seen.append(tensor)
+        guards, shapes = self._guards(), self._shape_checks(tensors)
+        by_name = {t.name: t for t in self.tensors.values()}
         read: dict[str, list[tuple[int, str]]] = {}
         derived: list[str] = []
         for name, fact in self.sizes.defined.values():
@@ -528,39 +587,95 @@ class Program:
                 derived.append(f"{name} = {fact.text}")
             else:
                 read.setdefault(fact.tensor, []).append((fact.dim, name))
-        reads: list[str] = []
-        by_name = {t.name: t for t in self.tensors.values()}
-        owners = {name: by_name[name] for name in read}
-        ranks = names_dims(self.traced.graph)
-        if ranks:
-            given = {t.name: t for t in tensors if t.is_input and t.sizes}
-            given |= {n: t for n, t in owners.items() if t.is_input}
-            reads += [f"assert {n}.dim() == {len(t.sizes)}" for n, t in given.items()]
-        present = {t.name for t in tensors}
-        for owner, found in read.items():
-            tensor = by_name[owner]
-            if owner not in present and tensor.text != owner:
-                lines.append(f"{owner} = {tensor.text}")
-            if tensor.is_input and not ranks:
-                reads.append(f"assert {owner}.dim() == {len(tensor.sizes)}")
-            if len(found) == len(tensor.sizes) > 1:
-                reads.append(f"{', '.join(n for _, n in sorted(found))} = {owner}.shape")
-            else:
-                reads += [f"{n} = {owner}.shape[{dim}]" for dim, n in sorted(found)]
-        dense = [
-            f"{t.name} = {t.name}.contiguous()" for t in tensors if t.is_input or len(t.sizes) > 1
+        present = list(dict.fromkeys([*(t.name for t in tensors), *read]))
+        lines = [f"{n} = {by_name[n].text}" for n in present if by_name[n].text != n]
+        reads = [
+            f"{', '.join(n for _, n in sorted(found))} = {self._dims(by_name[owner], found)}"
+            for owner, found in read.items()
         ]
-        return [*lines, *self.types.checks(tensors), *reads, *derived, *shapes, *checks, *dense]
+        ranks = self._rank_checks([by_name[n] for n in present], read, [*reads, *derived, *shapes])
+        dense = [f"{t.name} = {t.name}.contiguous()" for t in tensors if not t.dense]
+        return [
+            *lines,
+            *self.types.checks(tensors),
+            *ranks,
+            *reads,
+            *derived,
+            *shapes,
+            *guards,
+            *dense,
+        ]
+
+    def _dims(self, tensor: Tensor, found: list[tuple[int, str]]) -> str:
+        """Return what gives some dimensions of a tensor, in order."""
+        dims, rank = sorted(dim for dim, _ in found), len(tensor.sizes)
+        shape = f"{tensor.name}.shape"
+        if len(dims) == 1:
+            return f"{shape}[{dims[0]}]"
+        if dims == list(range(rank)):
+            return shape
+        if dims == list(range(-len(dims), 0)):
+            return f"{shape}[{dims[0]}:]"
+        return ", ".join(f"{shape}[{dim}]" for dim in dims)
+
+    def _rank_checks(
+        self, tensors: list[Tensor], read: Iterable[str], head: list[str]
+    ) -> list[str]:
+        """Return assertions about the ranks of inputs whose sizes are read or named."""
+        named = names_dims(self.traced)
+        text = "\n".join([*head, *self.lines])
+        lines = []
+        for tensor in tensors:
+            name, rank = tensor.name, len(tensor.sizes)
+            if tensor.leads:
+                least = max(map(int, re.findall(rf"\b{name}\.shape\[:?-(\d+)", text)), default=0)
+                if least:
+                    lines.append(f"assert {name}.dim() >= {least}, '{name} has too few dimensions'")
+            elif tensor.is_input and rank and (named or name in read):
+                self.has_rank = True
+                if name in read or f"assert {name}.shape" not in text:
+                    lines.append(f"assert {name}.dim() == {rank}, '{name} must have rank {rank}'")
+        return lines
+
+    def _shape_checks(self, tensors: list[Tensor]) -> list[str]:
+        """Return assertions about shapes that are not free."""
+        lines: list[str] = []
+        seen: list[Tensor] = []
+        for tensor in tensors:
+            name, sizes = tensor.name, tensor.sizes
+            twin = next((s for s in seen if _same(s.sizes, sizes)), None)
+            if twin is not None:
+                lines.append(f"assert {name}.shape == {twin.name}.shape")
+            elif not sizes:
+                lines.append(f"assert {name}.dim() == 0")
+            elif not self._is_free(tensor):
+                self.has_rank |= tensor.is_input and not tensor.leads
+                if tensor is self._owner() and len(sizes) == 2:
+                    lines.append(f"assert {name}.shape[-1] == {self.sizes.text(sizes[1])}")
+                elif tensor is self._owner():
+                    lines.append(
+                        f"assert {name}.shape[{1 - len(sizes)}:] == {self._tuple(sizes[1:])}"
+                    )
+                else:
+                    lines.append(f"assert {name}.shape == {self._spliced(sizes)}")
+            if tensor.is_input and sizes:
+                seen.append(tensor)
+        return lines
 
     def _is_free(self, tensor: Tensor) -> bool:
         """Whether any sizes of a tensor are right."""
         symbols = [size for size in tensor.sizes if size.is_Symbol]
         if len(symbols) < len(tensor.sizes) or len(set(symbols)) < len(symbols):
             return False
+        if tensor.leads and tensor is not self._owner():
+            return False
         for dim, symbol in enumerate(symbols):
+            if tensor.leads and not dim:
+                continue
             if symbol in self.sizes.defined:
                 fact = self.sizes.defined[symbol][1]
-                if (fact.tensor, fact.dim) != (tensor.name, dim):
+                at = dim - len(symbols) if tensor.leads else dim
+                if (fact.tensor, fact.dim) != (tensor.name, at):
                     return False
             elif symbol in self.sizes.names:
                 return False
@@ -593,6 +708,7 @@ class Program:
             e = self.known(guard.expr)
             if e in (sympy.true, sympy.false) or not e.free_symbols:
                 continue
+            own_sizes |= set(self.lead.parts) if self.lead else set()
             place = guard.sloc.framework_loc.filename if guard.sloc.framework_loc else ""
             layout_only = place.endswith("_prims_common/__init__.py")
             broadcast = "_subclasses" in place
@@ -600,6 +716,8 @@ class Program:
                 continue
             if always_holds(e):
                 continue
+            if self.lead and self.lead.hides(e):
+                raise Unprintable("a rank")
             try:
                 lines.setdefault(f"assert {self.sizes.text(e)}")
             except Unprintable:
@@ -607,9 +725,11 @@ class Program:
         return list(lines)
 
 
-def names_dims(graph: torch.fx.GraphModule) -> bool:
-    """Whether an operator of a graph is given a dimension: with other ranks it would be another."""
-    for node in graph.graph.nodes:
+def names_dims(traced: Traced) -> bool:
+    """Whether a module names dimensions or asks for the rank: with another it may do otherwise."""
+    if re.search(r"\.(ndim\b|dim\(\))", "".join(linecache.getlines(traced.task.__file__ or ""))):
+        return True
+    for node in traced.graph.graph.nodes:
         if isinstance(node.target, torch._ops.OpOverload):
             names = [argument.name for argument in node.target._schema.arguments]
             given = dict(zip(names, node.args, strict=False)) | node.kwargs

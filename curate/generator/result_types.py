@@ -6,6 +6,7 @@ result's type follows from shows when the module runs on fake tensors of which o
 
 from __future__ import annotations
 
+import functools
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -57,19 +58,18 @@ class ResultTypes:
     def checks(self, tensors: Sequence[Given]) -> list[str]:
         """Return assertions that tensors are of types that the kernels are right for."""
         floats = [t for t in tensors if t.dtype == torch.float32]
+        exact = [t for t in tensors if t.is_input and t.dtype != torch.float32]
+        exact += [] if self.any_float else floats
         lines = [
-            f"assert {t.name}.dtype == {t.dtype}"
-            for t in tensors
-            if t.is_input and (t.dtype != torch.float32 or not self.any_float)
+            f"assert {t.name}.dtype == {t.dtype}, '{t.name} must be {str(t.dtype)[6:]}'"
+            for t in exact
         ]
         if self.any_float and floats:
             types = ", ".join(f"{t.name}.dtype" for t in floats)
-            several = len(floats) > 1
-            lines.append(
-                f"assert torch.float64 not in ({types})"
-                if several
-                else f"assert {types} != torch.float64"
-            )
+            condition = f"torch.float64 not in ({types})"
+            if len(floats) == 1:
+                condition = f"{types} != torch.float64"
+            lines.append(f"assert {condition}, 'float64 is not supported'")
         return lines
 
 
@@ -95,25 +95,44 @@ def find(traced: Traced, names: list[str]) -> ResultTypes:
     for origin, _, name in floats:
         key = origin.leaf if origin.kind == "input" else PARAMETERS
         sources.setdefault(key, name)
-    changed: dict[Any, list[torch.dtype | None] | None] = {}
-    for key in sources:
-        changed[key] = _result_types(traced, {key})
-    together = _result_types(traced, set(sources))
+    alone = {key: _result_types(traced, {key: torch.float64}) for key in sources}
+    together = _result_types(traced, dict.fromkeys(sources, torch.float64))
     if together is None:
         return ResultTypes(False)
-    follows = []
+    refused = next((key for key, types in alone.items() if types is None), next(iter(sources)))
+    deciding = []
     for i, dtype in enumerate(together):
-        own = [
-            sources[key] for key, types in changed.items() if types and types[i] == torch.float64
-        ]
+        own = [key for key, types in alone.items() if types and types[i] == torch.float64]
         if not own and dtype == torch.float64:  # they have to be of one type
-            own = [
-                sources[
-                    next(iter(key for key in changed if changed[key] is None), next(iter(sources)))
-                ]
-            ]
-        follows.append(own)
-    return ResultTypes(True, follows)
+            own = [refused]
+        deciding.append(own)
+    if not _hold(traced, list(sources), deciding):
+        return ResultTypes(False)
+    return ResultTypes(True, [[sources[key] for key in own] for own in deciding])
+
+
+def _hold(traced: Traced, sources: list[Any], deciding: list[list[Any]]) -> bool:
+    """Whether results have the types that their sources give in half precision too.
+
+    A result with a part of its own in float32 is always float32: ``x.float() * y``. It is taken out
+    of ``deciding``.
+    """
+    cases = [dict.fromkeys(sources, dtype) for dtype in (torch.bfloat16, torch.float16)]
+    cases += [{key: torch.bfloat16} for key in sources]
+    for case in cases:
+        types = _result_types(traced, case)
+        for i, dtype in enumerate(types or ()):
+            if dtype is None or not dtype.is_floating_point:
+                continue
+            expected = torch.float32
+            if deciding[i]:
+                given = [case.get(key, torch.float32) for key in deciding[i]]
+                expected = functools.reduce(torch.promote_types, given)
+            if dtype == torch.float32 and case is cases[0]:
+                deciding[i].clear()
+            elif dtype != expected:
+                return False
+    return True
 
 
 def _has_limits(graph: torch.fx.GraphModule) -> bool:
@@ -122,30 +141,28 @@ def _has_limits(graph: torch.fx.GraphModule) -> bool:
     return any(isinstance(x, float) and abs(x) in _LIMITS for x in pytree.tree_leaves(given))
 
 
-def _result_types(traced: Traced, doubled: set[Any]) -> list[torch.dtype | None] | None:
-    """Return the types of the flat results if some sources are float64; None if it is refused."""
+def _result_types(traced: Traced, given: dict[Any, torch.dtype]) -> list[torch.dtype | None] | None:
+    """Return the types of the flat results if sources are of some types; None if it is refused."""
     task = traced.task
     fake = FakeTensorMode(allow_non_fake_inputs=True)
     with fake, torch.no_grad(), warnings.catch_warnings(action="ignore"):
         try:
             model = task.Model(*task.get_init_inputs()).eval()
-            if PARAMETERS in doubled:
-                _double(model)
+            if PARAMETERS in given:
+                _convert(model, given[PARAMETERS])
             flat, spec = pytree.tree_flatten(tuple(task.get_inputs()))
-            for i, leaf in enumerate(flat):
-                if i in doubled:
-                    flat[i] = leaf.to(torch.float64)
+            flat = [leaf.to(given[i]) if i in given else leaf for i, leaf in enumerate(flat)]
             results = pytree.tree_leaves(model(*pytree.tree_unflatten(flat, spec)))
         except Exception:  # the module's own code: it may refuse
             return None
     return [r.dtype if isinstance(r, torch.Tensor) else None for r in results]
 
 
-def _double(model: torch.nn.Module) -> None:
+def _convert(model: torch.nn.Module, dtype: torch.dtype) -> None:
     """Convert floating parameters and buffers; ``Module.to`` cannot where they are fake."""
     for module in model.modules():
         for held in (module._parameters, module._buffers):
             for name, tensor in held.items():
                 if tensor is not None and tensor.is_floating_point():
-                    new: Any = tensor.detach().to(torch.float64)
+                    new: Any = tensor.detach().to(dtype)
                     held[name] = torch.nn.Parameter(new) if held is module._parameters else new

@@ -12,6 +12,7 @@ import sympy  # type: ignore[import-untyped]
 from sympy.logic.boolalg import Boolean  # type: ignore[import-untyped]
 
 from curate.generator.loops import equal
+from curate.generator.ranks import LEAD, Lead
 from curate.generator.text.expressions import Printer
 from curate.generator.torch_private import Max
 from curate.generator.trace import Symbolic, Traced
@@ -75,8 +76,9 @@ class Sizes:
         taken: names of the host function's variables.
     """
 
-    def __init__(self, traced: Traced, taken: set[str]) -> None:
+    def __init__(self, traced: Traced, taken: set[str], lead: Lead | None = None) -> None:
         self.traced = traced
+        self.lead = lead
         self.taken = taken
         self.inputs = set(inspect.signature(traced.task.Model.forward).parameters)
         self.facts: list[Fact] = []
@@ -98,6 +100,7 @@ class Sizes:
         e = sympy.sympify(expression)
         if e not in self._known:
             found = self.traced.env.replace(e) if e.free_symbols else e
+            found = self.lead.known(found) if self.lead else found
             found = found.replace(_is_at_least_one, lambda limit: limit.args[1])
             for term, value in self._opaque.items():
                 if term.free_symbols <= found.free_symbols:
@@ -135,7 +138,7 @@ class Sizes:
     def _define(self, symbol: sympy.Symbol) -> None:
         for fact in self.facts:
             if fact.expression == symbol:
-                if fact.tensor is None:
+                if fact.tensor is None and symbol != LEAD:
                     self.names[symbol] = fact.text
                 else:
                     self.names[symbol] = self.fresh(self._word(symbol, fact))
@@ -159,6 +162,11 @@ class Sizes:
             return
         raise Unprintable("a size that nothing tells")
 
+    def _order(self, symbol: sympy.Symbol) -> tuple[int, str]:
+        """Return where a symbol comes among what can be read: texts do not hang on its name."""
+        known = (i for i, fact in enumerate(self.facts) if fact.expression == symbol)
+        return next(known, len(self.facts)), str(symbol)
+
     def _is_direct(self, symbol: sympy.Symbol) -> bool:
         return any(fact.expression == symbol for fact in self.facts)
 
@@ -171,23 +179,27 @@ class Sizes:
         if (fact.tensor, fact.dim) in words.sizes:
             return words.sizes[fact.tensor or "", fact.dim]
         value = self.traced.env.backed_var_to_val.get(symbol)
+        if self.lead and symbol == LEAD:
+            value = self.lead.length
         same: list[str] = []
         for name, known in vars(self.traced.task).items():
             plain = type(known) is int and re.fullmatch(r"[a-z][a-z_0-9]*", name)
             if plain and value is not None and known == int(value):
                 same.append(name)
         if fact.tensor is None or not fact.tensor.isidentifier():
-            return next((name for name in same if name not in self.taken), "size")
+            usual = "batch" if symbol == LEAD else "size"
+            return next((name for name in same if name not in self.taken), usual)
         usual = self._role(fact.tensor, fact.dim)
         for word in [*same, *([usual] if usual and not same else [])]:
             if word not in self.taken:
                 return word
-        return f"{fact.tensor}_{(same or [usual or f'size{fact.dim}'])[0]}"
+        return f"{fact.tensor}_{(same or [usual or f'size{abs(fact.dim)}'])[0]}"
 
     def _role(self, tensor: str, dim: int) -> str:
         """Return what a dimension of an input usually is, by their number, or ""."""
-        rank = 1 + max(fact.dim for fact in self.facts if fact.tensor == tensor)
-        roles = _ROLES.get(rank, ()) if rank else ("features",)
+        dims = [fact.dim for fact in self.facts if fact.tensor == tensor]
+        rank = 1 + (max(dims) if dim >= 0 else len(dims))
+        roles = _ROLES.get(rank, ())
         if rank == 4 and words_of(self.traced.task).speaks_of_sequences:
             roles = "batch", "seq_len", "num_heads", "head_dim"
         is_input = tensor in self.inputs and -len(roles) <= dim < len(roles)
@@ -200,7 +212,7 @@ class Sizes:
         for fact in () if plain else self.facts:
             if fact.tensor is None and equal_expressions(fact.expression, e):
                 return fact.text
-        for symbol in sorted(e.free_symbols, key=str):
+        for symbol in sorted(e.free_symbols, key=self._order):
             self.name_of(symbol)
         return Printer(self.names).text(e)
 

@@ -19,10 +19,11 @@ import sympy  # type: ignore[import-untyped]
 import torch
 import torch._inductor.compile_fx as compile_fx
 import torch.utils._pytree as pytree
+from torch._decomp import decomposition_table
 from torch._dynamo.source import ConstantSource
 from torch._functorch.aot_autograd import aot_export_module
 from torch._guards import TracingContext, tracing
-from torch._inductor import config, ir
+from torch._inductor import config, ir, lowering
 from torch._inductor.decomposition import select_decomp_table
 from torch._inductor.dtype_propagation import DtypePropagationOpsHandler
 from torch._inductor.graph import GraphLowering
@@ -33,13 +34,22 @@ from torch._inductor.scheduler import (
     NopKernelSchedulerNode,
     SchedulerNode,
 )
+from torch._inductor.sizevars import SizeVarAllocator
 from torch._inductor.virtualized import V
 from torch._subclasses import FakeTensor, FakeTensorMode
 from torch.fx import proxy as fx_proxy
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
 from torch.fx.traceback import preserve_node_meta
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.utils._sympy.functions import FloorDiv, Identity, Max, Mod, ModularIndexing, PythonMod
+from torch.utils._sympy.functions import (
+    FloorDiv,
+    Identity,
+    Max,
+    Min,
+    Mod,
+    ModularIndexing,
+    PythonMod,
+)
 from torch.utils._sympy.interp import sympy_interp
 from torch.utils._sympy.reference import PythonReferenceAnalysis
 
@@ -98,6 +108,8 @@ _CHECKS = {
     torch.ops.aten.sym_constrain_range.default,
     torch.ops.aten.sym_constrain_range_for_size.default,
 }
+
+_GLU = torch.ops.aten.glu.default  # Inductor's own way fixes the size that it halves
 
 
 # --- symbols -------------------------------------------------------------------------------------
@@ -167,7 +179,7 @@ def export(
             module,
             list(inputs),
             trace_joint=False,
-            decompositions=select_decomp_table(),
+            decompositions={**select_decomp_table(), _GLU: decomposition_table[_GLU]},
             dynamic_shapes=True,
         )
     return graph, signature
@@ -225,6 +237,8 @@ def lower(graph: torch.fx.GraphModule, mode: FakeTensorMode, then: Callable[[Any
         stack.enter_context(mock.patch.object(compile_fx, "fake_tensor_prop", lambda *_: mode))
         kept = [*fx_proxy._COPY_META_FIELDS, NOTE]  # when a pass replaces a node
         stack.enter_context(mock.patch.object(fx_proxy, "_COPY_META_FIELDS", kept))
+        stack.enter_context(mock.patch.object(SizeVarAllocator, "evaluate_min", _smaller))
+        stack.enter_context(mock.patch.object(lowering, "pooling_size", _pooled))
         stack.enter_context(config.patch(_CONFIG))
         stack.enter_context(torch.no_grad())
         stack.enter_context(warnings.catch_warnings(action="ignore"))
@@ -275,6 +289,34 @@ def reduction_of(name: str) -> tuple[str, int]:
     loop = getattr(V.graph.try_get_buffer(name), "data", None)
     kind = str(loop.reduction_type) if isinstance(loop, ir.Reduction) else ""
     return kind, int(getattr(loop, "output_index", 0))
+
+
+def _smaller(sizes: Any, left: Any, right: Any) -> Any:
+    """Return the smaller of two sizes, without fixing which it is."""
+    if sizes.statically_known_leq(left, right):
+        return left
+    return right if sizes.statically_known_leq(right, left) else Min(left, right)
+
+
+def _pooled(
+    x: Any,
+    i: int,
+    kernel_size: Any,
+    stride: Any,
+    padding: Any,
+    ceil_mode: bool,
+    dilation: Any = None,
+    _plain: Any = lowering.pooling_size,
+) -> tuple[Any, bool]:
+    """Return how many windows fit, and whether some may go over the end, for even and odd sizes."""
+    whole, _ = _plain(x, i, kernel_size, stride, padding, False, dilation=dilation)
+    if not ceil_mode or stride[i] == 1:
+        return whole, False
+    span = x + 2 * padding[i] - (dilation[i] if dilation else 1) * (kernel_size[i] - 1)
+    windows = FloorDiv(span + 2 * (stride[i] - 1), stride[i])
+    if V.graph.sizevars.guard_or_false(sympy.Ge((windows - 1) * stride[i] - x - padding[i], 0)):
+        windows -= 1  # the last one would begin in the padding
+    return windows, True
 
 
 def _on_gpu(value: Any) -> Any:

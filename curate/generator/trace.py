@@ -61,6 +61,7 @@ class Traced:
         form: the result's structure (pytree).
         reopened: symbols for numbers that tracing had fixed, by those that they had at first.
         idle: arguments of the constructor that change nothing in the graph.
+        strided: parameters and buffers that do not lie as one in memory, by their paths.
     """
 
     task: ModuleType
@@ -75,6 +76,7 @@ class Traced:
     form: Any
     reopened: dict[sympy.Symbol, sympy.Symbol] = field(default_factory=dict)
     idle: set[str] = field(default_factory=set)
+    strided: set[str] = field(default_factory=set)
 
     def expression(self, value: Any) -> sympy.Expr:
         """Return what a number is by now: a symbol may have become a constant or another."""
@@ -115,6 +117,27 @@ _MATH: dict[str, Callable[..., Any]] = {
 }
 
 
+def _max_pool1d(x: Any, kernel_size: Any, stride: Any = None, *more: Any, **options: Any) -> Any:
+    """Pool without the operator that fixes sizes."""
+    options["return_indices"] = True
+    return torch.nn.functional.max_pool1d(x, kernel_size, stride or None, *more, **options)[0]
+
+
+def _take_along_dim(x: Any, indices: Any, dim: int | None = None) -> Any:
+    if dim is None:
+        return x.reshape(-1).gather(0, indices.reshape(-1))
+    dim %= x.dim()
+    both = [torch.Size([*t.shape[:dim], 1, *t.shape[dim + 1 :]]) for t in (x, indices)]
+    shape = torch.broadcast_shapes(*both)
+    x, indices = (t.expand(*shape[:dim], t.shape[dim], *shape[dim + 1 :]) for t in (x, indices))
+    return x.gather(dim, indices)
+
+
+def _tensor(data: Any, *more: Any, _plain: Any = torch.tensor, **options: Any) -> Any:
+    symbolic = isinstance(data, Symbolic)
+    return torch.full((), data, **options) if symbolic else _plain(data, *more, **options)
+
+
 @contextlib.contextmanager
 def _symbols_pass(task: ModuleType) -> Iterator[None]:
     """Leave out what fills parameters, and have ``int`` and functions of `math` pass symbols on."""
@@ -138,6 +161,10 @@ def _symbols_pass(task: ModuleType) -> Iterator[None]:
         }
         for name, function in _MATH.items():
             patch(math, name, function)
+        patch(torch, "max_pool1d", _max_pool1d)
+        patch(torch, "tensor", _tensor)
+        patch(torch, "take_along_dim", _take_along_dim)
+        patch(torch.Tensor, "take_along_dim", _take_along_dim)
         stack.enter_context(mock.patch.dict(task.__dict__, {"int": _Integer, **named}))
         stack.enter_context(warnings.catch_warnings(action="ignore"))
         stack.enter_context(torch.no_grad())
@@ -159,8 +186,12 @@ OPENNESS = ("all", "above one", "sizes")
 """How much is a symbol, the most first: all numbers; no 0 and 1; no numbers of the constructor."""
 
 
-def trace(task: ModuleType) -> Traced:
+def trace(task: ModuleType, longer: frozenset[int] = frozenset()) -> Traced:
     """Return a module's graph with as many symbols as it takes.
+
+    Args:
+        task: the module's file.
+        longer: inputs, by their leaves, that get one more dimension in front.
 
     Raises:
         Unprintable: it cannot be traced at all; the message is the last error.
@@ -168,7 +199,7 @@ def trace(task: ModuleType) -> Traced:
     error: Exception | None = None
     for openness in OPENNESS:
         try:
-            return _reopen(_trace(task, openness, {}), openness)
+            return _reopen(_trace(task, openness, {}, longer), openness, longer)
         except Unprintable:
             raise
         except Exception as caught:  # the module's own code: it may raise anything
@@ -177,7 +208,7 @@ def trace(task: ModuleType) -> Traced:
     raise Unprintable(f"not traced: {type(error).__name__}: {lines[0][:160]}") from error
 
 
-def _reopen(traced: Traced, openness: str) -> Traced:
+def _reopen(traced: Traced, openness: str, longer: frozenset[int]) -> Traced:
     """Make symbols again of the floats that an operator of a fixed type has fixed, such as eps.
 
     The module is traced with others in their place, and with its truth values turned, if it takes
@@ -195,7 +226,7 @@ def _reopen(traced: Traced, openness: str) -> Traced:
         if not changed:
             continue
         try:
-            other = _trace(traced.task, openness, changed)
+            other = _trace(traced.task, openness, changed, longer)
         except Exception:  # the module's own code: it may refuse
             continue
         pairs = {(_short(fixed[n]), _short(floats[n])): n for n in fixed}
@@ -274,7 +305,9 @@ def _put_back(
     traced.reopened[traced.arguments[name].node._expr] = new.node._expr
 
 
-def _trace(task: ModuleType, openness: str, changed: dict[str, Any]) -> Traced:
+def _trace(
+    task: ModuleType, openness: str, changed: dict[str, Any], longer: frozenset[int]
+) -> Traced:
     env = private.new_shape_env()
     mode = private.fake_mode(env)
     words = words_of(task)
@@ -302,13 +335,17 @@ def _trace(task: ModuleType, openness: str, changed: dict[str, Any]) -> Traced:
         with mode, torch.device("cpu"):
             made = task.Model(*values.values(), *more) if more else task.Model(**values)
             model = made.eval()
+            strided = set(_made_dense(model))
             inputs = tuple(task.get_inputs())
         flat, spec = pytree.tree_flatten(inputs)
         leaves: list[Any] = []
         with mode:
             for i, leaf in enumerate(flat):
                 if isinstance(leaf, torch.Tensor):
-                    shape = [size(int(n), i, dim) for dim, n in enumerate(leaf.shape)]
+                    given = list(map(int, leaf.shape))
+                    if i in longer:  # about as many rows, so that hints decide alike
+                        given = [2, max(2, given[0] // 2), *given[1:]]
+                    shape = [size(n, i, dim) for dim, n in enumerate(given)]
                     leaves.append(torch.empty(shape, dtype=leaf.dtype, device="cpu"))
                 else:
                     leaves.append(number(leaf, f"input_{i}"))
@@ -338,7 +375,24 @@ def _trace(task: ModuleType, openness: str, changed: dict[str, Any]) -> Traced:
             origins.append(GivenFrom("buffer", path.removeprefix("model.")))
         else:
             origins.append(next(users))
-    return Traced(task, graph, origins, env, mode, values, model, inputs, leaves, wrapper.form)
+    form = wrapper.form
+    return Traced(
+        task, graph, origins, env, mode, values, model, inputs, leaves, form, strided=strided
+    )
+
+
+def _made_dense(model: torch.nn.Module) -> Iterator[str]:
+    """Lay out a module's tensors one element after the other; yield the paths of those changed."""
+    for path, module in model.named_modules():
+        for held in (module._parameters, module._buffers):
+            for name, tensor in held.items():
+                if tensor is None:
+                    continue
+                dense = torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device)
+                if str(dense.stride()) != str(tensor.stride()):  # symbols: nothing is fixed so
+                    is_parameter = held is module._parameters
+                    held[name] = torch.nn.Parameter(dense) if is_parameter else dense
+                    yield f"{path}.{name}".removeprefix(".")
 
 
 class _Wrapper(torch.nn.Module):  # type: ignore[misc]
