@@ -147,11 +147,27 @@ def _takes_any_rank(
     try:
         other = trace(traced.task, lead.leaves)
         known = ranks.longer(other, lead)
-        return known is not None and free == private.lower(
+        if known is None:
+            return False
+        written = private.lower(
             other.graph, other.mode, lambda graph: _print(other, graph, container, types, known)
         )
+        return _form(free) == _form(written)
     except Exception:  # the module's own code: it may refuse
         return False
+
+
+def _form(written: Written) -> list[str]:
+    """Return a program's kernels and statements without the words that hang on its graph."""
+    forms = ["\n".join([*written.head, *written.lines])]
+    for i, kernel in enumerate(written.kernels):
+        name = kernel.partition("def ")[2].partition("(")[0]
+        forms[0] = forms[0].replace(f"{name}[", f"kernel_{i}[")
+        code = re.sub(r'""".*?"""', "", kernel, flags=re.DOTALL).replace(name, "kernel")
+        for j, own in enumerate(dict.fromkeys(re.findall(r"(?m)^ +(\w+) \W?= ", code))):
+            code = re.sub(rf"\b{own}\b", f"v{j}", code)
+        forms.append(code)
+    return forms
 
 
 def _print(

@@ -7,6 +7,7 @@ result's type follows from shows when the module runs on fake tensors of which o
 from __future__ import annotations
 
 import functools
+import itertools
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -96,41 +97,48 @@ def find(traced: Traced, names: list[str]) -> ResultTypes:
         key = origin.leaf if origin.kind == "input" else PARAMETERS
         sources.setdefault(key, name)
     alone = {key: _result_types(traced, {key: torch.float64}) for key in sources}
-    together = _result_types(traced, dict.fromkeys(sources, torch.float64))
-    if together is None:
+    groups = [[key] for key, types in alone.items() if types is not None]
+    refused = [key for key, types in alone.items() if types is None]
+    groups += [refused] if refused else []  # they have to be of one type
+    doubled = [_result_types(traced, dict.fromkeys(group, torch.float64)) for group in groups]
+    usual, together = (
+        _result_types(traced, dict.fromkeys(sources, dtype))
+        for dtype in (torch.float32, torch.float64)
+    )
+    if usual is None or together is None:
         return ResultTypes(False)
-    refused = next((key for key, types in alone.items() if types is None), next(iter(sources)))
     deciding = []
     for i, dtype in enumerate(together):
-        own = [key for key, types in alone.items() if types and types[i] == torch.float64]
-        if not own and dtype == torch.float64:  # they have to be of one type
-            own = [refused]
-        deciding.append(own)
-    if not _hold(traced, list(sources), deciding):
+        own = [g[0] for g, t in zip(groups, doubled, strict=True) if t and t[i] == torch.float64]
+        follows = usual[i] == torch.float32 and dtype == torch.float64
+        deciding.append((own or groups[-1][:1]) if follows else [])
+    if not _hold(traced, groups, usual, deciding):
         return ResultTypes(False)
     return ResultTypes(True, [[sources[key] for key in own] for own in deciding])
 
 
-def _hold(traced: Traced, sources: list[Any], deciding: list[list[Any]]) -> bool:
+def _hold(
+    traced: Traced,
+    groups: list[list[Any]],
+    usual: list[torch.dtype | None],
+    deciding: list[list[Any]],
+) -> bool:
     """Whether results have the types that their sources give in half precision too.
 
     A result with a part of its own in float32 is always float32: ``x.float() * y``. It is taken out
     of ``deciding``.
     """
-    cases = [dict.fromkeys(sources, dtype) for dtype in (torch.bfloat16, torch.float16)]
-    cases += [{key: torch.bfloat16} for key in sources]
+    whole = list(itertools.chain(*groups))
+    cases = [dict.fromkeys(whole, dtype) for dtype in (torch.bfloat16, torch.float16)]
+    cases += [dict.fromkeys(group, torch.bfloat16) for group in groups]
     for case in cases:
-        types = _result_types(traced, case)
-        for i, dtype in enumerate(types or ()):
-            if dtype is None or not dtype.is_floating_point:
+        for i, dtype in enumerate(_result_types(traced, case) or ()):
+            if usual[i] != torch.float32:
                 continue
-            expected = torch.float32
-            if deciding[i]:
-                given = [case.get(key, torch.float32) for key in deciding[i]]
-                expected = functools.reduce(torch.promote_types, given)
+            given = [case.get(key, torch.float32) for key in deciding[i]] or [torch.float32]
             if dtype == torch.float32 and case is cases[0]:
                 deciding[i].clear()
-            elif dtype != expected:
+            elif dtype != functools.reduce(torch.promote_types, given):
                 return False
     return True
 

@@ -67,8 +67,7 @@ def test_types_of_results_are_those_of_pytorch():
         "out1": "torch.promote_types(x.dtype, y.dtype)",
         "out2": "x.dtype",
     }
-    assert "assert torch.float64 not in (x.dtype, y.dtype, weight.dtype), (\n" in text
-    assert '"float64 is not supported"' in text
+    assert "weight.dtype" in text.partition("float64 is not supported")[0]
 
 
 STRIDED = """
@@ -106,7 +105,7 @@ def test_layouts_and_sizes_that_a_caller_may_choose(warm_judge):
     sources = {name: reference(*case) for name, case in OPENED.items()}
     sources["strided"] = STRIDED
     sources["along"] = reference(
-        "return torch.take_along_dim(x, y % 2, 1)", f"{ROWS}, torch.randint(2, (batch, 1))", "x, y"
+        "return torch.take_along_dim(x, y % 2, 1)", f"{ROWS}, torch.randint(2, (batch, 5))", "x, y"
     )
     texts = {name: generate(text, "cuda:90").text for name, text in sources.items()}
     assert "weight = weight.contiguous()" in texts["strided"]
