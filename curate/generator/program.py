@@ -614,7 +614,7 @@ class Program:
             return f"{shape}[{dims[0]}]"
         if dims == list(range(rank)):
             return shape
-        if dims == list(range(-len(dims), 0)):
+        if dims in (list(range(-len(dims), 0)), list(range(dims[0], rank))):
             return f"{shape}[{dims[0]}:]"
         return ", ".join(f"{shape}[{dim}]" for dim in dims)
 
