@@ -15,7 +15,7 @@ import sympy  # type: ignore[import-untyped]
 import torch
 
 from curate.generator import torch_private as private
-from curate.generator.loops import Loops, equal, product
+from curate.generator.loops import Loops, equal, in_terms_of, product
 from curate.generator.text.expressions import Printer
 from curate.generator.text.operations import (
     BINARY,
@@ -73,17 +73,22 @@ class Dim:
         axes: outermost first.
         mask: the variable that says which lanes have an element, or "".
         tile: its dimension of the tile, or None if it is a single number.
+        constant: the compile-time constant that says how many elements a program takes, if it is
+            not called as usual.
     """
 
     name: str
     axes: list[sympy.Symbol]
     mask: str = ""
     tile: int | None = None
+    constant: str = ""
 
     @property
     def block(self) -> str:
         """The compile-time constant that says how many elements a program takes."""
-        return {"rows": "BLOCK_ROWS", "cols": "BLOCK_COLS"}.get(self.name, "BLOCK_SIZE")
+        return self.constant or {"rows": "BLOCK_ROWS", "cols": "BLOCK_COLS"}.get(
+            self.name, "BLOCK_SIZE"
+        )
 
     def count(self, sizes: HostFunction | Body, loops: Loops) -> str:
         """Return the host's or a kernel's text for how many elements there are."""
@@ -194,6 +199,33 @@ class Body:
         self.arguments[own] = self.host.size(name, e)
         return own
 
+    def named(self, name: str, expression: sympy.Expr) -> str:
+        """Return the text for a size: a number, or an argument with a name of its own."""
+        e = self.host.known(expression)
+        if e.is_number:
+            return str(e)
+        for known, symbol in [*self._sizes.items(), (e, e)]:
+            if symbol in self._names and equal(known, e):
+                return self._names[symbol]
+        own = self.fresh(name)
+        symbol = e if e.is_Symbol else sympy.Symbol(f"size_{own}", integer=True, positive=True)
+        if not e.is_Symbol:
+            self._sizes[e] = symbol
+        self._names[symbol] = own
+        self.arguments[own] = self.host.size(name, e)
+        return own
+
+    def call(self, axis: sympy.Symbol, word: str) -> None:
+        """Give the index along an axis another name."""
+        self._names[self._at[axis]] = self.fresh(word)
+
+    def variable(self, text: str) -> sympy.Symbol:
+        """Return a symbol for an index that the kernel has as ``text``, with enough bits."""
+        symbol = sympy.Symbol(f"at_{text}", integer=True, nonnegative=True)
+        self._names[symbol] = text
+        self._wide.add(symbol)
+        return symbol
+
     def _symbol(self, symbol: sympy.Symbol) -> str:
         if symbol not in self._names:
             text = self.host.name_of(symbol)
@@ -251,6 +283,11 @@ class Body:
         if len(dim.axes) > 1:
             self._spread(dim)
 
+    def widened(self, dim: Dim, text: str) -> str:
+        """Return the text for a number that is computed from a dim's index, with 64 bits."""
+        wide = all(self._at[axis] in self._wide for axis in dim.axes)
+        return text if wide else f"({text}).to(tl.int64)"
+
     def _spread(self, dim: Dim) -> None:
         """Say which element of each axis that is needed a dim's index is."""
         left = dim.name
@@ -282,6 +319,11 @@ class Body:
                 self._names[symbol] = self.name(value)
         lanes = frozenset(replaced.values())
         e = self._joined(self.host.known(e.xreplace(replaced)))
+        if sums := {size: s for size, s in self._sizes.items() if size.is_Add}:
+            at = [s for s in e.free_symbols if s.name.startswith("at_")]
+            strides = {s: sympy.expand(e).coeff(s) for s in at}
+            rest = sympy.expand(e - sum(s * stride for s, stride in strides.items()))
+            e = rest + sum(s * in_terms_of(stride, sums) for s, stride in strides.items())
         for size, symbol in self._sizes.items():
             found = e.subs(size, symbol)
             if not any(

@@ -16,7 +16,7 @@ from curate.generator import torch_private as private
 from curate.generator.absent_gpu import target_gpu
 from curate.generator.loops import Loops, product
 from curate.generator.program import Program, Written
-from curate.generator.schedules.choose import schedule
+from curate.generator.schedules import library
 from curate.generator.text.container import (
     CannotRewrite,
     Container,
@@ -109,7 +109,7 @@ def generate(reference: str, target: str, entry_point: str = "Model") -> Printed
     )
 
 
-_PRODUCTS = re.compile(r"aten\.(mm|addmm|bmm|baddbmm|convolution|sort|topk|_sdpa|_scaled_dot)")
+_NO_LOOPS = re.compile(r"aten\.(sort|topk|_sdpa|_scaled_dot)")
 
 
 def _operators(traced: Traced) -> list[str]:
@@ -122,7 +122,7 @@ def _operators(traced: Traced) -> list[str]:
             if torch.Tag.nondeterministic_seeded in node.target.tags:
                 raise Unprintable("random numbers")
     for name in sorted(found):
-        if _PRODUCTS.match(name):
+        if _NO_LOOPS.match(name):
             raise Unprintable(f"the operator {name}")
     return sorted(original)
 
@@ -180,18 +180,20 @@ def _print(
     """Print a graph's loops; runs where Inductor would write its own code."""
     program = Program(traced, graph, container.inputs, types, lead)
     groups = [n for n in graph.scheduler.nodes if not isinstance(n, private.NopKernelSchedulerNode)]
-    for group in groups:
-        if isinstance(group, private.ExternKernelSchedulerNode):
-            called = getattr(group.node, "python_kernel_name", None) or type(group.node).__name__
-            raise Unprintable(f"a library call: {called}")
-        if not isinstance(group, private.SchedulerNode | private.FusedSchedulerNode):
-            raise Unprintable(f"a {type(group).__name__}")
-    kernels = []
+    kernels: list[Loops] = []
     while groups:
-        loops = Loops(program, groups.pop(0))
-        loops.merge()
-        while groups and loops.absorb(groups[0]):
-            groups.pop(0)
+        group = groups.pop(0)
+        if isinstance(group, private.ExternKernelSchedulerNode):
+            if lead:
+                raise Unprintable("a rank")
+            loops: Loops = library.take(program, group, groups)
+        elif isinstance(group, private.SchedulerNode | private.FusedSchedulerNode):
+            loops = Loops(program, group)
+            loops.merge()
+            while groups and loops.absorb(groups[0]):
+                groups.pop(0)
+        else:
+            raise Unprintable(f"a {type(group).__name__}")
         gone = program.known(product(loops.axes[axis] for axis in loops.reduced))
         if lead and loops.kept and ranks.LEAD in gone.free_symbols:
             raise Unprintable("a rank")
@@ -200,7 +202,7 @@ def _print(
     program.is_alone = len(kernels) == 1
     program.summary = container.summary if program.is_alone else ""
     for loops in kernels:
-        schedule(loops, program)
+        library.schedule(loops, program)
     return program.finish()
 
 

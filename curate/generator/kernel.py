@@ -19,7 +19,8 @@ class Kernel:
         setup: statements of the host before the launch.
         warps: the host's text for ``num_warps``, or "" for Triton's own.
         part: what is added to the kernel's name, such as ``partial``.
-        pointers: buffers that come first among its arguments, and those behind them.
+        tuned_by: arguments whose values an autotuner chooses ``blocks`` for, which then have no
+            text; None if it is not tuned.
     """
 
     body: Body
@@ -29,3 +30,4 @@ class Kernel:
     setup: tuple[str, ...] = ()
     warps: str = ""
     part: str = ""
+    tuned_by: tuple[str, ...] | None = None

@@ -37,6 +37,24 @@ def _quotient(a: sympy.Expr, b: sympy.Expr) -> sympy.Expr | None:
     return found if denominator == 1 and numerator == found else None
 
 
+def in_terms_of(e: sympy.Expr, sizes: dict[sympy.Expr, sympy.Symbol]) -> sympy.Expr:
+    """Return a product of sizes with symbols for those of them that are sums."""
+    for size, symbol in sizes.items():
+        whole = sympy.expand(size)
+        while whole.is_Add and whole.free_symbols <= e.free_symbols:
+            rest = _quotient(e, whole)
+            if rest is None:
+                break
+            e = rest * symbol
+    return e
+
+
+def axes_of_sizes(sizes: list[sympy.Expr]) -> dict[sympy.Symbol, sympy.Expr]:
+    """Return new symbols for axes, with their sizes."""
+    names = (sympy.Symbol(f"a{i}", integer=True, nonnegative=True) for i in range(len(sizes)))
+    return dict(zip(names, sizes, strict=True))
+
+
 def common_sizes(lists: list[list[Any]]) -> list[sympy.Expr]:
     """Return sizes, outermost first, of which every list's sizes are products, in order.
 
@@ -74,15 +92,21 @@ class Loops:
         nodes: the scheduler's nodes that it stands for.
     """
 
-    def __init__(self, buffers: Buffers, group: Any) -> None:
+    def _begin(self, buffers: Buffers, nodes: list[Any]) -> None:
         self.buffers = buffers
-        self.nodes = list(group.get_nodes())
+        self.nodes = nodes
+        self.axes: dict[sympy.Symbol, sympy.Expr] = {}
+        self.reduced: list[sympy.Symbol] = []
         self.expressions: list[sympy.Expr] = []
         self.stores: list[StoredValue] = []
         self.stored: dict[str, tuple[sympy.Expr, Value]] = {}
+        self.recorder = Recorder(self)
         self._indirect: dict[sympy.Symbol, Value] = {}
         self._merged: dict[sympy.Symbol, sympy.Expr] = {}
         self._into: dict[sympy.Symbol, sympy.Symbol] = {}
+
+    def __init__(self, buffers: Buffers, group: Any) -> None:
+        self._begin(buffers, list(group.get_nodes()))
         kept, reduced = map(sympy.sympify, group.group[1])
         self.total = sympy.expand(kept * reduced)
         lists = [[kept, reduced]]
@@ -91,13 +115,9 @@ class Loops:
             own = [size for sizes in node.get_ranges() for size in sizes]
             small = not equal(product(own), self.total)
             spans.append([*own, reduced] if small else own)
-        sizes = common_sizes([*lists, *spans])
-        names = (sympy.Symbol(f"a{i}", integer=True, nonnegative=True) for i in range(len(sizes)))
-        self.axes: dict[sympy.Symbol, sympy.Expr] = dict(zip(names, sizes, strict=True))
-        self.reduced: list[sympy.Symbol] = []
+        self.axes = axes_of_sizes(common_sizes([*lists, *spans]))
         while not equal(product(self.axes[a] for a in self.reduced), reduced):
             self.reduced.insert(0, list(self.axes)[-1 - len(self.reduced)])
-        self.recorder = Recorder(self)
         for node, span in zip(self.nodes, spans, strict=True):
             outer, inner = node.get_ranges()
             at = self._positions(span)
@@ -161,8 +181,8 @@ class Loops:
         at = 0
         while at + 1 < len(order):
             outer, inner = order[at], order[at + 1]
-            together = (outer in self.reduced) == (inner in self.reduced)
-            if together and all(self._runs_through(e, outer, inner) for e in expressions):
+            fits = self._fits(outer, inner)
+            if fits and all(self._runs_through(e, outer, inner) for e in expressions):
                 self._join(outer, inner)
                 expressions = [e.subs(outer, 0) for e in expressions]
                 order.pop(at)
@@ -170,6 +190,10 @@ class Loops:
             else:
                 at += 1
         self.expressions = expressions
+
+    def _fits(self, outer: sympy.Symbol, inner: sympy.Symbol) -> bool:
+        """Whether two axes may become one, as far as it is not their addresses' business."""
+        return (outer in self.reduced) == (inner in self.reduced)
 
     def _runs_through(self, index: sympy.Expr, outer: sympy.Symbol, inner: sympy.Symbol) -> bool:
         if index.free_symbols.isdisjoint((outer, inner)):

@@ -19,7 +19,7 @@ import torch.utils._pytree as pytree
 from curate.generator import torch_private as private
 from curate.generator.body import identifier
 from curate.generator.kernel import Kernel
-from curate.generator.loops import Loops, equal, product
+from curate.generator.loops import Loops, equal, in_terms_of, product
 from curate.generator.ranks import LEAD, Lead
 from curate.generator.result_types import ResultTypes
 from curate.generator.sizes import Fact, Sizes, attribute_path, attributes
@@ -326,11 +326,22 @@ class Program:
         for known, variable in self.sizes.variables.items():
             if equal(known, e):
                 return variable
-        text = f"{whole}.numel()" if whole else self.sizes.text(e)
+        text = f"{whole}.numel()" if whole else self._text(e)
         variable = self.sizes.fresh(name)
         self.sizes.variables[e] = variable
         self.say(f"{variable} = {text}")
         return variable
+
+    def _text(self, expression: Any) -> str:
+        """Return a size's text; what the host has worked out before is a variable."""
+        e = self.known(expression)
+        if sympy.count_ops(e) < _LONG_SIZE:
+            return self.sizes.text(e)
+        if e in self.sizes.variables:
+            return self.sizes.variables[e]
+        known = {size: sympy.Symbol(name) for size, name in self.sizes.variables.items()}
+        self.sizes.names |= {symbol: symbol.name for symbol in known.values()}
+        return self.sizes.text(in_terms_of(sympy.expand(e), known) if known else e)
 
     def hint(self, expression: sympy.Expr) -> int:
         """Return the size that an expression has in the file."""
@@ -378,8 +389,8 @@ class Program:
         if is_contiguous(size, stride):
             self.say(f"{name} = torch.empty({self.shape(size)}, {tail})")
         else:
-            strides = self._tuple(stride)
-            self.say(f"{name} = torch.empty_strided({self._tuple(size)}, {strides}, {tail})")
+            shape, strides = self._tuple(size, late=True), self._tuple(stride, late=True)
+            self.say(f"{name} = torch.empty_strided({shape}, {strides}, {tail})")
 
     def _layout(self, size: Any, stride: Any) -> tuple[list[sympy.Expr], list[sympy.Expr]]:
         """Return known sizes and strides, with one dimension in place of those in front.
@@ -430,7 +441,7 @@ class Program:
             same = tensor.is_input and len(known) == len(tensor.sizes) and known
             if same and all(map(equal, known, tensor.sizes)) and name in self.used:
                 return f"{tensor.name}.shape"
-        return self._spliced(known)
+        return self._spliced(known) if LEAD in known else self._tuple(known, late=True)
 
     def _spliced(self, sizes: list[sympy.Expr]) -> str:
         """Return a shape's text, with the dimensions in front as the input has them."""
@@ -444,8 +455,9 @@ class Program:
         rest = [list(map(self.sizes.text, part)) for part in (sizes[:at], sizes[at + shared :])]
         return f"({', '.join([*rest[0], f'*{front}', *rest[1]])})" if any(rest) else front
 
-    def _tuple(self, sizes: list[Any]) -> str:
-        texts = [self.sizes.text(size) for size in sizes]
+    def _tuple(self, sizes: list[Any], late: bool = False) -> str:
+        """Return sizes' text; ``late`` ones may be variables behind the checks."""
+        texts = [(self._text if late else self.sizes.text)(size) for size in sizes]
         return f"({', '.join(texts)}{',' if len(texts) == 1 else ''})"
 
     # -- kernels ----------------------------------------------------------------------------------
@@ -468,16 +480,20 @@ class Program:
             *(f"{block}: tl.constexpr" for block in kernel.blocks),
         ]
         values = [*given, *body.arguments.values()]
-        values += [f"{block}={value}" for block, value in kernel.blocks.items()]
+        values += [f"{block}={value}" for block, value in kernel.blocks.items() if value]
         values += [f"num_warps={kernel.warps}"] if kernel.warps else []
         text = "\n".join(body.lines)
-        self.kernels.append(
-            f'@triton.jit\ndef {name}({", ".join(arguments)}):\n    """{doc}"""\n{text}\n'
-        )
+        tuned, grid = "", f"({', '.join(kernel.grid)},)"
+        if kernel.tuned_by is not None:
+            self.helpers.add("TILES")
+            tuned = f"@triton.autotune(configs=TILES, key={list(kernel.tuned_by)})\n"
+            grid = f"lambda meta: {grid}"
+        head = f"{tuned}@triton.jit\ndef {name}({', '.join(arguments)}):"
+        self.kernels.append(f'{head}\n    """{doc}"""\n{text}\n')
         self.helpers |= body.helpers
         for line in kernel.setup:
             self.say(line)
-        self.say(f"grid = ({', '.join(kernel.grid)},)")
+        self.say(f"grid = {grid}")
         self.say(f"{name}[grid]({', '.join(values)})")
 
     def _place(self, name: str) -> tuple[bool, int]:
@@ -704,6 +720,8 @@ class Program:
             if isinstance(value, Symbolic)
             for s in self.traced.expression(value).free_symbols
         }
+        nodes = self.traced.graph.graph.nodes
+        convolves = any(n.target is torch.ops.aten.convolution.default for n in nodes)
         for guard in self.traced.env.guards:
             e = self.known(guard.expr)
             if e in (sympy.true, sympy.false) or not e.free_symbols:
@@ -711,6 +729,8 @@ class Program:
             own_sizes |= set(self.lead.parts) if self.lead else set()
             place = guard.sloc.framework_loc.filename if guard.sloc.framework_loc else ""
             layout_only = place.endswith("_prims_common/__init__.py")
+            if convolves and place.endswith(_OF_CONVOLUTIONS) and not isinstance(e, sympy.Eq):
+                continue
             broadcast = "_subclasses" in place
             if layout_only or _is_trivial(e, own_sizes if broadcast else own_sizes - arguments):
                 continue
@@ -723,6 +743,16 @@ class Program:
             except Unprintable:
                 continue
         return list(lines)
+
+
+_LONG_SIZE = 4
+"""Operations in a size from which on it is not written twice."""
+
+_OF_CONVOLUTIONS = (
+    *("_subclasses/fake_impls.py", "_subclasses/functional_tensor.py", "_meta_registrations.py"),
+    *("_inductor/utils.py", "_refs/__init__.py"),
+)
+"""Files of PyTorch that compare a convolution's numbers: its kernels are right for all of them."""
 
 
 def names_dims(traced: Traced) -> bool:

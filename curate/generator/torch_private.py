@@ -11,6 +11,7 @@ import contextlib
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from types import FrameType
 from typing import Any, TypeVar
 from unittest import mock
@@ -27,6 +28,7 @@ from torch._inductor import config, ir, lowering
 from torch._inductor.decomposition import select_decomp_table
 from torch._inductor.dtype_propagation import DtypePropagationOpsHandler
 from torch._inductor.graph import GraphLowering
+from torch._inductor.lowering import fallback_handler, lowerings
 from torch._inductor.ops_handler import DefaultHandler
 from torch._inductor.scheduler import (
     ExternKernelSchedulerNode,
@@ -112,6 +114,13 @@ _CHECKS = {
 _GLU = torch.ops.aten.glu.default  # Inductor's own way fixes the size that it halves
 
 
+_PRODUCTS = {getattr(torch.ops.aten, name).default for name in ("mm", "addmm", "bmm", "baddbmm")}
+
+_CONVOLUTION = torch.ops.aten.convolution.default
+_BY_LIBRARY = fallback_handler(_CONVOLUTION, add_to_fallback_set=False)
+"""A lowering that leaves sizes open; Inductor's own fixes those of the weight."""
+
+
 # --- symbols -------------------------------------------------------------------------------------
 
 
@@ -169,7 +178,11 @@ def export(
         note(node, sys._getframe(1))
         return node
 
+    # The CPU's libraries, and its decompositions of small products, would fix sizes.
+    table = {op: f for op, f in select_decomp_table().items() if op not in _PRODUCTS}
     with contextlib.ExitStack() as stack:
+        stack.enter_context(torch.backends.nnpack.flags(enabled=False))
+        stack.enter_context(torch.backends.mkldnn.flags(enabled=False))
         stack.enter_context(sdpa_kernel(SDPBackend.MATH))
         stack.enter_context(torch.no_grad())
         stack.enter_context(preserve_node_meta())
@@ -179,7 +192,7 @@ def export(
             module,
             list(inputs),
             trace_joint=False,
-            decompositions={**select_decomp_table(), _GLU: decomposition_table[_GLU]},
+            decompositions={**table, _GLU: decomposition_table[_GLU]},
             dynamic_shapes=True,
         )
     return graph, signature
@@ -237,6 +250,7 @@ def lower(graph: torch.fx.GraphModule, mode: FakeTensorMode, then: Callable[[Any
         stack.enter_context(mock.patch.object(compile_fx, "fake_tensor_prop", lambda *_: mode))
         kept = [*fx_proxy._COPY_META_FIELDS, NOTE]  # when a pass replaces a node
         stack.enter_context(mock.patch.object(fx_proxy, "_COPY_META_FIELDS", kept))
+        stack.enter_context(mock.patch.dict(lowerings, {_CONVOLUTION: _BY_LIBRARY}))
         stack.enter_context(mock.patch.object(SizeVarAllocator, "evaluate_min", _smaller))
         stack.enter_context(mock.patch.object(lowering, "pooling_size", _pooled))
         stack.enter_context(config.patch(_CONFIG))
@@ -369,3 +383,66 @@ def is_unset(name: str) -> bool:
 def buffer_dtype(name: str) -> torch.dtype:
     made: torch.dtype = V.graph.get_dtype(name)
     return made
+
+
+def without_guards(expression: sympy.Expr) -> sympy.Expr:
+    """Return an expression whose sizes are taken to be positive: strides have ``Max(1, size)``."""
+    if not expression.has(Max):
+        return expression
+    return expression.replace(
+        lambda e: isinstance(e, Max) and len(e.args) == 2 and e.args[0] == 1,
+        lambda e: e.args[1],
+    )
+
+
+# --- the library's calls --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class CallOperand:
+    """A tensor of a library call: a buffer, and which of its elements."""
+
+    buffer: str
+    sizes: list[sympy.Expr]
+    strides: list[sympy.Expr]
+    offset: sympy.Expr
+    dtype: torch.dtype
+
+
+@dataclass(frozen=True)
+class LibraryCall:
+    """A call of an operator that has no loops.
+
+    Attributes:
+        operator: such as ``addmm``.
+        args: operands, numbers and None, in the operator's order; ``kwargs`` those with names.
+        result: what it makes.
+    """
+
+    operator: str
+    args: list[Any]
+    kwargs: dict[str, Any]
+    result: CallOperand
+
+
+def library_call(node: Any) -> LibraryCall | None:
+    """Return what a scheduler's node calls; None if it is not an operator with one result."""
+    kernel = node.node
+    overload = getattr(kernel, "op_overload", None)
+    args, kwargs, result = kernel.inputs, kernel.kwargs, kernel
+    if isinstance(kernel, ir.FallbackKernel):
+        args, kwargs = kernel.unflatten_args(kernel.inputs, kernel.constant_args)
+        result = kernel.outputs[0]
+    if overload is None or (result is not kernel and len(kernel.outputs) > 1):
+        return None
+    found = [_operand(arg) if isinstance(arg, ir.IRNode) else arg for arg in args]
+    return LibraryCall(overload._opname, found, dict(kwargs), _operand(result))
+
+
+def _operand(node: Any) -> CallOperand:
+    layout = node.get_layout()
+    sizes, strides = (
+        [without_guards(V.graph.sizevars.simplify(n)) for n in given]
+        for given in (layout.size, layout.stride)
+    )
+    return CallOperand(node.get_name(), sizes, strides, sympy.sympify(layout.offset), layout.dtype)

@@ -121,6 +121,18 @@ NOUNS = {
 """What a variable with an operation's result is called, if not as the operation."""
 
 HELPERS = {
+    "PRECISION": """
+# Factors in float32 are cut into three parts of bfloat16: as exact as float32, on tensor cores.
+PRECISION = tl.constexpr("bf16x6")
+""",
+    "TILES": """
+TILES = [
+    triton.Config(
+        {"BLOCK_M": m, "BLOCK_N": n, "BLOCK_K": 32, "GROUP_M": 8}, num_warps=warps, num_stages=3
+    )
+    for m, n, warps in ((32, 32, 2), (64, 64, 4), (128, 64, 8), (128, 128, 8))
+]
+""",
     "multiply": """
 @triton.jit
 def multiply(a, b):

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from curate.generator.text.layout import WIDTH, body
+from curate.generator.text.layout import text as printed
 
 Block = list[ast.stmt]
 
@@ -28,7 +29,8 @@ def tidy(kernel: str) -> str:
             for a in function.args.args
         )
         head = f"def {function.name}(\n{arguments},\n):"
-    return "\n".join(["@triton.jit", head, f'    """{doc}"""', *body(function.body[1:], 4)])
+    decorators = [f"@{printed(one)}" for one in function.decorator_list]
+    return "\n".join([*decorators, head, f'    """{doc}"""', *body(function.body[1:], 4)])
 
 
 def _blocks(function: ast.FunctionDef) -> list[Block]:

@@ -1,0 +1,373 @@
+"""Products of matrices, with what follows element by element inside: a tile per program.
+
+A product has no loops of Inductor's. Its kernel's loops are made here from what the library would
+be given; the bodies of the groups behind it are recorded over the same axes, in which the product
+itself is one value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import sympy  # type: ignore[import-untyped]
+import torch
+
+from curate.generator import torch_private as private
+from curate.generator.body import Body, Dim
+from curate.generator.kernel import Kernel
+from curate.generator.loops import ONE, ZERO, Loops, axes_of_sizes, common_sizes, equal, product
+from curate.generator.program import Program
+from curate.generator.torch_private import CallOperand, FloorDiv, LibraryCall, ModularIndexing
+from curate.generator.unprintable import Unprintable
+from curate.generator.values import Value
+
+TILE = ("BLOCK_M", "BLOCK_N", "BLOCK_K", "GROUP_M")
+"""The compile-time constants that the tuner chooses."""
+
+SMALLEST = 16
+"""Rows, columns or products that a tile has at least."""
+
+FEW_PRODUCTS = 2**16
+"""Products, in the file, up to which small factors are not worth a tile."""
+
+FLOATS = (torch.float32, torch.float16, torch.bfloat16)
+
+
+class Product(Loops):
+    """A product's result, and the element-wise loops that follow it.
+
+    Attributes:
+        call: what the library would be asked for.
+        followers: the groups that it has taken in.
+        places: for each dimension of the result, the index along it.
+        product: the value that stands for the product itself.
+    """
+
+    def __init__(
+        self, program: Program, call: LibraryCall, nodes: list[Any], groups: Sequence[Any]
+    ) -> None:
+        later = [node for group in groups for node in group.get_nodes()]
+        self._begin(program, [*nodes, *later])
+        self.call = call
+        self.program = program
+        self.followers = list(groups)
+        result = call.result
+        made = {self.place(result.buffer, ZERO)[0]}
+        spans = []
+        for node in later:
+            spans.append(self._span(node, made))
+            made |= {self.place(buffer.get_name(), ZERO)[0] for buffer in node.get_outputs()}
+        self.axes = axes_of_sizes(common_sizes([result.sizes, *(sizes for sizes, _ in spans)]))
+        self.places = self._positions(result.sizes)
+        self.of_dim = {
+            axis: dim for dim, place in enumerate(self.places) for axis in place.free_symbols
+        }
+        positions = [self._positions(sizes) for sizes, _ in spans]
+        self.product = self.multiply()
+        self.recorder.store(result.buffer, self.at(result, self.places), self.whole())
+        for node, (_, variables), found in zip(later, spans, positions, strict=True):
+            private.run_body(node, variables(found), [], self.recorder)
+
+    def place(self, name: str, index: Any) -> tuple[str, sympy.Expr]:
+        return super().place(name, private.without_guards(sympy.sympify(index)))
+
+    def multiply(self) -> Value:
+        """Return the value of the product alone."""
+        return self.recorder.make("product", (), torch.float32, frozenset(self.axes))
+
+    def whole(self) -> Value:
+        """Return what the library's call gives, from the product."""
+        return self.product
+
+    def at(self, operand: CallOperand, places: Sequence[sympy.Expr]) -> sympy.Expr:
+        """Return the address of one of an operand's elements."""
+        return operand.offset + sum(
+            (p * s for p, s in zip(places, operand.strides, strict=True)), ZERO
+        )
+
+    def scaled(self, value: Value, factor: Any) -> Value:
+        if not isinstance(factor, sympy.Expr) and factor == 1:
+            return value
+        number = self.recorder.constant(factor, torch.float32)
+        return self.recorder.make("mul", (value, number), torch.float32)
+
+    def with_bias(
+        self, bias: CallOperand, places: Sequence[sympy.Expr], alpha: Any = 1, beta: Any = 1
+    ) -> Value:
+        """Return alpha times the product plus beta times a bias, broadcast to ``places``."""
+        own = [
+            ZERO if size == 1 else place
+            for size, place in zip(bias.sizes, places[len(places) - len(bias.sizes) :], strict=True)
+        ]
+        load = self.recorder.load(bias.buffer, self.at(bias, own))
+        terms = self.scaled(self.product, alpha), self.scaled(load, beta)
+        return self.recorder.make("add", terms, torch.float32)
+
+    def dim(self, name: str, dims: Sequence[int], tile: int | None = None) -> Dim:
+        """Return the way along some of the result's dimensions."""
+        axes = [axis for axis in self.axes if self.of_dim.get(axis) in dims]
+        if tile is None:
+            return Dim(name, axes)
+        return Dim(name, axes, ("row_mask", "col_mask")[tile], tile, TILE[tile])
+
+    def role(self, dim: int) -> int:
+        """Return with which other dimensions of the result one may be walked together."""
+        return dim
+
+    def _fits(self, outer: sympy.Symbol, inner: sympy.Symbol) -> bool:
+        return self.role(self.of_dim[outer]) == self.role(self.of_dim[inner])
+
+    def _join(self, outer: sympy.Symbol, inner: sympy.Symbol) -> None:
+        super()._join(outer, inner)
+        self.places = [place.subs(self._merged) for place in self.places]
+
+    # -- what follows -----------------------------------------------------------------------------
+
+    def _span(
+        self, node: Any, made: set[str]
+    ) -> tuple[list[sympy.Expr], Callable[[list[sympy.Expr]], list[sympy.Expr]]]:
+        """Return the sizes of a node's loops in the product's order, and its variables from them.
+
+        It shows in what the node reads of the product: the smallest step is along the last
+        dimension.
+
+        Raises:
+            Unprintable: it does not read it element by element.
+        """
+        outer, inner = node.get_ranges()
+        if not equal(product(inner), 1) or not equal(
+            product(outer), product(self.call.result.sizes)
+        ):
+            raise Unprintable("loops of different sizes in one kernel")
+        variables = private.body_variables(node)
+        sizes = dict(zip(variables, map(sympy.sympify, outer), strict=True))
+        index = None
+        for name, at in private.body_loads(node):
+            name, at = self.place(name, at)
+            index = at if name in made else index
+        if index is None:
+            raise Unprintable("a node that does not read the product")
+        parts: dict[sympy.Symbol, sympy.Expr] = {v: v for v in variables}
+        for variable in variables:
+            inside = _inner_size(index, variable)
+            if inside is not None:
+                high, low = sympy.symbols(f"{variable}_high {variable}_low", integer=True)
+                parts[variable] = high * inside + low
+                sizes |= {high: FloorDiv(sizes.pop(variable), inside), low: inside}
+        sizes = {v: private.simplify(size, {}) for v, size in sizes.items()}
+        index = sympy.expand(private.simplify(index.subs(parts), sizes))
+        order: list[sympy.Symbol] = []
+        step = ONE
+        left = {v for v, size in sizes.items() if size != 1}
+        while left:
+            found = [v for v in sorted(left, key=str) if equal(index.coeff(v), step)]
+            if not found:
+                raise Unprintable("what follows reads the product in another order")
+            order.insert(0, found[0])
+            step *= sizes[found[0]]
+            left.remove(found[0])
+
+        def from_places(places: list[sympy.Expr]) -> list[sympy.Expr]:
+            known = dict(zip(order, places, strict=True))
+            known |= {v: ZERO for v in sizes if v not in known}
+            return [parts[v].subs(known) for v in variables]
+
+        return [sizes[v] for v in order], from_places
+
+
+def _inner_size(index: sympy.Expr, variable: sympy.Symbol) -> sympy.Expr | None:
+    """Return by what an index divides one of its variables."""
+    found = {e.args[1] for e in index.atoms(FloorDiv) if e.args[0] == variable}
+    found |= {e.args[2] for e in index.atoms(ModularIndexing) if e.args[:2] == (variable, 1)}
+    return found.pop() if len(found) == 1 else None
+
+
+def with_followers(
+    program: Program, groups: list[Any], make: Callable[[Sequence[Any]], Product]
+) -> Product:
+    """Return a product with the groups that it can take in; these are taken from ``groups``.
+
+    They may read only what is there before the product's kernel runs.
+    """
+    loops = make(())
+    made = {program.real(loops.call.result.buffer)}
+    later: set[str] = set()
+    for group in list(groups):
+        nodes = group.get_nodes()
+        reads = {program.real(read.name) for node in nodes for read in node.read_writes.reads}
+        writes = {program.real(b.get_name()) for node in nodes for b in node.get_outputs()}
+        fits = isinstance(group, private.SchedulerNode | private.FusedSchedulerNode)
+        if fits and reads & made and not (reads | writes) & later:
+            try:
+                loops = make([*loops.followers, group])
+            except Unprintable:
+                fits = False
+            else:
+                groups.remove(group)
+                made |= writes
+                continue
+        later |= writes
+    return loops
+
+
+# --- products of matrices -------------------------------------------------------------------------
+
+
+class Matrices(Product):
+    """``mm``, ``addmm``, ``bmm`` and ``baddbmm``."""
+
+    def whole(self) -> Value:
+        if self.call.operator in ("mm", "bmm"):
+            return self.product
+        alpha, beta = (self.call.kwargs.get(name, 1) for name in ("alpha", "beta"))
+        if not isinstance(beta, sympy.Expr) and beta == 0:
+            return self.scaled(self.product, alpha)
+        return self.with_bias(self.call.args[0], self.places, alpha, beta)
+
+    @property
+    def factors(self) -> list[CallOperand]:
+        found: list[CallOperand] = self.call.args[-2:]
+        return found
+
+    @property
+    def batched(self) -> int:
+        """Return how many dimensions stand before rows and columns."""
+        return len(self.factors[0].sizes) - 2
+
+    @property
+    def sizes(self) -> list[sympy.Expr]:
+        """Return the numbers of rows, columns and products for each element."""
+        a, b = self.factors
+        return [a.sizes[-2], b.sizes[-1], a.sizes[-1]]
+
+    def is_small(self, program: Program) -> bool:
+        """Whether a tile would be nearly empty, as far as the module's own sizes say."""
+        own = []
+        for factor in self.factors:
+            given = program.tensors.get(program.real(factor.buffer))
+            own += factor.sizes[-2:] if given and not given.is_input else []
+        few = program.hint(product(self.sizes)) <= FEW_PRODUCTS
+        short = few and any(program.hint(size) < SMALLEST for size in own)
+        return short or 1 in [program.known(size) for size in self.sizes[:2]]
+
+
+class Sums(Matrices):
+    """A product of which each element is a sum of its own: an ordinary reduction."""
+
+    def multiply(self) -> Value:
+        axis = sympy.Symbol(f"a{len(self.axes)}", integer=True, nonnegative=True)
+        a, b = self.factors
+        batch = self.places[: self.batched]
+        row, *cols = self.places[self.batched :]
+        col = ZERO
+        for place, size in zip(cols, self.call.result.sizes[self.batched + 1 :], strict=True):
+            col = col * size + place
+        self.axes[axis] = self.sizes[2]
+        self.reduced = [axis]
+        x = self.recorder.load(a.buffer, self.at(a, [*batch, row, axis]))
+        y = self.recorder.load(b.buffer, self.at(b, [*batch, axis, col]))
+        both = self.recorder.make("mul", (x, y), torch.float32)
+        found: Value = self.recorder.reduction(torch.float32, torch.float32, "sum", both)
+        return found
+
+    def _fits(self, outer: sympy.Symbol, inner: sympy.Symbol) -> bool:
+        return Loops._fits(self, outer, inner)
+
+
+def matrices(loops: Matrices, program: Program) -> None:
+    """Print a product of matrices in tiles."""
+    a, b = loops.factors
+    batched = loops.batched
+    dims = [
+        loops.dim("rows", [batched], 0),
+        loops.dim("cols", range(batched + 1, len(loops.places)), 1),
+    ]
+    if batched:
+        dims.append(loops.dim("batch", [0]))
+    body = Body(loops, program, dims, ("pid", "tiles_m", "tiles_n", "tile_m", "tile_n", "start"))
+    m, n, k = (body.named(name, size) for name, size in zip("MNK", loops.sizes, strict=True))
+    tile(body, m, n, "batch" if batched else "")
+    for dim, start in zip(dims, STARTS, strict=False):
+        body.index(dim, start)
+    inner = body.fresh("inner")
+    row, col = body.fresh("a_rows"), body.fresh("b_cols")
+    for name, dim, size in ((row, dims[0], m), (col, dims[1], n)):
+        body.say(f"{name} = {body.widened(dim, f'{dim.name} % {size}')}")
+    body.say(f"{inner} = tl.arange(0, BLOCK_K)")
+    batch = [body.variable("batch")] if batched else []
+    a_place = [*batch, body.variable(row), body.variable(f"{inner}[None, :]")]
+    b_place = [*batch, body.variable(f"{inner}[:, None]"), body.variable(col)]
+    pointers, loads = [], []
+    for word, operand, place in (("a", a, a_place), ("b", b, b_place)):
+        buffer, at = loops.place(operand.buffer, loops.at(operand, place))
+        pointers.append(body.fresh(f"{word}_ptrs"))
+        body.say(f"{pointers[-1]} = {body.pointer(buffer, body.address(at))}")
+        mask = f"{inner}{'[None, :]' if word == 'a' else '[:, None]'} < {k} - start"
+        loads.append(f"tl.load({pointers[-1]}, mask={mask}, other=0.0)")
+    loads = same_types(program, loads, [a, b])
+    acc = body.fresh("acc")
+    body.say(f"{acc} = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)")
+    with body.block(f"for start in range(0, {k}, BLOCK_K):"):
+        for word, load in zip("ab", loads, strict=True):
+            body.say(f"{word} = {load}")
+        dot(body, acc, "a", "b")
+        for pointer, step in zip(pointers, (a.strides[-1], b.strides[-2]), strict=True):
+            body.say(f"{pointer} += {body.address(step * body.variable('BLOCK_K'))}")
+    body.leaf(loops.product, acc)
+    for store in body.stores():
+        body.store(store)
+    batches = loops.call.result.sizes[0] if batched else ONE
+    doc = "Each program computes a tile of BLOCK_M x BLOCK_N; GROUP_M rows of tiles share columns."
+    launch(program, body, doc, batches, loops.sizes, "NK")
+
+
+def tile(body: Body, m: str, n: str, batch: str) -> None:
+    """Say which tile a program computes, and of which ``batch`` if that is not ""."""
+    body.say("pid = tl.program_id(0)")
+    body.say(f"tiles_m = tl.cdiv({m}, BLOCK_M)")
+    body.say(f"tiles_n = tl.cdiv({n}, BLOCK_N)")
+    if batch:
+        body.say(f"{batch} = (pid // (tiles_m * tiles_n)).to(tl.int64)")
+        body.say("pid = pid % (tiles_m * tiles_n)")
+    body.say(
+        "tile_m, tile_n = tl.swizzle2d(pid // tiles_n, pid % tiles_n, tiles_m, tiles_n, GROUP_M)"
+    )
+
+
+STARTS = ("tile_m * BLOCK_M", "tile_n * BLOCK_N", "batch")
+"""The first row and column of a tile, and the batch it is of."""
+
+
+def dot(body: Body, acc: str, a: str, b: str) -> None:
+    """Print the product of two tiles."""
+    body.helpers.add("PRECISION")
+    body.say(f"{acc} = tl.dot({a}, {b}, {acc}, input_precision=PRECISION)")
+
+
+def same_types(program: Program, loads: list[str], operands: list[CallOperand]) -> list[str]:
+    """Return loads of factors that give one type: some buffers may be shorter than others."""
+    short = [program.is_float_input(program.real(operand.buffer)) for operand in operands]
+    if len(set(short)) == 1:
+        return loads
+    return [
+        f"{load}.to(tl.float32)" if half else load for load, half in zip(loads, short, strict=True)
+    ]
+
+
+def launch(
+    program: Program,
+    body: Body,
+    doc: str,
+    batches: sympy.Expr,
+    sizes: list[sympy.Expr],
+    tuned_by: str,
+) -> None:
+    """Launch a kernel for sizes M, N and K, whose tile the tuner chooses by some of them."""
+    m, n = (program.size(name, size) for name, size in zip("MN", sizes, strict=False))
+    grid = f'triton.cdiv({m}, meta["BLOCK_M"]) * triton.cdiv({n}, meta["BLOCK_N"])'
+    if batches != 1:
+        grid = f"{program.size('batches', batches)} * {grid}"
+    key = tuple(name for name in tuned_by if name in body.arguments)
+    blocks = dict.fromkeys(TILE, "")
+    program.launch(Kernel(body, doc, (grid,), blocks, tuned_by=key))

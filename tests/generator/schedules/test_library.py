@@ -1,0 +1,149 @@
+"""Products and convolutions: judged on the CPU, and read."""
+
+import re
+
+import pytest
+
+from curate.generator.generate import generate
+from curate.verify.verdict import Candidate
+
+pytest_plugins = ["shared_judge"]
+
+REFERENCE = """
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+
+class Model(nn.Module):
+    def __init__(self, width=24, out=40, kernel=3, stride=2, padding=1, dilation=2):
+        super().__init__()
+        {layer}
+
+    def forward(self, {names}):
+        return {body}
+
+
+def get_inputs():
+    return [{inputs}]
+
+
+def get_init_inputs():
+    return []
+"""
+
+
+def reference(body, inputs, layer="self.width = width", names="x"):
+    return REFERENCE.format(body=body, inputs=inputs, layer=layer, names=names)
+
+
+LINEAR = "self.linear = nn.Linear(width, out)"
+PRODUCTS = {
+    "product": reference("x @ y", "torch.randn(70, 33), torch.randn(33, 50)", names="x, y"),
+    "epilogue": reference(
+        "torch.relu(self.linear(x)) * 2 + r",
+        "torch.randn(3, 20, 24), torch.randn(20, 40)",
+        LINEAR,
+        "x, r",
+    ),
+    "batches": reference(
+        "F.gelu(q @ k.transpose(-1, -2))",
+        "torch.randn(2, 3, 20, 16), torch.randn(2, 3, 18, 16)",
+        names="q, k",
+    ),
+    "with factors": reference(
+        "torch.baddbmm(x, a, b, alpha=0.5, beta=2)",
+        "torch.randn(4, 36, 25), torch.randn(4, 36, 18), torch.randn(4, 18, 25)",
+        names="x, a, b",
+    ),
+    "one row": reference("self.linear(x)", "torch.randn(24)", LINEAR),
+    "heads": reference(
+        "self.linear(x).view(2, -1, 4, 10).transpose(1, 2).exp()", "torch.randn(2, 17, 24)", LINEAR
+    ),
+}
+CONVOLUTIONS = {
+    "pixels": reference(
+        "torch.relu(self.c(x))", "torch.randn(2, 24, 9, 10)", "self.c = nn.Conv2d(width, out, 1)"
+    ),
+    "one pixel": reference(
+        "torch.sigmoid(self.c(x.mean((2, 3), keepdim=True)))",
+        "torch.randn(2, 24, 9, 10)",
+        "self.c = nn.Conv2d(width, 6, 1)",
+    ),
+    "every number": reference(
+        "F.gelu(self.c(x))",
+        "torch.randn(2, 24, 17, 18)",
+        "self.c = nn.Conv2d(width, out, kernel, stride, padding, dilation)",
+    ),
+    "groups": reference(
+        "self.c(x)", "torch.randn(2, 8, 50)", "self.c = nn.Conv1d(8, 40, 4, 3, groups=2)"
+    ),
+    "volumes": reference(
+        "self.c(x)", "torch.randn(2, 3, 6, 7, 8)", "self.c = nn.Conv3d(3, 16, 3, padding=1)"
+    ),
+    "depthwise": reference(
+        "F.silu(self.c(x))",
+        "torch.randn(2, 24, 9, 10)",
+        "self.c = nn.Conv2d(width, width, kernel, padding=1, groups=width)",
+    ),
+    "two a group": reference(
+        "self.c(x)", "torch.randn(2, 4, 9, 10)", "self.c = nn.Conv2d(4, 8, 3, groups=2)"
+    ),
+    "transposed": reference(
+        "torch.tanh(self.c(x))",
+        "torch.randn(2, 6, 17)",
+        "self.c = nn.ConvTranspose1d(6, 20, 3, 2, 1, output_padding=1, dilation=2)",
+    ),
+    "transposed in groups": reference(
+        "self.c(x)", "torch.randn(2, 4, 5, 5)", "self.c = nn.ConvTranspose2d(4, 40, 3, 2, groups=2)"
+    ),
+    "transposed depthwise": reference(
+        "self.c(x)", "torch.randn(2, 4, 9)", "self.c = nn.ConvTranspose1d(4, 4, 3, 2, groups=4)"
+    ),
+}
+CASES = PRODUCTS | CONVOLUTIONS
+
+
+@pytest.fixture(scope="module")
+def programs():
+    return {name: generate(text, "cuda:90").text for name, text in CASES.items()}
+
+
+def test_they_are_right_at_other_sizes(programs, warm_judge):
+    candidates = [Candidate(name, CASES[name], text) for name, text in programs.items()]
+    wrong = {
+        verdict.id: (verdict.status, verdict.reason, verdict.evidence.get("message"))
+        for verdict in warm_judge.run(candidates)
+        if verdict.status != "correct"
+    }
+    assert not wrong
+
+
+def test_each_is_one_kernel_with_all_that_follows_inside(programs):
+    for name in programs.keys() - {"one row", "one pixel"}:
+        forward = programs[name].partition("def forward(")[2]
+        assert forward.count("[grid](") == 1, name
+        assert not re.search(r"\b(F|torch\.nn\.functional)\.\w+\(|torch\.(matmul|bmm)", forward)
+    assert "tl.maximum(" in programs["epilogue"] and "bias" in programs["epilogue"]
+    assert "tl.erf(" in programs["every number"]
+
+
+def test_tensor_cores_multiply_what_fills_a_tile(programs):
+    sums = {"one row", "one pixel", "depthwise", "two a group", "transposed depthwise"}
+    assert {name for name, text in programs.items() if "tl.dot(" not in text} == sums
+
+
+def test_a_new_batch_size_is_not_tuned_anew(programs):
+    assert 'key=["N", "K"]' in programs["epilogue"]
+    assert 'key=["M", "K"]' in programs["every number"]
+    assert "input_precision=PRECISION" in programs["product"]
+
+
+def test_a_transposed_factor_is_read_where_it_lies():
+    text = generate(
+        reference("x.t() @ y.t()", "torch.randn(33, 70), torch.randn(50, 33)", names="x, y"),
+        "cuda:90",
+    ).text
+    assert "inner[None, :] * M + a_rows" in text
+    assert "b_cols * K + inner[:, None]" in text
+    assert "a_ptrs += BLOCK_K * M" in text
