@@ -6,7 +6,7 @@
 ``--problems`` takes JSON lines with ``id``, ``kind`` and ``reference`` instead. Paths:
 ``new`` prints from Inductor's loops (`curate.generator`), ``old`` rewrites Inductor's text
 (`curate.inductor`). Each row is made once, in this process; seconds are CPU seconds without the
-first row, which warms up. Programs that share a reduction out are judged in more parts as well.
+first row, which warms up.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import json
 import logging
-import re
 import statistics
 import time
 import traceback
@@ -96,32 +95,6 @@ def judge(rows: list[dict[str, Any]], seed: int) -> None:
         row["evidence"] = verdict.evidence
 
 
-def in_more_parts(text: str) -> str:
-    """Return a program that shares reductions out in smaller blocks, so in more parts.
-
-    How many parts there are is no branch, so the judge does not look for sizes that give several.
-    """
-    if "n_splits" not in text:
-        return text
-    return re.sub(r"\b(4096|2048)\b", lambda size: str(int(size[0]) // 16), text)
-
-
-def judge_parts(rows: list[dict[str, Any]], seed: int) -> None:
-    """Judge programs in more parts, too; the worse verdict counts."""
-    others = [
-        {**row, "candidate": in_more_parts(row["candidate"])}
-        for row in rows
-        if row.get("status") == "correct" and "n_splits" in row["candidate"]
-    ]
-    judge(others, seed)
-    by_id = {row["id"]: row for row in rows}
-    print(f"{len(others)} programs judged in more parts as well")
-    for other in others:
-        if other["status"] != "correct":
-            other["verdict_reason"] = f"{other['verdict_reason']} (in more parts)"
-            by_id[other["id"]].update(other)
-
-
 def report(rows: list[dict[str, Any]], path: str) -> None:
     print(f"\npath {path}")
     print("| kind | rows | printed | correct | median s | mean s | kernels | caveats |")
@@ -178,7 +151,6 @@ def main() -> None:
         generate(row, given.path, given.verbose)
     if not given.no_judge:
         judge(rows, given.seed)
-        judge_parts(rows, given.seed)
     if given.output:
         given.output.write_text("".join(json.dumps(row, default=str) + "\n" for row in rows))
     report(rows, given.path)

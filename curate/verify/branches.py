@@ -98,7 +98,7 @@ class _Marker(ast.NodeTransformer):
         return self._host_function(node)
 
     def _host_function(self, node: Function) -> ast.AST:
-        if any(_is_jit(decorator) for decorator in node.decorator_list):
+        if any(is_jit(decorator) for decorator in node.decorator_list):
             return node
         is_copied = bool(self.known) and ast.dump(node) in self.known
         first, outer = len(self.branches), (self._function, self._constructs)
@@ -183,7 +183,7 @@ def _runs(statements: list[ast.stmt]) -> Iterator[list[ast.stmt]]:
         yield run
 
 
-def _is_jit(decorator: ast.expr) -> bool:
+def is_jit(decorator: ast.expr) -> bool:
     """Whether a decorator makes a kernel: ``@triton.jit``, ``@jit``, ``@triton.jit(do_not_…)``."""
     name = decorator.func if isinstance(decorator, ast.Call) else decorator
     word = name.attr if isinstance(name, ast.Attribute) else getattr(name, "id", "")

@@ -18,6 +18,7 @@ CAVEATS = {
     "calls_differ": "equal calls sent the device different work, without a visible reason",
     "has_fallback": "it computes the result without its kernels, where they raise or at long sizes",
     "untried_branches": "no draw took some branches of its host functions to a right result",
+    "untried_grids": "no right draw had two programs along some axes of its kernels' grids",
     "smaller_sizes_only": "the file's own sizes were too much work; smaller ones were compared",
     "fewer_trials": "work or time ran out before the last draw, or before the tests after it",
     "atomics_unproved": "it uses atomics, is right on the GPU, and could not be judged on the CPU",

@@ -205,6 +205,7 @@ class CandidateExecutor:
         self.call_bytes = self.launch_work = self.read_bytes = 0
         self.kept: list[tuple[str, torch.Tensor]] = []
         self.launched: dict[str, tuple[str, Any]] = {}
+        self.grids: dict[str, list[int]] = {}
         self.sent_bytes = 0
         self.stream = hashlib.sha256()
         self.laps: collections.Counter[str] = collections.Counter()
@@ -342,6 +343,10 @@ class CandidateExecutor:
         """Return the kernels of the last call: names, TTIR and options of the launches."""
         kernels = [[name, self.kernels[sha], how] for sha, (name, how) in self.launched.items()]
         return {"kernels": kernels}, []
+
+    def launched_grids(self, request: dict[str, Any], tensors: Tensors) -> Answer:
+        """Return the largest grid of each kernel in the last call, axis by axis."""
+        return {"grids": self.grids}, []
 
     def replayed(self, request: dict[str, Any], tensors: Tensors) -> Answer:
         """Answer what the judge asks about the last recorded call; see `Replays`."""
@@ -537,6 +542,8 @@ class CandidateExecutor:
         grid = tuple(_number(size) for size in message["grid"])
         if (self.skip_launches and counts) or self.dry or len(grid) != 3:
             return
+        known = self.grids.get(name, grid)
+        self.grids[name] = [max(sizes) for sizes in zip(known, grid, strict=True)]
         touched: list[TensorPlace] = []
         address = self._noting(touched)
         values = [read_launch_value(value, address) for value in message["args"]]
@@ -794,6 +801,7 @@ class ExecutorServer:
             "begin": self.executor.begin,
             "finish": self.executor.finish,
             "kernels": self.executor.launched_kernels,
+            "grids": self.executor.launched_grids,
             **dict.fromkeys(self.executor.replays.handlers, self.executor.replayed),
         }[do]
 

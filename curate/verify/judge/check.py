@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from curate.verify.branches import Branch, find_branches
+from curate.verify.grids import Grids
 from curate.verify.judge.halves import Halves
 from curate.verify.judge.oracle import REFERENCE_OOM, Expected, NoOracle, Oracle, Variety
 from curate.verify.judge.session import RequestRefused, SessionEnded
@@ -90,6 +91,11 @@ TRIFLE = 0.01
 """Share of a program's work, in bytes, below which its kernels do nothing that counts."""
 
 
+Way = int | str | tuple[str, int]
+"""What a call does on the way to its results: it takes a branch, by its number; it launches a
+kernel, by its name; it has two programs or more along an axis of a kernel's grid."""
+
+
 class EarlyVerdict(Exception):
     """A verdict, found before the last draw.
 
@@ -149,8 +155,9 @@ class CandidateCheck:
         self.built: Draw | None = None
         self.first: tuple[Draw, Any] | None = None
         self.branches: dict[int, Branch] = {}
-        self.taken: set[int] = set()  # branches on the way to the last results
-        self.tried: set[int] = set()  # branches on the way to right results
+        self.grids = Grids("")
+        self.taken: set[Way] = set()  # on the way to the last results
+        self.tried: set[Way] = set()  # on the way to right results
         self.typical = 0.0
 
     def run(self, candidate: Candidate) -> None:
@@ -167,6 +174,7 @@ class CandidateCheck:
         self.outcome.evidence["insensitive_inputs"] = facts["insensitive_inputs"]
         with contextlib.suppress(SyntaxError, ValueError, RecursionError, MemoryError):
             self.branches = find_branches(candidate.candidate, candidate.reference)
+            self.grids = Grids(candidate.candidate)
         self.session.ask(
             "load",
             source=candidate.candidate,
@@ -180,7 +188,7 @@ class CandidateCheck:
                 self._ablate()
                 self._burst()
                 self._try_variants()
-                self._try_branches()
+                self._try_long_sizes()
                 self._try_other_values()
         except (EarlyVerdict, RequestRefused) as error:
             # What has been compared by then counts, if it is enough to say something.
@@ -193,8 +201,10 @@ class CandidateCheck:
         self._reject_idle_kernels()
         if len(self.given) > 1 and (fixed := _never_varied(self.given)):
             self.outcome.warn("constant_inputs", positions=fixed)
-        if untried := self._untried():
-            self.outcome.warn("untried_branches", lines=sorted({b.line for b in untried.values()}))
+        if branches := self._untried_branches():
+            self.outcome.warn("untried_branches", lines=sorted({b.line for b in branches.values()}))
+        if narrow := self._narrow():
+            self.outcome.warn("untried_grids", axes=sorted(narrow))
         if reason := self.variety.problem():
             raise EarlyVerdict("degenerate", reason)
 
@@ -344,19 +354,24 @@ class CandidateCheck:
         try:
             answer = self.session.ask(do, tensors, limit, **message, seed=expected.draw.seed, **how)
         except RequestRefused:
-            self._note_branches()
+            self._note_way()
             raise
-        self._note_branches()
+        self._note_way()
         return answer
 
-    def _note_branches(self) -> None:
-        """Take note of the branches on the way to the last results.
+    def _note_way(self) -> None:
+        """Take note of the branches and grids on the way to the last results.
 
-        They are a claim of the program's own process, so they can only add draws and a caveat: a
-        program that claims to have taken all is judged as one that has none.
+        Branches are a claim of the program's own process, so they can only add draws and a caveat:
+        a program that claims to have taken all is judged as one that has none. Grids are the
+        executor's account.
         """
+        self.taken = set()
         if self.branches:
-            self.taken = set(self.session.ask("branches")[0]["taken"])
+            self.taken |= set(self.session.ask("branches")[0]["taken"])
+        for kernel, grid in self.session.ask("grids")[0]["grids"].items():
+            wide = {(kernel, axis) for axis, programs in enumerate(grid) if programs > 1}
+            self.taken |= {kernel, *wide}
 
     def _compare(self, expected: Expected, results: Any) -> None:
         """Raise unless the outputs, and the inputs that changed, are right."""
@@ -516,7 +531,7 @@ class CandidateCheck:
             return draw
         return dataclasses.replace(draw, size=min(3, self.own_size))
 
-    def _untried(self) -> dict[int, Branch]:
+    def _untried_branches(self) -> dict[int, Branch]:
         """Return the branches of functions that were called which no right result came through."""
         return {
             number: branch
@@ -524,38 +539,50 @@ class CandidateCheck:
             if branch.function in self.tried and number not in self.tried and not branch.refuses
         }
 
-    def _try_branches(self) -> None:
-        """Make dimensions of the inputs long, one by one, until all branches were tried."""
+    def _narrow(self) -> set[tuple[str, int]]:
+        """Return axes of kernels' grids that are computed and had one program in right draws."""
+        kernels = [way for way in self.tried if isinstance(way, str)]
+        computed = {(name, axis) for name in kernels for axis in self.grids.computed(name)}
+        return computed - self.tried
+
+    def _untried(self) -> set[Way]:
+        return {*self._untried_branches(), *self._narrow()}
+
+    def _try_long_sizes(self) -> None:
+        """Make dimensions of the inputs long, one by one, until branches and grids were tried."""
         first = plan(1, None, self.oracle.seed)[0]
         draw = self._draw(dataclasses.replace(first, parameters=self.last.parameters))
         number, dimensions = 0, 1
         while number < dimensions and self._untried() and self.options.vary_sizes:
-            refused: dict[str, Any] = {}
+            refused: dict[str, Any] | None = None
             for short in (True, False):
                 try:
                     found, dimensions = self.oracle.long_draw(draw, number, short)
                 except NoOracle as error:
                     self._leave_untried(error)
                     return
+                untried = self._untried()
                 refused = self._try_long(found) if found else refused
-                if found and not refused:
+                if refused == {} and self._untried() in (untried, set()):
                     break
             if refused:
                 self.outcome.warn("some_sizes_only", **refused)
             number += 1
 
-    def _try_long(self, draw: Draw) -> dict[str, Any]:
+    def _try_long(self, draw: Draw) -> dict[str, Any] | None:
         """Try a draw with a long dimension; return what goes wrong, nothing if nothing does.
 
+        None stands for a draw that the reference does not take.
+
         Raises:
-            EarlyVerdict: the program is wrong in a branch that no right result came through.
+            EarlyVerdict: the program is wrong and did what no call with right results did.
         """
-        untried = self._untried().keys()
+        untried = self._untried()
         for number, family in enumerate(LONG_FAMILIES):
             tried = dataclasses.replace(draw, family=family, seed=draw.seed + number)
             expected = self._expect(tried)
             if expected is None:
-                return {}
+                return None
             self.taken = set()
             try:
                 self._build(expected)
@@ -564,7 +591,7 @@ class CandidateCheck:
             except SessionEnded as ended:
                 return {"message": f"{ended.status}: {ended.reason}"}
             except (RequestRefused, EarlyVerdict) as error:
-                self._reject_branch(error, expected, bool(self.taken & untried))
+                self._reject_new(error, expected, bool(self.taken & untried))
                 return _message(error)
             if not self.taken & untried:
                 return {}
@@ -576,10 +603,10 @@ class CandidateCheck:
             self.session.note_other_kernels()
         return {}
 
-    def _reject_branch(
+    def _reject_new(
         self, error: RequestRefused | EarlyVerdict, expected: Expected, is_new: bool
     ) -> None:
-        """Raise what is wrong in a branch that no right result came through.
+        """Raise what is wrong, if the call did what no call with right results did.
 
         As on other sizes of the draws, a program may raise there.
         """

@@ -161,7 +161,8 @@ class Halves:
         - ``ablate {inputs, seed, refuse}``: one forward whose launches are left out, or raise;
         - ``burst {inputs, seed, count}``: many forwards, of whose results one comes back;
         - ``branches``: which ones (`curate.verify.branches`) the host half claims to have taken
-          since it was last asked.
+          since it was last asked;
+        - ``grids``: the largest grid of each kernel that the last call launched, axis by axis.
 
         Raises:
             RequestRefused: the program did something wrong.
@@ -175,6 +176,7 @@ class Halves:
             "ablate": self._ablate,
             "burst": self._burst,
             "branches": self._branches,
+            "grids": self._grids,
         }
         self.limit = limit or MAX_PAYLOAD
         return handlers[do](fields, tensors or [])
@@ -344,6 +346,9 @@ class Halves:
         if not isinstance(taken, list) or not all(type(number) is int for number in taken):
             raise WireError("not a list of branches")
         return {"taken": taken}, []
+
+    def _grids(self, request: dict[str, Any], tensors: Tensors) -> Answer:
+        return self.executor.ask("grids")
 
     def _laps(self, request: dict[str, Any], tensors: Tensors, like: dict[str, Any]) -> set[str]:
         """Return the streams of many forwards in a row, of which none is done."""

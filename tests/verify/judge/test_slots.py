@@ -245,7 +245,7 @@ CASES = {
         candidate=candidate(
             "try:\n    return launch(x.contiguous())\nexcept Exception:\n    return x + 1"
         ),
-        caveats=("has_fallback",),
+        caveats=("has_fallback", "untried_branches"),
     ),
     "other state names": Case(
         "correct",
