@@ -6,7 +6,7 @@ import builtins
 import keyword
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -20,6 +20,7 @@ from curate.generator.text.expressions import Printer
 from curate.generator.text.operations import (
     BINARY,
     FUNCTIONS,
+    HELPERS,
     NOUNS,
     TO_INTEGER,
     TYPES,
@@ -110,7 +111,10 @@ class Body:
         pointers: names of arguments, by buffer.
         arguments: the host's text for every other argument, by name.
         helpers: functions that the text calls.
+        scan: prints a scan or a sort and returns the names of its results.
     """
+
+    scan: Callable[[Value], list[str]]
 
     def __init__(
         self, loops: Loops, host: HostFunction, dims: list[Dim], reserved: Iterable[str] = ()
@@ -377,14 +381,13 @@ class Body:
     def store(self, store: StoredValue) -> None:
         value, at = self.text(store.value), self.address(store.index)
         axes = self._index_axes(store.index)
-        if store.mode not in (None, "atomic_add"):
-            raise Unprintable(f"a store of mode {store.mode}")
+        order = ""
         if store.mode is not None:
             axes |= store.value.axes
-        function = "tl.store" if store.mode is None else "tl.atomic_add"
-        self.say(
-            f"{function}({self.pointer(store.buffer, at)}, {value}{self._mask(self.masks(axes))})"
-        )
+            order = ', sem="relaxed"'
+        mask = self._mask(self.masks(axes))
+        function = f"tl.{store.mode or 'store'}"
+        self.say(f"{function}({self.pointer(store.buffer, at)}, {value}{mask}{order})")
 
     def pointer(self, buffer: str, at: str) -> str:
         if buffer not in self.pointers:
@@ -405,6 +408,10 @@ class Body:
     def leaf(self, value: Value, text: str) -> None:
         """Say that a value is known by now, as ``text``."""
         self._leaves[id(value)] = text
+
+    def remember(self, value: Value, name: str) -> None:
+        """Say that a variable holds a value until the block ends."""
+        self._texts[id(value)] = name
 
     def is_known(self, value: Value) -> bool:
         return id(value) in self._leaves
@@ -467,6 +474,9 @@ class Body:
             return self._masked(value)
         if op == "to_dtype":
             return self._converted(value)
+        source = args[0] if op == "part" else value
+        if source.op in ("scan", "sort"):
+            return self.scan(source)[value.number or 0]
         if op in ("reduce", "part"):
             raise Unprintable("a reduction's result before the reduction")
         if op in ("square", "isnan", "sign"):
@@ -554,6 +564,11 @@ class Body:
             return f"float_modulo({texts[0]}, {texts[1]})"
         if op in TO_INTEGER:
             return f"({TO_INTEGER[op].format(first)}).to({TYPES[dtype]})"
+        if op in HELPERS:
+            self.helpers.add(op)
+            return f"{op}({first})"
+        if op == "sqrt" and dtype == torch.float64:
+            return f"tl.sqrt({first})"
         if op in FUNCTIONS:
             if op in ("floor", "ceil", "trunc", "round") and not floating:
                 return first

@@ -109,7 +109,7 @@ def generate(reference: str, target: str, entry_point: str = "Model") -> Printed
     )
 
 
-_NO_LOOPS = re.compile(r"aten\.(sort|topk|_sdpa|_scaled_dot)")
+_NO_LOOPS = re.compile(r"aten\.(_sdpa|_scaled_dot)")
 
 
 def _operators(traced: Traced) -> list[str]:

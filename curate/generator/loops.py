@@ -222,7 +222,8 @@ class Loops:
         """Take in later element-wise loops that are these in another order; say whether it did.
 
         Inductor does not fuse them: a softmax over the first dimension reads column by column and
-        writes row by row. Which variable is which axis shows in a load that both do.
+        writes row by row. Which variable is which axis shows in a load that both do, or of
+        what these store.
         """
         if not self.reduced or not self.kept:
             return False
@@ -230,6 +231,8 @@ class Loops:
         for value in self.recorder.made.values():
             if value.op == "load" and not value.masks and value.index is not None:
                 loads.setdefault(value.name, []).append(self.index(value.index))
+        for name, (index, _) in self.stored.items():
+            loads.setdefault(name, []).append(self.index(index))
         plans = []
         for node in group.get_nodes():
             outer, inner = node.get_ranges()
@@ -238,12 +241,22 @@ class Loops:
                 return False
             sizes = dict(zip(private.body_variables(node), outer, strict=True))
             plan = self._alignment(node, sizes, loads)
-            if plan is None:
+            if plan is None or not self._reads_in_place(node, dict(zip(sizes, plan, strict=True))):
                 return False
             plans.append((node, plan))
         for node, plan in plans:
             private.run_body(node, plan, [], self.recorder)
         self.nodes += group.get_nodes()
+        return True
+
+    def _reads_in_place(self, node: Any, plan: dict[sympy.Symbol, sympy.Expr]) -> bool:
+        """Whether a node reads what these loops store where they store it."""
+        for name, index in private.body_loads(node):
+            name, index = self.place(name, index)
+            if name in self.stored and not equal(
+                index.xreplace(plan), self.index(self.stored[name][0])
+            ):
+                return False
         return True
 
     def _alignment(
@@ -252,11 +265,13 @@ class Loops:
         sizes: dict[sympy.Symbol, sympy.Expr],
         loads: dict[str, list[sympy.Expr]],
     ) -> list[sympy.Expr] | None:
-        """Return the axis that each of a node's variables is, or None."""
+        """Return the axis, or all of them, that each of a node's variables is, or None."""
         for name, index in private.body_loads(node):
             name, index = self.place(name, index)
             index = sympy.expand(index)
             for own in loads.get(name, []):
+                if name in self.stored and index in sizes and equal(sizes[index], self.total):
+                    return [own]
                 found: dict[sympy.Symbol, sympy.Symbol] = {}
                 for variable, size in sizes.items():
                     stride = index.coeff(variable)

@@ -84,6 +84,8 @@ class Program:
         lines: statements of forward behind its checks.
         tensors: what the program is given, by the graph's names; ``used`` has those that it needs.
         inner: buffers that only the kernel that makes them reads.
+        accumulated: buffers in which kernels add up with atomic operations, in full precision;
+            ``zeroed`` has those that begin with zeros.
         scratch: variables of temporary tensors.
         summary: what the reference says of itself, if one kernel does it all.
         is_alone: whether one does.
@@ -110,6 +112,8 @@ class Program:
         self.used: dict[str, None] = {}
         self.allocated: dict[str, None] = {}
         self.inner: set[str] = set()
+        self.accumulated: set[str] = set()
+        self.zeroed: set[str] = set()
         self.aliases: dict[str, tuple[str, sympy.Expr]] = {}
         self.words: dict[str, str] = {}
         self.inputs = inputs
@@ -230,10 +234,10 @@ class Program:
             for node in group.get_nodes():
                 layout = getattr(node.node, "layout", None)
                 if isinstance(layout, ir.MutationLayoutSHOULDREMOVE):
-                    self.aliases[node.node.get_name()] = (
-                        layout.get_buffer().get_name(),
-                        sympy.S.Zero,
-                    )
+                    changed = layout.get_buffer().get_name()
+                    self.aliases[node.node.get_name()] = changed, sympy.S.Zero
+                    if getattr(node.node.data, "scatter_mode", None) is not None:
+                        self.accumulated.add(changed)
                 elif isinstance(layout, ir.NonOwningLayout):
                     view = layout.view
                     offset = sympy.sympify(view.get_layout().offset)
@@ -381,16 +385,18 @@ class Program:
         if buffer in self.allocated or buffer in self.tensors:
             return
         self.allocated[buffer] = None
-        made = self.graph.try_get_buffer(buffer)
-        size, stride = self._layout(made.get_size(), made.get_stride())
-        dtype = self._dtype_text(buffer, made.get_dtype())
+        node = self.graph.try_get_buffer(buffer)
+        size, stride = self._layout(node.get_size(), node.get_stride())
+        dtype = self._dtype_text(buffer, node.get_dtype())
         tail = f"device={self.device()}, dtype={dtype}"
         name = self.word(buffer)
         if is_contiguous(size, stride):
-            self.say(f"{name} = torch.empty({self.shape(size)}, {tail})")
+            made = "zeros" if buffer in self.zeroed else "empty"
+            self.say(f"{name} = torch.{made}({self.shape(size)}, {tail})")
         else:
             shape, strides = self._tuple(size, late=True), self._tuple(stride, late=True)
-            self.say(f"{name} = torch.empty_strided({shape}, {strides}, {tail})")
+            zero = ".zero_()" if buffer in self.zeroed else ""
+            self.say(f"{name} = torch.empty_strided({shape}, {strides}, {tail}){zero}")
 
     def _layout(self, size: Any, stride: Any) -> tuple[list[sympy.Expr], list[sympy.Expr]]:
         """Return known sizes and strides, with one dimension in place of those in front.
@@ -413,7 +419,7 @@ class Program:
         return name
 
     def _dtype_text(self, buffer: str, dtype: torch.dtype) -> str:
-        if buffer in self.returned and dtype == torch.float32:
+        if buffer in self.returned - self.accumulated and dtype == torch.float32:
             positions = [
                 i
                 for i, r in enumerate(self.results)
@@ -509,6 +515,9 @@ class Program:
         )
         stem = title(nodes, self.inputs) or "prepare"
         told = stem.replace("_", " ")
+        starts = [store for store in kernel.body.stores() if store.buffer in self.accumulated]
+        if starts and all(store.mode is None and store.value.op == "load" for store in starts):
+            return "copy", f"Copy what later kernels change.\n\n    {kernel.doc}\n    "
         if kernel.part == "partial":
             self.staged.add(id(loops))
             first = f"First stage of {told}: partial results."
@@ -551,13 +560,16 @@ class Program:
         return Written(self.kernels, head, self.lines, self.helpers, count, self.has_rank)
 
     def _conversion(self, i: int, result: Any) -> str:
-        """Return what turns an input that is returned into the result's type: ``x.float()``."""
+        """Return what turns an input, or what was added up, into the result's type."""
         name = self.real(result.get_name())
         given = self.tensors.get(name)
-        if given is None or given.dtype != torch.float32 or not self.types.any_float:
+        if given is None and name not in self.accumulated:
+            return ""
+        if result.get_dtype() != torch.float32 or not self.types.any_float:
             return ""
         text = self.types.text(i, self._type_text)
-        return "" if text == f"{given.name}.dtype" else f".to({text})"
+        own = f"{given.name}.dtype" if given else "torch.float32"
+        return "" if text == own else f".to({text})"
 
     def _view(self, result: Any) -> str:
         """Return a result's text: a buffer, or a view of it."""
@@ -584,6 +596,10 @@ class Program:
             return f"{base}.view({self.shape(size)})"
         if self.lead:
             raise Unprintable("a rank")
+        if offset == 0 and len(size) == len(own) and all(map(equal, stride, strides)):
+            pairs = zip(size, own, strict=True)
+            slices = [":" if equal(n, m) else f":{self.sizes.text(n)}" for n, m in pairs]
+            return f"{base}[{', '.join(slices)}]"
         order = _permutation(size, stride, own, strides) if offset == 0 else []
         if order:
             return f"{base}.permute({', '.join(map(str, order))})"

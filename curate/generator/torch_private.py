@@ -56,6 +56,8 @@ from torch.utils._sympy.interp import sympy_interp
 from torch.utils._sympy.reference import PythonReferenceAnalysis
 
 from curate.generator.absent_gpu import CUDA
+from curate.generator.operators.decompositions import OWN
+from curate.generator.operators.lowerings import own_lowerings
 from curate.generator.words import NOTE, note_of
 
 __all__ = [
@@ -99,6 +101,7 @@ _CONFIG: dict[str, Any] = {
     "split_reductions": False,
     "triton.cooperative_reductions": False,
     "triton.mix_order_reduction": False,
+    "triton.decompose_sort_ops": True,
     "unroll_reductions_threshold": 1,
     "scalar_asserts": False,
     "assert_indirect_indexing": False,
@@ -192,7 +195,7 @@ def export(
             module,
             list(inputs),
             trace_joint=False,
-            decompositions={**table, _GLU: decomposition_table[_GLU]},
+            decompositions={**table, _GLU: decomposition_table[_GLU], **OWN},
             dynamic_shapes=True,
         )
     return graph, signature
@@ -253,6 +256,7 @@ def lower(graph: torch.fx.GraphModule, mode: FakeTensorMode, then: Callable[[Any
         stack.enter_context(mock.patch.dict(lowerings, {_CONVOLUTION: _BY_LIBRARY}))
         stack.enter_context(mock.patch.object(SizeVarAllocator, "evaluate_min", _smaller))
         stack.enter_context(mock.patch.object(lowering, "pooling_size", _pooled))
+        stack.enter_context(own_lowerings())
         stack.enter_context(config.patch(_CONFIG))
         stack.enter_context(torch.no_grad())
         stack.enter_context(warnings.catch_warnings(action="ignore"))

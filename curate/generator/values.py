@@ -20,16 +20,18 @@ class Value:
     """One operation of a kernel, for all elements.
 
     Attributes:
-        op: an operation of Inductor's, or ``load``, ``constant``, ``index``, ``masked``, ``reduce``
-            (all results of a reduction) and ``part`` (one of them).
+        op: an operation of Inductor's, or ``load``, ``constant``, ``index``, ``masked``;
+            ``reduce``, ``scan`` or ``sort``, which is all results of it, and ``part``, one of them;
+            and ``operand``, what a scan's function is given.
         args: values and plain numbers.
         axes: the loops' axes that it depends on.
         level: how many reductions, one after the other, must be over before it can be computed.
-        name: a load's buffer; a reduction's kind.
+        name: a load's buffer; a reduction's or scan's kind.
         index: a load's address, or an ``index``'s value.
         masks: a load's own conditions, besides those of the tile.
         word: what the reference calls it, or "".
-        number: of a ``constant``, of a ``masked`` where its mask does not hold, of a ``part``.
+        number: of a ``constant``, of a ``masked`` where its mask does not hold, of a ``part``, of
+            an ``operand``.
     """
 
     op: str
@@ -61,8 +63,6 @@ class StoredValue:
 
 
 _UNPRINTABLE = {
-    "scan": "a scan",
-    "sort": "a sort",
     "bucketize": "a binary search",
     "dot": "a product",
     "inline_asm_elementwise": "inline assembly",
@@ -83,12 +83,26 @@ the best number and its index."""
 KINDS = ("sum", "prod", "max", "min", "any", "argmax", "argmin", *PARTS)
 
 
-def _times_one(a: Value, b: Value) -> Value | None:
-    """Return a factor if the other is one: alpha and beta often are."""
-    for one, other in ((a, b), (b, a)):
-        if other.op == "constant" and other.number == 1 and one.dtype == other.dtype:
+def _unchanged(op: str, a: Value, b: Value) -> Value | None:
+    """Return an operand that the other does not change: alpha and beta often are one."""
+    neutral = 0 if op == "add" else 1
+    if op == "add" and a.dtype.is_floating_point:
+        return None
+    for one, other in ((a, b), (b, a)) if op != "truncdiv" else ((a, b),):
+        if other.op == "constant" and other.number == neutral and one.dtype == other.dtype:
             return one
     return None
+
+
+_LOG_ADD_EXP = {"operand", "minimum", "maximum", "ne", "isinf", "bitwise_not", "bitwise_or", "sub"}
+_LOG_ADD_EXP |= {"exp", "log1p", "add", "where"}
+_LATER_EXTREME = {"operand", "where", "gt", "lt", "eq", "ne", "logical_or", "logical_and"}
+"""What the functions of `logcumsumexp`, and of `cummax` and `cummin`, do."""
+
+
+def _operations(value: Any) -> set[str]:
+    """Return the operations of which a value is made."""
+    return set().union({value.op}, *map(_operations, value.inputs()))
 
 
 class Recorded(Protocol):
@@ -100,6 +114,9 @@ class Recorded(Protocol):
 
     @property
     def kept(self) -> list[sympy.Symbol]: ...
+
+    @property
+    def reduced(self) -> list[sympy.Symbol]: ...
 
     def place(self, name: str, index: Any) -> tuple[str, sympy.Expr]: ...
 
@@ -147,7 +164,7 @@ class Recorder(private.DefaultHandler):  # type: ignore[misc]
         if name in _RANDOM:
             raise Unprintable("random numbers")
         args = (*args, *kwargs.values())
-        if name == "mul" and (one := _times_one(*args)) is not None:
+        if name in ("add", "mul", "truncdiv") and (one := _unchanged(name, *args)) is not None:
             return one
         return self.make(name, args, getattr(private.DTYPES, name)(*args))
 
@@ -211,11 +228,15 @@ class Recorder(private.DefaultHandler):  # type: ignore[misc]
     def reduction(
         self, dtype: torch.dtype, src_dtype: torch.dtype, reduction_type: str, value: Any
     ) -> Any:
+        if reduction_type in ("argmax_value", "argmin_value"):
+            reduction_type = reduction_type[3:6]
         if reduction_type not in KINDS:
             raise Unprintable(f"a reduction of kind {reduction_type}")
         values = value if isinstance(value, tuple) else (value,)
         if len(values) > 1:
             raise Unprintable("a reduction of several values")
+        if reduction_type.endswith("with_value"):  # one for both results
+            dtype = values[0].dtype
         made = self.make("reduce", values, dtype, name=reduction_type)
         made.level = values[0].level + 1
         made.axes = frozenset(self.loops.kept)
@@ -226,6 +247,34 @@ class Recorder(private.DefaultHandler):  # type: ignore[misc]
         if reduction_type.endswith("with_value"):
             types = [values[0].dtype, torch.int64]
         return tuple(self.make("part", (made,), types[i], number=i) for i in range(parts))
+
+    def scan(self, dtypes: Any, combine: Callable[..., Any], values: Any) -> tuple[Value, ...]:
+        kind = self._scan_kind(dtypes, combine)
+        made = self.make("scan", tuple(values), dtypes[0], frozenset(self.loops.reduced), name=kind)
+        if len(values) == 1:
+            return (made,)
+        return tuple(self.make("part", (made,), t, number=i) for i, t in enumerate(dtypes))
+
+    def sort(self, dtypes: Any, values: Any, stable: bool, descending: bool) -> tuple[Value, ...]:
+        axes, kind = frozenset(self.loops.reduced), "descending" if descending else "ascending"
+        made = self.make("sort", tuple(values), dtypes[0], axes, name=kind)
+        return tuple(self.make("part", (made,), t, number=i) for i, t in enumerate(dtypes))
+
+    def _scan_kind(self, dtypes: Any, combine: Callable[..., Any]) -> str:
+        """Return the name of a scan's function, told by what it does with two operands."""
+        a, b = (
+            tuple(self.make("operand", (), t, number=(x, i)) for i, t in enumerate(dtypes))
+            for x in "ab"
+        )
+        results = [getattr(found, "value", found) for found in combine(a, b)]
+        first, used = results[0], set().union(*map(_operations, results))
+        if len(results) == 1 and first.op in ("add", "mul") and first.args == (*a, *b):
+            return {"add": "sum", "mul": "prod"}[first.op]
+        if len(results) == 1 and used == _LOG_ADD_EXP:
+            return "logsumexp"
+        if len(results) == 2 and {"where", "gt", "eq"} <= used <= _LATER_EXTREME:
+            return "min" if "lt" in used else "max"
+        raise Unprintable("a scan with a function of its own")
 
     def masked(self, mask: Value, body: Callable[[], Value], other: Any) -> Value:
         self.masks.append(mask)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import sympy  # type: ignore[import-untyped]
 
 from curate.generator.body import Body, Dim
-from curate.generator.loops import Loops, product
+from curate.generator.loops import Loops, equal, product
 from curate.generator.program import Program
 from curate.generator.schedules import elements, reduce, split
 from curate.generator.schedules.passes import Plane, levels, reductions, spreads
-from curate.generator.unprintable import Unprintable
+from curate.generator.schedules.scans import scanned
+from curate.generator.values import StoredValue
 
 FEW = 1024
 """Elements up to which one program reduces all, where their number is fixed."""
@@ -17,21 +18,31 @@ FEW = 1024
 MOST_IN_TILE = 4096
 """Elements up to which one program holds all of a row in registers."""
 
+MOST_SORTED = 8192
+"""Elements of a row up to which one program sorts it."""
+
 
 ENOUGH = 256
 """Rows from which on a program takes each whole."""
 
 
 def schedule(loops: Loops, program: Program) -> None:
-    """Print a kernel, or several that do its work together.
-
-    Raises:
-        Unprintable: no schedule does what its loops do.
-    """
+    """Print a kernel, or several that do its work together."""
     if all(program.is_inner(store.buffer) for store in loops.stores):
         return
-    if any(store.mode is not None for store in loops.stores):
-        raise Unprintable("a scatter")
+    if all(_is_zero(loops, program, store) for store in loops.stores):
+        program.zeroed |= {store.buffer for store in loops.stores}
+        return
+    ordered = {one.op for one in scanned(store.value for store in loops.stores)}
+    if "sort" in ordered:
+        plane = by_rows(loops)
+        program.touch(loops)
+        program.say(f"assert {plane.reduced.count(program, loops)} <= {MOST_SORTED}")
+        reduce.tile(loops, program, plane)
+        return
+    if ordered:
+        reduce.looped(loops, program, plane_of(loops))
+        return
     found = reductions(loops, program)
     if not found:
         loops.reduced = []
@@ -69,15 +80,20 @@ def schedule(loops: Loops, program: Program) -> None:
 
 def plane_of(loops: Loops) -> Plane:
     """Return the tile of a reduction: its columns are the way along which memory runs."""
-    if not loops.kept:
-        return Plane(None, Dim("offsets", loops.reduced, "mask", 0))
-    together = _kept_together(loops)
+    together = _kept_together(loops) if loops.kept else None
     if together is None:
-        rows = Dim("rows", loops.kept, "row_mask", 0)
-        return Plane(rows, Dim("cols", loops.reduced, "col_mask", 1))
+        return by_rows(loops)
     outer = [axis for axis in loops.kept if axis != together]
     cols = Dim("cols", [*outer, together], "col_mask", 1)
     return Plane(cols, Dim("rows", loops.reduced, "row_mask", 0))
+
+
+def by_rows(loops: Loops) -> Plane:
+    """Return the tile of a reduction whose rows are the results."""
+    if not loops.kept:
+        return Plane(None, Dim("offsets", loops.reduced, "mask", 0))
+    rows = Dim("rows", loops.kept, "row_mask", 0)
+    return Plane(rows, Dim("cols", loops.reduced, "col_mask", 1))
 
 
 def _are_many(loops: Loops, program: Program) -> tuple[bool, bool]:
@@ -92,6 +108,14 @@ def _are_many(loops: Loops, program: Program) -> tuple[bool, bool]:
     length = program.known(product(loops.axes[a] for a in loops.reduced))
     batch = not kept.isdisjoint(s for sizes in shapes for s in sizes[:1])
     return batch, batch and bool(length.is_number or length.is_Symbol or len(kept) > 1)
+
+
+def _is_zero(loops: Loops, program: Program, store: StoredValue) -> bool:
+    """Whether a store only prepares a buffer for atomic operations, with zeros."""
+    zero = store.value.op == "constant" and store.value.number == 0 and store.mode is None
+    if not zero or store.buffer not in program.accumulated:
+        return False
+    return equal(loops.total, product(program.graph.try_get_buffer(store.buffer).get_size()))
 
 
 def _kept_together(loops: Loops) -> sympy.Symbol | None:

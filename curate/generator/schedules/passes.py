@@ -11,6 +11,7 @@ from curate.generator.body import Body, Dim
 from curate.generator.loops import Loops
 from curate.generator.program import Program
 from curate.generator.reductions import Reducer
+from curate.generator.schedules.scans import Scanner
 from curate.generator.values import StoredValue, Value
 
 
@@ -132,6 +133,7 @@ def passes(body: Body, plane: Plane) -> None:
         if now or due:
             body.hoist([r.args[0] for r in now] + [s.value for s in due], dim.axes)
             states = [(reduce, reducer.begin(reduce, plane.shape)) for reduce in now]
+            Scanner(body, dim, plane.shape, [r.args[0] for r in now] + [s.value for s in due])
             with body.block(f"for start in range(0, {dim.count(body, loops)}, {dim.block}):"):
                 body.index(dim, "start")
                 for reduce, state in states:

@@ -15,6 +15,7 @@ from curate.generator.schedules.passes import (
     reductions,
     shifts,
 )
+from curate.generator.schedules.scans import Scanner
 
 WARPS = "max(1, BLOCK_COLS // 256)"
 """The host's text for the warps of rows: one where it can hold a row, so that none waits."""
@@ -27,6 +28,7 @@ def tile(loops: Loops, program: Program, plane: Plane) -> None:
     body.index(plane.reduced, "")
     found = reductions(loops, program)
     reducer = Reducer(body, plane.reduced, shifts(loops))
+    Scanner(body, plane.reduced, plane.shape)
     for level in range(1, levels(found) + 1):
         for reduce in found:
             if reduce.level == level:
@@ -34,11 +36,11 @@ def tile(loops: Loops, program: Program, plane: Plane) -> None:
     for store in body.stores():
         body.store(store)
     count = plane.reduced.count(program, loops)
+    block = power_of_2(count, 2**31) if count.isdigit() else f"triton.next_power_of_2({count})"
     if plane.kept is None:
-        blocks = {plane.reduced.block: power_of_2(count, 2**31)}
+        blocks = {plane.reduced.block: block}
         program.launch(Kernel(body, "One program does all.", ("1",), blocks))
         return
-    block = power_of_2(count, 2**31) if count.isdigit() else f"triton.next_power_of_2({count})"
     program.launch(
         Kernel(
             body,
@@ -72,20 +74,24 @@ def blocks(loops: Loops, program: Program, plane: Plane) -> tuple[str, ...]:
 
 
 def looped(loops: Loops, program: Program, plane: Plane) -> None:
-    """Print a kernel whose programs walk along rows, or down columns."""
+    """Print a kernel whose programs walk along rows, or down columns, or along all there is."""
     body = Body(loops, program, plane.dims, ("start",))
     plane.begin(body)
     passes(body, plane)
     doc = "Each program walks down BLOCK_COLS columns, BLOCK_ROWS rows at a time."
+    setup, grid = blocks(loops, program, plane), tuple(plane.grid(loops, program))
+    if plane.kept is None:
+        doc, grid = "One program goes along all elements, BLOCK_SIZE at a time.", ("1",)
+        setup = (f"BLOCK_SIZE = {power_of_2(plane.reduced.count(program, loops), 4096)}",)
     if plane.by_rows:
         doc = "Each program takes BLOCK_ROWS rows, BLOCK_COLS elements of them at a time."
     program.launch(
         Kernel(
             body,
             doc,
-            tuple(plane.grid(loops, program)),
+            grid,
             plane.blocks,
-            blocks(loops, program, plane),
+            setup,
             WARPS if plane.by_rows else "4",
             part="long" if plane.by_rows and program.depth else "",
         )

@@ -148,6 +148,9 @@ class Printer:
         return f"({self.text(base)} ** {self.text(exponent)})"
 
     def _function(self, name: str, e: sympy.Expr) -> str:
+        if name == "floor":  # what sympy makes of (n - 1) // 2
+            over, under = sympy.fraction(sympy.together(e.args[0]))
+            return f"({self.text(over)} // {self.text(under)})"
         args = [self.text(arg) for arg in e.args]
         if name in _BINARY:
             return f"({args[0]} {_BINARY[name]} {args[1]})"

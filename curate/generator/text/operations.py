@@ -133,6 +133,70 @@ TILES = [
     for m, n, warps in ((32, 32, 2), (64, 64, 4), (128, 64, 8), (128, 128, 8))
 ]
 """,
+    "digamma": '''
+@triton.jit
+def digamma(x):
+    """Return psi(x): the asymptotic series from 10 on, below by psi(x) = psi(x + 1) - 1 / x."""
+    fraction = x - tl.where(x < 0, tl.ceil(x), tl.floor(x))
+    reflected = 3.141592653589793 / libdevice.tan(3.141592653589793 * fraction)
+    y = tl.where(x < 0, 1 - x, x)
+    steps = tl.zeros_like(x)
+    for _ in range(10):
+        steps += tl.where(y < 10, 1 / y, 0.0)
+        y = tl.where(y < 10, y + 1, y)
+    z = 1 / (y * y)
+    series = z * (1 / 12 - z * (1 / 120 - z * (1 / 252 - z * (1 / 240 - z / 132))))
+    found = tl.log(y) - 0.5 / y - series - steps
+    found = tl.where(x < 0, found - reflected, found)
+    return tl.where((x < 0) & (fraction == 0), float("nan"), found)
+''',
+    "i0e": '''
+@triton.jit
+def i0e(x):
+    """Return exp(-|x|) I0(x), of the modified Bessel function; from 30 on its asymptotic series."""
+    x = tl.abs(x)
+    z = 1 / (8 * tl.maximum(x, 30.0, propagate_nan=tl.PropagateNan.ALL))
+    series = 1 + z * (1 + z * (9 / 2 + z * (75 / 2 + z * (3675 / 8))))
+    far = series * tl.rsqrt(6.283185307179586 * x)
+    return tl.where(x < 30, libdevice.cyl_bessel_i0(x) * tl.exp(-x), far)
+''',
+    "i1e": '''
+@triton.jit
+def i1e(x):
+    """Return exp(-|x|) I1(x), of the modified Bessel function; from 30 on its asymptotic series."""
+    y = tl.abs(x)
+    z = 1 / (8 * tl.maximum(y, 30.0, propagate_nan=tl.PropagateNan.ALL))
+    series = 1 - z * (3 + z * (15 / 2 + z * (105 / 2 + z * (4725 / 8))))
+    far = series * tl.rsqrt(6.283185307179586 * y)
+    found = tl.where(y < 30, libdevice.cyl_bessel_i1(y) * tl.exp(-y), far)
+    return tl.where(x < 0, -found, found)
+''',
+    "modified_bessel_k0": '''
+@triton.jit
+def modified_bessel_k0(x):
+    """Return the modified Bessel function K0(x); Abramowitz and Stegun, 9.8.5 and 9.8.6."""
+    t = x * x / 4
+    near = 0.23069756 + t * (0.0348859 + t * (0.00262698 + t * (0.0001075 + t * 0.0000074)))
+    near = -0.57721566 + t * (0.4227842 + t * near)
+    near -= tl.log(x / 2) * libdevice.cyl_bessel_i0(x)
+    t = 2 / x
+    far = 0.00587872 + t * (-0.0025154 + t * 0.00053208)
+    far = 1.25331414 + t * (-0.07832358 + t * (0.02189568 + t * (-0.01062446 + t * far)))
+    return tl.where(x <= 2, near, far * tl.exp(-x) * tl.rsqrt(x))
+''',
+    "modified_bessel_k1": '''
+@triton.jit
+def modified_bessel_k1(x):
+    """Return the modified Bessel function K1(x); Abramowitz and Stegun, 9.8.7 and 9.8.8."""
+    t = x * x / 4
+    near = -0.18156897 + t * (-0.01919402 + t * (-0.00110404 - t * 0.00004686))
+    near = 1 + t * (0.15443144 + t * (-0.67278579 + t * near))
+    near = near / x + tl.where(x == 0, 0.0, tl.log(x / 2) * libdevice.cyl_bessel_i1(x))
+    t = 2 / x
+    far = -0.00780353 + t * (0.00325614 - t * 0.00068245)
+    far = 1.25331414 + t * (0.23498619 + t * (-0.0365562 + t * (0.01504268 + t * far)))
+    return tl.where(x <= 2, near, far * tl.exp(-x) * tl.rsqrt(x))
+''',
     "multiply": """
 @triton.jit
 def multiply(a, b):
@@ -149,6 +213,41 @@ def nan_maximum(a, b):
 def nan_minimum(a, b):
     """Return the smaller number; NaN if there is one, as in PyTorch."""
     return tl.minimum(a, b, propagate_nan=tl.PropagateNan.ALL)
+''',
+    "log_add_exp": '''
+@triton.jit
+def log_add_exp(a, b):
+    """Return log(exp(a) + exp(b)), without an overflow and without inf - inf."""
+    larger = tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)
+    gap = tl.where(a == b, 0.0, tl.minimum(a, b) - larger)
+    return larger + libdevice.log1p(tl.exp(gap))
+''',
+    "later_maximum": '''
+@triton.jit
+def later_maximum(a, a_index, b, b_index):
+    """Return the larger number and its index; the later one if they are equal, NaN if one is."""
+    later = (b >= a) | (b != b)
+    return tl.where(later, b, a), tl.where(later, b_index, a_index)
+''',
+    "later_minimum": '''
+@triton.jit
+def later_minimum(a, a_index, b, b_index):
+    """Return the smaller number and its index; the later one if they are equal, NaN if one is."""
+    later = (b <= a) | (b != b)
+    return tl.where(later, b, a), tl.where(later, b_index, a_index)
+''',
+    "sort_key": '''
+@triton.jit
+def sort_key(x):
+    """Return integers that are in the order of some numbers, with NaN behind all."""
+    bits = tl.where(x == x, (x + 0.0).to(tl.int32, bitcast=True), 0x7FFFFFFF)  # -0.0 is 0.0
+    return bits ^ ((bits >> 31) & 0x7FFFFFFF)
+''',
+    "from_sort_key": '''
+@triton.jit
+def from_sort_key(key):
+    """Return the numbers of which `sort_key` has made integers."""
+    return (key ^ ((key >> 31) & 0x7FFFFFFF)).to(tl.float32, bitcast=True)
 ''',
     "floor_divide": '''
 @triton.jit

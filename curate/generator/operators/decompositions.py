@@ -1,0 +1,187 @@
+"""Operators in terms of others, where Inductor has loops for those only."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+aten = torch.ops.aten
+
+
+def _identity(reduce: str, dtype: torch.dtype) -> Any:
+    """Return the number that a reduction leaves out."""
+    if reduce in ("sum", "mean"):
+        return 0
+    info = torch.finfo(dtype) if dtype.is_floating_point else torch.iinfo(dtype)
+    ends = (-float("inf"), float("inf")) if dtype.is_floating_point else (info.min, info.max)
+    return ends[reduce == "amin"]
+
+
+def _scatter_reduce(
+    x: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True
+) -> Any:
+    """Atomic operations for sums and extremes, sums and counts for means, a search for products."""
+    if x.dim() == 0:
+        return NotImplemented
+    if reduce == "prod":
+        return _product_at(x, dim, index, src, include_self)
+    if reduce == "mean":
+        zeros = torch.zeros_like(x)
+        total = zeros.scatter_add(dim, index, src)
+        count = zeros.scatter_add(dim, index, torch.ones_like(src))
+        rounded = None if x.dtype.is_floating_point else "floor"
+        if include_self:
+            return torch.div(x + total, count + 1, rounding_mode=rounded)
+        mean = torch.div(total, count.clamp(min=1), rounding_mode=rounded)
+        return torch.where(count > 0, mean, x)
+    if not include_self:
+        base = x.scatter(dim, index, _identity(reduce, x.dtype))
+        return base.scatter_reduce(dim, index, src, reduce)
+    return NotImplemented
+
+
+def _product_at(x: Tensor, dim: int, index: Tensor, src: Tensor, include_self: bool) -> Any:
+    """Each result looks for its factors: there is no atomic multiplication."""
+    dim %= x.dim()
+    if any(index.shape[d] != x.shape[d] for d in range(x.dim()) if d != dim):
+        return NotImplemented
+    src = src[tuple(slice(size) for size in index.shape)]
+    places = torch.arange(x.shape[dim], device=x.device)
+    mine = index.movedim(dim, -1).unsqueeze(-2) == places[:, None]
+    factors = torch.where(mine, src.movedim(dim, -1).unsqueeze(-2), 1)
+    found = factors.prod(-1, dtype=x.dtype).movedim(-1, dim)
+    if include_self:
+        return x * found
+    return torch.where(mine.any(-1).movedim(-1, dim), found, x)
+
+
+def _index_reduce(
+    x: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True
+) -> Tensor:
+    dim %= x.dim()
+    shape = [-1 if d == dim else 1 for d in range(x.dim())]
+    index = index.to(torch.int64).view(shape).expand_as(src)
+    return x.scatter_reduce(dim, index, src, reduce, include_self=include_self)
+
+
+def _windows(x: Tensor, sizes: list[int], fill: float) -> tuple[Tensor, Tensor, list[Tensor]]:
+    """Return the elements of adaptive pooling's windows, in as many more dimensions.
+
+    Windows are of several widths: the narrower ones hold ``fill`` behind their elements. The other
+    results are how many elements there are, and where each window begins in each dimension.
+    """
+    n, first, places, mask, count = len(sizes), [], [], None, None
+    for d, out in enumerate(sizes):
+        size, along = x.shape[d - n], [-1 if i == d else 1 for i in range(n)]
+        at = torch.arange(out, device=x.device).view(along)
+        start = torch.div(at * size, out, rounding_mode="trunc")
+        end = torch.div((at + 1) * size + (out - 1), out, rounding_mode="trunc")
+        widest = size if type(out) is int and out == 1 else (size + out - 1) // out + 1
+        offset = torch.arange(widest, device=x.device).view(along)
+        place = start.view([*start.shape, *[1] * n]) + offset
+        first.append(start)
+        places.append(place)
+        count = end - start if count is None else count * (end - start)
+        if widest is not size:
+            inside = place < end.view([*end.shape, *[1] * n])
+            mask = inside if mask is None else mask & inside
+    kept = x.shape[: x.dim() - n]
+    assert count is not None
+    if mask is None:
+        return x.view([*kept, *[1] * n, *x.shape[-n:]]), count, first
+    mask = mask.expand([*kept, *torch.broadcast_shapes(*(p.shape for p in places))])
+    values = aten._unsafe_masked_index(x, mask, [*[None] * len(kept), *places], fill)
+    return values, count, first
+
+
+def _adaptive_average(x: Tensor, output_size: list[int]) -> Tensor:
+    values, count, _ = _windows(x, output_size, 0.0)
+    return values.sum(list(range(-len(output_size), 0))) / count
+
+
+def _adaptive_maximum(x: Tensor, output_size: list[int]) -> tuple[Tensor, Tensor]:
+    n = len(output_size)
+    values, _, first = _windows(x, output_size, -float("inf"))
+    widths = values.shape[-n:]
+    largest, at = values.flatten(-n).max(-1)
+    index: Any = 0
+    for d in reversed(range(n)):
+        if type(widths[d]) is int and widths[d] == 1:
+            continue
+        index = index + (first[d] + at.fmod(widths[d])) * math.prod(x.shape[x.dim() - n + d + 1 :])
+        at = torch.div(at, widths[d], rounding_mode="trunc")
+    return largest, index
+
+
+def _norm(x: Tensor, p: float) -> Tensor:
+    """Return norms along the last dimension."""
+    if p == 0:
+        return x.abs().ceil().clamp(max=1).sum(-1)
+    if p == 1:
+        return x.abs().sum(-1)
+    if p == 2:
+        return (x * x).sum(-1).sqrt()
+    if p == float("inf"):
+        return x.abs().amax(-1)
+    return (x.abs() ** p).sum(-1) ** (1 / p)
+
+
+def _cdist(a: Tensor, b: Tensor, p: float, compute_mode: int | None = None) -> Tensor:
+    return _norm(a.unsqueeze(-2) - b.unsqueeze(-3), p)
+
+
+def _pdist(x: Tensor, p: float = 2.0) -> Tensor:
+    """Each result finds its pair of rows: they are numbered along the upper triangle."""
+    n = x.shape[0]
+    pairs = n * (n - 1) // 2
+    at = torch.arange(pairs, device=x.device)
+    root = (8 * (pairs - 1 - at) + 1).to(torch.float64).sqrt()
+    i = n - 2 - (root / 2 - 0.5).floor().to(torch.int64)
+    j = at + i + 1 - pairs + torch.div((n - i) * (n - i - 1), 2, rounding_mode="trunc")
+    return _norm(aten.embedding(x, i) - aten.embedding(x, j), p)
+
+
+def _trilinear(
+    a: Tensor,
+    b: Tensor,
+    c: Tensor,
+    expand_a: list[int],
+    expand_b: list[int],
+    expand_c: list[int],
+    summed: list[int],
+    unroll: int = 1,
+) -> Tensor:
+    for dim in expand_a:
+        a = a.unsqueeze(dim)
+    for dim in expand_b:
+        b = b.unsqueeze(dim)
+    for dim in expand_c:
+        c = c.unsqueeze(dim)
+    return (a * b * c).sum(summed) if summed else a * b * c
+
+
+def _histc(x: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
+    low: Any = x.amin() if min == max else min
+    high: Any = x.amax() if min == max else max
+    place = ((x - low) * (bins / (high - low))).to(torch.int64).clamp(0, bins - 1).flatten()
+    inside = ((x >= low) & (x <= high)).to(x.dtype).flatten()
+    return torch.zeros(bins, dtype=x.dtype, device=x.device).scatter_add(0, place, inside)
+
+
+OWN: dict[Any, Callable[..., Any]] = {
+    aten.scatter_reduce.two: _scatter_reduce,
+    aten.index_reduce.default: _index_reduce,
+    aten._adaptive_avg_pool2d.default: _adaptive_average,
+    aten._adaptive_avg_pool3d.default: _adaptive_average,
+    aten.adaptive_max_pool2d.default: _adaptive_maximum,
+    aten.adaptive_max_pool3d.default: _adaptive_maximum,
+    aten._cdist_forward.default: _cdist,
+    aten._pdist_forward.default: _pdist,
+    aten._trilinear.default: _trilinear,
+    aten.histc.default: _histc,
+}
+"""What is decomposed otherwise than Inductor does, or than PyTorch's meta kernels ask for."""

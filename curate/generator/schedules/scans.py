@@ -1,0 +1,174 @@
+"""Scans of a tile, with what came before it as a carry through the loop over tiles; and sorts.
+
+A sort is of numbers with their indices behind them, as one integer of 64 bits: equal numbers stay
+in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+
+from curate.generator.body import Body, Dim
+from curate.generator.text.operations import TYPES, largest, least, literal
+from curate.generator.unprintable import Unprintable
+from curate.generator.values import Value
+
+
+@dataclass(frozen=True)
+class Kind:
+    """How a scan is written.
+
+    Attributes:
+        words: for each result.
+        scan: a tile's scan, of ``{x}`` along ``{axis}``.
+        join: the carry and the scan of a tile as one.
+        helper: a function that both call.
+    """
+
+    words: tuple[str, ...]
+    scan: str
+    join: str
+    helper: str = ""
+
+
+def _with(helper: str, *words: str) -> Kind:
+    scan = f"tl.associative_scan({'({x})' if len(words) > 1 else '{x}'}, {{axis}}, {helper})"
+    return Kind(words, scan, f"{helper}({{carry}}, {{x}})", helper)
+
+
+KINDS = {
+    "sum": Kind(("sum",), "tl.cumsum({x}, {axis})", "{carry} + {x}"),
+    "prod": Kind(("product",), "tl.cumprod({x}, {axis})", "{carry} * {x}"),
+    "logsumexp": _with("log_add_exp", "logsumexp"),
+    "max": _with("later_maximum", "maximum", "index"),
+    "min": _with("later_minimum", "minimum", "index"),
+}
+
+
+def _start(scan: Value, dtype: torch.dtype) -> str:
+    """Return what a carry is before anything came."""
+    if scan.name in ("sum", "prod"):
+        return literal(int(scan.name == "prod"), dtype)
+    return literal(largest(dtype) if scan.name == "min" else least(dtype), dtype)
+
+
+def scanned(roots: Iterable[Value]) -> list[Value]:
+    """Return the scans and sorts that some values are made of, those first that others wait for."""
+    found: dict[int, Value] = {}
+    seen: set[int] = set()
+
+    def walk(value: Value) -> None:
+        if id(value) not in seen:
+            seen.add(id(value))
+            for one in value.inputs():
+                walk(one)
+            if value.op in ("scan", "sort"):
+                found[id(value)] = value
+
+    for root in roots:
+        walk(root)
+    return list(found.values())
+
+
+class Scanner:
+    """Prints the scans of one loop along a dim; and the scans and sorts of a tile that holds all.
+
+    The lanes behind the last element come last, so that nothing has to be filled in for them.
+    """
+
+    def __init__(self, body: Body, dim: Dim, shape: str, walked: Iterable[Value] = ()) -> None:
+        self.body = body
+        self.dim = dim
+        self.axis = dim.tile or 0
+        self.shape = shape
+        self.carries: dict[int, list[str]] = {}
+        body.scan = self.scan
+        sizes = shape.strip("[]").split(", ")
+        self.block = sizes[self.axis]
+        sizes[self.axis] = "1"
+        for scan in scanned(walked):
+            self.carries[id(scan)] = []
+            for word, arg in zip(KINDS[scan.name].words, scan.args, strict=True):
+                name, dtype = body.fresh(f"{word}_before"), self._type(scan, arg)
+                start = _start(scan, dtype)
+                body.say(f"{name} = tl.full([{', '.join(sizes)}], {start}, {TYPES[dtype]})")
+                self.carries[id(scan)].append(name)
+
+    def _type(self, scan: Value, arg: Value) -> torch.dtype:
+        """Return what is scanned in: a product that overflows on the way may come back."""
+        return torch.float64 if (scan.name, arg.dtype) == ("prod", torch.float32) else arg.dtype
+
+    def scan(self, scan: Value) -> list[str]:
+        """Print a tile's scan and the carry behind it; return the names of the results."""
+        if scan.op == "sort":
+            return self._remembered(scan, self._sort(scan))
+        body, kind = self.body, KINDS[scan.name]
+        body.helpers |= {kind.helper} - {""}
+        given = ", ".join(self._operand(scan, arg) for arg in scan.args)
+        names = [body.fresh(f"running_{word}") for word in kind.words]
+        tile, results = kind.scan.format(x=given, axis=self.axis), ", ".join(names)
+        if kind.helper:
+            body.say(f"{results} = {tile}")
+            tile = results
+        if id(scan) in self.carries:
+            self._carry(scan, kind, names, given, tile)
+        elif not kind.helper:
+            body.say(f"{results} = {tile}")
+        if self._type(scan, scan) != scan.dtype:
+            body.say(f"{names[0]} = {names[0]}.to({TYPES[scan.dtype]})")
+        return self._remembered(scan, names)
+
+    def _carry(self, scan: Value, kind: Kind, names: list[str], given: str, tile: str) -> None:
+        """Join a tile's scan with what came before, and keep what comes before the next."""
+        body, carries = self.body, self.carries[id(scan)]
+        joined = kind.join.format(carry=", ".join(carries), x=tile)
+        body.say(f"{', '.join(names)} = {joined}")
+        keep = f"{self.axis}, keep_dims=True"
+        if scan.name == "sum":
+            body.say(f"{carries[0]} += tl.sum({given}, {keep})")
+        else:
+            last = body.fresh("last")
+            body.say(f"{last} = {self.dim.name} == start + {self.block} - 1")
+            for carry, name in zip(carries, names, strict=True):
+                body.say(f"{carry} = tl.sum(tl.where({last}, {name}, 0), {keep})")
+
+    def _remembered(self, scan: Value, names: list[str]) -> list[str]:
+        body = self.body
+        for value in body.loops.recorder.made.values():
+            if value is scan or (value.op == "part" and value.args[0] is scan):
+                body.remember(value, names[value.number or 0])
+        return names
+
+    def _sort(self, sort: Value) -> list[str]:
+        """Print a tile's sort and return the names of the numbers and of their indices."""
+        body, source, down = self.body, sort.args[0], sort.name == "descending"
+        x, floating = self._operand(sort, source), source.dtype == torch.float32
+        if source.dtype in (torch.int64, torch.float64):
+            raise Unprintable(f"a sort of {source.dtype}")
+        if floating:
+            body.helpers |= {"sort_key", "from_sort_key"}
+        key = f"sort_key({x})" if floating else x
+        body.say("# A number and its index are one integer, so that equal numbers stay in order.")
+        packed, values, index = (body.fresh(w) for w in ("packed", "ordered", "index"))
+        body.say(f"{packed} = ({'~' * down}{key}).to(tl.int64) << 32 | {self.dim.name}")
+        mask = f"tl.where({self.dim.mask}, {packed}, {2**63 - 1})"
+        body.say(f"{packed} = tl.sort({mask}, {self.axis})")
+        key = f"{'~' * down}({packed} >> 32).to(tl.int32)"
+        number = f"from_sort_key({key})" if floating else f"({key}).to({TYPES[source.dtype]})"
+        body.say(f"{values} = {number}")
+        body.say(f"{index} = {packed} & 0xFFFFFFFF")
+        return [values, index]
+
+    def _operand(self, scan: Value, value: Value) -> str:
+        """Return the text of what is scanned, in the tile's shape."""
+        body, dtype = self.body, self._type(scan, value)
+        text = body.name(value)
+        if value.op == "index" or dtype != value.dtype:
+            text = f"({text}).to({TYPES[dtype]})"
+        tiled = {body.dim_of[a].name for a in body.loops.live(value.axes) if a in body.dim_of}
+        if all(dim.name in tiled for dim in body.dims if dim.tile is not None):
+            return text
+        return f"tl.broadcast_to({text}, {self.shape})"
