@@ -7,7 +7,7 @@ result's type follows from shows when the module runs on fake tensors of which o
 from __future__ import annotations
 
 import functools
-import itertools
+import math
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -17,6 +17,7 @@ import torch
 import torch.utils._pytree as pytree
 from torch._subclasses import FakeTensorMode
 
+from curate.generator import torch_private as private
 from curate.generator.trace import Traced
 
 PARAMETERS = "parameters"
@@ -41,10 +42,12 @@ class ResultTypes:
     Attributes:
         any_float: whether floating inputs and parameters may be of any type up to float32.
         follows: for each flat result, the graph's inputs whose types decide its own.
+        of_one: whether floating inputs and parameters have to be of one type.
     """
 
     any_float: bool
     follows: list[list[str]] = field(default_factory=list)
+    of_one: bool = False
 
     def text(self, result: int, type_of: Callable[[str], str]) -> str:
         """Return the text for a result's type."""
@@ -71,6 +74,9 @@ class ResultTypes:
             if len(floats) == 1:
                 condition = f"{types} != torch.float64"
             lines.append(f"assert {condition}, 'float64 is not supported'")
+        if self.of_one and floats[1:]:
+            types = " == ".join(f"{t.name}.dtype" for t in floats)
+            lines.append(f"assert {types}, 'types must be the same'")
         return lines
 
 
@@ -112,35 +118,49 @@ def find(traced: Traced, names: list[str]) -> ResultTypes:
         own = [g[0] for g, t in zip(groups, doubled, strict=True) if t and t[i] == torch.float64]
         follows = usual[i] == torch.float32 and dtype == torch.float64
         deciding.append((own or groups[-1][:1]) if follows else [])
-    if not _hold(traced, groups, usual, deciding):
+    whole = [dict.fromkeys(sources, dtype) for dtype in (torch.bfloat16, torch.float16)]
+    for i, dtype in enumerate(_result_types(traced, whole[0]) or ()):
+        if usual[i] == dtype == torch.float32:  # a part of it always is: x.float() * y
+            deciding[i].clear()
+    if not _hold(traced, whole, usual, deciding):
         return ResultTypes(False)
-    return ResultTypes(True, [[sources[key] for key in own] for own in deciding])
+    mixed = [dict.fromkeys(group, torch.bfloat16) for group in groups] if groups[1:] else []
+    together_only = not _hold(traced, mixed, usual, deciding, _is_small(traced))
+    count = 1 if together_only else None
+    follows = [[sources[key] for key in own[:count]] for own in deciding]
+    return ResultTypes(True, follows, together_only)
 
 
 def _hold(
     traced: Traced,
-    groups: list[list[Any]],
+    cases: list[dict[Any, torch.dtype]],
     usual: list[torch.dtype | None],
     deciding: list[list[Any]],
+    real: bool = False,
 ) -> bool:
-    """Whether results have the types that their sources give in half precision too.
-
-    A result with a part of its own in float32 is always float32: ``x.float() * y``. It is taken out
-    of ``deciding``.
-    """
-    whole = list(itertools.chain(*groups))
-    cases = [dict.fromkeys(whole, dtype) for dtype in (torch.bfloat16, torch.float16)]
-    cases += [dict.fromkeys(group, torch.bfloat16) for group in groups]
+    """Whether results have the types that their sources give."""
     for case in cases:
-        for i, dtype in enumerate(_result_types(traced, case) or ()):
-            if usual[i] != torch.float32:
-                continue
+        for i, dtype in enumerate(_result_types(traced, case, real) or ()):
             given = [case.get(key, torch.float32) for key in deciding[i]] or [torch.float32]
-            if dtype == torch.float32 and case is cases[0]:
-                deciding[i].clear()
-            elif dtype != functools.reduce(torch.promote_types, given):
+            expected = functools.reduce(torch.promote_types, given)
+            if usual[i] == torch.float32 and dtype != expected:
                 return False
     return True
+
+
+MOST_ELEMENTS = 2**19
+"""Elements of inputs and parameters up to which a module runs in earnest: what PyTorch says of the
+types of fake tensors is not always what it does (``huber_loss`` of mixed types)."""
+
+
+def _is_small(traced: Traced) -> bool:
+    values = [node.meta["val"] for node in traced.graph.graph.find_nodes(op="placeholder")]
+    sizes = [
+        math.prod(private.hint(traced.expression(n)) for n in v.shape)
+        for v in values
+        if isinstance(v, torch.Tensor)
+    ]
+    return sum(sizes) <= MOST_ELEMENTS
 
 
 def _has_limits(graph: torch.fx.GraphModule) -> bool:
@@ -149,10 +169,12 @@ def _has_limits(graph: torch.fx.GraphModule) -> bool:
     return any(isinstance(x, float) and abs(x) in _LIMITS for x in pytree.tree_leaves(given))
 
 
-def _result_types(traced: Traced, given: dict[Any, torch.dtype]) -> list[torch.dtype | None] | None:
+def _result_types(
+    traced: Traced, given: dict[Any, torch.dtype], real: bool = False
+) -> list[torch.dtype | None] | None:
     """Return the types of the flat results if sources are of some types; None if it is refused."""
     task = traced.task
-    fake = FakeTensorMode(allow_non_fake_inputs=True)
+    fake = private.no_fakes() if real else FakeTensorMode(allow_non_fake_inputs=True)
     with fake, torch.no_grad(), warnings.catch_warnings(action="ignore"):
         try:
             model = task.Model(*task.get_init_inputs()).eval()

@@ -39,6 +39,7 @@ from torch._inductor.scheduler import (
 from torch._inductor.sizevars import SizeVarAllocator
 from torch._inductor.virtualized import V
 from torch._subclasses import FakeTensor, FakeTensorMode
+from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.fx import proxy as fx_proxy
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
 from torch.fx.traceback import preserve_node_meta
@@ -136,6 +137,12 @@ def fake_mode(env: ShapeEnv) -> FakeTensorMode:
     mode = FakeTensorMode(shape_env=env, allow_non_fake_inputs=True, static_shapes=False)
     mode.cache_enabled = False  # a module is traced once: what goes in seldom comes out again
     return mode
+
+
+def no_fakes() -> contextlib.AbstractContextManager[Any]:
+    """Return a context in which tensors have values, whatever mode is on."""
+    made: contextlib.AbstractContextManager[Any] = unset_fake_temporarily()
+    return made
 
 
 def integer_symbol(env: ShapeEnv, value: int, name: str, any_value: bool) -> torch.SymInt:

@@ -115,3 +115,9 @@ def test_layouts_and_sizes_that_a_caller_may_choose(warm_judge):
     assert not {n: (v.status, v.reason) for n, v in verdicts.items() if v.status != "correct"}
     narrow = {"own_sizes_only", "some_sizes_only", "own_arguments_only", "contiguous_only"}
     assert not {n: v.caveats for n, v in verdicts.items() if narrow & set(v.caveats)}
+
+
+def test_types_that_pytorch_does_not_promote_have_to_be_the_same():
+    text = printed("return F.huber_loss(x, y, reduction='none')", f"{ROWS}, {ROWS}", "x, y").text
+    assert 'assert x.dtype == y.dtype, "types must be the same"' in text
+    assert "dtype=x.dtype)" in text
