@@ -1,8 +1,8 @@
 """Modules per second and core: our warm workers against one fresh process for each module.
 
-Both sides export a module and let Inductor write its code with the same function and no GPU; they
-differ in how a module gets its process. *Warm* is what `curate run` does: a parent imports torch
-and compiles a small module once, and a child is forked for each module. *Fresh* starts a Python
+Both sides print a module's program with the same function and no GPU; they differ in how a module
+gets its process. *Warm* is what `curate run` does: a parent imports torch
+and prints a small program once, and a child is forked for each module. *Fresh* starts a Python
 interpreter for each module, as calling ``torch.compile`` from a script does. Time is CPU time of
 the whole process, so that other work on the machine matters little.
 
@@ -19,10 +19,7 @@ import time
 from itertools import islice
 from pathlib import Path
 
-TARGET = "cuda:90"
-ONE = "import sys; from curate.inductor.configurations import compile_reference as c; " + (
-    f"c(sys.stdin.read(), {TARGET!r})"
-)
+ONE = "import sys; from curate.generator.generate import generate; generate(sys.stdin.read())"
 
 
 def references(count: int) -> list[str]:
@@ -54,11 +51,11 @@ def fresh(reference: str) -> float:
 
 def warm(reference: str) -> float:
     """Generate in a forked child; return its CPU seconds."""
-    from curate.inductor import configurations
+    from curate.generator.generate import generate
 
     if (pid := os.fork()) == 0:
         try:
-            configurations.compile_reference(reference, TARGET)
+            generate(reference)
         finally:
             os._exit(sys.exc_info()[0] is not None)
     return cpu_of(pid)
@@ -71,9 +68,9 @@ def main() -> None:
     sys.path.insert(0, os.environ["PYTHONPATH"])
     texts = references(int(sys.argv[1]) if len(sys.argv) > 1 else 20)
     started = time.process_time()
-    from curate.inductor import offline
+    from curate.generator.generate import warm as warm_up
 
-    offline.warm(TARGET, own_products=False)
+    warm_up()
     setup = time.process_time() - started
     pairs = [(warm(text), fresh(text)) for text in texts]
     ours, theirs = (sum(side) / len(texts) for side in zip(*pairs, strict=True))
@@ -82,7 +79,6 @@ def main() -> None:
         json.dumps(
             {
                 "modules": len(texts),
-                "target": TARGET,
                 "warm_modules_per_cpu_s": round(1 / ours, 2),
                 "fresh_modules_per_cpu_s": round(1 / theirs, 3),
                 "ratio": round(theirs / ours, 1),

@@ -1,12 +1,10 @@
 """The generator on a sample of torch_ops' problems: printed, correct, CPU seconds per row.
 
     python benchmarks/generator_rows.py --single 40 --compositions 40 --output rows.jsonl
-    python benchmarks/generator_rows.py --problems problems.jsonl --path old
+    python benchmarks/generator_rows.py --problems problems.jsonl
 
-``--problems`` takes JSON lines with ``id``, ``kind`` and ``reference`` instead. Paths:
-``new`` prints from Inductor's loops (`curate.generator`), ``old`` rewrites Inductor's text
-(`curate.inductor`). Each row is made once, in this process; seconds are CPU seconds without the
-first row, which warms up.
+``--problems`` takes JSON lines with ``id``, ``kind`` and ``reference`` instead. Each row is made
+once, in this process; seconds are CPU seconds without the first row, which warms up.
 """
 
 from __future__ import annotations
@@ -22,8 +20,6 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
-
-TARGET = "cuda:90"
 
 
 def sample(single: int, compositions: int, seed: int) -> Iterator[dict[str, str]]:
@@ -44,30 +40,13 @@ def sample(single: int, compositions: int, seed: int) -> Iterator[dict[str, str]
             yield {"id": f"{family}#{number}", "kind": "composition", "reference": text}
 
 
-def by_new(reference: str) -> str:
-    from curate.generator.generate import generate
-
-    return generate(reference, TARGET).text
-
-
-def by_old(reference: str) -> str:
-    from curate.inductor.configurations import compile_reference
-    from curate.inductor.standalone import rewrite
-
-    made = compile_reference(reference, TARGET, own_products=True)
-    if not made.spec["kernels"]:
-        raise ValueError("no kernels")
-    return rewrite(reference, made.code, made.spec).text
-
-
-PATHS = {"new": by_new, "old": by_old}
-
-
-def generate(row: dict[str, Any], path: str, verbose: bool) -> None:
+def generate(row: dict[str, Any], verbose: bool) -> None:
     """Add the program or the reason to a row, and how long it took."""
+    from curate.generator.generate import generate as print_program
+
     start = time.process_time()
     try:
-        row["candidate"] = PATHS[path](row["reference"])
+        row["candidate"] = print_program(row["reference"]).text
     except Exception as error:  # other people's code, and the generator's own faults
         row["reason"] = (
             f"{type(error).__name__}: {str(error).splitlines()[0][:120] if str(error) else ''}"
@@ -95,8 +74,7 @@ def judge(rows: list[dict[str, Any]], seed: int) -> None:
         row["evidence"] = verdict.evidence
 
 
-def report(rows: list[dict[str, Any]], path: str) -> None:
-    print(f"\npath {path}")
+def report(rows: list[dict[str, Any]]) -> None:
     print("| kind | rows | printed | correct | median s | mean s | kernels | caveats |")
     print("|-|-|-|-|-|-|-|-|")
     for kind in [*dict.fromkeys(row["kind"] for row in rows), "all"]:
@@ -131,7 +109,6 @@ def main() -> None:
     parser.add_argument("--compositions", type=int, default=40)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--problems", type=Path)
-    parser.add_argument("--path", choices=sorted(PATHS), default="new")
     parser.add_argument("--output", type=Path, help="rows with programs and verdicts")
     parser.add_argument("--no-judge", action="store_true")
     parser.add_argument("--only", help="a row's id")
@@ -148,12 +125,12 @@ def main() -> None:
     torch._logging.set_logs(all=logging.CRITICAL)
     for number, row in enumerate(rows):
         row["first"] = number == 0
-        generate(row, given.path, given.verbose)
+        generate(row, given.verbose)
     if not given.no_judge:
         judge(rows, given.seed)
     if given.output:
         given.output.write_text("".join(json.dumps(row, default=str) + "\n" for row in rows))
-    report(rows, given.path)
+    report(rows)
 
 
 if __name__ == "__main__":

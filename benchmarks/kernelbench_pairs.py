@@ -1,15 +1,14 @@
 """Our generator's programs for KernelBench's problems, at the problems' own sizes.
 
-    python benchmarks/kernelbench_pairs.py PROBLEMS PAIRS.jsonl [--target cuda:90] [--static]
+    python benchmarks/kernelbench_pairs.py PROBLEMS PAIRS.jsonl
 
-PROBLEMS holds ``level1/*.py`` and ``level2/*.py``. Every problem goes through what the steps
-``inductor``, with ``own_products``, and ``standalone`` do: products of matrices, convolutions and
-what follows them become kernels. Tensors are fake, so
-that sizes cost nothing and nothing is computed. A problem has a process of its own, with a limit on
-time and memory. Its code runs with all of your rights: use a sandbox of your own.
+PROBLEMS holds ``level1/*.py`` to ``level3/*.py``. Every problem goes through what the step
+``inductor`` does. Tensors are fake, so that sizes cost nothing and nothing is computed. A problem
+has a process of its own, with a limit on time and memory. Its code runs with all of your rights:
+use a sandbox of your own.
 
-Writes id, reference, triton and extern_calls of each program, and prints how many there are and why
-the others failed.
+Writes id, reference, triton and CPU seconds of each program, and prints how many there are, the
+mean of their CPU seconds and why the others failed.
 """
 
 from __future__ import annotations
@@ -27,9 +26,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from curate.generator.text.container import CannotRewrite
-from curate.inductor import configurations, offline
-from curate.inductor.standalone import rewrite
+from curate.generator.generate import generate, warm
+from curate.generator.unprintable import Unprintable
 
 LIMIT_S = 120.0
 MEMORY = 8 * 2**30
@@ -40,35 +38,29 @@ def number(file: Path) -> tuple[str, int]:
     return file.parent.name, int(file.name.split("_")[0])
 
 
-def make(reference: str, target: str, dynamic: bool) -> dict[str, Any]:
+def make(reference: str) -> dict[str, Any]:
     """Return a program's fields; ``failed`` instead where there is none."""
+    started = time.process_time()
     try:
-        made = configurations.compile_reference(reference, target, True, dynamic)
-        if not made.spec["kernels"]:
-            return {"failed": f"no_kernels: {', '.join(made.extern_calls)}"}
-        program = rewrite(reference, made.code, made.spec)
-    except offline.ExportFailed as error:
-        return {"failed": f"export_failed: {error}"}
-    except offline.UnsupportedModule as error:
-        return {"failed": f"unsupported: {error}"}
-    except CannotRewrite as error:
-        return {"failed": f"not_standalone: {error.construct}"}
-    except Exception as error:  # whatever Inductor raised
-        return {"failed": f"inductor: {offline.first_line(error)}"}
-    return {"triton": program.text, "extern_calls": list(program.extern_calls)}
+        text = generate(reference).text
+    except Unprintable as error:
+        return {"failed": str(error)}
+    except Exception as error:  # a defect of the generator's
+        return {"failed": f"{type(error).__name__}: {error}"[:200]}
+    return {"triton": text, "cpu_s": round(time.process_time() - started, 2)}
 
 
-def child(reference: str, target: str, dynamic: bool, pipe: Connection) -> None:
+def child(reference: str, pipe: Connection) -> None:
     """Send what `make` returns, within the limit on memory."""
     resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
-    pipe.send(make(reference, target, dynamic))
+    pipe.send(make(reference))
 
 
-def isolated(reference: str, target: str, dynamic: bool) -> dict[str, Any]:
+def isolated(reference: str) -> dict[str, Any]:
     """Return what `make` returns in a process of its own."""
     context = multiprocessing.get_context("fork")
     ours, theirs = context.Pipe(duplex=False)
-    process = context.Process(target=child, args=(reference, target, dynamic, theirs))
+    process = context.Process(target=child, args=(reference, theirs))
     process.start()
     theirs.close()
     try:
@@ -85,28 +77,30 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("problems", type=Path)
     parser.add_argument("out", type=Path)
-    parser.add_argument("--target", default="cuda:90")
-    parser.add_argument("--static", action="store_true", help="sizes are constants; much faster")
     given = parser.parse_args()
-    offline.warm(given.target, own_products=True)
-    files = sorted(given.problems.glob("level[12]/*.py"), key=number)
+    warm()
+    files = sorted(given.problems.glob("level[123]/*.py"), key=number)
     counts: collections.Counter[str] = collections.Counter()
     failed: dict[str, str] = {}
+    cpu_s: list[float] = []
     started = time.monotonic()
     with given.out.open("w", encoding="utf-8") as out:
         for file in files:
             name, reference = f"{file.parent.name}/{file.name}", file.read_text(encoding="utf-8")
-            found = isolated(reference, given.target, not given.static)
+            found = isolated(reference)
             counts[f"{file.parent.name} problems"] += 1
             if "failed" in found:
                 failed[name] = found["failed"]
                 continue
             counts[f"{file.parent.name} programs"] += 1
-            counts[f"{file.parent.name} without a library call"] += not found["extern_calls"]
+            cpu_s.append(found["cpu_s"])
             out.write(json.dumps({"id": name, "reference": reference, **found}) + "\n")
             out.flush()
     seconds = round(time.monotonic() - started, 1)
-    print(json.dumps({"seconds": seconds, **counts, "failed": failed}, indent=1))
+    mean = round(sum(cpu_s) / max(len(cpu_s), 1), 2)
+    print(
+        json.dumps({"seconds": seconds, "mean_cpu_s": mean, **counts, "failed": failed}, indent=1)
+    )
 
 
 if __name__ == "__main__":

@@ -1,13 +1,13 @@
 """How fast are our products and convolutions beside the libraries'?
 
-    python benchmarks/products.py make PROGRAMS.jsonl [--target cuda:90]
+    python benchmarks/products.py make PROGRAMS.jsonl
     python benchmarks/products.py time PROGRAMS.jsonl RESULT.json
 
-``make`` needs no GPU: it has the generator write a program for each of the modules below, as the
-recipes do, with ``own_products``. ``time`` needs a GPU, torch and triton: it times eager PyTorch
-and the program on the same inputs, in float32 and in bfloat16, and writes milliseconds, the ratio
-(above 1 the program is faster), TFLOP/s, and the largest difference from eager in float64, beside
-that of eager itself. PyTorch uses no TF32, as by default; its convolutions use none either.
+``make`` needs no GPU: it has the generator print a program for each of the modules below. ``time``
+needs a GPU, torch and triton: it times eager PyTorch and the program on the same inputs, in float32
+and in bfloat16, and writes milliseconds, the ratio (above 1 the program is faster), TFLOP/s, and
+the largest difference from eager in float64, beside that of eager itself. PyTorch uses no TF32, as
+by default; its convolutions use none either.
 """
 
 from __future__ import annotations
@@ -85,16 +85,11 @@ MODULES = {
 
 def make(given: argparse.Namespace) -> None:
     """Write the programs."""
-    from curate.inductor.configurations import compile_reference
-    from curate.inductor.standalone import rewrite
+    from curate.generator.generate import generate
 
     with given.programs.open("w", encoding="utf-8") as file:
         for name, reference in MODULES.items():
-            made = compile_reference(reference, given.target, own_products=True)
-            program = rewrite(reference, made.code, made.spec)
-            if program.extern_calls:
-                raise SystemExit(f"{name}: calls {program.extern_calls}")
-            row = {"id": name, "reference": reference, "triton": program.text}
+            row = {"id": name, "reference": reference, "triton": generate(reference).text}
             file.write(json.dumps(row) + "\n")
     print(f"{len(MODULES)} programs")
 
@@ -179,7 +174,6 @@ def main() -> None:
     commands = parser.add_subparsers(required=True)
     making = commands.add_parser("make", help="write the programs; needs no GPU")
     making.add_argument("programs", type=Path)
-    making.add_argument("--target", default="cuda:90")
     making.set_defaults(run=make)
     timing = commands.add_parser("time", help="time them on this machine's GPU")
     timing.add_argument("programs", type=Path)

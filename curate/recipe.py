@@ -346,7 +346,11 @@ def _repeated_keys(root: yaml.Node, path: Path) -> Iterator[str]:
 
 
 def _explain(error: ValidationError, root: yaml.Node, path: Path, data: Any) -> str:
-    return "\n".join(_explain_one(e, root, path, data) for e in error.errors())
+    found = error.errors()
+    # A list that has lost its wrong items is too short: its items' errors say what is wrong.
+    within = {e["loc"][:i] for e in found for i in range(len(e["loc"]))}
+    shown = [e for e in found if not (e["type"] == "too_short" and e["loc"] in within)]
+    return "\n".join(_explain_one(e, root, path, data) for e in shown)
 
 
 def _explain_one(error: ErrorDetails, root: yaml.Node, path: Path, data: Any) -> str:

@@ -23,6 +23,7 @@ from curate.formats.messages import Messages
 from curate.formats.negatives import Negatives
 from curate.formats.pairs import PairsFormat
 from curate.formats.repair import Repair
+from curate.generator.inductor import Inductor
 from curate.harvest.closure import Closure
 from curate.harvest.cuda.cuda_pairs import CudaPairs
 from curate.harvest.kernelbook.kernelbook import Kernelbook
@@ -31,8 +32,6 @@ from curate.harvest.kernels.launch import Launch
 from curate.harvest.kernels.signature import Signature
 from curate.harvest.modules.inputs import Inputs
 from curate.harvest.modules.modules import Modules
-from curate.inductor.inductor import Inductor
-from curate.inductor.standalone import Standalone
 from curate.licenses.licenses import Licenses
 from curate.sources.git import Git
 from curate.sources.hub import Hub
@@ -66,7 +65,6 @@ AnyStep = Annotated[
     | Dedupe
     | Decontaminate
     | Inductor
-    | Standalone
     | Prompts
     | Teacher
     | Select

@@ -98,14 +98,6 @@ class License(TypedDict):
     conflict: ReadOnly[bool | None]  # tag, file and metadata disagree; the most restrictive won
 
 
-class Generated(TypedDict):
-    """A compiler's program, before `standalone`."""
-
-    target: ReadOnly[str | None]  # cuda:90, hip:gfx942 …
-    code: ReadOnly[str]
-    spec: ReadOnly[str]  # JSON: how graph inputs and outputs map to the module's
-
-
 class Static(TypedDict):
     """What a program's text says."""
 
@@ -269,7 +261,6 @@ class Row(TypedDict):
     cuda: ReadOnly[str | None]  # the CUDA kernel, its device functions and its launch code
     turns: ReadOnly[list[Turn] | None]  # a conversation with a teacher
     sample: ReadOnly[Asked | None]
-    generated: ReadOnly[Generated | None]
     static: ReadOnly[Static | None]
     wiring: ReadOnly[GraphHashes | None]
     compile: ReadOnly[list[Compiled] | None]
@@ -311,12 +302,6 @@ class TaskRow(Row):
     """A problem."""
 
     reference: ReadOnly[str]
-
-
-class GeneratedRow(TaskRow):
-    """A problem with a compiler's program."""
-
-    generated: ReadOnly[Generated]
 
 
 class ProvenRow(Row):
@@ -380,7 +365,7 @@ COLUMNS = {
     "file": ("text",),
     "record": ("text",),
     "module": ("text", "entry_point", "contamination"),
-    "task": (*("entry_point", "reference", "generated", "static", "wiring", "contamination"),),
+    "task": ("entry_point", "reference", "wiring", "contamination"),
     "pair": (
         *("entry_point", "reference", "triton", "static", "wiring", "compile", "verdict"),
         *_ENDING,
@@ -435,7 +420,7 @@ ROW = pa.schema(_fields(Row))
 TURN, SAMPLE, KERNEL = arrow_type(Turn), arrow_type(Asked), arrow_type(KernelFacts)
 COMPILE, VERDICT, ORIGIN = arrow_type(Compiled), arrow_type(Judgement), arrow_type(Origin)
 PAIRING, LICENSE, STATIC = arrow_type(Pairing), arrow_type(License), arrow_type(Static)
-RUN, GENERATED = arrow_type(HostRun), arrow_type(Generated)
+RUN = arrow_type(HostRun)
 
 
 def kind_digest(kind: str) -> str:

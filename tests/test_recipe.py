@@ -17,8 +17,8 @@ sources:
     compositions: 4
 steps:
   - step: inductor
-    target: cuda:90
-  - step: standalone
+    timeout_s: 90
+  - step: normalize
 formats:
   - format: messages
 """
@@ -60,11 +60,14 @@ def test_every_option_is_described() -> None:
             r":4: sources\.0\.compositions: must be a whole number \(given: \"many\"\)",
         ),
         (
-            ("step: standalone", "step: standalon"),
-            r":8: steps\.1: unknown step 'standalon'; did you mean 'standalone'\? Allowed: l",
+            ("step: normalize", "step: normalise"),
+            r":8: steps\.1: unknown step 'normalise'; did you mean 'normalize'\? Allowed: l",
         ),
-        (("target: cuda:90", "target: cuda:91"), r":7: steps\.0\.target: .*cuda:90"),
-        (("- step: standalone", "- stepp: standalone"), r":8: steps\.1: needs the field 'step'"),
+        (
+            ("step: normalize", "step: compile\n    targets: [cuda:91]"),
+            r":9: steps\.1\.targets\.0: no target 'cuda:91'.*\(given: \"cuda:91\"\)$",
+        ),
+        (("- step: normalize", "- stepp: normalize"), r":8: steps\.1: needs the field 'step'"),
         (("name: small", "name: small\nname: other"), r":2: 'name' is given twice"),
         (("steps:", "steps: ["), r"is not valid YAML"),
         (
@@ -72,12 +75,15 @@ def test_every_option_is_described() -> None:
             r"sources: is missing$",
         ),
         (("compositions", "sea"), r"4: sources\.0\.sea: unknown field\. Allowed here: "),
-        (("step: standalone", "step: sea"), r":8: steps\.1: unknown step 'sea'\. Allowed: "),
+        (("step: normalize", "step: sea"), r":8: steps\.1: unknown step 'sea'\. Allowed: "),
         (("torch_ops", "torch_op"), r"unknown source 'torch_op'; did you mean 'torch_ops'\?"),
         (("- format: messages", "- format: mesages"), r"did you mean 'messages'\?"),
-        (("target: cuda:90", "target: cuda:9O"), r"'hip:gfx950'; did you mean 'cuda:90'\? \(given"),
-        (("- step: standalone", "- standalone"), r"be a mapping, such as `step: standalone`$"),
-        (("step: standalone", "step: verify\n    timing: true"), r":8: steps\.1: timing needs"),
+        (
+            ("step: normalize", "step: compile\n    targets: [cuda:9O]"),
+            r"no target 'cuda:9O'; did you mean 'cuda:90'\?",
+        ),
+        (("- step: normalize", "- normalize"), r"be a mapping, such as `step: normalize`$"),
+        (("step: normalize", "step: verify\n    timing: true"), r":8: steps\.1: timing needs"),
         (("seed", "seed"), None),
     ],
 )
@@ -171,15 +177,15 @@ def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
 def test_settings_replace_values(tmp_path: Path) -> None:
     path = write(tmp_path, GOOD)
     recipe = load_recipe(
-        path, ("steps.inductor.target=cuda:80", "sources.0.compositions=9", "seed=3")
+        path, ("steps.inductor.timeout_s=80", "sources.0.compositions=9", "seed=3")
     )
-    assert recipe.steps[0].options()["target"] == "cuda:80"
+    assert recipe.steps[0].options()["timeout_s"] == 80
     assert recipe.sources[0].options()["compositions"] == 9
     assert recipe.seed == 3
     for wrong, message in [
         (
             "steps.inducter.target=x",
-            "no 'inducter' there; did you mean 'inductor'\\? It has inductor, standalone",
+            "no 'inducter' there; did you mean 'inductor'\\? It has inductor, normalize",
         ),
         ("seed", "write path=value"),
         ("steps.inductor.colour=1", "unknown field"),
@@ -242,7 +248,6 @@ steps:
   - step: closure
   - step: inputs
   - step: inductor
-  - step: standalone
 formats:
   - format: messages
 """

@@ -21,7 +21,7 @@ TREE = ROOT / "CONTRIBUTING.md"
 ORDER = [
     *("files", "flags", "wording", "terminal", "shipped", "journal", "devices", "rows", "step"),
     *("cache", "engine", "verify"),
-    *("candidates", "sources", "licenses", "syntax", "generator", "inductor", "teacher"),
+    *("candidates", "sources", "licenses", "syntax", "generator", "teacher"),
     *("harvest", "clean", "formats", "generate", "evaluate", "train", "order", "registry"),
     *("recipe", "pin"),
     *("publish", "api", "cli"),

@@ -17,6 +17,7 @@ from curate.generator.absent_gpu import target_gpu
 from curate.generator.loops import Loops, product
 from curate.generator.program import Program, Written
 from curate.generator.schedules import library
+from curate.generator.text.check import check
 from curate.generator.text.container import (
     CannotRewrite,
     Container,
@@ -30,6 +31,9 @@ from curate.generator.text.tidy import tidy
 from curate.generator.trace import Symbolic, Traced, trace
 from curate.generator.unprintable import Unprintable
 from curate.verify import problem
+
+TARGET = "cuda:90"
+"""The GPU that Inductor is told of; a program does not depend on it."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +59,7 @@ class Printed:
     tools: list[str]
 
 
-def generate(reference: str, target: str, entry_point: str = "Model") -> Printed:
+def generate(reference: str, entry_point: str = "Model") -> Printed:
     """Return the program for a file in KernelBench's form.
 
     Raises:
@@ -66,7 +70,7 @@ def generate(reference: str, target: str, entry_point: str = "Model") -> Printed
         container = slice_reference(reference, entry_point)
     except (problem.ProgramError, CannotRewrite) as error:
         raise Unprintable(str(error)[:200]) from error
-    with target_gpu(target), warnings.catch_warnings(action="ignore"):
+    with target_gpu(TARGET), warnings.catch_warnings(action="ignore"):
         traced = trace(task)
         operators = _operators(traced)
         types: list[result_types.ResultTypes] = []
@@ -92,9 +96,9 @@ def generate(reference: str, target: str, entry_point: str = "Model") -> Printed
     expected = _expected(traced, container)
     text = _assemble(container, written, fixed, expected)
     try:
-        compile(text, "<generator>", "exec")
-    except SyntaxError as error:
-        raise Unprintable(f"syntax error: {error.msg}") from error
+        check(text)
+    except CannotRewrite as error:
+        raise Unprintable(str(error)) from error
     specialised = [f"{name}={value!r}" for name, value in fixed.items()]
     specialised += [f"{name}={value}" for name, value in expected.items()]
     tools = [f"torch {torch.__version__}", f"triton {triton.__version__}"]
@@ -227,9 +231,9 @@ def get_init_inputs():
 """
 
 
-def warm(target: str) -> None:
+def warm() -> None:
     """Print one program, so that children forked from here find everything imported."""
-    generate(_WARM_UP, target)
+    generate(_WARM_UP)
 
 
 # --- what the program takes for granted -----------------------------------------------------------

@@ -227,6 +227,8 @@ class Loops:
         """
         if not self.reduced or not self.kept:
             return False
+        if not isinstance(group, private.SchedulerNode | private.FusedSchedulerNode):
+            return False  # a library's
         loads: dict[str, list[sympy.Expr]] = {}
         for value in self.recorder.made.values():
             if value.op == "load" and not value.masks and value.index is not None:

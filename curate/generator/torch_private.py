@@ -59,6 +59,7 @@ from torch.utils._sympy.reference import PythonReferenceAnalysis
 from curate.generator.absent_gpu import CUDA
 from curate.generator.operators.decompositions import OWN
 from curate.generator.operators.lowerings import own_lowerings
+from curate.generator.unprintable import Unprintable
 from curate.generator.words import NOTE, note_of
 
 __all__ = [
@@ -197,7 +198,8 @@ def export(
         stack.enter_context(torch.no_grad())
         stack.enter_context(preserve_node_meta())
         stack.enter_context(mock.patch.object(fx_proxy.TracerBase, "create_node", noted))
-        stack.enter_context(mock.patch.object(torch.fx.config, "do_not_emit_stack_traces", True))
+        quiet = mock.patch.object(torch.fx.config, "do_not_emit_stack_traces", True, create=True)
+        stack.enter_context(quiet)  # from torch 2.12 on
         graph, signature = aot_export_module(
             module,
             list(inputs),
@@ -269,6 +271,8 @@ def lower(graph: torch.fx.GraphModule, mode: FakeTensorMode, then: Callable[[Any
         stack.enter_context(warnings.catch_warnings(action="ignore"))
         with contextlib.suppress(_Stopped):
             compile_fx.compile_fx_inner(graph, inputs, is_inference=True)
+    if not made:
+        raise Unprintable("it computes nothing")
     return made[0]
 
 

@@ -264,7 +264,6 @@ class Teacher(RowStep):
             "triton": program,
             "turns": [*row["turns"], {"role": "assistant", "content": text}],
             "sample": cast(Asked, {**row["sample"], "finish": answer.finish, **tokens}),
-            "generated": None,
             "compile": None,
             "verdict": None,
         }

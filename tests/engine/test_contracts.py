@@ -30,7 +30,6 @@ steps:
   - step: inputs
   - step: wiring
   - step: inductor
-  - step: standalone
   - step: decontaminate
   - step: compile
     targets: ["cuda:90"]
@@ -87,4 +86,4 @@ def test_steps_do_what_they_say(tmp_path: Path) -> None:
             for row in store.rows(record.step, key).to_pylist():
                 assert not unlike(step, {old["id"]: old for old in before}, row), record.step
                 seen.add((record.step, row["kind"]))
-    assert {("standalone", "pair"), ("closure", "module"), ("split", "pair")} <= seen
+    assert {("inductor", "pair"), ("closure", "module"), ("split", "pair")} <= seen

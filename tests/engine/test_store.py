@@ -11,8 +11,8 @@ from curate.engine.executor import Lost
 from curate.engine.identity import columns_digest
 from curate.engine.store import LOST, Store, lost_table, rows_table
 from curate.files import Damaged
+from curate.generator.inductor import Inductor
 from curate.harvest.modules.modules import Modules
-from curate.inductor.standalone import Standalone
 from curate.rows import COLUMNS, ROW, STATIC, Loose, make_origin, make_row
 
 FILE = make_row("file", "x = 1\n", make_origin("local", path="a.py"), text="x = 1\n")
@@ -60,7 +60,7 @@ def test_a_column_of_another_type_is_not_read_as_if_it_were_none(tmp_path: Path)
 
 
 def test_a_kind_does_not_know_the_columns_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    steps = Modules(step="modules"), Standalone(step="standalone")
+    steps = Modules(step="modules"), Inductor(step="inductor")
     before = [columns_digest(step) for step in steps]
     monkeypatch.setattr("curate.rows.COLUMNS", COLUMNS | {"pair": ("triton", "cluster")})
     after = [columns_digest(step) for step in steps]

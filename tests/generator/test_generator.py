@@ -53,7 +53,7 @@ def reference(body, inputs=ROWS, arguments="x"):
 
 
 def printed(body, *given, **named):
-    return generate(reference(body, *given, **named), "cuda:90")
+    return generate(reference(body, *given, **named))
 
 
 CASES = {
@@ -158,9 +158,7 @@ def test_what_lies_together_makes_the_columns():
 def test_schedules_do_not_follow_from_the_sizes_in_the_file():
     for name in ("samples", "batch statistics", "columns", "softmax"):
         small = reference(*CASES[name])
-        texts = [
-            generate(small.replace("batch = 6", f"batch = {n}"), "cuda:90").text for n in (6, 9999)
-        ]
+        texts = [generate(small.replace("batch = 6", f"batch = {n}")).text for n in (6, 9999)]
         assert texts[0] == texts[1], name
     assert "if batch >= 256:" in printed(*CASES["samples"]).text
     assert "if " not in printed(*CASES["batch statistics"]).text.partition("class ModelNew")[2]
@@ -225,7 +223,7 @@ def test_the_same_text_comes_on_every_hash_seed(tmp_path):
     sources = [reference(*case) for case in bodies]
     script.write_text(
         "from curate.generator.generate import generate\n"
-        f"for source in {sources!r}:\n    print(generate(source, 'cuda:90').text)\n"
+        f"for source in {sources!r}:\n    print(generate(source).text)\n"
     )
     texts = set()
     for seed in ("1", "2"):

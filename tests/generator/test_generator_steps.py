@@ -1,11 +1,15 @@
-"""The steps `inductor` and `standalone`: what the generator prints, and what it does not."""
+"""The step `inductor`: what it prints, what it drops and why, and where it can run."""
 
-import json
+import subprocess
+import sys
+from pathlib import Path
 
-from curate.inductor.inductor import Inductor
-from curate.inductor.standalone import Standalone
-from curate.rows import make_origin, make_row
-from curate.step import Context, Keep
+import pytest
+
+from curate.engine.processes.sandbox import sandbox_command
+from curate.generator.inductor import Inductor
+from curate.rows import STATIC, make_origin, make_row
+from curate.step import Context, Drop, Keep
 
 TASK = """
 import torch
@@ -13,7 +17,7 @@ import torch
 
 class Model(torch.nn.Module):
     def forward(self, x):
-        return {body}
+        {body}
 
 
 def get_inputs():
@@ -25,38 +29,67 @@ def get_init_inputs():
 """
 
 
-def made(body):
-    """Return a task's row behind `inductor`, and its pair."""
+def apply(body):
     text = TASK.format(body=body)
     row = make_row("task", text, make_origin("local", path="a.py"), reference=text)
     row["license"] = {"expression": "MIT", "choice": "MIT"}
-    outcome = Inductor(step="inductor").apply(row, Context())
+    return Inductor(step="inductor").apply(row, Context())
+
+
+def test_a_task_becomes_a_pair():
+    outcome = apply("return torch.sigmoid(x) + 1")
     assert isinstance(outcome, Keep)
-    (generated,) = outcome.rows
-    pair = Standalone(step="standalone").apply(generated, Context())
-    assert isinstance(pair, Keep)
-    return generated, pair.rows[0]
-
-
-def test_what_is_printed_passes_as_it_is():
-    generated, pair = made("torch.sigmoid(x) + 1")
-    assert pair["triton"] == generated["generated"]["code"]
+    (pair,) = outcome.rows
     assert pair["kind"] == "pair"
+    assert "class ModelNew" in pair["triton"]
+    assert set(pair["static"]) == {field.name for field in STATIC}
     assert pair["static"]["kernels"] == 1
     assert pair["static"]["any_float"] is True
-    assert pair["static"]["pure_triton"] is True
+    assert pair["static"]["ops"] == ["aten.add.Tensor", "aten.sigmoid.default"]
     assert pair["origin"]["generator"]["name"] == "generator"
-    assert pair["license"]["choice"] == "MIT"  # no line of Inductor's is in it
+    assert pair["license"]["choice"] == "MIT"  # no line of PyTorch's is in it
 
 
-def test_what_is_not_printed_is_rewritten_and_says_why():
-    generated, pair = made("torch.bucketize(x, x[0])")
-    assert json.loads(generated["generated"]["spec"])["not_printed"] == "a binary search"
-    assert pair["origin"]["generator"]["name"] == "inductor+standalone"
-    assert pair["license"]["choice"] == "BSD-3-Clause AND MIT"
+@pytest.mark.parametrize(
+    ("body", "what"),
+    [
+        ("return x + torch.rand_like(x)", "random numbers"),
+        ("return {1: x + 1}", "a result of type dict"),
+        ("return x + 'a'", "not traced: TypeError"),
+        ("import nothing_here", "not traced: ModuleNotFoundError"),
+        ("return x", "it computes nothing"),
+    ],
+)
+def test_losses_have_a_reason(body, what):
+    outcome = apply(body)
+    assert isinstance(outcome, Drop)
+    assert outcome.reason == "not_printed"
+    assert what in outcome.evidence["what"]
 
 
 def test_programs_in_which_sizes_decide_between_schedules_are_printed():
-    _, pair = made("torch.softmax(x, 1)")
-    assert "<= 4096:" in pair["triton"]
-    assert pair["origin"]["generator"]["name"] == "generator"
+    outcome = apply("return torch.softmax(x, 1)")
+    assert "<= 4096:" in outcome.rows[0]["triton"]
+
+
+def test_loading_the_step_imports_no_torch():
+    check = "import sys, curate.generator.inductor; sys.exit('torch' in sys.modules)"
+    subprocess.run([sys.executable, "-c", check], check=True)
+
+
+def test_it_runs_in_the_sandbox_without_home_or_user():
+    script = f"""
+from curate.generator.inductor import Inductor
+from curate.step import Context
+step = Inductor(step="inductor")
+step.setup(Context())
+from curate.rows import make_origin, make_row
+task = {TASK.format(body="return torch.softmax(x, -1)")!r}
+row = make_row("task", task, make_origin("local", path="a.py"), reference=task)
+outcome = step.apply(row, Context())
+print(outcome.rows[0]["static"]["kernels"] > 0)
+"""
+    root = Path(__file__).resolve().parents[2]
+    command = ["env", f"PYTHONPATH={root}", sys.executable, "-c", script]
+    ran = subprocess.run(sandbox_command(command), capture_output=True, text=True)
+    assert ran.stdout == "True\n", ran.stderr

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import sys
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -17,21 +16,8 @@ _IMPORTABLE = {"torch", "numpy"} | sys.stdlib_module_names
 _MODEL = "Model"
 
 
-@dataclass(frozen=True)
-class KernelBookTask:
-    """A module in KernelBench's form.
-
-    Attributes:
-        text: the file: ``Model``, ``get_inputs`` and ``get_init_inputs``.
-        repairs: what was changed.
-    """
-
-    text: str
-    repairs: list[str]
-
-
-def write_task(code: str, entry_point: str) -> KernelBookTask:
-    """Return ``python_code`` as a task, not yet run.
+def write_task(code: str, entry_point: str) -> str:
+    """Return ``python_code`` as a task (``Model`` with its input functions), not yet run.
 
     Raises:
         Unusable: it is no module with its inputs, or one that KernelBench's form has no place for.
@@ -41,29 +27,22 @@ def write_task(code: str, entry_point: str) -> KernelBookTask:
     except SyntaxError as error:
         raise Unusable("syntax_error", column="python_code", message=str(error)) from error
     _check_form(tree, entry_point)
-    repairs = []
     if entry_point != _MODEL:
         if _MODEL in _bound(tree):
             raise Unusable("name_taken", name=_MODEL)
         code = rename(code, entry_point, _MODEL)  # attributes stay: `torch.nn` may have its name
-        repairs.append("class_name")
-    text = make_positional(code, _MODEL)
-    text, changed = _positional_arguments(text)
-    if changed:
-        repairs.append("init_inputs")
-    return KernelBookTask(text, repairs)
+    return _positional_arguments(make_positional(code, _MODEL))
 
 
-def run_task(task: KernelBookTask) -> None:
+def run_task(task: str) -> None:
     """Build the module and run it. For the sandbox only.
 
     Raises:
         Unusable: it fails, leaves parameters as they were in memory, or gives values that no
-        program
-            could be judged by.
+            program could be judged by.
     """
-    _check_initialised(task.text)
-    check(task.text, _MODEL)
+    _check_initialised(task)
+    check(task, _MODEL)
 
 
 def _check_form(tree: ast.Module, entry_point: str) -> None:
@@ -97,8 +76,8 @@ def _bound(tree: ast.Module) -> set[str]:
 # --- constructor arguments -----------------------------------------------------------------------
 
 
-def _positional_arguments(text: str) -> tuple[str, bool]:
-    """Return the file with ``get_init_inputs`` as KernelBench wants it, and whether it changed.
+def _positional_arguments(text: str) -> str:
+    """Return the file with ``get_init_inputs`` as KernelBench wants it.
 
     KernelBook returns ``[arguments, keywords]``, KernelBench the arguments alone.
     """
@@ -113,7 +92,7 @@ def _positional_arguments(text: str) -> tuple[str, bool]:
     lines = text.splitlines()
     new = ["def get_init_inputs():", f"    return [{', '.join(items)}]"]
     lines[node.lineno - 1 : node.end_lineno] = new
-    return "\n".join(lines) + "\n", True
+    return "\n".join(lines) + "\n"
 
 
 def _in_order(tree: ast.Module, given: list[str], keywords: ast.Dict) -> list[str]:

@@ -219,7 +219,6 @@ def codes(row: Loose) -> dict[str, str]:
     texts = {
         "text": row["text"],
         "reference": row["reference"],
-        "generated": (row["generated"] or {}).get("code"),
         "triton": row["triton"],
         "host_function": row["host_function"],
     }

@@ -1,1 +1,0 @@
-"""Programs that PyTorch's compiler writes, rewritten to stand alone."""

@@ -1,1 +1,0 @@
-"""Products of matrices, as Triton kernels with `tl.dot`."""
