@@ -10,7 +10,7 @@ import sympy  # type: ignore[import-untyped]
 from curate.generator.body import Body, Dim
 from curate.generator.loops import Loops
 from curate.generator.program import Program
-from curate.generator.reductions import Reducer
+from curate.generator.schedules.reductions import Reducer
 from curate.generator.schedules.scans import Scanner
 from curate.generator.values import StoredValue, Value
 

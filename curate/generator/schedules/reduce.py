@@ -6,7 +6,6 @@ from curate.generator.body import Body
 from curate.generator.kernel import Kernel
 from curate.generator.loops import Loops
 from curate.generator.program import Program
-from curate.generator.reductions import Reducer
 from curate.generator.schedules.passes import (
     Plane,
     levels,
@@ -15,6 +14,7 @@ from curate.generator.schedules.passes import (
     reductions,
     shifts,
 )
+from curate.generator.schedules.reductions import Reducer
 from curate.generator.schedules.scans import Scanner
 
 WARPS = "max(1, BLOCK_COLS // 256)"

@@ -13,7 +13,6 @@ from curate.generator.body import Body, Dim
 from curate.generator.kernel import Kernel
 from curate.generator.loops import Loops
 from curate.generator.program import Program
-from curate.generator.reductions import Reducer, fields
 from curate.generator.schedules.passes import (
     Plane,
     levels,
@@ -22,6 +21,7 @@ from curate.generator.schedules.passes import (
     shifts,
     spreads,
 )
+from curate.generator.schedules.reductions import Reducer, fields
 from curate.generator.values import Value
 
 MOST_PROGRAMS = 4096
