@@ -80,7 +80,7 @@ def tiles(loops: Loops, program: Program) -> None:
         body.index(dims[0], "pid // col_blocks * BLOCK_ROWS")
         body.index(dims[1], "pid % col_blocks * BLOCK_COLS")
     setup = (
-        f"BLOCK_COLS = {power_of_2(n_cols, WIDEST)}",
+        f"BLOCK_COLS = {power_of_2(n_cols, str(WIDEST))}",
         f"BLOCK_ROWS = {elements} // BLOCK_COLS",
     )
     _launch(body, program, (grid,), setup)
@@ -103,8 +103,8 @@ def _crossed(loops: Loops, program: Program, dims: list[Dim], outer: Dim | None)
     grid = [outer.count(program, loops)] if outer else []
     grid += [f"triton.cdiv({host_rows}, BLOCK_ROWS)", f"triton.cdiv({host_cols}, BLOCK_COLS)"]
     setup = (
-        f"BLOCK_ROWS = {power_of_2(host_rows, 64)}",
-        f"BLOCK_COLS = min(triton.next_power_of_2({host_cols}), 2048 // BLOCK_ROWS)",
+        f"BLOCK_ROWS = {power_of_2(host_rows, '64')}",
+        f"BLOCK_COLS = {power_of_2(host_cols, '2048 // BLOCK_ROWS')}",
     )
     _launch(body, program, (" * ".join(grid),), setup)
 

@@ -57,11 +57,13 @@ class Plane:
             body.index(self.kept, f"tl.program_id(0) * {self.kept.block}")
 
 
-def power_of_2(count: str, most: int) -> str:
-    """Return the host's text for a block that holds ``count`` elements if they are few."""
-    if count.isdigit():
-        return str(min(1 << (int(count) - 1).bit_length(), most))
-    return f"min(triton.next_power_of_2({count}), {most})"
+def power_of_2(count: str, most: str = "") -> str:
+    """Return the host's text for a block that holds ``count`` elements, but not over ``most``."""
+    known = count.isdigit()
+    text = str(1 << (int(count) - 1).bit_length()) if known else f"triton.next_power_of_2({count})"
+    if known and most.isdigit():
+        return str(min(int(text), int(most)))
+    return f"min({text}, {most})" if most else text
 
 
 def reductions(loops: Loops, program: Program) -> list[Value]:

@@ -36,9 +36,8 @@ def tile(loops: Loops, program: Program, plane: Plane) -> None:
     for store in body.stores():
         body.store(store)
     count = plane.reduced.count(program, loops)
-    block = power_of_2(count, 2**31) if count.isdigit() else f"triton.next_power_of_2({count})"
     if plane.kept is None:
-        blocks = {plane.reduced.block: block}
+        blocks = {plane.reduced.block: power_of_2(count)}
         program.launch(Kernel(body, "One program does all.", ("1",), blocks))
         return
     program.launch(
@@ -47,7 +46,7 @@ def tile(loops: Loops, program: Program, plane: Plane) -> None:
             "Each program holds BLOCK_ROWS rows in one tile.",
             tuple(plane.grid(loops, program)),
             plane.blocks,
-            (f"BLOCK_COLS = {block}", "BLOCK_ROWS = max(1, 512 // BLOCK_COLS)"),
+            (f"BLOCK_COLS = {power_of_2(count)}", "BLOCK_ROWS = max(1, 512 // BLOCK_COLS)"),
             WARPS,
         )
     )
@@ -63,13 +62,14 @@ def blocks(loops: Loops, program: Program, plane: Plane) -> tuple[str, ...]:
         return ()
     count = plane.reduced.count(program, loops)
     if plane.by_rows:
-        setup = f"BLOCK_COLS = {power_of_2(count, 2048)}"
+        setup = f"BLOCK_COLS = {power_of_2(count, '2048')}"
         return setup, "BLOCK_ROWS = max(1, 512 // BLOCK_COLS)"
     columns = plane.kept.count(program, loops)
     block = f"min(max(triton.next_power_of_2({columns} // 1024), 32), 512)"
     return (
-        f"BLOCK_COLS = {power_of_2(columns, 32) if columns.isdigit() else block}",
-        f"BLOCK_ROWS = min(triton.next_power_of_2({count}), 2048 // BLOCK_COLS)",
+        repr("# Many columns, so that each thread has its own, unless that leaves few programs."),
+        f"BLOCK_COLS = {power_of_2(columns, '32') if columns.isdigit() else block}",
+        f"BLOCK_ROWS = {power_of_2(count, '2048 // BLOCK_COLS')}",
     )
 
 

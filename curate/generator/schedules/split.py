@@ -55,7 +55,7 @@ class _Stages:
         parts, most = f"triton.cdiv({count}, 2048)", str(MOST_PROGRAMS)
         if plane.kept is not None:
             columns = plane.dims[1].count(program, loops)
-            widest = 2048 if plane.by_rows else 64
+            widest = "2048" if plane.by_rows else "64"
             program.say(f"BLOCK_COLS = {power_of_2(columns, widest)}")
             program.say("BLOCK_ROWS = 2048 // BLOCK_COLS")
             self.blocks = plane.blocks
@@ -64,6 +64,7 @@ class _Stages:
             parts = f"triton.cdiv({count}, 4 * {plane.reduced.block})"
             most = f"triton.cdiv({MOST_PROGRAMS // 2}, {self.grid[0]})"
         self.n_splits = program.sizes.fresh("n_splits")
+        program.say(repr("# As many parts as fill a GPU, or as there is work for."))
         program.say(f"{self.n_splits} = min({parts}, {most})")
 
     def _open(self, dim: Dim, needed: list[Value]) -> Body:
