@@ -637,10 +637,24 @@ class Body:
         if others is not None:
             self._other.update(others)
             return self.text(value)
+        both = self._where_else(value, want)
+        if both:
+            return f"tl.where({dim.mask} & {both[0]}, {both[1]}, {literal(want, value.dtype)})"
         text = self.text(value)
-        if value.dtype == torch.int64 and abs(want) >= 2**31:  # an index may be shorter so far
+        if _is_far(value, want):
             text = f"({text}).to(tl.int64)"
         return f"tl.where({dim.mask}, {text}, {literal(want, value.dtype)})"
+
+    def _where_else(self, value: Value, want: Any) -> tuple[str, str] | None:
+        """Return the texts of a condition and of what it chooses, where all else is ``want``."""
+        known = self._leaves.get(id(value)) or self._texts.get(id(value))
+        if value.op != "where" or known or self._uses.get(id(value), 1) > 1 or _is_far(value, want):
+            return None
+        condition, chosen, other = value.args
+        plain = self._is_plain(other) and self._is_plain(chosen) is False
+        if not plain or other.number != want or math.isnan(want):
+            return None
+        return self.text(condition), self.text(self._chosen(chosen, condition))
 
     def _others(self, value: Value, want: Any, dim: Dim) -> dict[int, Any] | None:
         """Return what loads have to give in masked lanes for a value to be ``want`` there."""
@@ -667,6 +681,11 @@ class Body:
                 return None
             found |= others
         return found
+
+
+def _is_far(value: Value, want: Any) -> bool:
+    """Whether a number needs 64 bits, where an index may have fewer so far."""
+    return value.dtype == torch.int64 and bool(abs(want) >= 2**31)
 
 
 Wanted = list[tuple[Value, Any]] | None

@@ -608,8 +608,7 @@ class Program:
 
     def head(self) -> list[str]:
         """Return the statements that read sizes and check what the kernels take for granted."""
-        tensors = [self.tensors[name] for name in self.used]
-        tensors.sort(key=lambda t: not t.is_input)
+        tensors = [self.tensors[name] for name in sorted(self.used, key=self._place)]
         guards, shapes = self._guards(), self._shape_checks(tensors)
         by_name = {t.name: t for t in self.tensors.values()}
         read: dict[str, list[tuple[int, str]]] = {}

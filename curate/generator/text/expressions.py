@@ -6,6 +6,7 @@ that are not needed.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import sympy  # type: ignore[import-untyped]
@@ -133,12 +134,21 @@ class Printer:
         factors = sorted(sympy.Mul.make_args(rest), key=place)
         if factor != 1 and factor != -1:
             factors.append(factor)
-        texts = list(map(self.text, factors))
+        plain = self.lanes is None and any(f.is_Float for f in factors)
+        logs = [f for f in factors if type(f).__name__ == "OpaqueUnaryFn_log2"] if plain else []
+        if logs and factors[-1] == math.log(2):  # as `math.log` is traced
+            factors = [f for f in factors[:-1] if f is not logs[0]]
+            factors.append(sympy.Function("OpaqueUnaryFn_log")(logs[0].args[0]))
+        texts = [self._bare(f) if plain else self.text(f) for f in factors]
         scaled = any(f.free_symbols and not f.free_symbols & lanes for f in factors)
         if scaled and rest.free_symbols & lanes and not rest.free_symbols & self.wide:
             texts[0] = f"({texts[0]}).to(tl.int64)"
         text = " * ".join(texts)
         return f"(-({text}))" if factor == -1 else f"({text})"
+
+    def _bare(self, e: sympy.Expr) -> str:
+        """Return a number's text where Python makes a float of it anyhow."""
+        return self.text(e.args[0] if type(e).__name__ == "ToFloat" else e)
 
     def _power(self, base: sympy.Expr, exponent: sympy.Expr) -> str:
         if exponent.is_Integer and 0 < int(exponent) < 4:
@@ -168,7 +178,9 @@ class Printer:
             return self._logic(name, args)
         if self.lanes is None:
             if name in _HOST:
-                return f"{_HOST[name]}({', '.join(args)})"
+                bare = _HOST[name].startswith("math.") and len(args) == 1
+                given = self._bare(e.args[0]) if bare else ", ".join(args)
+                return f"{_HOST[name]}({given})"
         elif name in _KERNEL:
             text = args[0]
             for arg in args[1:]:
