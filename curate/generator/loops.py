@@ -43,10 +43,15 @@ def in_terms_of(e: sympy.Expr, sizes: dict[sympy.Expr, sympy.Symbol]) -> sympy.E
         whole = sympy.expand(size)
         while whole.is_Add and whole.free_symbols <= e.free_symbols:
             rest = _quotient(e, whole)
-            if rest is None:
+            if rest is None or not all(n.is_Integer for n in _factors(rest)):
                 break
             e = rest * symbol
     return e
+
+
+def _factors(e: sympy.Expr) -> Iterable[sympy.Expr]:
+    """Return the numbers by which the terms of a sum are multiplied."""
+    return sympy.expand(e).as_coefficients_dict().values()
 
 
 def axes_of_sizes(sizes: list[sympy.Expr]) -> dict[sympy.Symbol, sympy.Expr]:
