@@ -103,11 +103,12 @@ _CONFIG: dict[str, Any] = {
     "split_reductions": False,
     "triton.cooperative_reductions": False,
     "triton.mix_order_reduction": False,
-    "triton.decompose_sort_ops": True,
     "unroll_reductions_threshold": 1,
     "scalar_asserts": False,
     "assert_indirect_indexing": False,
 }
+if hasattr(config.triton, "decompose_sort_ops"):  # from torch 2.12 on
+    _CONFIG["triton.decompose_sort_ops"] = True
 
 _CHECKS = {
     torch.ops.aten._assert_scalar.default,
