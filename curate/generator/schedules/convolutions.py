@@ -89,7 +89,7 @@ class Convolution(Product):
         share = share if sympy.fraction(share)[1] == 1 else FloorDiv(first, self.groups)
         self.inputs, self.filters = (share, second) if self.transposed else (second, share)
         self.taps = weight.sizes[2:]
-        self.expressions += [place for dim, place in enumerate(self.places) if dim != 1]
+        self.expressions += self.places
         self.expressions.append(self.places[0] * self.call.args[0].strides[0])
         return self.product if bias is None else self.with_bias(bias, [self.places[1]])
 

@@ -86,6 +86,11 @@ CONVOLUTIONS = {
         "torch.randn(2, 24, 9, 10)",
         "self.c = nn.Conv2d(width, width, kernel, padding=1, groups=width)",
     ),
+    "depthwise without bias": reference(
+        "self.c(x)",
+        "torch.randn(2, 24, 9, 10)",
+        "self.c = nn.Conv2d(width, width, 3, padding=1, groups=width, bias=False)",
+    ),
     "two a group": reference(
         "self.c(x)", "torch.randn(2, 4, 9, 10)", "self.c = nn.Conv2d(4, 8, 3, groups=2)"
     ),
@@ -129,7 +134,8 @@ def test_each_is_one_kernel_with_all_that_follows_inside(programs):
 
 
 def test_tensor_cores_multiply_what_fills_a_tile(programs):
-    sums = {"one row", "one pixel", "depthwise", "two a group", "transposed depthwise"}
+    sums = {"one row", "one pixel", "two a group", "transposed depthwise"}
+    sums |= {"depthwise", "depthwise without bias"}
     assert {name for name, text in programs.items() if "tl.dot(" not in text} == sums
 
 
