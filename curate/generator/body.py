@@ -220,8 +220,9 @@ class Body:
         return own
 
     def call(self, axis: sympy.Symbol, word: str) -> None:
-        """Give the index along an axis another name."""
+        """Give the index along an axis a name, by which a schedule reads it."""
         self._names[self._at[axis]] = self.fresh(word)
+        self._needed.add(self._at[axis])
 
     def variable(self, text: str) -> sympy.Symbol:
         """Return a symbol for an index that the kernel has as ``text``, with enough bits."""

@@ -448,8 +448,11 @@ def library_call(node: Any) -> LibraryCall | None:
     args, kwargs, result = kernel.inputs, kernel.kwargs, kernel
     if isinstance(kernel, ir.FallbackKernel):
         args, kwargs = kernel.unflatten_args(kernel.inputs, kernel.constant_args)
-        result = kernel.outputs[0]
-    if overload is None or (result is not kernel and len(kernel.outputs) > 1):
+        results = kernel.outputs or [kernel]  # from torch 2.15 on, a lone result is the call itself
+        if len(results) > 1:
+            return None
+        result = results[0]
+    if overload is None:
         return None
     found = [_operand(arg) if isinstance(arg, ir.IRNode) else arg for arg in args]
     return LibraryCall(overload._opname, found, dict(kwargs), _operand(result))
