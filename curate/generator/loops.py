@@ -49,9 +49,9 @@ def in_terms_of(e: sympy.Expr, sizes: dict[sympy.Expr, sympy.Symbol]) -> sympy.E
     return e
 
 
-def _factors(e: sympy.Expr) -> Iterable[sympy.Expr]:
+def _factors(e: sympy.Expr) -> list[sympy.Expr]:
     """Return the numbers by which the terms of a sum are multiplied."""
-    return sympy.expand(e).as_coefficients_dict().values()
+    return list(sympy.expand(e).as_coefficients_dict().values())
 
 
 def axes_of_sizes(sizes: list[sympy.Expr]) -> dict[sympy.Symbol, sympy.Expr]:

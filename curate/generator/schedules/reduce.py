@@ -82,7 +82,8 @@ def looped(loops: Loops, program: Program, plane: Plane) -> None:
     setup, grid = blocks(loops, program, plane), tuple(plane.grid(loops, program))
     if plane.kept is None:
         doc, grid = "One program goes along all elements, BLOCK_SIZE at a time.", ("1",)
-        setup = (f"BLOCK_SIZE = {power_of_2(plane.reduced.count(program, loops), 4096)}",)
+        block = power_of_2(plane.reduced.count(program, loops), "4096")
+        setup = (f"BLOCK_SIZE = {block}",)
     if plane.by_rows:
         doc = "Each program takes BLOCK_ROWS rows, BLOCK_COLS elements of them at a time."
     program.launch(
