@@ -327,9 +327,9 @@ def imports(given: list[str], text: str) -> str:
     if "from torch import nn" in lines:
         lines.discard("import torch.nn as nn")
 
-    def order(line: str) -> tuple[bool, str, bool]:
+    def order(line: str) -> tuple[bool, str, bool, str]:
         module = line.split()[1]
-        return module.split(".")[0] in ("torch", "triton"), module, line.startswith("from")
+        return module.split(".")[0] in ("torch", "triton"), module, line.startswith("from"), line
 
     ordered = sorted(lines, key=order)
     standard = [line for line in ordered if not order(line)[0]]

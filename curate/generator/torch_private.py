@@ -151,7 +151,9 @@ def integer_symbol(env: ShapeEnv, value: int, name: str, any_value: bool) -> tor
     """Return a symbolic integer; one that may be 0 or 1 too if ``any_value``."""
     source = ConstantSource(name)
     symbol = env.create_symbol(
-        value, source, DimDynamic.DYNAMIC, do_not_specialize_zero_one=any_value
+        *(value, source, DimDynamic.DYNAMIC),
+        positive=True if value > 0 else None,  # a positive one is true without being asked
+        do_not_specialize_zero_one=any_value,
     )
     made: Any = env.create_symintnode(symbol, hint=value, source=source)
     return made

@@ -121,3 +121,31 @@ def test_types_that_pytorch_does_not_promote_have_to_be_the_same():
     text = printed("return F.huber_loss(x, y, reduction='none')", f"{ROWS}, {ROWS}", "x, y").text
     assert 'assert x.dtype == y.dtype, "types must be the same"' in text
     assert "dtype=x.dtype)" in text
+
+
+ZERO = """
+import torch
+
+
+class Model(torch.nn.Module):
+    def __init__(self, n_times=0):
+        super().__init__()
+        self.twice = bool(n_times)
+
+    def forward(self, x):
+        return x * 2 if self.twice else x + 1
+
+
+def get_inputs():
+    return [torch.randn(8, 100)]
+
+
+def get_init_inputs():
+    return []
+"""
+
+
+def test_a_number_that_is_zero_is_false():
+    text = generate(ZERO).text
+    assert "x + 1" in text.split("tl.store")[1]
+    assert "assert n_times == 0" in text

@@ -1,0 +1,12 @@
+"""The import statements of a program."""
+
+from curate.generator.generate import imports
+
+
+def test_imports_are_in_one_order_whatever_the_hash_seed():
+    given = ["from torch import nn", "from torch import arange", "from math import pi"]
+    wanted = ["from math import pi", "", "import torch"]
+    wanted += ["from torch import arange", "from torch import nn"]
+    wanted += ["import triton", "import triton.language as tl"]
+    assert imports(given, "torch.empty nn.Linear").splitlines() == wanted
+    assert imports(given[::-1], "torch.empty nn.Linear").splitlines() == wanted
