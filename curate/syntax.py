@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import ast
-import copy
 import io
-import keyword
 import tokenize
-from collections.abc import Container, Iterator
+from collections.abc import Iterator
 from typing import Any, TypeVar
 
 Node = TypeVar("Node", ast.expr, ast.stmt)
@@ -50,30 +48,10 @@ def _names(nodes: tuple[ast.AST, ...]) -> Iterator[ast.Name]:
     return (n for node in nodes for n in ast.walk(node) if isinstance(n, ast.Name))
 
 
-def replace_names(node: Node, values: dict[str, ast.expr]) -> Node:
-    """Return a copy with expressions in the place of names that are read."""
-
-    class Replace(ast.NodeTransformer):
-        def visit_Name(self, node: ast.Name) -> ast.AST:
-            read = isinstance(node.ctx, ast.Load)
-            return copy.deepcopy(values[node.id]) if read and node.id in values else node
-
-    found: Node = Replace().visit(copy.deepcopy(node))
-    return found
-
-
 def arguments(function: ast.FunctionDef) -> list[ast.arg]:
     """Return a function's arguments in order, without ``*args`` and ``**kwargs``."""
     given = function.args
     return [*given.posonlyargs, *given.args, *given.kwonlyargs]
-
-
-def free_name(base: str, taken: Container[str]) -> str:
-    """Return ``base``, or the first of ``base_1``, ``base_2`` … that is free and no keyword."""
-    candidate, number = base, 1
-    while candidate in taken or keyword.iskeyword(candidate):
-        candidate, number = f"{base}_{number}", number + 1
-    return candidate
 
 
 def rename(code: str, name: str, new: str) -> str:

@@ -21,10 +21,8 @@ import torch.utils._triton
 import triton
 from torch._inductor import utils
 from torch._inductor.codecache import CacheBase
-from torch._inductor.codegen.triton import TritonOverrides
 from torch._inductor.runtime import triton_helpers
 from torch._inductor.runtime.hints import DeviceProperties
-from torch._inductor.virtualized import V
 from torch._subclasses import fake_tensor
 from triton.backends.compiler import GPUTarget
 
@@ -80,27 +78,19 @@ def _copy(tensor: torch.Tensor, source: torch.Tensor, non_blocking: bool = False
     return torch.ops.aten.copy_.default(tensor, source, non_blocking)
 
 
-def _plain_atan(x: Any) -> Any:
-    """Emit the arctangent as a call to libdevice, as Inductor does for other devices."""
-    source = f"libdevice.atan({x})"
-    return V.kernel.cse.generate(V.kernel.compute, source, dtype=torch.float32, shape=x.shape)
-
-
 def _always(value: Any) -> Callable[..., Any]:
     return lambda *args, **kwargs: value
 
 
 @contextlib.contextmanager
-def target_gpu(target: str) -> Iterator[None]:
-    """Make Inductor and Triton believe that ``target`` is the current and only GPU.
+def absent_gpu() -> Iterator[None]:
+    """Make Inductor and Triton believe that an NVIDIA GPU is the current and only one.
 
     Fake tensors on ``cuda:0`` can be made inside; real ones cannot. What is written lies in a
     temporary folder, which goes. Everything is as before on exit.
-
-    Raises:
-        KeyError: ``target`` is not in `DEVICES`.
+    Programs do not depend on which.
     """
-    device = DEVICES[target]
+    device = DEVICES["cuda:90"]
     answers: dict[str, Any] = {
         "is_available": True,
         "device_count": 1,
@@ -125,15 +115,13 @@ def target_gpu(target: str) -> Iterator[None]:
         patch(mock.patch.dict(registry, {"cuda": _interface(device), "cuda:0": _interface(device)}))
         for name, value in answers.items():
             patch(mock.patch.object(torch.cuda, name, _always(value)))
-        patch(mock.patch.object(torch.version, "hip", "6.4.0" if device.is_amd else None))
+        patch(mock.patch.object(torch.version, "hip", None))
         patch(mock.patch.object(triton_helpers, "set_driver_to_gpu", _always(None)))
         # It puts a first real tensor on the device.
         patch(mock.patch.object(fake_tensor, "init_gpu_context", _always(None)))
         # These two bindings ask for a CUDA device guard, which a CPU build does not have.
         patch(mock.patch.object(torch.Tensor, "__invert__", _invert))
         patch(mock.patch.object(torch.Tensor, "copy_", _copy))
-        # From torch 2.12 on: PTX that repeats nvcc's arctangent to the last bit, only for CUDA.
-        patch(mock.patch.object(TritonOverrides, "_cuda_atanf", _plain_atan, create=True))
         patch(
             mock.patch.object(
                 driver, "_active", _Driver(GPUTarget(device.backend, device.arch, device.warp_size))

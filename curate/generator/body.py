@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-import sympy  # type: ignore[import-untyped]
+import sympy
 import torch
 
 from curate.generator import torch_private as private

@@ -13,7 +13,7 @@ import triton
 
 from curate.generator import ranks, result_types
 from curate.generator import torch_private as private
-from curate.generator.absent_gpu import target_gpu
+from curate.generator.absent_gpu import absent_gpu
 from curate.generator.loops import Loops, product
 from curate.generator.program import Program, Written
 from curate.generator.schedules import library
@@ -31,9 +31,6 @@ from curate.generator.text.tidy import tidy
 from curate.generator.trace import Symbolic, Traced, trace
 from curate.generator.unprintable import Unprintable
 from curate.verify import problem
-
-TARGET = "cuda:90"
-"""The GPU that Inductor is told of; a program does not depend on it."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +67,7 @@ def generate(reference: str, entry_point: str = "Model") -> Printed:
         container = slice_reference(reference, entry_point)
     except (problem.ProgramError, CannotRewrite) as error:
         raise Unprintable(str(error)[:200]) from error
-    with target_gpu(TARGET), warnings.catch_warnings(action="ignore"):
+    with absent_gpu(), warnings.catch_warnings(action="ignore"):
         traced = trace(task)
         operators = _operators(traced)
         types: list[result_types.ResultTypes] = []

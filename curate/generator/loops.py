@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Protocol
 
-import sympy  # type: ignore[import-untyped]
+import sympy
 
 from curate.generator import torch_private as private
 from curate.generator.unprintable import Unprintable

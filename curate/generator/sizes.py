@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-import sympy  # type: ignore[import-untyped]
-from sympy.logic.boolalg import Boolean  # type: ignore[import-untyped]
+import sympy
+from sympy.logic.boolalg import Boolean
 
 from curate.generator.loops import equal
 from curate.generator.ranks import LEAD, Lead

@@ -16,7 +16,7 @@ from types import FrameType
 from typing import Any, TypeVar
 from unittest import mock
 
-import sympy  # type: ignore[import-untyped]
+import sympy
 import torch
 import torch._inductor.compile_fx as compile_fx
 import torch.utils._pytree as pytree
@@ -223,7 +223,7 @@ class _Stopped(BaseException):
 def lower(graph: torch.fx.GraphModule, mode: FakeTensorMode, then: Callable[[Any], T]) -> T:
     """Have Inductor lower and fuse a graph, and return what ``then`` makes of the result.
 
-    It has to run on a GPU or under `curate.generator.absent_gpu.target_gpu`. The graph is changed.
+    It has to run under `curate.generator.absent_gpu.absent_gpu`. The graph is changed.
     """
     nodes = graph.graph
     for node in reversed(nodes.nodes):

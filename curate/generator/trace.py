@@ -20,7 +20,7 @@ from types import ModuleType
 from typing import Any
 from unittest import mock
 
-import sympy  # type: ignore[import-untyped]
+import sympy
 import torch
 import torch.utils._pytree as pytree
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-import sympy  # type: ignore[import-untyped]
+import sympy
 import torch
 
 from curate.generator import torch_private as private

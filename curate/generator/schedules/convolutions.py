@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import sympy  # type: ignore[import-untyped]
+import sympy
 
 from curate.generator.body import Body, Dim
 from curate.generator.kernel import Kernel

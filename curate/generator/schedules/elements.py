@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sympy  # type: ignore[import-untyped]
+import sympy
 
 from curate.generator.body import Body, Dim
 from curate.generator.kernel import Kernel

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-import sympy  # type: ignore[import-untyped]
+import sympy
 
-from curate.generator.body import Body, Dim
+from curate.generator.body import Body, Dim, HostFunction
 from curate.generator.loops import Loops
 from curate.generator.program import Program
 from curate.generator.schedules.reductions import Reducer
@@ -66,7 +66,7 @@ def power_of_2(count: str, most: str = "") -> str:
     return f"min({text}, {most})" if most else text
 
 
-def reductions(loops: Loops, program: Program) -> list[Value]:
+def reductions(loops: Loops, program: HostFunction) -> list[Value]:
     """Return a kernel's reductions that a result needs, those first that others wait for."""
     found: dict[int, Value] = {}
     seen: set[int] = set()
@@ -122,7 +122,7 @@ def spreads(body: Body, store: StoredValue, axes: Iterable[sympy.Symbol]) -> boo
 def passes(body: Body, plane: Plane) -> None:
     """Print a kernel's reductions, and its stores, in as few loops as there can be."""
     loops, dim = body.loops, plane.reduced
-    found = reductions(loops, body.host)  # type: ignore[arg-type]
+    found = reductions(loops, body.host)
     reducer = Reducer(body, dim, shifts(loops))
     spread = [store for store in body.stores() if spreads(body, store, dim.axes)]
     single = [store for store in body.stores() if store not in spread]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-import sympy  # type: ignore[import-untyped]
+import sympy
 
 from curate.generator.unprintable import Unprintable
 
