@@ -44,6 +44,7 @@ from torch.fx import proxy as fx_proxy
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
 from torch.fx.traceback import preserve_node_meta
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils._device import _device_constructors as list_device_constructors
 from torch.utils._sympy.functions import (
     FloorDiv,
     Identity,
@@ -81,6 +82,7 @@ __all__ = [
     "SchedulerNode",
     "ShapeEnv",
     "ir",
+    "list_device_constructors",
 ]
 
 T = TypeVar("T")

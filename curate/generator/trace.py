@@ -146,6 +146,7 @@ def _symbols_pass(task: ModuleType) -> Iterator[None]:
         def patch(owner: Any, name: str, value: Any) -> None:
             stack.enter_context(mock.patch.object(owner, name, value))
 
+        private.list_device_constructors()  # it is asked once, and is to know the plain ones
         for name in dir(torch.nn.init):
             if name.endswith("_") and not name.startswith("_"):
                 patch(torch.nn.init, name, lambda tensor=None, *args, **kwargs: tensor)

@@ -3,8 +3,10 @@
 import re
 
 import pytest
+import torch
 from test_generator import PLANES, ROWS, printed, reference
 
+from curate.generator import torch_private as private
 from curate.generator.generate import generate
 from curate.verify.verdict import Candidate
 
@@ -115,6 +117,14 @@ def test_layouts_and_sizes_that_a_caller_may_choose(warm_judge):
     assert not {n: (v.status, v.reason) for n, v in verdicts.items() if v.status != "correct"}
     narrow = {"own_sizes_only", "some_sizes_only", "own_arguments_only", "contiguous_only"}
     assert not {n: v.caveats for n, v in verdicts.items() if narrow & set(v.caveats)}
+
+
+def test_pytorch_is_left_as_it_was():
+    # It asks once, and at first use, which functions make tensors.
+    private.list_device_constructors.cache_clear()
+    printed("return x.exp()")
+    with torch.device("meta"):
+        assert torch.tensor([]).is_meta
 
 
 def test_types_that_pytorch_does_not_promote_have_to_be_the_same():
