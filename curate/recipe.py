@@ -81,7 +81,7 @@ def load_recipe(path: Path, changes: tuple[str, ...] = (), *, whole: bool = Fals
     Args:
         path: a YAML file, or the name of a recipe that comes with curate.
         changes: ``path=value`` settings that replace values of the file, such as
-            ``steps.inductor.target=cuda:80`` or ``seed=1``; the value is YAML.
+            ``steps.inputs.max_ops=10`` or ``seed=1``; the value is YAML.
         whole: whether it is a mistake that the recipe has no formats, which a run up to some step
             does without.
 

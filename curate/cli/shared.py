@@ -71,7 +71,7 @@ SETTINGS = click.option(
     "settings",
     multiple=True,
     metavar="PATH=VALUE",
-    help="Set a value of the recipe, such as steps.inductor.target=cuda:80 or seed=1.",
+    help="Set a value of the recipe, such as steps.inputs.max_ops=10 or seed=1.",
 )
 JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON document on stdout.")
 RUN = click.option(
