@@ -19,6 +19,7 @@ from curate.generator.loops import Loops, equal, in_terms_of, product
 from curate.generator.text.expressions import Printer
 from curate.generator.text.operations import (
     BINARY,
+    CONJUNCTIONS,
     FUNCTIONS,
     HELPERS,
     NOUNS,
@@ -63,6 +64,12 @@ class HostFunction(Protocol):
     def is_float_input(self, buffer: str) -> bool: ...
 
     def is_inner(self, buffer: str) -> bool: ...
+
+
+def _guarded_load(value: Value) -> Value | None:
+    """Return the load that a value is, with another number where its own mask does not hold."""
+    inner = value.args[1] if value.op == "masked" else None
+    return inner if inner and inner.op == "load" and inner.masks[-1:] == value.args[:1] else None
 
 
 @dataclass
@@ -403,8 +410,10 @@ class Body:
     def _count(self, value: Value) -> None:
         self._uses[id(value)] = self._uses.get(id(value), 0) + 1
         if self._uses[id(value)] == 1:
+            guarded = _guarded_load(value)
             for one in value.inputs():
-                self._count(one)
+                if guarded is None or one is guarded:  # its mask is the load's
+                    self._count(one)
 
     def leaf(self, value: Value, text: str) -> None:
         """Say that a value is known by now, as ``text``."""
@@ -586,14 +595,17 @@ class Body:
             own = self.fresh(value.word or name)
             self.arguments[own] = text
             return own
-        text = self.address(value.index)
+        index = value.index
+        if index.is_Add and index.has(sympy.Min, sympy.Max, private.Min, private.Max):
+            index = min(index, sympy.factor(index), key=sympy.count_ops)
+        text = self.address(index)
         if value.dtype.is_floating_point:
             return f"({text}).to({TYPES[value.dtype]})"
         return text
 
     def _load(self, value: Value, extra: list[str], other: Any = None) -> str:
         assert value.index is not None
-        conditions = [self.text(mask) for mask in value.masks]
+        conditions = [text for mask in value.masks for text in self._conditions(mask)]
         masks = self.masks(self._index_axes(value.index) | value.axes) if conditions else []
         masks = masks or self.masks(value.axes)
         masks = [*masks, *conditions, *extra]
@@ -604,10 +616,16 @@ class Body:
         half = value.dtype == torch.float32 and self.host.is_float_input(value.name)
         return f"{code}.to(tl.float32)" if half else code
 
+    def _conditions(self, mask: Value) -> list[str]:
+        """Return the texts of which a mask is the conjunction."""
+        own = id(mask) not in self._texts and self._uses.get(id(mask), 1) <= 1
+        if own and mask.op in CONJUNCTIONS and mask.dtype == torch.bool:
+            return [text for part in mask.args for text in self._conditions(part)]
+        return [self.text(mask)]
+
     def _masked(self, value: Value) -> str:
         mask, inner = value.args
-        own = inner.op == "load" and inner.masks and inner.masks[-1] is mask
-        if own and not self.is_known(inner) and id(inner) not in self._texts:
+        if _guarded_load(value) and not self.is_known(inner) and id(inner) not in self._texts:
             return self._load(inner, [], value.number)
         return (
             f"tl.where({self.text(mask)}, {self.text(inner)}, {literal(value.number, value.dtype)})"

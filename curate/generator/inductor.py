@@ -30,7 +30,7 @@ class Inductor(RowStep):
     sandboxed: ClassVar[bool] = True
 
     step: Literal["inductor"]
-    version: ClassVar[int] = 7
+    version: ClassVar[int] = 8
 
     def setup(self, context: Context) -> None:
         from curate.generator.generate import warm

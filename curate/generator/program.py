@@ -16,6 +16,7 @@ import sympy
 import torch
 import torch.utils._pytree as pytree
 
+from curate.generator import guards
 from curate.generator import torch_private as private
 from curate.generator.body import identifier
 from curate.generator.kernel import Kernel
@@ -25,7 +26,7 @@ from curate.generator.result_types import ResultTypes
 from curate.generator.sizes import Fact, Sizes, attribute_path, attributes
 from curate.generator.trace import Symbolic, Traced
 from curate.generator.unprintable import Unprintable
-from curate.generator.words import note_of, title, words_of
+from curate.generator.words import is_view, note_of, operation, title, words_of
 
 ir = private.ir
 
@@ -513,7 +514,7 @@ class Program:
         nodes = private.in_order(
             {origin for node in loops.nodes for origin in node.node.get_origins()}
         )
-        stem = title(nodes, self.inputs) or "prepare"
+        stem = title(nodes, self.inputs) or operation(nodes)
         told = stem.replace("_", " ")
         starts = [store for store in kernel.body.stores() if store.buffer in self.accumulated]
         if starts and all(store.mode is None and store.value.op == "load" for store in starts):
@@ -527,7 +528,7 @@ class Program:
             first = f"Last stage of {told}: what needs the results of the others."
         else:
             first = self.summary or self._computed(nodes)
-        wrapped = "\n    ".join(textwrap.wrap(first, 94))
+        wrapped = "\n    ".join(textwrap.wrap(first, 93, initial_indent="   ")).strip()
         return stem, f"{wrapped}\n\n    {kernel.doc}\n    "
 
     def _computed(self, nodes: list[torch.fx.Node]) -> str:
@@ -535,7 +536,8 @@ class Program:
         formula = words_of(self.traced.task).formula(nodes, self.is_alone)
         if formula and len(formula) <= _LONGEST_FORMULA and '"' not in formula:
             return f"Compute {formula}."
-        calls = list(dict.fromkeys(call for node in nodes for call in note_of(node).calls))
+        working = [node for node in nodes if not is_view(node)] or nodes
+        calls = list(dict.fromkeys(call for node in working for call in note_of(node).calls))
         names = calls or list(dict.fromkeys(filter(None, (note_of(n).assigned for n in nodes))))
         names = names if len(names) <= 5 else [*names[:4], "more"]
         told = " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
@@ -727,47 +729,17 @@ class Program:
 
     def _guards(self) -> list[str]:
         """Return assertions for what tracing and lowering took for granted."""
-        lines: dict[str, None] = {}
-        own_sizes = {s for t in self.tensors.values() for e in t.sizes for s in e.free_symbols}
-        arguments = {
-            s
-            for value in self.traced.arguments.values()
-            if isinstance(value, Symbolic)
-            for s in self.traced.expression(value).free_symbols
-        }
-        nodes = self.traced.graph.graph.nodes
-        convolves = any(n.target is torch.ops.aten.convolution.default for n in nodes)
-        for guard in self.traced.env.guards:
-            e = self.known(guard.expr)
-            if e in (sympy.true, sympy.false) or not e.free_symbols:
-                continue
-            own_sizes |= set(self.lead.parts) if self.lead else set()
-            place = guard.sloc.framework_loc.filename if guard.sloc.framework_loc else ""
-            layout_only = place.endswith("_prims_common/__init__.py")
-            if convolves and place.endswith(_OF_CONVOLUTIONS) and not isinstance(e, sympy.Eq):
-                continue
-            broadcast = "_subclasses" in place
-            if layout_only or _is_trivial(e, own_sizes if broadcast else own_sizes - arguments):
-                continue
-            if always_holds(e):
-                continue
-            if self.lead and self.lead.hides(e):
-                raise Unprintable("a rank")
-            try:
-                lines.setdefault(f"assert {self.sizes.text(e)}")
-            except Unprintable:
-                continue
-        return list(lines)
+        sizes = {s for t in self.tensors.values() for e in t.sizes for s in e.free_symbols}
+        sizes |= set(self.lead.parts) if self.lead else set()
+        values = [v for v in self.traced.arguments.values() if isinstance(v, Symbolic)]
+        free = sizes.difference(*(self.traced.expression(v).free_symbols for v in values))
+        found = guards.of_trace(self.traced, self.known, sizes, free, self.lead)
+        told = [guard for guard in found if self.sizes.tells(guard)]
+        return [f"assert {self.sizes.text(guard)}" for guard in guards.needed(told, free)]
 
 
 _LONG_SIZE = 4
 """Operations in a size from which on it is not written twice."""
-
-_OF_CONVOLUTIONS = (
-    *("_subclasses/fake_impls.py", "_subclasses/functional_tensor.py", "_meta_registrations.py"),
-    *("_inductor/utils.py", "_refs/__init__.py"),
-)
-"""Files of PyTorch that compare a convolution's numbers: its kernels are right for all of them."""
 
 
 def names_dims(traced: Traced) -> bool:
@@ -826,26 +798,3 @@ def _permutation(
 
 def _same(a: list[sympy.Expr], b: list[sympy.Expr]) -> bool:
     return len(a) == len(b) and all(map(equal, a, b))
-
-
-_TRIED = (2, 3, 4, 5, 7, 8, 16, 17, 64, 100, 1023, 4096, 1_000_003)
-
-
-def always_holds(e: Any) -> bool:
-    """Whether a comparison is true for all sizes, as far as some show: a // 2 * 2 - 2 < a."""
-    if not isinstance(e, sympy.Ge | sympy.Gt | sympy.Le | sympy.Lt) or len(e.free_symbols) != 1:
-        return False
-    return all(e.subs(next(iter(e.free_symbols)), value) == sympy.true for value in _TRIED)
-
-
-def _is_trivial(e: Any, sizes: set[sympy.Symbol]) -> bool:
-    """Whether a condition only says that sizes are neither 0 nor 1, or within 2**31."""
-    numbers = [int(n) for n in e.atoms(sympy.Integer)]
-    if any(abs(n) >= 2**31 - 1 for n in numbers):
-        return True
-    if not e.free_symbols <= sizes:
-        return False
-    if isinstance(e, sympy.Ne | sympy.Ge | sympy.Gt | sympy.Le | sympy.Lt):
-        plain = [side for side in e.args if side.is_Integer]
-        return bool(plain) and 0 <= int(plain[0]) <= 2 and len(e.free_symbols) <= 3
-    return False

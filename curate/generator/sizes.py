@@ -205,6 +205,18 @@ class Sizes:
         is_input = tensor in self.inputs and -len(roles) <= dim < len(roles)
         return roles[dim] if is_input else ""
 
+    def tells(self, expression: Any) -> bool:
+        """Whether the host function can say a number, without naming anything for it."""
+        names, defined, taken = dict(self.names), dict(self.defined), set(self.taken)
+        try:
+            self.text(expression)
+        except Unprintable:
+            return False
+        finally:
+            self.names, self.defined = names, defined
+            self.taken &= taken
+        return True
+
     def text(self, expression: Any) -> str:
         """Return the host's text for a number."""
         e = self.known(expression)

@@ -75,6 +75,7 @@ __all__ = [
     "FusedSchedulerNode",
     "Identity",
     "Max",
+    "Min",
     "Mod",
     "ModularIndexing",
     "NopKernelSchedulerNode",

@@ -10,6 +10,7 @@ import sympy
 import torch
 
 from curate.generator import torch_private as private
+from curate.generator.text.operations import CONJUNCTIONS
 from curate.generator.unprintable import Unprintable
 
 HALF = (torch.float16, torch.bfloat16)
@@ -94,6 +95,52 @@ def _unchanged(op: str, a: Value, b: Value) -> Value | None:
     return None
 
 
+Truth = Callable[[sympy.Expr, sympy.Expr], bool | None]
+
+
+def _below(low: sympy.Expr, high: sympy.Expr) -> bool | None:
+    return True if high.is_negative else False if low.is_nonnegative else None
+
+
+def _at_most(low: sympy.Expr, high: sympy.Expr) -> bool | None:
+    return True if high.is_nonpositive else False if low.is_positive else None
+
+
+def _same(low: sympy.Expr, high: sympy.Expr) -> bool | None:
+    return True if low == high == 0 else False if low.is_positive or high.is_negative else None
+
+
+def _not(truth: Truth) -> Truth:
+    def other(low: sympy.Expr, high: sympy.Expr) -> bool | None:
+        found = truth(low, high)
+        return None if found is None else not found
+
+    return other
+
+
+_ALWAYS: dict[str, Truth] = {"lt": _below, "ge": _not(_below), "le": _at_most}
+_ALWAYS |= {"gt": _not(_at_most), "eq": _same, "ne": _not(_same)}
+"""What a comparison gives, by the least and the largest difference of what it compares."""
+
+
+def _indices(a: Value, b: Value) -> tuple[sympy.Expr, sympy.Expr] | None:
+    """Return what is compared, if it is indices and whole numbers."""
+    ends = []
+    for one in (a, b):
+        if one.dtype.is_floating_point or one.op not in ("constant", "index"):
+            return None
+        ends.append(sympy.Integer(one.number) if one.op == "constant" else one.index)
+    return ends[0], ends[1]
+
+
+def _other_of_true(a: Value, b: Value) -> Value | None:
+    """Return what a conjunction is, if one of its parts is a constant."""
+    for one, other in ((a, b), (b, a)):
+        if one.op == "constant" and one.dtype == other.dtype == torch.bool:
+            return other if one.number else one
+    return None
+
+
 _LOG_ADD_EXP = {"operand", "minimum", "maximum", "ne", "isinf", "bitwise_not", "bitwise_or", "sub"}
 _LOG_ADD_EXP |= {"exp", "log1p", "add", "where"}
 _LATER_EXTREME = {"operand", "where", "gt", "lt", "eq", "ne", "logical_or", "logical_and"}
@@ -108,6 +155,7 @@ def _operations(value: Any) -> set[str]:
 class Recorded(Protocol):
     """The loops whose bodies are recorded, as a recorder needs them."""
 
+    axes: dict[sympy.Symbol, sympy.Expr]
     expressions: list[sympy.Expr]
     stores: list[StoredValue]
     stored: dict[str, tuple[sympy.Expr, Value]]
@@ -166,7 +214,29 @@ class Recorder(private.DefaultHandler):  # type: ignore[misc]
         args = (*args, *kwargs.values())
         if name in ("add", "mul", "truncdiv") and (one := _unchanged(name, *args)) is not None:
             return one
+        if name in _ALWAYS and (ends := _indices(*args)):
+            if bounds := self._bounds(ends[0] - ends[1]):
+                truth = _ALWAYS[name](*bounds)
+                if truth is not None:
+                    return self.constant(truth, torch.bool)
+            if ends[1].is_Integer:  # not x - 1 >= 0, but x >= 1
+                more = ends[0].as_coeff_Add()[0]
+                moved = (ends[0] - more, args[0].dtype), (ends[1] - more, args[1].dtype)
+                args = tuple(self.index_expr(*one) for one in moved)
+        if name in CONJUNCTIONS and (one := _other_of_true(*args)) is not None:
+            return one
         return self.make(name, args, getattr(private.DTYPES, name)(*args))
+
+    def _bounds(self, index: sympy.Expr) -> tuple[sympy.Expr, sympy.Expr] | None:
+        """Return the least and the largest value of a sum of axes."""
+        low = high = index = sympy.expand(index)
+        for axis, length in self.loops.axes.items():
+            stride = index.coeff(axis)
+            if not stride.is_Integer or (index - stride * axis).has(axis):
+                return None
+            low = low.subs(axis, 0 if stride > 0 else length - 1)
+            high = high.subs(axis, length - 1 if stride > 0 else 0)
+        return sympy.expand(low), sympy.expand(high)
 
     def constant(self, value: Any, dtype: torch.dtype) -> Value:
         if isinstance(value, sympy.Expr):
@@ -277,6 +347,8 @@ class Recorder(private.DefaultHandler):  # type: ignore[misc]
         raise Unprintable("a scan with a function of its own")
 
     def masked(self, mask: Value, body: Callable[[], Value], other: Any) -> Value:
+        if mask.op == "constant" and mask.number:
+            return body()
         self.masks.append(mask)
         inner = body()
         self.masks.pop()

@@ -70,7 +70,8 @@ def _told_note(node: torch.fx.Node) -> NodeNote:
     return note_of(node)
 
 
-def _is_view(node: torch.fx.Node) -> bool:
+def is_view(node: torch.fx.Node) -> bool:
+    """Whether a node only looks at a tensor in another way."""
     return bool(getattr(node.target, "is_view", False))
 
 
@@ -190,7 +191,7 @@ class Words:
         own = set(nodes)
         part = ""
         for node in graph:
-            computes = isinstance(node.target, torch._ops.OpOverload) and not _is_view(node)
+            computes = isinstance(node.target, torch._ops.OpOverload) and not is_view(node)
             statement = id(self._statements.get(note_of(node).line))
             if computes and node not in own and node.all_input_nodes and statement in found:
                 part = "part of "
@@ -247,7 +248,7 @@ def title(nodes: Sequence[torch.fx.Node], given: Collection[str]) -> str:
     order: dict[str, int] = {}
     named, named_at = "", 0
     own: set[str] = set()  # functions of the reference itself
-    for at, note in enumerate(_told_note(node) for node in nodes if not _is_view(node)):
+    for at, note in enumerate(_told_note(node) for node in nodes if not is_view(node)):
         for call in note.calls:
             order.setdefault(call, at)
         own |= set(note.calls[1:])
@@ -275,3 +276,15 @@ def title(nodes: Sequence[torch.fx.Node], given: Collection[str]) -> str:
     if len(best) > 1 and (best[0] in best[1] or best[1] in best[0]):
         best = [max(best, key=len)]
     return "_".join(sorted(best, key=lambda word: order[word]))
+
+
+_VERBS = {"mul": "scale", "sub": "subtract", "div": "divide", "mm": "matmul", "bmm": "matmul"}
+
+
+def operation(nodes: Sequence[torch.fx.Node]) -> str:
+    """Return a verb for the last thing that some nodes compute, as operators have no words."""
+    names = [
+        str(n.target).split(".")[1] for n in nodes if n.op == "call_function" and not is_view(n)
+    ]
+    name = names[-1].strip("_") if names else "copy"
+    return _VERBS.get(name, name)

@@ -24,8 +24,11 @@ def statement(node: ast.stmt, indent: int) -> list[str]:
         if isinstance(node.targets[0], ast.Tuple) and len(node.targets[0].elts) > 1:
             target = target[1:-1]
         return _expression(node.value, indent, f"{target} = ", "")
-    if isinstance(node, ast.Assert) and node.msg and len(text(node)) + indent > WIDTH:
-        return [f"{pad}assert {text(node.test)}, (", f"{pad}    {text(node.msg)}", f"{pad})"]
+    if isinstance(node, ast.AugAssign):
+        head = text(ast.AugAssign(node.target, node.op, ast.Name("_", ast.Load())))
+        return _expression(node.value, indent, head.removesuffix("_"), "")
+    if isinstance(node, ast.Assert):
+        return _assertion(node, indent)
     if isinstance(node, ast.Expr):
         told = node.value.value if isinstance(node.value, ast.Constant) else None
         if isinstance(told, str) and told.startswith("# "):
@@ -51,6 +54,25 @@ def statement(node: ast.stmt, indent: int) -> list[str]:
 def body(nodes: list[ast.stmt], indent: int) -> list[str]:
     """Return the lines of a block."""
     return [line for node in nodes for line in statement(node, indent)]
+
+
+def _assertion(node: ast.Assert, indent: int) -> list[str]:
+    """Return an assertion, broken at its message, or within what it compares."""
+    pad, test = " " * indent, text(node.test)
+    message = f", {text(node.msg)}" if node.msg else ""
+    if len(f"{pad}assert {test}{message}") <= WIDTH:
+        return [f"{pad}assert {test}{message}"]
+    if node.msg and len(f"{pad}assert {test}, (") <= WIDTH:
+        return [f"{pad}assert {test}, (", f"{pad}    {text(node.msg)}", f"{pad})"]
+    if isinstance(node.test, ast.Compare) and len(node.test.ops) == 1:
+        (right,), blank = node.test.comparators, ast.Name("_", ast.Load())
+        sign = text(ast.Compare(blank, node.test.ops, [blank]))[1:-1]
+        head = f"assert {text(node.test.left)}{sign}"
+        if isinstance(right, ast.Tuple):
+            return _expression(right, indent, head, message)
+        left = _expression(node.test.left, indent, "assert ", f"{sign}{text(right)}{message}")
+        return left if isinstance(node.test.left, ast.BinOp) else [f"{pad}{head}{text(right)}"]
+    return [f"{pad}assert {test}{message}"]
 
 
 def _expression(node: ast.expr, indent: int, prefix: str, suffix: str) -> list[str]:

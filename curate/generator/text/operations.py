@@ -93,6 +93,8 @@ TO_INTEGER = {
     "round_to_int": "libdevice.nearbyint({})",
 }
 
+CONJUNCTIONS = ("and_", "logical_and", "bitwise_and")
+
 NOUNS = {
     "truediv": "quotient",
     "sub": "difference",
@@ -117,6 +119,8 @@ NOUNS = {
     "ne": "differs",
     "reciprocal": "inverse",
     "abs": "magnitude",
+    **dict.fromkeys(CONJUNCTIONS, "both"),
+    **dict.fromkeys(("or_", "logical_or", "bitwise_or"), "either"),
 }
 """What a variable with an operation's result is called, if not as the operation."""
 

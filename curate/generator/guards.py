@@ -1,0 +1,207 @@
+"""What a program has to assert: tracing's guards, as few and as plain as say the same.
+
+PyTorch guards each comparison that it makes, in its own terms: a rotary embedding of ``width``
+takes for granted that ``(width + 1) // 2 == half_dim``, ``width // 2 == half_dim`` and that both
+halves are equal. Together that is ``width == half_dim * 2``, which a person would write. What
+follows from what is found by trying sizes.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
+from typing import Any
+
+import sympy
+import torch
+
+from curate.generator import torch_private as private
+from curate.generator.ranks import Lead
+from curate.generator.text.expressions import Printer
+from curate.generator.trace import Traced
+from curate.generator.unprintable import Unprintable
+
+_OF_CONVOLUTIONS = (
+    *("_subclasses/fake_impls.py", "_subclasses/functional_tensor.py", "_meta_registrations.py"),
+    *("_inductor/utils.py", "_refs/__init__.py"),
+)
+"""Files of PyTorch that compare a convolution's numbers: its kernels are right for all of them."""
+
+_FEW = (1, 2, 3, 4, 5, 6, 8, 12, 16, 24)
+_SOME = (*_FEW, 7, 9, 10, 20, 32, 48, 64, 96, 128, 1000, 1024)
+_MANY = (*range(1, 200), 255, 256, 500, 511, 512, 1000, 1023, 1024, 4096, 65_536, 1_000_003)
+_TRIED = {1: _MANY, 2: (*_SOME, 11, 13, 15, 17, 30, 60, 120, 240, 256, 2000, 2048), 3: _SOME}
+_TRIED[4] = _FEW
+_NO_SIZES = (0, -1, -3)
+"""Numbers on which conditions are compared, by how many there are, and what arguments may be
+besides; of conditions on more, none is left out. Tensors' sizes are 2 and more: tracing takes no
+notice of what is different for 1."""
+
+
+def of_trace(
+    traced: Traced,
+    known: Callable[[Any], sympy.Expr],
+    sizes: set[sympy.Symbol],
+    free: set[sympy.Symbol],
+    lead: Lead | None,
+) -> list[Any]:
+    """Return a trace's guards but for those that any size fulfils, or that matter to no kernel.
+
+    Args:
+        traced: the module.
+        known: returns an expression in the symbols that are left after tracing.
+        sizes: symbols of tensors' sizes.
+        free: those of them that are no argument of the constructor.
+        lead: the dimensions in front, if a program is for any rank.
+
+    Raises:
+        Unprintable: a guard is about the rank.
+    """
+    nodes = traced.graph.graph.nodes
+    convolves = any(n.target is torch.ops.aten.convolution.default for n in nodes)
+    found = []
+    for guard in traced.env.guards:
+        e = known(guard.expr)
+        if e in (sympy.true, sympy.false) or not e.free_symbols:
+            continue
+        place = guard.sloc.framework_loc.filename if guard.sloc.framework_loc else ""
+        layout_only = place.endswith("_prims_common/__init__.py")
+        if convolves and place.endswith(_OF_CONVOLUTIONS) and not isinstance(e, sympy.Eq):
+            continue
+        broadcast = "_subclasses" in place
+        if layout_only or _is_trivial(e, sizes if broadcast else free):
+            continue
+        if lead and lead.hides(e):
+            raise Unprintable("a rank")
+        found.append(e)
+    return found
+
+
+def _is_trivial(e: Any, sizes: set[sympy.Symbol]) -> bool:
+    """Whether a condition only says that sizes are neither 0 nor 1, or within 2**31."""
+    numbers = [int(n) for n in e.atoms(sympy.Integer)]
+    if any(abs(n) >= 2**31 - 1 for n in numbers):
+        return True
+    if _says_filled(e, sizes):
+        return True
+    if not e.free_symbols <= sizes:
+        return False
+    if isinstance(e, sympy.Ne | sympy.Ge | sympy.Gt | sympy.Le | sympy.Lt):
+        plain = [side for side in e.args if side.is_Integer]
+        return bool(plain) and 0 <= int(plain[0]) <= 2 and len(e.free_symbols) <= 3
+    return False
+
+
+def _says_filled(e: Any, sizes: set[sympy.Symbol]) -> bool:
+    """Whether a condition only says that a tensor has elements: h * (w // 2) != 0, 1 % h != 0."""
+    if not isinstance(e, sympy.Ne) or {0, 1}.isdisjoint(e.args):
+        return False
+    count = e.args[1] if e.args[0].is_number else e.args[0]
+    remainders = count.atoms(sympy.Mod, private.Mod, private.PythonMod)
+    if any(m.args[0] != 1 and sympy.cancel(m.args[1] / m.args[0]).free_symbols for m in remainders):
+        return False
+    return bool(remainders or count.free_symbols & sizes)
+
+
+# --- as few and as plain as say the same ----------------------------------------------------------
+
+
+def needed(guards: Iterable[Any], sizes: set[sympy.Symbol]) -> list[Any]:
+    """Return conditions that say what all of some say together, as far as tried numbers show.
+
+    Args:
+        guards: conditions.
+        sizes: symbols of tensors' sizes that are no argument of the constructor.
+    """
+    held = [guard for guard in dict.fromkeys(map(_plainer, guards)) if guard != sympy.true]
+    held += [one for one in _candidates(held) if one not in held and _follows(one, held, sizes)]
+    for guard in sorted(held, key=_effort, reverse=True):
+        rest = [other for other in held if other is not guard]
+        if _follows(guard, rest, sizes):
+            held = rest
+    return held
+
+
+def _effort(guard: Any) -> tuple[int, int, str]:
+    """Return how hard a condition is to read."""
+    divisions = len(guard.atoms(sympy.Mod, *private.DIVISIONS))
+    return int(sympy.count_ops(guard)) + divisions, len(guard.free_symbols), str(guard)
+
+
+def _plainer(guard: Any) -> Any:
+    """Return a comparison without factors that both sides have, with a number on the right."""
+    if not isinstance(guard, sympy.core.relational.Relational):
+        return guard
+    left, right = guard.args
+    if 0 not in guard.args and all(symbol.is_positive for symbol in guard.free_symbols):
+        over, under = sympy.fraction(sympy.sympify(left) / right)
+        if len(over.free_symbols | under.free_symbols) < len(guard.free_symbols):
+            left, right = over, under
+    found = guard.func(left, right)
+    reverse = found != sympy.true and found.args[0].is_number
+    return found.reversed if reverse else found
+
+
+def _candidates(guards: list[Any]) -> Iterator[Any]:
+    """Yield what a person might have written: n % 4 == 0, width == half * 2."""
+    equalities = [guard for guard in guards if isinstance(guard, sympy.Eq)]
+    numbers = sorted({int(n) for e in equalities for n in e.atoms(sympy.Integer) if 1 < n <= 4096})
+    symbols: set[sympy.Symbol] = set().union(*(e.free_symbols for e in equalities), ())
+    for symbol in sorted(symbols, key=str):
+        yield from (sympy.Eq(private.Mod(symbol, n), 0) for n in numbers)
+    pairs = {pair for e in equalities for pair in itertools.permutations(e.free_symbols, 2)}
+    for one, other in sorted(pairs, key=str):
+        yield from (sympy.Eq(one, other * n) for n in [1, *numbers])
+
+
+def _follows(guard: Any, others: list[Any], sizes: set[sympy.Symbol]) -> bool:
+    """Whether others make a condition true, for all numbers that are tried."""
+    own = guard.free_symbols
+    wider = [other.free_symbols for other in others if other.free_symbols > own]
+    return any(
+        _follows_within(sorted(symbols, key=str), guard, others, sizes)
+        for symbols in [own, *wider]
+        if len(symbols) in _TRIED
+    )
+
+
+def _follows_within(
+    symbols: list[sympy.Symbol], guard: Any, others: list[Any], sizes: set[sympy.Symbol]
+) -> bool:
+    """Whether those of others that are about some symbols make a condition true."""
+    known = [other for other in others if other.free_symbols <= set(symbols)]
+    holds, *given = (_function(g, tuple(symbols)) for g in (guard, *known))
+    if holds is None:
+        return False
+    usual = _TRIED[len(symbols)]
+    tried = [
+        usual[1:] if s in sizes else usual if s.is_positive else usual + _NO_SIZES for s in symbols
+    ]
+    met = False
+    for numbers in itertools.product(*tried):
+        if all(condition is None or _is_true(condition, numbers) for condition in given):
+            met = True
+            if not _is_true(holds, numbers):
+                return False
+    return met
+
+
+def _is_true(condition: Callable[..., bool], numbers: tuple[int, ...]) -> bool:
+    try:
+        return bool(condition(*numbers))
+    except (ArithmeticError, ValueError):
+        return False
+
+
+@cache
+def _function(guard: Any, symbols: tuple[sympy.Symbol, ...]) -> Callable[..., bool] | None:
+    """Return a condition as a function of its symbols, or None if it cannot be written as one."""
+    names = {symbol: f"s{i}" for i, symbol in enumerate(symbols)}
+    try:
+        text = Printer(names).text(guard)
+    except Unprintable:
+        return None
+    made: Callable[..., bool] = eval(f"lambda {', '.join(names.values())}: {text}", {"math": math})
+    return made
