@@ -11,11 +11,11 @@ from typing import Any
 import torch
 import triton
 
-from curate.generator import ranks, result_types
 from curate.generator import torch_private as private
 from curate.generator.absent_gpu import absent_gpu
 from curate.generator.loops import Loops, product
 from curate.generator.program import Program, Written
+from curate.generator.promises import ranks, result_types
 from curate.generator.schedules import library
 from curate.generator.text.check import check
 from curate.generator.text.container import (

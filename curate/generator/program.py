@@ -16,13 +16,13 @@ import sympy
 import torch
 import torch.utils._pytree as pytree
 
-from curate.generator import guards
 from curate.generator import torch_private as private
 from curate.generator.body import identifier
 from curate.generator.kernel import Kernel
 from curate.generator.loops import Loops, equal, in_terms_of, product
-from curate.generator.ranks import LEAD, Lead
-from curate.generator.result_types import ResultTypes
+from curate.generator.promises import guards
+from curate.generator.promises.ranks import LEAD, Lead
+from curate.generator.promises.result_types import ResultTypes
 from curate.generator.sizes import Fact, Sizes, attribute_path, attributes
 from curate.generator.trace import Symbolic, Traced
 from curate.generator.unprintable import Unprintable

@@ -12,7 +12,7 @@ import sympy
 from sympy.logic.boolalg import Boolean
 
 from curate.generator.loops import equal
-from curate.generator.ranks import LEAD, Lead
+from curate.generator.promises.ranks import LEAD, Lead
 from curate.generator.text.expressions import Printer
 from curate.generator.torch_private import Max
 from curate.generator.trace import Symbolic, Traced

@@ -5,7 +5,7 @@ import sympy
 from test_generator import printed
 
 from curate.generator import torch_private as private
-from curate.generator.guards import needed
+from curate.generator.promises.guards import needed
 
 WIDTH, HALF, BATCH = sympy.symbols("width half batch", integer=True, positive=True)
 NUMBER = sympy.Symbol("number", integer=True)

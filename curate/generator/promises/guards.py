@@ -18,7 +18,7 @@ import sympy
 import torch
 
 from curate.generator import torch_private as private
-from curate.generator.ranks import Lead
+from curate.generator.promises.ranks import Lead
 from curate.generator.text.expressions import Printer
 from curate.generator.trace import Traced
 from curate.generator.unprintable import Unprintable

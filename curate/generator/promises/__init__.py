@@ -1,0 +1,1 @@
+"""What a program asserts and what it leaves open: sizes, ranks and types."""
