@@ -141,6 +141,8 @@ def new_shape_env() -> ShapeEnv:
 def fake_mode(env: ShapeEnv) -> FakeTensorMode:
     mode = FakeTensorMode(shape_env=env, allow_non_fake_inputs=True, static_shapes=False)
     mode.cache_enabled = False  # a module is traced once: what goes in seldom comes out again
+    # `nn.TransformerEncoder` copies a layer with its parameters, which have to stay in this mode.
+    mode.__deepcopy__ = lambda copied: mode
     return mode
 
 

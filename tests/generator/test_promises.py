@@ -119,6 +119,40 @@ def test_layouts_and_sizes_that_a_caller_may_choose(warm_judge):
     assert not {n: v.caveats for n, v in verdicts.items() if narrow & set(v.caveats)}
 
 
+ENCODER = """
+import torch
+
+
+class Model(torch.nn.Module):
+    def __init__(self, width, n_heads, n_layers):
+        super().__init__()
+        layer = torch.nn.TransformerEncoderLayer(width, n_heads, 2 * width, dropout=0.0)
+        self.layers = torch.nn.TransformerEncoder(layer, n_layers)
+
+    def forward(self, x):
+        return self.layers(x)
+
+
+def get_inputs():
+    return [torch.randn(5, 3, 16)]
+
+
+def get_init_inputs():
+    return [16, 2, 2]
+"""
+
+
+def test_a_layer_may_be_copied_and_a_window_may_be_large(warm_judge):
+    boxes = "torch.randn(2, 3, 7, 8, 9)"
+    sources = {
+        "encoder": ENCODER,
+        "pool": reference("return F.avg_pool3d(x, 3, stride=2, padding=1)", boxes),
+    }
+    candidates = [Candidate(n, text, generate(text).text) for n, text in sources.items()]
+    verdicts = {verdict.id: verdict for verdict in warm_judge.run(candidates)}
+    assert not {n: v.reason for n, v in verdicts.items() if v.status != "correct"}
+
+
 def test_pytorch_is_left_as_it_was():
     # It asks once, and at first use, which functions make tensors.
     private.list_device_constructors.cache_clear()
