@@ -72,6 +72,12 @@ def _guarded_load(value: Value) -> Value | None:
     return inner if inner and inner.op == "load" and inner.masks[-1:] == value.args[:1] else None
 
 
+_COUNTS = {"rows": "n_rows", "cols": "n_cols", "outer": "n_outer"}
+_COUNTS |= dict.fromkeys(("keys", "key_rows"), "n_keys")
+_COUNTS |= dict.fromkeys(("dims", "dim_rows"), "head_dim")
+"""What the number of elements along a dim is called."""
+
+
 @dataclass
 class Dim:
     """One way through the elements: all of its axes as one index.
@@ -100,8 +106,7 @@ class Dim:
 
     def count(self, sizes: HostFunction | Body, loops: Loops) -> str:
         """Return the host's or a kernel's text for how many elements there are."""
-        known = {"rows": "n_rows", "cols": "n_cols", "outer": "n_outer"}
-        name = known.get(self.name, "n_elements")
+        name = _COUNTS.get(self.name, "n_elements")
         return sizes.size(name, product(loops.axes[axis] for axis in self.axes))
 
 
@@ -150,7 +155,7 @@ class Body:
                 self._at[axis] = sympy.Symbol(f"at_{axis}", integer=True, nonnegative=True)
                 self._names[self._at[axis]] = name
         for store in self.stores():
-            self._count(store.value)
+            self.use(store.value)
         self._wide = self._scaled()
 
     # -- text -------------------------------------------------------------------------------------
@@ -407,13 +412,14 @@ class Body:
 
     # -- values -----------------------------------------------------------------------------------
 
-    def _count(self, value: Value) -> None:
+    def use(self, value: Value) -> None:
+        """Count that a value is written: what is written twice gets a variable."""
         self._uses[id(value)] = self._uses.get(id(value), 0) + 1
         if self._uses[id(value)] == 1:
             guarded = _guarded_load(value)
             for one in value.inputs():
                 if guarded is None or one is guarded:  # its mask is the load's
-                    self._count(one)
+                    self.use(one)
 
     def leaf(self, value: Value, text: str) -> None:
         """Say that a value is known by now, as ``text``."""
@@ -604,6 +610,12 @@ class Body:
         return text
 
     def _load(self, value: Value, extra: list[str], other: Any = None) -> str:
+        code = self.raw_load(value, extra, other)
+        half = value.dtype == torch.float32 and self.host.is_float_input(value.name)
+        return f"{code}.to(tl.float32)" if half else code
+
+    def raw_load(self, value: Value, extra: list[str], other: Any = None) -> str:
+        """Return a load's text, of the type that memory has."""
         assert value.index is not None
         conditions = [text for mask in value.masks for text in self._conditions(mask)]
         masks = self.masks(self._index_axes(value.index) | value.axes) if conditions else []
@@ -612,9 +624,7 @@ class Body:
         other = self._other.get(id(value), other)
         given = "" if other is None or not masks else f", other={literal(other, value.dtype)}"
         pointer = self.pointer(value.name, self.address(value.index))
-        code = f"tl.load({pointer}{self._mask(masks)}{given})"
-        half = value.dtype == torch.float32 and self.host.is_float_input(value.name)
-        return f"{code}.to(tl.float32)" if half else code
+        return f"tl.load({pointer}{self._mask(masks)}{given})"
 
     def _conditions(self, mask: Value) -> list[str]:
         """Return the texts of which a mask is the conjunction."""

@@ -16,7 +16,7 @@ from curate.generator.absent_gpu import absent_gpu
 from curate.generator.loops import Loops, product
 from curate.generator.program import Program, Written
 from curate.generator.promises import ranks, result_types
-from curate.generator.schedules import library
+from curate.generator.schedules import attention_loops, library
 from curate.generator.text.check import check
 from curate.generator.text.container import (
     CannotRewrite,
@@ -181,10 +181,11 @@ def _print(
     """Print a graph's loops; runs where Inductor would write its own code."""
     program = Program(traced, graph, container.inputs, types, lead)
     groups = [n for n in graph.scheduler.nodes if not isinstance(n, private.NopKernelSchedulerNode)]
+    groups = groups if lead else attention_loops.fuse(program, groups)
     kernels: list[Loops] = []
     while groups:
         group = groups.pop(0)
-        if isinstance(group, private.ExternKernelSchedulerNode):
+        if isinstance(group, private.ExternKernelSchedulerNode | attention_loops.Found):
             if lead:
                 raise Unprintable("a rank")
             loops: Loops = library.take(program, group, groups)

@@ -21,6 +21,8 @@ class Kernel:
         part: what is added to the kernel's name, such as ``partial``.
         tuned_by: arguments whose values an autotuner chooses ``blocks`` for, which then have no
             text; None if it is not tuned.
+        tiles: the configurations that it chooses from; those are left out first that the function
+            ``pruned_by`` does not return.
     """
 
     body: Body
@@ -31,3 +33,5 @@ class Kernel:
     warps: str = ""
     part: str = ""
     tuned_by: tuple[str, ...] | None = None
+    tiles: str = "TILES"
+    pruned_by: str = ""

@@ -30,7 +30,7 @@ def product(sizes: Iterable[Any]) -> sympy.Expr:
     return sympy.Mul(*map(sympy.sympify, sizes))
 
 
-def _quotient(a: sympy.Expr, b: sympy.Expr) -> sympy.Expr | None:
+def quotient(a: sympy.Expr, b: sympy.Expr) -> sympy.Expr | None:
     """Return a / b if b divides a as polynomials do."""
     found = sympy.cancel(a / b)
     numerator, denominator = sympy.fraction(found)
@@ -42,7 +42,7 @@ def in_terms_of(e: sympy.Expr, sizes: dict[sympy.Expr, sympy.Symbol]) -> sympy.E
     for size, symbol in sizes.items():
         whole = sympy.expand(size)
         while whole.is_Add and whole.free_symbols <= e.free_symbols:
-            rest = _quotient(e, whole)
+            rest = quotient(e, whole)
             if rest is None or not all(n.is_Integer for n in _factors(rest)):
                 break
             e = rest * symbol
@@ -73,17 +73,33 @@ def common_sizes(lists: list[list[Any]]) -> list[sympy.Expr]:
             raise Unprintable("loops of different sizes in one kernel")
         last = [sizes[-1] for sizes in left]
         for size in sorted(set(last), key=lambda s: (sympy.count_ops(s), str(s))):
-            quotients = [_quotient(one, size) for one in last]
+            quotients = [quotient(one, size) for one in last]
             if all(q is not None for q in quotients):
                 break
         else:
             raise Unprintable("loops whose sizes do not divide each other")
         found.append(size)
-        for sizes, quotient in zip(left, quotients, strict=True):
+        for sizes, rest in zip(left, quotients, strict=True):
             sizes.pop()
-            if quotient != 1:
-                sizes.append(quotient)
+            if rest != 1:
+                sizes.append(rest)
     return found[::-1]
+
+
+def positions(
+    axes: Iterable[tuple[sympy.Symbol, sympy.Expr]], sizes: list[Any]
+) -> list[sympy.Expr]:
+    """Return variables, by their sizes, in terms of axes that have the same elements in order."""
+    left = list(axes)
+    found: list[sympy.Expr] = []
+    for size in reversed(sizes):
+        position, covered = ZERO, ONE
+        while not equal(covered, size):
+            axis, length = left.pop()
+            position += axis * covered
+            covered *= length
+        found.insert(0, position)
+    return found
 
 
 class Loops:
@@ -135,16 +151,7 @@ class Loops:
 
     def _positions(self, sizes: list[Any]) -> list[sympy.Expr]:
         """Return a node's variables, by their sizes, in terms of the axes."""
-        axes = list(self.axes.items())
-        found: list[sympy.Expr] = []
-        for size in reversed(sizes):
-            position, covered = ZERO, ONE
-            while not equal(covered, size):
-                axis, length = axes.pop()
-                position += axis * covered
-                covered *= length
-            found.insert(0, position)
-        return found
+        return positions(self.axes.items(), sizes)
 
     def place(self, name: str, index: Any) -> tuple[str, sympy.Expr]:
         return self.buffers.place(name, sympy.sympify(index))

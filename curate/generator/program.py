@@ -87,6 +87,7 @@ class Program:
         inner: buffers that only the kernel that makes them reads.
         accumulated: buffers in which kernels add up with atomic operations, in full precision;
             ``zeroed`` has those that begin with zeros.
+        changed: buffers that some kernel changes in place.
         scratch: variables of temporary tensors.
         summary: what the reference says of itself, if one kernel does it all.
         is_alone: whether one does.
@@ -115,6 +116,7 @@ class Program:
         self.inner: set[str] = set()
         self.accumulated: set[str] = set()
         self.zeroed: set[str] = set()
+        self.changed: set[str] = set()
         self.aliases: dict[str, tuple[str, sympy.Expr]] = {}
         self.words: dict[str, str] = {}
         self.inputs = inputs
@@ -236,6 +238,7 @@ class Program:
                 layout = getattr(node.node, "layout", None)
                 if isinstance(layout, ir.MutationLayoutSHOULDREMOVE):
                     changed = layout.get_buffer().get_name()
+                    self.changed.add(changed)
                     self.aliases[node.node.get_name()] = changed, sympy.S.Zero
                     if getattr(node.node.data, "scatter_mode", None) is not None:
                         self.accumulated.add(changed)
@@ -492,8 +495,12 @@ class Program:
         text = "\n".join(body.lines)
         tuned, grid = "", f"({', '.join(kernel.grid)},)"
         if kernel.tuned_by is not None:
-            self.helpers.add("TILES")
-            tuned = f"@triton.autotune(configs=TILES, key={list(kernel.tuned_by)})\n"
+            self.helpers.add(kernel.tiles)
+            tuned = f"configs={kernel.tiles}, key={list(kernel.tuned_by)}"
+            if kernel.pruned_by:
+                self.helpers.add(kernel.pruned_by)
+                tuned += f", prune_configs_by={{'early_config_prune': {kernel.pruned_by}}}"
+            tuned = f"@triton.autotune({tuned})\n"
             grid = f"lambda meta: {grid}"
         head = f"{tuned}@triton.jit\ndef {name}({', '.join(arguments)}):"
         self.kernels.append(f'{head}\n    """{doc}"""\n{text}\n')

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import linecache
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -27,6 +28,10 @@ _ROLES = {
     5: ("batch", "channels", "depth", "height", "width"),
 }
 """What the dimensions of an input usually are; only a name hangs on it."""
+
+
+_ATTENDED = {"q", "k", "v", "query", "key", "value", "queries", "keys", "values"}
+"""Names of inputs that have heads, before the sequence if no dimensions change places."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +85,8 @@ class Sizes:
         self.traced = traced
         self.lead = lead
         self.taken = taken
+        source = "".join(linecache.getlines(traced.task.__file__ or ""))
+        self.has_turned = re.search(r"transpose\(1|permute|einsum|swap|movedim", source) is not None
         self.inputs = set(inspect.signature(traced.task.Model.forward).parameters)
         self.facts: list[Fact] = []
         self.names: dict[sympy.Symbol, str] = {}
@@ -202,6 +209,9 @@ class Sizes:
         roles = _ROLES.get(rank, ())
         if rank == 4 and words_of(self.traced.task).speaks_of_sequences:
             roles = "batch", "seq_len", "num_heads", "head_dim"
+        elif rank == 4 and tensor in _ATTENDED:
+            heads = ("seq_len", "num_heads") if self.has_turned else ("num_heads", "seq_len")
+            roles = "batch", *heads, "head_dim"
         is_input = tensor in self.inputs and -len(roles) <= dim < len(roles)
         return roles[dim] if is_input else ""
 

@@ -376,6 +376,15 @@ def body_loads(node: Any) -> Iterator[tuple[str, sympy.Expr]]:
         yield entry.buffer_name, node._body.indexing_exprs[entry.index_name]
 
 
+def body_store(node: Any) -> sympy.Expr:
+    """Return the index of the one result that an element-wise node stores."""
+    from torch._inductor.loop_body import MemoryUsageType
+
+    (entry,) = node._body.memory_usage[MemoryUsageType.STORE]
+    index: sympy.Expr = node._body.indexing_exprs[entry.index_name]
+    return index
+
+
 def body_variables(node: Any) -> list[sympy.Symbol]:
     return list(node._body.iter_vars)
 

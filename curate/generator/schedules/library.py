@@ -7,7 +7,7 @@ from typing import Any
 from curate.generator import torch_private as private
 from curate.generator.loops import Loops
 from curate.generator.program import Program
-from curate.generator.schedules import choose, convolutions, products
+from curate.generator.schedules import attention, attention_loops, choose, convolutions, products
 from curate.generator.schedules.products import Product
 from curate.generator.torch_private import CallOperand
 from curate.generator.unprintable import Unprintable
@@ -19,6 +19,12 @@ def take(program: Program, group: Any, groups: list[Any]) -> Product:
     Raises:
         Unprintable: there is no schedule for the call.
     """
+    if isinstance(group, attention_loops.Found):
+        found = products.with_followers(
+            program, groups, lambda taken: attention_loops.Attention(program, group, taken)
+        )
+        found.merge()
+        return found
     call = private.library_call(group)
     kinds: dict[str, Any] = dict.fromkeys(("mm", "addmm", "bmm", "baddbmm"), products.Matrices)
     kinds["convolution"] = convolutions.Convolution
@@ -31,7 +37,7 @@ def take(program: Program, group: Any, groups: list[Any]) -> Product:
     if call.operator == "convolution" and convolutions.is_pointwise(call):
         kind = convolutions.Pointwise
     nodes = group.get_nodes()
-    if groups and isinstance(groups[0].node, private.ir.MultiOutput):
+    if groups and isinstance(getattr(groups[0], "node", None), private.ir.MultiOutput):
         nodes += groups.pop(0).get_nodes()
     if issubclass(kind, products.Matrices) and kind(program, call, nodes, ()).is_small(program):
         kind = convolutions.PointwiseSums if kind is convolutions.Pointwise else products.Sums
@@ -48,7 +54,9 @@ def schedule(loops: Loops, program: Program) -> None:
     Raises:
         Unprintable: no schedule does what its loops do.
     """
-    if isinstance(loops, products.Matrices) and not isinstance(loops, products.Sums):
+    if isinstance(loops, attention_loops.Attention):
+        attention.tiled(loops, program)
+    elif isinstance(loops, products.Matrices) and not isinstance(loops, products.Sums):
         products.matrices(loops, program)
     elif not isinstance(loops, convolutions.Convolution):
         choose.schedule(loops, program)

@@ -137,6 +137,19 @@ TILES = [
     for m, n, warps in ((32, 32, 2), (64, 64, 4), (128, 64, 8), (128, 128, 8))
 ]
 """,
+    "ATTENTION_TILES": """
+ATTENTION_TILES = [
+    triton.Config({"BLOCK_M": m, "BLOCK_N": n}, num_warps=warps, num_stages=2)
+    for m, n, warps in ((16, 16, 2), (32, 32, 4), (64, 32, 4), (128, 32, 8), (128, 64, 8))
+]
+""",
+    "fitting_tiles": '''
+def fitting_tiles(configs, named_args, **blocks):
+    """Return the tiles that fit into shared memory: some devices have 64 KiB."""
+    head = max(blocks["BLOCK_D"], blocks.get("BLOCK_V", 0))
+    largest = max(32, 8192 // head)
+    return [c for c in configs if max(c.kwargs["BLOCK_M"], 2 * c.kwargs["BLOCK_N"]) <= largest]
+''',
     "digamma": '''
 @triton.jit
 def digamma(x):

@@ -1,0 +1,236 @@
+"""Attention in one kernel: online softmax, without scores in memory.
+
+What stands between the two products, element by element, becomes statements on a tile of scores.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import sympy
+
+from curate.generator import torch_private as private
+from curate.generator.body import Body, Dim
+from curate.generator.kernel import Kernel
+from curate.generator.loops import equal
+from curate.generator.program import Program
+from curate.generator.schedules import softmax
+from curate.generator.schedules.attention_loops import Attention
+from curate.generator.schedules.passes import power_of_2
+from curate.generator.text.operations import TYPES
+from curate.generator.torch_private import CallOperand
+from curate.generator.values import HALF, Value
+
+
+def tiled(loops: Attention, program: Program) -> None:
+    """Print attention."""
+    tile = _Tile(loops, program)
+    body, query = tile.body, tile.dims["row"]
+    body.say("pid = tl.program_id(0)")
+    body.say(f"tiles = tl.cdiv({query.count(body, loops)}, BLOCK_M)")
+    body.say("tile = pid % tiles")
+    if loops.axes_of_role["batch"]:
+        body.index(tile.dims["batch"], "pid // tiles")
+    for role, start in (("row", "tile * BLOCK_M"), ("dim", ""), ("dims", ""), ("col", "")):
+        body.index(tile.dims[role], start)
+    tile.begin()
+    head = tile.head()
+    with body.block(head):
+        tile.step()
+    tile.end()
+    for store in body.stores():
+        body.store(store)
+    tile.launch()
+
+
+_RESERVED: tuple[str, ...] = ("pid", "tiles", "tile", "start", "first", "end")
+_RESERVED += ("q", "k", "v", "scores", "weights", "acc")
+
+
+class _Tile:
+    """Prints one kernel of attention."""
+
+    def __init__(self, loops: Attention, program: Program) -> None:
+        self.loops = loops
+        self.program = program
+        self.same_head = equal(loops.sizes["dim"], loops.sizes["col"])
+        blocks = {"dim": "BLOCK_D", "col": "BLOCK_D" if self.same_head else "BLOCK_V"}
+        blocks |= {"row": "BLOCK_M", "key": "BLOCK_N", "keys": "BLOCK_N", "dims": "BLOCK_D"}
+        names = {"row": "rows", "key": "keys", "keys": "key_rows", "dim": "dims"}
+        names |= {"dims": "dim_rows", "col": "cols"}
+        across = {"row": 0, "key": 1, "keys": 0, "dim": 1, "dims": 0, "col": 1}
+        self.dims = {"batch": Dim("batch", self._axes("batch"))}
+        for role, name in names.items():
+            mask = f"{name.removesuffix('s')}_mask"
+            self.dims[role] = Dim(name, self._axes(role), mask, across[role], blocks[role])
+        self.blocks = dict.fromkeys(("BLOCK_M", "BLOCK_N"), "")
+        for role in ("dim", "col"):
+            count = self.program.size(_COUNTS[role], loops.sizes[role])
+            self.blocks[blocks[role]] = _block(count)
+            if count == self.blocks[blocks[role]]:  # no element of the tile is missing
+                for dim in ("dim", "dims") if role == "dim" else ("col",):
+                    self.dims[dim].mask = ""
+        self.body = Body(loops, program, list(self.dims.values()), _RESERVED)
+        self.body.use(loops.scores.scores)
+
+    def _axes(self, role: str) -> list[sympy.Symbol]:
+        return [axis for axis in self.loops.axes if self.loops.of_dim[axis] == role]
+
+    @property
+    def may_be_hidden(self) -> bool:
+        """Whether a row may see no key of the first tile: its peak is -inf then."""
+        scores, behind = self.loops.scores, self._bounds(1)
+        sees_itself = all(rest.is_number and rest <= 0 for rest in behind)
+        return not (scores.is_known and len(behind) == len(scores.bounds) and sees_itself)
+
+    def _bounds(self, sign: int) -> list[sympy.Expr]:
+        """Return by how much keys that count are at most behind a query, or with -1 before it."""
+        rows, keys = self.dims["row"].axes, self.dims["key"].axes
+        if len(rows) != 1 or len(keys) != 1:
+            return []
+        bounds = map(self.loops.index, self.loops.scores.bounds)
+        rests = [sympy.expand(bound - sign * (keys[0] - rows[0])) for bound in bounds]
+        return [rest for rest in rests if not rest.free_symbols & self.loops.axes.keys()]
+
+    # -- statements -------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Load queries and begin the state."""
+        body, loops = self.body, self.loops
+        factors = (loops.q, loops.q_operand), (loops.k, loops.k_operand)
+        q_type, self.k_type = self._conversions(*factors)
+        body.say(f"q = {self._factor(loops.q, 'dim')}{q_type}")
+        body.leaf(loops.dot, "scores")
+        body.leaf(loops.softmax.share, "weights")
+        parts = [loops.scores.scores, loops.softmax.weights, *loops.k.inputs(), *loops.v.inputs()]
+        body.hoist(parts, [*loops.reduced, *self.dims["keys"].axes])
+        self.peak, self.total = body.fresh("peak"), body.fresh("exp_sum")
+        body.say(repr("# Online softmax: a new peak scales down the exponentials so far."))
+        body.say(f'{self.peak} = tl.full((BLOCK_M, 1), float("-inf"), tl.float32)')
+        body.say(f"{self.total} = tl.zeros((BLOCK_M, 1), tl.float32)")
+        body.say(f"acc = tl.zeros((BLOCK_M, {self.dims['col'].block}), tl.float32)")
+
+    def head(self) -> str:
+        """Return the head of the loop over keys: only those that some query of the tile sees."""
+        body = self.body
+        first, end = "0", self.dims["key"].count(body, self.loops)
+        for rest in self._bounds(1):
+            end = f"tl.minimum({end}, (tile + 1) * BLOCK_M{self._plus(-rest)})"
+        for rest in self._bounds(-1):
+            first = f"tl.maximum({first}, tile * BLOCK_M{self._plus(rest)})"
+        if first != "0":
+            body.say(f"first = {first} // BLOCK_N * BLOCK_N")
+            first = "first"
+        if self._bounds(1):
+            body.say(f"end = {end}")
+            end = "end"
+        return f"for start in range({first}, {end}, BLOCK_N):"
+
+    def _plus(self, size: sympy.Expr) -> str:
+        if size == 0:
+            return ""
+        return f" - {-size}" if size.is_number and size < 0 else f" + {self.body.address(size)}"
+
+    def step(self) -> None:
+        """Take in a tile of keys."""
+        body, loops, keys = self.body, self.loops, self.dims["key"]
+        body.index(keys, "start")
+        body.index(self.dims["keys"], "start")
+        body.say(f"k = {self._factor(loops.k, 'dims')}{self.k_type}")
+        body.helpers.add("PRECISION")
+        body.say("scores = tl.dot(q, k, input_precision=PRECISION)")
+        body.say(f"scores = {body.filled(loops.scores.scores, -math.inf, keys)}")
+        new = body.fresh(f"new_{self.peak}")
+        body.say(f"{new} = tl.maximum({self.peak}, tl.max(scores, axis=1, keep_dims=True))")
+        shift = new
+        if self.may_be_hidden:
+            shift = body.fresh("shift")
+            body.say(f'{shift} = tl.where({new} == float("-inf"), 0.0, {new})')
+        rescale = body.fresh("rescale")
+        body.say(f"weights = tl.exp(scores - {shift})")
+        body.say(f"{rescale} = tl.exp({self.peak} - {shift})")
+        body.say(
+            f"{self.total} = {self.total} * {rescale} + tl.sum(weights, axis=1, keep_dims=True)"
+        )
+        weights = body.text(loops.softmax.weights)
+        (v_type,) = self._conversions((loops.v, loops.v_operand))
+        body.say(f"v = {self._factor(loops.v, 'keys')}{v_type}")
+        body.say(f"acc *= {rescale}")
+        parts = [f"({weights}).to(v.dtype)"]
+        if self._is_exact():
+            weights = body.name(loops.softmax.weights)
+            high, low = body.fresh("high"), body.fresh("low")
+            body.say(repr("# In two parts: weights of 16 bits may be too far off."))
+            body.say(f"{high} = {parts[0]}")
+            body.say(f"{low} = ({weights} - {high}).to(v.dtype)")
+            parts = [high, low]
+        for part in parts:
+            body.say(f"acc = tl.dot({part}, v, acc, input_precision=PRECISION)")
+        body.say(f"{self.peak} = {new}")
+
+    def _is_exact(self) -> bool:
+        """Whether weights are not rounded to 16 bits, as they are in PyTorch without a mask."""
+        loops, v = self.loops, self.loops.v
+        products = (loops.dot, loops.product)
+        masks = any(
+            one.op == "load" and not any(one in softmax.values(p) for p in products)
+            for one in softmax.values(loops.scores.scores)
+        )
+        short = v.op == "load" and private.buffer_dtype(v.name) in HALF
+        return short and (masks or not loops.softmax.is_safe)
+
+    def end(self) -> None:
+        """Divide by the sums."""
+        body, total = self.body, self.total
+        if self.loops.softmax.is_safe and self.may_be_hidden:
+            body.say(repr("# A query that sees no key gets zeros."))
+            body.say(f"{total} = tl.where({total} == 0.0, 1.0, {total})")
+        body.say(f"acc = acc / {total}")
+        body.leaf(self.loops.product, "acc")
+
+    def _conversions(self, *factors: tuple[Value, CallOperand]) -> list[str]:
+        """Return what is written behind factors of a product, so that they are of one type."""
+        found = []
+        for value, operand in factors:
+            own = private.buffer_dtype(value.name) if _is_plain(value) else None
+            if operand.dtype in HALF:
+                found.append("" if own == operand.dtype else f".to({TYPES[operand.dtype]})")
+            else:
+                short = own is not None and self.program.is_float_input(value.name)
+                found.append("" if short else ".to(tl.float32)")
+        same = len(set(found)) == 1
+        return [text.replace(".to(tl.float32)", "") if same else text for text in found]
+
+    def _factor(self, value: Value, role: str) -> str:
+        """Return a factor's text, with zeros where it has no element along the inner dimension."""
+        if _is_plain(value):
+            return self.body.raw_load(value, [], 0)
+        return f"({self.body.filled(value, 0, self.dims[role])})"
+
+    def launch(self) -> None:
+        body, loops, program = self.body, self.loops, self.program
+        doc = "Each program takes BLOCK_M queries and goes along the keys, BLOCK_N at a time"
+        doc += ",\n    up to the diagonal." if self._bounds(1) else "."
+        count = program.size("n_queries", loops.sizes["row"])
+        grid = f'triton.cdiv({count}, meta["BLOCK_M"])'
+        if loops.sizes["batch"] != 1:
+            grid = f"{program.size('batches', loops.sizes['batch'])} * {grid}"
+        head = body.named("head_dim", loops.sizes["dim"])
+        key = (head,) if head in body.arguments else ()
+        kernel = Kernel(body, doc, (grid,), self.blocks, tuned_by=key)
+        program.launch(replace(kernel, tiles="ATTENTION_TILES", pruned_by="fitting_tiles"))
+
+
+def _is_plain(value: Value) -> bool:
+    """Whether a value is loaded as it is."""
+    return value.op == "load" and not value.masks
+
+
+_COUNTS = {"dim": "head_dim", "col": "value_dim"}
+
+
+def _block(count: str) -> str:
+    """Return the host's text for a block that holds a head: a product has 16 elements at least."""
+    text = power_of_2(count)
+    return str(max(16, int(text))) if text.isdigit() else f"max(16, {text})"

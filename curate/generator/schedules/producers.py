@@ -1,0 +1,199 @@
+"""Element-wise loops before a kernel, done by the kernel itself where it reads their results.
+
+A copy of keys that repeats heads, scales or transposes costs memory and a launch. The kernel has an
+address in the copy; the copy's own indices are the address's digits, and its body says the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import sympy
+
+from curate.generator import torch_private as private
+from curate.generator.loops import ZERO, Loops, equal, quotient
+from curate.generator.program import Program
+from curate.generator.torch_private import FloorDiv, ModularIndexing
+from curate.generator.unprintable import Unprintable
+from curate.generator.values import Recorder, Value
+
+Term = tuple[sympy.Expr, sympy.Expr, sympy.Expr]
+"""Of an address: what it has times what, and how many values that takes from zero on."""
+
+
+class InlineRecorder(Recorder):
+    """Records bodies; what `producers` store is computed where it is loaded."""
+
+    def __init__(self, loops: Loops, producers: Mapping[str, Any]) -> None:
+        super().__init__(loops)
+        self.own = loops
+        self.producers = producers
+        self.results: dict[str, Value] = {}
+
+    def load(self, name: str, index: Any) -> Value:
+        name, at = self.own.place(name, index)
+        node = self.producers.get(name)
+        if node is None:
+            return super().load(name, at)
+        private.run_body(node, _variables(node, self.own.simplified(at), self.own.axes), [], self)
+        return self.results[name]
+
+    def store(self, name: str, index: Any, value: Value, mode: str | None = None) -> None:
+        name, at = self.own.place(name, index)
+        if name in self.producers:
+            self.results[name] = value
+        else:
+            super().store(name, at, value, mode)
+
+
+def find(
+    program: Program, groups: Iterable[Any], readers: set[str], wanted: Iterable[str]
+) -> list[Any]:
+    """Return the element-wise groups that make some buffers only for nodes of these names."""
+    makers = {
+        program.real(buffer.get_name()): group
+        for group in groups
+        if isinstance(group, private.SchedulerNode | private.FusedSchedulerNode)
+        for node in group.get_nodes()
+        for buffer in node.get_outputs()
+    }
+    found: list[Any] = []
+    readers, queue = set(readers), list(wanted)
+    while queue:
+        group = makers.get(queue.pop())
+        if group is None or group in found:
+            continue
+        nodes = group.get_nodes()
+        plain = not any(node.get_ranges()[1] for node in nodes)
+        names = {node.get_name() for node in nodes}
+        if plain and is_only_for(program, nodes, readers | names):
+            found.append(group)
+            readers |= names
+            queue += [program.real(d.name) for node in nodes for d in node.read_writes.reads]
+    return found
+
+
+def is_only_for(program: Program, nodes: Iterable[Any], readers: set[str]) -> bool:
+    """Whether what some nodes make is read by nodes of these names alone."""
+    for node in nodes:
+        for buffer in node.get_outputs():
+            name = buffer.get_name()
+            users = {user.node.get_name() for user in buffer.users}
+            if not users or not users <= readers or name in program.aliases:
+                return False
+            if name in program.returned:
+                return False
+    return True
+
+
+def divisors(node: Any) -> Iterable[tuple[sympy.Expr, sympy.Expr]]:
+    """Yield by what a node's body divides its variables, with these variables' sizes."""
+    sizes = dict(zip(private.body_variables(node), node.get_ranges()[0], strict=True))
+    for _, index in private.body_loads(node):
+        for part in index.atoms(FloorDiv, ModularIndexing):
+            if part.args[0] in sizes and (len(part.args) == 2 or part.args[1] == 1):
+                yield part.args[-1], sympy.sympify(sizes[part.args[0]])
+
+
+def _variables(
+    node: Any, address: sympy.Expr, axes: Mapping[sympy.Symbol, sympy.Expr]
+) -> list[sympy.Expr]:
+    """Return a node's variables where it stores to an address, as in a number's digits.
+
+    Raises:
+        Unprintable: they cannot be told.
+    """
+    variables = private.body_variables(node)
+    store = sympy.expand(private.without_guards(private.body_store(node)))
+    strides = {v: store.coeff(v) for v in variables}
+    sizes = dict(zip(variables, map(sympy.sympify, node.get_ranges()[0]), strict=True))
+    if not equal(store, sum((v * stride for v, stride in strides.items()), ZERO)):
+        raise Unprintable("a result that is stored in no order")
+    left = [v for v in variables if sizes[v] != 1]
+    terms = _terms(address, axes)
+    digits: dict[sympy.Symbol, sympy.Expr] = dict.fromkeys(variables, ZERO)
+    while left:
+        # the outermost: all others' strides divide its own
+        outer = next(
+            (v for v in left if all(_over(strides[v], strides[w]) is not None for w in left)), None
+        )
+        if outer is None:
+            raise Unprintable("a result that is stored in no order")
+        left.remove(outer)
+        digits[outer], terms = _divided(terms, strides[outer])
+    return [digits[v] for v in variables]
+
+
+def _exact(e: sympy.Expr) -> sympy.Expr:
+    """Return a size whose divisions leave no rest: else shapes would not fit each other."""
+    return e.replace(FloorDiv, lambda over, under: over / under)
+
+
+def _over(a: sympy.Expr, b: sympy.Expr) -> sympy.Expr | None:
+    found = quotient(a, b)
+    return found if found is not None else quotient(_exact(a), _exact(b))
+
+
+def _terms(address: sympy.Expr, axes: Mapping[sympy.Symbol, sympy.Expr]) -> list[Term]:
+    """Return the parts of an address.
+
+    Raises:
+        Unprintable: it is not a sum of indices with strides.
+    """
+    found: list[Term] = []
+    for term in sympy.Add.make_args(sympy.expand(address)):
+        parts = [f for f in sympy.Mul.make_args(term) if f.free_symbols & axes.keys()]
+        if term == 0:
+            continue
+        if len(parts) != 1:
+            raise Unprintable("an address that is no sum of strides")
+        index, size = _counted(parts[0], axes)
+        found.append((term / parts[0], index, size))
+    return found
+
+
+def _counted(
+    index: sympy.Expr, axes: Mapping[sympy.Symbol, sympy.Expr]
+) -> tuple[sympy.Expr, sympy.Expr]:
+    """Return an index, shorter if it can be, and how many values it takes."""
+    if index in axes:
+        return index, axes[index]
+    if isinstance(index, FloorDiv | ModularIndexing):
+        inner, size = _counted(index.args[0], axes)
+        if isinstance(index, FloorDiv):
+            return FloorDiv(inner, index.args[1]), size / index.args[1]
+        if index.args[1] == 1:
+            if equal(_exact(size), _exact(index.args[2])):
+                return inner, size
+            return ModularIndexing(inner, 1, index.args[2]), index.args[2]
+    raise Unprintable("an address that is no sum of strides")
+
+
+def _fit(terms: list[Term], limit: sympy.Expr) -> bool:
+    """Whether terms stay below a stride, together."""
+    if not terms:
+        return True
+    for i, (stride, _, size) in enumerate(terms):
+        if _over(limit, stride * size) is not None and _fit(terms[:i] + terms[i + 1 :], stride):
+            return True
+    return False
+
+
+def _divided(terms: list[Term], by: sympy.Expr) -> tuple[sympy.Expr, list[Term]]:
+    """Return how often a stride goes into an address, and what is left of it."""
+    whole, rest = ZERO, []
+    for stride, index, size in terms:
+        times = _over(stride, by)
+        if times is None:
+            rest.append((stride, index, size))
+        else:
+            whole += times * index
+    if _fit(rest, by):
+        return whole, rest
+    for i, (stride, index, _) in enumerate(rest):
+        parts, others = _over(by, stride), rest[:i] + rest[i + 1 :]
+        if parts is not None and _fit(others, stride):
+            inside = ModularIndexing(index, 1, parts)
+            return whole + FloorDiv(index, parts), [*others, (stride, inside, parts)]
+    raise Unprintable("an address across the parts of a copy")
