@@ -256,6 +256,16 @@ class Body:
             self.arguments[self._names[symbol]] = text
         return self._names[symbol]
 
+    def _argument(self, number: sympy.Expr, word: str = "") -> str:
+        """Return the argument by which the host gives a number."""
+        name, text = self.host.scalar(number)
+        for known, given in self.arguments.items():
+            if given == text:
+                return known
+        own = self.fresh(word or name)
+        self.arguments[own] = text
+        return own
+
     def _scaled(self) -> set[sympy.Symbol]:
         """Return the indices that have 64 bits, since an address has them times a size.
 
@@ -349,11 +359,22 @@ class Body:
             ):
                 e = found
         lanes |= {s for s in e.free_symbols if s.name.startswith("at_")}
+        e = self._rounded_down(e, lanes)
         for symbol in sorted(e.free_symbols - lanes, key=str):
             if symbol not in self._sizes.values():
                 self._symbol(symbol)
         wide = self._wide | {s for s in lanes if self.loops.indirect_value(s) is not None}
         return Printer(self._names, lanes, frozenset(wide)).text(e)
+
+    def _rounded_down(self, e: sympy.Expr, lanes: frozenset[sympy.Symbol]) -> sympy.Expr:
+        """Have the host divide what may be negative: it rounds down, and a kernel to zero."""
+        for part in sorted(e.atoms(*private.DIVISIONS), key=str):
+            if part.free_symbols.isdisjoint(lanes) and not part.args[0].is_nonnegative:
+                own = self._argument(part.subs({s: size for size, s in self._sizes.items()}))
+                symbol = sympy.Symbol(f"size_{own}", integer=True)
+                self._names[symbol] = own
+                e = e.subs(part, symbol)
+        return e
 
     def _joined(self, e: sympy.Expr) -> sympy.Expr:
         """Put a dim's own index in place of axes that an address runs through in order."""
@@ -594,13 +615,7 @@ class Body:
     def _index_value(self, value: Value) -> str:
         assert value.index is not None
         if not self.is_spread(value.index):
-            name, text = self.host.scalar(self.loops.index(value.index))
-            for known, given in self.arguments.items():
-                if given == text:
-                    return known
-            own = self.fresh(value.word or name)
-            self.arguments[own] = text
-            return own
+            return self._argument(self.loops.index(value.index), value.word)
         index = value.index
         if index.is_Add and index.has(sympy.Min, sympy.Max, private.Min, private.Max):
             index = min(index, sympy.factor(index), key=sympy.count_ops)

@@ -91,8 +91,8 @@ def generate(reference: str, entry_point: str = "Model") -> Printed:
         raise Unprintable("no kernels")
     fixed = _fixed(traced)
     expected = _expected(traced, container)
-    text = _assemble(container, written, fixed, expected)
     try:
+        text = _assemble(container, written, fixed, expected)
         check(text)
     except CannotRewrite as error:
         raise Unprintable(str(error)) from error
@@ -287,7 +287,7 @@ _WIDE = re.compile(r"^( +)(outer|rows?|cols|offsets) = .*\.to\(tl\.int64\)", re.
 def _assemble(
     container: Container, written: Written, fixed: dict[str, Any], expected: dict[str, str]
 ) -> str:
-    class_text = with_checks(container.class_text, fixed)
+    class_text = with_checks(container.class_text, fixed, written.kept)
     container = replace(container, class_text=class_text)
     lines = container.forward.splitlines()
     if expected:

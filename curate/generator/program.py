@@ -67,6 +67,7 @@ class Written:
         lines: the other statements of forward.
         helpers: functions that kernels call.
         sizes: how many numbers are read from inputs.
+        kept: arguments of the constructor that the module has to keep.
         has_rank: whether an input of another rank is refused.
     """
 
@@ -75,6 +76,7 @@ class Written:
     lines: list[str]
     helpers: set[str]
     sizes: int
+    kept: list[str]
     has_rank: bool
 
 
@@ -214,7 +216,18 @@ class Program:
         word = identifier(parts[-1])
         if word in self.sizes.taken and len(parts) > 1:
             word = identifier("_".join(parts[-2:]))
-        return word, attribute_path(path)
+        text = attribute_path(path)
+        if path in self.traced.plain:
+            text += f".to({self._first_input()}.device)"
+        return word, text
+
+    def _first_input(self) -> str:
+        """Return the text for the first of forward's inputs that is a tensor."""
+        paths = [path for path, _ in pytree.tree_flatten_with_path(self.traced.inputs)[0]]
+        for path, leaf in zip(paths, self.traced.leaves, strict=True):
+            if isinstance(leaf, torch.Tensor):
+                return self._input_names(path, self.inputs)[1]
+        raise Unprintable("no tensor says on which device it works")
 
     def _outputs(self) -> None:
         """Name the buffers that are returned."""
@@ -566,7 +579,8 @@ class Program:
         self.say(f"return {structure(tree)}")
         head = self.head()
         count = len(self.sizes.defined)
-        return Written(self.kernels, head, self.lines, self.helpers, count, self.has_rank)
+        kept = self.sizes.kept
+        return Written(self.kernels, head, self.lines, self.helpers, count, kept, self.has_rank)
 
     def _conversion(self, i: int, result: Any) -> str:
         """Return what turns an input, or what was added up, into the result's type."""
@@ -736,6 +750,7 @@ class Program:
 
     def _guards(self) -> list[str]:
         """Return assertions for what tracing and lowering took for granted."""
+        self.sizes.may_keep = False  # what only guards need, the constructor has seen to
         sizes = {s for t in self.tensors.values() for e in t.sizes for s in e.free_symbols}
         sizes |= set(self.lead.parts) if self.lead else set()
         values = [v for v in self.traced.arguments.values() if isinstance(v, Symbolic)]

@@ -15,7 +15,7 @@ from sympy.logic.boolalg import Boolean
 from curate.generator.loops import equal
 from curate.generator.promises.ranks import LEAD, Lead
 from curate.generator.text.expressions import Printer
-from curate.generator.torch_private import Max
+from curate.generator.torch_private import CeilToInt, FloorDiv, IntTrueDiv, Max
 from curate.generator.trace import Symbolic, Traced
 from curate.generator.unprintable import Unprintable
 from curate.generator.words import words_of
@@ -79,6 +79,8 @@ class Sizes:
         names: the host's text for each symbol named so far.
         defined: for each of them the fact that it is read from, or None if the text is its own.
         taken: names of the host function's variables.
+        kept: arguments of the constructor that the module has to keep.
+        may_keep: whether there may be more of them.
     """
 
     def __init__(self, traced: Traced, taken: set[str], lead: Lead | None = None) -> None:
@@ -88,6 +90,8 @@ class Sizes:
         source = "".join(linecache.getlines(traced.task.__file__ or ""))
         self.has_turned = re.search(r"transpose\(1|permute|einsum|swap|movedim", source) is not None
         self.inputs = set(inspect.signature(traced.task.Model.forward).parameters)
+        self.kept: list[str] = []
+        self.may_keep = True
         self.facts: list[Fact] = []
         self.names: dict[sympy.Symbol, str] = {}
         self.defined: dict[sympy.Symbol, tuple[str, Fact]] = {}
@@ -109,6 +113,7 @@ class Sizes:
             found = self.traced.env.replace(e) if e.free_symbols else e
             found = self.lead.known(found) if self.lead else found
             found = found.replace(_is_at_least_one, lambda limit: limit.args[1])
+            found = found.replace(CeilToInt, _rounded_up)
             for term, value in self._opaque.items():
                 if term.free_symbols <= found.free_symbols:
                     found = found.subs(term, value)
@@ -119,16 +124,17 @@ class Sizes:
         """Take in what the host function can read.
 
         Where numbers cannot be told from it one by one, the size that they make up gets a symbol:
-        a weight has ``dim // 2`` elements, and nothing has ``dim``.
+        a weight has ``dim // 2`` elements, and nothing has ``dim``; another has ``a + b`` rows.
         """
         direct = {fact.expression for fact in facts}
         for i, fact in enumerate(facts):
             e = fact.expression
             terms = [t for t in sympy.Add.make_args(sympy.expand(e)) if not t.is_number]
-            hidden = not e.is_number and not e.is_Symbol and not e.free_symbols <= direct
-            if hidden and e.atoms(sympy.Function) and len(terms) == 1:
-                whole = sympy.Symbol(f"whole{i}", integer=True, positive=True)
-                self._opaque.setdefault(terms[0], whole - sympy.expand(e - terms[0]))
+            hidden = [t for t in terms if not t.free_symbols <= direct]
+            whole = sympy.Symbol(f"whole{i}", integer=True, positive=True)
+            told_as_one = len(terms) == 1 and e.atoms(sympy.Function)
+            if hidden and (told_as_one or _is_sum_of(hidden, terms)):
+                self._opaque.setdefault(hidden[0], whole - sympy.expand(e - hidden[0]))
         self._known.clear()
         self.facts = [replace(fact, expression=self.known(fact.expression)) for fact in facts]
 
@@ -167,6 +173,12 @@ class Sizes:
             self.names[symbol] = self.fresh(self._word(symbol, fact))
             self.defined[symbol] = self.names[symbol], Fact(symbol, text)
             return
+        for name, value in self.traced.arguments.items():
+            given = isinstance(value, Symbolic) and self.traced.expression(value) == symbol
+            if given and self.may_keep and not hasattr(self.traced.model, name):
+                self.kept.append(name)
+                self.names[symbol] = f"self.{name}"
+                return
         raise Unprintable("a size that nothing tells")
 
     def _order(self, symbol: sympy.Symbol) -> tuple[int, str]:
@@ -242,6 +254,20 @@ class Sizes:
 def _is_at_least_one(e: sympy.Expr) -> bool:
     """Whether an expression is a size, or one if that is zero, as strides have it."""
     return isinstance(e, Max) and len(e.args) == 2 and e.args[0] == 1
+
+
+def _is_sum_of(hidden: list[sympy.Expr], terms: list[sympy.Expr]) -> bool:
+    """Whether some terms of a sum of sizes are several sizes that nothing tells."""
+    are_sizes = all(term.is_Symbol for term in hidden)
+    return len(hidden) > 1 and are_sizes and all(term.is_positive for term in terms)
+
+
+def _rounded_up(e: sympy.Expr) -> sympy.Expr:
+    """Return a quotient that is rounded up in integers, where it is one of integers."""
+    if not isinstance(e, IntTrueDiv):
+        return CeilToInt(e)
+    over, under = e.args
+    return FloorDiv(over + under - 1, under)
 
 
 def equal_expressions(a: sympy.Expr, b: sympy.Expr) -> bool:

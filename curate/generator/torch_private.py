@@ -46,8 +46,10 @@ from torch.fx.traceback import preserve_node_meta
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._device import _device_constructors as list_device_constructors
 from torch.utils._sympy.functions import (
+    CeilToInt,
     FloorDiv,
     Identity,
+    IntTrueDiv,
     Max,
     Min,
     Mod,
@@ -56,6 +58,7 @@ from torch.utils._sympy.functions import (
 )
 from torch.utils._sympy.interp import sympy_interp
 from torch.utils._sympy.reference import PythonReferenceAnalysis
+from torch.utils._sympy.value_ranges import ValueRangeError
 
 from curate.generator.absent_gpu import CUDA
 from curate.generator.operators.decompositions import OWN
@@ -67,6 +70,7 @@ __all__ = [
     "CUDA",
     "DIVISIONS",
     "DTYPES",
+    "CeilToInt",
     "ConstantSource",
     "DefaultHandler",
     "ExternKernelSchedulerNode",
@@ -74,6 +78,7 @@ __all__ = [
     "FloorDiv",
     "FusedSchedulerNode",
     "Identity",
+    "IntTrueDiv",
     "Max",
     "Min",
     "Mod",
@@ -273,6 +278,11 @@ def lower(graph: torch.fx.GraphModule, mode: FakeTensorMode, then: Callable[[Any
         stack.enter_context(mock.patch.dict(lowerings, {_CONVOLUTION: _BY_LIBRARY}))
         stack.enter_context(mock.patch.object(SizeVarAllocator, "evaluate_min", _smaller))
         stack.enter_context(mock.patch.object(lowering, "pooling_size", _pooled))
+        stack.enter_context(
+            mock.patch.object(SizeVarAllocator, "lookup_precomputed_size", lambda _, size: size)
+        )
+        if _is_longer_to_inductor is not None:
+            stack.enter_context(mock.patch.object(ir.Layout, _IS_LONGER, staticmethod(_is_longer)))
         stack.enter_context(own_lowerings())
         stack.enter_context(config.patch(_CONFIG))
         stack.enter_context(torch.no_grad())
@@ -333,6 +343,20 @@ def _smaller(sizes: Any, left: Any, right: Any) -> Any:
     if sizes.statically_known_leq(left, right):
         return left
     return right if sizes.statically_known_leq(right, left) else Min(left, right)
+
+
+_IS_LONGER = "_stride_expr_ge_or_false"
+
+
+_is_longer_to_inductor: Any = getattr(ir.Layout, _IS_LONGER, None)
+
+
+def _is_longer(left: Any, right: Any) -> bool:
+    """Whether a stride is at least as long as another; Inductor fails on some that are sums."""
+    try:
+        return bool(_is_longer_to_inductor(left, right))
+    except (ValueError, ValueRangeError):  # of a fraction that sympy made of a remainder
+        return bool(sympy.denom(sympy.cancel(left / right)) == 1)
 
 
 def _pooled(

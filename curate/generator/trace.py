@@ -62,6 +62,8 @@ class Traced:
         reopened: symbols for numbers that tracing had fixed, by those that they had at first.
         idle: arguments of the constructor that change nothing in the graph.
         strided: parameters and buffers that do not lie as one in memory, by their paths.
+        plain: tensors that are attributes, and move to no device with the module, by their paths.
+        shapes: sizes of parameters and buffers that had values, for which there are symbols.
     """
 
     task: ModuleType
@@ -77,6 +79,8 @@ class Traced:
     reopened: dict[sympy.Symbol, sympy.Symbol] = field(default_factory=dict)
     idle: set[str] = field(default_factory=set)
     strided: set[str] = field(default_factory=set)
+    plain: set[str] = field(default_factory=set)
+    shapes: dict[str, list[int]] = field(default_factory=dict)
 
     def expression(self, value: Any) -> sympy.Expr:
         """Return what a number is by now: a symbol may have become a constant or another."""
@@ -130,7 +134,7 @@ def _take_along_dim(x: Any, indices: Any, dim: int | None = None) -> Any:
     both = [torch.Size([*t.shape[:dim], 1, *t.shape[dim + 1 :]]) for t in (x, indices)]
     shape = torch.broadcast_shapes(*both)
     x, indices = (t.expand(*shape[:dim], t.shape[dim], *shape[dim + 1 :]) for t in (x, indices))
-    return x.gather(dim, indices)
+    return x.gather(dim, indices.remainder(x.shape[dim]))
 
 
 def _tensor(data: Any, *more: Any, _plain: Any = torch.tensor, **options: Any) -> Any:
@@ -183,8 +187,9 @@ def constructor_arguments(task: ModuleType) -> tuple[dict[str, Any], list[Any]]:
     return ordered, given[len(named) :]
 
 
-OPENNESS = ("all", "above one", "sizes")
-"""How much is a symbol, the most first: all numbers; no 0 and 1; no numbers of the constructor."""
+OPENNESS = ("all", "above one", "sizes", "built")
+"""How much is a symbol, the most first: all numbers; no 0 and 1; no numbers of the constructor;
+none of them, and it has run on tensors with values, whose sizes are symbols afterwards."""
 
 
 def trace(task: ModuleType, longer: frozenset[int] = frozenset()) -> Traced:
@@ -216,6 +221,9 @@ def _reopen(traced: Traced, openness: str, longer: frozenset[int]) -> Traced:
     that. Where the graphs differ in nothing but literals that are these numbers, the literals
     become the numbers' own inputs; and what changes nothing need not be checked.
     """
+    if openness == "built":
+        traced.idle = set(_idle(traced, longer))
+        return traced
     fixed = {}
     for name, value in traced.arguments.items():
         if isinstance(value, torch.SymFloat) and traced.expression(value).is_number:
@@ -238,6 +246,21 @@ def _reopen(traced: Traced, openness: str, longer: frozenset[int]) -> Traced:
             traced.idle = set(changed) - set(places)
             break
     return traced
+
+
+def _idle(traced: Traced, longer: frozenset[int]) -> Iterator[str]:
+    """Yield the constructor's numbers that a graph does not know: they make tensors and no more."""
+    for name, value in traced.arguments.items():
+        others: list[Any] = [not value] if type(value) is bool else []
+        others += [value + 1, 2 * value] if type(value) in (int, float) else []
+        others += [value // 2 if type(value) is int else value / 2] if others[1:] else []
+        same = []
+        for other in others:
+            with contextlib.suppress(Exception):  # the module's own code: it may refuse
+                changed = _trace(traced.task, "built", {name: other}, longer, traced)
+                same.append(_differences(traced, changed, {}) is not None)
+        if same and all(same):
+            yield name
 
 
 Places = dict[str, list[tuple[torch.fx.Node, int]]]
@@ -307,7 +330,11 @@ def _put_back(
 
 
 def _trace(
-    task: ModuleType, openness: str, changed: dict[str, Any], longer: frozenset[int]
+    task: ModuleType,
+    openness: str,
+    changed: dict[str, Any],
+    longer: frozenset[int],
+    like: Traced | None = None,
 ) -> Traced:
     env = private.new_shape_env()
     mode = private.fake_mode(env)
@@ -320,24 +347,31 @@ def _trace(
             return private.float_symbol(env, value, name)
         return value
 
-    def size(length: int, leaf: int, dim: int) -> Any:
-        return (
-            private.integer_symbol(env, length, f"size_{leaf}_{dim}", False)
-            if length > 1
-            else length
-        )
+    def size(length: int, name: str) -> Any:
+        return private.integer_symbol(env, length, f"size_{name}", False) if length > 1 else length
+
+    shapes: dict[str, list[int]] = {}
+
+    def opened(path: str, shape: torch.Size) -> list[Any]:
+        shapes[path] = list(shape) if like is None else like.shapes[path]
+        if len(shapes[path]) != len(shape):
+            raise ValueError("other dimensions")
+        return [size(n, f"{path}_{dim}") for dim, n in enumerate(shapes[path])]
 
     torch.manual_seed(0)
     with _symbols_pass(task):
         named, more = constructor_arguments(task)
-        opened = openness != "sizes"
-        values = {n: number(v, f"argument_{n}") if opened else v for n, v in named.items()}
-        values |= changed
-        with mode, torch.device("cpu"):
-            made = task.Model(*values.values(), *more) if more else task.Model(**values)
-            model = made.eval()
-            strided = set(_made_dense(model))
-            inputs = tuple(task.get_inputs())
+        if openness in ("all", "above one"):
+            named = {n: number(v, f"argument_{n}") for n, v in named.items()}
+        values = named | changed
+        with torch.device("cpu"):
+            with contextlib.nullcontext() if openness == "built" else mode:
+                made = task.Model(*values.values(), *more) if more else task.Model(**values)
+                model = made.eval()
+            plain = set(_registered(model))
+            with mode:
+                strided = set(_made_dense(model, opened if openness == "built" else None))
+                inputs = tuple(task.get_inputs())
         flat, spec = pytree.tree_flatten(inputs)
         leaves: list[Any] = []
         with mode:
@@ -346,7 +380,7 @@ def _trace(
                     given = list(map(int, leaf.shape))
                     if i in longer:  # about as many rows, so that hints decide alike
                         given = [2, max(2, given[0] // 2), *given[1:]]
-                    shape = [size(n, i, dim) for dim, n in enumerate(given)]
+                    shape = [size(n, f"{i}_{dim}") for dim, n in enumerate(given)]
                     leaves.append(torch.empty(shape, dtype=leaf.dtype, device="cpu"))
                 else:
                     leaves.append(number(leaf, f"input_{i}"))
@@ -359,6 +393,7 @@ def _trace(
             wrapper, [*symbols.values(), *(leaves[i] for i in open_leaves)], words.note
         )
         settle(graph.graph)
+        _refuse_constants(graph, openness == "built")
     results = graph.graph.output_node().args[0]
     if len(results) != wrapper.form.num_leaves:  # those behind are what it has changed
         raise Unprintable("changes its inputs or buffers")
@@ -376,24 +411,61 @@ def _trace(
             origins.append(GivenFrom("buffer", path.removeprefix("model.")))
         else:
             origins.append(next(users))
-    form = wrapper.form
     return Traced(
-        task, graph, origins, env, mode, values, model, inputs, leaves, form, strided=strided
+        *(task, graph, origins, env, mode, values, model, inputs, leaves, wrapper.form),
+        strided=strided,
+        plain=plain,
+        shapes=shapes,
     )
 
 
-def _made_dense(model: torch.nn.Module) -> Iterator[str]:
-    """Lay out a module's tensors one element after the other; yield the paths of those changed."""
+def _registered(model: torch.nn.Module) -> Iterator[str]:
+    """Make buffers of tensors that are plain attributes, for a graph to get; yield their paths."""
+    for path, module in model.named_modules():
+        for name, value in list(vars(module).items()):
+            if isinstance(value, torch.Tensor) and not hasattr(type(module), name):
+                del module.__dict__[name]
+                module.register_buffer(name, value)
+                yield f"{path}.{name}".removeprefix(".")
+
+
+Open = Callable[[str, torch.Size], list[Any]]
+"""Gives what to take for the sizes of a tensor, by its path."""
+
+
+def _made_dense(model: torch.nn.Module, opened: Open | None) -> Iterator[str]:
+    """Lay out a module's tensors one element after the other; yield the paths of those changed.
+
+    Args:
+        model: the module.
+        opened: if the tensors have values, which are left behind.
+    """
+    made: dict[torch.Tensor, Any] = {}  # some have two names
     for path, module in model.named_modules():
         for held in (module._parameters, module._buffers):
             for name, tensor in held.items():
                 if tensor is None:
                     continue
+                own = f"{path}.{name}".removeprefix(".")
                 dense = torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device)
-                if str(dense.stride()) != str(tensor.stride()):  # symbols: nothing is fixed so
+                # Symbols as text: nothing is fixed so.
+                is_strided = str(dense.stride()) != str(tensor.stride())
+                if opened is not None:
+                    dense = torch.empty(opened(own, tensor.shape), dtype=tensor.dtype)
+                if is_strided or opened is not None:
                     is_parameter = held is module._parameters
-                    held[name] = torch.nn.Parameter(dense) if is_parameter else dense
-                    yield f"{path}.{name}".removeprefix(".")
+                    made.setdefault(tensor, torch.nn.Parameter(dense) if is_parameter else dense)
+                    held[name] = made[tensor]
+                if is_strided:
+                    yield own
+
+
+def _refuse_constants(graph: torch.fx.GraphModule, all_of_them: bool) -> None:
+    """Raise if a graph holds tensors that its module keeps in lists: fakes, or those that vary."""
+    for node in graph.graph.find_nodes(op="get_attr"):
+        value = getattr(graph, str(node.target))
+        if all_of_them or isinstance(value, private.FakeTensor):
+            raise Unprintable("a tensor that is no attribute of a module")
 
 
 class _Wrapper(torch.nn.Module):  # type: ignore[misc]

@@ -145,6 +145,12 @@ def _pdist(x: Tensor, p: float = 2.0) -> Tensor:
     return _norm(aten.embedding(x, i) - aten.embedding(x, j), p)
 
 
+def _addbmm(x: Tensor, a: Tensor, b: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+    """The sum of a batch of products is one product, with what is summed in one dimension."""
+    left = a.transpose(0, 1).reshape(a.shape[1], a.shape[0] * a.shape[2])
+    return torch.addmm(x, left, b.flatten(0, 1), beta=beta, alpha=alpha)
+
+
 def _trilinear(
     a: Tensor,
     b: Tensor,
@@ -182,6 +188,7 @@ OWN: dict[Any, Callable[..., Any]] = {
     aten._cdist_forward.default: _cdist,
     aten._pdist_forward.default: _pdist,
     aten._trilinear.default: _trilinear,
+    aten.addbmm.default: _addbmm,
     aten.histc.default: _histc,
 }
 """What is decomposed otherwise than Inductor does, or than PyTorch's meta kernels ask for."""

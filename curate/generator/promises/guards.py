@@ -68,6 +68,7 @@ def of_trace(
             continue
         place = guard.sloc.framework_loc.filename if guard.sloc.framework_loc else ""
         layout_only = place.endswith("_prims_common/__init__.py")
+        layout_only |= place.endswith("_inductor/ir.py") and not isinstance(e, sympy.Eq)
         if convolves and place.endswith(_OF_CONVOLUTIONS) and not isinstance(e, sympy.Eq):
             continue
         broadcast = "_subclasses" in place

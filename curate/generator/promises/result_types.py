@@ -10,6 +10,7 @@ import functools
 import math
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -177,7 +178,8 @@ def _result_types(
     fake = private.no_fakes() if real else FakeTensorMode(allow_non_fake_inputs=True)
     with fake, torch.no_grad(), warnings.catch_warnings(action="ignore"):
         try:
-            model = task.Model(*task.get_init_inputs()).eval()
+            with private.no_fakes() if traced.shapes else nullcontext():
+                model = task.Model(*task.get_init_inputs()).eval()
             if PARAMETERS in given:
                 _convert(model, given[PARAMETERS])
             flat, spec = pytree.tree_flatten(tuple(task.get_inputs()))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -120,20 +120,40 @@ def _optional(forward: ast.FunctionDef) -> dict[str, str]:
     return {a.arg: text(default) for a, default in pairs if a.arg in read}
 
 
-def with_checks(class_text: str, fixed: dict[str, Any]) -> str:
-    """Return a class whose constructor refuses arguments other than ``fixed``, if it has one."""
+def with_checks(class_text: str, fixed: dict[str, Any], kept: Sequence[str] = ()) -> str:
+    """Return a class whose constructor refuses arguments other than ``fixed``, if it has one.
+
+    Args:
+        class_text: the class.
+        fixed: arguments with their values.
+        kept: arguments that become attributes.
+
+    Raises:
+        CannotRewrite: one of ``kept`` is not as it was given, or there is no constructor.
+    """
     tree = ast.parse(class_text)
     assert isinstance(tree.body[0], ast.ClassDef)
     init = _methods(tree.body[0]).get("__init__")
     known = {a.arg for a in arguments(init)} if init else set()
     values = {name: value for name, value in fixed.items() if name in known}
-    if init is None or not values:
+    if init is None or init.body[0].lineno == init.lineno:
+        can_keep = set[str]()
+    else:
+        can_keep = known - set(stores_in(*init.body))
+    if not can_keep.issuperset(kept):
+        raise CannotRewrite("an argument that the module does not keep")
+    if init is None or not (values or kept):
         return class_text
     first = init.body[1] if _is_docstring(init.body[0]) and init.body[1:] else init.body[0]
     if first.lineno == init.lineno:
         return class_text
     lines = class_text.splitlines()
-    new = check_lines({name: repr(value) for name, value in values.items()}, first.col_offset)
+    if kept:
+        begun = [node for node in init.body if "super().__init__" in ast.unparse(node)]
+        at = (begun[0].end_lineno or begun[0].lineno) if begun else _span(first)[0]
+        lines[at:at] = [f"{' ' * first.col_offset}self.{name} = {name}" for name in kept]
+    told = {name: repr(value) for name, value in values.items()}
+    new = check_lines(told, first.col_offset) if told else []
     at = _span(first)[0]
     while lines[at - 1].strip().startswith("#"):
         at -= 1

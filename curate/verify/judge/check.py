@@ -258,6 +258,8 @@ class CandidateCheck:
                 ) from refused
             return
         self._compare(expected, output)
+        if self.first is not None and expected.is_empty:
+            return  # of one row, `pdist` makes nothing: it takes no kernel, and shows as little
         self._weigh(reply, expected, weighed)
         self.given.append(map_tensors(expected.value("inputs"), _few))
         self.own_bytes = self.own_bytes or expected.size

@@ -141,6 +141,13 @@ class Expected:
         return max((float(v.square().mean().sqrt()) for v in values if v.numel()), default=0.0)
 
     @property
+    def is_empty(self) -> bool:
+        """Whether the results have no elements: there is nothing to compute."""
+        own = self.value("own")
+        tensors = list_tensors([own["output"], own["changed"]])
+        return bool(tensors) and not any(t.numel() for t in tensors)
+
+    @property
     def varies(self) -> bool:
         """Whether the output holds two numbers that differ, so that it is not right by chance."""
         outputs = [t for t in list_tensors(self.value("own")["output"]) if t.numel() > 1]

@@ -199,6 +199,28 @@ def test_a_program_may_refuse_other_sizes(judge: Judge) -> None:
     assert (verdict["status"], verdict["caveats"][0]) == ("correct", "own_sizes_only")
 
 
+def of_rows(*case: str) -> tuple[str, str]:
+    """Return what `adding` does, for inputs whose number of rows varies."""
+    reference, program = adding(*case)
+    reference = reference.replace("def get_inputs", "rows = 9\n\ndef get_inputs")
+    return reference, program.replace("x = x.contiguous()", "x = x[1:].contiguous()")
+
+
+def test_an_empty_result_takes_no_kernel(judge: Judge) -> None:
+    reference, program = of_rows("x * 2", "x[1:] * 2", "torch.rand(rows, 12)")
+    launch = "        kernel[(triton.cdiv(x.numel(), 64),)](x, y, x.numel(), BLOCK=64)\n"
+    assert launch in program
+    careful = program.replace(launch, f"        if x.numel() > 0:\n    {launch}")
+    never = program.replace(launch, "        y = x * 2\n")
+    at_some = program.replace(launch, f"        y = x * 2\n        if len(x) > 5:\n    {launch}")
+    verdicts = judge([(reference, text) for text in (careful, never, at_some)])
+    assert [(v["status"], v["reason"]) for v in verdicts] == [
+        ("correct", None),
+        ("cheat", "no_kernel"),
+        ("cheat", "no_kernel"),
+    ]
+
+
 # --- beyond the draws -----------------------------------------------------------------------
 
 SCALED = (
