@@ -181,9 +181,20 @@ def logarithm(value: Any) -> Any:
     return torch._sym_log2(value)
 
 
+class _Analysis(PythonReferenceAnalysis):  # type: ignore[misc]
+    """PyTorch's, with truncation of symbolic numbers.
+
+    PyTorch's own asks a cache of sympy's, which compares them with those of earlier traces.
+    """
+
+    @staticmethod
+    def trunc_to_int(x: Any, dtype: Any) -> Any:
+        return torch.sym_int(x)
+
+
 def recompute(expression: sympy.Expr, values: dict[sympy.Symbol, Any]) -> Any:
     """Return an expression's value, worked out from symbolic numbers that a trace knows."""
-    return sympy_interp(PythonReferenceAnalysis, values, expression)
+    return sympy_interp(_Analysis, values, expression)
 
 
 def export(

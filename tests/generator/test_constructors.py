@@ -189,3 +189,12 @@ def test_operators_that_take_any_index_or_batch(warm_judge):
     texts, caveats = judged(warm_judge, sources)
     assert "tl.dot" in texts["addbmm"] or "tl.sum" in texts["addbmm"]
     assert "own_sizes_only" not in caveats["along"]
+
+
+def test_a_share_of_a_size_is_open_in_every_trace():
+    made = "self.conv = nn.Conv2d(channels, int(channels * share), 1)"
+    source = module("channels=8, share=0.5", made, "return self.conv(x)", "torch.rand(2, 8, 5, 7)")
+    words = ("share", "ratio", "portion")
+    texts = {generate(source.replace("share", w)).text.replace(w, "share") for w in words}
+    assert len(texts) == 1
+    assert "written for" not in texts.pop()
