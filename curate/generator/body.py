@@ -193,8 +193,8 @@ class Body:
         if not size.is_Symbol:
             return "pixel" if {"height", "width"} <= words else "position"
         word = re.sub(r"_(size|len|length|dim)$", "", words.pop())
-        single = word[:-1] if word.endswith("s") and len(word) > 3 else word
-        return single if single != word else f"{word}_index"
+        plural = word.endswith("s") and len(word) > 3
+        return re.sub("s$", "", re.sub("ies$", "y", word)) if plural else f"{word}_index"
 
     # -- sizes and indices ------------------------------------------------------------------------
 
@@ -481,7 +481,8 @@ class Body:
     def _variable(self, value: Value, text: str) -> str:
         """Give a value a variable: a load has its buffer's name, others the reference's word."""
         own = self.host.word(value.name) if value.op == "load" else value.word
-        name = self.fresh(own or NOUNS.get(value.op, value.op))
+        noun = "clamped" if text.startswith("tl.clamp") else NOUNS.get(value.op, value.op)
+        name = self.fresh(own or noun)
         self.say(f"{name} = {text}")
         self._texts[id(value)] = name
         return name

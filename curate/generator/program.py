@@ -335,6 +335,8 @@ class Program:
         last = re.sub(r"\[\d+\]$", "", text).rpartition(".")[2]
         if e.is_Symbol or last.isidentifier():
             return identifier(last if last.isidentifier() else "number"), text
+        if re.fullmatch(r"\w+ - 1", text):
+            return f"last_{text.removesuffix(' - 1')}", text
         floating = bool(e.atoms(sympy.Float)) or not e.is_integer
         return ("scale" if floating else "number"), text
 

@@ -152,6 +152,22 @@ def _operations(value: Any) -> set[str]:
     return set().union({value.op}, *map(_operations, value.inputs()))
 
 
+_KEEP_SIGN = ("to_dtype", "trunc_to_int", "floor_to_int", "ceil_to_int", "round_to_int", "masked")
+
+
+def _is_nonnegative(value: Any) -> bool:
+    """Whether a number is known not to be negative, as an index from `interpolate` is."""
+    if not isinstance(value, Value):
+        return value >= 0
+    if value.op == "constant":
+        return bool(value.number >= 0)
+    if value.op == "maximum":
+        return any(map(_is_nonnegative, value.args))
+    if value.op in ("minimum", "add", "mul", *_KEEP_SIGN):
+        return all(map(_is_nonnegative, (*value.args, value.number or 0)))
+    return value.op == "index"
+
+
 class Recorded(Protocol):
     """The loops whose bodies are recorded, as a recorder needs them."""
 
@@ -361,7 +377,7 @@ class Recorder(private.DefaultHandler):  # type: ignore[misc]
     ) -> sympy.Symbol:
         if not isinstance(x, Value):
             return x
-        if wrap_neg and x.dtype.is_signed and x.op != "index":
+        if wrap_neg and x.dtype.is_signed and not _is_nonnegative(x):
             end = self.index_expr(size, torch.int64)
             below = self.make("lt", (x, self.constant(0, torch.int64)), torch.bool)
             wrapped = self.make("add", (x, end), torch.int64)
