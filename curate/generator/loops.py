@@ -54,6 +54,15 @@ def _factors(e: sympy.Expr) -> list[sympy.Expr]:
     return list(sympy.expand(e).as_coefficients_dict().values())
 
 
+def _is_one_less(e: sympy.Expr) -> bool:
+    """Whether an expression is (n - 1) % n, as `torch.roll` has it."""
+    return isinstance(e, private.Mod | private.PythonMod) and e.args[1] - e.args[0] == 1
+
+
+def _itself(remainder: sympy.Expr) -> sympy.Expr:
+    return remainder.args[0]
+
+
 def axes_of_sizes(sizes: list[sympy.Expr]) -> dict[sympy.Symbol, sympy.Expr]:
     """Return new symbols for axes, with their sizes."""
     names = (sympy.Symbol(f"a{i}", integer=True, nonnegative=True) for i in range(len(sizes)))
@@ -159,7 +168,7 @@ class Loops:
     def simplified(self, expression: Any) -> sympy.Expr:
         found = sympy.sympify(expression)
         if found.free_symbols:
-            found = sympy.expand(private.simplify(found, self.axes))
+            found = sympy.expand(private.simplify(found.replace(_is_one_less, _itself), self.axes))
         return found.subs(self._merged) if self._merged else found
 
     def indirect(self, value: Value) -> sympy.Symbol:

@@ -26,7 +26,7 @@ from curate.generator.promises.result_types import ResultTypes
 from curate.generator.sizes import Fact, Sizes, attribute_path, attributes
 from curate.generator.trace import Symbolic, Traced
 from curate.generator.unprintable import Unprintable
-from curate.generator.words import is_view, note_of, operation, title, words_of
+from curate.generator.words import is_view, note_of, operation, title, told_note, words_of
 
 ir = private.ir
 
@@ -559,7 +559,7 @@ class Program:
         if formula and len(formula) <= _LONGEST_FORMULA and '"' not in formula:
             return f"Compute {formula}."
         working = [node for node in nodes if not is_view(node)] or nodes
-        calls = list(dict.fromkeys(call for node in working for call in note_of(node).calls))
+        calls = list(dict.fromkeys(call for node in working for call in told_note(node).calls))
         names = calls or list(dict.fromkeys(filter(None, (note_of(n).assigned for n in nodes))))
         names = names if len(names) <= 5 else [*names[:4], "more"]
         told = " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -152,13 +153,25 @@ def _operations(value: Any) -> set[str]:
     return set().union({value.op}, *map(_operations, value.inputs()))
 
 
+_WHOLE: dict[str, Callable[[int, int], int]] = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+}
+"""What is computed here where both operands are whole numbers."""
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, Value) and value.op == "constant" and type(value.number) is int
+
+
 _KEEP_SIGN = ("to_dtype", "trunc_to_int", "floor_to_int", "ceil_to_int", "round_to_int", "masked")
 
 
 def _is_nonnegative(value: Any) -> bool:
     """Whether a number is known not to be negative, as an index from `interpolate` is."""
     if not isinstance(value, Value):
-        return value >= 0
+        return bool(value >= 0)
     if value.op == "constant":
         return bool(value.number >= 0)
     if value.op == "maximum":
@@ -230,6 +243,9 @@ class Recorder(private.DefaultHandler):  # type: ignore[misc]
         args = (*args, *kwargs.values())
         if name in ("add", "mul", "truncdiv") and (one := _unchanged(name, *args)) is not None:
             return one
+        if name in _WHOLE and all(_is_whole(arg) for arg in args):
+            found = _WHOLE[name](*(arg.number for arg in args))
+            return self.constant(found, getattr(private.DTYPES, name)(*args))
         if name in _ALWAYS and (ends := _indices(*args)):
             if bounds := self._bounds(ends[0] - ends[1]):
                 truth = _ALWAYS[name](*bounds)

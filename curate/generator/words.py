@@ -61,7 +61,7 @@ def note_of(node: torch.fx.Node) -> NodeNote:
     return found
 
 
-def _told_note(node: torch.fx.Node) -> NodeNote:
+def told_note(node: torch.fx.Node) -> NodeNote:
     """Return a node's note, or that of what is made of it if a pass of the compiler put it in."""
     for _ in range(4):
         if note_of(node).place or not node.users:
@@ -187,7 +187,7 @@ class Words:
         """
         graph = list(nodes[0].graph.nodes) if nodes else []
         nodes = graph if is_all else nodes
-        found = {id(s): s for n in nodes if (s := self._statements.get(_told_note(n).line))}
+        found = {id(s): s for n in nodes if (s := self._statements.get(told_note(n).line))}
         own = set(nodes)
         part = ""
         for node in graph:
@@ -248,7 +248,7 @@ def title(nodes: Sequence[torch.fx.Node], given: Collection[str]) -> str:
     order: dict[str, int] = {}
     named, named_at = "", 0
     own: set[str] = set()  # functions of the reference itself
-    for at, note in enumerate(_told_note(node) for node in nodes if not is_view(node)):
+    for at, note in enumerate(told_note(node) for node in nodes if not is_view(node)):
         for call in note.calls:
             order.setdefault(call, at)
         own |= set(note.calls[1:])

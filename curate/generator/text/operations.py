@@ -97,6 +97,7 @@ CONJUNCTIONS = ("and_", "logical_and", "bitwise_and")
 
 NOUNS = {
     "truediv": "quotient",
+    "truncdiv": "quotient",
     "sub": "difference",
     "add": "total",
     "mul": "scaled",
