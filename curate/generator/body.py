@@ -236,6 +236,15 @@ class Body:
         self._names[self._at[axis]] = self.fresh(word)
         self._needed.add(self._at[axis])
 
+    def define(self, axis: sympy.Symbol, text: str) -> None:
+        """Say which element along an axis a program, or each of its lanes, has come to."""
+        wide = self._at[axis] in self._wide
+        self.say(f"{self._names[self._at[axis]]} = {f'({text}).to(tl.int64)' if wide else text}")
+
+    def is_wide(self, index: sympy.Expr) -> bool:
+        """Whether an index along some axes has 64 bits."""
+        return any(self._at.get(symbol) in self._wide for symbol in index.free_symbols)
+
     def variable(self, text: str) -> sympy.Symbol:
         """Return a symbol for an index that the kernel has as ``text``, with enough bits."""
         symbol = sympy.Symbol(f"at_{text}", integer=True, nonnegative=True)
@@ -307,16 +316,23 @@ class Body:
         self.say(f"{dim.name} = {text}")
         if dim.mask:
             self.say(f"{dim.mask} = {dim.name} < {dim.count(self, self.loops)}")
-        if len(dim.axes) > 1:
-            self._spread(dim)
+        self._spread(dim)
 
     def widened(self, dim: Dim, text: str) -> str:
         """Return the text for a number that is computed from a dim's index, with 64 bits."""
         wide = all(self._at[axis] in self._wide for axis in dim.axes)
         return text if wide else f"({text}).to(tl.int64)"
 
+    def spread(self, dim: Dim, text: str) -> None:
+        """Say which elements of a dim the lanes have come to; ``text`` has 32 bits."""
+        wide = len(dim.axes) == 1 and self._at[dim.axes[0]] in self._wide
+        self.say(f"{dim.name} = {f'({text}).to(tl.int64)' if wide else text}")
+        self._spread(dim)
+
     def _spread(self, dim: Dim) -> None:
-        """Say which element of each axis that is needed a dim's index is."""
+        """Say which element of each axis that is needed a dim's index is, if it has several."""
+        if len(dim.axes) < 2:
+            return
         left = dim.name
         needed = [axis for axis in dim.axes if self._at[axis] in self._needed]
         for axis in reversed(dim.axes):
@@ -406,7 +422,7 @@ class Body:
     def masks(self, axes: Iterable[sympy.Symbol]) -> list[str]:
         """Return the masks of the dims that some axes are in."""
         dims = [self.dim_of[axis] for axis in self.loops.live(axes) if axis in self.dim_of]
-        return [dim.mask for dim in self.dims if dim.mask and dim in dims]
+        return list(dict.fromkeys(dim.mask for dim in self.dims if dim.mask and dim in dims))
 
     def _index_axes(self, index: sympy.Expr) -> frozenset[sympy.Symbol]:
         axes, values = self.loops.axes_of(self.loops.index(index))

@@ -17,6 +17,7 @@ from curate.generator.loops import Loops, product
 from curate.generator.program import Program, Written
 from curate.generator.promises import ranks, result_types
 from curate.generator.schedules import attention_loops, library
+from curate.generator.schedules.products import Product
 from curate.generator.text.check import check
 from curate.generator.text.container import (
     CannotRewrite,
@@ -202,6 +203,7 @@ def _print(
         program.hide(loops.nodes)
         kernels.append(loops)
     program.is_alone = len(kernels) == 1
+    program.has_one_product = sum(isinstance(loops, Product) for loops in kernels) == 1
     program.summary = container.summary if program.is_alone else ""
     for loops in kernels:
         library.schedule(loops, program)

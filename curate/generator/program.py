@@ -91,8 +91,11 @@ class Program:
             ``zeroed`` has those that begin with zeros.
         changed: buffers that some kernel changes in place.
         scratch: variables of temporary tensors.
+        copies: variables of copies in another layout, by what makes them.
+        pointed: buffers that kernels are given, or that are returned.
         summary: what the reference says of itself, if one kernel does it all.
         is_alone: whether one does.
+        has_one_product: whether it has one product of matrices, or one convolution.
         staged: the loops whose first stage is printed.
     """
 
@@ -127,8 +130,11 @@ class Program:
         taken = {"self", "grid", "min", "max", "torch", "triton", "tl", *names, *inputs}
         self.sizes = Sizes(traced, taken, lead)
         self.scratch: dict[str, str] = {}
+        self.copies: dict[str, str] = {}
+        self.pointed: set[str] = set()
         self.summary = ""
         self.is_alone = False
+        self.has_one_product = False
         self.has_rank = False
         self._given(inputs)
         self._outputs()
@@ -437,6 +443,14 @@ class Program:
         self.say(f"{name} = torch.empty({shape}, device={self.device()}, dtype={dtype})")
         return name
 
+    def copied(self, word: str, text: str) -> str:
+        """Return the variable of a copy that kernels read; it is made once."""
+        if text not in self.copies:
+            name = self.sizes.fresh(word)
+            self.say(f"{name} = {text}")
+            self.copies[text] = self.scratch[name] = name
+        return self.copies[text]
+
     def _dtype_text(self, buffer: str, dtype: torch.dtype) -> str:
         if buffer in self.returned - self.accumulated and dtype == torch.float32:
             positions = [
@@ -492,6 +506,7 @@ class Program:
         body = kernel.body
         for buffer in body.pointers:
             self.allocate(buffer) if buffer not in self.scratch else None
+            self.pointed.add(buffer)
         stem, doc = self._told(kernel)
         name = self.sizes.fresh(identifier(f"{stem}_{kernel.part}_kernel".replace("__", "_")))
         written = {store.buffer for store in body.stores()}
@@ -606,7 +621,14 @@ class Program:
             inner = inner.data
         if isinstance(inner, ir.ReinterpretView):
             offset += layout.offset
-        offset = self.known(offset)
+        self.pointed.add(name)
+        return self.view(name, size, stride, offset)
+
+    def view(
+        self, name: str, size: list[sympy.Expr], stride: list[sympy.Expr], offset: sympy.Expr
+    ) -> str:
+        """Return the text for some of a buffer's elements."""
+        size, stride, offset = self._sizes(size), list(map(self.known, stride)), self.known(offset)
         if name in self.tensors:
             own = self.tensors[name].sizes
             strides = contiguous_strides(own)
@@ -650,7 +672,9 @@ class Program:
             for owner, found in read.items()
         ]
         ranks = self._rank_checks([by_name[n] for n in present], read, [*reads, *derived, *shapes])
-        dense = [f"{t.name} = {t.name}.contiguous()" for t in tensors if not t.dense]
+        pointed = {self.tensors[name].name for name in self.pointed & self.tensors.keys()}
+        loose = [t.name for t in tensors if not t.dense and t.name in pointed]
+        dense = [f"{name} = {name}.contiguous()" for name in loose]
         return [
             *lines,
             *self.types.checks(tensors),

@@ -13,11 +13,10 @@ import sympy
 from curate.generator.body import Body, Dim
 from curate.generator.kernel import Kernel
 from curate.generator.loops import equal, product
-from curate.generator.program import Program, is_contiguous
+from curate.generator.program import Program
 from curate.generator.schedules import products
 from curate.generator.schedules.products import Matrices, Product, Sums
 from curate.generator.torch_private import CallOperand, FloorDiv, LibraryCall
-from curate.generator.unprintable import Unprintable
 from curate.generator.values import Value
 
 AXES = {1: ("length",), 2: ("height", "width"), 3: ("depth", "height", "width")}
@@ -76,6 +75,7 @@ class Convolution(Product):
 
     Attributes:
         names: of the image's axes.
+        words: what an index along each of the result's dimensions is called.
         groups: into how many its channels are split.
         inputs, filters: how many channels each group takes and gives.
     """
@@ -83,6 +83,7 @@ class Convolution(Product):
     def whole(self) -> Value:
         _, weight, bias, *_, self.transposed, _, groups = self.call.args
         self.names = AXES[len(self.places) - 2]
+        self.words = ["image", "channel", *(f"out_{name[0]}" for name in self.names)]
         self.groups = sympy.sympify(groups)
         first, second = weight.sizes[:2]
         share = sympy.cancel(first / self.groups)
@@ -105,7 +106,12 @@ class Convolution(Product):
 
 
 class _Window:
-    """The text that finds what an output sees: in one kernel of a convolution."""
+    """The text that finds what an output sees: in one kernel of a convolution.
+
+    Attributes:
+        ends, taps: for each axis of the image, the text for its size and for the kernel's.
+        firsts: what an output sees first along each axis.
+    """
 
     def __init__(self, loops: Convolution, body: Body) -> None:
         self.loops = loops
@@ -122,144 +128,275 @@ class _Window:
 
     def name_axes(self) -> None:
         """Call the output's axes by their names."""
-        names = ["image", "channel", *(f"out_{name[0]}" for name in self.loops.names)]
-        for place, name in zip(self.loops.places, names, strict=True):
+        for place, name in zip(self.loops.places, self.loops.words, strict=True):
             if place.is_Symbol and len(self.body.dim_of[place].axes) > 1:
                 self.body.call(place, name)
 
-    def first(self, narrow: bool) -> None:
+    def first(self) -> None:
         """Say what an output sees first along each axis."""
         body, loops = self.body, self.loops
+        self.firsts = []
         for dim, name in enumerate(loops.names):
             stride, padding, _ = loops.numbers(dim)
             place = loops.places[2 + dim]
             at = place + padding if loops.transposed else place * stride - padding
-            text = body.address(at)
-            text = f"({text}).to(tl.int32)" if narrow else text
-            body.say(f"first_{name[0]} = {text}")
+            self.firsts.append(body.address(at))
+            if not self.firsts[-1].isidentifier():
+                body.say(f"first_{name[0]} = {self.firsts[-1]}")
+                self.firsts[-1] = f"first_{name[0]}"
 
-    def see(self, tap: str, inside: list[str]) -> tuple[list[sympy.Expr], str]:
-        """Say which pixel a tap is on; return its place and the condition that there is one.
+    def see(self, dim: int, exact: bool = False) -> tuple[sympy.Expr, list[str]]:
+        """Say on which place along an axis a tap is; return it, and when there is one.
 
         Args:
-            tap: the text for a tap's index, with ``{}`` for the axis' letter.
-            inside: further conditions.
+            dim: the axis.
+            exact: whether only such taps of a transposed convolution are tried that are on one.
         """
         body, loops = self.body, self.loops
-        places = []
-        for dim, name in enumerate(loops.names):
-            letter = name[0]
-            stride, padding, dilation = loops.numbers(dim)
-            pixel: sympy.Expr = body.variable(f"first_{letter}")
-            if loops.taps[dim] != 1:
-                step = dilation * body.variable(tap.format(letter))
-                text = body.address(pixel - step if loops.transposed else pixel + step)
-                body.say(f"{letter} = {text}")
-                pixel = body.variable(letter)
-            text = body.address(pixel)
-            if loops.transposed and stride != 1:
-                by = body.address(stride)
-                inside.append(f"({text} >= 0) & ({text} % {by} == 0)")
-                inside.append(f"({text} // {by} < {self.ends[dim]})")
-                pixel = FloorDiv(pixel, stride)
-            elif padding != 0 or loops.transposed:
-                inside.append(f"({text} >= 0) & ({text} < {self.ends[dim]})")
-            places.append(pixel)
-        return places, " & ".join(inside)
+        stride, padding, dilation = loops.numbers(dim)
+        letter, end = loops.names[dim][0], self.ends[dim]
+        pixel: sympy.Expr = body.variable(self.firsts[dim])
+        if loops.taps[dim] != 1 or exact:
+            step = dilation * body.variable(f"tap_{letter}")
+            text = body.address(pixel - step if loops.transposed else pixel + step)
+            at = "at" if letter == "l" else letter
+            body.say(f"{at} = {f'({text}) // {body.address(stride)}' if exact else text}")
+            pixel = body.variable(at)
+        text = body.address(pixel)
+        if loops.transposed and stride != 1 and not exact:
+            by = body.address(stride)
+            hits = [f"({text} >= 0)", f"({text} % {by} == 0)", f"({text} // {by} < {end})"]
+            return FloorDiv(pixel, stride), hits
+        if padding != 0 or loops.transposed:
+            return pixel, [f"({text} >= 0)", f"({text} < {end})"]
+        return pixel, []
 
 
 def tiled(loops: Convolution, program: Program) -> None:
-    """Print a convolution in tiles: the products of a tap and a channel are summed by tl.dot."""
-    result = loops.call.result
-    grouped = loops.groups != 1
-    rows = loops.dim("channels" if grouped else "rows", [1], 0)
-    pixels = [0, *range(2, len(loops.places))]
-    cols = loops.dim("cols", pixels, 1)
-    words = [f"{of}{name[0]}" for of in ("", "first_", "tap_") for name in loops.names]
-    reserved = ["pid", "tiles_m", "tiles_n", "tile_m", "tile_n", "start", "rows", "k"]
-    reserved += ["channel", "group", "a", "b", "acc"]
-    body = Body(loops, program, [rows, cols], [*reserved, *words])
-    window = _Window(loops, body)
-    sizes = [
-        loops.filters,
-        product(result.sizes[dim] for dim in pixels),
-        loops.inputs * product(loops.taps),
-    ]
-    m, n, k = (body.named(name, size) for name, size in zip("MNK", sizes, strict=True))
-    group = "group" if grouped else ""
-    products.tile(body, m, n, group)
-    window.name_axes()
-    if grouped:
-        body.say("rows = tile_m * BLOCK_M + tl.arange(0, BLOCK_M)[:, None]")
-        body.say(f"row_mask = rows < {m}")
-        body.say(f"channels = group * {m} + rows")
-    else:
-        body.index(rows, products.STARTS[0])
-    body.index(cols, products.STARTS[1])
-    window.first(narrow=True)
-    x, weight = window.x, window.weight
-    channel = body.variable("channel[:, None]")
-    image = loops.places[0] * x.strides[0]
-    if grouped:
-        image += body.variable("group") * loops.inputs * x.strides[1]
-    buffer, at = loops.place(x.buffer, image + x.offset)
-    body.say(f"x_ptrs = {body.pointer(buffer, body.address(at))}")
-    taps = [body.variable(f"tap_{name[0]}[None, :]") for name in loops.names]
-    if loops.transposed:
-        of_k = body.variable("channel[None, :]") * weight.strides[0] + sum(
-            (t * s for t, s, n in zip(taps, weight.strides[2:], loops.taps, strict=True) if n != 1),
-            sympy.S.Zero,
-        )
-        first = body.variable(body.widened(rows, "rows")) * weight.strides[1]
-        if grouped:
-            first += body.variable("group") * loops.inputs * weight.strides[0]
-    else:
-        of_k = body.variable("k[None, :]")
-        first = body.variable(body.widened(rows, rows.name)) * weight.strides[0]
-        if not is_contiguous(weight.sizes, weight.strides):
-            raise Unprintable("a weight that is not contiguous")
-    buffer, at = loops.place(weight.buffer, first + weight.offset)
-    body.say(f"weight_ptrs = {body.pointer(buffer, body.address(at))}")
-    acc = "acc"
-    body.say(f"{acc} = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)")
-    with body.block(f"for start in range(0, {k}, BLOCK_K):"):
-        body.say("k = start + tl.arange(0, BLOCK_K)")
-        left = "k"
-        for name, size in reversed(list(zip(loops.names, window.taps, strict=True))):
-            if size != "1":
-                body.say(f"tap_{name[0]} = {left} % {size}")
-                left = f"{left} // {size}"
-        body.say(f"channel = {left}")
-        places, inside = window.see("tap_{}[:, None]", ["col_mask", f"(k < {k})[:, None]"])
-        pixel = channel * x.strides[1] + sum(
-            (p * s for p, s in zip(places, x.strides[2:], strict=True)), sympy.S.Zero
-        )
-        loads = [
-            f"tl.load(weight_ptrs + {body.address(of_k)}, mask=row_mask & (k < {k})[None, :], "
-            "other=0.0)",
-            f"tl.load(x_ptrs + {body.address(pixel)}, mask={inside}, other=0.0)",
+    """Print a convolution in tiles: pixels times channels, summed tap by tap with tl.dot."""
+    _Tiled(loops, program).write()
+
+
+class _Tiled:
+    """One kernel of a convolution whose rows are pixels and whose columns are channels.
+
+    Image and weight are copied so that channels lie together: what a tap adds is a product of
+    matrices. Taps that lie together along the last axis are summed as one.
+
+    Attributes:
+        apart: for each axis, whether a program takes only pixels that the same taps reach: every
+            n-th, if the convolution is transposed and has a stride of n.
+        joins: whether the taps along the last axis lie together.
+    """
+
+    def __init__(self, loops: Convolution, program: Program) -> None:
+        self.loops, self.program = loops, program
+        self.grouped = loops.groups != 1
+        numbers = [loops.numbers(dim) for dim in range(len(loops.names))]
+        strides = [stride for stride, _, _ in numbers]
+        pixels = [0, *range(2, len(loops.places))]
+        plain = all(dilation == 1 for _, _, dilation in numbers)
+        own_axes = [[a for a in loops.axes if loops.of_dim.get(a) == dim] for dim in pixels]
+        single = sum(map(len, own_axes)) > 1 and all(len(axes) < 2 for axes in own_axes)
+        apart = bool(loops.transposed and plain and single)
+        self.strides = strides
+        self.apart = [apart and bool(stride != 1) for stride in strides]
+        self.joins = not (self.grouped or loops.transposed or loops.taps[-1] == 1)
+        self.joins &= bool(numbers[-1][2] == 1)
+        words = [loops.words[dim] for dim in pixels]
+        if not any(self.apart):
+            own_axes = [own_axes[0], [axis for axes in own_axes[1:] for axis in axes]]
+            words = ["image", "pixel"]
+        rows = [Dim(w, a, "row_mask", 0) for w, a in zip(words, own_axes, strict=True) if a]
+        self.cols = loops.dim("filters" if self.grouped else "cols", [1], 1)
+        letters = [f"{of}{n[0]}" for of in ("", "first_", "tap_", "phase_") for n in loops.names]
+        reserved = ["pid", "tiles_m", "tiles_n", "tile_m", "tile_n", "start", "rows", "cols", "k"]
+        reserved += ["group", "a", "b", "at", "acc", "inner", "inside", "begin", "end", "phase"]
+        self.body = Body(loops, program, [*rows, self.cols], [*reserved, *letters])
+        self.body.rank = 2
+        self.window = _Window(loops, self.body)
+
+    def write(self) -> None:
+        """Print the kernel and launch it."""
+        loops, body, program = self.loops, self.body, self.program
+        x = self._channels_last(self.window.x, [0, *range(2, len(loops.places)), 1], "n{}c")
+        outer, channel = (1, 0) if loops.transposed else (0, 1)
+        order = [outer, *range(2, len(loops.places)), channel]
+        weight = self._channels_last(self.window.weight, order, "o{}i")
+        results = loops.call.result.sizes
+        outs = [
+            FloorDiv(out + stride - 1, stride) if apart else out
+            for out, stride, apart in zip(results[2:], self.strides, self.apart, strict=True)
         ]
-        loads = products.same_types(program, loads, [weight, x])
-        body.say(f"a = {loads[0]}")
-        body.say(f"b = {loads[1]}")
-        products.dot(body, acc, "a", "b")
-    body.leaf(loops.product, acc)
-    for store in body.stores():
-        body.store(store)
-    doc = "Each program computes BLOCK_M channels of BLOCK_N pixels."
-    products.launch(program, body, doc, loops.groups, sizes, "MK")
+        for name, out, apart in zip(loops.names, outs, self.apart, strict=True):
+            body.named(f"phase_{name}", out) if apart else None
+        self.sizes = [
+            product([results[0], *outs]),
+            loops.filters,
+            loops.inputs * product(loops.taps),
+        ]
+        m, n, _ = (body.named(name, size) for name, size in zip("MNK", self.sizes, strict=True))
+        products.tile(body, m, n, "group" if self.grouped else "")
+        self._rows(m, outs)
+        if self.grouped:
+            body.say("cols = tile_n * BLOCK_N + tl.arange(0, BLOCK_N)[None, :]")
+            body.say(f"col_mask = cols < {n}")
+            body.say(f"filters = group * {n} + cols")
+        else:
+            body.index(self.cols, products.STARTS[1])
+        self.window.first()
+        self._sum(x, weight)
+        body.leaf(loops.product, "acc")
+        for store in body.stores():
+            body.store(store)
+        doc = "Each program computes BLOCK_N channels of BLOCK_M pixels"
+        doc += " that the same taps reach." if any(self.apart) else "."
+        strides = [stride for stride, apart in zip(self.strides, self.apart, strict=True) if apart]
+        more = (program.size("n_phases", product(strides)),) if strides else ()
+        products.launch(program, body, doc, loops.groups, self.sizes, more)
+
+    def _channels_last(self, operand: CallOperand, order: list[int], letters: str) -> str:
+        """Copy a factor so that channels are its last dimension; return the kernel's pointer."""
+        program, axes = self.program, "".join(name[0] for name in self.loops.names)
+        name, offset = program.place(operand.buffer, operand.offset)
+        source = program.view(name, operand.sizes, operand.strides, offset)
+        if source != program.word(name):  # a view takes its base to be dense
+            program.pointed.add(name)
+        text = f"{source}.permute({', '.join(map(str, order))}).contiguous()"
+        copy = program.copied(f"{program.word(name)}_{letters.format(axes)}", text)
+        self.body.pointers[copy] = self.body.fresh(f"{copy}_ptr")
+        return self.body.pointers[copy]
+
+    def _rows(self, m: str, outs: list[sympy.Expr]) -> None:
+        """Say which pixels a program computes."""
+        body = self.body
+        body.say("rows = tile_m * BLOCK_M + tl.arange(0, BLOCK_M)[:, None]")
+        if any(self.apart):
+            self._rows_apart(m, outs)
+            return
+        body.say(f"row_mask = rows < {m}")
+        self.window.name_axes()
+        count = body.named("n_pixels", product(outs))
+        *rows, _ = body.dims
+        for row, sign in zip(rows, ("//", "%"), strict=False):
+            body.spread(row, "rows" if len(rows) == 1 else f"rows {sign} {count}")
+
+    def _rows_apart(self, m: str, outs: list[sympy.Expr]) -> None:
+        """Say which pixels a program computes, if they are every n-th along some axes."""
+        loops, body = self.loops, self.body
+        masks = [f"(rows < {m})"]
+        left, phase = "rows", "tl.program_id(1)"
+        for dim in reversed(range(len(outs))):
+            name, place = loops.names[dim], loops.places[2 + dim]
+            size, count = loops.call.result.sizes[2 + dim], body.named(f"out_{name}", outs[dim])
+            at = f"{left} % {count}"
+            if self.apart[dim]:
+                stride, own = body.address(self.strides[dim]), f"phase_{name[0]}"
+                rest = f" % {stride}" if any(self.apart[:dim]) else ""
+                body.say(f"{own} = {phase}{rest}")
+                phase, at = f"{phase} // {stride}", f"{at} * {stride} + {own}"
+                if not equal(outs[dim] * self.strides[dim], size):
+                    masks.append(f"({loops.words[2 + dim]} < {body.named(f'out_{name}', size)})")
+            body.define(place, at) if place != 0 else None
+            left = f"{left} // {count}"
+        body.define(loops.places[0], left) if loops.places[0] != 0 else None
+        body.say(f"row_mask = {' & '.join(masks)}")
+
+    def _sum(self, x: str, weight: str) -> None:
+        """Print the loops over taps and channels."""
+        loops, body, window = self.loops, self.body, self.window
+        channels = body.named("channels", loops.inputs)
+        every = body.named("in_channels", window.x.sizes[1]) if self.grouped else channels
+        group = f"group * {channels} + " if self.grouped else ""
+        row, length, at = self.cols.name, body.named("K", self.sizes[2]), ""
+        if loops.transposed and self.grouped:  # a row of the weight has the channels of all groups
+            row, at = "cols", group
+            length = body.named("row", product([window.weight.sizes[0], *loops.taps]))
+        row = body.widened(self.cols, row)
+        body.say("inner = tl.arange(0, BLOCK_K)")
+        single = all(taps == 1 for taps in loops.taps[: -1 if self.joins else None])
+        weights = "weight_ptrs" if single and not any(self.apart) else "weights"
+        body.say(f"{weights} = {weight} + {row} * {length} + {at}inner[:, None]")
+        run, reach = self._run(channels)
+        body.say("acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)")
+        depth = body.depth
+        pixel, tap, inside = self._taps()
+        body.say(f"x_ptrs = {x} + {pixel} * {every} + {group}inner[None, :]")
+        own = every if loops.transposed else channels
+        if tap:
+            body.say(f"weight_ptrs = weights + {tap} * {own}")
+        with body.block(f"for start in range(0, {run}, BLOCK_K):"):
+            body.say("k = start + inner")
+            loads = [
+                f"tl.load(x_ptrs + start, mask={inside} & {reach}, other=0.0)",
+                f"tl.load(weight_ptrs + start, mask=col_mask & (k < {run})[:, None], other=0.0)",
+            ]
+            loads = products.same_types(self.program, loads, [window.x, window.weight])
+            body.say(f"a = {loads[0]}")
+            body.say(f"b = {loads[1]}")
+            products.dot(body, "acc", "a", "b")
+        body.depth = depth
+
+    def _run(self, channels: str) -> tuple[str, str]:
+        """Return how many numbers are summed in one loop, and which of them a pixel sees."""
+        loops, body = self.loops, self.body
+        first, taps = self.window.firsts[-1], self.window.taps[-1]
+        run = f"{taps} * {channels}" if self.joins else channels
+        if not self.joins or loops.numbers(-1)[1] == 0:
+            return run, f"(k < {run})[None, :]"
+        wide = body.is_wide(loops.places[-1]) or not loops.numbers(-1)[0].is_number
+        narrow = ".to(tl.int32)" if wide else ""
+        last = f"tl.minimum({self.window.ends[-1]} - {first}, {taps})"
+        body.say(f"begin = (-{first} * {channels}){narrow}")
+        body.say(f"end = ({last} * {channels}){narrow}")
+        return run, "(k[None, :] >= begin) & (k[None, :] < end)"
+
+    def _taps(self) -> tuple[str, str, str]:
+        """Print the loops over taps; return the texts for a pixel, a tap and whether it is seen."""
+        loops, body, window = self.loops, self.body, self.window
+        image = body.address(loops.places[0])
+        pixel, tap, inside = ("" if image == "0" else image), "", ["row_mask"]
+        for dim, name in enumerate(loops.names):
+            taps, place = window.taps[dim], window.firsts[dim]
+            if self.joins and dim == len(loops.names) - 1:
+                tap = tap and f"{tap} * {taps}"
+            else:
+                if taps != "1" or self.apart[dim]:
+                    body.say(f"for tap_{name[0]} in range({self._steps(dim)}):")
+                    body.depth += 1
+                    tap = f"({tap} * {taps} + tap_{name[0]})" if tap else f"tap_{name[0]}"
+                found, conditions = window.see(dim, self.apart[dim])
+                place = body.address(found)
+                inside += conditions
+            pixel = f"({pixel} * {window.ends[dim]} + {place})" if pixel else place
+        text = " & ".join(inside)
+        if body.depth > 1 and len(inside) > 1:
+            body.say(f"inside = {text}")
+            text = "inside"
+        return (pixel if image != "0" else f"({pixel}).to(tl.int64)"), tap, text
+
+    def _steps(self, dim: int) -> str:
+        """Return which taps are tried along an axis, as arguments of ``range``."""
+        taps, (stride, padding, _) = self.window.taps[dim], self.loops.numbers(dim)
+        if not self.apart[dim]:
+            return taps
+        by = self.body.address(stride)
+        first = f"phase_{self.loops.names[dim][0]}"
+        if padding != 0:
+            first = f"({first} + {self.body.address(padding)}) % {by}"
+        return f"{first}, {taps}, {by}"
 
 
 def summed(loops: Convolution, program: Program) -> None:
     """Print a convolution whose groups have few channels: each output is a sum of its own."""
     dim = Dim("offsets", list(loops.axes), "mask", 0)
     words = [f"{of}{name[0]}" for of in ("", "first_", "tap_") for name in loops.names]
-    body = Body(loops, program, [dim], ["acc", "i", "pixel", *words])
+    body = Body(loops, program, [dim], ["acc", "i", "at", "pixel", *words])
     window = _Window(loops, body)
     program.touch(loops)
     window.name_axes()
     body.index(dim, "tl.program_id(0) * BLOCK_SIZE")
-    window.first(narrow=False)
+    window.first()
     x, weight = window.x, window.weight
     channel = loops.places[1]
     one = body.variable("i") if loops.inputs != 1 else sympy.S.Zero
@@ -279,7 +416,9 @@ def summed(loops: Convolution, program: Program) -> None:
         if size != "1":
             body.say(f"for {name} in range({size}):")
             body.depth += 1
-    places, inside = window.see("tap_{}", ["mask"])
+    seen = [window.see(dim) for dim in range(len(loops.names))]
+    places = [place for place, _ in seen]
+    inside = " & ".join(["mask", *(one for _, conditions in seen for one in conditions)])
     at = loops.at(x, [loops.places[0], group * loops.inputs + one, *places])
     for word, operand, index, mask in (
         ("pixel", x, at, inside),

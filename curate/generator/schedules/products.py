@@ -18,6 +18,7 @@ from curate.generator.body import Body, Dim
 from curate.generator.kernel import Kernel
 from curate.generator.loops import ONE, ZERO, Loops, axes_of_sizes, common_sizes, equal, product
 from curate.generator.program import Program
+from curate.generator.schedules.passes import power_of_2
 from curate.generator.torch_private import CallOperand, FloorDiv, LibraryCall, ModularIndexing
 from curate.generator.unprintable import Unprintable
 from curate.generator.values import Value
@@ -275,8 +276,128 @@ class Sums(Matrices):
         return Loops._fits(self, outer, inner)
 
 
+FEW_ROWS = 16
+"""Rows up to which tensor cores would multiply mostly what is not there."""
+
+LONG = 4096
+"""Products for each element from which on programs may share them."""
+
+ENOUGH_TILES = 128
+"""Tiles that give each multiprocessor of a GPU one, about."""
+
+
 def matrices(loops: Matrices, program: Program) -> None:
-    """Print a product of matrices in tiles."""
+    """Print a product of matrices: in tiles, and in other ways for sizes that ask for them.
+
+    Of several products in a program each has its tiles alone, unless the file's own K is long.
+    """
+    m, n, k = map(program.known, loops.sizes)
+    own = [program.tensors.get(program.real(factor.buffer)) for factor in loops.factors]
+    given = all(tensor and tensor.is_input for tensor in own)
+    may_be_long = not k.is_number and given and program.has_one_product
+    may_be_long |= program.hint(loops.sizes[2]) >= LONG
+    is_few = bool(m.is_number and m <= FEW_ROWS)
+    few = m.is_Symbol and (own[0] is None or own[0].is_input) and program.has_one_product
+    if loops.batched or not (may_be_long or few or is_few):
+        tiles(loops, program)
+    elif is_few:
+        few_rows(loops, program)
+    else:
+        program.touch(loops)
+        rows, cols, length = (
+            program.size(name, size) for name, size in zip("MNK", (m, n, k), strict=True)
+        )
+        word = "if"
+        if may_be_long:
+            n_tiles = program.sizes.fresh("n_tiles")
+            program.say(f"{n_tiles} = triton.cdiv({rows}, 64) * triton.cdiv({cols}, 64)")
+            with program.branch(f"if {length} >= {LONG} and {n_tiles} < {ENOUGH_TILES}:"):
+                split(loops, program, f"min({length} // 1024, {4 * ENOUGH_TILES} // {n_tiles})")
+            word = "elif"
+        if few:
+            with program.branch(f"{word} {rows} <= {FEW_ROWS}:"):
+                few_rows(loops, program)
+        with program.branch("else:"):
+            tiles(loops, program)
+
+
+def tiles(loops: Matrices, program: Program) -> None:
+    """Print a kernel whose programs each compute a tile."""
+    body, _ = _summed(loops, program, "")
+    for store in body.stores():
+        body.store(store)
+    batches = loops.call.result.sizes[0] if loops.batched else ONE
+    doc = "Each program computes a tile of BLOCK_M x BLOCK_N; GROUP_M rows of tiles share columns."
+    launch(program, body, doc, batches, loops.sizes)
+
+
+def split(loops: Matrices, program: Program, n_splits: str) -> None:
+    """Print two kernels: programs share the products of each tile, then their sums are added."""
+    word = program.sizes.fresh("n_splits")
+    program.say(repr("# Few tiles and a long K: programs share K, and a second kernel adds up."))
+    program.say(f"{word} = {n_splits}")
+    m, n = (program.size(name, size) for name, size in zip("MN", loops.sizes, strict=False))
+    partial = program.temporary("partial", f"({word}, {m}, {n})", torch.float32)
+    program.scratch[partial] = partial
+    body, (m, n) = _summed(loops, program, "split")
+    body.pointers[partial] = body.fresh("partial_ptr")
+    at = f"({body.pointers[partial]} + (split * {m} + rows) * {n} + cols)"
+    body.say(f"tl.store({at}, {body.text(loops.product)}, mask=row_mask & col_mask)")
+    doc = "Each program sums every n-th BLOCK_K of K for a tile of BLOCK_M x BLOCK_N."
+    launch(program, body, doc, ONE, loops.sizes, (word,), "partial")
+    dim = Dim("offsets", list(loops.axes), "mask", 0)
+    body = Body(loops, program, [dim], ("acc", "split", "n_splits"))
+    body.arguments["n_splits"] = word
+    body.pointers[partial] = body.fresh("partial_ptr")
+    body.index(dim, "tl.program_id(0) * BLOCK_SIZE")
+    body.say("acc = tl.zeros((BLOCK_SIZE,), tl.float32)")
+    at = f"{body.pointers[partial]} + split * {dim.count(body, loops)} + {dim.name}"
+    with body.block("for split in range(n_splits):"):
+        body.say(f"acc += tl.load({at}, mask=mask)")
+    body.leaf(loops.product, "acc")
+    for store in body.stores():
+        body.store(store)
+    grid = (f"triton.cdiv({dim.count(program, loops)}, 256)",)
+    doc = "Each program adds the partial sums of BLOCK_SIZE elements."
+    program.launch(Kernel(body, doc, grid, {"BLOCK_SIZE": "256"}, part="combine"))
+    program.staged.discard(id(loops))
+
+
+def few_rows(loops: Matrices, program: Program) -> None:
+    """Print a kernel for few rows: it multiplies and sums in float32, without tensor cores."""
+    a, b = loops.factors
+    dims = [loops.dim("rows", [0], 0), loops.dim("cols", range(1, len(loops.places)), 1)]
+    body = Body(loops, program, dims, ("inner", "start", "acc", "a", "b"))
+    _, _, k = (body.named(name, size) for name, size in zip("MNK", loops.sizes, strict=True))
+    body.index(dims[0], "")
+    body.index(dims[1], "tl.program_id(0) * BLOCK_N")
+    row, col = (body.variable(f"{body.widened(dim, dim.name)}[:, :, None]") for dim in dims)
+    body.say("acc = tl.zeros((BLOCK_M, BLOCK_N, BLOCK_K), tl.float32)")
+    with body.block(f"for start in range(0, {k}, BLOCK_K):"):
+        body.say("inner = start + tl.arange(0, BLOCK_K)")
+        inner = body.variable("inner")
+        factors = (("a", a, (row, inner), "row_mask"), ("b", b, (inner, col), "col_mask"))
+        for word, operand, place, mask in factors:
+            buffer, at = loops.place(operand.buffer, loops.at(operand, place))
+            pointer = body.pointer(buffer, body.address(at))
+            short = ".to(tl.float32)" if program.is_float_input(buffer) else ""
+            mask = f"{mask}[:, :, None] & (inner < {k})"
+            body.say(f"{word} = tl.load({pointer}, mask={mask}, other=0.0){short}")
+        body.say("acc += a * b")
+    body.say("acc = tl.sum(acc, axis=2)")
+    body.leaf(loops.product, "acc")
+    for store in body.stores():
+        body.store(store)
+    m, n = (program.size(name, size) for name, size in zip("MN", loops.sizes, strict=False))
+    wide, area = (8, 1024) if equal(b.strides[0], 1) else (32, 256)
+    blocks = {"BLOCK_M": "BLOCK_M", "BLOCK_N": str(wide), "BLOCK_K": f"{area} // BLOCK_M"}
+    grid, setup = (f"triton.cdiv({n}, {wide})",), (f"BLOCK_M = {power_of_2(m)}",)
+    doc = "Each program computes BLOCK_N columns of all rows, which are few, without tensor cores."
+    program.launch(Kernel(body, doc, grid, blocks, setup, part="few_rows"))
+
+
+def _summed(loops: Matrices, program: Program, split: str) -> tuple[Body, tuple[str, str]]:
+    """Return a kernel that has summed a tile's products, or every n-th ``split`` of them."""
     a, b = loops.factors
     batched = loops.batched
     dims = [
@@ -285,7 +406,8 @@ def matrices(loops: Matrices, program: Program) -> None:
     ]
     if batched:
         dims.append(loops.dim("batch", [0]))
-    body = Body(loops, program, dims, ("pid", "tiles_m", "tiles_n", "tile_m", "tile_n", "start"))
+    reserved = ("pid", "tiles_m", "tiles_n", "tile_m", "tile_n", "start", "split", "step")
+    body = Body(loops, program, dims, reserved)
     m, n, k = (body.named(name, size) for name, size in zip("MNK", loops.sizes, strict=True))
     tile(body, m, n, "batch" if batched else "")
     for dim, start in zip(dims, STARTS, strict=False):
@@ -294,7 +416,11 @@ def matrices(loops: Matrices, program: Program) -> None:
     row, col = body.fresh("a_rows"), body.fresh("b_cols")
     for name, dim, size in ((row, dims[0], m), (col, dims[1], n)):
         body.say(f"{name} = {body.widened(dim, f'{dim.name} % {size}')}")
-    body.say(f"{inner} = tl.arange(0, BLOCK_K)")
+    step = "step" if split else "BLOCK_K"
+    if split:
+        body.say(f"{split} = tl.program_id(1)")
+        body.say("step = tl.num_programs(1) * BLOCK_K")
+    body.say(f"{inner} = {split and f'{split} * BLOCK_K + '}tl.arange(0, BLOCK_K)")
     batch = [body.variable("batch")] if batched else []
     a_place = [*batch, body.variable(row), body.variable(f"{inner}[None, :]")]
     b_place = [*batch, body.variable(f"{inner}[:, None]"), body.variable(col)]
@@ -308,18 +434,14 @@ def matrices(loops: Matrices, program: Program) -> None:
     loads = same_types(program, loads, [a, b])
     acc = body.fresh("acc")
     body.say(f"{acc} = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)")
-    with body.block(f"for start in range(0, {k}, BLOCK_K):"):
+    with body.block(f"for start in range(0, {k}, {step}):"):
         for word, load in zip("ab", loads, strict=True):
             body.say(f"{word} = {load}")
         dot(body, acc, "a", "b")
-        for pointer, step in zip(pointers, (a.strides[-1], b.strides[-2]), strict=True):
-            body.say(f"{pointer} += {body.address(step * body.variable('BLOCK_K'))}")
+        for pointer, stride in zip(pointers, (a.strides[-1], b.strides[-2]), strict=True):
+            body.say(f"{pointer} += {body.address(stride * body.variable(step))}")
     body.leaf(loops.product, acc)
-    for store in body.stores():
-        body.store(store)
-    batches = loops.call.result.sizes[0] if batched else ONE
-    doc = "Each program computes a tile of BLOCK_M x BLOCK_N; GROUP_M rows of tiles share columns."
-    launch(program, body, doc, batches, loops.sizes, "NK")
+    return body, (m, n)
 
 
 def tile(body: Body, m: str, n: str, batch: str) -> None:
@@ -361,13 +483,21 @@ def launch(
     doc: str,
     batches: sympy.Expr,
     sizes: list[sympy.Expr],
-    tuned_by: str,
+    more: tuple[str, ...] = (),
+    part: str = "",
 ) -> None:
-    """Launch a kernel for sizes M, N and K, whose tile the tuner chooses by some of them."""
+    """Launch a kernel for sizes M, N and K, whose tile the tuner chooses by N and K.
+
+    Args:
+        batches: how many such products there are.
+        more: further dimensions of the grid.
+        part: see `Kernel`.
+    """
     m, n = (program.size(name, size) for name, size in zip("MN", sizes, strict=False))
     grid = f'triton.cdiv({m}, meta["BLOCK_M"]) * triton.cdiv({n}, meta["BLOCK_N"])'
     if batches != 1:
         grid = f"{program.size('batches', batches)} * {grid}"
-    key = tuple(name for name in tuned_by if name in body.arguments)
+    key = tuple(name for name in "NK" if name in body.arguments)
     blocks = dict.fromkeys(TILE, "")
-    program.launch(Kernel(body, doc, (grid,), blocks, tuned_by=key))
+    kernel = Kernel(body, doc, (grid, *more), blocks, part=part, tuned_by=key, pruned_by="fitting")
+    program.launch(kernel)

@@ -45,7 +45,10 @@ def statement(node: ast.stmt, indent: int) -> list[str]:
     if isinstance(node, ast.If | ast.While):
         word = "if" if isinstance(node, ast.If) else "while"
         lines = [f"{pad}{word} {text(node.test)}:", *body(node.body, indent + 4)]
-        if node.orelse:
+        if len(node.orelse) == 1 and isinstance(node.orelse[0], ast.If):
+            first, *rest = statement(node.orelse[0], indent)
+            lines += [f"{pad}el{first.lstrip()}", *rest]
+        elif node.orelse:
             lines += [f"{pad}else:", *body(node.orelse, indent + 4)]
         return lines
     return [pad + line for line in text(node).splitlines()]

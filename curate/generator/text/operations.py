@@ -133,11 +133,24 @@ PRECISION = tl.constexpr("bf16x6")
     "TILES": """
 TILES = [
     triton.Config(
-        {"BLOCK_M": m, "BLOCK_N": n, "BLOCK_K": 32, "GROUP_M": 8}, num_warps=warps, num_stages=3
+        {"BLOCK_M": m, "BLOCK_N": n, "BLOCK_K": k, "GROUP_M": 8}, num_warps=warps, num_stages=stages
     )
-    for m, n, warps in ((32, 32, 2), (64, 64, 4), (128, 64, 8), (128, 128, 8))
+    for m, n, k, warps, stages in (
+        *((32, 32, 32, 2, 3), (64, 64, 32, 4, 3), (128, 64, 32, 8, 3), (128, 128, 16, 8, 3)),
+        *((64, 64, 64, 4, 4), (64, 128, 64, 4, 3), (128, 128, 64, 8, 3), (128, 256, 32, 8, 3)),
+    )
 ]
 """,
+    "fitting": '''
+def fitting(configs, named_args, **kwargs):
+    """Return the tiles of which 64 KiB hold all stages but one: float32 has smaller ones."""
+    size = max(x.element_size() for x in named_args.values() if isinstance(x, torch.Tensor))
+
+    def waiting(tile):
+        return (tile["BLOCK_M"] + tile["BLOCK_N"]) * tile["BLOCK_K"] * size
+
+    return [c for c in configs if (c.num_stages - 1) * waiting(c.kwargs) <= 64 * 1024]
+''',
     "ATTENTION_TILES": """
 ATTENTION_TILES = [
     triton.Config({"BLOCK_M": m, "BLOCK_N": n}, num_warps=warps, num_stages=2)

@@ -1,5 +1,6 @@
 """Products and convolutions: judged on the CPU, and read."""
 
+import dataclasses
 import re
 
 import pytest
@@ -57,11 +58,34 @@ PRODUCTS = {
         names="x, a, b",
     ),
     "one row": reference("self.linear(x)", "torch.randn(24)", LINEAR),
+    "few rows": reference("self.linear(x)", "torch.randn(5, 24)", LINEAR),
+    "columns of the module": reference(
+        "x @ self.w", "torch.randn(40, 48)", "self.w = nn.Parameter(torch.rand(48, 56))"
+    ),
     "heads": reference(
         "self.linear(x).view(2, -1, 4, 10).transpose(1, 2).exp()", "torch.randn(2, 17, 24)", LINEAR
     ),
 }
 CONVOLUTIONS = {
+    "window": reference(
+        "self.c(x) + x", "torch.randn(2, 20, 9, 11)", "self.c = nn.Conv2d(20, 20, 3, padding=1)"
+    ),
+    "signal": reference(
+        "self.c(x)", "torch.randn(2, 5, 60)", "self.c = nn.Conv1d(5, 16, 7, stride=3, padding=2)"
+    ),
+    "every second pixel": reference(
+        "self.c(x)", "torch.randn(2, 6, 5, 7)", "self.c = nn.ConvTranspose2d(6, 20, 4, 2, 1)"
+    ),
+    "two strides": reference(
+        "torch.relu(self.c(x))",
+        "torch.randn(2, 6, 5, 7)",
+        "self.c = nn.ConvTranspose2d(6, 20, (3, 1), (1, 3), (1, 0), output_padding=(0, 2))",
+    ),
+    "transposed volumes": reference(
+        "self.c(x)",
+        "torch.randn(1, 4, 3, 4, 5)",
+        "self.c = nn.ConvTranspose3d(4, 16, 3, stride, padding)",
+    ),
     "pixels": reference(
         "torch.relu(self.c(x))", "torch.randn(2, 24, 9, 10)", "self.c = nn.Conv2d(width, out, 1)"
     ),
@@ -114,23 +138,75 @@ def programs():
     return {name: generate(text).text for name, text in CASES.items()}
 
 
-def test_they_are_right_at_other_sizes(programs, warm_judge):
+def verdicts(programs, judge):
     candidates = [Candidate(name, CASES[name], text) for name, text in programs.items()]
+    return {verdict.id: verdict for verdict in judge.run(candidates)}
+
+
+def test_they_are_right_at_other_sizes(programs, warm_judge):
     wrong = {
-        verdict.id: (verdict.status, verdict.reason, verdict.evidence.get("message"))
-        for verdict in warm_judge.run(candidates)
+        name: (verdict.status, verdict.reason, verdict.evidence.get("message"))
+        for name, verdict in verdicts(programs, warm_judge).items()
         if verdict.status != "correct"
     }
     assert not wrong
 
 
+def test_each_way_of_a_product_is_right(programs, warm_judge, monkeypatch):
+    for slot in warm_judge.slots:
+        monkeypatch.setattr(slot, "options", dataclasses.replace(slot.options, vary_sizes=True))
+    names = ("product", "few rows", "columns of the module")
+    found = verdicts({name: programs[name] for name in names}, warm_judge)
+    assert {name: found[name].status for name in names} == dict.fromkeys(names, "correct")
+    assert not any("untried_branches" in verdict.caveats for verdict in found.values())
+
+
+def ways(text):
+    return [way for way in ("partial", "combine", "few_rows") if f"_{way}_kernel[grid](" in text]
+
+
+def test_a_long_product_is_shared_and_few_rows_take_no_tensor_core(programs):
+    found = {name: ways(text) for name, text in programs.items() if "tl.dot(" in text}
+    assert {name: used for name, used in found.items() if used} == {
+        "product": ["partial", "combine", "few_rows"],
+        "few rows": ["few_rows"],
+        "columns of the module": ["few_rows"],
+    }
+    long = "self.linear = nn.Linear(5000, 20)"
+    text = generate(reference("self.linear(x)", "torch.randn(32, 5000)", long)).text
+    assert ways(text) == ["partial", "combine", "few_rows"]
+    assert "atomic" not in text
+
+
 def test_each_is_one_kernel_with_all_that_follows_inside(programs):
-    for name in programs.keys() - {"one row", "one pixel"}:
+    for name in programs.keys() - {"one row", "one pixel", "product", "few rows"}:
         forward = programs[name].partition("def forward(")[2]
-        assert forward.count("[grid](") == 1, name
+        assert forward.count("[grid](") == (2 if "_few_rows_" in forward else 1), name
         assert not re.search(r"\b(F|torch\.nn\.functional)\.\w+\(|torch\.(matmul|bmm)", forward)
     assert "tl.maximum(" in programs["epilogue"] and "bias" in programs["epilogue"]
     assert "tl.erf(" in programs["every number"]
+
+
+def test_nothing_is_divided_in_the_loop_over_channels(programs):
+    for name in CONVOLUTIONS.keys() - {"pixels"}:
+        kernel = programs[name].partition("class ModelNew")[0]
+        loop = kernel.partition("for start in range(")[2].partition("tl.dot")[0]
+        if "tl.dot(" in kernel:
+            assert loop.count("tl.load(") == 2, name
+            assert not set("/%") & set(loop), name
+
+
+def test_taps_that_lie_together_are_summed_as_one(programs):
+    for name, loops in {"signal": 1, "window": 2, "volumes": 3, "every number": 3}.items():
+        kernel = programs[name].partition("@triton.jit")[2]
+        assert len(re.findall("(?m)^ +for ", kernel)) == loops, name
+
+
+def test_each_pixel_of_a_transposed_convolution_tries_taps_that_reach_it(programs):
+    text = programs["every second pixel"]
+    assert "for tap_h in range((phase_h + 1) % 2, 4, 2):" in text
+    assert "% 2 == 0" not in text
+    assert "% 2 == 0" in programs["transposed"]  # with a dilation, other taps reach it
 
 
 def test_tensor_cores_multiply_what_fills_a_tile(programs):
@@ -141,7 +217,7 @@ def test_tensor_cores_multiply_what_fills_a_tile(programs):
 
 def test_a_new_batch_size_is_not_tuned_anew(programs):
     assert 'key=["N", "K"]' in programs["epilogue"]
-    assert 'key=["M", "K"]' in programs["every number"]
+    assert 'key=["N", "K"]' in programs["every number"]
     assert "input_precision=PRECISION" in programs["product"]
 
 
