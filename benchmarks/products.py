@@ -65,6 +65,8 @@ MODULES = {
     "mm 1024x8192x8192": product(1024, 8192, 8192),
     "mm 512": product(512, 512, 512),
     "mm 128x1024x1024": product(128, 1024, 1024),
+    "mm 256x524288x256": product(256, 524288, 256),
+    "mm 8x4096x4096": product(8, 4096, 4096),
     "bmm 64x1024x64": module(
         "x @ y", "torch.randn(64, 1024, 64), torch.randn(64, 64, 1024)", names="x, y"
     ),

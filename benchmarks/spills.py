@@ -1,9 +1,11 @@
 """Registers and spills of programs' kernels, compiled ahead of time for three devices.
 
     python benchmarks/spills.py PAIRS.jsonl --sample 120
+    python benchmarks/spills.py PAIRS.jsonl --every-configuration --dtype bfloat16
 
 ``PAIRS.jsonl`` has ``id``, ``reference`` and ``candidate`` (or ``triton``) on each line. Kernels
-are compiled as the step `compile` does, at the file's own sizes; no GPU is needed.
+are compiled as the step `compile` does, at the file's own sizes; no GPU is needed. Of a tuned
+kernel that is the first configuration, or every one that its pruning leaves.
 """
 
 from __future__ import annotations
@@ -32,14 +34,27 @@ def compiled(row: dict[str, Any]) -> list[dict[str, Any]]:
         return []
 
 
+def launch_each(tuner: Any, *args: Any, **named: Any) -> None:
+    """Launch a tuned kernel in every configuration that is tried for its arguments."""
+    tuner.nargs = dict(zip(tuner.arg_names, args, strict=False))
+    for config in tuner.prune_configs(named):
+        tuner.fn.run(*args, **named, **config.all_kwargs())
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("pairs", type=Path)
     parser.add_argument("--sample", type=int, default=120, help="rows, drawn with a seed")
+    parser.add_argument("--every-configuration", action="store_true", help="of tuned kernels")
+    parser.add_argument("--dtype", default="float32", help="of parameters and inputs")
     given = parser.parse_args()
     import torch
+    from triton.runtime.autotuner import Autotuner
 
     torch.set_num_threads(1)
+    torch.set_default_dtype(getattr(torch, given.dtype))
+    if given.every_configuration:
+        Autotuner.run = launch_each
     rows = [json.loads(line) for line in given.pairs.open()]
     rows = [row for row in rows if row.get("candidate") or row.get("triton")]
     rows = random.Random(0).sample(rows, min(given.sample, len(rows)))

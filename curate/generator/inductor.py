@@ -30,7 +30,7 @@ class Inductor(RowStep):
     sandboxed: ClassVar[bool] = True
 
     step: Literal["inductor"]
-    version: ClassVar[int] = 9
+    version: ClassVar[int] = 10
 
     def setup(self, context: Context) -> None:
         from curate.generator.generate import warm

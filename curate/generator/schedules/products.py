@@ -282,8 +282,9 @@ FEW_ROWS = 16
 LONG = 4096
 """Products for each element from which on programs may share them."""
 
-ENOUGH_TILES = 128
-"""Tiles that give each multiprocessor of a GPU one, about."""
+ENOUGH_TILES, PROGRAMS = 64, 512
+"""Tiles of 64 x 64 from which on a GPU is busy, since the tuner may take smaller ones; and programs
+that keep it so."""
 
 
 def matrices(loops: Matrices, program: Program) -> None:
@@ -312,7 +313,7 @@ def matrices(loops: Matrices, program: Program) -> None:
             n_tiles = program.sizes.fresh("n_tiles")
             program.say(f"{n_tiles} = triton.cdiv({rows}, 64) * triton.cdiv({cols}, 64)")
             with program.branch(f"if {length} >= {LONG} and {n_tiles} < {ENOUGH_TILES}:"):
-                split(loops, program, f"min({length} // 1024, {4 * ENOUGH_TILES} // {n_tiles})")
+                split(loops, program, f"min({length} // 1024, {PROGRAMS} // {n_tiles})")
             word = "elif"
         if few:
             with program.branch(f"{word} {rows} <= {FEW_ROWS}:"):

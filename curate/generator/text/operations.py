@@ -144,10 +144,10 @@ TILES = [
     "fitting": '''
 def fitting(configs, named_args, **kwargs):
     """Return the tiles of which 64 KiB hold all stages but one: float32 has smaller ones."""
-    size = max(x.element_size() for x in named_args.values() if isinstance(x, torch.Tensor))
+    *sizes, _ = (x.element_size() for x in named_args.values() if isinstance(x, torch.Tensor))
 
     def waiting(tile):
-        return (tile["BLOCK_M"] + tile["BLOCK_N"]) * tile["BLOCK_K"] * size
+        return (tile["BLOCK_M"] + tile["BLOCK_N"]) * tile["BLOCK_K"] * max(sizes)
 
     return [c for c in configs if (c.num_stages - 1) * waiting(c.kwargs) <= 64 * 1024]
 ''',

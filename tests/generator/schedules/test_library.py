@@ -4,8 +4,10 @@ import dataclasses
 import re
 
 import pytest
+import torch
 
 from curate.generator.generate import generate
+from curate.verify.problem import load
 from curate.verify.verdict import Candidate
 
 pytest_plugins = ["shared_judge"]
@@ -219,6 +221,19 @@ def test_a_new_batch_size_is_not_tuned_anew(programs):
     assert 'key=["N", "K"]' in programs["epilogue"]
     assert 'key=["N", "K"]' in programs["every number"]
     assert "input_precision=PRECISION" in programs["product"]
+
+
+def test_tiles_fit_into_shared_memory_in_each_type(programs):
+    module = load("program", programs["product"])
+    counts = []
+    for size, dtype in ((4, torch.float32), (2, torch.bfloat16)):
+        arguments = {"x_ptr": torch.empty(1, dtype=dtype), "partial_ptr": torch.empty(1), "M": 1}
+        found = module.fitting(module.TILES, arguments, BLOCK=1)
+        counts.append(len(found))
+        for config in found:
+            m, n, k = (config.kwargs[f"BLOCK_{of}"] for of in "MNK")
+            assert (config.num_stages - 1) * (m + n) * k * size <= 2**16
+    assert 3 <= counts[0] < counts[1] == len(module.TILES)
 
 
 def test_a_transposed_factor_is_read_where_it_lies():
