@@ -7,6 +7,7 @@ expression. Kernels have none here: all their lanes take every path.
 from __future__ import annotations
 
 import ast
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from types import CodeType
@@ -20,6 +21,19 @@ COMPOUND = (
 CONSTRUCTOR = "__init__"
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+_PARSER = threading.Lock()
+
+
+def parse(source: str) -> ast.Module:
+    """Return a file's syntax tree, as `ast.parse` does.
+
+    CPython keeps one account of the depth for all threads: where one parses while a garbage
+    collection holds up another, that one raises `SystemError`
+    (https://github.com/python/cpython/issues/106905).
+    """
+    with _PARSER:
+        return ast.parse(source)
 
 
 @dataclass(frozen=True)
@@ -48,8 +62,8 @@ def find_branches(source: str, reference: str = "") -> dict[int, Branch]:
     Raises:
         SyntaxError, ValueError, RecursionError, MemoryError: as `ast.parse`.
     """
-    marker = _Marker("", set(_texts(ast.parse(reference))))
-    marker.visit(ast.parse(source))
+    marker = _Marker("", set(_texts(parse(reference))))
+    marker.visit(parse(source))
     found = {n: b for n, b in enumerate(marker.branches) if n not in marker.copied}
     return found if any(n != b.function and not b.refuses for n, b in found.items()) else {}
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from curate.verify.branches import Function, is_jit
+from curate.verify.branches import Function, is_jit, parse
 
 Axes = frozenset[int]
 """Axes that are computed, of an expression that is a grid; of a number, 0 if it is computed."""
@@ -26,7 +26,7 @@ class Grids:
         Raises:
             SyntaxError, ValueError, RecursionError, MemoryError: as `ast.parse`.
         """
-        tree = ast.parse(source)
+        tree = parse(source)
         functions = [node for node in ast.walk(tree) if isinstance(node, Function)]
         self._kernels = {f.name for f in functions if any(map(is_jit, f.decorator_list))}
         self._found: dict[str, Axes] = {}

@@ -15,6 +15,8 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 from itertools import chain
 
+from curate.verify.branches import parse
+
 MODEL = "ModelNew"
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -30,7 +32,7 @@ class ParsedProgram:
 
     def __init__(self, source: str) -> None:
         self.lines = source.splitlines()
-        self.tree = ast.parse(source)
+        self.tree = parse(source)
         self.nodes: list[ast.AST] = []  # each followed by all that stands in it
         self.parents: dict[ast.AST, ast.AST] = {}
         self._ends: dict[ast.AST, tuple[int, int]] = {}
