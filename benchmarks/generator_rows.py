@@ -40,13 +40,13 @@ def sample(single: int, compositions: int, seed: int) -> Iterator[dict[str, str]
             yield {"id": f"{family}#{number}", "kind": "composition", "reference": text}
 
 
-def generate(row: dict[str, Any], verbose: bool) -> None:
+def generate(row: dict[str, Any], verbose: bool, variant: int) -> None:
     """Add the program or the reason to a row, and how long it took."""
     from curate.generator.generate import generate as print_program
 
     start = time.process_time()
     try:
-        row["candidate"] = print_program(row["reference"]).text
+        row["candidate"] = print_program(row["reference"], variant=variant).text
     except Exception as error:  # other people's code, and the generator's own faults
         row["reason"] = (
             f"{type(error).__name__}: {str(error).splitlines()[0][:120] if str(error) else ''}"
@@ -111,6 +111,7 @@ def main() -> None:
     parser.add_argument("--problems", type=Path)
     parser.add_argument("--output", type=Path, help="rows with programs and verdicts")
     parser.add_argument("--no-judge", action="store_true")
+    parser.add_argument("--variant", type=int, default=0, help="1: each kernel's next schedule")
     parser.add_argument("--only", help="a row's id")
     parser.add_argument("--verbose", action="store_true", help="show where a row failed")
     given = parser.parse_args()
@@ -125,7 +126,7 @@ def main() -> None:
     torch._logging.set_logs(all=logging.CRITICAL)
     for number, row in enumerate(rows):
         row["first"] = number == 0
-        generate(row, given.verbose)
+        generate(row, given.verbose, given.variant)
     if not given.no_judge:
         judge(rows, given.seed)
     if given.output:

@@ -83,6 +83,8 @@ def test_every_option_is_described() -> None:
             r"no target 'cuda:9O'; did you mean 'cuda:90'\?",
         ),
         (("- step: normalize", "- normalize"), r"be a mapping, such as `step: normalize`$"),
+        (("timeout_s: 90", "variants: 3"), r":7: steps\.0\.variants: must be at most 2"),
+        (("timeout_s: 90", "variants: 0"), r":7: steps\.0\.variants: must be at least 1"),
         (("step: normalize", "step: verify\n    timing: true"), r":8: steps\.1: timing needs"),
         (("seed", "seed"), None),
     ],

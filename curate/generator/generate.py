@@ -57,8 +57,14 @@ class Printed:
     tools: list[str]
 
 
-def generate(reference: str, entry_point: str = "Model") -> Printed:
+def generate(reference: str, entry_point: str = "Model", variant: int = 0) -> Printed:
     """Return the program for a file in KernelBench's form.
+
+    Args:
+        reference: the file.
+        entry_point: its module's name.
+        variant: 0 for the best schedule of each kernel, 1 for the one that comes next: the same
+            loops, as another person might have written them.
 
     Raises:
         Unprintable: the generator has no way to print it; the message says why.
@@ -75,18 +81,22 @@ def generate(reference: str, entry_point: str = "Model") -> Printed:
 
         def printed(graph: Any) -> tuple[Written, Written | None]:
             types.append(result_types.find(traced, graph.graph_input_names))
-            fixed = _print(traced, graph, container, types[0])
-            return fixed, _free(traced, graph, container, types[0]) if fixed.has_rank else None
+            fixed = _print(traced, graph, container, types[0], variant)
+            if not fixed.has_rank:
+                return fixed, None
+            return fixed, _free(traced, graph, container, types[0], variant)
 
         try:
-            written, free = private.lower(traced.graph, traced.mode, printed)
+            written, free = private.lower(traced.graph, traced.mode, printed, variant == 0)
         except Exception as error:  # Inductor's: it may raise anything
             inner = getattr(error, "inner_exception", error)
             if isinstance(inner, Unprintable):
                 raise Unprintable(str(inner)) from inner
             lines = str(error).strip().splitlines() or [""]
             raise Unprintable(f"not lowered: {type(error).__name__}: {lines[0][:160]}") from error
-        if free is not None and _takes_any_rank(traced, container, types[0], free):
+        if 0 < variant >= written.variants:
+            raise Unprintable("only one schedule")
+        if free is not None and _takes_any_rank(traced, container, types[0], free, variant):
             written = free
     if not written.kernels:
         raise Unprintable("no kernels")
@@ -130,18 +140,26 @@ def _operators(traced: Traced) -> list[str]:
 
 
 def _free(
-    traced: Traced, graph: Any, container: Container, types: result_types.ResultTypes
+    traced: Traced,
+    graph: Any,
+    container: Container,
+    types: result_types.ResultTypes,
+    variant: int,
 ) -> Written | None:
     """Print a graph's loops for inputs of any rank, if they can be."""
     lead = ranks.find(traced)
     try:
-        return _print(traced, graph, container, types, lead) if lead else None
+        return _print(traced, graph, container, types, variant, lead) if lead else None
     except Unprintable:
         return None
 
 
 def _takes_any_rank(
-    traced: Traced, container: Container, types: result_types.ResultTypes, free: Written
+    traced: Traced,
+    container: Container,
+    types: result_types.ResultTypes,
+    free: Written,
+    variant: int,
 ) -> bool:
     """Whether the same program is printed for inputs with one more dimension."""
     lead = ranks.find(traced)
@@ -152,7 +170,10 @@ def _takes_any_rank(
         if known is None:
             return False
         written = private.lower(
-            other.graph, other.mode, lambda graph: _print(other, graph, container, types, known)
+            other.graph,
+            other.mode,
+            lambda graph: _print(other, graph, container, types, variant, known),
+            variant == 0,
         )
         return _form(free) == _form(written)
     except Exception:  # the module's own code: it may refuse
@@ -177,10 +198,11 @@ def _print(
     graph: Any,
     container: Container,
     types: result_types.ResultTypes,
+    variant: int,
     lead: ranks.Lead | None = None,
 ) -> Written:
     """Print a graph's loops; runs where Inductor would write its own code."""
-    program = Program(traced, graph, container.inputs, types, lead)
+    program = Program(traced, graph, container.inputs, types, lead, variant)
     groups = [n for n in graph.scheduler.nodes if not isinstance(n, private.NopKernelSchedulerNode)]
     groups = groups if lead else attention_loops.fuse(program, groups)
     kernels: list[Loops] = []

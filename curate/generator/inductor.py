@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+
+from pydantic import Field
 
 from curate.rows import Generator, Row, Static, TaskRow, make_row
 from curate.step import Context, Drop, Keep, Outcome, RowStep
 
 if TYPE_CHECKING:
     from curate.generator.generate import Printed
+
+FIRST, SECOND = "generator", "generator, second schedule"
+"""What writes a task's programs: `origin.generator.name` of its pairs."""
 
 
 class Inductor(RowStep):
@@ -20,6 +25,9 @@ class Inductor(RowStep):
     a file that needs torch and triton alone, with `ModelNew` in place of ``Model``. What the module
     fixes, such as the size of a pooling window, the program checks. No GPU is needed, and the text
     is the same on every machine.
+
+    A task's second program has the same loops in another schedule, so that the two can be compared
+    by their times. Its ``origin.generator.name`` is `SECOND`.
     """
 
     tools: ClassVar[tuple[str, ...]] = ("torch", "triton")
@@ -32,6 +40,17 @@ class Inductor(RowStep):
     step: Literal["inductor"]
     version: ClassVar[int] = 10
 
+    variants: Annotated[
+        int,
+        Field(
+            ge=1,
+            le=2,
+            description="Programs per task. With 2, a task whose loops have another schedule that "
+            "a person might choose gives a second pair with the same reference. A later `dedupe` "
+            "by reference or wiring would keep one of the two.",
+        ),
+    ] = 1
+
     def setup(self, context: Context) -> None:
         from curate.generator.generate import warm
 
@@ -41,16 +60,21 @@ class Inductor(RowStep):
         from curate.generator.generate import generate
         from curate.generator.unprintable import Unprintable
 
-        try:
-            printed = generate(row["reference"], row["entry_point"] or "Model")
-        except Unprintable as reason:
-            return Drop("not_printed", {"what": str(reason)})
-        return Keep((_pair(row, printed),))
+        pairs: list[Row] = []
+        for variant, name in enumerate((FIRST, SECOND)[: self.variants]):
+            try:
+                printed = generate(row["reference"], row["entry_point"] or "Model", variant)
+            except Unprintable as reason:
+                if not pairs:
+                    return Drop("not_printed", {"what": str(reason)})
+            else:
+                pairs.append(_pair(row, printed, name))
+        return Keep(tuple(pairs))
 
 
-def _pair(row: TaskRow, printed: Printed) -> Row:
+def _pair(row: TaskRow, printed: Printed, name: str) -> Row:
     """Return the pair: the task, and the program that was printed for it."""
-    generator: Generator = {"name": "generator", "tools": printed.tools}
+    generator: Generator = {"name": name, "tools": printed.tools}
     static: Static = {
         "kernels": printed.kernels,
         "lines": printed.text.count("\n"),

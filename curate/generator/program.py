@@ -69,6 +69,7 @@ class Written:
         sizes: how many numbers are read from inputs.
         kept: arguments of the constructor that the module has to keep.
         has_rank: whether an input of another rank is refused.
+        variants: how many programs the same loops have, in other schedules.
     """
 
     kernels: list[str]
@@ -78,6 +79,7 @@ class Written:
     sizes: int
     kept: list[str]
     has_rank: bool
+    variants: int
 
 
 class Program:
@@ -97,6 +99,8 @@ class Program:
         is_alone: whether one does.
         has_one_product: whether it has one product of matrices, or one convolution.
         staged: the loops whose first stage is printed.
+        variant: which of a kernel's schedules is printed, from 0; the last if it has fewer.
+        variants: how many the kernel with the most has, of those that are printed.
     """
 
     def __init__(
@@ -106,7 +110,10 @@ class Program:
         inputs: list[str],
         types: ResultTypes,
         lead: Lead | None = None,
+        variant: int = 0,
     ) -> None:
+        self.variant = variant
+        self.variants = 0
         self.traced = traced
         self.lead = lead
         self.graph = graph
@@ -596,8 +603,16 @@ class Program:
         self.say(f"return {structure(tree)}")
         head = self.head()
         count = len(self.sizes.defined)
-        kept = self.sizes.kept
-        return Written(self.kernels, head, self.lines, self.helpers, count, kept, self.has_rank)
+        return Written(
+            self.kernels,
+            head,
+            self.lines,
+            self.helpers,
+            count,
+            self.sizes.kept,
+            self.has_rank,
+            self.variants,
+        )
 
     def _conversion(self, i: int, result: Any) -> str:
         """Return what turns an input, or what was added up, into the result's type."""

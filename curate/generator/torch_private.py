@@ -241,10 +241,16 @@ class _Stopped(BaseException):
     """Carries a result out of the compiler, past its handlers of errors."""
 
 
-def lower(graph: torch.fx.GraphModule, mode: FakeTensorMode, then: Callable[[Any], T]) -> T:
+def lower(
+    graph: torch.fx.GraphModule,
+    mode: FakeTensorMode,
+    then: Callable[[Any], T],
+    online_softmax: bool = True,
+) -> T:
     """Have Inductor lower and fuse a graph, and return what ``then`` makes of the result.
 
-    It has to run under `curate.generator.absent_gpu.absent_gpu`. The graph is changed.
+    It has to run under `curate.generator.absent_gpu.absent_gpu`. The graph is changed. A softmax's
+    peak and sum are found in one pass, if it is ``online_softmax``, or one after the other.
     """
     nodes = graph.graph
     for node in reversed(nodes.nodes):
@@ -295,7 +301,7 @@ def lower(graph: torch.fx.GraphModule, mode: FakeTensorMode, then: Callable[[Any
         if _is_longer_to_inductor is not None:
             stack.enter_context(mock.patch.object(ir.Layout, _IS_LONGER, staticmethod(_is_longer)))
         stack.enter_context(own_lowerings())
-        stack.enter_context(config.patch(_CONFIG))
+        stack.enter_context(config.patch({**_CONFIG, "online_softmax": online_softmax}))
         stack.enter_context(torch.no_grad())
         stack.enter_context(warnings.catch_warnings(action="ignore"))
         with contextlib.suppress(_Stopped):

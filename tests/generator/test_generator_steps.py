@@ -4,11 +4,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import polars as pl
+import pyarrow as pa
 import pytest
 
+from curate.clean.dedupe import Dedupe
+from curate.clean.split import Split
 from curate.engine.processes.sandbox import sandbox_command
-from curate.generator.inductor import Inductor
-from curate.rows import STATIC, make_origin, make_row
+from curate.generator.inductor import FIRST, SECOND, Inductor
+from curate.rows import ROW, STATIC, make_origin, make_row
 from curate.step import Context, Drop, Keep
 
 TASK = """
@@ -29,11 +33,11 @@ def get_init_inputs():
 """
 
 
-def apply(body):
+def apply(body, **options):
     text = TASK.format(body=body)
-    row = make_row("task", text, make_origin("local", path="a.py"), reference=text)
+    row = make_row("task", text, make_origin("torch_ops"), reference=text)
     row["license"] = {"expression": "MIT", "choice": "MIT"}
-    return Inductor(step="inductor").apply(row, Context())
+    return Inductor(step="inductor", **options).apply(row, Context())
 
 
 def test_a_task_becomes_a_pair():
@@ -70,6 +74,42 @@ def test_losses_have_a_reason(body, what):
 def test_programs_in_which_sizes_decide_between_schedules_are_printed():
     outcome = apply("return torch.softmax(x, 1)")
     assert "<= 4096:" in outcome.rows[0]["triton"]
+
+
+def test_a_task_whose_loops_have_two_schedules_becomes_two_pairs_on_request():
+    assert len(apply("return torch.softmax(x, 1)").rows) == 1
+    pairs = apply("return torch.softmax(x, 1)", variants=2).rows
+    assert [pair["origin"]["generator"]["name"] for pair in pairs] == [FIRST, SECOND]
+    for column in ("id", "triton"):
+        assert pairs[0][column] != pairs[1][column]
+    for column in ("reference", "parent_ids", "license"):
+        assert pairs[0][column] == pairs[1][column]
+
+
+def test_a_task_whose_loops_have_one_schedule_becomes_one_pair():
+    (pair,) = apply("return torch.sigmoid(x) + 1", variants=2).rows
+    assert pair["origin"]["generator"]["name"] == FIRST
+    assert isinstance(apply("return x", variants=2), Drop)
+
+
+def test_both_pairs_of_a_task_stay_and_are_in_one_split():
+    bodies = ("torch.softmax(x, 1)", "torch.cumsum(x, 1)", "x.amax(1)")
+    rows = [pair for body in bodies for pair in apply(f"return {body}", variants=2).rows]
+    table = pl.from_arrow(pa.Table.from_pylist(rows, ROW))
+
+    def judged(step):
+        columns = table.select("id", "kind", *step.columns)
+        return step.judge(step.summarize(columns, Context()), Context())
+
+    assert len(rows) == 6
+    assert judged(Dedupe(step="dedupe", column="triton"))["reason"].is_null().all()
+    verdicts = judged(Split(step="split", threshold=1))
+    clusters = dict(zip(verdicts["id"], verdicts["cluster"], strict=True))
+    of_task = {}
+    for row in rows:
+        of_task.setdefault(row["parent_ids"][0], set()).add(clusters[row["id"]])
+    assert [len(found) for found in of_task.values()] == [1, 1, 1]
+    assert len(set(clusters.values())) == 3
 
 
 def test_loading_the_step_imports_no_torch():

@@ -22,9 +22,12 @@ from curate.generator.text.operations import TYPES
 from curate.generator.torch_private import CallOperand
 from curate.generator.values import HALF, Value
 
+FIXED = {"BLOCK_M": "32", "BLOCK_N": "16"}
+"""A tile that fits into shared memory with any head."""
 
-def tiled(loops: Attention, program: Program) -> None:
-    """Print attention."""
+
+def tiled(loops: Attention, program: Program, tuned: bool = True) -> None:
+    """Print attention in tiles, whose size is tuned or is `FIXED`."""
     tile = _Tile(loops, program)
     body, query = tile.body, tile.dims["row"]
     body.say("pid = tl.program_id(0)")
@@ -41,7 +44,7 @@ def tiled(loops: Attention, program: Program) -> None:
     tile.end()
     for store in body.stores():
         body.store(store)
-    tile.launch()
+    tile.launch(tuned)
 
 
 _RESERVED: tuple[str, ...] = ("pid", "tiles", "tile", "start", "first", "end")
@@ -208,14 +211,18 @@ class _Tile:
             return self.body.raw_load(value, [], 0)
         return f"({self.body.filled(value, 0, self.dims[role])})"
 
-    def launch(self) -> None:
+    def launch(self, tuned: bool) -> None:
         body, loops, program = self.body, self.loops, self.program
         doc = "Each program takes BLOCK_M queries and goes along the keys, BLOCK_N at a time"
         doc += ",\n    up to the diagonal." if self._bounds(1) else "."
         count = program.size("n_queries", loops.sizes["row"])
-        grid = f'triton.cdiv({count}, meta["BLOCK_M"])'
+        side = 'meta["BLOCK_M"]' if tuned else FIXED["BLOCK_M"]
+        grid = f"triton.cdiv({count}, {side})"
         if loops.sizes["batch"] != 1:
             grid = f"{program.size('batches', loops.sizes['batch'])} * {grid}"
+        if not tuned:
+            program.launch(Kernel(body, doc, (grid,), self.blocks | FIXED))
+            return
         head = body.named("head_dim", loops.sizes["dim"])
         key = (head,) if head in body.arguments else ()
         kernel = Kernel(body, doc, (grid,), self.blocks, tuned_by=key)

@@ -1,6 +1,9 @@
-"""Choose the schedule of a kernel by what its loops do and what its axes are."""
+"""Choose the schedules of a kernel by what its loops do and what its axes are."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
 
 import sympy
 
@@ -18,6 +21,9 @@ FEW = 1024
 MOST_IN_TILE = 4096
 """Elements up to which one program holds all of a row in registers."""
 
+SHORT_ROW = 256
+"""Elements of a row up to which one program has threads for several."""
+
 MOST_SORTED = 8192
 """Elements of a row up to which one program sorts it."""
 
@@ -26,56 +32,79 @@ ENOUGH = 256
 """Rows from which on a program takes each whole."""
 
 
-def schedule(loops: Loops, program: Program) -> None:
-    """Print a kernel, or several that do its work together."""
+Schedule = Callable[[Loops, Program], None]
+"""Prints a kernel, or several that do its work together."""
+
+
+def schedules(loops: Loops, program: Program) -> list[Schedule]:
+    """Return the schedules that a person might choose for some loops, the best first."""
     if all(program.is_inner(store.buffer) for store in loops.stores):
-        return
+        return []
     if all(_is_zero(loops, program, store) for store in loops.stores):
-        program.zeroed |= {store.buffer for store in loops.stores}
-        return
+        return [_zeros]
     ordered = {one.op for one in scanned(store.value for store in loops.stores)}
     if "sort" in ordered:
-        plane = by_rows(loops)
-        program.touch(loops)
-        program.say(f"assert {plane.reduced.count(program, loops)} <= {MOST_SORTED}")
-        reduce.tile(loops, program, plane)
-        return
-    if ordered:
-        reduce.looped(loops, program, plane_of(loops))
-        return
-    found = reductions(loops, program)
-    if not found:
+        return [_sorted]
+    if not ordered and not reductions(loops, program):
         loops.reduced = []
-        if len(loops.kept) <= 1:
-            elements.flat(loops, program)
-        else:
-            elements.tiles(loops, program)
-        return
+        return [elements.flat] if len(loops.kept) <= 1 else [elements.tiles, elements.flat]
     plane = plane_of(loops)
+    looped, shared = partial(reduce.looped, plane=plane), partial(split.shared, plane=plane)
+    tile, by_length = partial(reduce.tile, plane=plane), partial(_by_length, plane=plane)
     length = product(loops.axes[a] for a in loops.reduced)
     fixed = int(length) if length.is_number else None
+    if ordered:
+        return [looped, by_length] if plane.by_rows and fixed is None else [looped]
     if plane.kept is None:
-        print_few = fixed is not None and fixed <= FEW
-        (reduce.tile if print_few else split.shared)(loops, program, plane)
-        return
-    batch, many = _are_many(loops, program)
-    plain = Body(loops, program, [])
-    again = levels(found) > 1 or any(spreads(plain, s, loops.reduced) for s in plain.stores())
+        return [tile] if fixed is not None and fixed <= FEW else [shared, looped]
     if plane.by_rows and fixed is not None and fixed <= MOST_IN_TILE:
+        one = partial(reduce.tile, plane=plane, rows="1")
+        return [tile, one if fixed <= SHORT_ROW else looped]
+    batch, many = _are_many(loops, program)
+    if not plane.by_rows or not batch or not _reads_again(loops, program):
+        second = by_length if plane.by_rows else shared
+        return [looped, second] if many else [shared, looped]
+    # What is read again lies in registers or in a cache, if programs are enough for it.
+    return [by_length if many else partial(_by_rows, plane=plane), looped]
+
+
+def _zeros(loops: Loops, program: Program) -> None:
+    """Have the buffers that some loops only prepare made of zeros."""
+    program.zeroed |= {store.buffer for store in loops.stores}
+
+
+def _sorted(loops: Loops, program: Program) -> None:
+    """Print a kernel whose programs sort rows."""
+    plane = by_rows(loops)
+    program.touch(loops)
+    program.say(f"assert {plane.reduced.count(program, loops)} <= {MOST_SORTED}")
+    reduce.tile(loops, program, plane)
+
+
+def _by_length(loops: Loops, program: Program, plane: Plane) -> None:
+    """Print a kernel for rows that fit into registers, and one for longer ones."""
+    program.touch(loops)
+    with program.branch(f"if {plane.reduced.count(program, loops)} <= {MOST_IN_TILE}:"):
         reduce.tile(loops, program, plane)
-    elif not again or not batch or not plane.by_rows:
-        (reduce.looped if many else split.shared)(loops, program, plane)
-    else:  # what is read again lies in registers or in a cache, if programs are enough for it
-        program.touch(loops)
-        if many:
-            test, first, second = plane.reduced, reduce.tile, reduce.looped
-            limit = f"<= {MOST_IN_TILE}"
-        else:
-            test, first, second, limit = plane.kept, reduce.looped, split.shared, f">= {ENOUGH}"
-        with program.branch(f"if {test.count(program, loops)} {limit}:"):
-            first(loops, program, plane)
-        with program.branch("else:"):
-            second(loops, program, plane)
+    with program.branch("else:"):
+        reduce.looped(loops, program, plane)
+
+
+def _by_rows(loops: Loops, program: Program, plane: Plane) -> None:
+    """Print a kernel for many rows, and those for few."""
+    assert plane.kept is not None
+    program.touch(loops)
+    with program.branch(f"if {plane.kept.count(program, loops)} >= {ENOUGH}:"):
+        reduce.looped(loops, program, plane)
+    with program.branch("else:"):
+        split.shared(loops, program, plane)
+
+
+def _reads_again(loops: Loops, program: Program) -> bool:
+    """Whether elements are needed again once something is known of all of them."""
+    plain = Body(loops, program, [])
+    spread = any(spreads(plain, store, loops.reduced) for store in plain.stores())
+    return spread or levels(reductions(loops, program)) > 1
 
 
 def plane_of(loops: Loops) -> Plane:

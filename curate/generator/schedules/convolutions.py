@@ -172,9 +172,9 @@ class _Window:
         return pixel, []
 
 
-def tiled(loops: Convolution, program: Program) -> None:
+def tiled(loops: Convolution, program: Program, tuned: bool = True) -> None:
     """Print a convolution in tiles: pixels times channels, summed tap by tap with tl.dot."""
-    _Tiled(loops, program).write()
+    _Tiled(loops, program).write(tuned)
 
 
 class _Tiled:
@@ -216,7 +216,7 @@ class _Tiled:
         self.body.rank = 2
         self.window = _Window(loops, self.body)
 
-    def write(self) -> None:
+    def write(self, tuned: bool) -> None:
         """Print the kernel and launch it."""
         loops, body, program = self.loops, self.body, self.program
         x = self._channels_last(self.window.x, [0, *range(2, len(loops.places)), 1], "n{}c")
@@ -236,7 +236,7 @@ class _Tiled:
             loops.inputs * product(loops.taps),
         ]
         m, n, _ = (body.named(name, size) for name, size in zip("MNK", self.sizes, strict=True))
-        products.tile(body, m, n, "group" if self.grouped else "")
+        products.tile(body, m, n, "group" if self.grouped else "", tuned)
         self._rows(m, outs)
         if self.grouped:
             body.say("cols = tile_n * BLOCK_N + tl.arange(0, BLOCK_N)[None, :]")
@@ -253,7 +253,7 @@ class _Tiled:
         doc += " that the same taps reach." if any(self.apart) else "."
         strides = [stride for stride, apart in zip(self.strides, self.apart, strict=True) if apart]
         more = (program.size("n_phases", product(strides)),) if strides else ()
-        products.launch(program, body, doc, loops.groups, self.sizes, more)
+        products.launch(program, body, doc, loops.groups, self.sizes, more, tuned=tuned)
 
     def _channels_last(self, operand: CallOperand, order: list[int], letters: str) -> str:
         """Copy a factor so that channels are its last dimension; return the kernel's pointer."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from curate.generator import torch_private as private
@@ -54,13 +55,20 @@ def schedule(loops: Loops, program: Program) -> None:
     Raises:
         Unprintable: no schedule does what its loops do.
     """
+    known = schedules(loops, program)
+    program.variants = max(program.variants, len(known))
+    if known:
+        known[min(program.variant, len(known) - 1)](loops, program)
+
+
+def schedules(loops: Loops, program: Program) -> list[Any]:
+    """Return the schedules that a person might choose for some loops, the best first."""
     if isinstance(loops, attention_loops.Attention):
-        attention.tiled(loops, program)
-    elif isinstance(loops, products.Matrices) and not isinstance(loops, products.Sums):
-        products.matrices(loops, program)
-    elif not isinstance(loops, convolutions.Convolution):
-        choose.schedule(loops, program)
-    elif loops.is_few(program):
-        convolutions.summed(loops, program)
-    else:
-        convolutions.tiled(loops, program)
+        return [attention.tiled, partial(attention.tiled, tuned=False)]
+    if isinstance(loops, products.Matrices) and not isinstance(loops, products.Sums):
+        return [products.matrices, partial(products.tiles, tuned=False)]
+    if not isinstance(loops, convolutions.Convolution):
+        return list(choose.schedules(loops, program))
+    if loops.is_few(program):
+        return [convolutions.summed]
+    return [convolutions.tiled, partial(convolutions.tiled, tuned=False)]

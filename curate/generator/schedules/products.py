@@ -8,6 +8,7 @@ itself is one value.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import sympy
@@ -25,6 +26,9 @@ from curate.generator.values import Value
 
 TILE = ("BLOCK_M", "BLOCK_N", "BLOCK_K", "GROUP_M")
 """The compile-time constants that the tuner chooses."""
+
+FIXED = {"BLOCK_M": "64", "BLOCK_N": "64", "BLOCK_K": "32"}
+"""A tile that suits most sizes."""
 
 SMALLEST = 16
 """Rows, columns or products that a tile has at least."""
@@ -322,14 +326,15 @@ def matrices(loops: Matrices, program: Program) -> None:
             tiles(loops, program)
 
 
-def tiles(loops: Matrices, program: Program) -> None:
-    """Print a kernel whose programs each compute a tile."""
-    body, _ = _summed(loops, program, "")
+def tiles(loops: Matrices, program: Program, tuned: bool = True) -> None:
+    """Print a kernel whose programs each compute a tile, whose size is tuned or is `FIXED`."""
+    body, _ = _summed(loops, program, "", tuned)
     for store in body.stores():
         body.store(store)
     batches = loops.call.result.sizes[0] if loops.batched else ONE
-    doc = "Each program computes a tile of BLOCK_M x BLOCK_N; GROUP_M rows of tiles share columns."
-    launch(program, body, doc, batches, loops.sizes)
+    doc = "Each program computes a tile of BLOCK_M x BLOCK_N"
+    doc += "; GROUP_M rows of tiles share columns." if tuned else "."
+    launch(program, body, doc, batches, loops.sizes, tuned=tuned)
 
 
 def split(loops: Matrices, program: Program, n_splits: str) -> None:
@@ -397,7 +402,9 @@ def few_rows(loops: Matrices, program: Program) -> None:
     program.launch(Kernel(body, doc, grid, blocks, setup, part="few_rows"))
 
 
-def _summed(loops: Matrices, program: Program, split: str) -> tuple[Body, tuple[str, str]]:
+def _summed(
+    loops: Matrices, program: Program, split: str, grouped: bool = True
+) -> tuple[Body, tuple[str, str]]:
     """Return a kernel that has summed a tile's products, or every n-th ``split`` of them."""
     a, b = loops.factors
     batched = loops.batched
@@ -410,7 +417,7 @@ def _summed(loops: Matrices, program: Program, split: str) -> tuple[Body, tuple[
     reserved = ("pid", "tiles_m", "tiles_n", "tile_m", "tile_n", "start", "split", "step")
     body = Body(loops, program, dims, reserved)
     m, n, k = (body.named(name, size) for name, size in zip("MNK", loops.sizes, strict=True))
-    tile(body, m, n, "batch" if batched else "")
+    tile(body, m, n, "batch" if batched else "", grouped)
     for dim, start in zip(dims, STARTS, strict=False):
         body.index(dim, start)
     inner = body.fresh("inner")
@@ -445,14 +452,22 @@ def _summed(loops: Matrices, program: Program, split: str) -> tuple[Body, tuple[
     return body, (m, n)
 
 
-def tile(body: Body, m: str, n: str, batch: str) -> None:
-    """Say which tile a program computes, and of which ``batch`` if that is not ""."""
+def tile(body: Body, m: str, n: str, batch: str, grouped: bool) -> None:
+    """Say which tile a program computes, and of which ``batch`` if that is not "".
+
+    Those that are ``grouped`` go down several tiles before they go on to the next columns.
+    """
     body.say("pid = tl.program_id(0)")
-    body.say(f"tiles_m = tl.cdiv({m}, BLOCK_M)")
+    if batch or grouped:
+        body.say(f"tiles_m = tl.cdiv({m}, BLOCK_M)")
     body.say(f"tiles_n = tl.cdiv({n}, BLOCK_N)")
     if batch:
         body.say(f"{batch} = (pid // (tiles_m * tiles_n)).to(tl.int64)")
         body.say("pid = pid % (tiles_m * tiles_n)")
+    if not grouped:
+        body.say("tile_m = pid // tiles_n")
+        body.say("tile_n = pid % tiles_n")
+        return
     body.say(
         "tile_m, tile_n = tl.swizzle2d(pid // tiles_n, pid % tiles_n, tiles_m, tiles_n, GROUP_M)"
     )
@@ -486,6 +501,7 @@ def launch(
     sizes: list[sympy.Expr],
     more: tuple[str, ...] = (),
     part: str = "",
+    tuned: bool = True,
 ) -> None:
     """Launch a kernel for sizes M, N and K, whose tile the tuner chooses by N and K.
 
@@ -493,12 +509,16 @@ def launch(
         batches: how many such products there are.
         more: further dimensions of the grid.
         part: see `Kernel`.
+        tuned: whether the tuner chooses; the tile is `FIXED` otherwise.
     """
     m, n = (program.size(name, size) for name, size in zip("MN", sizes, strict=False))
-    grid = f'triton.cdiv({m}, meta["BLOCK_M"]) * triton.cdiv({n}, meta["BLOCK_N"])'
+    blocks = dict.fromkeys(TILE, "") if tuned else FIXED
+    rows, cols = (blocks[side] or f'meta["{side}"]' for side in TILE[:2])
+    grid = f"triton.cdiv({m}, {rows}) * triton.cdiv({n}, {cols})"
     if batches != 1:
         grid = f"{program.size('batches', batches)} * {grid}"
-    key = tuple(name for name in "NK" if name in body.arguments)
-    blocks = dict.fromkeys(TILE, "")
-    kernel = Kernel(body, doc, (grid, *more), blocks, part=part, tuned_by=key, pruned_by="fitting")
+    kernel = Kernel(body, doc, (grid, *more), blocks, part=part)
+    if tuned:
+        key = tuple(name for name in "NK" if name in body.arguments)
+        kernel = replace(kernel, tuned_by=key, pruned_by="fitting")
     program.launch(kernel)

@@ -21,8 +21,17 @@ WARPS = "max(1, BLOCK_COLS // 256)"
 """The host's text for the warps of rows: one where it can hold a row, so that none waits."""
 
 
-def tile(loops: Loops, program: Program, plane: Plane) -> None:
-    """Print a kernel whose programs hold rows in registers."""
+def tile(
+    loops: Loops, program: Program, plane: Plane, rows: str = "max(1, 512 // BLOCK_COLS)"
+) -> None:
+    """Print a kernel whose programs hold rows in registers.
+
+    Args:
+        loops: the kernel's.
+        program: it is part of.
+        plane: the tile.
+        rows: the host's text for how many rows a program holds.
+    """
     body = Body(loops, program, plane.dims)
     plane.begin(body)
     body.index(plane.reduced, "")
@@ -46,7 +55,7 @@ def tile(loops: Loops, program: Program, plane: Plane) -> None:
             "Each program holds BLOCK_ROWS rows in one tile.",
             tuple(plane.grid(loops, program)),
             plane.blocks,
-            (f"BLOCK_COLS = {power_of_2(count)}", "BLOCK_ROWS = max(1, 512 // BLOCK_COLS)"),
+            (f"BLOCK_COLS = {power_of_2(count)}", f"BLOCK_ROWS = {rows}"),
             WARPS,
         )
     )
