@@ -157,9 +157,10 @@ def test_skip_reason_knows_views_and_keeps_arithmetic() -> None:
 
 @pytest.mark.slow
 def test_single_operators_are_many_and_written_once() -> None:
-    kept, dropped = _read(TorchOps(source="torch_ops", single=1, compositions=0), Context())
+    chosen = TorchOps(source="torch_ops", single=1, compositions=0, operators=("nn.*",))
+    kept, dropped = _read(chosen, Context())
     references = [row["reference"] for row in kept]
-    assert len(references) >= 250
+    assert len(references) >= 70
     assert len(set(references)) == len(references)
     assert not [drop for _, drop in dropped if drop.reason == "does_not_run"]
 
