@@ -23,22 +23,22 @@ def statement(node: ast.stmt, indent: int) -> list[str]:
         target = text(node.targets[0])
         if isinstance(node.targets[0], ast.Tuple) and len(node.targets[0].elts) > 1:
             target = target[1:-1]
-        return _expression(node.value, indent, f"{target} = ", "")
+        return expression(node.value, indent, f"{target} = ", "")
     if isinstance(node, ast.AugAssign):
         head = text(ast.AugAssign(node.target, node.op, ast.Name("_", ast.Load())))
-        return _expression(node.value, indent, head.removesuffix("_"), "")
+        return expression(node.value, indent, head.removesuffix("_"), "")
     if isinstance(node, ast.Assert):
         return _assertion(node, indent)
     if isinstance(node, ast.Expr):
         told = node.value.value if isinstance(node.value, ast.Constant) else None
         if isinstance(told, str) and told.startswith("# "):
             return [pad + told]  # a comment: syntax trees have none
-        return _expression(node.value, indent, "", "")
+        return expression(node.value, indent, "", "")
     if isinstance(node, ast.Return) and node.value is not None:
         line = f"{pad}return {text(node.value)}"
         if isinstance(node.value, ast.Tuple) and len(node.value.elts) > 1 and len(line) <= WIDTH:
             return [f"{pad}return {', '.join(map(text, node.value.elts))}"]
-        return _expression(node.value, indent, "return ", "")
+        return expression(node.value, indent, "return ", "")
     if isinstance(node, ast.For):
         head = f"{pad}for {text(node.target)} in {text(node.iter)}:"
         return [head, *body(node.body, indent + 4)]
@@ -72,13 +72,13 @@ def _assertion(node: ast.Assert, indent: int) -> list[str]:
         sign = text(ast.Compare(blank, node.test.ops, [blank]))[1:-1]
         head = f"assert {text(node.test.left)}{sign}"
         if isinstance(right, ast.Tuple):
-            return _expression(right, indent, head, message)
-        left = _expression(node.test.left, indent, "assert ", f"{sign}{text(right)}{message}")
+            return expression(right, indent, head, message)
+        left = expression(node.test.left, indent, "assert ", f"{sign}{text(right)}{message}")
         return left if isinstance(node.test.left, ast.BinOp) else [f"{pad}{head}{text(right)}"]
     return [f"{pad}assert {test}{message}"]
 
 
-def _expression(node: ast.expr, indent: int, prefix: str, suffix: str) -> list[str]:
+def expression(node: ast.expr, indent: int, prefix: str, suffix: str) -> list[str]:
     """Return ``prefix node suffix``, broken inside the outermost brackets if it is too long."""
     pad = " " * indent
     line = f"{pad}{prefix}{text(node)}{suffix}"
@@ -91,13 +91,13 @@ def _expression(node: ast.expr, indent: int, prefix: str, suffix: str) -> list[s
         return _call(node, indent, prefix, suffix)
     if isinstance(node, ast.Tuple | ast.List) and node.elts:
         opening, closing = ("(", ")") if isinstance(node, ast.Tuple) else ("[", "]")
-        items = [line for item in node.elts for line in _expression(item, indent + 4, "", ",")]
+        items = [line for item in node.elts for line in expression(item, indent + 4, "", ",")]
         return [f"{pad}{prefix}{opening}", *items, f"{pad}{closing}{suffix}"]
     if isinstance(node, ast.BinOp) and not isinstance(node.op, ast.Pow):
         return _operators(node, indent, prefix, suffix)
     if isinstance(node, ast.Lambda):
         head = text(node).removesuffix(text(node.body))
-        return _expression(node.body, indent, f"{prefix}{head}", suffix)
+        return expression(node.body, indent, f"{prefix}{head}", suffix)
     return [line]
 
 
@@ -106,7 +106,7 @@ def _primary(node: ast.expr, indent: int, prefix: str, suffix: str) -> list[str]
     if isinstance(node, ast.BinOp) and not isinstance(node.op, ast.Pow):
         return _operators(node, indent, prefix, suffix)  # which brackets it
     if isinstance(node, ast.Call | ast.Subscript):
-        return _expression(node, indent, prefix, suffix)
+        return expression(node, indent, prefix, suffix)
     whole = text(ast.Attribute(node, "_", ast.Load())).removesuffix("._")
     return [f"{' ' * indent}{prefix}{whole}{suffix}"]
 
@@ -121,9 +121,7 @@ def _call(node: ast.Call, indent: int, prefix: str, suffix: str) -> list[str]:
     opening = f"{pad}{prefix}{text(node.func)}("
     if len(pad) + 4 + len(short) <= WIDTH:
         return [opening, f"{pad}    {short}", f"{pad}){suffix}"]
-    lines = [
-        line for name, value in arguments for line in _expression(value, indent + 4, name, ",")
-    ]
+    lines = [line for name, value in arguments for line in expression(value, indent + 4, name, ",")]
     return [opening, *lines, f"{pad}){suffix}"]
 
 
@@ -152,7 +150,7 @@ def _operand(node: ast.expr, whole: str, indent: int, prefix: str) -> list[str]:
     if len(line) <= WIDTH:
         return [line]
     if whole == text(node):
-        return _expression(node, indent, prefix, "")
+        return expression(node, indent, prefix, "")
     bracketed = isinstance(node, ast.BinOp) and not isinstance(node.op, ast.Pow)
     return _operators(node, indent, prefix, "") if bracketed else [line]  # type: ignore[arg-type]
 

@@ -7,8 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
-from curate.generator.text.layout import WIDTH, body
-from curate.generator.text.layout import text as printed
+from curate.generator.text.layout import WIDTH, body, expression
 
 Block = list[ast.stmt]
 
@@ -29,7 +28,7 @@ def tidy(kernel: str) -> str:
             for a in function.args.args
         )
         head = f"def {function.name}(\n{arguments},\n):"
-    decorators = [f"@{printed(one)}" for one in function.decorator_list]
+    decorators = [line for one in function.decorator_list for line in expression(one, 0, "@", "")]
     return "\n".join([*decorators, head, f'    """{doc}"""', *body(function.body[1:], 4)])
 
 
