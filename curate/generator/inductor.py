@@ -38,7 +38,7 @@ class Inductor(RowStep):
     sandboxed: ClassVar[bool] = True
 
     step: Literal["inductor"]
-    version: ClassVar[int] = 10
+    version: ClassVar[int] = 11
 
     variants: Annotated[
         int,

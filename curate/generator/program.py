@@ -567,7 +567,9 @@ class Program:
             self.staged.add(id(loops))
             first = f"First stage of {told}: partial results."
         elif kernel.part == "combine":
-            first = f"Second stage of {told}: partial results become one."
+            scans = any(value.op == "scan" for value in loops.recorder.made.values())
+            found = "what comes before each part" if scans else "partial results become one"
+            first = f"Second stage of {told}: {found}."
         elif id(loops) in self.staged:
             first = f"Last stage of {told}: what needs the results of the others."
         else:

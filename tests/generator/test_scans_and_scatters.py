@@ -70,7 +70,7 @@ def test_programs_are_right(warm_judge):
 
 
 def test_a_scan_walks_with_a_carry():
-    text = printed("return x.cumsum(-1) * x").text
+    text = printed("return x.reshape(-1, 24).cumsum(-1) * 2").text  # rows are short
     assert text.count("@triton.jit") == 1
     assert "running_sum = sum_before + tl.cumsum(x, 1)" in text
     assert "sum_before += tl.sum(x, 1, keep_dims=True)" in text
@@ -78,10 +78,10 @@ def test_a_scan_walks_with_a_carry():
 
 def test_what_follows_a_scan_of_columns_is_in_its_kernel():
     text = printed("return x.cumsum(0).sin()").text
-    assert text.count("[grid](") == 1
-    assert "tl.sin(running_sum)" in text
+    assert text.count("[grid](") == 1 + 3  # whole columns, or parts of them
+    assert text.count("tl.sin(running_sum)") == 2
     text = printed("return x.cumsum(0).flip(0) + x").text  # reads it at another place
-    assert text.count("[grid](") == 2
+    assert text.count("[grid](") == 1 + 3 + 1
 
 
 def test_sums_at_places_begin_with_zeros_and_are_kept_in_full_precision():

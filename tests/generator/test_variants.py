@@ -69,7 +69,7 @@ DIFFER = {  # what only the first program has, and what only the second has
     "short rows": ("max(1, 512 // BLOCK_COLS)", "BLOCK_ROWS = 1\n"),
     "columns": ("n_splits", "walks down"),
     "all": ("n_splits", "One program goes along all elements"),
-    "scan": ("\n        BLOCK_COLS = min(", "<= 4096:"),
+    "scan": ("n_splits", "holds BLOCK_ROWS rows"),
     "product": ("tl.swizzle2d", "BLOCK_M=64"),
     "batches": ("@triton.autotune", "BLOCK_M=64"),
     "convolution": ("GROUP_M", "BLOCK_N=64"),

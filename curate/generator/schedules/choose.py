@@ -8,7 +8,7 @@ from functools import partial
 import sympy
 
 from curate.generator.body import Body, Dim
-from curate.generator.loops import Loops, equal, product
+from curate.generator.loops import Loops, equal, product, quotient
 from curate.generator.program import Program
 from curate.generator.schedules import elements, reduce, split
 from curate.generator.schedules.passes import Plane, levels, reductions, spreads
@@ -30,6 +30,12 @@ MOST_SORTED = 8192
 
 ENOUGH = 256
 """Rows from which on a program takes each whole."""
+
+ENOUGH_COLUMNS = 32 * ENOUGH
+"""Columns from which on programs scan them whole."""
+
+SHORT_COLUMN = 1024
+"""Elements of a column up to which one program scans it whole."""
 
 
 Schedule = Callable[[Loops, Program], None]
@@ -54,7 +60,9 @@ def schedules(loops: Loops, program: Program) -> list[Schedule]:
     length = product(loops.axes[a] for a in loops.reduced)
     fixed = int(length) if length.is_number else None
     if ordered:
-        return [looped, by_length] if plane.by_rows and fixed is None else [looped]
+        scan = partial(_scan, plane=plane) if _may_split(loops, program, plane) else looped
+        second = by_length if plane.by_rows and fixed is None else looped
+        return [scan, second] if scan is not second else [scan]
     if plane.kept is None:
         return [tile] if fixed is not None and fixed <= FEW else [shared, looped]
     if plane.by_rows and fixed is not None and fixed <= MOST_IN_TILE:
@@ -107,6 +115,46 @@ def _reads_again(loops: Loops, program: Program) -> bool:
     return spread or levels(reductions(loops, program)) > 1
 
 
+def _scan(loops: Loops, program: Program, plane: Plane) -> None:
+    """Print a scan: as a loop where rows are many or short, otherwise in parts of rows."""
+    tests: list[str] = []
+    if plane.kept is not None:
+        program.touch(loops)
+        many, short = _limits(plane)
+        counts = [dim.count(program, loops) for dim in (plane.kept, plane.reduced)]
+        limits = zip(counts, (f">= {many}", f"<= {short}"), strict=True)
+        tests = [f"{count} {limit}" for count, limit in limits if not count.isdigit()]
+    if not tests:
+        split.shared_scans(loops, program, plane)
+        return
+    with program.branch(f"if {' or '.join(tests)}:"):
+        reduce.looped(loops, program, plane)
+    with program.branch("else:"):
+        split.shared_scans(loops, program, plane)
+
+
+def _limits(plane: Plane) -> tuple[int, int]:
+    """Return from how many rows on, and up to which length, programs scan rows whole."""
+    return (ENOUGH, MOST_IN_TILE) if plane.by_rows else (ENOUGH_COLUMNS, SHORT_COLUMN)
+
+
+def _may_split(loops: Loops, program: Program, plane: Plane) -> bool:
+    """Whether a scan may be of few long rows, and is all that elements wait for."""
+    plain = Body(loops, program, [])
+    spread = all(spreads(plain, store, loops.reduced) for store in plain.stores())
+    if not spread or reductions(loops, program):
+        return False
+    if plane.kept is None:
+        return True
+    rows, length = (
+        program.known(product(loops.axes[a] for a in axes)) for axes in (loops.kept, loops.reduced)
+    )
+    many, short = _limits(plane)
+    if (rows.is_number and rows >= many) or (length.is_number and length <= short):
+        return False
+    return many > short or quotient(rows, length) is None  # long rows of a square are many
+
+
 def plane_of(loops: Loops) -> Plane:
     """Return the tile of a reduction: its columns are the way along which memory runs."""
     together = _kept_together(loops) if loops.kept else None
@@ -157,7 +205,7 @@ def _kept_together(loops: Loops) -> sympy.Symbol | None:
         e = sympy.expand(loops.index(value.index))
         if not all(e.free_symbols & set(axes) for axes in (loops.reduced, loops.kept)):
             continue
-        along_rows += any(e.coeff(axis) == 1 for axis in loops.reduced)
+        along_rows += any(e.coeff(axis) in (1, -1) for axis in loops.reduced)
         for axis in kept:
             kept[axis] += bool(e.coeff(axis) == 1)
     best = max(reversed(kept), key=lambda axis: kept[axis])

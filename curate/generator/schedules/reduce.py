@@ -15,7 +15,7 @@ from curate.generator.schedules.passes import (
     shifts,
 )
 from curate.generator.schedules.reductions import Reducer
-from curate.generator.schedules.scans import Scanner
+from curate.generator.schedules.scans import Scanner, scanned
 
 WARPS = "max(1, BLOCK_COLS // 256)"
 """The host's text for the warps of rows: one where it can hold a row, so that none waits."""
@@ -85,6 +85,8 @@ def blocks(loops: Loops, program: Program, plane: Plane) -> tuple[str, ...]:
 def looped(loops: Loops, program: Program, plane: Plane) -> None:
     """Print a kernel whose programs walk along rows, or down columns, or along all there is."""
     body = Body(loops, program, plane.dims, ("start",))
+    scans = bool(scanned(store.value for store in loops.stores))
+    part = "whole" if scans else "long" if plane.by_rows else ""
     plane.begin(body)
     passes(body, plane)
     doc = "Each program walks down BLOCK_COLS columns, BLOCK_ROWS rows at a time."
@@ -103,6 +105,6 @@ def looped(loops: Loops, program: Program, plane: Plane) -> None:
             plane.blocks,
             setup,
             WARPS if plane.by_rows else "4",
-            part="long" if plane.by_rows and program.depth else "",
+            part=part if program.depth else "",
         )
     )

@@ -1,8 +1,9 @@
-"""Reductions to few results: many programs share the elements of each, in two stages.
+"""Reductions to few results, and scans of few rows: many programs share the elements of each.
 
 For each level of reductions, programs leave partial states, and a second kernel combines them; what
 needs the results for each element is a last kernel. How many programs share a result follows from
-the sizes; it may be one.
+the sizes; it may be one. A scan's states are the totals of parts, which are scanned in turn, and
+the last kernel scans each part from what came before it.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from curate.generator.schedules.passes import (
     spreads,
 )
 from curate.generator.schedules.reductions import Reducer, fields
+from curate.generator.schedules.scans import KINDS, Scanner, scanned, start_of, type_of
 from curate.generator.values import Value
 
 MOST_PROGRAMS = 4096
@@ -39,8 +41,25 @@ def shared(loops: Loops, program: Program, plane: Plane) -> None:
     stages.elements()
 
 
+def shared_scans(loops: Loops, program: Program, plane: Plane) -> None:
+    """Print scans whose rows are shared out."""
+    program.touch(loops)
+    left = scanned(store.value for store in loops.stores)
+    stages = _Scans(loops, program, plane)
+    while left:
+        now = [one for one in left if not any(other in left for other in scanned(one.args))]
+        stages.prefixes(now, stages.totals(now))
+        left = [one for one in left if one not in now]
+    stages.elements()
+
+
 class _Stages:
     """The kernels of one split reduction."""
+
+    doc = "Each program takes every n-th block of the elements."
+    blocks_each = "4 * "
+    combined = "2048 // BLOCK_SPLITS"
+    reserved: tuple[str, ...] = ()
 
     def __init__(self, loops: Loops, program: Program, plane: Plane) -> None:
         self.loops = loops
@@ -61,7 +80,7 @@ class _Stages:
             self.blocks = plane.blocks
             self.grid = plane.grid(loops, program)
             self.n_kept = plane.kept.count(program, loops)
-            parts = f"triton.cdiv({count}, 4 * {plane.reduced.block})"
+            parts = f"triton.cdiv({count}, {self.blocks_each}{plane.reduced.block})"
             most = f"triton.cdiv({MOST_PROGRAMS // 2}, {self.grid[0]})"
         self.n_splits = program.sizes.fresh("n_splits")
         program.say(repr("# As many parts as fill a GPU, or as there is work for."))
@@ -71,7 +90,7 @@ class _Stages:
         """Begin a kernel: the place among the results, and the results that are known by now."""
         dims = self.plane.dims
         dims[dims.index(self.plane.reduced)] = dim
-        body = Body(self.loops, self.program, dims, ("start", "split"))
+        body = Body(self.loops, self.program, dims, ("start", "split", *self.reserved))
         self.plane.begin(body)
         for value, tensor in self.done:
             if any(depends(one, value) for one in needed):
@@ -90,6 +109,11 @@ class _Stages:
         at = " + ".join([body.pointers[tensor], *filter(None, places)])
         masks = (*masks, *([kept.mask] if kept else []))
         return f"{at}, mask={' & '.join(masks)}" if masks else at
+
+    def _save(self, body: Body, tensor: str, text: str, part: str = "", *masks: str) -> None:
+        """Print a store to a temporary tensor."""
+        where, comma, mask = self._pointer(body, tensor, part, *masks).partition(", ")
+        body.say(f"tl.store({where}, {text}{comma}{mask})")
 
     def _temporary(self, word: str, shape: list[str], dtype: torch.dtype) -> str:
         text = f"({', '.join(shape)}{',' if len(shape) == 1 else ''})"
@@ -124,8 +148,7 @@ class _Stages:
             found[id(one)] = []
             for field, text in zip(fields(one), closed, strict=True):
                 tensor = self._temporary(f"partial_{field.word}", shape, field.dtype)
-                where, comma, mask = self._pointer(body, tensor, "split").partition(", ")
-                body.say(f"tl.store({where}, {text}{comma}{mask})")
+                self._save(body, tensor, text, "split")
                 found[id(one)].append(tensor)
         self._launch(
             body, "Each program reduces every n-th block and leaves a partial result.", "partial"
@@ -136,12 +159,7 @@ class _Stages:
         """Print the second kernel: it combines what the programs of the first left."""
         kept = self.plane.kept
         due = [store for store in self.single if store.level == level]
-        part = Dim("part", [], "part_mask", self.plane.reduced.tile)
-        body = self._open(part, [store.value for store in due])
-        lanes = ("[:, None]", "[None, :]")[part.tile or 0] if kept else ""
-        body.arguments["n_splits"] = self.n_splits
-        body.say(f"part = tl.arange(0, BLOCK_SPLITS){lanes}")
-        body.say("part_mask = part < n_splits")
+        body, part = self._open_parts([store.value for store in due])
         reducer = Reducer(body, part, shifts(self.loops))
         for one in now:
             state = []
@@ -157,18 +175,30 @@ class _Stages:
             source, at = (value.args[0], value.number) if value.op == "part" else (value, 0)
             word = fields(source)[at].word
             tensor = self._temporary(word, [self.n_kept] if kept else [], value.dtype)
-            where, comma, mask = self._pointer(body, tensor).partition(", ")
-            body.say(f"tl.store({where}, {body.text(value)}{comma}{mask})")
+            self._save(body, tensor, body.text(value))
             self.done.append((value, tensor))
         for store in due:
             body.store(store)
+        self._launch_parts(body, "Each program combines the partial results.")
+
+    def _open_parts(self, needed: list[Value]) -> tuple[Body, Dim]:
+        """Begin a kernel whose programs hold what is known of all parts of some results."""
+        part = Dim("part", [], "part_mask", self.plane.reduced.tile)
+        body = self._open(part, needed)
+        lanes = ("[:, None]", "[None, :]")[part.tile or 0] if self.plane.kept else ""
+        body.arguments["n_splits"] = self.n_splits
+        body.say(f"part = tl.arange(0, BLOCK_SPLITS){lanes}")
+        body.say("part_mask = part < n_splits")
+        return body, part
+
+    def _launch_parts(self, body: Body, doc: str) -> None:
+        kept = self.plane.kept
         blocks = {"BLOCK_SPLITS": f"triton.next_power_of_2({self.n_splits})"}
         grid, setup = "1", []
         if kept:
             setup = [f"BLOCK_SPLITS = {blocks['BLOCK_SPLITS']}"]
-            blocks = {"BLOCK_SPLITS": "BLOCK_SPLITS", kept.block: "2048 // BLOCK_SPLITS"}
-            grid = f"triton.cdiv({self.n_kept}, 2048 // BLOCK_SPLITS)"
-        doc = "Each program combines the partial results."
+            blocks = {"BLOCK_SPLITS": "BLOCK_SPLITS", kept.block: self.combined}
+            grid = f"triton.cdiv({self.n_kept}, {self.combined})"
         self.program.launch(Kernel(body, doc, (grid,), blocks, tuple(setup), "8", "combine"))
 
     def _results(self, now: list[Value]) -> list[Value]:
@@ -197,15 +227,108 @@ class _Stages:
         if self.spread:
             head = self._walk(body)
             body.hoist([store.value for store in self.spread], self.plane.reduced.axes)
+            self._begin_scans(body, [store.value for store in self.spread])
             with body.block(head):
                 body.index(self.plane.reduced, "start")
                 for store in self.spread:
                     body.store(store)
-        self._launch(body, "Each program takes every n-th block of the elements.", "")
+        self._launch(body, self.doc, "")
+
+    def _begin_scans(self, body: Body, walked: list[Value]) -> None:
+        """Print what the scans of a loop begin with."""
 
     def _launch(self, body: Body, doc: str, part: str) -> None:
         grid = (*(self.grid if self.plane.kept else []), self.n_splits)
         self.program.launch(Kernel(body, doc, grid, self.blocks, (), "8", part))
+
+
+class _Scans(_Stages):
+    """The kernels of split scans: programs take parts, one after the other, not every n-th block.
+
+    The last part's total is of no use, so that the lanes behind the end may hold anything.
+    """
+
+    doc = "Each program scans its part, from what came before it."
+    reserved = ("first", "end")
+
+    def __init__(self, loops: Loops, program: Program, plane: Plane) -> None:
+        if plane.by_rows:
+            self.blocks_each, self.combined = "", "BLOCK_ROWS"
+        super().__init__(loops, program, plane)
+        self.before: dict[int, list[str]] = {}
+        self.part_length = program.sizes.fresh("part_length")
+        block = self.blocks[plane.reduced.block]
+        count = plane.reduced.count(program, loops)
+        program.say(
+            f"{self.part_length} = triton.cdiv({count}, {self.n_splits} * {block}) * {block}"
+        )
+
+    def _walk(self, body: Body) -> str:
+        dim = self.plane.reduced
+        body.arguments["part_length"] = self.part_length
+        body.say(f"split = tl.program_id({0 if self.plane.kept is None else 1}).to(tl.int64)")
+        body.say("first = split * part_length")
+        body.say(f"end = tl.minimum(first + part_length, {dim.count(body, self.loops)})")
+        return f"for start in range(first, end, {dim.block}):"
+
+    def _begin_scans(self, body: Body, walked: list[Value]) -> None:
+        self._scanner(body, walked)
+
+    def _scanner(self, body: Body, walked: list[Value]) -> Scanner:
+        """Begin the scans in a loop, of which those are known that came before it."""
+        before = {
+            id(one): [f"tl.load({self._pointer(body, t, 'split')})" for t in self.before[id(one)]]
+            for one in scanned(walked)
+        }
+        return Scanner(body, self.plane.reduced, self.plane.shape, walked, before)
+
+    def totals(self, now: list[Value]) -> dict[int, list[str]]:
+        """Print the first kernel of a level and return the tensors that hold its parts' totals."""
+        dim = self.plane.reduced
+        args = [arg for one in now for arg in one.args]
+        body = self._open(dim, [])
+        head = self._walk(body)
+        body.hoist(args, dim.axes)
+        scanner = self._scanner(body, args)
+        states = [(one, scanner.begin(one)) for one in now]
+        with body.block(head):
+            body.index(dim, "start")
+            for one, state in states:
+                scanner.step(one, state)
+        found: dict[int, list[str]] = {}
+        for one, state in states:
+            found[id(one)] = self._tensors("partial_{}", one)
+            for tensor, text in zip(found[id(one)], scanner.close(one, state), strict=True):
+                self._save(body, tensor, text, "split")
+        self._launch(body, "Each program leaves the total of its part.", "partial")
+        return found
+
+    def prefixes(self, now: list[Value], totals: dict[int, list[str]]) -> None:
+        """Print the second kernel: what comes before each part."""
+        body, part = self._open_parts([])
+        at = "(part - 1)" if self.plane.kept else "part - 1"
+        for one in now:
+            kind, names = KINDS[one.name], []
+            body.helpers |= {kind.helper} - {""}
+            for arg, tensor in zip(one.args, totals[id(one)], strict=True):
+                names.append(body.fresh(tensor))
+                pointer = self._pointer(body, tensor, at, "part_mask", "(part > 0)")
+                start = start_of(one, type_of(one, arg))
+                body.say(f"{names[-1]} = tl.load({pointer}, other={start})")
+            text = kind.scan.format(x=", ".join(names), axis=part.tile or 0)
+            if kind.helper:
+                body.say(f"{', '.join(names)} = {text}")
+            self.before[id(one)] = self._tensors("{}_before", one)
+            texts = names if kind.helper else [text]
+            for tensor, text in zip(self.before[id(one)], texts, strict=True):
+                self._save(body, tensor, text, "part", "part_mask")
+        self._launch_parts(body, "Each program scans the totals of the parts.")
+
+    def _tensors(self, form: str, scan: Value) -> list[str]:
+        """Make tensors that hold a number of each part for each result of a scan."""
+        shape = [self.n_splits, *([self.n_kept] if self.plane.kept else [])]
+        pairs = zip(KINDS[scan.name].words, scan.args, strict=True)
+        return [self._temporary(form.format(w), shape, type_of(scan, arg)) for w, arg in pairs]
 
 
 def depends(value: Value, wanted: Value) -> bool:
