@@ -546,7 +546,7 @@ def used():
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) >> 10 for line in lines if line.startswith("VmHWM"))
 
-options = Options(backend="cpu", workers=1, timeout_s=15.0, trials=1)
+options = Options(backend="cpu", workers=1, timeout_s=6.0, trials=1)
 texts = {{"honest": {program(PLAIN)!r}, "flood": {text!r}}}
 verdicts = verify([Candidate(name, {AFFINE!r}, text) for name, text in texts.items()], options)
 assert next(verdicts).status == "correct"

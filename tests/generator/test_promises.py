@@ -138,7 +138,7 @@ def get_inputs():
 
 
 def get_init_inputs():
-    return [16, 2, 2]
+    return [16, 2, 1]
 """
 
 
