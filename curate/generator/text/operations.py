@@ -222,7 +222,7 @@ def modified_bessel_k1(x):
     t = x * x / 4
     near = -0.18156897 + t * (-0.01919402 + t * (-0.00110404 - t * 0.00004686))
     near = 1 + t * (0.15443144 + t * (-0.67278579 + t * near))
-    near = near / x + tl.where(x == 0, 0.0, tl.log(x / 2) * libdevice.cyl_bessel_i1(x))
+    near = near / tl.abs(x) + tl.where(x == 0, 0.0, tl.log(x / 2) * libdevice.cyl_bessel_i1(x))
     t = 2 / x
     far = -0.00780353 + t * (0.00325614 - t * 0.00068245)
     far = 1.25331414 + t * (0.23498619 + t * (-0.0365562 + t * (0.01504268 + t * far)))
