@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 import pytest
@@ -19,6 +19,15 @@ def warm_judge() -> Iterator[Judge]:
     judge = start_judge(OPTIONS)
     yield judge
     judge.close()
+
+
+def not_correct(verdicts: Iterable[Verdict]) -> dict[str, tuple[str, str | None, object]]:
+    """Return why programs are not correct, by their ids; nothing if all are."""
+    return {
+        verdict.id: (verdict.status, verdict.reason, verdict.evidence.get("message"))
+        for verdict in verdicts
+        if verdict.status != "correct"
+    }
 
 
 @pytest.fixture

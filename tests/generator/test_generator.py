@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from shared_judge import not_correct
 
 from curate.generator.generate import generate
 from curate.generator.unprintable import Unprintable
@@ -100,12 +101,7 @@ def test_programs_are_right_in_each_branch(warm_judge, monkeypatch):
     for slot in warm_judge.slots:
         monkeypatch.setattr(slot, "options", dataclasses.replace(slot.options, vary_sizes=True))
     verdicts = {verdict.id: verdict for verdict in warm_judge.run(candidates)}
-    wrong = {
-        name: (verdict.status, verdict.reason, verdict.evidence.get("message"))
-        for name, verdict in verdicts.items()
-        if verdict.status != "correct"
-    }
-    assert not wrong
+    assert not not_correct(verdicts.values())
     assert sum("        else:" in text for text in texts.values()) >= 3
     assert sum("n_splits" in text for text in texts.values()) >= 3
     narrow = {"own_sizes_only", "some_sizes_only", "own_arguments_only", "contiguous_only"}

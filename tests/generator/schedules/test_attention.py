@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from shared_judge import not_correct
 
 from curate.generator.generate import generate
 from curate.verify.verdict import Candidate
@@ -142,12 +143,7 @@ def kernel(program):
 def test_they_are_right_at_other_sizes(programs, warm_judge):
     references = CASES | {"layer": LAYER, "returned": RETURNED}
     candidates = [Candidate(name, references[name], text) for name, text in programs.items()]
-    wrong = {
-        verdict.id: (verdict.status, verdict.reason, verdict.evidence.get("message"))
-        for verdict in warm_judge.run(candidates)
-        if verdict.status != "correct"
-    }
-    assert not wrong
+    assert not not_correct(warm_judge.run(candidates))
 
 
 def test_each_is_one_kernel_without_scores_in_memory(programs):

@@ -5,6 +5,7 @@ import re
 
 import pytest
 import torch
+from shared_judge import not_correct
 
 from curate.generator.generate import generate
 from curate.verify.problem import load
@@ -146,12 +147,7 @@ def verdicts(programs, judge):
 
 
 def test_they_are_right_at_other_sizes(programs, warm_judge):
-    wrong = {
-        name: (verdict.status, verdict.reason, verdict.evidence.get("message"))
-        for name, verdict in verdicts(programs, warm_judge).items()
-        if verdict.status != "correct"
-    }
-    assert not wrong
+    assert not not_correct(verdicts(programs, warm_judge).values())
 
 
 def test_each_way_of_a_product_is_right(programs, warm_judge, monkeypatch):

@@ -4,6 +4,7 @@ import dataclasses
 import re
 
 import pytest
+from shared_judge import not_correct
 
 from curate.generator.generate import generate
 from curate.verify.verdict import Candidate
@@ -67,12 +68,7 @@ def test_programs_are_right_in_each_branch(warm_judge, monkeypatch):
     for slot in warm_judge.slots:
         monkeypatch.setattr(slot, "options", dataclasses.replace(slot.options, vary_sizes=True))
     verdicts = {verdict.id: verdict for verdict in warm_judge.run(candidates)}
-    wrong = {
-        name: (verdict.status, verdict.reason, verdict.evidence.get("message"))
-        for name, verdict in verdicts.items()
-        if verdict.status != "correct"
-    }
-    assert not wrong
+    assert not not_correct(verdicts.values())
     narrow = {"untried_branches", "own_sizes_only", "some_sizes_only"}
     assert not {n: v.caveats for n, v in verdicts.items() if narrow & set(v.caveats)}
     assert {name for name, text in texts.items() if "_partial_kernel[" not in text} <= {
