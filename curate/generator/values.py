@@ -247,17 +247,24 @@ class Recorder(private.DefaultHandler):  # type: ignore[misc]
             found = _WHOLE[name](*(arg.number for arg in args))
             return self.constant(found, getattr(private.DTYPES, name)(*args))
         if name in _ALWAYS and (ends := _indices(*args)):
-            if bounds := self._bounds(ends[0] - ends[1]):
-                truth = _ALWAYS[name](*bounds)
-                if truth is not None:
-                    return self.constant(truth, torch.bool)
-            if ends[1].is_Integer:  # not x - 1 >= 0, but x >= 1
-                more = ends[0].as_coeff_Add()[0]
-                moved = (ends[0] - more, args[0].dtype), (ends[1] - more, args[1].dtype)
-                args = tuple(self.index_expr(*one) for one in moved)
+            return self._compared(name, args, *ends)
         if name in CONJUNCTIONS and (one := _other_of_true(*args)) is not None:
             return one
         return self.make(name, args, getattr(private.DTYPES, name)(*args))
+
+    def _compared(
+        self, name: str, args: tuple[Value, ...], left: sympy.Expr, right: sympy.Expr
+    ) -> Value:
+        """Compare two indices, by what is always so, or with a number on one side only."""
+        bounds = self._bounds(left - right)
+        truth = _ALWAYS[name](*bounds) if bounds else None
+        if truth is not None:
+            return self.constant(truth, torch.bool)
+        if right.is_Integer:  # not x - 1 >= 0, but x >= 1
+            more = left.as_coeff_Add()[0]
+            moved = (left - more, args[0].dtype), (right - more, args[1].dtype)
+            args = tuple(self.index_expr(*one) for one in moved)
+        return self.make(name, args, torch.bool)
 
     def _bounds(self, index: sympy.Expr) -> tuple[sympy.Expr, sympy.Expr] | None:
         """Return the least and the largest value of a sum of axes."""
