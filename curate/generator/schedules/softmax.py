@@ -9,12 +9,11 @@ from dataclasses import dataclass
 import sympy
 import torch
 
+from curate.generator.text.operations import CONJUNCTIONS, DISJUNCTIONS
 from curate.generator.unprintable import Unprintable
 from curate.generator.values import Recorder, Value
 
 _NOT = ("logical_not", "bitwise_not")
-_AND = ("logical_and", "bitwise_and", "and_")
-_OR = ("logical_or", "bitwise_or", "or_")
 _SIGNS = {"le": (1, 0), "lt": (1, 1), "ge": (-1, 0), "gt": (-1, 1)}
 """For ``a op b``: the sign of a - b, and what is added to it, for which it says ``... <= 0``."""
 _NEGATED = {"le": "gt", "gt": "le", "lt": "ge", "ge": "lt", "eq": "ne", "ne": "eq"}
@@ -198,7 +197,7 @@ def _facts(value: Value, holds: bool) -> Facts:
         return _facts(value.args[0], holds)
     if op == "constant":
         return ([], []) if bool(value.number) == holds else ([], [(value, holds)])
-    if op in (_AND if holds else _OR):
+    if op in (CONJUNCTIONS if holds else DISJUNCTIONS):
         both = [_facts(one, holds) for one in value.args]
         return [e for bounds, _ in both for e in bounds], [v for _, other in both for v in other]
     if op in ("eq", "ne"):

@@ -94,6 +94,7 @@ TO_INTEGER = {
 }
 
 CONJUNCTIONS = ("and_", "logical_and", "bitwise_and")
+DISJUNCTIONS = ("or_", "logical_or", "bitwise_or")
 
 NOUNS = {
     "truediv": "quotient",
@@ -121,7 +122,7 @@ NOUNS = {
     "reciprocal": "inverse",
     "abs": "magnitude",
     **dict.fromkeys(CONJUNCTIONS, "both"),
-    **dict.fromkeys(("or_", "logical_or", "bitwise_or"), "either"),
+    **dict.fromkeys(DISJUNCTIONS, "either"),
 }
 """What a variable with an operation's result is called, if not as the operation."""
 
