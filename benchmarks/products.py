@@ -60,6 +60,15 @@ def product(m: int, k: int, n: int) -> str:
     return module("x @ y.t()", f"torch.randn({m}, {k}), torch.randn({n}, {k})", names="x, y")
 
 
+def attention(heads: int, head_size: int, length: int, causal: bool, key_heads: int = 0) -> str:
+    """Return a module of fused attention, batch 4, whose queries may share keys and values."""
+    few = key_heads or heads
+    inputs = ", ".join(f"torch.randn(4, {n}, {length}, {head_size})" for n in (heads, few, few))
+    more = ", enable_gqa=True" if key_heads else ""
+    forward = f"F.scaled_dot_product_attention(q, k, v, is_causal={causal}{more})"
+    return module(forward, inputs, names="q, k, v")
+
+
 MODULES = {
     "mm 4096": product(4096, 4096, 4096),
     "mm 1024x8192x8192": product(1024, 8192, 8192),
@@ -82,6 +91,16 @@ MODULES = {
     "conv1d": conv("Conv1d(128, 256, 5)", "64, 128, 4096"),
     "conv3d": conv("Conv3d(32, 64, 3, padding=1)", "8, 32, 32, 32, 32"),
     "conv_transpose2d": conv("ConvTranspose2d(128, 64, 4, stride=2, padding=1)", "64, 128, 28, 28"),
+    "attention 64": attention(16, 64, 2048, causal=False),
+    "attention 64 causal": attention(16, 64, 2048, causal=True),
+    "attention 128 causal": attention(16, 128, 2048, causal=True),
+    "attention 80": attention(16, 80, 1024, causal=False),
+    "attention grouped causal": attention(32, 128, 1024, causal=True, key_heads=8),
+    "attention written out": module(
+        "torch.softmax(q @ k.transpose(-2, -1) * 0.125, dim=-1) @ v",
+        "torch.randn(4, 16, 1024, 64), torch.randn(4, 16, 1024, 64), torch.randn(4, 16, 1024, 64)",
+        names="q, k, v",
+    ),
 }
 
 

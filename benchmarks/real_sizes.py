@@ -6,19 +6,24 @@
 dimension is scaled by what the file calls it (``batch_size``, ``batch``, ``n``, ``length``), until
 the inputs have ``--mib`` MiB. What is compared and timed runs on one device, one after the other;
 times are medians of ``do_bench``, which flushes the cache. ``--compile`` says for how many pairs,
-drawn with a seed, `torch.compile` is timed as well.
+drawn with a seed, `torch.compile` is timed as well. ``--warm`` first runs all pairs in that many
+processes side by side, untimed, so that what is timed afterwards finds its kernels compiled.
+``--mib 0`` leaves all sizes as the file has them.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import random
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
 import types
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +77,15 @@ def schedule_of(text: str) -> str:
     return "+".join(name for name, mark in marks.items() if mark in text) or "other"
 
 
-def measure(row: dict[str, Any], mib: float, compiled: bool) -> dict[str, Any]:
+def timed(function: Callable[[], Any], warm: bool) -> float:
+    """Return the median time of a call in milliseconds; 0 after one call that only warms up."""
+    if warm:
+        function()
+        return 0.0
+    return float(do_bench(function, warmup=10, rep=40, return_mode="median"))
+
+
+def measure(row: dict[str, Any], mib: float, compiled: bool, warm: bool) -> dict[str, Any]:
     """Return one pair's times in milliseconds, and how far the program is off."""
     reference = load(row["reference"], "reference")
     program = load(row.get("candidate") or row["triton"], "program")
@@ -87,15 +100,13 @@ def measure(row: dict[str, Any], mib: float, compiled: bool) -> dict[str, Any]:
         right, got = pytree.tree_leaves(model(*inputs)), pytree.tree_leaves(new(*inputs))
         found["wrong"] = max(map(_distance, right, got), default=0.0)
         del right, got
-        found["eager"] = do_bench(lambda: model(*inputs), warmup=10, rep=40, return_mode="median")
-        found["ours"] = do_bench(lambda: new(*inputs), warmup=10, rep=40, return_mode="median")
+        found["eager"] = timed(lambda: model(*inputs), warm)
+        found["ours"] = timed(lambda: new(*inputs), warm)
         if compiled:
             torch._dynamo.reset()
             fast = torch.compile(model)
             fast(*inputs)
-            found["compile"] = do_bench(
-                lambda: fast(*inputs), warmup=10, rep=40, return_mode="median"
-            )
+            found["compile"] = timed(lambda: fast(*inputs), warm)
     return found
 
 
@@ -132,6 +143,14 @@ def report(rows: list[dict[str, Any]], against: str) -> None:
         print(f"  {row['id']} ({row['schedule']}): {ms}")
 
 
+def warm_up(rows: list[dict[str, Any]], mib: float) -> None:
+    """Run pairs once, so that their kernels are in Triton's and Inductor's caches."""
+    for row in rows:
+        with contextlib.suppress(Exception):  # said when it is timed
+            measure(row, mib, compiled=True, warm=True)
+        torch.cuda.empty_cache()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("pairs", type=Path)
@@ -139,11 +158,23 @@ def main() -> None:
     parser.add_argument("--compile", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=500, help="when to stop")
     parser.add_argument("--output", type=Path)
+    parser.add_argument("--warm", type=int, default=0, help="processes that compile first")
+    parser.add_argument("--part", help=argparse.SUPPRESS)  # I/N: warm these pairs, time none
     given = parser.parse_args()
     started = time.monotonic()
     rows = [json.loads(line) for line in given.pairs.open()]
     rows = [row for row in rows if row.get("candidate") or row.get("triton")]
     random.Random(0).shuffle(rows)
+    if given.part:
+        first, of = map(int, given.part.split("/"))
+        warm_up(rows[first::of], given.mib)
+        return
+    if given.warm:
+        parts = [f"--part={number}/{given.warm}" for number in range(given.warm)]
+        command = [sys.executable, __file__, str(given.pairs), f"--mib={given.mib}"]
+        for process in [subprocess.Popen([*command, part]) for part in parts]:
+            process.wait()
+        print(f"warm after {time.monotonic() - started:.0f} s", flush=True)
     done: list[dict[str, Any]] = []
     print(torch.cuda.get_device_name(), torch.__version__)
     for number, row in enumerate(rows):
@@ -151,7 +182,7 @@ def main() -> None:
             break
         entry = {"id": row["id"], "schedule": schedule_of(row.get("candidate") or row["triton"])}
         try:
-            entry |= measure(row, given.mib, number < given.compile)
+            entry |= measure(row, given.mib, number < given.compile, warm=False)
         except Exception as error:  # other people's code, and ours
             entry["error"] = f"{type(error).__name__}: {str(error)[:150]}"
             print("  failed", row["id"], entry["error"])
