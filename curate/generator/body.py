@@ -72,6 +72,9 @@ def _guarded_load(value: Value) -> Value | None:
     return inner if inner and inner.op == "load" and inner.masks[-1:] == value.args[:1] else None
 
 
+_OPPOSITES = (("ge", "lt"), ("lt", "ge"), ("gt", "le"), ("le", "gt"))
+"""Comparisons of whole numbers of which one holds where the other does not."""
+
 _COUNTS = {"rows": "n_rows", "cols": "n_cols", "outer": "n_outer"}
 _COUNTS |= dict.fromkeys(("keys", "key_rows"), "n_keys")
 _COUNTS |= dict.fromkeys(("dims", "dim_rows"), "head_dim")
@@ -498,6 +501,8 @@ class Body:
         """Give a value a variable: a load has its buffer's name, others the reference's word."""
         own = self.host.word(value.name) if value.op == "load" else value.word
         noun = "clamped" if text.startswith("tl.clamp") else NOUNS.get(value.op, value.op)
+        if value.op == "maximum" and any(x.op == "sqrt" for x in value.inputs()):
+            noun = "norm"  # kept away from zero
         name = self.fresh(own or noun)
         self.say(f"{name} = {text}")
         self._texts[id(value)] = name
@@ -546,7 +551,7 @@ class Body:
             texts = [self.text(arg) for arg in (*inner, args[1])]
             return f"tl.clamp({', '.join(texts)}, propagate_nan=tl.PropagateNan.ALL)"
         if op == "where":
-            args = args[0], self._chosen(args[1], args[0]), args[2]
+            args = args[0], self._chosen(args[1], args[0]), self._otherwise(args[2], args[0])
         texts = [self.text(arg) for arg in args]
         return self._operation(op, texts, value)
 
@@ -562,6 +567,14 @@ class Body:
         """Return what a value is where a mask holds: not what it is elsewhere."""
         masked = isinstance(value, Value) and value.op == "masked" and value.args[0] is mask
         return value.args[1] if masked and id(value) not in self._texts else value
+
+    def _otherwise(self, value: Any, mask: Any) -> Any:
+        """Return what a value is where a mask does not hold, as `_chosen` does where it does."""
+        known = not isinstance(value, Value) or value.op != "masked" or id(value) in self._texts
+        if known or (value.args[0].op, mask.op) not in _OPPOSITES:
+            return value
+        same = value.args[0].args == mask.args and not mask.args[0].dtype.is_floating_point
+        return value.args[1] if same else value
 
     def _is_plain(self, value: Any) -> bool:
         return isinstance(value, Value) and value.op == "constant"

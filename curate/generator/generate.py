@@ -28,7 +28,7 @@ from curate.generator.text.container import (
 )
 from curate.generator.text.layout import body as print_body
 from curate.generator.text.operations import HELPERS
-from curate.generator.text.tidy import tidy
+from curate.generator.text.tidy import shared_first, tidy
 from curate.generator.trace import Symbolic, Traced, trace
 from curate.generator.unprintable import Unprintable
 from curate.verify import problem
@@ -319,7 +319,7 @@ def _assemble(
     body = "\n".join([*written.head, *written.lines])
     for name in {"max", "min"} & set(container.inputs):
         body = re.sub(rf"(?<![.\w]){name}\(", f"builtins.{name}(", body)
-    lines += print_body(ast.parse(body).body, 8)
+    lines += print_body(shared_first(ast.parse(body).body), 8)
     helpers = [HELPERS[name].strip() for name in sorted(written.helpers)]
     kernels = "\n\n\n".join(tidy(kernel) for kernel in written.kernels)
     kernels = _WIDE.sub(r"\1# 64 bits: an offset may pass 2**31.\n\g<0>", kernels, count=1)
@@ -333,6 +333,7 @@ def _assemble(
 def imports(given: list[str], text: str) -> str:
     """Return the import statements of a file: those given, and what its text needs."""
     lines = {*given, "import triton", "import triton.language as tl"}
+    code = re.sub(r'""".*?"""', "", text, flags=re.DOTALL)
     wanted = {
         r"\btorch\.": "import torch",
         r"(?<![.\w])nn\.": "import torch.nn as nn",
@@ -342,7 +343,7 @@ def imports(given: list[str], text: str) -> str:
         r"(?<![.\w])libdevice\.": "from triton.language.extra import libdevice",
     }
     for pattern, line in wanted.items():
-        if re.search(pattern, text):
+        if re.search(pattern, code):
             lines.add(line)
         elif line in lines:
             lines.discard(line)

@@ -556,7 +556,7 @@ class Program:
         """Return what a kernel is called, and its docstring."""
         loops = kernel.body.loops
         nodes = private.in_order(
-            {origin for node in loops.nodes for origin in node.node.get_origins()}
+            {origin for node in loops.nodes for origin in private.own_origins(node)}
         )
         stem = title(nodes, self.inputs) or operation(nodes)
         told = stem.replace("_", " ")

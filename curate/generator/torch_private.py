@@ -447,6 +447,19 @@ def in_order(nodes: Iterable[torch.fx.Node]) -> list[torch.fx.Node]:
     return sorted(nodes, key=lambda node: (node._sort_key, node.name))
 
 
+def own_origins(node: Any) -> set[torch.fx.Node]:
+    """Return the nodes of a graph that a scheduler's node computes.
+
+    A library's call has those that made its operands as well, which other kernels compute.
+    """
+    found = set(node.node.get_origins())
+    if isinstance(node, ExternKernelSchedulerNode):
+        for read in node.read_writes.reads:
+            made = V.graph.name_to_buffer.get(read.name)
+            found -= set(made.get_origins()) if made is not None else set()
+    return found
+
+
 def is_unset(name: str) -> bool:
     """Whether a buffer is allocated and has no values yet, as `torch.empty` leaves it."""
     buffer = V.graph.try_get_buffer(name)

@@ -85,8 +85,13 @@ the best number and its index."""
 KINDS = ("sum", "prod", "max", "min", "any", "argmax", "argmin", *PARTS)
 
 
+_MAY_DO_NOTHING = ("add", "mul", "truncdiv", "maximum")
+
+
 def _unchanged(op: str, a: Value, b: Value) -> Value | None:
     """Return an operand that the other does not change: alpha and beta often are one."""
+    if op == "maximum":  # a size less one, as a variance has it, is not negative
+        return b if _is_zero(a) and _is_count(b) else a if _is_zero(b) and _is_count(a) else None
     neutral = 0 if op == "add" else 1
     if op == "add" and a.dtype.is_floating_point:
         return None
@@ -94,6 +99,19 @@ def _unchanged(op: str, a: Value, b: Value) -> Value | None:
         if other.op == "constant" and other.number == neutral and one.dtype == other.dtype:
             return one
     return None
+
+
+def _is_zero(value: Value) -> bool:
+    return value.op == "constant" and bool(value.number == 0)
+
+
+def _is_count(value: Value) -> bool:
+    """Whether a value is a size, or a size less one."""
+    if value.op == "sub" and value.args[1].op == "constant" and value.args[1].number == 1:
+        return _is_count(value.args[0])
+    size = value.args[0] if value.op == "to_dtype" else value
+    least = size.index if size.op == "index" else None
+    return least is not None and not size.axes and (least - 1).is_nonnegative is True
 
 
 Truth = Callable[[sympy.Expr, sympy.Expr], bool | None]
@@ -241,7 +259,7 @@ class Recorder(private.DefaultHandler):  # type: ignore[misc]
         if name in _RANDOM:
             raise Unprintable("random numbers")
         args = (*args, *kwargs.values())
-        if name in ("add", "mul", "truncdiv") and (one := _unchanged(name, *args)) is not None:
+        if name in _MAY_DO_NOTHING and (one := _unchanged(name, *args)) is not None:
             return one
         if name in _WHOLE and all(_is_whole(arg) for arg in args):
             found = _WHOLE[name](*(arg.number for arg in args))

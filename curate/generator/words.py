@@ -30,8 +30,8 @@ _FUNCTIONAL = torch.nn.functional.__file__
 
 _CONVERSIONS = words(
     "to type type_as float double half long int bool contiguous clone view reshape expand flatten "
-    "detach item forward __call__ size arange zeros ones full zeros_like ones_like full_like "
-    "unsqueeze squeeze permute transpose"
+    "detach item forward __call__ size tensor arange zeros ones full zeros_like ones_like "
+    "full_like unsqueeze squeeze permute transpose"
 )
 """Functions that say nothing of what is computed."""
 

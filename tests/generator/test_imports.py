@@ -10,3 +10,8 @@ def test_imports_are_in_one_order_whatever_the_hash_seed():
     wanted += ["import triton", "import triton.language as tl"]
     assert imports(given, "torch.empty nn.Linear").splitlines() == wanted
     assert imports(given[::-1], "torch.empty nn.Linear").splitlines() == wanted
+
+
+def test_what_only_a_docstring_names_is_not_imported():
+    text = 'def relu_kernel():\n    """Compute F.relu(x)."""\n'
+    assert "torch.nn.functional" not in imports(["import torch.nn.functional as F"], text)

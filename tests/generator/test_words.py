@@ -106,3 +106,36 @@ def test_a_reason_is_told():
     text = printed("return x.var(0)", inputs="torch.randn(600, 24)")
     assert "# Welford's method" in text
     assert text.count("# 64 bits") == 1
+
+
+def test_a_product_is_named_without_what_made_its_factor():
+    text = printed(
+        "x = F.gelu(x)",
+        "x = F.linear(x, w)",
+        "return x",
+        arguments="x, w",
+        inputs="torch.randn(64, 24), torch.randn(40, 24)",
+    )
+    assert any("linear" in name and "gelu" not in name for name in kernels(text))
+    assert "Compute F.linear(x, w)." in text or "Compute x = F.linear(x, w)." in text
+
+
+def test_a_mean_beside_a_deviation_is_summed_once():
+    text = printed("return (x - x.mean(-1, keepdim=True)) / x.std(-1, keepdim=True)")
+    kernel = text.partition("def mean_std_long_kernel")[0]
+    assert kernel.count("tl.sum(") == 2  # of elements, and of squares around their mean
+    assert "tl.maximum" not in kernel
+
+
+def test_the_second_part_of_a_cat_is_not_masked_again():
+    kernel = printed("return torch.cat([x.sin(), x.cos()], -1)").partition("class ModelNew")[0]
+    assert kernel.count("tl.where(") == 1
+
+
+def test_both_branches_share_what_they_begin_with():
+    text = printed("return torch.softmax(x, -1)", inputs="torch.randn(6, 5, 24)")
+    assert text.count("n_rows = ") == 1
+
+
+def test_elements_are_stored_beside_the_partial_sums_that_do_not_need_them():
+    assert len(kernels(printed("y = x.sin()", "return y, y.sum()"))) == 2

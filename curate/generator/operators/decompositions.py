@@ -178,6 +178,12 @@ def _histc(x: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor
     return torch.zeros(bins, dtype=x.dtype, device=x.device).scatter_add(0, place, inside)
 
 
+def _logit(x: Tensor, eps: float | None = None) -> Tensor:
+    """Without ``eps`` nothing is to be clamped: beyond 0 and 1 the logarithm is NaN."""
+    x = x if eps is None else x.clamp(eps, 1 - eps)
+    return torch.log(x / (1 - x))
+
+
 OWN: dict[Any, Callable[..., Any]] = {
     aten.scatter_reduce.two: _scatter_reduce,
     aten.index_reduce.default: _index_reduce,
@@ -190,5 +196,6 @@ OWN: dict[Any, Callable[..., Any]] = {
     aten._trilinear.default: _trilinear,
     aten.addbmm.default: _addbmm,
     aten.histc.default: _histc,
+    aten.logit.default: _logit,
 }
 """What is decomposed otherwise than Inductor does, or than PyTorch's meta kernels ask for."""

@@ -12,6 +12,7 @@ from curate.generator.loops import Loops, equal, product, quotient
 from curate.generator.program import Program
 from curate.generator.schedules import elements, reduce, split
 from curate.generator.schedules.passes import Plane, levels, reductions, spreads
+from curate.generator.schedules.reductions import share_means
 from curate.generator.schedules.scans import scanned
 from curate.generator.values import StoredValue
 
@@ -48,6 +49,7 @@ def schedules(loops: Loops, program: Program) -> list[Schedule]:
         return []
     if all(_is_zero(loops, program, store) for store in loops.stores):
         return [_zeros]
+    share_means(loops)
     ordered = {one.op for one in scanned(store.value for store in loops.stores)}
     if "sort" in ordered:
         return [_sorted]

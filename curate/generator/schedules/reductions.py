@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from curate.generator.body import Body, Dim
+from curate.generator.loops import Loops, equal, product
 from curate.generator.text.operations import TYPES, largest, least, literal
 from curate.generator.values import PARTS, Value
 
@@ -64,6 +65,20 @@ def identity(reduce: Value) -> Any:
     if "min" in reduce.name:
         return largest(source)
     return 1 if reduce.name == "prod" else 0
+
+
+def share_means(loops: Loops) -> None:
+    """Have a mean that is a sum by the count be that of the variance of the same numbers."""
+    made = list(loops.recorder.made.values())
+    variances = {id(v.args[0]): v for v in made if v.name == "welford_reduce"}
+    length = product(loops.axes[axis] for axis in loops.reduced)
+    for value in made if variances else ():
+        total, count = value.args if value.op == "truediv" else (None, None)
+        if isinstance(total, Value) and total.name == "sum" and total.op == "reduce":
+            size = count.number if count.op == "constant" else count.index
+            if id(total.args[0]) in variances and size is not None and equal(size, length):
+                value.op, value.number, value.name = "part", 0, ""
+                value.args = (variances[id(total.args[0])],)
 
 
 _REASONS = {

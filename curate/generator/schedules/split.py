@@ -132,15 +132,20 @@ class _Stages:
     def partial(self, now: list[Value]) -> dict[int, list[str]]:
         """Print the first kernel of a level and return the tensors that hold its states."""
         dim = self.plane.reduced
-        body = self._open(dim, [one.args[0] for one in now])
+        due = [store for store in self.spread if store.level < now[0].level]
+        self.spread = [store for store in self.spread if store not in due]
+        walked = [one.args[0] for one in now] + [store.value for store in due]
+        body = self._open(dim, walked)
         reducer = Reducer(body, dim, shifts(self.loops))
         head = self._walk(body)
-        body.hoist([one.args[0] for one in now], dim.axes)
+        body.hoist(walked, dim.axes)
         states = [(one, reducer.begin(one, self.plane.shape)) for one in now]
         with body.block(head):
             body.index(dim, "start")
             for one, state in states:
                 reducer.step(one, state)
+            for store in due:
+                body.store(store)
         shape = [self.n_splits, *([self.n_kept] if self.plane.kept else [])]
         found: dict[int, list[str]] = {}
         for one, state in states:

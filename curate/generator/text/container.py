@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -97,6 +98,8 @@ def slice_reference(reference: str, entry_point: str = "Model") -> Container:
 
 
 _LONGEST_SUMMARY = 240
+_OF_CODE = re.compile(r"^torch\.|^(This |Module |A module )|:\w+:`|http")
+"""What tells of a class, or of a document, rather than of what is computed."""
 
 
 def _summary(model: ast.ClassDef) -> str:
@@ -106,7 +109,7 @@ def _summary(model: ast.ClassDef) -> str:
     if len(first) > _LONGEST_SUMMARY:
         first = first.partition(". ")[0].removesuffix(".") + "."
     plain = first.isascii() and not set(first) & set('\\"')
-    told = plain and " " in first and not first.startswith("torch.")
+    told = plain and " " in first and not _OF_CODE.search(first)
     return first if told and len(first) <= _LONGEST_SUMMARY else ""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import torch
 
 TYPES = {
@@ -137,14 +138,20 @@ TILES = [
         {"BLOCK_M": m, "BLOCK_N": n, "BLOCK_K": k, "GROUP_M": 8}, num_warps=warps, num_stages=stages
     )
     for m, n, k, warps, stages in (
-        *((32, 32, 32, 2, 3), (64, 64, 32, 4, 3), (128, 64, 32, 8, 3), (128, 128, 16, 8, 3)),
-        *((64, 64, 64, 4, 4), (64, 128, 64, 4, 3), (128, 128, 64, 8, 3), (128, 256, 32, 8, 3)),
+        (32, 32, 32, 2, 3),
+        (64, 64, 32, 4, 3),
+        (128, 64, 32, 8, 3),
+        (128, 128, 16, 8, 3),
+        (64, 64, 64, 4, 4),
+        (64, 128, 64, 4, 3),
+        (128, 128, 64, 8, 3),
+        (128, 256, 32, 8, 3),
     )
 ]
 """,
     "fitting": '''
 def fitting(configs, named_args, **kwargs):
-    """Return the tiles of which 64 KiB hold all stages but one: float32 has smaller ones."""
+    """Return the tiles whose loads in flight fit into 64 KiB: float32 needs smaller ones."""
     *sizes, _ = (x.element_size() for x in named_args.values() if isinstance(x, torch.Tensor))
 
     def waiting(tile):
@@ -311,6 +318,9 @@ def literal(value: Any, dtype: torch.dtype) -> str:
         return "True" if value else "False"
     if dtype.is_floating_point:
         number = float(value)
+        short = float(str(np.float32(number)))  # 1e-06, not 9.999999974752427e-07
+        if dtype == torch.float32 and float(np.float32(number)) == number:
+            number = short
         return repr(number) if math.isfinite(number) else f'float("{number}")'
     return repr(int(value))
 

@@ -72,6 +72,19 @@ def _drop_unread(function: ast.FunctionDef) -> None:
 # --- what is written more than once ---------------------------------------------------------------
 
 
+def shared_first(block: Block) -> Block:
+    """Return a block with what both branches of an ``if`` begin with in front of it."""
+    found: Block = []
+    for statement in block:
+        if isinstance(statement, ast.If):
+            body, other = statement.body, statement.orelse
+            while len(body) > 1 and len(other) > 1 and ast.dump(body[0]) == ast.dump(other[0]):
+                found.append(body.pop(0))
+                other.pop(0)
+        found.append(statement)
+    return found
+
+
 def _accesses(statement: ast.stmt) -> Iterator[ast.Call]:
     """Yield a statement's loads and stores, without those of the statements inside it."""
     inside = statement.iter if isinstance(statement, ast.For) else statement
