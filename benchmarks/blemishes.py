@@ -236,6 +236,12 @@ def no_comment(_: str, text: str) -> bool:
     return not re.search(r"^    +# ", head, re.MULTILINE)
 
 
+def divides(_: str, text: str) -> bool:
+    """Whether a kernel has a ``//`` or ``%``."""
+    nodes = (node for kernel in jitted(text) for node in ast.walk(kernel))
+    return any(isinstance(getattr(node, "op", None), ast.FloorDiv | ast.Mod) for node in nodes)
+
+
 BLEMISHES: dict[str, Callable[[str, str], bool]] = {
     "no offset in 64 bits": lacks(r"tl\.int64"),
     "every block size is a literal": lacks(r"next_power_of_2|autotune|heuristics"),
@@ -274,6 +280,7 @@ BLEMISHES: dict[str, Callable[[str, str], bool]] = {
     "where in where by one mask": has(r"tl\.where\((\w+), tl\.where\(\1,"),
     "PropagateNan": has(r"PropagateNan"),
     "30 lines of helpers": helper_lines,
+    "// or % in a kernel": divides,
     "a line over 100": lambda _, text: any(len(line) > 100 for line in text.splitlines()),
 }
 

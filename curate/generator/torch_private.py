@@ -457,7 +457,7 @@ def own_origins(node: Any) -> set[torch.fx.Node]:
         for read in node.read_writes.reads:
             made = V.graph.name_to_buffer.get(read.name)
             found -= set(made.get_origins()) if made is not None else set()
-    return found
+    return found or set(in_order(node.node.get_origins())[-1:])  # an operand is copied for it
 
 
 def is_unset(name: str) -> bool:

@@ -76,7 +76,6 @@ FUNCTIONS |= {
     "where": "tl.where",
     "round": "libdevice.nearbyint",
     "ndtr": "libdevice.normcdf",
-    "ndtri": "libdevice.normcdfinv",
     "bessel_j0": "libdevice.j0",
     "bessel_j1": "libdevice.j1",
     "bessel_y0": "libdevice.y0",
@@ -235,6 +234,20 @@ def modified_bessel_k1(x):
     far = -0.00780353 + t * (0.00325614 - t * 0.00068245)
     far = 1.25331414 + t * (0.23498619 + t * (-0.0365562 + t * (0.01504268 + t * far)))
     return tl.where(x <= 2, near, far * tl.exp(-x) * tl.rsqrt(x))
+''',
+    "ndtri": '''
+@triton.jit
+def ndtri(p):
+    """Return the inverse of the normal distribution: erfinv, Newton's method on erfc far out."""
+    tail = tl.minimum(p, 1 - p)
+    log_tail = tl.log(tail)
+    t = tl.sqrt_rn(-log_tail)
+    for _ in range(4):
+        scaled = libdevice.erfcx(t)  # erfc(t) = exp(-t * t) * erfcx(t) = 2 * tail
+        t += (tl.log(scaled / 2) - t * t - log_tail) * scaled * 0.886226925452758
+    t = tl.where(tail == 0, float("inf"), t)
+    t = tl.where(p < 0.5, -t, t)
+    return 1.4142135623730951 * tl.where(tail < 0.1, t, libdevice.erfinv(2 * p - 1))
 ''',
     "multiply": """
 @triton.jit
