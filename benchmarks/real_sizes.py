@@ -7,7 +7,8 @@ dimension is scaled by what the file calls it (``batch_size``, ``batch``, ``n``,
 the inputs have ``--mib`` MiB. What is compared and timed runs on one device, one after the other;
 times are medians of ``do_bench``, which flushes the cache. ``--compile`` says for how many pairs,
 drawn with a seed, `torch.compile` is timed as well. ``--warm`` first runs all pairs in that many
-processes side by side, untimed, so that what is timed afterwards finds its kernels compiled.
+processes side by side, untimed, for half of ``--seconds``: what is timed afterwards finds its
+kernels compiled.
 ``--mib 0`` leaves all sizes as the file has them.
 """
 
@@ -143,9 +144,11 @@ def report(rows: list[dict[str, Any]], against: str) -> None:
         print(f"  {row['id']} ({row['schedule']}): {ms}")
 
 
-def warm_up(rows: list[dict[str, Any]], mib: float) -> None:
+def warm_up(rows: list[dict[str, Any]], mib: float, until: float) -> None:
     """Run pairs once, so that their kernels are in Triton's and Inductor's caches."""
     for row in rows:
+        if time.monotonic() > until:
+            break
         with contextlib.suppress(Exception):  # said when it is timed
             measure(row, mib, compiled=True, warm=True)
         torch.cuda.empty_cache()
@@ -167,11 +170,12 @@ def main() -> None:
     random.Random(0).shuffle(rows)
     if given.part:
         first, of = map(int, given.part.split("/"))
-        warm_up(rows[first::of], given.mib)
+        warm_up(rows[first::of], given.mib, started + given.seconds)
         return
     if given.warm:
         parts = [f"--part={number}/{given.warm}" for number in range(given.warm)]
         command = [sys.executable, __file__, str(given.pairs), f"--mib={given.mib}"]
+        command.append(f"--seconds={given.seconds / 2}")
         for process in [subprocess.Popen([*command, part]) for part in parts]:
             process.wait()
         print(f"warm after {time.monotonic() - started:.0f} s", flush=True)
