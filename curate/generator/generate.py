@@ -11,12 +11,13 @@ from typing import Any
 import torch
 import triton
 
+from curate.generator import library
 from curate.generator import torch_private as private
 from curate.generator.absent_gpu import absent_gpu
 from curate.generator.loops import Loops, product
 from curate.generator.program import Program, Written
 from curate.generator.promises import ranks, result_types
-from curate.generator.schedules import attention_loops, library
+from curate.generator.schedules import attention_loops
 from curate.generator.schedules.products import Product
 from curate.generator.text.check import check
 from curate.generator.text.container import (

@@ -21,6 +21,7 @@ class Kernel:
         part: what is added to the kernel's name, such as ``partial``.
         tuned_by: arguments whose values an autotuner chooses ``blocks`` for, which then have no
             text; None if it is not tuned.
+        loop: the head of the host's loop around the launch, or ""; ``after`` is its last statement.
         tiles: the configurations that it chooses from; those are left out first that the function
             ``pruned_by`` does not return.
     """
@@ -35,3 +36,5 @@ class Kernel:
     tuned_by: tuple[str, ...] | None = None
     tiles: str = "TILES"
     pruned_by: str = ""
+    loop: str = ""
+    after: str = ""

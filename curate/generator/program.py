@@ -8,7 +8,7 @@ import linecache
 import re
 import textwrap
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -98,6 +98,8 @@ class Program:
         summary: what the reference says of itself, if one kernel does it all.
         is_alone: whether one does.
         has_one_product: whether it has one product of matrices, or one convolution.
+        shares: whether a kernel stands for all that have its text; ``shared`` has their names.
+        starts: buffers that a loop of the host begins with.
         staged: the loops whose first stage is printed.
         variant: which of a kernel's schedules is printed, from 0; the last if it has fewer.
         variants: how many the kernel with the most has, of those that are printed.
@@ -137,6 +139,9 @@ class Program:
         taken = {"self", "grid", "min", "max", "torch", "triton", "tl", *names, *inputs}
         self.sizes = Sizes(traced, taken, lead)
         self.scratch: dict[str, str] = {}
+        self.shares = False
+        self.shared: dict[tuple[str, str], str] = {}
+        self.starts: set[str] = set()
         self.copies: dict[str, str] = {}
         self.pointed: set[str] = set()
         self.summary = ""
@@ -539,13 +544,22 @@ class Program:
                 tuned += f", prune_configs_by={{'early_config_prune': {kernel.pruned_by}}}"
             tuned = f"@triton.autotune({tuned})\n"
             grid = f"lambda meta: {grid}"
-        head = f"{tuned}@triton.jit\ndef {name}({', '.join(arguments)}):"
-        self.kernels.append(f'{head}\n    """{doc}"""\n{text}\n')
+        text = f'({", ".join(arguments)}):\n    """{doc}"""\n{text}\n'
+        text = _unnumbered(text) if self.shares else text
+        if self.shares and (stem, text) in self.shared:
+            self.sizes.taken.discard(name)
+            name = self.shared[stem, text]
+        else:
+            self.kernels.append(f"{tuned}@triton.jit\ndef {name}{text}")
+        self.shared[stem, text] = name
         self.helpers |= body.helpers
         for line in kernel.setup:
             self.say(line)
         self.say(f"grid = {grid}")
-        self.say(f"{name}[grid]({', '.join(values)})")
+        with self.branch(kernel.loop) if kernel.loop else nullcontext():
+            self.say(f"{name}[grid]({', '.join(values)})")
+            if kernel.after:
+                self.say(kernel.after)
 
     def _place(self, name: str) -> tuple[bool, int]:
         """Return what sorts tensors as forward has them, the module's own last."""
@@ -660,6 +674,9 @@ class Program:
             return f"{base}.view({self.shape(size)})"
         if self.lead:
             raise Unprintable("a rank")
+        at = _selected(size, stride, offset, own, strides)
+        if at:
+            return f"{base}[{at}]"
         if offset == 0 and len(size) == len(own) and all(map(equal, stride, strides)):
             pairs = zip(size, own, strict=True)
             slices = [":" if equal(n, m) else f":{self.sizes.text(n)}" for n, m in pairs]
@@ -820,6 +837,14 @@ def names_dims(traced: Traced) -> bool:
     return False
 
 
+def _unnumbered(kernel: str) -> str:
+    """Return a kernel with names that fit each layer: ``weight_ih``, not ``weight_ih_l0``."""
+    text = re.sub(r"\b((?:weight|bias)_[ih]h)_l\d+(?:_reverse)?", r"\1", kernel)
+    short = re.sub(r"\b(gates|states)_\d+(?=_ptr)", r"\1", text)
+    names = re.findall(r"\w+_ptr", short.partition(")")[0])
+    return short if len(set(names)) == len(names) else text
+
+
 class _Text(str):
     """An expression's text, as a leaf of a result."""
 
@@ -846,6 +871,29 @@ def is_contiguous(sizes: list[Any], strides: list[Any]) -> bool:
     """Whether elements lie one after the other."""
     expected = contiguous_strides(sizes)
     return all(s == 1 or equal(a, b) for s, a, b in zip(sizes, strides, expected, strict=True))
+
+
+def _selected(
+    size: list[Any], stride: list[Any], offset: sympy.Expr, own: list[Any], strides: list[Any]
+) -> str:
+    """Return the index that gives a view: the first, last or n-th along one dimension; "" if none.
+
+    A dimension of one element may stand in front of those that are left.
+    """
+    more = len(size) == len(own) and size[0] == 1
+    size, stride = size[more:], stride[more:]
+    for dim, (length, step) in enumerate(zip(own, strides, strict=True)):
+        left = [n for d, n in enumerate(own) if d != dim]
+        steps = [n for d, n in enumerate(strides) if d != dim]
+        if _same(size, left) and _same(stride, steps):
+            at = sympy.cancel(offset / step)
+            last = equal(at, length - 1)
+            if last or at.is_Integer:
+                front = ":, " * dim
+                if more and not dim:
+                    return f"{at}:{at + 1}" if at.is_Integer else "-1:"
+                return f"{'None, ' * more}{front}{at if at.is_Integer else -1}"
+    return ""
 
 
 def _permutation(

@@ -79,6 +79,7 @@ class Sizes:
         names: the host's text for each symbol named so far.
         defined: for each of them the fact that it is read from, or None if the text is its own.
         taken: names of the host function's variables.
+        roles: what sizes are that an operator tells: the length of a sequence, the batch.
         kept: arguments of the constructor that the module has to keep.
         may_keep: whether there may be more of them.
     """
@@ -90,6 +91,7 @@ class Sizes:
         source = "".join(linecache.getlines(traced.task.__file__ or ""))
         self.has_turned = re.search(r"transpose\(1|permute|einsum|swap|movedim", source) is not None
         self.inputs = set(inspect.signature(traced.task.Model.forward).parameters)
+        self.roles: dict[sympy.Symbol, str] = {}
         self.kept: list[str] = []
         self.may_keep = True
         self.facts: list[Fact] = []
@@ -208,7 +210,7 @@ class Sizes:
         if fact.tensor is None or not fact.tensor.isidentifier():
             usual = "batch" if symbol == LEAD else "size"
             return next((name for name in same if name not in self.taken), usual)
-        usual = self._role(fact.tensor, fact.dim)
+        usual = self.roles.get(symbol) or self._role(fact.tensor, fact.dim)
         for word in [*same, *([usual] if usual and not same else [])]:
             if word not in self.taken:
                 return word

@@ -63,6 +63,7 @@ from torch.utils._sympy.value_ranges import ValueRangeError
 from curate.generator.absent_gpu import CUDA
 from curate.generator.operators.decompositions import OWN
 from curate.generator.operators.lowerings import own_lowerings
+from curate.generator.operators.recurrences import RECURRENCE
 from curate.generator.unprintable import Unprintable
 from curate.generator.words import NOTE, note_of
 
@@ -131,8 +132,10 @@ _GLU = torch.ops.aten.glu.default  # Inductor's own way fixes the size that it h
 _PRODUCTS = {getattr(torch.ops.aten, name).default for name in ("mm", "addmm", "bmm", "baddbmm")}
 
 _CONVOLUTION = torch.ops.aten.convolution.default
-_BY_LIBRARY = fallback_handler(_CONVOLUTION, add_to_fallback_set=False)
-"""A lowering that leaves sizes open; Inductor's own fixes those of the weight."""
+_BY_LIBRARY = {
+    op: fallback_handler(op, add_to_fallback_set=False) for op in (_CONVOLUTION, RECURRENCE)
+}
+"""Lowerings that leave sizes open; Inductor's own of a convolution fixes those of the weight."""
 
 
 # --- symbols -------------------------------------------------------------------------------------
@@ -292,7 +295,7 @@ def lower(
         stack.enter_context(mock.patch.object(compile_fx, "fake_tensor_prop", lambda *_: mode))
         kept = [*fx_proxy._COPY_META_FIELDS, NOTE]  # when a pass replaces a node
         stack.enter_context(mock.patch.object(fx_proxy, "_COPY_META_FIELDS", kept))
-        stack.enter_context(mock.patch.dict(lowerings, {_CONVOLUTION: _BY_LIBRARY}))
+        stack.enter_context(mock.patch.dict(lowerings, _BY_LIBRARY))
         stack.enter_context(mock.patch.object(SizeVarAllocator, "evaluate_min", _smaller))
         stack.enter_context(mock.patch.object(lowering, "pooling_size", _pooled))
         stack.enter_context(
@@ -501,31 +504,36 @@ class LibraryCall:
 
     Attributes:
         operator: such as ``addmm``.
-        args: operands, numbers and None, in the operator's order; ``kwargs`` those with names.
-        result: what it makes.
+        args: operands, numbers, None and lists, in the operator's order; ``kwargs`` by name.
+        result: what it makes, and ``others`` what it makes besides.
     """
 
     operator: str
     args: list[Any]
     kwargs: dict[str, Any]
     result: CallOperand
+    others: list[CallOperand]
 
 
 def library_call(node: Any) -> LibraryCall | None:
-    """Return what a scheduler's node calls; None if it is not an operator with one result."""
+    """Return what a scheduler's node calls; None if it is not an operator."""
     kernel = node.node
     overload = getattr(kernel, "op_overload", None)
-    args, kwargs, result = kernel.inputs, kernel.kwargs, kernel
+    args, kwargs, results = kernel.inputs, kernel.kwargs, [kernel]
     if isinstance(kernel, ir.FallbackKernel):
         args, kwargs = kernel.unflatten_args(kernel.inputs, kernel.constant_args)
         results = kernel.outputs or [kernel]  # from torch 2.15 on, a lone result is the call itself
-        if len(results) > 1:
-            return None
-        result = results[0]
     if overload is None:
         return None
-    found = [_operand(arg) if isinstance(arg, ir.IRNode) else arg for arg in args]
-    return LibraryCall(overload._opname, found, dict(kwargs), _operand(result))
+    found = pytree.tree_map_only(ir.IRNode, _operand, list(args))
+    result, *others = (_operand(one) for one in results if one is not None)
+    return LibraryCall(overload._opname, found, dict(kwargs), result, others)
+
+
+def is_result(group: Any, call: Any) -> bool:
+    """Whether a scheduler's node is one of the results of another, which is a library's call."""
+    node = getattr(group, "node", None)
+    return isinstance(node, ir.MultiOutput) and node.inputs[0] is call.node
 
 
 def _operand(node: Any) -> CallOperand:

@@ -23,8 +23,10 @@ from unittest import mock
 import sympy
 import torch
 import torch.utils._pytree as pytree
+from torch.nn.modules import rnn
 
 from curate.generator import torch_private as private
+from curate.generator.operators.recurrences import recurrences
 from curate.generator.unprintable import Unprintable
 from curate.generator.words import settle, words_of
 
@@ -171,6 +173,8 @@ def _symbols_pass(task: ModuleType) -> Iterator[None]:
         patch(torch, "take_along_dim", _take_along_dim)
         patch(torch.Tensor, "take_along_dim", _take_along_dim)
         stack.enter_context(mock.patch.dict(task.__dict__, {"int": _Integer, **named}))
+        stack.enter_context(mock.patch.dict(rnn.__dict__, {"int": _Integer}))
+        stack.enter_context(recurrences())
         stack.enter_context(warnings.catch_warnings(action="ignore"))
         stack.enter_context(torch.no_grad())
         yield

@@ -19,6 +19,7 @@ import torch.utils._pytree as pytree
 from torch._subclasses import FakeTensorMode
 
 from curate.generator import torch_private as private
+from curate.generator.operators.recurrences import recurrences
 from curate.generator.trace import Traced
 
 PARAMETERS = "parameters"
@@ -176,7 +177,8 @@ def _result_types(
     """Return the types of the flat results if sources are of some types; None if it is refused."""
     task = traced.task
     fake = private.no_fakes() if real else FakeTensorMode(allow_non_fake_inputs=True)
-    with fake, torch.no_grad(), warnings.catch_warnings(action="ignore"):
+    layers = nullcontext() if real else recurrences()
+    with fake, layers, torch.no_grad(), warnings.catch_warnings(action="ignore"):
         try:
             with private.no_fakes() if traced.shapes else nullcontext():
                 model = task.Model(*task.get_init_inputs()).eval()

@@ -192,7 +192,7 @@ def _are_many(loops: Loops, program: Program) -> tuple[bool, bool]:
 def _is_zero(loops: Loops, program: Program, store: StoredValue) -> bool:
     """Whether a store only prepares a buffer for atomic operations, with zeros."""
     zero = store.value.op == "constant" and store.value.number == 0 and store.mode is None
-    if not zero or store.buffer not in program.accumulated:
+    if not zero or store.buffer not in program.accumulated | program.starts:
         return False
     return equal(loops.total, product(program.graph.try_get_buffer(store.buffer).get_size()))
 

@@ -142,7 +142,9 @@ def _share(block: Block, outer: frozenset[str]) -> None:
 
 def _offsets(call: ast.Call) -> ast.expr | None:
     pointer = call.args[0]
-    return pointer.right if isinstance(pointer, ast.BinOp) else None
+    if isinstance(pointer, ast.BinOp) and isinstance(pointer.left, ast.Name):
+        return pointer.right
+    return None
 
 
 def _is_offsets(call: ast.Call, text: str) -> bool:

@@ -8,13 +8,19 @@ from typing import Any
 from curate.generator import torch_private as private
 from curate.generator.loops import Loops
 from curate.generator.program import Program
-from curate.generator.schedules import attention, attention_loops, choose, convolutions, products
-from curate.generator.schedules.products import Product
+from curate.generator.schedules import (
+    attention,
+    attention_loops,
+    choose,
+    convolutions,
+    products,
+    recurrences,
+)
 from curate.generator.torch_private import CallOperand
 from curate.generator.unprintable import Unprintable
 
 
-def take(program: Program, group: Any, groups: list[Any]) -> Product:
+def take(program: Program, group: Any, groups: list[Any]) -> Loops:
     """Return the loops of a library call, with those of ``groups`` that fit into it.
 
     Raises:
@@ -27,6 +33,10 @@ def take(program: Program, group: Any, groups: list[Any]) -> Product:
         found.merge()
         return found
     call = private.library_call(group)
+    if call and call.operator == "recurrence":
+        results = [g for g in groups if private.is_result(g, group)]
+        groups[:] = [g for g in groups if g not in results]
+        return recurrences.Recurrence(program, call, [group, *results])
     kinds: dict[str, Any] = dict.fromkeys(("mm", "addmm", "bmm", "baddbmm"), products.Matrices)
     kinds["convolution"] = convolutions.Convolution
     if call is None or call.operator not in kinds:
@@ -63,6 +73,8 @@ def schedule(loops: Loops, program: Program) -> None:
 
 def schedules(loops: Loops, program: Program) -> list[Any]:
     """Return the schedules that a person might choose for some loops, the best first."""
+    if isinstance(loops, recurrences.Recurrence):
+        return [recurrences.steps]
     if isinstance(loops, attention_loops.Attention):
         return [attention.tiled, partial(attention.tiled, tuned=False)]
     if isinstance(loops, products.Matrices) and not isinstance(loops, products.Sums):
