@@ -38,7 +38,7 @@ class Inductor(RowStep):
     sandboxed: ClassVar[bool] = True
 
     step: Literal["inductor"]
-    version: ClassVar[int] = 12
+    version: ClassVar[int] = 13
 
     variants: Annotated[
         int,
