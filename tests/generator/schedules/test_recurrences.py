@@ -75,7 +75,7 @@ def programs():
     return {name: generate(text).text for name, text in CASES.items()}
 
 
-def test_they_are_right_at_other_sizes(programs, warm_judge):
+def test_they_are_right(programs, warm_judge):
     candidates = [Candidate(name, CASES[name], text) for name, text in programs.items()]
     assert not not_correct(warm_judge.run(candidates))
 
