@@ -50,15 +50,21 @@ def size_of(inputs: Any) -> int:
     return sum(x.nbytes for x in pytree.tree_leaves(inputs) if isinstance(x, torch.Tensor))
 
 
+def inputs_of(task: types.ModuleType) -> list[Any]:
+    """Return what the file's `get_inputs` does, made on the GPU: gigabytes take a CPU seconds."""
+    with torch.device("cuda"):
+        return list(task.get_inputs())
+
+
 def scaled_inputs(task: types.ModuleType, mib: float) -> tuple[list[Any], bool]:
     """Return inputs of about ``mib`` MiB, and whether the file has a size to scale."""
     name = next((n for n in SCALED if type(getattr(task, n, None)) is int), None)
-    own = task.get_inputs()
+    own = inputs_of(task)
     if name is None or getattr(task, name) in map(_as_int, task.get_init_inputs()):
         return own, False
     factor = int(mib * 2**20 / max(size_of(own), 1))
     setattr(task, name, getattr(task, name) * max(factor, 1))
-    return task.get_inputs(), factor > 1
+    return inputs_of(task), factor > 1
 
 
 def _as_int(value: Any) -> Any:
@@ -177,7 +183,10 @@ def main() -> None:
         command = [sys.executable, __file__, str(given.pairs), f"--mib={given.mib}"]
         command.append(f"--seconds={given.seconds / 2}")
         for process in [subprocess.Popen([*command, part]) for part in parts]:
-            process.wait()
+            try:
+                process.wait(max(1.0, started + given.seconds / 2 + 20 - time.monotonic()))
+            except subprocess.TimeoutExpired:  # a pair that takes minutes
+                process.kill()
         print(f"warm after {time.monotonic() - started:.0f} s", flush=True)
     done: list[dict[str, Any]] = []
     print(torch.cuda.get_device_name(), torch.__version__)
