@@ -31,6 +31,7 @@ from curate.generator.unprintable import Unprintable
 from curate.generator.words import settle, words_of
 
 numbers.Integral.register(torch.SymInt)  # layers ask whether a size is one
+numbers.Real.register(torch.SymFloat)  # or a share of dropout a number
 
 Symbolic = (torch.SymInt, torch.SymFloat)
 

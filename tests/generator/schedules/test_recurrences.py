@@ -109,3 +109,11 @@ def test_the_first_state_is_given_or_zeros(programs):
 def test_a_projection_of_the_state_is_refused():
     with pytest.raises(Unprintable, match="projection"):
         generate(reference("LSTM(proj_size=7)", "return self.layer(x)[0]"))
+
+
+def test_a_share_of_dropout_leaves_sizes_open():
+    text = CASES["gru, last"].replace("batch_first", "dropout=rate, num_layers=2, batch_first")
+    text = text.replace("width, hidden):", "width, hidden, rate):").replace(
+        "[6, 20]", "[6, 20, 0.1]"
+    )
+    assert "written for" not in generate(text).text.replace("written for rate", "")
