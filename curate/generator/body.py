@@ -321,6 +321,13 @@ class Body:
             self.say(f"{dim.mask} = {dim.name} < {dim.count(self, self.loops)}")
         self._spread(dim)
 
+    def apart(self, dim: Dim) -> list[Dim]:
+        """Return a way along each axis of a dim, if lanes had to divide to know where they are."""
+        ats = [self._at[axis] for axis in dim.axes]
+        if len(ats) < 2 or self._needed.isdisjoint(ats):
+            return []
+        return [Dim(self._names[at], [axis]) for at, axis in zip(ats, dim.axes, strict=True)]
+
     def widened(self, dim: Dim, text: str) -> str:
         """Return the text for a number that is computed from a dim's index, with 64 bits."""
         wide = all(self._at[axis] in self._wide for axis in dim.axes)

@@ -389,6 +389,11 @@ class Program:
         parts = sympy.Mul(*self.lead.parts) if self.lead else LEAD
         return private.hint(expression.subs(LEAD, parts))
 
+    def is_own(self, expression: sympy.Expr) -> bool:
+        """Whether a size is that of one of the module's own tensors, which nobody makes huge."""
+        e = self.known(expression)
+        return any(e in t.sizes for t in self.tensors.values() if not t.is_input)
+
     def counts(self, expression: sympy.Expr) -> str | None:
         """Return a tensor with as many elements, if there is one."""
         e = self.known(expression)
@@ -555,6 +560,8 @@ class Program:
         self.helpers |= body.helpers
         for line in kernel.setup:
             self.say(line)
+        if any(not re.search(r"^\d+$|cdiv|n_splits|n_phases", size) for size in kernel.grid[1:]):
+            self.say(repr("# Only the first axis of a grid may have more than 65,535 programs."))
         self.say(f"grid = {grid}")
         with self.branch(kernel.loop) if kernel.loop else nullcontext():
             self.say(f"{name}[grid]({', '.join(values)})")

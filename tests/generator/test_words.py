@@ -139,3 +139,14 @@ def test_both_branches_share_what_they_begin_with():
 
 def test_elements_are_stored_beside_the_partial_sums_that_do_not_need_them():
     assert len(kernels(printed("y = x.sin()", "return y, y.sum()"))) == 2
+
+
+def test_what_is_broadcast_along_a_batch_takes_an_axis_of_the_grid_and_no_division():
+    text = printed(
+        "return x * gain",
+        arguments="x, gain",
+        inputs="torch.randn(6, 48, 200), torch.randn(48, 1)",
+    )
+    kernel = text.partition("class ModelNew")[0]
+    assert "tl.program_id(1)" in kernel
+    assert "//" not in kernel and " % " not in kernel

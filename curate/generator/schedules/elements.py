@@ -8,7 +8,7 @@ from curate.generator.body import Body, Dim
 from curate.generator.kernel import Kernel
 from curate.generator.loops import Loops
 from curate.generator.program import Program
-from curate.generator.schedules.passes import power_of_2
+from curate.generator.schedules.passes import apart, inner, power_of_2
 
 BLOCK = 1024
 
@@ -67,23 +67,49 @@ def tiles(loops: Loops, program: Program) -> None:
         return
     many = sum(columns in loops.live(v.axes) for v in read) > 4
     elements = 1024 if many else 2048  # a window's loads take their registers all at once
-    body = Body(loops, program, dims, ("pid", "col_blocks"))
+    _side_by_side(loops, program, dims, elements)
+
+
+def _side_by_side(loops: Loops, program: Program, dims: list[Dim], elements: int) -> None:
+    """Print a kernel whose tiles of some elements have rows and columns as axes of the grid.
+
+    Columns of one block, in the file, are no axis of it: hardly a call would have two programs.
+    """
+    (columns,) = dims[1].axes
+    short = _is_short(loops, columns, WIDEST)
+    narrow = not short and program.hint(loops.axes[columns]) <= WIDEST
+    outer = [] if narrow else apart(loops, program, dims, dims[0], 2 if short else 1)
+    dims = [inner(dims[0], outer), dims[1]]
+    body = Body(loops, program, [*dims, *outer], ("pid", "col_blocks"))
     n_rows, n_cols = (dim.count(program, loops) for dim in dims)
-    grid = f"triton.cdiv({n_rows}, BLOCK_ROWS)"
-    if n_cols.isdigit() and int(n_cols) <= WIDEST:
-        body.index(dims[0], "tl.program_id(0) * BLOCK_ROWS")
-        body.index(dims[1], "")
-    else:
-        grid += f" * triton.cdiv({n_cols}, BLOCK_COLS)"
+    blocks = [f"triton.cdiv({n_rows}, BLOCK_ROWS)", f"triton.cdiv({n_cols}, BLOCK_COLS)"]
+    starts = [f"tl.program_id({len(outer) + i}) * BLOCK_{side}" for i, side in enumerate(_SIDES)]
+    if narrow:
         body.say("pid = tl.program_id(0)")
         body.say(f"col_blocks = tl.cdiv({dims[1].count(body, loops)}, BLOCK_COLS)")
-        body.index(dims[0], "pid // col_blocks * BLOCK_ROWS")
-        body.index(dims[1], "pid % col_blocks * BLOCK_COLS")
-    setup = (
-        f"BLOCK_COLS = {power_of_2(n_cols, str(WIDEST))}",
-        f"BLOCK_ROWS = {elements} // BLOCK_COLS",
-    )
-    _launch(body, program, (grid,), setup)
+        starts = ["pid // col_blocks * BLOCK_ROWS", "pid % col_blocks * BLOCK_COLS"]
+        blocks = [" * ".join(blocks)]
+    elif short:
+        starts[1], blocks = "", blocks[:1]
+    for number, dim in enumerate(outer):
+        body.index(dim, f"tl.program_id({number})")
+    for dim, start in zip(dims, starts, strict=True):
+        body.index(dim, start)
+    setup = [f"BLOCK_COLS = {power_of_2(n_cols, str(WIDEST))}"]
+    block_rows = f"{elements} // BLOCK_COLS"
+    if not (n_cols.isdigit() or narrow or program.is_own(loops.axes[columns])):
+        setup = [
+            repr("# Wider blocks for very long rows: a grid has 65,535 of them at most."),
+            f"BLOCK_COLS = max({power_of_2(n_cols, str(WIDEST))}, "
+            f"triton.next_power_of_2({n_cols} // 32768))",
+        ]
+        block_rows = f"max(1, {block_rows})"
+    setup.append(f"BLOCK_ROWS = {power_of_2(n_rows, block_rows) if outer else block_rows}")
+    grid = (*(dim.count(program, loops) for dim in outer), *blocks)
+    _launch(body, program, grid, tuple(setup))
+
+
+_SIDES = ("ROWS", "COLS")
 
 
 def _crossed(loops: Loops, program: Program, dims: list[Dim], outer: Dim | None) -> None:
@@ -117,9 +143,9 @@ def _launch(body: Body, program: Program, grid: tuple[str, ...], setup: tuple[st
     program.launch(Kernel(body, doc, grid, blocks, setup))
 
 
-def _is_short(loops: Loops, axis: sympy.Symbol) -> bool:
+def _is_short(loops: Loops, axis: sympy.Symbol, most: int = SHORT) -> bool:
     size = loops.axes[axis]
-    return bool(size.is_number and int(size) <= SHORT)
+    return bool(size.is_number and int(size) <= most)
 
 
 def _unit_axes(loops: Loops, index: sympy.Expr) -> set[sympy.Symbol]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import sympy
 
 from curate.generator.body import Body, Dim, HostFunction
-from curate.generator.loops import Loops
+from curate.generator.loops import Loops, product
 from curate.generator.program import Program
 from curate.generator.schedules.reductions import Reducer
 from curate.generator.schedules.scans import Scanner
@@ -22,10 +22,15 @@ class Plane:
     Attributes:
         kept: the results' elements, or None if there is only one result.
         reduced: the elements of each.
+        outer: further axes of the results, of which a program has one element.
+        is_long: whether there are more blocks than elements along any of these, in the file: axis 0
+            of a grid alone may have more than 65,535 programs.
     """
 
     kept: Dim | None
     reduced: Dim
+    outer: tuple[Dim, ...] = ()
+    is_long: bool = False
 
     @property
     def by_rows(self) -> bool:
@@ -49,12 +54,51 @@ class Plane:
         """Return the host's text for how many programs the results take."""
         if self.kept is None:
             return []
-        return [f"triton.cdiv({self.kept.count(program, loops)}, {self.kept.block})"]
+        blocks = f"triton.cdiv({self.kept.count(program, loops)}, {self.kept.block})"
+        counts = [dim.count(program, loops) for dim in self.outer]
+        return [blocks, *counts] if self.is_long else [*counts, blocks]
 
     def begin(self, body: Body) -> None:
         """Say which results a program makes."""
+        for axis, dim in enumerate(self.outer, int(self.is_long)):
+            body.index(dim, f"tl.program_id({axis})")
         if self.kept is not None:
-            body.index(self.kept, f"tl.program_id(0) * {self.kept.block}")
+            own = 0 if self.is_long else len(self.outer)
+            body.index(self.kept, f"tl.program_id({own}) * {self.kept.block}")
+
+    def on_grid(self, loops: Loops, program: Program) -> Plane:
+        """Return the tile with an axis of the grid for each that lanes would have to divide for."""
+        if self.kept is None:
+            return self
+        outer = apart(loops, program, self.dims, self.kept, 2)
+        kept = inner(self.kept, outer)
+        sizes = [program.hint(product(loops.axes[a] for a in d.axes)) for d in (*outer, kept)]
+        return Plane(kept, self.reduced, tuple(outer), self.by_rows and max(sizes) == sizes[-1])
+
+
+FEWEST = 33
+"""Elements along an axis, in the file, from which on it takes several tiles, all along it alone."""
+
+
+def apart(loops: Loops, program: Program, dims: list[Dim], dim: Dim, room: int) -> list[Dim]:
+    """Return the ways along a dim's outer axes if these are to be axes of the grid; see `inner`.
+
+    Args:
+        loops: the kernel's.
+        program: it is part of.
+        dims: all of its dims.
+        dim: one of them, whose lanes would divide otherwise.
+        room: how many axes the grid has left.
+    """
+    *outer, last = Body(loops, program, dims).apart(dim) or [dim]
+    many = program.hint(product(loops.axes[axis] for axis in last.axes)) >= FEWEST
+    return outer if many and len(outer) <= room else []
+
+
+def inner(dim: Dim, outer: Iterable[Dim]) -> Dim:
+    """Return the rest of a dim some of whose axes are the grid's."""
+    gone = {axis for one in outer for axis in one.axes}
+    return replace(dim, axes=[axis for axis in dim.axes if axis not in gone])
 
 
 def power_of_2(count: str, most: str = "") -> str:

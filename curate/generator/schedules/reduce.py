@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from curate.generator.body import Body
 from curate.generator.kernel import Kernel
-from curate.generator.loops import Loops
+from curate.generator.loops import Loops, product
 from curate.generator.program import Program
 from curate.generator.schedules.passes import (
     Plane,
@@ -32,7 +32,8 @@ def tile(
         plane: the tile.
         rows: the host's text for how many rows a program holds.
     """
-    body = Body(loops, program, plane.dims)
+    plane = plane.on_grid(loops, program)
+    body = Body(loops, program, [*plane.dims, *plane.outer])
     plane.begin(body)
     body.index(plane.reduced, "")
     found = reductions(loops, program)
@@ -55,10 +56,18 @@ def tile(
             "Each program holds BLOCK_ROWS rows in one tile.",
             tuple(plane.grid(loops, program)),
             plane.blocks,
-            (f"BLOCK_COLS = {power_of_2(count)}", f"BLOCK_ROWS = {rows}"),
+            (f"BLOCK_COLS = {power_of_2(count)}", _block_rows(loops, program, plane, rows)),
             WARPS,
         )
     )
+
+
+def _block_rows(loops: Loops, program: Program, plane: Plane, rows: str) -> str:
+    """Return the host's statement for how many rows a program holds: those of one axis at most."""
+    assert plane.kept is not None
+    if plane.outer and rows != "1":
+        rows = power_of_2(plane.kept.count(program, loops), rows)
+    return f"BLOCK_ROWS = {rows}"
 
 
 def blocks(loops: Loops, program: Program, plane: Plane) -> tuple[str, ...]:
@@ -72,9 +81,12 @@ def blocks(loops: Loops, program: Program, plane: Plane) -> tuple[str, ...]:
     count = plane.reduced.count(program, loops)
     if plane.by_rows:
         setup = f"BLOCK_COLS = {power_of_2(count, '2048')}"
-        return setup, "BLOCK_ROWS = max(1, 512 // BLOCK_COLS)"
+        return setup, _block_rows(loops, program, plane, "max(1, 512 // BLOCK_COLS)")
     columns = plane.kept.count(program, loops)
-    block = f"min(max(triton.next_power_of_2({columns} // 1024), 32), 512)"
+    every = program.size("n_cols", product(loops.axes[axis] for axis in loops.kept))
+    block = f"min(max(triton.next_power_of_2({every} // 1024), 32), 512)"
+    if plane.outer:
+        block = f"min(triton.next_power_of_2({columns}), {block[4:]}"
     return (
         repr("# Many columns, so that each thread has its own, unless that leaves few programs."),
         f"BLOCK_COLS = {power_of_2(columns, '32') if columns.isdigit() else block}",
@@ -84,7 +96,8 @@ def blocks(loops: Loops, program: Program, plane: Plane) -> tuple[str, ...]:
 
 def looped(loops: Loops, program: Program, plane: Plane) -> None:
     """Print a kernel whose programs walk along rows, or down columns, or along all there is."""
-    body = Body(loops, program, plane.dims, ("start",))
+    plane = plane.on_grid(loops, program)
+    body = Body(loops, program, [*plane.dims, *plane.outer], ("start",))
     scans = bool(scanned(store.value for store in loops.stores))
     part = "whole" if scans else "long" if plane.by_rows else ""
     plane.begin(body)
