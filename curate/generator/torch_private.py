@@ -21,8 +21,8 @@ import torch
 import torch._inductor.compile_fx as compile_fx
 import torch.utils._pytree as pytree
 from torch._decomp import decomposition_table
+from torch._dispatch.python import enable_python_dispatcher
 from torch._dynamo.source import ConstantSource
-from torch._functorch.aot_autograd import aot_export_module
 from torch._guards import TracingContext, tracing
 from torch._inductor import config, ir, lowering
 from torch._inductor.decomposition import select_decomp_table
@@ -41,6 +41,7 @@ from torch._inductor.virtualized import V
 from torch._subclasses import FakeTensor, FakeTensorMode
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.fx import proxy as fx_proxy
+from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
 from torch.fx.traceback import preserve_node_meta
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -203,12 +204,24 @@ def recompute(expression: sympy.Expr, values: dict[sympy.Symbol, Any]) -> Any:
 def export(
     module: torch.nn.Module,
     inputs: Sequence[Any],
+    mode: FakeTensorMode,
     note: Callable[[torch.fx.Node, FrameType | None], None],
-) -> tuple[torch.fx.GraphModule, Any]:
-    """Return a module's graph in the operators that Inductor lowers, and its signature.
+) -> tuple[torch.fx.GraphModule, list[str]]:
+    """Return a module's graph in the operators that Inductor lowers, and its tensors' paths.
 
-    ``note`` is told of each node while the code that makes it runs.
+    The graph's inputs are those tensors and then ``inputs``. ``note`` is told of each node while
+    the code that makes it runs.
+
+    Raises:
+        Unprintable: the module changes its inputs or its own tensors.
     """
+    held = dict(module.named_parameters(remove_duplicate=False))
+    held |= dict(module.named_buffers(remove_duplicate=False))
+
+    def run(*given: Any) -> Any:
+        own = dict(zip(held, given, strict=False))
+        return torch.func.functional_call(module, own, given[len(held) :], tie_weights=False)
+
     create = fx_proxy.TracerBase.create_node
 
     def noted(self: Any, *args: Any, **kwargs: Any) -> torch.fx.Node:
@@ -227,14 +240,40 @@ def export(
         stack.enter_context(mock.patch.object(fx_proxy.TracerBase, "create_node", noted))
         quiet = mock.patch.object(torch.fx.config, "do_not_emit_stack_traces", True, create=True)
         stack.enter_context(quiet)  # from torch 2.12 on
-        graph, signature = aot_export_module(
-            module,
-            list(inputs),
-            trace_joint=False,
-            decompositions={**table, _GLU: decomposition_table[_GLU], **OWN},
-            dynamic_shapes=True,
-        )
-    return graph, signature
+        stack.enter_context(mode)
+        stack.enter_context(enable_python_dispatcher())
+        decompositions = {**table, _GLU: decomposition_table[_GLU], **OWN}
+        graph = make_fx(_functional(run), decompositions)(*held.values(), *inputs)
+    graph.graph.eliminate_dead_code()
+    return graph, list(held)
+
+
+def _functional(run: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that runs without operators that change tensors.
+
+    `aot_export_module` would run it twice, and `torch.func.functionalize` has its own forms of a
+    few operators.
+    """
+
+    def result(value: torch.Tensor) -> torch.Tensor:
+        if not torch._is_functional_tensor(value):
+            return value
+        torch._sync(value)
+        return torch._from_functional_tensor(value)
+
+    def functional(*given: Any) -> Any:
+        given = pytree.tree_map_only(torch.Tensor, torch._to_functional_tensor, given)
+        torch._enable_functionalization(reapply_views=True)
+        try:
+            results = run(*given)
+        finally:
+            torch._disable_functionalization()
+        changes = torch._functionalize_has_data_mutation, torch._functionalize_has_metadata_mutation
+        if any(has(x) for has in changes for x in given if isinstance(x, torch.Tensor)):
+            raise Unprintable("changes its inputs or buffers")
+        return pytree.tree_map_only(torch.Tensor, result, results)
+
+    return functional
 
 
 # --- loops ---------------------------------------------------------------------------------------

@@ -394,28 +394,17 @@ def _trace(
             i for i, leaf in enumerate(leaves) if isinstance(leaf, (torch.Tensor, *Symbolic))
         ]
         wrapper = _Wrapper(model, list(symbols.values()), leaves, open_leaves, spec)
-        graph, signature = private.export(
-            wrapper, [*symbols.values(), *(leaves[i] for i in open_leaves)], words.note
-        )
+        given = [*symbols.values(), *(leaves[i] for i in open_leaves)]
+        graph, held = private.export(wrapper, given, mode, words.note)
         settle(graph.graph)
         _refuse_constants(graph, openness == "built")
-    results = graph.graph.output_node().args[0]
-    if len(results) != wrapper.form.num_leaves:  # those behind are what it has changed
-        raise Unprintable("changes its inputs or buffers")
-    users = iter(
-        [GivenFrom("argument", name) for name in symbols]
-        + [GivenFrom("input", leaf=i) for i in open_leaves]
-    )
-    origins = []
-    for node in graph.graph.find_nodes(op="placeholder"):
-        if node.name in signature.inputs_to_parameters:
-            path = signature.inputs_to_parameters[node.name]
-            origins.append(GivenFrom("parameter", path.removeprefix("model.")))
-        elif node.name in signature.inputs_to_buffers:
-            path = signature.inputs_to_buffers[node.name]
-            origins.append(GivenFrom("buffer", path.removeprefix("model.")))
-        else:
-            origins.append(next(users))
+    own = set(dict(wrapper.named_parameters(remove_duplicate=False)))
+    origins = [
+        GivenFrom("parameter" if path in own else "buffer", path.removeprefix("model."))
+        for path in held
+    ]
+    origins += [GivenFrom("argument", name) for name in symbols]
+    origins += [GivenFrom("input", leaf=i) for i in open_leaves]
     return Traced(
         *(task, graph, origins, env, mode, values, model, inputs, leaves, wrapper.form),
         strided=strided,

@@ -61,3 +61,9 @@ def test_conditions_that_always_hold_are_not_asked():
     assert "1 >= 0" not in text.replace("cols - 1 >= 0", "")
     text = printed("return F.pad(x, (1, 0))").text
     assert "mask=row_mask & col_mask & (cols >= 1)" in text
+
+
+def test_factors_whose_products_are_summed_agree_in_each_dimension():
+    given = "torch.randn(6, 7), torch.randn(3, 6, 5), torch.randn(3, 5, 7)"
+    text = printed("return torch.addbmm(x, y, z)", given, "x, y, z").text
+    assert "z.dim()" not in text  # nothing of its shape is its own

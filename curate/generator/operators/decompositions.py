@@ -147,6 +147,7 @@ def _pdist(x: Tensor, p: float = 2.0) -> Tensor:
 
 def _addbmm(x: Tensor, a: Tensor, b: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     """The sum of a batch of products is one product, with what is summed in one dimension."""
+    torch._check(a.shape[0] == b.shape[0] and a.shape[2] == b.shape[1])
     left = a.transpose(0, 1).reshape(a.shape[1], a.shape[0] * a.shape[2])
     return torch.addmm(x, left, b.flatten(0, 1), beta=beta, alpha=alpha)
 

@@ -67,7 +67,9 @@ def of_trace(
         if e in (sympy.true, sympy.false) or not e.free_symbols:
             continue
         place = guard.sloc.framework_loc.filename if guard.sloc.framework_loc else ""
-        layout_only = place.endswith("_prims_common/__init__.py")
+        in_layouts = place.endswith("_prims_common/__init__.py")
+        says_one = isinstance(e, sympy.Eq) and 1 in e.args  # broadcasting takes it for granted
+        layout_only = in_layouts and not says_one
         layout_only |= place.endswith("_inductor/ir.py") and not isinstance(e, sympy.Eq)
         if convolves and place.endswith(_OF_CONVOLUTIONS) and not isinstance(e, sympy.Eq):
             continue
