@@ -38,7 +38,7 @@ class Inductor(RowStep):
     sandboxed: ClassVar[bool] = True
 
     step: Literal["inductor"]
-    version: ClassVar[int] = 14
+    version: ClassVar[int] = 15
 
     variants: Annotated[
         int,

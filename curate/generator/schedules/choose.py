@@ -39,6 +39,10 @@ SHORT_COLUMN = 1024
 """Elements of a column up to which one program scans it whole."""
 
 
+LONG_ROW = 2**16
+"""Fixed elements of a row up to which a batch has enough rows for all programs."""
+
+
 Schedule = Callable[[Loops, Program], None]
 """Prints a kernel, or several that do its work together."""
 
@@ -178,15 +182,17 @@ def by_rows(loops: Loops) -> Plane:
 def _are_many(loops: Loops, program: Program) -> tuple[bool, bool]:
     """Whether results are those of a batch, and whether they are enough for all programs.
 
-    A batch grows with the inputs; channels do not. Samples of which each is reduced over several
-    dimensions, such as images, are few and large.
+    A batch grows with the inputs; channels do not, nor do the features that a running mean has.
+    Samples of which each is reduced over several dimensions, such as images, are few and large.
     """
     shapes = [tensor.sizes for tensor in program.tensors.values() if tensor.is_input]
     dims = {s for sizes in shapes for s in sizes if s.is_Symbol}
     kept = program.known(product(loops.axes[a] for a in loops.kept)).free_symbols & dims
     length = program.known(product(loops.axes[a] for a in loops.reduced))
-    batch = not kept.isdisjoint(s for sizes in shapes for s in sizes[:1])
-    return batch, batch and bool(length.is_number or length.is_Symbol or len(kept) > 1)
+    rank = max(map(len, shapes), default=0)
+    batch = not kept.isdisjoint(s for sizes in shapes if len(sizes) == rank for s in sizes[:1])
+    short = length.is_number and length <= LONG_ROW
+    return batch, batch and bool(short or length.is_Symbol or len(kept) > 1)
 
 
 def _is_zero(loops: Loops, program: Program, store: StoredValue) -> bool:
