@@ -109,15 +109,13 @@ def _side_by_side(
         body.index(dim, f"tl.program_id({number})")
     for dim, start in zip(dims, starts, strict=True):
         body.index(dim, start)
-    setup = [f"BLOCK_COLS = {power_of_2(n_cols, str(widest))}"]
-    block_rows = f"{elements} // BLOCK_COLS"
+    block_cols, block_rows = power_of_2(n_cols, str(widest)), f"{elements} // BLOCK_COLS"
+    setup = []
     if not (n_cols.isdigit() or narrow or program.is_own(loops.axes[columns])):
-        setup = [
-            repr("# Wider blocks for very long rows: a grid has 65,535 of them at most."),
-            f"BLOCK_COLS = max({power_of_2(n_cols, str(widest))}, "
-            f"triton.next_power_of_2({n_cols} // 32768))",
-        ]
+        setup.append(repr("# Wider blocks for very long rows: a grid has 65,535 of them at most."))
+        block_cols = f"max({block_cols}, triton.next_power_of_2({n_cols} // 32768))"
         block_rows = f"max(1, {block_rows})"
+    setup.append(f"BLOCK_COLS = {block_cols}")
     setup.append(f"BLOCK_ROWS = {power_of_2(n_rows, block_rows) if outer else block_rows}")
     grid = (*(dim.count(program, loops) for dim in outer), *blocks)
     _launch(body, program, grid, tuple(setup))

@@ -84,9 +84,10 @@ def blocks(loops: Loops, program: Program, plane: Plane) -> tuple[str, ...]:
         return setup, _block_rows(loops, program, plane, "max(1, 512 // BLOCK_COLS)")
     columns = plane.kept.count(program, loops)
     every = program.size("n_cols", product(loops.axes[axis] for axis in loops.kept))
-    block = f"min(max(triton.next_power_of_2({every} // 1024), 32), 512)"
+    limits = [f"max(triton.next_power_of_2({every} // 1024), 32)", "512"]
     if plane.outer:
-        block = f"min(triton.next_power_of_2({columns}), {block[4:]}"
+        limits = [f"triton.next_power_of_2({columns})", *limits]
+    block = f"min({', '.join(limits)})"
     return (
         repr("# Many columns, so that each thread has its own, unless that leaves few programs."),
         f"BLOCK_COLS = {power_of_2(columns, '32') if columns.isdigit() else block}",
