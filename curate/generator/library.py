@@ -37,12 +37,13 @@ def take(program: Program, group: Any, groups: list[Any]) -> Loops:
         results = [g for g in groups if private.is_result(g, group)]
         groups[:] = [g for g in groups if g not in results]
         return recurrences.Recurrence(program, call, [group, *results])
-    kinds: dict[str, Any] = dict.fromkeys(("mm", "addmm", "bmm", "baddbmm"), products.Matrices)
+    kinds: dict[str, Any] = dict.fromkeys(products.KINDS, products.Matrices)
     kinds["convolution"] = convolutions.Convolution
     if call is None or call.operator not in kinds:
         name = getattr(group.node, "python_kernel_name", None) or type(group.node).__name__
         raise Unprintable(f"a library call: {name}")
-    if any(o.dtype not in products.FLOATS for o in call.args if isinstance(o, CallOperand)):
+    types = products.KINDS.get(call.operator, products.FLOATS)
+    if any(o.dtype not in types for o in call.args if isinstance(o, CallOperand)):
         raise Unprintable(f"a product of {call.result.dtype}")
     kind = kinds[call.operator]
     if call.operator == "convolution" and convolutions.is_pointwise(call):

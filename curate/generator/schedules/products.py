@@ -20,6 +20,7 @@ from curate.generator.kernel import Kernel
 from curate.generator.loops import ONE, ZERO, Loops, axes_of_sizes, common_sizes, equal, product
 from curate.generator.program import Program
 from curate.generator.schedules.passes import power_of_2
+from curate.generator.text.operations import TYPES, literal
 from curate.generator.torch_private import CallOperand, FloorDiv, LibraryCall, ModularIndexing
 from curate.generator.unprintable import Unprintable
 from curate.generator.values import Value
@@ -37,6 +38,12 @@ FEW_PRODUCTS = 2**16
 """Products, in the file, up to which small factors are not worth a tile."""
 
 FLOATS = (torch.float32, torch.float16, torch.bfloat16)
+
+KINDS = {
+    **dict.fromkeys(("mm", "addmm", "bmm", "baddbmm"), FLOATS),
+    "_int_mm": (torch.int8,),
+}
+"""The operators that are products of matrices, and the types that they take."""
 
 
 class Product(Loops):
@@ -220,10 +227,24 @@ def with_followers(
 
 
 class Matrices(Product):
-    """``mm``, ``addmm``, ``bmm`` and ``baddbmm``."""
+    """A product of matrices: one of `KINDS`."""
+
+    def multiply(self) -> Value:
+        axes, dtype = frozenset(self.axes), torch.int32 if self.is_whole else torch.float32
+        return self.recorder.make("product", (), dtype, axes)
+
+    @property
+    def tiles(self) -> str:
+        """The tiles that a tuner chooses from."""
+        return "BYTE_TILES" if self.is_whole else "TILES"
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it multiplies whole numbers of 8 bits, and adds up in 32."""
+        return bool(self.call.result.dtype == torch.int32)
 
     def whole(self) -> Value:
-        if self.call.operator in ("mm", "bmm"):
+        if self.call.operator in ("mm", "bmm", "_int_mm"):
             return self.product
         alpha, beta = (self.call.kwargs.get(name, 1) for name in ("alpha", "beta"))
         if not isinstance(beta, sympy.Expr) and beta == 0:
@@ -248,6 +269,8 @@ class Matrices(Product):
 
     def is_small(self, program: Program) -> bool:
         """Whether a tile would be nearly empty, as far as the module's own sizes say."""
+        if self.is_whole:  # GPUs refuse to multiply few rows of them
+            return False
         own = []
         for factor in self.factors:
             given = program.tensors.get(program.real(factor.buffer))
@@ -301,8 +324,13 @@ def matrices(loops: Matrices, program: Program) -> None:
     given = all(tensor and tensor.is_input for tensor in own)
     may_be_long = not k.is_number and given and program.has_one_product
     may_be_long |= program.hint(loops.sizes[2]) >= LONG
-    is_few = bool(m.is_number and m <= FEW_ROWS)
-    few = m.is_Symbol and (own[0] is None or own[0].is_input) and program.has_one_product
+    is_few = bool(m.is_number and m <= FEW_ROWS) and not loops.is_whole
+    few = (
+        not loops.is_whole
+        and m.is_Symbol
+        and (own[0] is None or own[0].is_input)
+        and program.has_one_product
+    )
     if loops.batched or not (may_be_long or few or is_few):
         tiles(loops, program)
     elif is_few:
@@ -334,7 +362,7 @@ def tiles(loops: Matrices, program: Program, tuned: bool = True) -> None:
     batches = loops.call.result.sizes[0] if loops.batched else ONE
     doc = "Each program computes a tile of BLOCK_M x BLOCK_N"
     doc += "; GROUP_M rows of tiles share columns." if tuned else "."
-    launch(program, body, doc, batches, loops.sizes, tuned=tuned)
+    launch(program, body, doc, batches, loops.sizes, tuned=tuned, tiles=loops.tiles)
 
 
 def split(loops: Matrices, program: Program, n_splits: str) -> None:
@@ -343,20 +371,20 @@ def split(loops: Matrices, program: Program, n_splits: str) -> None:
     program.say(repr("# Few tiles and a long K: programs share K, and a second kernel adds up."))
     program.say(f"{word} = {n_splits}")
     m, n = (program.size(name, size) for name, size in zip("MN", loops.sizes, strict=False))
-    partial = program.temporary("partial", f"({word}, {m}, {n})", torch.float32)
+    partial = program.temporary("partial", f"({word}, {m}, {n})", loops.product.dtype)
     program.scratch[partial] = partial
     body, (m, n) = _summed(loops, program, "split")
     body.pointers[partial] = body.fresh("partial_ptr")
     at = f"({body.pointers[partial]} + (split * {m} + rows) * {n} + cols)"
     body.say(f"tl.store({at}, {body.text(loops.product)}, mask=row_mask & col_mask)")
     doc = "Each program sums every n-th BLOCK_K of K for a tile of BLOCK_M x BLOCK_N."
-    launch(program, body, doc, ONE, loops.sizes, (word,), "partial")
+    launch(program, body, doc, ONE, loops.sizes, (word,), "partial", tiles=loops.tiles)
     dim = Dim("offsets", list(loops.axes), "mask", 0)
     body = Body(loops, program, [dim], ("acc", "split", "n_splits"))
     body.arguments["n_splits"] = word
     body.pointers[partial] = body.fresh("partial_ptr")
     body.index(dim, "tl.program_id(0) * BLOCK_SIZE")
-    body.say("acc = tl.zeros((BLOCK_SIZE,), tl.float32)")
+    body.say(f"acc = tl.zeros((BLOCK_SIZE,), {TYPES[loops.product.dtype]})")
     at = f"{body.pointers[partial]} + split * {dim.count(body, loops)} + {dim.name}"
     with body.block("for split in range(n_splits):"):
         body.say(f"acc += tl.load({at}, mask=mask)")
@@ -438,14 +466,19 @@ def _summed(
         pointers.append(body.fresh(f"{word}_ptrs"))
         body.say(f"{pointers[-1]} = {body.pointer(buffer, body.address(at))}")
         mask = f"{inner}{'[None, :]' if word == 'a' else '[:, None]'} < {k} - start"
-        loads.append(f"tl.load({pointers[-1]}, mask={mask}, other=0.0)")
+        zero = literal(0, operand.dtype)
+        loads.append(f"tl.load({pointers[-1]}, mask={mask}, other={zero})")
     loads = same_types(program, loads, [a, b])
     acc = body.fresh("acc")
-    body.say(f"{acc} = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)")
+    kind = TYPES[loops.product.dtype]
+    body.say(f"{acc} = tl.zeros((BLOCK_M, BLOCK_N), {kind})")
     with body.block(f"for start in range(0, {k}, {step}):"):
         for word, load in zip("ab", loads, strict=True):
             body.say(f"{word} = {load}")
-        dot(body, acc, "a", "b")
+        if loops.is_whole:
+            body.say(f"{acc} = tl.dot(a, b, {acc}, out_dtype={kind})")
+        else:
+            dot(body, acc, "a", "b")
         for pointer, stride in zip(pointers, (a.strides[-1], b.strides[-2]), strict=True):
             body.say(f"{pointer} += {body.address(stride * body.variable(step))}")
     body.leaf(loops.product, acc)
@@ -502,6 +535,7 @@ def launch(
     more: tuple[str, ...] = (),
     part: str = "",
     tuned: bool = True,
+    tiles: str = "TILES",
 ) -> None:
     """Launch a kernel for sizes M, N and K, whose tile the tuner chooses by N and K.
 
@@ -510,6 +544,7 @@ def launch(
         more: further dimensions of the grid.
         part: see `Kernel`.
         tuned: whether the tuner chooses; the tile is `FIXED` otherwise.
+        tiles: what it chooses from.
     """
     m, n = (program.size(name, size) for name, size in zip("MN", sizes, strict=False))
     blocks = dict.fromkeys(TILE, "") if tuned else FIXED
@@ -520,5 +555,6 @@ def launch(
     kernel = Kernel(body, doc, (grid, *more), blocks, part=part)
     if tuned:
         key = tuple(name for name in "NK" if name in body.arguments)
-        kernel = replace(kernel, tuned_by=key, pruned_by="fitting")
+        pruned = "fitting" if tiles == "TILES" else ""
+        kernel = replace(kernel, tuned_by=key, tiles=tiles, pruned_by=pruned)
     program.launch(kernel)

@@ -148,6 +148,22 @@ TILES = [
     )
 ]
 """,
+    "BYTE_TILES": """
+BYTE_TILES = [
+    triton.Config(
+        {"BLOCK_M": m, "BLOCK_N": n, "BLOCK_K": k, "GROUP_M": 8}, num_warps=warps, num_stages=3
+    )
+    for m, n, k, warps in (
+        (32, 32, 128, 2),
+        (64, 64, 64, 4),
+        (64, 128, 128, 4),
+        (128, 64, 128, 4),
+        (128, 128, 64, 8),
+        (128, 128, 128, 8),
+        (128, 256, 64, 8),
+    )
+]
+""",
     "fitting": '''
 def fitting(configs, named_args, **kwargs):
     """Return the tiles whose loads in flight fit into 64 KiB: float32 needs smaller ones."""
