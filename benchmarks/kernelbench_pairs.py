@@ -2,7 +2,8 @@
 
     python benchmarks/kernelbench_pairs.py PROBLEMS PAIRS.jsonl
 
-PROBLEMS holds ``level1/*.py`` to ``level3/*.py``. Every problem goes through what the step
+PROBLEMS holds ``level1/*.py`` to ``level3/*.py``. ``--tf32`` adds a line to each that lets
+convolutions use TF32: PyTorch does so by default, our judge and generator only if a file says it. Every problem goes through what the step
 ``inductor`` does. Tensors are fake, so that sizes cost nothing and nothing is computed. A problem
 has a process of its own, with a limit on time and memory. Its code runs with all of your rights:
 use a sandbox of your own.
@@ -31,6 +32,7 @@ from curate.generator.unprintable import Unprintable
 
 LIMIT_S = 120.0
 MEMORY = 8 * 2**30
+ALLOWED = "torch.backends.cudnn.allow_tf32 = True"
 
 
 def number(file: Path) -> tuple[str, int]:
@@ -77,6 +79,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("problems", type=Path)
     parser.add_argument("out", type=Path)
+    parser.add_argument("--tf32", action="store_true", help="convolutions may use TF32")
     given = parser.parse_args()
     warm()
     files = sorted(given.problems.glob("level[123]/*.py"), key=number)
@@ -87,6 +90,8 @@ def main() -> None:
     with given.out.open("w", encoding="utf-8") as out:
         for file in files:
             name, reference = f"{file.parent.name}/{file.name}", file.read_text(encoding="utf-8")
+            if given.tf32:
+                reference = reference.replace("\nclass Model(", f"\n{ALLOWED}\n\n\nclass Model(", 1)
             found = isolated(reference)
             counts[f"{file.parent.name} problems"] += 1
             if "failed" in found:

@@ -9,7 +9,8 @@ times are medians of ``do_bench``, which flushes the cache. ``--compile`` says f
 drawn with a seed, `torch.compile` is timed as well. ``--warm`` first runs all pairs in that many
 processes side by side, untimed, for half of ``--seconds``: what is timed afterwards finds its
 kernels compiled.
-``--mib 0`` leaves all sizes as the file has them.
+``--mib 0`` leaves all sizes as the file has them. Float32 is as exact as a file asks: without a
+line that allows TF32, eager has none either.
 """
 
 from __future__ import annotations
@@ -96,6 +97,7 @@ def timed(function: Callable[[], Any], warm: bool) -> float:
 
 def measure(row: dict[str, Any], mib: float, compiled: bool, warm: bool) -> dict[str, Any]:
     """Return one pair's times in milliseconds, and how far the program is off."""
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     reference = load(row["reference"], "reference")
     program = load(row.get("candidate") or row["triton"], "program")
     inputs, scaled = scaled_inputs(reference, mib)

@@ -70,6 +70,7 @@ def generate(reference: str, entry_point: str = "Model", variant: int = 0) -> Pr
     Raises:
         Unprintable: the generator has no way to print it; the message says why.
     """
+    private.forbid_tf32()
     try:
         task = problem.load(problem.REFERENCE, reference)
         container = slice_reference(reference, entry_point)

@@ -38,7 +38,7 @@ class Inductor(RowStep):
     sandboxed: ClassVar[bool] = True
 
     step: Literal["inductor"]
-    version: ClassVar[int] = 15
+    version: ClassVar[int] = 16
 
     variants: Annotated[
         int,

@@ -142,6 +142,18 @@ _BY_LIBRARY = {
 # --- symbols -------------------------------------------------------------------------------------
 
 
+def forbid_tf32() -> None:
+    """Forbid TF32 until a file allows it: PyTorch's default for convolutions is no such wish."""
+    torch.backends.cuda.matmul.allow_tf32 = False
+    torch._C._set_cudnn_allow_tf32(False)
+
+
+def allows_tf32(is_convolution: bool) -> bool:
+    """Whether the file that was loaded last lets convolutions, or other products, use TF32."""
+    backend = torch.backends.cudnn if is_convolution else torch.backends.cuda.matmul
+    return bool(backend.allow_tf32)
+
+
 def new_shape_env() -> ShapeEnv:
     """Return an environment in which no two sizes are tied for being equal by chance."""
     return ShapeEnv(duck_shape=False, specialize_zero_one=True, allow_scalar_outputs=False)

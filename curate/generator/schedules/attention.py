@@ -15,7 +15,7 @@ from curate.generator.body import Body, Dim
 from curate.generator.kernel import Kernel
 from curate.generator.loops import equal
 from curate.generator.program import Program
-from curate.generator.schedules import softmax
+from curate.generator.schedules import products, softmax
 from curate.generator.schedules.attention_loops import Attention
 from curate.generator.schedules.passes import power_of_2
 from curate.generator.text.operations import TYPES
@@ -141,8 +141,7 @@ class _Tile:
         body.index(keys, "start")
         body.index(self.dims["keys"], "start")
         body.say(f"k = {self._factor(loops.k, 'dims')}{self.k_type}")
-        body.helpers.add("PRECISION")
-        body.say("scores = tl.dot(q, k, input_precision=PRECISION)")
+        body.say(f"scores = {products.dot(body, 'q', 'k')}")
         body.say(f"scores = {body.filled(loops.scores.scores, -math.inf, keys)}")
         new = body.fresh(f"new_{self.peak}")
         body.say(f"{new} = tl.maximum({self.peak}, tl.max(scores, axis=1, keep_dims=True))")
@@ -169,7 +168,7 @@ class _Tile:
             body.say(f"{low} = ({weights} - {high}).to(v.dtype)")
             parts = [high, low]
         for part in parts:
-            body.say(f"acc = tl.dot({part}, v, acc, input_precision=PRECISION)")
+            body.say(f"acc = {products.dot(body, part, 'v', 'acc')}")
         body.say(f"{self.peak} = {new}")
 
     def _is_exact(self) -> bool:

@@ -334,7 +334,7 @@ class _Tiled:
             loads = products.same_types(self.program, loads, [window.x, window.weight])
             body.say(f"a = {loads[0]}")
             body.say(f"b = {loads[1]}")
-            products.dot(body, "acc", "a", "b")
+            body.say(f"acc = {products.dot(body, 'a', 'b', 'acc', is_convolution=True)}")
         body.depth = depth
 
     def _run(self, channels: str) -> tuple[str, str]:

@@ -478,7 +478,8 @@ def _summed(
         if loops.is_whole:
             body.say(f"{acc} = tl.dot(a, b, {acc}, out_dtype={kind})")
         else:
-            dot(body, acc, "a", "b")
+            is_convolution = loops.call.operator == "convolution"
+            body.say(f"{acc} = {dot(body, 'a', 'b', acc, is_convolution=is_convolution)}")
         for pointer, stride in zip(pointers, (a.strides[-1], b.strides[-2]), strict=True):
             body.say(f"{pointer} += {body.address(stride * body.variable(step))}")
     body.leaf(loops.product, acc)
@@ -510,10 +511,11 @@ STARTS = ("tile_m * BLOCK_M", "tile_n * BLOCK_N", "batch")
 """The first row and column of a tile, and the batch it is of."""
 
 
-def dot(body: Body, acc: str, a: str, b: str) -> None:
-    """Print the product of two tiles."""
-    body.helpers.add("PRECISION")
-    body.say(f"{acc} = tl.dot({a}, {b}, {acc}, input_precision=PRECISION)")
+def dot(body: Body, a: str, b: str, acc: str = "", *, is_convolution: bool = False) -> str:
+    """Return the product of two tiles, added to ``acc``, as exact as the reference's file asks."""
+    precision = "TF32" if private.allows_tf32(is_convolution) else "PRECISION"
+    body.helpers.add(precision)
+    return f"tl.dot({a}, {b}{acc and f', {acc}'}, input_precision={precision})"
 
 
 def same_types(program: Program, loads: list[str], operands: list[CallOperand]) -> list[str]:

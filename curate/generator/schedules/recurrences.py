@@ -13,6 +13,7 @@ from curate.generator.body import Body
 from curate.generator.kernel import Kernel
 from curate.generator.loops import Loops, equal
 from curate.generator.program import Program, is_contiguous
+from curate.generator.schedules import products
 from curate.generator.schedules.passes import power_of_2
 from curate.generator.torch_private import CallOperand, LibraryCall
 from curate.generator.unprintable import Unprintable
@@ -177,7 +178,6 @@ _RESERVED += ("gates", "bias", "h", "c", "new_h", "new_c", "new_n", *"ifgorzn")
 
 def _step(body: Body, loops: Recurrence, batch: str, hidden: str) -> None:
     """Print the statements of a step."""
-    body.helpers.add("PRECISION")
     names = NAMES[loops.kind]
     body.say("rows = (tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)[:, None]).to(tl.int64)")
     body.say("cols = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)[None, :]")
@@ -193,7 +193,7 @@ def _step(body: Body, loops: Recurrence, batch: str, hidden: str) -> None:
         for i, name in enumerate(names):
             at = _part("w_ptrs", i, f"{hidden} * {hidden}")
             body.say(f"w = tl.load({at}, mask=w_mask, other=0.0)")
-            body.say(f"{name} = tl.dot(state.to(w.dtype), w, {name}, input_precision=PRECISION)")
+            body.say(f"{name} = {products.dot(body, 'state.to(w.dtype)', 'w', name)}")
     if loops.biases:
         for i, name in enumerate(names):
             at = _part("bias_ptr + cols", i, hidden)

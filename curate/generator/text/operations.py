@@ -131,6 +131,10 @@ HELPERS = {
 # Factors in float32 are cut into three parts of bfloat16: as exact as float32, on tensor cores.
 PRECISION = tl.constexpr("bf16x6")
 """,
+    "TF32": """
+# The reference allows it: tensor cores read ten bits of each factor in float32.
+TF32 = tl.constexpr("tf32")
+""",
     "TILES": """
 TILES = [
     triton.Config(

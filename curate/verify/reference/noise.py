@@ -27,15 +27,24 @@ CONVOLUTION = "convolution"
 
 
 class RoundFactors(Mode):
-    """Cuts the factors of float32 matrix products to TF32's 10 bits of mantissa."""
+    """Cuts the factors of float32 products to TF32's 10 bits of mantissa."""
 
-    PRODUCTS = ("mm", "bmm", "addmm", "baddbmm", "addbmm", "mv", "addmv")
+    MATRICES = ("mm", "bmm", "addmm", "baddbmm", "addbmm", "mv", "addmv")
+
+    def __init__(self, matmul_tf32: bool, cudnn_tf32: bool) -> None:
+        """Cut those of matrix products, those of convolutions, or both."""
+        self.factors = dict.fromkeys(self.MATRICES, slice(-2, None)) if matmul_tf32 else {}
+        if cudnn_tf32:
+            self.factors[CONVOLUTION] = slice(0, 2)
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        if func._schema.name.removeprefix("aten::") in self.PRODUCTS:
-            args = (*args[:-2], *(_cut(t) for t in args[-2:]))
+        found = self.factors.get(func._schema.name.removeprefix("aten::"))
+        if found is not None:
+            given = list(args)
+            given[found] = map(_cut, given[found])
+            args = tuple(given)
         return func(*args, **(kwargs or {}))
 
 

@@ -150,7 +150,7 @@ class Reference:
         double = self._double(draw)
         how = (short or COARSE / FACTOR, short, COARSE / 2) if coarse else (last, short, 0.0)
         products: tuple[str, ...] = PRODUCTS
-        if not coarse and self.device != "cpu" and last == torch.finfo(torch.float32).eps:
+        if not coarse and last == torch.finfo(torch.float32).eps:
             how, products = (last, short, COARSE / 2), _on_tensor_cores()
         return self._moved(exact, double, inputs, draw, (*how, products))
 
@@ -417,9 +417,10 @@ class Reference:
         return known
 
     def _precision(self) -> contextlib.AbstractContextManager[Any]:
-        """Return a context in which a CPU multiplies matrices as the file lets a GPU."""
-        allowed = self.device == "cpu" and get_precision()["matmul_tf32"]
-        return RoundFactors() if allowed else contextlib.nullcontext()
+        """Return a context in which a CPU multiplies as the file lets a GPU."""
+        allowed = get_precision()
+        coarse = self.device == "cpu" and any(allowed.values())
+        return RoundFactors(**allowed) if coarse else contextlib.nullcontext()
 
     def _depends_on_mode(
         self, model: nn.Module, inputs: list[Any], draw: Draw, own: dict[str, Any]
@@ -454,7 +455,7 @@ def _double_copy(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _on_tensor_cores() -> tuple[str, ...]:
-    """Return the products of float32 that the file lets a GPU compute from factors in TF32."""
+    """Return the products of float32 whose factors the file lets a program round to TF32."""
     allowed = get_precision()
     others = tuple(name for name in PRODUCTS if name != CONVOLUTION)
     kinds = others if allowed["matmul_tf32"] else ()

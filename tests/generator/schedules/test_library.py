@@ -219,6 +219,33 @@ def test_a_new_batch_size_is_not_tuned_anew(programs):
     assert "input_precision=PRECISION" in programs["product"]
 
 
+CONVOLUTION_AND_PRODUCT = reference(
+    "self.linear(torch.relu(self.c(x)).mean((2, 3)))",
+    "torch.randn(4, 20, 9, 11)",
+    "self.c = nn.Conv2d(20, 32, 3); self.linear = nn.Linear(32, 24)",
+)
+
+
+@pytest.mark.parametrize(
+    ("line", "precisions"),
+    [
+        ("torch.backends.cudnn.allow_tf32 = True", {"TF32", "PRECISION"}),
+        ("torch.set_float32_matmul_precision('high')", {"PRECISION", "TF32"}),
+        (
+            "torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True",
+            {"TF32"},
+        ),
+        ("", {"PRECISION"}),
+    ],
+)
+def test_factors_are_as_exact_as_the_file_asks(line, precisions, warm_judge):
+    text = CONVOLUTION_AND_PRODUCT.replace("class Model", f"{line}\n\n\nclass Model", 1)
+    program = generate(text).text
+    assert set(re.findall(r"input_precision=(\w+)", program)) == precisions
+    (verdict,) = warm_judge.run([Candidate("", text, program)])
+    assert verdict.status == "correct", verdict
+
+
 def test_tiles_fit_into_shared_memory_in_each_type(programs):
     module = load("program", programs["product"])
     counts = []
