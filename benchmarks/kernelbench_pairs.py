@@ -3,10 +3,10 @@
     python benchmarks/kernelbench_pairs.py PROBLEMS PAIRS.jsonl
 
 PROBLEMS holds ``level1/*.py`` to ``level3/*.py``. ``--tf32`` adds a line to each that lets
-convolutions use TF32: PyTorch does so by default, our judge and generator only if a file says it. Every problem goes through what the step
-``inductor`` does. Tensors are fake, so that sizes cost nothing and nothing is computed. A problem
-has a process of its own, with a limit on time and memory. Its code runs with all of your rights:
-use a sandbox of your own.
+convolutions use TF32: PyTorch does so by default, our judge and generator only if a file says it.
+Every problem goes through what the step ``inductor`` does. Tensors are fake, so that sizes cost
+nothing and nothing is computed. A problem has a process of its own, with a limit on time and
+memory. Its code runs with all of your rights: use a sandbox of your own.
 
 Writes id, reference, triton and CPU seconds of each program, and prints how many there are, the
 mean of their CPU seconds and why the others failed.

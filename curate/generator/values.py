@@ -362,6 +362,8 @@ class Recorder(private.DefaultHandler):  # type: ignore[misc]
         values = value if isinstance(value, tuple) else (value,)
         if len(values) > 1:
             raise Unprintable("a reduction of several values")
+        if dtype in HALF:  # what is stored is rounded once, at the end
+            dtype = torch.float32
         if reduction_type.endswith("with_value"):  # one for both results
             dtype = values[0].dtype
         made = self.make("reduce", values, dtype, name=reduction_type)
@@ -377,6 +379,7 @@ class Recorder(private.DefaultHandler):  # type: ignore[misc]
 
     def scan(self, dtypes: Any, combine: Callable[..., Any], values: Any) -> tuple[Value, ...]:
         kind = self._scan_kind(dtypes, combine)
+        dtypes = [torch.float32 if one in HALF else one for one in dtypes]
         made = self.make("scan", tuple(values), dtypes[0], frozenset(self.loops.reduced), name=kind)
         if len(values) == 1:
             return (made,)

@@ -237,3 +237,11 @@ def test_the_same_text_comes_on_every_hash_seed(tmp_path):
         )
         texts.add(made.stdout)
     assert len(texts) == 1
+
+
+def test_sums_of_short_numbers_are_float32():
+    text = reference("return x.sum(-1)", "torch.randn(6, 5000, dtype=torch.bfloat16)")
+    sums = generate(text).text
+    assert re.search(r"total = tl\.zeros\(.*tl\.float32\)", sums)
+    scan = generate(text.replace("x.sum(-1)", "x.cumsum(-1)")).text
+    assert "tl.bfloat16" not in scan

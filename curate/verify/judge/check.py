@@ -172,6 +172,8 @@ class CandidateCheck:
         facts = self.oracle.facts(self.mode)
         self.outcome.evidence["reference_device"] = self.oracle.device
         self.outcome.evidence["insensitive_inputs"] = facts["insensitive_inputs"]
+        if self.oracle.smaller:
+            self.outcome.warn("smaller_sizes_only", sizes=self.oracle.smaller)
         with contextlib.suppress(SyntaxError, ValueError, RecursionError, MemoryError):
             self.branches = find_branches(candidate.candidate, candidate.reference)
             self.grids = Grids(candidate.candidate)

@@ -175,6 +175,7 @@ class Oracle:
         self.session: Session | None = None
         self.allows: dict[str, Any] = {}  # what the file lets its own products be
         self.own_size: int | None = None
+        self.smaller: dict[str, list[int]] = {}  # of each size that was made smaller, both
         self.call_bytes = 0  # that its operators read and write, as far as that has been asked
         # Seeds that a candidate cannot know; with one of the caller's own, the same in every run.
         told = secrets.token_hex(8) if seed is None else f"{seed} {reference}"
@@ -198,12 +199,15 @@ class Oracle:
         if self.allows:
             return
         wanted, self.device = self.device, "cpu"
-        loaded, _ = self._ask("load", source=self.reference, device=self.device)
+        loaded = self._load(shrink=wanted == "cpu")
         self.allows = dict(loaded["precision"])
-        self.own_size = loaded["own_size"]
+        self.own_size, self.smaller = loaded["own_size"], loaded["smaller"]
         if wanted != "cpu" and not self._is_small():
             self.device = wanted
             self.close()
+
+    def _load(self, shrink: bool) -> dict[str, Any]:
+        return self._ask("load", source=self.reference, device=self.device, shrink=shrink)[0]
 
     def _is_small(self) -> bool:
         try:
@@ -283,7 +287,7 @@ class Oracle:
         if self.session is None or not self.session.is_open:
             self.session = self.host.open(self.seconds)
             if do != "load":
-                self._ask("load", source=self.reference, device=self.device)
+                self._load(shrink=bool(self.smaller))
         self.session.seconds = self.seconds
         try:
             return self.session.ask(do, **fields)
@@ -313,7 +317,7 @@ class TimedOracle(Oracle):
             NoOracle: it cannot be run.
         """
         if not self.allows:
-            loaded, _ = self._ask("load", source=self.reference, device=self.device)
+            loaded = self._load(shrink=False)
             self.allows, self.own_size = dict(loaded["precision"]), loaded["own_size"]
             self._sizes: dict[str, int | None] = {}
             self._prepared: tuple[Any, dict[str, Any]] | None = None

@@ -2,7 +2,7 @@
 
 It serves these requests, one problem per process:
 
-- ``load {source, device}``: run the file;
+- ``load {source, device, shrink}``: run the file, and make large sizes smaller if wanted;
 - ``draw {draw}``: inputs, parameters, and the results in the file's precision and in float64;
 - ``noise {draw, coarse}``: how far the latter move when last digits change on the way;
 - ``estimate``: how much work its own inputs are;
@@ -66,6 +66,7 @@ from curate.verify.reference.noise import (
     random_numbers,
     short_place,
 )
+from curate.verify.reference.smaller import shrink
 from curate.verify.reference.timed import Baselines
 from curate.verify.reference.vary import GROWTH, DrawCost, LongDraws, find_variants
 
@@ -111,9 +112,10 @@ class Reference:
         # PyTorch's own default, which is True, says nothing of what a problem means.
         allow_cudnn_tf32(False)
         self.task = LoadedTask(request["source"])
+        smaller = shrink(self.task, self._run_on_meta) if request["shrink"] else {}
         free = free_sizes(self.task)
         own_size = getattr(self.task.module, free[0]) if free else None
-        return {"own_size": own_size, "precision": get_precision()}, []
+        return {"own_size": own_size, "smaller": smaller, "precision": get_precision()}, []
 
     def draw(self, request: dict[str, Any], tensors: Tensors) -> Answer:
         """Return one draw's inputs and parameters, and the expected results."""
@@ -171,10 +173,13 @@ class Reference:
 
     def estimate(self, request: dict[str, Any], tensors: Tensors) -> Answer:
         """Return the operators that compute and what they read and write, without computing."""
+        called = self._run_on_meta()
+        return {"calls": dict(called.calls), "call_bytes": called.call_bytes}, []
+
+    def _run_on_meta(self) -> OperatorCalls:
         with torch.device("meta"):
             init, inputs = self.task.init_inputs(), self.task.inputs()
-        called, _ = self._calls(init, inputs)
-        return {"calls": dict(called.calls), "call_bytes": called.call_bytes}, []
+        return self._calls(init, inputs)[0]
 
     def _calls(self, init: list[Any], inputs: list[Any]) -> tuple[OperatorCalls, Tensors]:
         """Return the operators that compute, and the model's state, without computing."""
@@ -491,7 +496,7 @@ def warm() -> None:
     reference = Reference()
     random_numbers("cpu")
     with torch.no_grad():
-        reference.load({"source": EXAMPLE[0], "device": "cpu"}, [])
+        reference.load({"source": EXAMPLE[0], "device": "cpu", "shrink": True}, [])
         reference.facts({"draw": Draw(0).to_json()}, [])
         reference.estimate({}, [])
 

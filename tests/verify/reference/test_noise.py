@@ -51,7 +51,7 @@ def get_inputs():
 def get_init_inputs():
     return []
 """
-    reference.load({"source": source, "device": "cpu"}, [])
+    reference.load({"source": source, "device": "cpu", "shrink": False}, [])
     draw = Draw(4, 4)
     with torch.no_grad():
         found, tensors = reference.draw({"draw": draw.to_json()}, [])

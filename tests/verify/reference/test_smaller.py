@@ -1,0 +1,109 @@
+"""Sizes that fill a GPU are made smaller for a CPU, as long as the model takes them."""
+
+import pytest
+import torch
+
+from curate.verify.problem import LoadedTask
+from curate.verify.reference.smaller import shrink
+from curate.verify.verdict import Candidate
+
+FILE = """
+import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def __init__(self, features):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(features))
+
+    def forward(self, x):
+        {check}
+        return x * self.weight
+
+
+batch_size = {batch}
+seq_len = 2048
+features = 4096
+
+
+def get_inputs():
+    return [torch.rand(batch_size, seq_len, features)]
+
+
+def get_init_inputs():
+    return [features]
+"""
+
+PROGRAM = """
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def scale_kernel(x_ptr, weight_ptr, out_ptr, n, features, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + offsets, mask=offsets < n)
+    weight = tl.load(weight_ptr + offsets % features, mask=offsets < n)
+    tl.store(out_ptr + offsets, x * weight, mask=offsets < n)
+
+
+class ModelNew(nn.Module):
+    def __init__(self, features):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(features))
+
+    def forward(self, x):
+        x, out = x.contiguous(), torch.empty(x.shape, device=x.device, dtype=x.dtype)
+        grid = (triton.cdiv(x.numel(), 1024),)
+        scale_kernel[grid](x, self.weight, out, x.numel(), x.shape[-1], BLOCK=1024)
+        return out
+"""
+
+
+def shrunk(batch, check="pass"):
+    task = LoadedTask(FILE.format(batch=batch, check=check))
+
+    def run():
+        with torch.device("meta"):
+            task.module.Model(*task.init_inputs())(*task.inputs())
+
+    found = shrink(task, run)
+    with torch.device("meta"):
+        (x,) = task.inputs()
+    return found, tuple(x.shape)
+
+
+def test_sizes_of_the_inputs_are_halved_first():
+    found, shape = shrunk(512)
+    assert found == {"batch_size": [512, 8], "seq_len": [2048, 8]}
+    assert shape == (8, 8, 4096)
+
+
+def test_sizes_of_the_constructor_follow_where_that_is_not_enough():
+    found, shape = shrunk(3)
+    assert found == {"seq_len": [2048, 16]}
+    assert shape == (3, 16, 4096)
+
+
+@pytest.mark.parametrize(
+    "check",
+    ["assert x.shape[0] == 512 and x.shape[1] == 2048", "assert x.shape == (512, 2048, 4096)"],
+)
+def test_what_the_model_does_not_take_stays(check):
+    assert shrunk(512, check) == ({}, (512, 2048, 4096))
+
+
+def test_few_elements_stay():
+    task = LoadedTask(FILE.format(batch=1, check="pass").replace("4096", "64"))
+    assert shrink(task, lambda: pytest.fail("runs")) == {}
+
+
+def test_a_verdict_names_both_sizes(warm_judge):
+    text = FILE.format(batch=512, check="pass")
+    (verdict,) = warm_judge.run([Candidate("", text, PROGRAM)])
+    assert verdict.status == "correct", verdict
+    assert "smaller_sizes_only" in verdict.caveats
+    assert verdict.evidence["smaller_sizes_only"]["sizes"]["seq_len"] == [2048, 8]
