@@ -28,7 +28,7 @@ from curate.generator.text.operations import (
     literal,
 )
 from curate.generator.unprintable import Unprintable
-from curate.generator.values import StoredValue, Value
+from curate.generator.values import StoredValue, Value, is_opposite
 
 LONGEST = 70
 """Characters of an expression that is written where it is used, not as a variable of its own."""
@@ -71,9 +71,6 @@ def _guarded_load(value: Value) -> Value | None:
     inner = value.args[1] if value.op == "masked" else None
     return inner if inner and inner.op == "load" and inner.masks[-1:] == value.args[:1] else None
 
-
-_OPPOSITES = (("ge", "lt"), ("lt", "ge"), ("gt", "le"), ("le", "gt"))
-"""Comparisons of whole numbers of which one holds where the other does not."""
 
 _COUNTS = {"rows": "n_rows", "cols": "n_cols", "outer": "n_outer"}
 _COUNTS |= dict.fromkeys(("keys", "key_rows"), "n_keys")
@@ -476,6 +473,10 @@ class Body:
         """Say that a variable holds a value until the block ends."""
         self._texts[id(value)] = name
 
+    def fill(self, load: Value, number: Any) -> None:
+        """Say what a load gives in masked lanes."""
+        self._other[id(load)] = number
+
     def is_known(self, value: Value) -> bool:
         return id(value) in self._leaves
 
@@ -578,10 +579,7 @@ class Body:
     def _otherwise(self, value: Any, mask: Any) -> Any:
         """Return what a value is where a mask does not hold, as `_chosen` does where it does."""
         known = not isinstance(value, Value) or value.op != "masked" or id(value) in self._texts
-        if known or (value.args[0].op, mask.op) not in _OPPOSITES:
-            return value
-        same = value.args[0].args == mask.args and not mask.args[0].dtype.is_floating_point
-        return value.args[1] if same else value
+        return value.args[1] if not known and is_opposite(value.args[0], mask) else value
 
     def _is_plain(self, value: Any) -> bool:
         return isinstance(value, Value) and value.op == "constant"

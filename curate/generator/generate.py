@@ -206,11 +206,11 @@ def _print(
     """Print a graph's loops; runs where Inductor would write its own code."""
     program = Program(traced, graph, container.inputs, types, lead, variant)
     groups = [n for n in graph.scheduler.nodes if not isinstance(n, private.NopKernelSchedulerNode)]
-    groups = groups if lead else attention_loops.fuse(program, groups)
+    groups = groups if lead else library.fuse(program, attention_loops.fuse(program, groups))
     kernels: list[Loops] = []
     while groups:
         group = groups.pop(0)
-        if isinstance(group, private.ExternKernelSchedulerNode | attention_loops.Found):
+        if isinstance(group, private.ExternKernelSchedulerNode | library.Joined):
             if lead:
                 raise Unprintable("a rank")
             loops: Loops = library.take(program, group, groups)

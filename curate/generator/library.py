@@ -14,10 +14,40 @@ from curate.generator.schedules import (
     choose,
     convolutions,
     products,
+    quantised,
     recurrences,
 )
 from curate.generator.torch_private import CallOperand
 from curate.generator.unprintable import Unprintable
+
+Joined = attention_loops.Found | quantised.Unpacked
+"""Groups that are one kernel, which Inductor leaves apart."""
+
+
+def fuse(program: Program, groups: list[Any]) -> list[Any]:
+    """Return groups in which products take in what makes their factors of quantised numbers."""
+    left = list(groups)
+    for group in groups:
+        call = _call(group)
+        if call is None or call.operator not in products.KINDS:
+            continue
+        a, b = products.factors(call)
+        for factors in ([a, b], [b], [a]):
+            found = quantised.find(program, left, group, factors)
+            if found is None:
+                continue
+            try:
+                products.Matrices(program, call, group.get_nodes(), (), found.producers)
+            except Unprintable:
+                continue
+            left = [found if one is group else one for one in left if one not in found.before]
+            break
+    return left
+
+
+def _call(group: Any) -> private.LibraryCall | None:
+    is_call = isinstance(group, private.ExternKernelSchedulerNode)
+    return private.library_call(group) if is_call else None
 
 
 def take(program: Program, group: Any, groups: list[Any]) -> Loops:
@@ -32,6 +62,9 @@ def take(program: Program, group: Any, groups: list[Any]) -> Loops:
         )
         found.merge()
         return found
+    made = {}
+    if isinstance(group, quantised.Unpacked):
+        made, group = group.producers, group.group
     call = private.library_call(group)
     if call and call.operator == "recurrence":
         results = [g for g in groups if private.is_result(g, group)]
@@ -43,7 +76,7 @@ def take(program: Program, group: Any, groups: list[Any]) -> Loops:
         name = getattr(group.node, "python_kernel_name", None) or type(group.node).__name__
         raise Unprintable(f"a library call: {name}")
     types = products.KINDS.get(call.operator, products.FLOATS)
-    if any(o.dtype not in types for o in call.args if isinstance(o, CallOperand)):
+    if any(o.dtype not in types for o in products.factors(call) if isinstance(o, CallOperand)):
         raise Unprintable(f"a product of {call.result.dtype}")
     kind = kinds[call.operator]
     if call.operator == "convolution" and convolutions.is_pointwise(call):
@@ -54,7 +87,7 @@ def take(program: Program, group: Any, groups: list[Any]) -> Loops:
     if issubclass(kind, products.Matrices) and kind(program, call, nodes, ()).is_small(program):
         kind = convolutions.PointwiseSums if kind is convolutions.Pointwise else products.Sums
     loops = products.with_followers(
-        program, groups, lambda taken: kind(program, call, nodes, taken)
+        program, groups, lambda taken: kind(program, call, nodes, taken, made)
     )
     loops.merge()
     return loops

@@ -53,6 +53,15 @@ class Value:
         yield from self.masks
 
 
+_OPPOSITES = (("ge", "lt"), ("lt", "ge"), ("gt", "le"), ("le", "gt"))
+"""Comparisons of whole numbers of which one holds where the other does not."""
+
+
+def is_opposite(a: Value, b: Value) -> bool:
+    """Whether a condition holds just where another does not."""
+    return (a.op, b.op) in _OPPOSITES and a.args == b.args and not a.args[0].dtype.is_floating_point
+
+
 @dataclass(frozen=True)
 class StoredValue:
     """A result that goes to memory."""

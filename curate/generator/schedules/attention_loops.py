@@ -285,9 +285,8 @@ class Attention(products.Product):
         value = self._scaled(self.dot, [*q_factors, *k_factors])
         places = self._along([*lead, "row", "key"])
         if first.operator in ("addmm", "baddbmm"):
-            self.product = value
             alpha, beta = (first.kwargs.get(name, 1) for name in ("alpha", "beta"))
-            value = self.with_bias(first.args[0], places, alpha, beta)
+            value = self.with_bias(value, first.args[0], places, alpha, beta)
         self.recorder.store(first.result.buffer, self.at(first.result, places), value)
         for group in self.found.groups:
             for node in group.get_nodes():

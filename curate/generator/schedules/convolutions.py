@@ -45,7 +45,9 @@ class Pointwise(Matrices):
 
     def whole(self) -> Value:
         bias = self.call.args[2]
-        return self.product if bias is None else self.with_bias(bias, [self.places[1]])
+        return (
+            self.product if bias is None else self.with_bias(self.product, bias, [self.places[1]])
+        )
 
     @property
     def factors(self) -> list[CallOperand]:
@@ -92,7 +94,9 @@ class Convolution(Product):
         self.taps = weight.sizes[2:]
         self.expressions += self.places
         self.expressions.append(self.places[0] * self.call.args[0].strides[0])
-        return self.product if bias is None else self.with_bias(bias, [self.places[1]])
+        return (
+            self.product if bias is None else self.with_bias(self.product, bias, [self.places[1]])
+        )
 
     def numbers(self, dim: int) -> list[sympy.Expr]:
         """Return an axis' stride, padding and dilation."""

@@ -10,13 +10,15 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import sympy
+import torch
 
 from curate.generator import torch_private as private
 from curate.generator.loops import ZERO, Loops, equal, quotient
 from curate.generator.program import Program
+from curate.generator.schedules.softmax import values
 from curate.generator.torch_private import FloorDiv, ModularIndexing
 from curate.generator.unprintable import Unprintable
-from curate.generator.values import Recorder, Value
+from curate.generator.values import Recorder, Value, is_opposite
 
 Term = tuple[sympy.Expr, sympy.Expr, sympy.Expr]
 """Of an address: what it has times what, and how many values that takes from zero on."""
@@ -35,9 +37,59 @@ class InlineRecorder(Recorder):
         name, at = self.own.place(name, index)
         node = self.producers.get(name)
         if node is None:
-            return super().load(name, at)
+            return super().load(name, self._shorter(at))
         private.run_body(node, _variables(node, self.own.simplified(at), self.own.axes), [], self)
         return self.results[name]
+
+    def index_expr(self, expression: Any, dtype: torch.dtype) -> Value:
+        return super().index_expr(self._shorter(sympy.sympify(expression)), dtype)
+
+    def _shorter(self, index: sympy.Expr) -> sympy.Expr:
+        """Return an index without divisions that undo one another: of views of views."""
+
+        def undone(part: sympy.Expr) -> sympy.Expr:
+            inner, *sizes = part.args
+            inner = private.simplify(inner, self.own.axes)
+            again = isinstance(part, ModularIndexing) and isinstance(inner, ModularIndexing)
+            if again and sizes[0] == inner.args[1] == 1 and inner.args[2] % sizes[1] == 0:
+                inner = inner.args[0]
+            try:
+                return _counted(part.func(inner, *sizes), self.own.axes)[0]
+            except Unprintable:  # of a sum
+                return part.func(inner, *sizes)
+
+        return index.replace(lambda part: isinstance(part, FloorDiv | ModularIndexing), undone)
+
+    def _default(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if name == "where" and (same := self._loaded_once(*args)) is not None:
+            args = same
+        return super()._default(name, args, kwargs)
+
+    def _loaded_once(self, mask: Value, left: Any, right: Any) -> tuple[Value, ...] | None:
+        """Return what is chosen from, if both read the same place: nibbles of one byte."""
+        both = [left, right]
+        if not all(isinstance(one, Value) and one.op == "masked" for one in both):
+            return None
+        if left.args[0] is not mask or not is_opposite(right.args[0], mask):
+            return None
+        places = [
+            {(x.name, x.index) for x in values(one.args[1]) if x.op == "load" and x.masks}
+            for one in both
+        ]
+        if places[0] != places[1]:
+            return None
+        return mask, *(self._unguarded(one.args[1], one.args[0]) for one in both)
+
+    def _unguarded(self, value: Any, mask: Value) -> Any:
+        """Return a value whose loads do not wait for a mask."""
+        if not isinstance(value, Value) or mask not in values(value):
+            return value
+        args = tuple(self._unguarded(arg, mask) for arg in value.args)
+        if value.op != "load":
+            return self.make(value.op, args, value.dtype, value.axes, number=value.number)
+        left = tuple(one for one in value.masks if one is not mask)
+        more = {"name": value.name, "index": value.index, "masks": left}
+        return self.make("load", args, value.dtype, value.axes, **more)
 
     def store(self, name: str, index: Any, value: Value, mode: str | None = None) -> None:
         name, at = self.own.place(name, index)
@@ -163,10 +215,11 @@ def _counted(
         inner, size = _counted(index.args[0], axes)
         if isinstance(index, FloorDiv):
             return FloorDiv(inner, index.args[1]), size / index.args[1]
-        if index.args[1] == 1:
-            if equal(_exact(size), _exact(index.args[2])):
-                return inner, size
-            return ModularIndexing(inner, 1, index.args[2]), index.args[2]
+        by, end = index.args[1:]
+        if equal(_exact(size / by), _exact(end)):
+            return (inner if by == 1 else FloorDiv(inner, by)), size / by
+        if by == 1:
+            return ModularIndexing(inner, 1, end), end
     raise Unprintable("an address that is no sum of strides")
 
 

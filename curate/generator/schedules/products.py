@@ -7,8 +7,9 @@ itself is one value.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 import sympy
@@ -19,11 +20,12 @@ from curate.generator.body import Body, Dim
 from curate.generator.kernel import Kernel
 from curate.generator.loops import ONE, ZERO, Loops, axes_of_sizes, common_sizes, equal, product
 from curate.generator.program import Program
+from curate.generator.schedules import producers, quantised
 from curate.generator.schedules.passes import power_of_2
 from curate.generator.text.operations import TYPES, literal
 from curate.generator.torch_private import CallOperand, FloorDiv, LibraryCall, ModularIndexing
 from curate.generator.unprintable import Unprintable
-from curate.generator.values import Value
+from curate.generator.values import HALF, Value
 
 TILE = ("BLOCK_M", "BLOCK_N", "BLOCK_K", "GROUP_M")
 """The compile-time constants that the tuner chooses."""
@@ -39,11 +41,14 @@ FEW_PRODUCTS = 2**16
 
 FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 
+FLOAT8 = (torch.float8_e4m3fn, torch.float8_e5m2)
+
 KINDS = {
     **dict.fromkeys(("mm", "addmm", "bmm", "baddbmm"), FLOATS),
     "_int_mm": (torch.int8,),
+    "_scaled_mm": FLOAT8,
 }
-"""The operators that are products of matrices, and the types that they take."""
+"""The operators that are products of matrices, and the types of their factors."""
 
 
 class Product(Loops):
@@ -57,10 +62,27 @@ class Product(Loops):
     """
 
     def __init__(
-        self, program: Program, call: LibraryCall, nodes: list[Any], groups: Sequence[Any]
+        self,
+        program: Program,
+        call: LibraryCall,
+        nodes: list[Any],
+        groups: Sequence[Any],
+        makers: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
+        """Record the loops.
+
+        Args:
+            program: the program.
+            call: what the library would be asked for.
+            nodes: the scheduler's nodes of the call.
+            groups: what follows.
+            makers: nodes that make factors where these are read, by buffer.
+        """
         later = [node for group in groups for node in group.get_nodes()]
-        self._begin(program, [*nodes, *later])
+        self._begin(program, [*nodes, *makers.values(), *later])
+        self.makers = makers
+        if makers:
+            self.recorder = producers.InlineRecorder(self, makers)
         self.call = call
         self.program = program
         self.followers = list(groups)
@@ -105,16 +127,26 @@ class Product(Loops):
         return self.recorder.make("mul", (value, number), torch.float32)
 
     def with_bias(
-        self, bias: CallOperand, places: Sequence[sympy.Expr], alpha: Any = 1, beta: Any = 1
+        self,
+        value: Value,
+        bias: CallOperand,
+        places: Sequence[sympy.Expr],
+        alpha: Any = 1,
+        beta: Any = 1,
     ) -> Value:
-        """Return alpha times the product plus beta times a bias, broadcast to ``places``."""
+        """Return alpha times a value plus beta times a bias, broadcast to ``places``."""
+        terms = self.scaled(value, alpha), self.scaled(self.spread(bias, places), beta)
+        return self.recorder.make("add", terms, torch.float32)
+
+    def spread(self, operand: CallOperand, places: Sequence[sympy.Expr]) -> Value:
+        """Return the elements of an operand that is broadcast to ``places``."""
         own = [
             ZERO if size == 1 else place
-            for size, place in zip(bias.sizes, places[len(places) - len(bias.sizes) :], strict=True)
+            for size, place in zip(
+                operand.sizes, places[len(places) - len(operand.sizes) :], strict=True
+            )
         ]
-        load = self.recorder.load(bias.buffer, self.at(bias, own))
-        terms = self.scaled(self.product, alpha), self.scaled(load, beta)
-        return self.recorder.make("add", terms, torch.float32)
+        return self.recorder.load(operand.buffer, self.at(operand, own))
 
     def dim(self, name: str, dims: Sequence[int], tile: int | None = None) -> Dim:
         """Return the way along some of the result's dimensions."""
@@ -226,17 +258,53 @@ def with_followers(
 # --- products of matrices -------------------------------------------------------------------------
 
 
+def factors(call: LibraryCall) -> list[Any]:
+    """Return the factors of a product, or all operands of another call."""
+    if call.operator not in KINDS:
+        return call.args
+    return call.args[:2] if call.operator == "_scaled_mm" else call.args[-2:]
+
+
 class Matrices(Product):
     """A product of matrices: one of `KINDS`."""
 
     def multiply(self) -> Value:
         axes, dtype = frozenset(self.axes), torch.int32 if self.is_whole else torch.float32
-        return self.recorder.make("product", (), dtype, axes)
+        self.made_factors = [self._made(side) for side in (0, 1)]
+        args = tuple(factor.value for factor in self.made_factors if factor)
+        made = self.recorder.make("product", args, dtype)
+        made.axes = axes
+        return made
+
+    def _made(self, side: int) -> quantised.Factor | None:
+        """Return a factor that is made in the tile that reads it."""
+        operand, batch = self.factors[side], self.places[: self.batched]
+        if self.program.real(operand.buffer) not in self.makers:
+            return None
+        own = self.places[self.batched :][side]
+
+        def at(outer: sympy.Expr | None, inner: sympy.Expr) -> sympy.Expr:
+            place = [own if outer is None else outer, inner]
+            return self.at(operand, [*batch, *(place if side == 0 else place[::-1])])
+
+        found = quantised.factor(self, operand, at, side)
+        self.of_dim |= {found.outer: f"{side} outer", found.inner: f"{side} inner"}
+        return found
+
+    def lanes(self, masks: tuple[str, str], inner: tuple[str, str]) -> list[Dim]:
+        """Return the ways along the factors that are made in tiles, named by a schedule."""
+        ways = zip(self.made_factors, OUTER, masks, inner, strict=True)
+        return [dim for made, *names in ways if made for dim in made.dims(*names)]
 
     @property
     def tiles(self) -> str:
         """The tiles that a tuner chooses from."""
-        return "BYTE_TILES" if self.is_whole else "TILES"
+        return "BYTE_TILES" if self.has_bytes else "TILES"
+
+    @property
+    def has_bytes(self) -> bool:
+        """Whether its factors are of 8 bits: GPUs then refuse to multiply few."""
+        return bool(self.factors[0].dtype.itemsize == 1)
 
     @property
     def is_whole(self) -> bool:
@@ -244,17 +312,39 @@ class Matrices(Product):
         return bool(self.call.result.dtype == torch.int32)
 
     def whole(self) -> Value:
+        value = self.product
+        for scale in [scale for made in self.made_factors if made for scale in made.scales]:
+            value = self.recorder.make("mul", (value, scale), torch.float32)
+        given = [self.program.tensors.get(self.program.real(one.buffer)) for one in self.factors]
+        if self.call.result.dtype in HALF and not any(given):
+            # Factors that the reference has cast to 16 bits have a product of 16 bits.
+            short = self.recorder.make("to_dtype", (value,), self.call.result.dtype)
+            value = self.recorder.make("to_dtype", (short,), torch.float32)
         if self.call.operator in ("mm", "bmm", "_int_mm"):
-            return self.product
+            return value
+        if self.call.operator == "_scaled_mm":
+            return self._with_scales(self.call.args[2:])
         alpha, beta = (self.call.kwargs.get(name, 1) for name in ("alpha", "beta"))
         if not isinstance(beta, sympy.Expr) and beta == 0:
-            return self.scaled(self.product, alpha)
-        return self.with_bias(self.call.args[0], self.places, alpha, beta)
+            return self.scaled(value, alpha)
+        return self.with_bias(value, self.call.args[0], self.places, alpha, beta)
+
+    def _with_scales(self, operands: list[CallOperand]) -> Value:
+        """Return the product times a scale for each factor, and plus a bias if there is one."""
+        value = self.product
+        for scale in operands[:2]:
+            pairs = zip(scale.sizes, self.call.result.sizes[-len(scale.sizes) :], strict=True)
+            if scale.sizes and not all(own == 1 or equal(own, size) for own, size in pairs):
+                raise Unprintable("scales of blocks")
+            factor = self.spread(scale, self.places)
+            value = self.recorder.make("mul", (value, factor), torch.float32)
+        for bias in operands[2:]:
+            value = self.with_bias(value, bias, self.places)
+        return value
 
     @property
     def factors(self) -> list[CallOperand]:
-        found: list[CallOperand] = self.call.args[-2:]
-        return found
+        return factors(self.call)
 
     @property
     def batched(self) -> int:
@@ -269,7 +359,7 @@ class Matrices(Product):
 
     def is_small(self, program: Program) -> bool:
         """Whether a tile would be nearly empty, as far as the module's own sizes say."""
-        if self.is_whole:  # GPUs refuse to multiply few rows of them
+        if self.has_bytes:
             return False
         own = []
         for factor in self.factors:
@@ -284,6 +374,7 @@ class Sums(Matrices):
     """A product of which each element is a sum of its own: an ordinary reduction."""
 
     def multiply(self) -> Value:
+        self.made_factors = [None, None]
         axis = sympy.Symbol(f"a{len(self.axes)}", integer=True, nonnegative=True)
         a, b = self.factors
         batch = self.places[: self.batched]
@@ -324,13 +415,9 @@ def matrices(loops: Matrices, program: Program) -> None:
     given = all(tensor and tensor.is_input for tensor in own)
     may_be_long = not k.is_number and given and program.has_one_product
     may_be_long |= program.hint(loops.sizes[2]) >= LONG
-    is_few = bool(m.is_number and m <= FEW_ROWS) and not loops.is_whole
-    few = (
-        not loops.is_whole
-        and m.is_Symbol
-        and (own[0] is None or own[0].is_input)
-        and program.has_one_product
-    )
+    given_rows = m.is_Symbol and (own[0] is None or own[0].is_input)
+    few = given_rows and program.has_one_product and not loops.has_bytes
+    is_few = bool(m.is_number and m <= FEW_ROWS) and not loops.has_bytes
     if loops.batched or not (may_be_long or few or is_few):
         tiles(loops, program)
     elif is_few:
@@ -379,7 +466,7 @@ def split(loops: Matrices, program: Program, n_splits: str) -> None:
     body.say(f"tl.store({at}, {body.text(loops.product)}, mask=row_mask & col_mask)")
     doc = "Each program sums every n-th BLOCK_K of K for a tile of BLOCK_M x BLOCK_N."
     launch(program, body, doc, ONE, loops.sizes, (word,), "partial", tiles=loops.tiles)
-    dim = Dim("offsets", list(loops.axes), "mask", 0)
+    dim = Dim("offsets", loops.kept, "mask", 0)
     body = Body(loops, program, [dim], ("acc", "split", "n_splits"))
     body.arguments["n_splits"] = word
     body.pointers[partial] = body.fresh("partial_ptr")
@@ -401,21 +488,34 @@ def few_rows(loops: Matrices, program: Program) -> None:
     """Print a kernel for few rows: it multiplies and sums in float32, without tensor cores."""
     a, b = loops.factors
     dims = [loops.dim("rows", [0], 0), loops.dim("cols", range(1, len(loops.places)), 1)]
-    body = Body(loops, program, dims, ("inner", "start", "acc", "a", "b"))
+    masks = ("row_mask[:, :, None]", "col_mask[:, :, None]")
+    lanes = loops.lanes(masks, ("inner", "inner"))
+    body = Body(loops, program, [*dims, *lanes], ("inner", "start", "acc", "a", "b"))
     _, _, k = (body.named(name, size) for name, size in zip("MNK", loops.sizes, strict=True))
     body.index(dims[0], "")
     body.index(dims[1], "tl.program_id(0) * BLOCK_N")
-    row, col = (body.variable(f"{body.widened(dim, dim.name)}[:, :, None]") for dim in dims)
+    places = [f"{body.widened(dim, dim.name)}[:, :, None]" for dim in dims]
+    row, col = map(body.variable, places)
+    for name, outer, made in zip(OUTER, places, loops.made_factors, strict=True):
+        if made:
+            body.say(f"{name} = {outer}")
+            made.begin(body)
     body.say("acc = tl.zeros((BLOCK_M, BLOCK_N, BLOCK_K), tl.float32)")
     with body.block(f"for start in range(0, {k}, BLOCK_K):"):
         body.say("inner = start + tl.arange(0, BLOCK_K)")
         inner = body.variable("inner")
+        if lanes:
+            body.say(f"inner_mask = inner < {k}")
         factors = (("a", a, (row, inner), "row_mask"), ("b", b, (inner, col), "col_mask"))
-        for word, operand, place, mask in factors:
+        for (word, operand, place, mask), made in zip(factors, loops.made_factors, strict=True):
+            if made:
+                body.say(f"{word} = {made.text(body, torch.float32)}")
+                continue
             buffer, at = loops.place(operand.buffer, loops.at(operand, place))
             pointer = body.pointer(buffer, body.address(at))
             short = ".to(tl.float32)" if program.is_float_input(buffer) else ""
-            mask = f"{mask}[:, :, None] & (inner < {k})"
+            within = "inner_mask" if lanes else f"(inner < {k})"
+            mask = f"{mask}[:, :, None] & {within}"
             body.say(f"{word} = tl.load({pointer}, mask={mask}, other=0.0){short}")
         body.say("acc += a * b")
     body.say("acc = tl.sum(acc, axis=2)")
@@ -443,13 +543,17 @@ def _summed(
     if batched:
         dims.append(loops.dim("batch", [0]))
     reserved = ("pid", "tiles_m", "tiles_n", "tile_m", "tile_n", "start", "split", "step")
-    body = Body(loops, program, dims, reserved)
+    lanes = loops.lanes(("", ""), ("a_k", "b_k"))
+    body = Body(loops, program, [*dims, *lanes], reserved)
     m, n, k = (body.named(name, size) for name, size in zip("MNK", loops.sizes, strict=True))
     tile(body, m, n, "batch" if batched else "", grouped)
     for dim, start in zip(dims, STARTS, strict=False):
         body.index(dim, start)
     inner = body.fresh("inner")
-    row, col = body.fresh("a_rows"), body.fresh("b_cols")
+    row, col = (
+        name if made else body.fresh(name)
+        for name, made in zip(OUTER, loops.made_factors, strict=True)
+    )
     for name, dim, size in ((row, dims[0], m), (col, dims[1], n)):
         body.say(f"{name} = {body.widened(dim, f'{dim.name} % {size}')}")
     step = "step" if split else "BLOCK_K"
@@ -460,30 +564,49 @@ def _summed(
     batch = [body.variable("batch")] if batched else []
     a_place = [*batch, body.variable(row), body.variable(f"{inner}[None, :]")]
     b_place = [*batch, body.variable(f"{inner}[:, None]"), body.variable(col)]
-    pointers, loads = [], []
-    for word, operand, place in (("a", a, a_place), ("b", b, b_place)):
+    pointers, loads, steps = [], [], (a.strides[-1], b.strides[-2])
+    for i, (word, operand, place) in enumerate((("a", a, a_place), ("b", b, b_place))):
+        if made := loops.made_factors[i]:
+            made.begin(body)
+            loads.append("")
+            continue
         buffer, at = loops.place(operand.buffer, loops.at(operand, place))
-        pointers.append(body.fresh(f"{word}_ptrs"))
-        body.say(f"{pointers[-1]} = {body.pointer(buffer, body.address(at))}")
+        pointers.append((body.fresh(f"{word}_ptrs"), steps[i]))
+        body.say(f"{pointers[-1][0]} = {body.pointer(buffer, body.address(at))}")
         mask = f"{inner}{'[None, :]' if word == 'a' else '[:, None]'} < {k} - start"
         zero = literal(0, operand.dtype)
-        loads.append(f"tl.load({pointers[-1]}, mask={mask}, other={zero})")
+        loads.append(f"tl.load({pointers[-1][0]}, mask={mask}, other={zero})")
     loads = same_types(program, loads, [a, b])
     acc = body.fresh("acc")
-    kind = TYPES[loops.product.dtype]
+    kind, words = TYPES[loops.product.dtype], {"a": "a", "b": "b"}
     body.say(f"{acc} = tl.zeros((BLOCK_M, BLOCK_N), {kind})")
     with body.block(f"for start in range(0, {k}, {step}):"):
-        for word, load in zip("ab", loads, strict=True):
-            body.say(f"{word} = {load}")
+        for word, load, made, lane in zip("ab", loads, loops.made_factors, LANES, strict=True):
+            if made:
+                body.say(f"{word}_k = start + {inner}{lane}")
+                body.say(f"{word}_k_mask = {word}_k < {k}")
+                load = made.text(body, made.operand.dtype)
+            if load.isidentifier():
+                words[word] = load
+            else:
+                body.say(f"{word} = {load}")
+        left, right = words.values()
         if loops.is_whole:
-            body.say(f"{acc} = tl.dot(a, b, {acc}, out_dtype={kind})")
+            body.say(f"{acc} = tl.dot({left}, {right}, {acc}, out_dtype={kind})")
+        elif loops.has_bytes:
+            body.say(repr("# Tensor cores add up float8 in fewer bits than float32 has."))
+            body.say(f"{acc} += tl.dot({left}, {right})")
         else:
             is_convolution = loops.call.operator == "convolution"
-            body.say(f"{acc} = {dot(body, 'a', 'b', acc, is_convolution=is_convolution)}")
-        for pointer, stride in zip(pointers, (a.strides[-1], b.strides[-2]), strict=True):
+            body.say(f"{acc} = {dot(body, left, right, acc, is_convolution=is_convolution)}")
+        for pointer, stride in pointers:
             body.say(f"{pointer} += {body.address(stride * body.variable(step))}")
     body.leaf(loops.product, acc)
     return body, (m, n)
+
+
+OUTER, LANES = ("a_rows", "b_cols"), ("[None, :]", "[:, None]")
+"""Rows and columns of a result as its factors' tiles have them, and how what is summed lies."""
 
 
 def tile(body: Body, m: str, n: str, batch: str, grouped: bool) -> None:

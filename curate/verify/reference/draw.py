@@ -518,6 +518,8 @@ def redraw_parameters(model: nn.Module, seed: int, flip: bool = True) -> None:
     for name, tensor in state.items():
         if not tensor.is_floating_point() or not tensor.numel():
             continue
+        if tensor.dtype.itemsize == 1:  # PyTorch only converts from and to float8
+            continue
         kind = torch.float64 if tensor.numel() <= MUCH else torch.float32
         shift = torch.rand(tensor.shape, generator=generator, dtype=kind, device=there) - 0.5
         is_parameter = _is_parameter(model, name)
