@@ -75,7 +75,7 @@ def traced(rows: list[Row], timeout_s: float) -> list[Row]:
     step = Wiring(step="wiring", timeout_s=timeout_s)
     jobs = (Job("", number, [row]) for number, row in enumerate(rows))
     found = list(rows)
-    for job, _, result in LocalExecutor(os.cpu_count() or 1).run(step, Context(), jobs, None):
+    for job, _, result in LocalExecutor(os.cpu_count() or 1).run(step, Context(), jobs):
         for row in result.kept:
             found[job.start] = row
     return found

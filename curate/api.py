@@ -195,8 +195,9 @@ def run(
     Args:
         recipe: path of the recipe.
         settings: ``path=value`` texts that replace values of the recipe.
-        limit: most rows to read from each unit of a source. With it or with ``settings``, the run
-            is a trial: its name is the recipe's with ``.trial``, and so is its folder's.
+        limit: most problems or kernels of each source, spread over its units. With it or with
+            ``settings``, the run is a trial: its name is the recipe's with ``.trial``, and so is
+            its folder's.
         output: folder for data and cache.
         until: label of the step to stop after.
         only: label of the one step to run.

@@ -33,6 +33,9 @@ from typing_extensions import ReadOnly, TypedDict
 
 UInt32 = Annotated[int, pa.uint32()]
 
+RAW = frozenset({"file", "record", "module"})
+"""Kinds of row that problems and kernels are made of; most give none."""
+
 Loose = dict[str, Any]
 """A row or a part of one as it was read from a file, for reports: nobody says what is in it."""
 

@@ -145,6 +145,24 @@ class Act(RowStep):
         return Keep((row,))
 
 
+class Harvest(RowStep):
+    """Makes a kernel of every file whose text asks for it."""
+
+    takes: ClassVar[frozenset[str]] = frozenset({"file"})
+    makes: ClassVar[frozenset[str]] = frozenset({"kernel"})
+
+    step: Literal["harvest"] = "harvest"
+
+    def apply(self, row: Row, context: Context) -> Outcome:
+        if row["text"] == "empty":
+            return Drop("no_kernel")
+        act(row["text"] or "")
+        found = [f"{row['text']}, {which}" for which in ("first", "second")]
+        columns = {"entry_point": "k", "license": LICENSE}
+        kernels = [make_row("kernel", t, row["origin"], triton=t, **columns) for t in found]
+        return Keep(tuple(kernels))
+
+
 class ActInSandbox(Act):
     """The same, one row a child, inside the sandbox."""
 

@@ -222,7 +222,7 @@ def _computations(codes: list[str], sandbox: bool) -> dict[str, Computation]:
     jobs = (Job("", number, [row]) for number, row in enumerate(rows))
     context = Context(sandbox=sandbox)
     found = {}
-    for _, _, result in LocalExecutor(os.cpu_count() or 1, sandbox).run(step, context, jobs, None):
+    for _, _, result in LocalExecutor(os.cpu_count() or 1, sandbox).run(step, context, jobs):
         for row in result.kept:
             if row["wiring"] and (computes := _computation(row["wiring"])).is_known:
                 found[row["reference"]] = computes

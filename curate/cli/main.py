@@ -38,7 +38,8 @@ LIMIT = click.option(
     "--limit",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Read at most N rows from each package, repository or range of operators.",
+    help="Go on with at most N problems or kernels of each source, spread over its packages, "
+    "repositories or operators.",
 )
 SANDBOX = click.option(
     "--sandbox",

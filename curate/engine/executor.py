@@ -62,11 +62,13 @@ class Job:
         shard: the caller's name for the shard that the items belong to.
         start: position of the first item in that shard.
         items: rows; one unit of a source; or, for a table step, one `curate.engine.table.Summary`.
+        limit: rows to read of a unit at most.
     """
 
     shard: str
     start: int
     items: list[dict[str, Any]]
+    limit: int | None = None
 
 
 class Executor(Protocol):
@@ -79,13 +81,12 @@ class Executor(Protocol):
     sandbox: bool
 
     def run(
-        self, step: Step, context: Context, jobs: Iterator[Job], limit: int | None
+        self, step: Step, context: Context, jobs: Iterator[Job]
     ) -> Iterator[tuple[Job, int, Result]]:
         """Yield ``(job, index in job, result)`` for every item, in any order; a unit's parts in
         theirs.
 
         ``jobs`` is pulled from only when a worker is free, so that a lazy iterator bounds memory.
-        ``limit`` stops a source's unit after that many rows.
 
         Raises:
             WorkerError: a worker cannot start, whatever the item.

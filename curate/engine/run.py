@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from curate.engine.executor import Executor, Job, Lost, Result
 from curate.engine.identity import code_digest, identity, tool_version
+from curate.engine.limit import cut, ends_raw, rows_to_read, spread
 from curate.engine.partial import Partial
 from curate.engine.records import TRIAL, Record, mark_last, read_records, write_records
 from curate.engine.store import LedgerError, Manifest, Store, digest, is_row, lost_table, rows_table
@@ -55,12 +56,14 @@ class OthersFirst(Exception):
 class Shard:
     """A shard of one stage; `Store` knows its files by ``step`` and ``key``.
 
-    ``owner`` is a number that tells apart the processes that share one run.
+    ``owner`` is a number that tells apart the processes that share one run; ``most`` is how many
+    problems or kernels may be made of its rows.
     """
 
     step: str
     key: str
     owner: int = 0
+    most: int | None = None
 
 
 @dataclass
@@ -130,6 +133,7 @@ class Walk:
         self.progress = progress or Progress()
         self.warned: set[str] = set()
         self.known_units: dict[str, dict[str, Unit]] = {}  # of each source, by its label
+        self.shares: dict[str, int] = {}  # of the limit, by the keys of units
         self.units_dealt = 0  # of the sources that have been read, over all processes of the run
         self.waiting: list[str] = []  # units that other processes have not read yet
 
@@ -266,16 +270,17 @@ class Walk:
 
     # --- sources ----------------------------------------------------------------------------
 
-    def unit_key(self, step: SourceStep, unit: Unit) -> str:
+    def unit_key(self, step: SourceStep, unit: Unit, most: int | None = None) -> str:
         """Return the key of a unit's shards. The unit's own key pins its content."""
         known = identity(step, self.recipe.seed)
         del known["options"]  # what matters of them is in the unit
-        return digest(known, unit.key, unit.spec, self.limit)
+        return digest(known, unit.key, unit.spec, most)
 
     def units(self, stage: Stage) -> dict[str, Unit]:
         """Return a source's units by their keys, each unit once in all sources.
 
-        Two folders may hold the same files, and one folder may have two names.
+        Two folders may hold the same files, and one folder may have two names. A unit that has no
+        share of the limit is left out.
         """
         if not self.known_units:
             found: dict[str, dict[str, Unit]] = {}
@@ -288,19 +293,37 @@ class Walk:
                         self.progress.warn(f"{named}: is the same as {first[key]}; it is read once")
                     else:
                         first[key], found[label][key] = named, unit
+                if self.limit is not None:
+                    found[label] = self._limited(source, list(found[label].values()), self.limit)
             self.known_units = found
         return self.known_units[stage.label]
+
+    def _limited(self, source: SourceStep, units: list[Unit], limit: int) -> dict[str, Unit]:
+        """Return the units that have a share of the limit, by keys that say how large it is."""
+        found = {}
+        for unit, share in zip(units, spread(limit, len(units)), strict=True):
+            if share:
+                key = self.unit_key(source, unit, share)
+                found[key], self.shares[key] = unit, share
+        return found
+
+    def _shards_of(self, step: SourceStep, key: str, owner: int = 0) -> list[Shard]:
+        """Return the shards of a unit that has been read; none of one that has not."""
+        known = self.store.unit_shards(step.name, key) or []
+        share = self.shares.get(key)
+        most = [None] * len(known) if share is None else spread(share, len(known))
+        return [Shard(step.name, k, owner, m) for k, m in zip(known, most, strict=True)]
 
     def _run_source(self, stage: Stage, step: SourceStep) -> list[Shard]:
         units = self.units(stage)
         todo = [
-            Job(key, 0, [vars(unit)])
+            Job(key, 0, [vars(unit)], rows_to_read(step, self.recipe.steps, self.shares.get(key)))
             for owner, (key, unit) in enumerate(units.items(), self.units_dealt)
             if self.is_mine(owner) and self.store.unit_shards(step.name, key) is None
         ]
         self.progress.begin(stage.label, len(units), len(units) - len(todo))
         written: dict[str, list[str]] = {}
-        for job, _, result in self.executor.run(step, self.context, iter(todo), self.limit):
+        for job, _, result in self.executor.run(step, self.context, iter(todo)):
             parts = written.setdefault(job.shard, [])
             parts[result.part :] = [self._commit_part(step, job, result)]
             if not result.more:
@@ -308,13 +331,12 @@ class Walk:
                 self.progress.advance(1, 0)
         shards = []
         for owner, (key, unit) in enumerate(units.items(), self.units_dealt):
-            known = self.store.unit_shards(step.name, key)
-            if known is None:
+            if self.store.unit_shards(step.name, key) is None:
                 self.waiting.append(f"{step.name} {unit.label}")
-            for shard_key in known or []:
-                self._done(step, shard_key)
-                stage.manifests.append(self.store.finished(step.name, shard_key))
-                shards.append(Shard(step.name, shard_key, owner))
+            for shard in self._shards_of(step, key, owner):
+                self._done(step, shard.key)
+                stage.manifests.append(self.store.finished(step.name, shard.key))
+                shards.append(shard)
         self.units_dealt += len(units)
         self.progress.end(stage)
         return shards
@@ -356,9 +378,8 @@ class Walk:
         work = _Work(self, step, budget)
         already = sum(size for size, done in zip(sizes, cached, strict=True) if done)
         self.progress.begin(stage.label, sum(sizes), already)
-        for job, index, result in self.executor.run(step, self.context, work.jobs(todo), None):
+        for job, index, result in self.executor.run(step, self.context, work.jobs(todo)):
             work.take(job, index, result)
-            self.progress.advance(1, len(result.lost))
         stage.manifests = [self.input_manifest(made[i]) for i in mine]
         self.progress.end(stage)
         return made
@@ -424,7 +445,7 @@ class Walk:
                 self.progress.advance(sizes[summary.target], 0)
             return keys
         jobs = (Job(summary.target, 0, [vars(summary)]) for summary in todo)
-        for job, _, result in self.executor.run(step, self.context, jobs, None):
+        for job, _, result in self.executor.run(step, self.context, jobs):
             if result.lost:  # our own code: never a fault of a row
                 raise RunError(f"step {step.name}: {result.lost[0].evidence}")
             self.progress.advance(sizes[job.shard], 0)
@@ -461,16 +482,15 @@ class Walk:
         """Return the shards that a finished stage gives, without making any."""
         step = stage.step
         if isinstance(step, SourceStep):
-            return shards + [
-                Shard(step.name, key)
-                for unit in self.units(stage)
-                for key in self.store.unit_shards(step.name, unit) or []
-            ]
+            return shards + [s for key in self.units(stage) for s in self._shards_of(step, key)]
         if isinstance(step, TableStep):
             # Dealt anew: what a unit has left after a table step says nothing of the work to come.
             keys = self.table_keys(step, shards)
-            return [Shard(step.name, key, owner) for owner, key in enumerate(keys)]
-        return [Shard(step.name, self.shard_key(step, s), s.owner) for s in shards]
+            return [
+                Shard(step.name, key, owner, shard.most)
+                for owner, (key, shard) in enumerate(zip(keys, shards, strict=True))
+            ]
+        return [replace(s, step=step.name, key=self.shard_key(step, s)) for s in shards]
 
 
 def _begins_as(before: list[Record], records: list[Record]) -> bool:
@@ -495,6 +515,7 @@ class _Pending:
     partial: Partial
     waiting: int  # results that have not come in
     begun: float  # on the monotonic clock, seconds
+    most: int | None  # rows to keep, of those that are touched
 
     def keep(self, place: int, result: Result) -> None:
         """Take in a result, and let it outlast the run if the shard takes long."""
@@ -504,6 +525,14 @@ class _Pending:
             self.partial.add(place, result)
         elif time.monotonic() - self.begun > PATIENCE_S:
             self.partial.begin({i: known for i, known in enumerate(self.results) if known})
+
+    def cut(self) -> int:
+        """Drop what is behind the limit once it is reached; return how many rows had no result."""
+        rows, waiting = [self.rows[i] for i in self.touched], self.waiting
+        if self.most is None or not cut(rows, self.results, self.most):
+            return 0
+        self.waiting = 0
+        return waiting
 
     def kept(self) -> list[Loose]:
         """Return the rows that go on, in order; those that the step does not look at as well."""
@@ -532,6 +561,8 @@ class _Work:
                 continue
             missing = [place for place, known in enumerate(pending.results) if not known]
             for start, stop in _spans(missing, self.step.batch):
+                if target.key not in self.pending:
+                    break  # the limit is reached
                 part = [pending.rows[i] for i in pending.touched[start:stop]]
                 yield Job(target.key, start, part)
 
@@ -544,10 +575,14 @@ class _Work:
         known = self._known(partial, {place: rows[i] for place, i in enumerate(touched)})
         if known:
             partial.begin(known)
-            self.walk.progress.advance(len(known), sum(len(r.lost) for r in known.values()))
         results = [known.get(place) for place in range(len(touched))]
-        waiting = len(touched) - len(known)
-        return _Pending(source, target, rows, touched, results, partial, waiting, time.monotonic())
+        waiting, begun = len(touched) - len(known), time.monotonic()
+        most = source.most if ends_raw(self.step) else None
+        pending = _Pending(source, target, rows, touched, results, partial, waiting, begun, most)
+        cut_off = pending.cut()
+        lost = sum(len(result.lost) for result in known.values())
+        self.walk.progress.advance(len(known) + cut_off, lost + cut_off)
+        return pending
 
     def _known(self, partial: Partial, rows: dict[int, Loose]) -> dict[int, Result]:
         """Return the results of an interrupted run that are as a worker could have given them."""
@@ -566,10 +601,14 @@ class _Work:
 
     def take(self, job: Job, index: int, result: Result) -> None:
         """Take in one row's result; write the shard when it was the last."""
-        pending = self.pending[job.shard]
+        pending = self.pending.get(job.shard)
+        if pending is None:
+            return  # the limit was reached while it was under way
         checked = checked_result(self.step, job.items[index], result)
         pending.keep(job.start + index, checked)
         self._spend(checked)
+        cut_off = pending.cut()
+        self.walk.progress.advance(1 + cut_off, len(checked.lost) + cut_off)
         if not pending.waiting:
             self._commit(pending)
 

@@ -274,12 +274,6 @@ def test_too_many_failures_stop_the_run(tmp_path: Path) -> None:
     assert stages[-1].reasons("failed") == {"exception": 5}
 
 
-def test_a_limit_holds_for_every_unit(tmp_path: Path) -> None:
-    limited = walk(tmp_path)
-    limited.limit = 3
-    assert counts(limited.run())[0][2] == 4 * 3
-
-
 def test_only_needs_what_comes_before(tmp_path: Path) -> None:
     with pytest.raises(NoSuchStep, match="step numbers before it is not done"):
         walk(tmp_path).run(only="double")

@@ -127,11 +127,11 @@ class LocalExecutor:
         self.sandbox = sandbox
 
     def run(
-        self, step: Step, context: Context, jobs: Iterator[Job], limit: int | None
+        self, step: Step, context: Context, jobs: Iterator[Job]
     ) -> Iterator[tuple[Job, int, Result]]:
         """Yield ``(job, index, result)`` as items end; see `curate.engine.executor.Executor`."""
         own = step.workers if isinstance(step, RowStep) else None
-        pool = Pool(step, context, limit, own or self.workers, self.sandbox)
+        pool = Pool(step, context, own or self.workers, self.sandbox)
         try:
             yield from pool.run(jobs)
         finally:
@@ -145,11 +145,10 @@ class Pool:
         self,
         step: Step,
         context: Context,
-        limit: int | None,
         workers: int,
         sandbox: bool,
     ) -> None:
-        self.step, self.context, self.limit = step, context, limit
+        self.step, self.context = step, context
         self.sandboxed = sandbox and isinstance(step, RowStep) and step.sandboxed
         self.jobs: Iterator[Job] = iter(())
         self.again: deque[_Task] = deque()
@@ -209,7 +208,7 @@ class Pool:
     def _give(self, worker: _Worker, task: _Task) -> None:
         worker.task = task
         worker.heard = time.monotonic()
-        worker.send({"items": task.job.items[task.done :], "limit": self.limit})
+        worker.send({"items": task.job.items[task.done :], "limit": task.job.limit})
 
     def _is_silent(self, worker: _Worker) -> bool:
         return worker.ready and time.monotonic() - worker.heard > self.silence

@@ -68,18 +68,18 @@ class RayExecutor:
         self.connected = _connect(address or os.environ.get("RAY_ADDRESS") or "local", workers)
 
     def run(
-        self, step: Step, context: Context, jobs: Iterator[Job], limit: int | None
+        self, step: Step, context: Context, jobs: Iterator[Job]
     ) -> Iterator[tuple[Job, int, Result]]:
         """Yield ``(job, index, result)`` as items end; see `curate.engine.executor.Executor`."""
         if isinstance(step, RowStep) and step.workers and not step.gpus:
-            yield from LocalExecutor(step.workers, self.sandbox).run(step, context, jobs, limit)
+            yield from LocalExecutor(step.workers, self.sandbox).run(step, context, jobs)
             return
         if context.cache:
             context.cache.mkdir(parents=True, exist_ok=True)
             context = replace(context, cache=context.cache.absolute())
         with tempfile.NamedTemporaryFile(prefix="ray-", dir=context.cache) as sign:
             orders = Orders(
-                step_reference(step), context, limit, self.sandbox, Path.cwd(), Path(sign.name)
+                step_reference(step), context, self.sandbox, Path.cwd(), Path(sign.name)
             )
             crew = _Crew(step, orders, jobs, self.workers)
             try:
@@ -144,7 +144,6 @@ class Orders:
     Attributes:
         step: from `step_reference`.
         context: of the run; ``cache`` is absolute.
-        limit: rows of a source's unit at most.
         sandbox: whether other people's code runs in a sandbox.
         folder: the working directory, from which a recipe's relative paths start.
         sign: a file in the cache that is there if the cache is shared.
@@ -152,7 +151,6 @@ class Orders:
 
     step: dict[str, Any]
     context: Context
-    limit: int | None
     sandbox: bool
     folder: Path
     sign: Path
@@ -177,7 +175,7 @@ class Station:
                 )
         os.chdir(orders.folder)
         step = load_step(orders.step)
-        self.pool = Pool(step, orders.context, orders.limit, 1, orders.sandbox)
+        self.pool = Pool(step, orders.context, 1, orders.sandbox)
         return ray.get_runtime_context().get_node_id(), versions(step)
 
     def work(self, job: Job) -> Answer:

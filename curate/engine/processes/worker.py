@@ -181,7 +181,7 @@ def serve_job(step: Step, job: Message, context: Context, sandboxed: bool, out: 
     close = [read_end, out.fileno(), sys.stdin.fileno()]
     with tempfile.TemporaryFile() as printed:
         pid = fork_child(
-            lambda: _child(step, job["items"], context, job.get("limit"), write_end),
+            lambda: _child(step, job["items"], context, job["limit"], write_end),
             limits,
             close,
             printed.fileno(),

@@ -7,6 +7,7 @@ of 2 to 6 operators come from a seeded grammar of real fusions (`op_compositions
 from __future__ import annotations
 
 import hashlib
+import importlib
 import importlib.metadata
 import json
 from collections.abc import Iterator
@@ -81,6 +82,10 @@ class TorchOps(SourceStep):
         decides = chosen if spec["kind"] == "single" else {}
         pinned = json.dumps([decides, context.seed, spec], sort_keys=True)
         return Unit(label, hashlib.sha256(pinned.encode()).hexdigest(), spec)
+
+    def setup(self, context: Context) -> None:
+        """Import PyTorch's database once a worker, which takes longer than to read most units."""
+        importlib.import_module("curate.sources.torch_ops.operators")
 
     def read(self, unit: Unit, context: Context) -> Iterator[Row | tuple[Row, Drop]]:
         """Yield the unit's problems in a fixed order; those that fail their check with a `Drop`."""

@@ -184,7 +184,7 @@ def test_what_cannot_be_traced_is_kept_without() -> None:
     rows = [make_row("task", str(c), make_origin("local"), reference=c) for c in codes]
     jobs = iter([Job("", number, [row]) for number, row in enumerate(rows)])
     found = {}
-    for job, _, result in LocalExecutor(1).run(step, Context(), jobs, None):
+    for job, _, result in LocalExecutor(1).run(step, Context(), jobs):
         assert not result.lost
         found[job.start] = result.kept[0]["wiring"]
     assert [found[number] is not None for number in range(5)] == [True, *[False] * 4]

@@ -58,7 +58,7 @@ def run(executor: Executor, step: RowStep, texts: list[str], folder: Path) -> li
     items = rows(texts)
     jobs = (Job("s", i, items[i : i + step.batch]) for i in range(0, len(items), step.batch))
     results: list[Result | None] = [None] * len(items)
-    for job, index, result in executor.run(step, Context(cache=folder), jobs, None):
+    for job, index, result in executor.run(step, Context(cache=folder), jobs):
         assert results[job.start + index] is None, "one result a row"
         results[job.start + index] = result
     assert all(results)
@@ -103,8 +103,7 @@ def test_a_large_unit_comes_in_parts(executor: RayExecutor, tmp_path: Path) -> N
                 some.run(
                     Given(rows=rows(texts)),
                     Context(cache=tmp_path),
-                    iter([Job("u", 0, [unit])]),
-                    limit,
+                    iter([Job("u", 0, [unit], limit)]),
                 )
             )
             for some in (LocalExecutor(1), executor)
@@ -125,7 +124,7 @@ def test_jobs_are_taken_only_when_there_is_room(executor: RayExecutor, tmp_path:
             yield Job(str(taken), 0, [row])
 
     most = int(ray.cluster_resources()["CPU"]) + 1  # in actors, and one that waits
-    results = executor.run(Act(), Context(cache=tmp_path), jobs(), None)
+    results = executor.run(Act(), Context(cache=tmp_path), jobs())
     for given, _ in enumerate(results):
         assert taken <= given + 1 + most
     assert taken == 40
@@ -163,7 +162,7 @@ def test_a_step_waits_for_a_node_that_can_run_it(
         yield from (Job(str(i), 0, [row]) for i, row in enumerate(rows(["a"] * 8)))
 
     nodes: list[Any] = []
-    found = list(executor.run(OnGpu(), Context(cache=tmp_path), jobs(), None))
+    found = list(executor.run(OnGpu(), Context(cache=tmp_path), jobs()))
     cluster.remove_node(nodes[0])
     assert {job.shard for job, _, _ in found} == set(map(str, range(8)))
     assert {result.kept[0]["text"] for _, _, result in found} == {"0"}

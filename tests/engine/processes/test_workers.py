@@ -23,7 +23,7 @@ def run(step: RowStep, texts: list[str], tmp_path: Path, workers: int = 2) -> li
     jobs = (Job("s", i, items[i : i + step.batch]) for i in range(0, len(items), step.batch))
     results: list[Result | None] = [None] * len(items)
     executor = LocalExecutor(workers)
-    for job, index, result in executor.run(step, Context(cache=tmp_path), jobs, None):
+    for job, index, result in executor.run(step, Context(cache=tmp_path), jobs):
         assert results[job.start + index] is None, "one result a row"
         results[job.start + index] = result
     assert all(results)
@@ -56,7 +56,7 @@ def test_a_step_that_can_do_no_row_stops_after_what_is_under_way(tmp_path: Path)
     step, items = Act(), rows(["good", "stop", "never"] * 20)
     jobs = (Job(str(i), 0, items[i : i + 3]) for i in range(0, 60, 3))
     with pytest.raises(StepError, match="as asked"):
-        for job, index, result in LocalExecutor(2).run(step, Context(cache=tmp_path), jobs, None):
+        for job, index, result in LocalExecutor(2).run(step, Context(cache=tmp_path), jobs):
             done.append((job.items[index]["text"], fate(result)))
     assert done and set(done) == {("good", "kept")} and len(done) <= 2
     with pytest.raises(StepError, match="not ready"):

@@ -31,7 +31,7 @@ def run(rows: list[Row]) -> list[Row]:
     """Return what the step makes of rows, in the sandbox as in a recipe."""
     jobs = (Job("s", i, [item]) for i, item in enumerate(rows))
     found: dict[int, Row] = {}
-    for job, index, result in LocalExecutor(1).run(STEP, Context(), jobs, None):
+    for job, index, result in LocalExecutor(1).run(STEP, Context(), jobs):
         assert not result.lost, result.lost
         (found[job.start + index],) = result.kept
     return [found[i] for i in range(len(rows))]
