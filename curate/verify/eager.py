@@ -195,9 +195,14 @@ def _tensors(outputs: Any) -> list[torch.Tensor]:
     return [t.detach().clone() for t in items]
 
 
+def _without_nan(tensor: torch.Tensor) -> torch.Tensor:
+    is_float8 = tensor.is_floating_point() and tensor.dtype.itemsize == 1
+    return torch.nan_to_num(tensor.float() if is_float8 else tensor)
+
+
 def _equal(left: list[Any], right: list[Any]) -> bool:
     return len(left) == len(right) and all(
-        a.shape == b.shape and torch.equal(torch.nan_to_num(a), torch.nan_to_num(b))
+        a.shape == b.shape and torch.equal(_without_nan(a), _without_nan(b))
         if isinstance(a, torch.Tensor)
         else a == b
         for a, b in zip(left, right, strict=True)

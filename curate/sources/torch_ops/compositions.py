@@ -12,11 +12,16 @@ from random import Random
 
 from curate.sources.torch_ops import formulas as op_formulas
 from curate.sources.torch_ops import fusions as op_fusions
+from curate.sources.torch_ops import quantised as op_quantised
 from curate.sources.torch_ops.draft import ProblemDraft
 
 Family = Callable[[ProblemDraft], None]
 
-FAMILIES: tuple[Family, ...] = (*op_fusions.FAMILIES, *op_formulas.FAMILIES)
+FAMILIES: tuple[Family, ...] = (
+    *op_fusions.FAMILIES,
+    *op_formulas.FAMILIES,
+    *op_quantised.FAMILIES,
+)
 
 _PATIENCE = 60  # draws without a new structure after which a family counts as exhausted
 

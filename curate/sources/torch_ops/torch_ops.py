@@ -32,7 +32,7 @@ class TorchOps(SourceStep):
     Each problem is run before it is yielded; one that fails is yielded as ``(row, Drop)``.
     """
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     makes: ClassVar[frozenset[str]] = frozenset({"task"})
     sets: ClassVar[frozenset[str]] = frozenset({"reference", "entry_point", "license"})
 

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from curate.rows import LICENSE, ORIGIN, ROW, Row
+from curate.sources.torch_ops.check import check
 from curate.sources.torch_ops.compositions import FAMILIES, compositions
 from curate.sources.torch_ops.skips import skip_reason
 from curate.sources.torch_ops.torch_ops import TorchOps
@@ -232,3 +233,18 @@ def test_an_operator_that_gives_its_input_back_is_no_problem() -> None:
         (given, *rest) = names["get_inputs"]()
         result = names["Model"](*names["get_init_inputs"]())(given, *rest)
         assert not (result.shape == given.shape and torch.equal(result, given)), row["reference"]
+
+
+def test_quantised_products_of_each_kind_run_and_stay_quantised() -> None:
+    texts = [text for family, text in islice(compositions(2), 700) if family == "quantised_product"]
+    kinds = {
+        "_int_mm(x, ": "dtype=torch.int8",
+        "_int_mm(codes, ": "amax(dim=-1, keepdim=True)",
+        "[:, None]": "dtype=torch.int8",
+        "float8_e": "self.weight.to(x.dtype)",
+        "repeat_interleave": "dtype=torch.uint8",
+    }
+    for sign, more in kinds.items():
+        own = [text for text in texts if sign in text]
+        assert own and all(more in text for text in own), sign
+        assert [check(text) for text in own[:1]] == [None], sign

@@ -338,3 +338,13 @@ def test_one_seed_gives_the_same_parameters_each_time() -> None:
             redraw_parameters(model, seed)
         states.append(model.weight.clone())
     assert torch.equal(states[0], states[1]) and not torch.equal(states[0], states[2])
+
+
+def test_buffers_in_float8_stay_as_they_are():
+    model = torch.nn.Linear(4, 3)
+    model.register_buffer("short", torch.ones(3, 4).to(torch.float8_e4m3fn))
+    before = model.weight.detach().clone()
+    with torch.no_grad():
+        redraw_parameters(model, seed=1)
+    assert model.short.float().eq(1).all()
+    assert not model.weight.equal(before)
