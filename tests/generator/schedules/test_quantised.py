@@ -50,7 +50,12 @@ SCALE = buffer("scale", "torch.rand(out) * 0.01 + 0.001")
 BIAS = "self.bias = nn.Parameter(torch.randn(out))"
 FLOAT8 = "torch.randn(out, width).to(torch.float8_e4m3fn)"
 NIBBLES = buffer("packed", "torch.randint(0, 256, (out, width // 2), dtype=torch.uint8)")
-PLAIN = {"weight only", "zero points", "float8 weight", "nibbles", "groups"}
+LOADS = {
+    **dict.fromkeys(("weight only", "zero points", "float8 weight", "batches"), 2),
+    **dict.fromkeys(("nibbles", "groups", "eight in a word", "codebook"), 3),
+}
+"""How many tensors a tile's products read: the loop over them, for each program of one kernel."""
+
 CASES = {
     "whole numbers": reference(
         "return torch._int_mm(x, y)",
@@ -59,7 +64,7 @@ CASES = {
     ),
     "scales and bias": reference(
         "sums = torch._int_mm(x, self.weight.t()).float(); "
-        "return F.gelu(sums * x_scale[:, None] * self.scale + self.bias).to(torch.bfloat16)",
+        "return F.silu(sums * x_scale[:, None] * self.scale + self.bias).to(torch.bfloat16)",
         f"{WHOLE.format('30, 64')}, torch.rand(30) * 0.01",
         f"{WEIGHT}; {SCALE}; {BIAS}",
         "x, x_scale",
@@ -103,7 +108,7 @@ CASES = {
         "low, high = (self.packed & 15).to(x.dtype) - 8, (self.packed >> 4).to(x.dtype) - 8; "
         "codes = torch.stack((low, high), dim=-1).reshape(self.out, self.width); "
         "weight = codes * self.scales.repeat_interleave(16, dim=1); "
-        "return F.gelu(F.linear(x, weight))",
+        "return F.silu(F.linear(x, weight))",
         "torch.randn(30, 64)",
         f"self.out, self.width = out, width; {NIBBLES}; "
         + buffer("scales", "torch.rand(out, width // 16)"),
@@ -115,6 +120,25 @@ CASES = {
         "return x @ weight.view(weight.shape[0], -1).t()",
         "torch.randn(30, 64, dtype=torch.float16)",
         f"{NIBBLES}; {buffer('scales', 'torch.rand(out, width // 16).half()')}",
+    ),
+    "eight in a word": reference(
+        "codes = torch.bitwise_right_shift(self.words[:, None], self.shifts[:, None]) & 15; "
+        "return x @ ((codes.reshape(self.width, -1).to(x.dtype) - 8.0) * self.scale)",
+        "torch.randn(30, 64)",
+        f"self.width = width; {SCALE}; {buffer('shifts', 'torch.arange(0, 32, 4).int()')}; "
+        + buffer("words", "torch.randint(-2**31, 2**31 - 1, (width // 8, out), dtype=torch.int32)"),
+    ),
+    "codebook": reference(
+        "codes = torch.stack((self.packed >> 4, self.packed & 15), dim=-1).view(-1, self.width); "
+        "return F.linear(x, self.book[codes.long()] * self.scale[:, None])",
+        "torch.randn(30, 64)",
+        f"self.width = width; {NIBBLES}; {SCALE}; {buffer('book', 'torch.linspace(-1, 1, 16)')}",
+    ),
+    "batches": reference(
+        "return torch.bmm(x, self.weight.to(x.dtype) * self.scale)",
+        "torch.randn(3, 30, 64)",
+        f"{buffer('weight', WHOLE.format('3, width, out'))}; "
+        + buffer("scale", "torch.rand(3, 1, out) * 0.01"),
     ),
 }
 
@@ -165,13 +189,13 @@ def test_tiles_have_as_many_products_as_tensor_cores_take(programs):
 
 
 def test_numbers_of_few_bits_are_made_in_the_tile_that_multiplies_them(programs):
-    for name in PLAIN:
+    for name, count in LOADS.items():
         text = programs[name]
         forward = text.partition("def forward(")[2]
         assert forward.count("[grid](") == 1 + forward.count("_few_rows_kernel["), name
         assert not re.search(r"\.to\(torch\.|torch\.stack|dtype=torch\.uint8", forward), name
         loop = text.rpartition("for start in range(")[2].partition("tl.dot(")[0]
-        assert loop.count("tl.load(") == (3 if name in ("nibbles", "groups") else 2), name
+        assert loop.count("tl.load(") == count, name
     assert launches(programs["one row"])[0].count("sum") == 0 < len(launches(programs["one row"]))
 
 
