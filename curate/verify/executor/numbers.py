@@ -113,11 +113,15 @@ def _to_float8(values: Array, element: str) -> Array:
 
 
 def _round_bf16(values: Array) -> Array:
-    bits = values.view(np.uint32)
-    rounded = (bits + (np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1)))) & np.uint32(
-        0xFFFF0000
-    )
-    return np.where(np.isnan(values), np.float32(np.nan), rounded.view(np.float32))
+    rounded: Array = torch.from_numpy(values).bfloat16().float().numpy()
+    if _is_finite(rounded):
+        return rounded
+    return np.where(np.isnan(rounded), np.float32(np.nan), rounded)  # all NaN are one
+
+
+def _is_finite(x: Array) -> bool:
+    """Whether all is finite, as far as a sum can tell, which is fast: False if that overflows."""
+    return bool(np.isfinite(x.sum()))
 
 
 def rounder(element: str) -> Callable[[Array], Array] | None:
@@ -180,11 +184,22 @@ ACCUMULATED = 16
 
 
 def _split(x: Array, parts: int, rounded: Callable[[Array], Array]) -> list[Array]:
-    result, rest = [], np.ascontiguousarray(x)
-    for _ in range(parts):
+    rest = np.ascontiguousarray(x)
+    result = [rounded(rest)]
+    while len(result) < parts:
+        rest = _without_nan(rest - result[-1])  # of infinity, nothing is left
         result.append(rounded(rest))
-        rest = np.nan_to_num(rest - result[-1], nan=0.0)  # of infinity, nothing is left
     return result
+
+
+def _without_nan(x: Array, infinity: float | None = None) -> Array:
+    """Return ``nan_to_num`` of an array; where all is finite, the array itself."""
+    if _is_finite(x):
+        return x
+    found: Array = np.nan_to_num(
+        x, nan=0.0, posinf=infinity, neginf=None if infinity is None else -infinity
+    )
+    return found
 
 
 def multiply(a: Array, b: Array, element: str, precision: str) -> Array:
@@ -206,7 +221,7 @@ def multiply(a: Array, b: Array, element: str, precision: str) -> Array:
     total: Array = np.matmul(lefts[0], rights[0])
     if len(pairs) > 1:
         small = sum(np.matmul(lefts[i], rights[j]) for i, j in reversed(pairs[1:]))
-        total = total + np.nan_to_num(small, nan=0.0, posinf=np.inf, neginf=-np.inf)
+        total = total + _without_nan(small, np.inf)
     return total
 
 

@@ -710,7 +710,8 @@ def _is_honest(refused: RequestRefused) -> bool:
 
 def _few(tensor: torch.Tensor) -> torch.Tensor:
     """Return a tensor, or evenly spaced values of a large one."""
-    return tensor if tensor.numel() <= FEW else tensor.reshape(-1)[:: tensor.numel() // FEW]
+    some = tensor if tensor.numel() <= FEW else tensor.reshape(-1)[:: tensor.numel() // FEW]
+    return some.clone()
 
 
 def _never_varied(draws: list[list[Any]]) -> list[int]:

@@ -31,6 +31,7 @@ CHUNK = 1 << 20
 ARRIVES_S = 10.0  # seconds in which a descriptor of shared memory follows its message
 KEPT_SHARED = 1 << 28  # bytes of shared memory that are kept for the next message
 ALIGNMENT = 512  # bytes, of tensors in memory that is shared
+ALIGNED = 16  # bytes, of tensors on the CPU
 AHEAD = 1 << 16  # bytes that are read at once, or held back to be sent at once
 
 DTYPES = {
@@ -165,7 +166,10 @@ def _bytes_of(tensor: torch.Tensor) -> memoryview:
 
 
 def _make_tensor(described: Any, payload: torch.Tensor, offset: int) -> tuple[torch.Tensor, int]:
-    """Return the tensor that a header describes, and where the next one starts."""
+    """Return the tensor that a header describes, and where the next one starts.
+
+    It has memory of its own, or on the CPU a part of the payload, which nobody else uses.
+    """
     try:
         dtype = DTYPES[described["dtype"]]
         shape, stride = described["shape"], described["stride"]
@@ -176,8 +180,12 @@ def _make_tensor(described: Any, payload: torch.Tensor, offset: int) -> tuple[to
     size = math.prod(shape) * dtype.itemsize
     if offset + size > payload.numel():
         raise WireError("a tensor is larger than its payload")
-    flat = payload[offset : offset + size].clone()  # its own, aligned memory
-    tensor = flat.view(dtype).reshape(shape)
+    part = payload[offset : offset + size]
+    if size and payload.device.type == "cpu" and part.data_ptr() % ALIGNED == 0:
+        # Not a view: its storage begins with it, and has its size.
+        tensor = torch.frombuffer(part.numpy(), dtype=dtype).reshape(shape)
+    else:
+        tensor = part.clone().view(dtype).reshape(shape)
     if stride is not None and size:
         if len(stride) != len(shape) or not _is_dense(shape, stride):
             raise WireError("bad strides")

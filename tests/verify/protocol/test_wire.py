@@ -116,6 +116,16 @@ def test_received_tensors_have_memory_of_their_own(ends: Ends) -> None:
     assert not one.any()
 
 
+def test_received_tensors_have_storages_of_their_own_size(ends: Ends) -> None:
+    sent = [torch.arange(n, dtype=dtype) for n in (4, 5) for dtype in (torch.float32, torch.uint8)]
+    received = there_and_back(ends, sent)
+    for tensor, original in zip(received, sent, strict=True):
+        assert tensor.untyped_storage().nbytes() == original.untyped_storage().nbytes()
+        assert tensor.storage_offset() == 0 and tensor.data_ptr() % tensor.element_size() == 0
+    received[0].fill_(9)
+    assert all(torch.equal(one, other) for one, other in zip(received[1:], sent[1:], strict=True))
+
+
 def test_values_of_every_kind_arrive(ends: Ends) -> None:
     value = {
         "none": None,
