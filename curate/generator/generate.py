@@ -15,6 +15,7 @@ from curate.generator import library
 from curate.generator import torch_private as private
 from curate.generator.absent_gpu import absent_gpu
 from curate.generator.loops import Loops, product
+from curate.generator.operators.parts import PART, Part, Parts
 from curate.generator.program import Program, Written
 from curate.generator.promises import ranks, result_types
 from curate.generator.schedules import attention_loops
@@ -30,7 +31,7 @@ from curate.generator.text.container import (
 from curate.generator.text.layout import body as print_body
 from curate.generator.text.operations import HELPERS
 from curate.generator.text.tidy import shared_first, tidy
-from curate.generator.trace import Symbolic, Traced, trace
+from curate.generator.trace import Symbolic, Traced, find_parts, trace, trace_part
 from curate.generator.unprintable import Unprintable
 from curate.verify import problem
 
@@ -77,19 +78,29 @@ def generate(reference: str, entry_point: str = "Model", variant: int = 0) -> Pr
     except (problem.ProgramError, CannotRewrite) as error:
         raise Unprintable(str(error)[:200]) from error
     with absent_gpu(), warnings.catch_warnings(action="ignore"):
-        traced = trace(task)
-        operators = _operators(traced)
+        functions = _Functions(task, variant)
+        parts = find_parts(task, functions.part)
+        try:
+            traced = trace(task, parts=parts)
+        except Unprintable:
+            if not parts.calls:
+                raise
+            parts = Parts()
+            traced = trace(task)
+        operators = sorted({*_operators(traced), *(o for p in parts.all for o in p.operators)})
         types: list[result_types.ResultTypes] = []
 
         def printed(graph: Any) -> tuple[Written, Written | None]:
             types.append(result_types.find(traced, graph.graph_input_names))
-            fixed = _print(traced, graph, container, types[0], variant)
-            if not fixed.has_rank:
+            own = functions if parts.calls else None
+            fixed = _print(traced, graph, container, types[0], variant, None, own)
+            if not fixed.has_rank or parts.calls:
                 return fixed, None
             return fixed, _free(traced, graph, container, types[0], variant)
 
         try:
-            written, free = private.lower(traced.graph, traced.mode, printed, variant == 0)
+            with parts.known():
+                written, free = private.lower(traced.graph, traced.mode, printed, variant == 0)
         except Exception as error:  # Inductor's: it may raise anything
             inner = getattr(error, "inner_exception", error)
             if isinstance(inner, Unprintable):
@@ -100,12 +111,13 @@ def generate(reference: str, entry_point: str = "Model", variant: int = 0) -> Pr
             raise Unprintable("only one schedule")
         if free is not None and _takes_any_rank(traced, container, types[0], free, variant):
             written = free
+    functions.join(parts, written)
     if not written.kernels:
         raise Unprintable("no kernels")
     fixed = _fixed(traced)
     expected = _expected(traced, container)
     try:
-        text = _assemble(container, written, fixed, expected)
+        text = _assemble(container, written, fixed, expected, [part.text for part in parts.all])
         check(text)
     except CannotRewrite as error:
         raise Unprintable(str(error)) from error
@@ -131,6 +143,8 @@ def _operators(traced: Traced) -> list[str]:
     found, original = set(), set()
     for node in traced.graph.graph.nodes:
         if isinstance(node.target, torch._ops.OpOverload):
+            if node.target is PART:
+                continue
             found.add(str(node.target))
             original.add(str(node.meta.get("original_aten", node.target)))
             if torch.Tag.nondeterministic_seeded in node.target.tags:
@@ -139,6 +153,121 @@ def _operators(traced: Traced) -> list[str]:
         if _NO_LOOPS.match(name):
             raise Unprintable(f"the operator {name}")
     return sorted(original)
+
+
+class _Functions:
+    """Prints functions for what a network repeats.
+
+    Attributes:
+        task: the network's file.
+        variant: which schedules are printed.
+        taken: names of functions and their kernels.
+        shared: the kernels' names, by word and text (`Program.shared`).
+        kernels: their texts, in order.
+    """
+
+    def __init__(self, task: Any, variant: int) -> None:
+        self.task = task
+        self.variant = variant
+        self.taken: set[str] = set()
+        self.shared: dict[tuple[str, str], str] = {}
+        self.kernels: list[str] = []
+
+    def part(
+        self,
+        form: Any,
+        path: str,
+        module: Any,
+        names: list[str],
+        tensors: list[Any],
+        plain: dict[str, Any],
+    ) -> Part:
+        """Return the function for a module, printed."""
+        traced = trace_part(self.task, module, names, tensors, plain)
+        operators = _operators(traced)
+        made: Any = traced.graph.graph.output_node().args[0]
+        results: list[Any] = [getattr(node, "meta", {}).get("val") for node in made]
+        if not results or not all(isinstance(value, torch.Tensor) for value in results):
+            raise Unprintable("a part that returns other than tensors")
+        shapes = [(list(x.shape), list(x.stride()), x.dtype) for x in results]
+        types: list[result_types.ResultTypes] = []
+        sources: dict[str, int] = {}
+        container = Container([], [], "", "", names, "", {})
+        own = _Functions(self.task, self.variant)
+        own.taken, own.shared = self.taken, dict(self.shared)
+
+        def printed(graph: Any) -> Written:
+            types.append(result_types.find(traced, graph.graph_input_names))
+            origins = zip(graph.graph_input_names, traced.origins, strict=True)
+            sources.update({name: origin.leaf for name, origin in origins})
+            return _print(traced, graph, container, types[0], self.variant, None, own)
+
+        written = private.lower(traced.graph, traced.mode, printed, self.variant == 0)
+        if len(written.kernels) + len(own.shared) == len(self.shared):
+            raise Unprintable("no kernels")
+        name = self._name(path, module)
+        self.shared = own.shared
+        self.kernels += written.kernels
+        self.taken |= {name, *map(_kernel_name, written.kernels)}
+        known = traced.expression
+        held = dict(traced.model.named_parameters(remove_duplicate=False))
+        held |= dict(traced.model.named_buffers(remove_duplicate=False))
+        return Part(
+            form=form,
+            names=names,
+            inputs=[list(map(known, leaf.shape)) for leaf in traced.leaves],
+            held={path: list(map(known, x.shape)) for path, x in held.items()},
+            outputs=[(list(map(known, a)), list(map(known, b)), c) for a, b, c in shapes],
+            result=traced.form,
+            guards=list(dict.fromkeys(traced.env.replace(g.expr) for g in traced.env.guards)),
+            types=types[0],
+            sources=sources,
+            evaluate=private.recompute,
+            operators=operators,
+            written=written,
+            name=name,
+            text=_function(name, module, names, written),
+            typed=next((path for path, x in held.items() if x.is_floating_point()), ""),
+        )
+
+    def _name(self, path: str, module: Any) -> str:
+        """Return a name for a module's function."""
+        word = type(module).__name__
+        if type(module).__module__.startswith("torch.nn.modules.container"):
+            word = next((p for p in reversed(path.split(".")) if not p.isdigit()), "") + "_block"
+        word = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", word).lower()
+        name, number = word, 1
+        taken = self.taken | set(vars(self.task))
+        while name in taken:
+            name, number = f"{word}_{number}", number + 1
+        return name
+
+    def join(self, parts: Parts, written: Written) -> None:
+        """Add what the functions need to a program."""
+        if not parts.all:
+            return
+        text = "\n".join([*(part.text for part in parts.all), *written.lines])
+        called = set(re.findall(r"\b(\w+)\[grid\]", text))
+        kernels = [kernel for kernel in self.kernels if _kernel_name(kernel) in called]
+        written.kernels[:0] = kernels
+        for part in parts.all:
+            written.helpers |= part.written.helpers
+        written.variants = max(written.variants, *(part.written.variants for part in parts.all))
+
+
+def _kernel_name(kernel: str) -> str:
+    return kernel.partition("\ndef ")[2].partition("(")[0]
+
+
+def _function(name: str, module: Any, names: list[str], written: Written) -> str:
+    """Return the text of the function for a module."""
+    body = "\n".join([*written.head, *written.lines])
+    own = next(w for w in ("block", "layer", "module") if not re.search(rf"\b{w}\b", body))
+    body = re.sub(r"\bself\b", own, body)
+    lines = print_body(shared_first(ast.parse(body).body), 4)
+    head = f"def {name}({', '.join([own, *names])}):"
+    kind = type(module).__name__
+    return "\n".join([head, f'    """What a {kind} of this form does."""', *lines])
 
 
 def _free(
@@ -202,9 +331,13 @@ def _print(
     types: result_types.ResultTypes,
     variant: int,
     lead: ranks.Lead | None = None,
+    functions: _Functions | None = None,
 ) -> Written:
     """Print a graph's loops; runs where Inductor would write its own code."""
     program = Program(traced, graph, container.inputs, types, lead, variant)
+    if functions is not None:
+        program.shares, program.shared = True, functions.shared
+        program.sizes.taken |= functions.taken
     groups = [n for n in graph.scheduler.nodes if not isinstance(n, private.NopKernelSchedulerNode)]
     groups = groups if lead else library.fuse(program, attention_loops.fuse(program, groups))
     kernels: list[Loops] = []
@@ -245,7 +378,7 @@ class Model(torch.nn.Module):
 
     def forward(self, x):
         y = torch.softmax(self.norm(x).transpose(1, 2), 1)
-        return y, torch.cat([x, x[:, :1]], 1).mean()
+        return y, torch.cat([x, x[:, :1]], 1).mean(), x[0] @ y[0]
 
 def get_inputs():
     return [torch.randn(2, 4, 16)]
@@ -311,7 +444,11 @@ _WIDE = re.compile(r"^( +)(outer|rows?|cols|offsets) = .*\.to\(tl\.int64\)", re.
 
 
 def _assemble(
-    container: Container, written: Written, fixed: dict[str, Any], expected: dict[str, str]
+    container: Container,
+    written: Written,
+    fixed: dict[str, Any],
+    expected: dict[str, str],
+    functions: list[str],
 ) -> str:
     class_text = with_checks(container.class_text, fixed, written.kept)
     container = replace(container, class_text=class_text)
@@ -325,7 +462,7 @@ def _assemble(
     helpers = [HELPERS[name].strip() for name in sorted(written.helpers)]
     kernels = "\n\n\n".join(tidy(kernel) for kernel in written.kernels)
     kernels = _WIDE.sub(r"\1# 64 bits: an offset may pass 2**31.\n\g<0>", kernels, count=1)
-    parts = [*container.preamble, *helpers, kernels]
+    parts = [*container.preamble, *helpers, kernels, *functions]
     forward = "\n".join(lines)
     parts.append(f"{container.class_text}\n\n{forward}".replace("\n    pass\n\n", "\n"))
     text = "\n\n\n".join(parts)

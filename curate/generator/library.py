@@ -13,6 +13,7 @@ from curate.generator.schedules import (
     attention_loops,
     choose,
     convolutions,
+    parts,
     products,
     quantised,
     recurrences,
@@ -66,10 +67,12 @@ def take(program: Program, group: Any, groups: list[Any]) -> Loops:
     if isinstance(group, quantised.Unpacked):
         made, group = group.producers, group.group
     call = private.library_call(group)
-    if call and call.operator == "recurrence":
+    several: dict[str, Any] = {"recurrence": recurrences.Recurrence, "part": parts.PartCall}
+    if call and call.operator in several:
         results = [g for g in groups if private.is_result(g, group)]
         groups[:] = [g for g in groups if g not in results]
-        return recurrences.Recurrence(program, call, [group, *results])
+        called: Loops = several[call.operator](program, call, [group, *results])
+        return called
     kinds: dict[str, Any] = dict.fromkeys(products.KINDS, products.Matrices)
     kinds["convolution"] = convolutions.Convolution
     if call is None or call.operator not in kinds:
@@ -109,6 +112,8 @@ def schedules(loops: Loops, program: Program) -> list[Any]:
     """Return the schedules that a person might choose for some loops, the best first."""
     if isinstance(loops, recurrences.Recurrence):
         return [recurrences.steps]
+    if isinstance(loops, parts.PartCall):
+        return [parts.call]
     if isinstance(loops, attention_loops.Attention):
         return [attention.tiled, partial(attention.tiled, tuned=False)]
     if isinstance(loops, products.Matrices) and not isinstance(loops, products.Sums):

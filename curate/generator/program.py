@@ -454,6 +454,21 @@ class Program:
         joined = self._sizes(size)
         return joined, contiguous_strides(joined)
 
+    def operand(self, given: private.CallOperand) -> str:
+        """Return the text for an operand of a call."""
+        buffer, offset = self.place(given.buffer, given.offset)
+        self.pointed.add(buffer)
+        return self.view(buffer, given.sizes, given.strides, offset)
+
+    def made(self, buffer: str, word: str) -> str:
+        """Return the variable for a buffer that a call makes; without a name it has ``word``."""
+        buffer = self.real(buffer)
+        if buffer not in self.words:
+            own = private.buffer_word(buffer)
+            self.words[buffer] = self.sizes.fresh(identifier(own or f"{word}_out"))
+        self.allocated[buffer] = None
+        return self.words[buffer]
+
     def temporary(self, word: str, shape: str, dtype: torch.dtype) -> str:
         """Make a tensor for partial results and return its variable."""
         name = self.sizes.fresh(identifier(word))

@@ -8,8 +8,10 @@ records what it does (`run_body`). No line of Inductor's output is read. Tested 
 from __future__ import annotations
 
 import contextlib
+import functools
 import sys
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from types import FrameType
@@ -41,6 +43,7 @@ from torch._inductor.virtualized import V
 from torch._subclasses import FakeTensor, FakeTensorMode
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.fx import proxy as fx_proxy
+from torch.fx.experimental import proxy_tensor
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
 from torch.fx.traceback import preserve_node_meta
@@ -64,6 +67,7 @@ from torch.utils._sympy.value_ranges import ValueRangeError
 from curate.generator.absent_gpu import CUDA
 from curate.generator.operators.decompositions import OWN
 from curate.generator.operators.lowerings import own_lowerings
+from curate.generator.operators.parts import PART
 from curate.generator.operators.recurrences import RECURRENCE
 from curate.generator.unprintable import Unprintable
 from curate.generator.words import NOTE, note_of
@@ -132,11 +136,34 @@ _GLU = torch.ops.aten.glu.default  # Inductor's own way fixes the size that it h
 
 _PRODUCTS = {getattr(torch.ops.aten, name).default for name in ("mm", "addmm", "bmm", "baddbmm")}
 
+LONGEST_LOOP = 64
+"""Products that one place of a reference may make: there would be a kernel for each."""
+
 _CONVOLUTION = torch.ops.aten.convolution.default
 _BY_LIBRARY = {
-    op: fallback_handler(op, add_to_fallback_set=False) for op in (_CONVOLUTION, RECURRENCE)
+    op: fallback_handler(op, add_to_fallback_set=False) for op in (_CONVOLUTION, PART, RECURRENCE)
 }
 """Lowerings that leave sizes open; Inductor's own of a convolution fixes those of the weight."""
+
+
+_POOLS = {2: torch.ops.aten.max_pool2d_with_indices, 3: torch.ops.aten.max_pool3d_with_indices}
+
+
+def _pool(x: Any, kernel_size: Any, *more: Any) -> tuple[Any, Any]:
+    """Return tensors like a pool's results; Inductor's own way computes with their sizes."""
+    values, indices = _POOLS[len(kernel_size)](x, kernel_size, *more)
+    return values, torch.empty_like(indices, dtype=torch.int8)
+
+
+def _pool_indices(offsets: Any, *more: Any) -> Any:
+    return torch.empty_like(offsets, dtype=torch.int64)
+
+
+_SHAPES = {
+    torch.ops.prims._low_memory_max_pool_with_offsets.default: _pool,
+    torch.ops.prims._low_memory_max_pool_offsets_to_indices.default: _pool_indices,
+}
+"""Cheaper ways to find out the sizes of results."""
 
 
 # --- symbols -------------------------------------------------------------------------------------
@@ -165,6 +192,11 @@ def fake_mode(env: ShapeEnv) -> FakeTensorMode:
     # `nn.TransformerEncoder` copies a layer with its parameters, which have to stay in this mode.
     mode.__deepcopy__ = lambda copied: mode
     return mode
+
+
+def plain_fakes() -> FakeTensorMode:
+    """Return a mode for tensors without values whose sizes are numbers."""
+    return FakeTensorMode(allow_non_fake_inputs=True)
 
 
 def no_fakes() -> contextlib.AbstractContextManager[Any]:
@@ -236,9 +268,16 @@ def export(
 
     create = fx_proxy.TracerBase.create_node
 
+    steps = Counter[tuple[Any, ...]]()
+
     def noted(self: Any, *args: Any, **kwargs: Any) -> torch.fx.Node:
         node = create(self, *args, **kwargs)
         note(node, sys._getframe(1))
+        place = tuple(at for _, at in note_of(node).place)
+        if place and node.target in _PRODUCTS:
+            steps[place] += 1
+            if steps[place] > LONGEST_LOOP:
+                raise Unprintable(f"a loop of more than {LONGEST_LOOP} steps")
         return node
 
     # The CPU's libraries, and its decompositions of small products, would fix sizes.
@@ -247,6 +286,11 @@ def export(
         stack.enter_context(torch.backends.nnpack.flags(enabled=False))
         stack.enter_context(torch.backends.mkldnn.flags(enabled=False))
         stack.enter_context(sdpa_kernel(SDPBackend.MATH))
+        # It asks for each memory layout, and nothing here wants to know.
+        no_layouts = mock.patch.object(proxy_tensor, "_extract_tensor_metadata", lambda *_: None)
+        stack.enter_context(no_layouts)
+        for op, shapes in _SHAPES.items():
+            stack.enter_context(mock.patch.object(op, "prim_meta_impl", shapes))
         stack.enter_context(torch.no_grad())
         stack.enter_context(preserve_node_meta())
         stack.enter_context(mock.patch.object(fx_proxy.TracerBase, "create_node", noted))
@@ -256,8 +300,21 @@ def export(
         stack.enter_context(enable_python_dispatcher())
         decompositions = {**table, _GLU: decomposition_table[_GLU], **OWN}
         graph = make_fx(_functional(run), decompositions)(*held.values(), *inputs)
+    _share_joins(graph.graph)
     graph.graph.eliminate_dead_code()
     return graph, list(held)
+
+
+def _share_joins(graph: torch.fx.Graph) -> None:
+    """Have ``cat([a, b, c])`` join what ``cat([a, b])`` has joined before, and c."""
+    made: dict[Any, torch.fx.Node] = {}
+    for node in graph.find_nodes(op="call_function", target=torch.ops.aten.cat.default):
+        parts, dim = list(node.args[0]), node.args[1:]
+        for count in range(len(parts) - 1, 1, -1):
+            if (first := made.get((*parts[:count], dim))) is not None:
+                node.args = ([first, *parts[count:]], *dim)
+                break
+        made[*parts, dim] = node
 
 
 def _functional(run: Callable[..., Any]) -> Callable[..., Any]:
@@ -353,7 +410,8 @@ def lower(
             mock.patch.object(SizeVarAllocator, "lookup_precomputed_size", lambda _, size: size)
         )
         if _is_longer_to_inductor is not None:
-            stack.enter_context(mock.patch.object(ir.Layout, _IS_LONGER, staticmethod(_is_longer)))
+            is_longer = staticmethod(functools.cache(_is_longer))
+            stack.enter_context(mock.patch.object(ir.Layout, _IS_LONGER, is_longer))
         stack.enter_context(own_lowerings())
         stack.enter_context(config.patch({**_CONFIG, "online_softmax": online_softmax}))
         stack.enter_context(torch.no_grad())

@@ -26,6 +26,7 @@ import torch.utils._pytree as pytree
 from torch.nn.modules import rnn
 
 from curate.generator import torch_private as private
+from curate.generator.operators.parts import Parts, Trace, is_depthwise, open_dims
 from curate.generator.operators.recurrences import recurrences
 from curate.generator.unprintable import Unprintable
 from curate.generator.words import settle, words_of
@@ -67,6 +68,8 @@ class Traced:
         strided: parameters and buffers that do not lie as one in memory, by their paths.
         plain: tensors that are attributes, and move to no device with the module, by their paths.
         shapes: sizes of parameters and buffers that had values, for which there are symbols.
+        parts: modules that are one operator each.
+        typed: a mode without values and the module in it, for `result_types`.
     """
 
     task: ModuleType
@@ -84,6 +87,8 @@ class Traced:
     strided: set[str] = field(default_factory=set)
     plain: set[str] = field(default_factory=set)
     shapes: dict[str, list[int]] = field(default_factory=dict)
+    parts: Parts = field(default_factory=Parts)
+    typed: tuple[Any, torch.nn.Module | None] | None = None
 
     def expression(self, value: Any) -> sympy.Expr:
         """Return what a number is by now: a symbol may have become a constant or another."""
@@ -197,12 +202,15 @@ OPENNESS = ("all", "above one", "sizes", "built")
 none of them, and it has run on tensors with values, whose sizes are symbols afterwards."""
 
 
-def trace(task: ModuleType, longer: frozenset[int] = frozenset()) -> Traced:
+def trace(
+    task: ModuleType, longer: frozenset[int] = frozenset(), parts: Parts | None = None
+) -> Traced:
     """Return a module's graph with as many symbols as it takes.
 
     Args:
         task: the module's file.
         longer: inputs, by their leaves, that get one more dimension in front.
+        parts: modules that are one operator each.
 
     Raises:
         Unprintable: it cannot be traced at all; the message is the last error.
@@ -210,7 +218,8 @@ def trace(task: ModuleType, longer: frozenset[int] = frozenset()) -> Traced:
     error: Exception | None = None
     for openness in OPENNESS:
         try:
-            return _reopen(_trace(task, openness, {}, longer), openness, longer)
+            traced = _trace(task, openness, {}, longer, parts=parts or Parts())
+            return _reopen(traced, openness, longer)
         except Unprintable:
             raise
         except Exception as caught:  # the module's own code: it may raise anything
@@ -240,7 +249,7 @@ def _reopen(traced: Traced, openness: str, longer: frozenset[int]) -> Traced:
         if not changed:
             continue
         try:
-            other = _trace(traced.task, openness, changed, longer)
+            other = _trace(traced.task, openness, changed, longer, parts=traced.parts)
         except Exception:  # the module's own code: it may refuse
             continue
         pairs = {(_short(fixed[n]), _short(floats[n])): n for n in fixed}
@@ -262,7 +271,7 @@ def _idle(traced: Traced, longer: frozenset[int]) -> Iterator[str]:
         same = []
         for other in others:
             with contextlib.suppress(Exception):  # the module's own code: it may refuse
-                changed = _trace(traced.task, "built", {name: other}, longer, traced)
+                changed = _trace(traced.task, "built", {name: other}, longer, traced, traced.parts)
                 same.append(_differences(traced, changed, {}) is not None)
         if same and all(same):
             yield name
@@ -340,7 +349,9 @@ def _trace(
     changed: dict[str, Any],
     longer: frozenset[int],
     like: Traced | None = None,
+    parts: Parts | None = None,
 ) -> Traced:
+    parts = parts or Parts()
     env = private.new_shape_env()
     mode = private.fake_mode(env)
     words = words_of(task)
@@ -393,9 +404,11 @@ def _trace(
         open_leaves = [
             i for i, leaf in enumerate(leaves) if isinstance(leaf, (torch.Tensor, *Symbolic))
         ]
-        wrapper = _Wrapper(model, list(symbols.values()), leaves, open_leaves, spec)
         given = [*symbols.values(), *(leaves[i] for i in open_leaves)]
-        graph, held = private.export(wrapper, given, mode, words.note)
+        parts.strip(model)
+        with parts.called(model):
+            wrapper = _Wrapper(model, list(symbols.values()), leaves, open_leaves, spec)
+            graph, held = private.export(wrapper, given, mode, words.note)
         settle(graph.graph)
         _refuse_constants(graph, openness == "built")
     own = set(dict(wrapper.named_parameters(remove_duplicate=False)))
@@ -410,7 +423,136 @@ def _trace(
         strided=strided,
         plain=plain,
         shapes=shapes,
+        parts=parts,
     )
+
+
+# --- parts ---------------------------------------------------------------------------------------
+
+
+class _Maker:
+    """Stands for the class of a part: gives the module, with tensors that have no values."""
+
+    def __init__(self, module: torch.nn.Module, names: list[str], plain: dict[str, Any]) -> None:
+        self.module, self.plain = module, plain
+        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        given = [inspect.Parameter(name, kind) for name in ("self", *names)]
+
+        def forward(*given: Any) -> Any:
+            raise NotImplementedError
+
+        forward.__signature__ = inspect.Signature(given)  # type: ignore[attr-defined]
+        self.forward = forward
+        self.names = names
+
+    def __call__(self, size: Callable[[int, str], Any] = lambda length, name: length) -> Any:
+        """Return the module; ``size`` gives what to take for those sizes that are left open."""
+        made = _copied(self.module, "", size)
+        depthwise = [m for m in made.modules() if is_depthwise(m)]
+        dense = [m for m in made.modules() if hasattr(m, "normalized_shape")]
+
+        def run(*tensors: Any) -> Any:
+            for module in depthwise:
+                module.groups = module.weight.shape[0]
+            for module in dense:
+                if module.weight is not None:
+                    module.normalized_shape = tuple(module.weight.shape)
+            named = dict(zip(self.names, tensors, strict=True))
+            return type(made).forward(made, **named, **self.plain)
+
+        made.forward = run
+        return made
+
+
+def _copied(module: torch.nn.Module, path: str, size: Callable[[int, str], Any]) -> Any:
+    made = object.__new__(type(module))
+    made.__dict__ = {name: value for name, value in vars(module).items() if name != "forward"}
+    for held in ("_parameters", "_buffers"):
+        made.__dict__[held] = {}
+        for name, tensor in getattr(module, held).items():
+            new = tensor
+            if tensor is not None:
+                opened = open_dims(module)
+                shape = [
+                    size(int(n), f"{path}{name}_{dim}") if dim < opened else int(n)
+                    for dim, n in enumerate(tensor.shape)
+                ]
+                new = torch.empty(shape, dtype=tensor.dtype)
+                new = torch.nn.Parameter(new, False) if held == "_parameters" else new
+            made.__dict__[held][name] = new
+    made.__dict__["_modules"] = {
+        name: None if child is None else _copied(child, f"{path}{name}.", size)
+        for name, child in module._modules.items()
+    }
+    return made
+
+
+def find_parts(task: ModuleType, part: Trace) -> Parts:
+    """Return the modules of a network that are to be functions; none if it needs values.
+
+    Args:
+        task: the network's file.
+        part: makes a function of a module.
+    """
+    parts = Parts()
+    with _symbols_pass(task), private.plain_fakes(), torch.device("cpu"):
+        try:
+            model = task.Model(*task.get_init_inputs()).eval()
+            parts.find(model, task.get_inputs, part)
+        except Exception:  # the module's own code: it may refuse
+            return Parts()
+    return parts
+
+
+def trace_part(
+    task: ModuleType,
+    module: torch.nn.Module,
+    names: list[str],
+    tensors: list[torch.Tensor],
+    plain: dict[str, Any],
+) -> Traced:
+    """Return the graph of a module that a network calls.
+
+    Args:
+        task: the network's file.
+        module: the module.
+        names: the arguments that are tensors.
+        tensors: like those that it is called with.
+        plain: the other arguments.
+    """
+    own = ModuleType(task.__name__)
+    vars(own).update(vars(task))
+    maker = _Maker(module, names, plain)
+    given = [(list(x.shape), x.dtype) for x in tensors]
+    vars(own)["Model"] = maker
+    vars(own)["get_init_inputs"] = list
+    vars(own)["get_inputs"] = lambda: [torch.empty(shape, dtype=kind) for shape, kind in given]
+    env = private.new_shape_env()
+    mode = private.fake_mode(env)
+
+    def size(length: int, name: str) -> Any:
+        return private.integer_symbol(env, length, f"size_{name}", False) if length > 1 else length
+
+    with mode:
+        model = maker(size)
+        leaves = [
+            torch.empty([size(n, f"{i}_{dim}") for dim, n in enumerate(shape)], dtype=kind)
+            for i, (shape, kind) in enumerate(given)
+        ]
+    inputs = tuple(leaves)
+    flat, spec = pytree.tree_flatten(inputs)
+    everywhere = list(range(len(flat)))
+    wrapper = _Wrapper(model, [], flat, everywhere, spec)
+    graph, held = private.export(wrapper, leaves, mode, words_of(task).note)
+    settle(graph.graph)
+    _refuse_constants(graph, True)
+    parameters = set(dict(wrapper.named_parameters(remove_duplicate=False)))
+    origins = [
+        GivenFrom("parameter" if path in parameters else "buffer", path.removeprefix("model."))
+        for path in held
+    ]
+    origins += [GivenFrom("input", leaf=i) for i in everywhere]
+    return Traced(own, graph, origins, env, mode, {}, model, inputs, list(flat), wrapper.form)
 
 
 def _registered(model: torch.nn.Module) -> Iterator[str]:

@@ -7,10 +7,11 @@ result's type follows from shows when the module runs on fake tensors of which o
 from __future__ import annotations
 
 import functools
+import inspect
 import math
 import warnings
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -176,20 +177,49 @@ def _result_types(
 ) -> list[torch.dtype | None] | None:
     """Return the types of the flat results if sources are of some types; None if it is refused."""
     task = traced.task
-    fake = private.no_fakes() if real else FakeTensorMode(allow_non_fake_inputs=True)
+    fake, model = (private.no_fakes(), None) if real else _without_values(traced)
     layers = nullcontext() if real else recurrences()
     with fake, layers, torch.no_grad(), warnings.catch_warnings(action="ignore"):
         try:
-            with private.no_fakes() if traced.shapes else nullcontext():
-                model = task.Model(*task.get_init_inputs()).eval()
+            model = task.Model(*task.get_init_inputs()).eval() if model is None else model
             if PARAMETERS in given:
                 _convert(model, given[PARAMETERS])
             flat, spec = pytree.tree_flatten(tuple(task.get_inputs()))
             flat = [leaf.to(given[i]) if i in given else leaf for i, leaf in enumerate(flat)]
-            results = pytree.tree_leaves(model(*pytree.tree_unflatten(flat, spec)))
+            with nullcontext() if real else traced.parts.called(model):
+                results = pytree.tree_leaves(model(*pytree.tree_unflatten(flat, spec)))
         except Exception:  # the module's own code: it may refuse
             return None
     return [r.dtype if isinstance(r, torch.Tensor) else None for r in results]
+
+
+def _without_values(traced: Traced) -> tuple[Any, torch.nn.Module | None]:
+    """Return a mode and a copy of a module in it, which is built once; None if it is refused."""
+    is_part = not inspect.isclass(traced.task.Model)  # which is quick to make
+    if traced.typed is None and is_part:
+        traced.typed = FakeTensorMode(allow_non_fake_inputs=True), None
+    if traced.typed is None:
+        mode, task, made = FakeTensorMode(allow_non_fake_inputs=True), traced.task, None
+        build = private.no_fakes() if traced.shapes else nullcontext()
+        quiet = warnings.catch_warnings(action="ignore")
+        with mode, recurrences(), torch.no_grad(), quiet, build, suppress(Exception):
+            made = task.Model(*task.get_init_inputs()).eval()
+            traced.parts.strip(made)
+        traced.typed = mode, made
+    mode, made = traced.typed
+    return mode, made and _copied(made, {})
+
+
+def _copied(module: torch.nn.Module, made: dict[int, torch.nn.Module]) -> torch.nn.Module:
+    """Return a module with the same tensors, and others in place of the modules inside it."""
+    if id(module) not in made:
+        made[id(module)] = new = object.__new__(type(module))
+        vars(new).update(vars(module))
+        for name in ("_parameters", "_buffers"):
+            vars(new)[name] = dict(vars(module)[name])
+        inner = vars(module)["_modules"].items()
+        vars(new)["_modules"] = {n: m and _copied(m, made) for n, m in inner}
+    return made[id(module)]
 
 
 def _convert(model: torch.nn.Module, dtype: torch.dtype) -> None:

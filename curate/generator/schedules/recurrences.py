@@ -15,7 +15,7 @@ from curate.generator.loops import Loops, equal
 from curate.generator.program import Program, is_contiguous
 from curate.generator.schedules import products
 from curate.generator.schedules.passes import power_of_2
-from curate.generator.torch_private import CallOperand, LibraryCall
+from curate.generator.torch_private import LibraryCall
 from curate.generator.unprintable import Unprintable
 
 NAMES = {"lstm": "ifgo", "gru": "rzn", "rnn_tanh": "h", "rnn_relu": "h"}
@@ -99,7 +99,7 @@ class _Direction:
         self.own = [program.sizes.fresh(word) for word in ("step", "h", "c", "steps")]
         self.step, self.h, self.c, steps = self.own
         self.hidden = program.size("hidden", loops.hidden)
-        self.gates = _view(program, loops.gates[direction])
+        self.gates = program.operand(loops.gates[direction])
         if not self.gates.isidentifier():
             program.say(f"{steps} = {self.gates}")
             self.gates = steps
@@ -117,9 +117,9 @@ class _Direction:
         loops, program, direction = self.loops, self.program, self.direction
         body = Body(loops, program, [], _RESERVED)
         pointers = {f"{self.gates}[{self.at}]": "gates_ptr"}
-        pointers[_view(program, loops.weights[direction])] = "weight_ptr"
+        pointers[program.operand(loops.weights[direction])] = "weight_ptr"
         if loops.biases:
-            pointers[_view(program, loops.biases[direction])] = "bias_ptr"
+            pointers[program.operand(loops.biases[direction])] = "bias_ptr"
         pointers[self.h] = "h_ptr"
         if loops.cells:
             pointers |= {self.c: "c_ptr", self.new_c: "new_c_ptr"}
@@ -142,10 +142,10 @@ class _Direction:
         """Print the loop."""
         loops, program = self.loops, self.program
         body = self.body()
-        first = _view(program, loops.states[self.direction])
+        first = program.operand(loops.states[self.direction])
         begin, after = f"{self.h} = {first}", f"{self.h} = {self.new_h}"
         if loops.cells:
-            cell = _view(program, loops.cells[self.direction][0])
+            cell = program.operand(loops.cells[self.direction][0])
             begin = f"{self.h}, {self.c} = {first}, {cell}"
             after = f"{self.h}, {self.c} = {self.new_h}, {self.new_c}"
         program.say(begin)
@@ -163,13 +163,6 @@ class _Direction:
         )
         program.launch(kernel)
         program.sizes.taken -= set(self.own)
-
-
-def _view(program: Program, operand: CallOperand) -> str:
-    """Return the host's text for an operand."""
-    buffer, offset = program.place(operand.buffer, operand.offset)
-    program.pointed.add(buffer)
-    return program.view(buffer, operand.sizes, operand.strides, offset)
 
 
 _RESERVED = ("rows", "cols", "row_mask", "mask", "inner", "start", "state", "w_ptrs", "w_mask", "w")

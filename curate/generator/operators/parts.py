@@ -1,0 +1,433 @@
+"""Modules that a network repeats, as one operator each: they are traced and printed once.
+
+A block of a residual network is traced on symbols for the sizes of its inputs and parameters, and
+becomes a function of the program. Wherever a module of the same form is called, the graph has the
+operator `PART`, and the program a call of that function.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import sympy
+import torch
+import torch.utils._pytree as pytree
+from torch import Tensor
+from torch._subclasses.fake_tensor import unset_fake_temporarily
+
+from curate.generator.unprintable import Unprintable
+
+_LIBRARY = torch.library.Library("curate", "FRAGMENT")
+_LIBRARY.define("part(Tensor[] inputs, Tensor[] held, int number) -> Tensor[]")
+PART = torch.ops.curate.part.default
+"""What a module computes from ``inputs``; ``number`` is that of its call in `Parts.calls`.
+
+``held`` are those of the module's own tensors that tell the sizes of the results.
+"""
+
+FEWEST_REPEATED = 5
+"""Layers with weights that are as others before, from which on modules become functions: without,
+a small network is shorter, and each of its kernels does more."""
+
+Sizes = list[list[Any]]
+
+
+@dataclass
+class Part:
+    """A function of the program, and what is known of it.
+
+    Attributes:
+        form: of the modules that it stands for.
+        names: the tensors that it takes.
+        inputs: symbols or numbers for their sizes.
+        held: the same for the module's tensors, by their paths.
+        outputs: sizes, strides and type of each result.
+        result: the structure of the results.
+        guards: conditions on the sizes.
+        types: what is known of the types of results (`result_types.ResultTypes`).
+        sources: the position of the input that an input of the graph is, by name; -1 for others.
+        needed: paths of the module's tensors whose sizes results have; then ``typed``.
+        evaluate: works out a size from numbers for the symbols.
+        operators: the ATen operators of its graph.
+        written: its kernels and statements.
+        name: the function's name, and ``text`` its text.
+        typed: the path of a floating tensor of the module's, or "".
+    """
+
+    form: Any
+    names: list[str]
+    inputs: list[list[sympy.Expr]]
+    held: dict[str, list[sympy.Expr]]
+    outputs: list[tuple[list[sympy.Expr], list[sympy.Expr], torch.dtype]]
+    result: Any
+    guards: list[Any]
+    types: Any
+    sources: dict[str, int]
+    evaluate: Callable[[sympy.Expr, dict[sympy.Symbol, Any]], Any]
+    operators: list[str]
+    written: Any
+    name: str
+    text: str
+    typed: str
+    needed: list[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        used = {s for size, stride, _ in self.outputs for e in (*size, *stride) for s in _free(e)}
+        used -= {e for own in self.inputs for e in own}
+        self.needed = []
+        for path, own in self.held.items():
+            if used.intersection(own):
+                self.needed.append(path)
+                used -= set(own)
+        if used:
+            raise Unprintable("a size that nothing tells")
+        self.needed += [self.typed] if self.typed else []
+
+    def fits(self, inputs: Sizes, held: dict[str, list[int]]) -> bool:
+        """Whether the function is right for tensors of some sizes."""
+        pairs = list(zip(self.inputs, inputs, strict=True))
+        pairs += [(own, held[path]) for path, own in self.held.items()]
+        if any(len(own) != len(given) for own, given in pairs):
+            return False
+        known = _known(pairs)
+        sizes = ((e, n) for own, given in pairs for e, n in zip(own, given, strict=True))
+        return all((known[e] if e.is_Symbol else e.subs(known)) == n for e, n in sizes) and all(
+            guard.subs(known) == sympy.true for guard in self.guards
+        )
+
+    def results(self, inputs: Sequence[Tensor], held: Sequence[Tensor]) -> list[Tensor]:
+        """Return tensors like the results of a call, without values."""
+        pairs = list(zip(self.inputs, (list(x.shape) for x in inputs), strict=True))
+        for path, tensor in zip(self.needed, held, strict=True):
+            pairs.append((self.held[path], list(tensor.shape)))
+        known = _known(pairs)
+        own_type = held[-1].dtype if self.typed else None
+        made = []
+        for i, (size, stride, dtype) in enumerate(self.outputs):
+            numbers = [
+                [self.evaluate(e, known) if _free(e) else int(e) for e in part]
+                for part in (size, stride)
+            ]
+            made.append(
+                inputs[0].new_empty_strided(*numbers, dtype=self._type(i, dtype, inputs, own_type))
+            )
+        return made
+
+    def _type(
+        self, i: int, usual: torch.dtype, inputs: Sequence[Tensor], own: torch.dtype | None
+    ) -> torch.dtype:
+        """Return the type of a result."""
+        given = [x.dtype for x in inputs if x.is_floating_point()]
+        if own is not None:
+            given.append(own)
+        if all(dtype == torch.float32 for dtype in given) or usual != torch.float32:
+            return usual
+        if not self.types.any_float or (self.types.of_one and len(set(given)) > 1):
+            raise TypeError("types that a part does not take")
+        found = []
+        for name in self.types.follows[i]:
+            at = self.sources.get(name, -1)
+            dtype = inputs[at].dtype if at >= 0 else own
+            if dtype is None:
+                raise TypeError("a type that nothing tells")
+            found.append(dtype)
+        made = found[0] if found else usual
+        for dtype in found[1:]:
+            made = torch.promote_types(made, dtype)
+        return made
+
+
+def _free(e: Any) -> set[sympy.Symbol]:
+    return set(e.free_symbols)
+
+
+def _known(pairs: Sequence[tuple[list[sympy.Expr], list[Any]]]) -> dict[sympy.Symbol, Any]:
+    """Return the numbers that symbols stand for."""
+    found: dict[sympy.Symbol, Any] = {}
+    for own, given in pairs:
+        for e, number in zip(own, given, strict=True):
+            if e.is_Symbol:
+                found.setdefault(e, number)
+    return found
+
+
+# --- which modules --------------------------------------------------------------------------------
+
+_SIZES = {"in_features", "out_features", "in_channels", "out_channels", "num_features"}
+_SIZES |= {"num_channels", "normalized_shape", "training"}
+"""What layers of PyTorch keep of their sizes, which their tensors tell as well."""
+
+
+def is_depthwise(module: torch.nn.Module) -> bool:
+    """Whether a module is a convolution of each channel by itself."""
+    if not isinstance(module, torch.nn.modules.conv._ConvNd) or module.groups == 1:
+        return False
+    return bool(module.groups == module.in_channels == module.out_channels)
+
+
+def _attributes(module: torch.nn.Module) -> Iterator[tuple[str, Any]]:
+    """Yield what a module keeps besides tensors and modules, but for sizes that tensors tell."""
+    own = type(module).__module__.startswith("torch.nn")
+    for name, value in vars(module).items():
+        if name.startswith("_") or name == "forward" or (own and name in _SIZES):
+            continue
+        if own and (name in ("p", "inplace") or (name == "dropout" and type(value) is not int)):
+            continue
+        if name == "groups" and is_depthwise(module):
+            yield name, "channels"
+        else:
+            yield name, value
+
+
+def _plain(value: Any) -> Any:
+    """Return a value of an attribute as part of a form."""
+    if isinstance(value, torch.SymInt):
+        return int(value)
+    if isinstance(value, torch.SymFloat):
+        return float(value)
+    if isinstance(value, list | tuple):
+        return tuple(map(_plain, value))
+    if isinstance(value, dict):
+        return tuple((str(key), _plain(item)) for key, item in value.items())
+    if value is None or isinstance(value, bool | int | float | str | torch.dtype):
+        return value
+    if inspect.isfunction(value) or inspect.isbuiltin(value) or inspect.isclass(value):
+        return value
+    raise Unprintable(f"an attribute of type {type(value).__name__}")
+
+
+def form_of(module: torch.nn.Module) -> Any:
+    """Return what two modules have in common that differ in the sizes of their tensors alone.
+
+    Symbolic numbers that matter are fixed.
+
+    Raises:
+        Unprintable: a module keeps what cannot be compared.
+    """
+    tensors = [
+        (name, tensor if tensor is None else (tensor.dtype, _pattern(module, tensor)))
+        for held in (module._parameters, module._buffers)
+        for name, tensor in held.items()
+    ]
+    attributes = [(name, _plain(value)) for name, value in _attributes(module)]
+    children = [(n, None if m is None else form_of(m)) for n, m in module._modules.items()]
+    return type(module), tuple(attributes), tuple(tensors), tuple(children)
+
+
+def open_dims(module: torch.nn.Module) -> int:
+    """Return how many sizes of each of a module's tensors, from the first on, are symbols."""
+    return 2 if type(module).__module__.startswith("torch.nn") else 0
+
+
+def _pattern(module: torch.nn.Module, tensor: Tensor) -> tuple[Any, ...]:
+    opened = open_dims(module)
+    return tuple("n" if dim < opened else int(n) for dim, n in enumerate(tensor.shape))
+
+
+def _layers(module: torch.nn.Module) -> int:
+    """Return how many layers with weights a module has."""
+    held = (tensor for m in module.modules() for tensor in m._parameters.values())
+    return sum(1 for tensor in held if tensor is not None and tensor.dim() > 1)
+
+
+def _repeats(model: torch.nn.Module, path: str, forms: dict[str, Any]) -> bool:
+    """Whether most layers of a module are those of parts that it repeats itself."""
+    found: dict[Any, list[str]] = {}
+    for inner, form in forms.items():
+        if inner.startswith(f"{path}."):
+            found.setdefault(form, []).append(inner)
+    most = max(
+        (len(own) * _layers(model.get_submodule(own[0])) for own in found.values() if len(own) > 1),
+        default=0,
+    )
+    return 2 * most >= _layers(model.get_submodule(path))
+
+
+def repeated(model: torch.nn.Module) -> dict[str, Any]:
+    """Return the forms of modules that are to be parts, by their paths."""
+    forms: dict[str, Any] = {}
+    for path, module in model.named_modules():
+        fits = path and len(list(module.modules())) > 2 and _layers(module)
+        if fits and type(module).forward is not torch.nn.ModuleList.forward:
+            try:
+                forms[path] = form_of(module)
+            except Unprintable:
+                continue
+    counts = Counter(forms.values())
+    chosen: dict[str, Any] = {}
+    for path, form in forms.items():
+        inside = any(path.startswith(f"{outer}.") for outer in chosen)
+        if counts[form] > 1 and not inside and not _repeats(model, path, forms):
+            chosen[path] = form
+    met: set[Any] = set()
+    saved = 0
+    for path, form in chosen.items():
+        saved += _layers(model.get_submodule(path)) if form in met else 0
+        met.add(form)
+    return chosen if saved >= FEWEST_REPEATED else {}
+
+
+# --- their calls ----------------------------------------------------------------------------------
+
+Bound = tuple[list[str], list[Tensor], dict[str, Any]]
+
+
+def bind(module: torch.nn.Module, args: Any, kwargs: Any) -> Bound:
+    """Return the tensors that a module is called with, with their names, and the other arguments.
+
+    Raises:
+        Unprintable: an argument is neither a tensor nor plain.
+    """
+    bound = inspect.signature(type(module).forward).bind(module, *args, **kwargs)
+    bound.apply_defaults()
+    names, tensors, plain = [], [], {}
+    for name, value in list(bound.arguments.items())[1:]:
+        if isinstance(value, Tensor):
+            names.append(name)
+            tensors.append(value)
+        elif value is None or isinstance(value, bool | str):
+            plain[name] = value
+        else:
+            raise Unprintable("an argument of a part")
+    if not tensors:
+        raise Unprintable("no tensor")
+    return names, tensors, plain
+
+
+Trace = Callable[[Any, str, torch.nn.Module, list[str], list[Tensor], dict[str, Any]], Part]
+"""Makes a part from a form, the path of a module, the module, and its arguments."""
+
+
+@dataclass
+class Parts:
+    """The parts of a network.
+
+    Attributes:
+        calls: paths of modules, and the part that each is a call of.
+        all: the parts, in order.
+    """
+
+    calls: list[tuple[str, Part]] = field(default_factory=list)
+    all: list[Part] = field(default_factory=list)
+    _keys: dict[Any, list[Part]] = field(default_factory=dict)
+    _refused: set[Any] = field(default_factory=set)
+
+    def find(self, model: torch.nn.Module, inputs: Callable[[], Any], trace: Trace) -> None:
+        """Run a model without values, and trace each of its parts where it is first called."""
+        chosen = repeated(model)
+        for path, form in chosen.items():
+            module = model.get_submodule(path)
+            module.forward = partial(self._met, path, form, module, module.forward, trace)
+        if chosen:
+            model(*inputs())
+        used = {id(part) for _, part in self.calls}
+        self.all = [part for part in self.all if id(part) in used]
+
+    def _met(
+        self, path: str, form: Any, module: Any, run: Any, trace: Trace, *args: Any, **kwargs: Any
+    ) -> Any:
+        try:
+            names, tensors, plain = bind(module, args, kwargs)
+            part = self._part(form, path, module, names, tensors, plain, trace)
+        except Unprintable:
+            part = None
+        known = next((own for at, own in self.calls if at == path), part)
+        if part is None or known is not part:  # it is called in two ways
+            self.calls = [call for call in self.calls if call[0] != path]
+            self._refused.add(path)
+        if part is None or path in self._refused:
+            return run(*args, **kwargs)
+        if (path, part) not in self.calls:
+            self.calls.append((path, part))
+        held = [_tensors(module)[name] for name in part.needed]
+        return pytree.tree_unflatten(part.results(tensors, held), part.result)
+
+    def _part(
+        self,
+        form: Any,
+        path: str,
+        module: torch.nn.Module,
+        names: list[str],
+        tensors: list[Tensor],
+        plain: dict[str, Any],
+        trace: Trace,
+    ) -> Part:
+        ones = tuple((x.dtype, tuple(n == 1 for n in x.shape)) for x in tensors)
+        key = form, tuple(names), tuple(plain.items()), ones
+        if key in self._refused:
+            raise Unprintable("a part")
+        held = {path: list(x.shape) for path, x in _tensors(module).items()}
+        for part in self._keys.setdefault(key, []):
+            if part.fits([list(x.shape) for x in tensors], held):
+                return part
+        with unset_fake_temporarily():
+            try:
+                part = trace(form, path, module, names, tensors, plain)
+            except Exception as error:  # the module's own code: it may raise anything
+                self._refused.add(key)
+                raise Unprintable("a part") from error
+        self._keys[key].append(part)
+        self.all.append(part)
+        return part
+
+    def strip(self, model: torch.nn.Module) -> None:
+        """Take from a model the tensors that only its parts need.
+
+        Raises:
+            Unprintable: one is not of the form that was traced.
+        """
+        for path, part in self.calls:
+            module = model.get_submodule(path)
+            if form_of(module) != part.form:
+                raise Unprintable("a part of another form")
+            for prefix, own in module.named_modules():
+                for held in (own._parameters, own._buffers):
+                    for name in list(held):
+                        if f"{prefix}.{name}".removeprefix(".") not in part.needed:
+                            held[name] = None
+
+    @contextmanager
+    def called(self, model: torch.nn.Module) -> Iterator[None]:
+        """Have a model's modules be `PART`."""
+        for number, (path, part) in enumerate(self.calls):
+            module = model.get_submodule(path)
+            module.forward = partial(_call, module, number, part)
+        with self.known():
+            yield
+
+    @contextmanager
+    def known(self) -> Iterator[None]:
+        """Have `PART` know these parts."""
+        _KNOWN.append(self)
+        try:
+            yield
+        finally:
+            _KNOWN.pop()
+
+
+def _call(module: torch.nn.Module, number: int, part: Part, *args: Any, **kwargs: Any) -> Any:
+    _, tensors, _ = bind(module, args, kwargs)
+    held = [_tensors(module)[path] for path in part.needed]
+    return pytree.tree_unflatten(list(PART(tensors, held, number)), part.result)
+
+
+def _tensors(module: torch.nn.Module) -> dict[str, Tensor]:
+    found = dict(module.named_parameters(remove_duplicate=False))
+    return found | dict(module.named_buffers(remove_duplicate=False))
+
+
+_KNOWN: list[Parts] = []
+
+
+def _results(inputs: list[Tensor], held: list[Tensor], number: int) -> list[Tensor]:
+    """Return tensors like a call's results, without values."""
+    return _KNOWN[-1].calls[number][1].results(inputs, held)
+
+
+torch.library.register_fake("curate::part", _results, lib=_LIBRARY)

@@ -1,0 +1,108 @@
+"""Modules that a network repeats become functions of the program."""
+
+import re
+
+import pytest
+
+from curate.generator.generate import generate
+from curate.generator.unprintable import Unprintable
+from curate.verify.judge.slots import verify
+from curate.verify.verdict import Candidate, Options
+
+BLOCKS = """
+import torch
+from torch import nn
+
+class Block(nn.Module):
+    def __init__(self, wide, narrow, share):
+        super().__init__()
+        self.share = share
+        self.enter = nn.Linear(wide, narrow)
+        self.leave = nn.Linear(narrow, wide)
+
+    def forward(self, x):
+        return x + self.share * self.leave(torch.relu(self.enter(x)))
+
+class Model(nn.Module):
+    def __init__(self, shares):
+        super().__init__()
+        widths = (24, 16, 16, 20, 12)
+        self.blocks = nn.ModuleList(Block(32, n, s) for n, s in zip(widths, shares))
+        self.last = nn.Linear(32, 8)
+
+    def forward(self, x):
+        for block in self.blocks:
+            x = block(x)
+        return self.last(x)
+
+def get_inputs():
+    return [torch.randn(16, 32)]
+
+def get_init_inputs():
+    return [SHARES]
+"""
+SAME = BLOCKS.replace("SHARES", "[0.5] * 5")
+MIXED = BLOCKS.replace("SHARES", "[0.5, 0.25, 0.5, 0.25, 0.5]")
+DIFFERENT = BLOCKS.replace("SHARES", "[0.5, 0.25, 0.125, 1.5, 2.5]")
+
+LOOP = """
+import torch
+from torch import nn
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.cell = nn.Linear(8, 8)
+
+    def forward(self, x):
+        for _ in range(STEPS):
+            x = torch.tanh(self.cell(x))
+        return x
+
+def get_inputs():
+    return [torch.randn(4, 8)]
+
+def get_init_inputs():
+    return []
+"""
+
+
+@pytest.fixture(scope="module")
+def texts():
+    sources = {"same": SAME, "mixed": MIXED, "different": DIFFERENT}
+    return {name: generate(source).text for name, source in sources.items()}
+
+
+def functions(text):
+    return re.findall(r"(?m)^def (block(?:_\d+)?)\(block, x\)", text)
+
+
+def test_a_repeated_module_is_a_function_that_is_called_for_each(texts):
+    assert functions(texts["same"]) == ["block"]
+    calls = re.findall(r"= block\(self\.blocks\[(\d)\], ", texts["same"])
+    assert calls == ["0", "1", "2", "3", "4"]
+
+
+def test_modules_with_other_numbers_are_other_functions_with_shared_kernels(texts):
+    assert functions(texts["mixed"]) == ["block", "block_1"]
+    called = re.findall(r"= (block\w*)\(self\.blocks", texts["mixed"])
+    assert called == ["block", "block_1", "block", "block_1", "block"]
+    kernels = [len(re.findall(r"@triton\.jit", texts[name])) for name in ("same", "mixed")]
+    assert kernels[1] == kernels[0] + 1
+
+
+def test_modules_of_no_common_form_are_no_functions(texts):
+    assert functions(texts["different"]) == []
+
+
+def test_programs_with_functions_are_right(texts):
+    sources = {"same": SAME, "mixed": MIXED}
+    candidates = [Candidate(name, source, texts[name]) for name, source in sources.items()]
+    found = {v.id: v for v in verify(candidates, Options(backend="cpu", draw_seed=0))}
+    assert {name: v.status for name, v in found.items()} == dict.fromkeys(sources, "correct")
+
+
+def test_a_long_loop_of_products_is_refused():
+    assert "for " not in generate(LOOP.replace("STEPS", "3")).text
+    with pytest.raises(Unprintable, match="a loop of more than"):
+        generate(LOOP.replace("STEPS", "500"))
