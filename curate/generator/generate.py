@@ -15,7 +15,7 @@ from curate.generator import library
 from curate.generator import torch_private as private
 from curate.generator.absent_gpu import absent_gpu
 from curate.generator.loops import Loops, product
-from curate.generator.operators.parts import PART, Part, Parts
+from curate.generator.operators.parts import PART, Parts, RepeatedPart
 from curate.generator.program import Program, Written
 from curate.generator.promises import ranks, result_types
 from curate.generator.schedules import attention_loops
@@ -181,7 +181,7 @@ class _Functions:
         names: list[str],
         tensors: list[Any],
         plain: dict[str, Any],
-    ) -> Part:
+    ) -> RepeatedPart:
         """Return the function for a module, printed."""
         traced = trace_part(self.task, module, names, tensors, plain)
         operators = _operators(traced)
@@ -212,7 +212,7 @@ class _Functions:
         known = traced.expression
         held = dict(traced.model.named_parameters(remove_duplicate=False))
         held |= dict(traced.model.named_buffers(remove_duplicate=False))
-        return Part(
+        return RepeatedPart(
             form=form,
             names=names,
             inputs=[list(map(known, leaf.shape)) for leaf in traced.leaves],

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any, Protocol
+from zlib import crc32
 
 import sympy
 
@@ -22,7 +24,22 @@ class Buffers(Protocol):
 
 def equal(a: Any, b: Any) -> bool:
     """Whether two sizes are the same for all values of their symbols."""
-    return bool(a == b or sympy.expand(sympy.sympify(a) - sympy.sympify(b)) == 0)
+    return bool(a == b) or _equal(sympy.sympify(a), sympy.sympify(b))
+
+
+@lru_cache(maxsize=10_000)
+def _equal(a: sympy.Expr, b: sympy.Expr) -> bool:
+    one, other = _sample(a), _sample(b)
+    if one is not None and other is not None and one != other:
+        return False
+    return bool(sympy.expand(a - b) == 0)
+
+
+@lru_cache(maxsize=10_000)
+def _sample(e: sympy.Expr) -> int | None:
+    """Return a size for some values of its symbols, which shows quickly that sizes differ."""
+    found = e.xreplace({s: sympy.Integer(1000 + crc32(s.name.encode())) for s in e.free_symbols})
+    return int(found) if found.is_Integer else None
 
 
 def product(sizes: Iterable[Any]) -> sympy.Expr:
@@ -30,6 +47,7 @@ def product(sizes: Iterable[Any]) -> sympy.Expr:
     return sympy.Mul(*map(sympy.sympify, sizes))
 
 
+@lru_cache(maxsize=10_000)
 def quotient(a: sympy.Expr, b: sympy.Expr) -> sympy.Expr | None:
     """Return a / b if b divides a as polynomials do."""
     found = sympy.cancel(a / b)
@@ -41,12 +59,17 @@ def in_terms_of(e: sympy.Expr, sizes: dict[sympy.Expr, sympy.Symbol]) -> sympy.E
     """Return a product of sizes with symbols for those of them that are sums."""
     for size, symbol in sizes.items():
         whole = sympy.expand(size)
-        while whole.is_Add and whole.free_symbols <= e.free_symbols:
+        while whole.is_Add and whole.free_symbols <= e.free_symbols and _may_divide(whole, e):
             rest = quotient(e, whole)
             if rest is None or not all(n.is_Integer for n in _factors(rest)):
                 break
             e = rest * symbol
     return e
+
+
+def _may_divide(a: sympy.Expr, b: sympy.Expr) -> bool:
+    one, other = _sample(a), _sample(b)
+    return not one or other is None or other % one == 0
 
 
 def _factors(e: sympy.Expr) -> list[sympy.Expr]:

@@ -43,7 +43,6 @@ from torch._inductor.virtualized import V
 from torch._subclasses import FakeTensor, FakeTensorMode
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.fx import proxy as fx_proxy
-from torch.fx.experimental import proxy_tensor
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
 from torch.fx.traceback import preserve_node_meta
@@ -286,9 +285,6 @@ def export(
         stack.enter_context(torch.backends.nnpack.flags(enabled=False))
         stack.enter_context(torch.backends.mkldnn.flags(enabled=False))
         stack.enter_context(sdpa_kernel(SDPBackend.MATH))
-        # It asks for each memory layout, and nothing here wants to know.
-        no_layouts = mock.patch.object(proxy_tensor, "_extract_tensor_metadata", lambda *_: None)
-        stack.enter_context(no_layouts)
         for op, shapes in _SHAPES.items():
             stack.enter_context(mock.patch.object(op, "prim_meta_impl", shapes))
         stack.enter_context(torch.no_grad())

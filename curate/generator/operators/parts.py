@@ -39,7 +39,7 @@ Sizes = list[list[Any]]
 
 
 @dataclass
-class Part:
+class RepeatedPart:
     """A function of the program, and what is known of it.
 
     Attributes:
@@ -300,7 +300,7 @@ def bind(module: torch.nn.Module, args: Any, kwargs: Any) -> Bound:
     return names, tensors, plain
 
 
-Trace = Callable[[Any, str, torch.nn.Module, list[str], list[Tensor], dict[str, Any]], Part]
+Trace = Callable[[Any, str, torch.nn.Module, list[str], list[Tensor], dict[str, Any]], RepeatedPart]
 """Makes a part from a form, the path of a module, the module, and its arguments."""
 
 
@@ -313,9 +313,9 @@ class Parts:
         all: the parts, in order.
     """
 
-    calls: list[tuple[str, Part]] = field(default_factory=list)
-    all: list[Part] = field(default_factory=list)
-    _keys: dict[Any, list[Part]] = field(default_factory=dict)
+    calls: list[tuple[str, RepeatedPart]] = field(default_factory=list)
+    all: list[RepeatedPart] = field(default_factory=list)
+    _keys: dict[Any, list[RepeatedPart]] = field(default_factory=dict)
     _refused: set[Any] = field(default_factory=set)
 
     def find(self, model: torch.nn.Module, inputs: Callable[[], Any], trace: Trace) -> None:
@@ -357,7 +357,7 @@ class Parts:
         tensors: list[Tensor],
         plain: dict[str, Any],
         trace: Trace,
-    ) -> Part:
+    ) -> RepeatedPart:
         ones = tuple((x.dtype, tuple(n == 1 for n in x.shape)) for x in tensors)
         key = form, tuple(names), tuple(plain.items()), ones
         if key in self._refused:
@@ -411,7 +411,9 @@ class Parts:
             _KNOWN.pop()
 
 
-def _call(module: torch.nn.Module, number: int, part: Part, *args: Any, **kwargs: Any) -> Any:
+def _call(
+    module: torch.nn.Module, number: int, part: RepeatedPart, *args: Any, **kwargs: Any
+) -> Any:
     _, tensors, _ = bind(module, args, kwargs)
     held = [_tensors(module)[path] for path in part.needed]
     return pytree.tree_unflatten(list(PART(tensors, held, number)), part.result)
