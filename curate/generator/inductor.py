@@ -38,7 +38,7 @@ class Inductor(RowStep):
     sandboxed: ClassVar[bool] = True
 
     step: Literal["inductor"]
-    version: ClassVar[int] = 16
+    version: ClassVar[int] = 17
 
     variants: Annotated[
         int,

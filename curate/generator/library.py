@@ -13,11 +13,11 @@ from curate.generator.schedules import (
     attention_loops,
     choose,
     convolutions,
-    parts,
     products,
     quantised,
     recurrences,
 )
+from curate.generator.sizes import attribute_path
 from curate.generator.torch_private import CallOperand
 from curate.generator.unprintable import Unprintable
 
@@ -67,7 +67,7 @@ def take(program: Program, group: Any, groups: list[Any]) -> Loops:
     if isinstance(group, quantised.Unpacked):
         made, group = group.producers, group.group
     call = private.library_call(group)
-    several: dict[str, Any] = {"recurrence": recurrences.Recurrence, "part": parts.PartCall}
+    several: dict[str, Any] = {"recurrence": recurrences.Recurrence, "part": PartCall}
     if call and call.operator in several:
         results = [g for g in groups if private.is_result(g, group)]
         groups[:] = [g for g in groups if g not in results]
@@ -112,8 +112,8 @@ def schedules(loops: Loops, program: Program) -> list[Any]:
     """Return the schedules that a person might choose for some loops, the best first."""
     if isinstance(loops, recurrences.Recurrence):
         return [recurrences.steps]
-    if isinstance(loops, parts.PartCall):
-        return [parts.call]
+    if isinstance(loops, PartCall):
+        return [call_part]
     if isinstance(loops, attention_loops.Attention):
         return [attention.tiled, partial(attention.tiled, tuned=False)]
     if isinstance(loops, products.Matrices) and not isinstance(loops, products.Sums):
@@ -123,3 +123,27 @@ def schedules(loops: Loops, program: Program) -> list[Any]:
     if loops.is_few(program):
         return [convolutions.summed]
     return [convolutions.tiled, partial(convolutions.tiled, tuned=False)]
+
+
+class PartCall(Loops):
+    """A call of a part.
+
+    Attributes:
+        part: the part, and ``path`` the module's.
+        inputs: operands that it takes.
+        results: what it makes.
+    """
+
+    def __init__(self, program: Program, call: private.LibraryCall, nodes: list[Any]) -> None:
+        self._begin(program, nodes)
+        self.inputs, _, number = call.args
+        self.path, self.part = program.traced.parts.calls[number]
+        self.results = [call.result, *call.others]
+
+
+def call_part(loops: PartCall, program: Program) -> None:
+    """Print the call."""
+    given = [program.operand(operand) for operand in loops.inputs]
+    made = [program.made(result.buffer, loops.part.name) for result in loops.results]
+    arguments = ", ".join([attribute_path(loops.path), *given])
+    program.say(f"{', '.join(made)} = {loops.part.name}({arguments})")
