@@ -12,7 +12,9 @@ Its input is other people's code, so it is a process of its own, in the sandbox.
 
 from __future__ import annotations
 
+import hashlib
 import os
+import re
 import tempfile
 from typing import Any
 
@@ -64,11 +66,26 @@ def _assemble(request: dict[str, Any], tensors: Tensors) -> Answer:
     target = find_device(request["target"])
     try:
         for name, ttir, options in request["kernels"]:
-            compile_ttir(name, ttir, _known(options), target)
+            known = _known(options)
+            key = _content(name, ttir), tuple(sorted(known.items())), target
+            if key not in _assembled:
+                compile_ttir(name, ttir, known, target)
+                _assembled.add(key)
     except KernelError as error:
         message = f"{error.kernel} for {target.name}: {error.message}"
         raise Refusal("compile_error", error.error, message) from error
     return {}, []
+
+
+_assembled: set[tuple[Any, ...]] = set()
+"""What this process has compiled, for one candidate or another: many products are the same."""
+
+
+def _content(name: str, ttir: str) -> str:
+    """Return a hash of a kernel's TTIR, whatever the kernel is called."""
+    named = re.compile(rf"@{re.escape(name)}(?![\w$.-])")
+    text = ttir if "@kernel" in ttir else named.sub("@kernel", ttir)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _cubin(request: dict[str, Any], tensors: Tensors) -> Answer:
