@@ -178,7 +178,7 @@ def test_a_node_that_would_give_other_results_is_refused(
 
 def test_a_node_without_the_folders_is_refused(tmp_path: Path) -> None:
     context = Context(cache=tmp_path)
-    orders = Orders(step_reference(Act()), context, None, True, tmp_path, tmp_path / "sign")
+    orders = Orders(step_reference(Act()), context, True, tmp_path, tmp_path / "sign")
     with pytest.raises(WorkerError, match=r"does not have .*/sign: .* must be in folders"):
         Station().start(orders)
 
