@@ -30,7 +30,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from mutate import mutants
 
-from curate.formats.question import SYSTEM, question
+from curate.formats.prompts.question import SYSTEM, question
 from curate.generate.models import load_tokenizer
 from curate.teacher.template import fence
 

@@ -22,7 +22,7 @@ from curate.evaluate.problems import Problem
 from curate.evaluate.results import summarize, write_results
 from curate.evaluate.scores import ScoredAnswer
 from curate.files import file_sha256
-from curate.formats.question import conversation
+from curate.formats.prompts.question import conversation
 from curate.generate.sampling import TOO_LONG, Sample, Sampler, Sampling, make_sampler
 from curate.teacher.program import program_of
 from curate.verify.files import InputError

@@ -20,7 +20,7 @@ from typing import Any
 
 from curate.evaluate.problems import Problem
 from curate.files import write_atomically
-from curate.formats.question import conversation
+from curate.formats.prompts.question import conversation
 from curate.generate.sampling import Sample, Sampling
 from curate.journal import json_line, whole_lines
 from curate.teacher.program import program_of

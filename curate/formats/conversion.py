@@ -12,7 +12,7 @@ import pyarrow as pa
 from pydantic import Field
 
 from curate.formats.format import PROOF, Format, View, proof
-from curate.formats.question import question, worded
+from curate.formats.prompts.question import asked, question
 from curate.rows import PairRow
 from curate.step import Keep
 from curate.teacher.template import fence
@@ -21,6 +21,7 @@ from curate.teacher.template import fence
 class Conversion(Format):
     """PyTorch in, Triton out, as prompt and completion."""
 
+    version: ClassVar[int] = 3
     kinds: ClassVar[frozenset[str]] = frozenset({"pair"})
     reads: ClassVar[frozenset[str]] = frozenset({"license", "reference", "triton", "static"})
 
@@ -29,7 +30,8 @@ class Conversion(Format):
         str | None,
         Field(
             description="What stands above the PyTorch code in the prompt; by default one of a "
-            "dozen wordings, drawn by the row's id, with what its program keeps to."
+            "dozen wordings or KernelBench's order, drawn by the row's id, with what its program "
+            "keeps to, and in half of the rows a program of another operator."
         ),
     ] = None
 
@@ -37,6 +39,10 @@ class Conversion(Format):
         return pa.schema([("prompt", pa.string()), ("completion", pa.string()), *PROOF])
 
     def render(self, row: PairRow) -> View:
-        prompt = question(row["reference"], self.instruction or worded(row))
-        view = {"prompt": prompt, "completion": fence(row["triton"]), **proof(row)}
+        example = None if self.instruction else self._examples.for_row(row)
+        if self.instruction:
+            prompt = question(row["reference"], self.instruction)
+        else:
+            prompt = asked(row, example)
+        view = {"prompt": prompt, "completion": fence(row["triton"]), **proof(row, example)}
         return Keep((view,))

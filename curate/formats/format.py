@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Self
 
 import pyarrow as pa
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
+from curate.formats.prompts.examples import Examples, WorkedExample
 from curate.rows import ProvenRow
 from curate.step import Drop, Keep
 
@@ -29,6 +30,8 @@ class Format(BaseModel):
     """Columns without which the format can show nothing."""
     has_prompt: ClassVar[bool] = True
     """Whether a row of the view is a prompt and its completion."""
+    keeps_empty: ClassVar[bool] = True
+    """Whether the view has the columns that are null in all of its rows."""
 
     format: str
     config: Annotated[
@@ -40,6 +43,14 @@ class Format(BaseModel):
             "format's own name by default.",
         ),
     ] = None
+
+    _examples: Examples = PrivateAttr(default_factory=Examples)
+
+    def with_examples(self, examples: Examples) -> Self:
+        """Return the format with rows that its prompts may show as examples."""
+        view = self.model_copy()
+        view._examples = examples
+        return view
 
     def columns(self) -> pa.Schema:
         """Return the columns that `render` fills."""
@@ -80,8 +91,8 @@ PROOF = [
 """Columns that every view ends with: enough to trust a row, or to look it up."""
 
 
-def proof(row: ProvenRow) -> Shown:
-    """Return the `PROOF` columns of a row."""
+def proof(row: ProvenRow, example: WorkedExample | None = None) -> Shown:
+    """Return the `PROOF` columns of a row, which is used under an example's license as well."""
     origin, verdict, static, teacher = (
         row["origin"],
         row["verdict"],
@@ -90,7 +101,7 @@ def proof(row: ProvenRow) -> Shown:
     )
     return {
         "id": row["id"],
-        "license": row["license"]["choice"] or row["license"]["expression"],
+        "license": _license(row, example),
         "source": origin["purl"] or origin["repo"] or origin["source"],
         "path": origin["path"],
         "symbol": origin["symbol"],
@@ -103,3 +114,11 @@ def proof(row: ProvenRow) -> Shown:
         "teacher": teacher and teacher["model"],
         "teacher_terms": teacher and teacher["terms"],
     }
+
+
+def _license(row: ProvenRow, example: WorkedExample | None) -> str:
+    own = row["license"]["choice"] or row["license"]["expression"]
+    if example is None or example.license == own:
+        return own
+    parts = dict.fromkeys((*own.split(" AND "), *example.license.split(" AND ")))
+    return " AND ".join(f"({part})" if " OR " in part else part for part in parts)

@@ -14,8 +14,9 @@ import pyarrow as pa
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from curate.formats.chat import CHAT_FAMILIES, ChatFamilyName, find_chat_marker, messages_for
+from curate.formats.described import DESCRIBED, described
 from curate.formats.format import PROOF, Format, View, proof
-from curate.formats.question import SYSTEM, question, worded
+from curate.formats.prompts.question import SYSTEM, asked, question
 from curate.rows import TURN, Loose, PairRow, SampleRow
 from curate.step import Drop, Keep
 from curate.teacher.program import split_thinking
@@ -29,7 +30,9 @@ class Messages(Format):
     nothing judges.
     """
 
+    version: ClassVar[int] = 3
     kinds: ClassVar[frozenset[str]] = frozenset({"pair", "sample"})
+    keeps_empty: ClassVar[bool] = False
 
     format: Literal["messages"]
     system: Annotated[str, Field(description="The system message; empty leaves it out.")] = SYSTEM
@@ -37,7 +40,8 @@ class Messages(Format):
         str | None,
         Field(
             description="What stands above the PyTorch code in the user's message; by default one "
-            "of a dozen wordings, drawn by the row's id, with what its program keeps to."
+            "of a dozen wordings or KernelBench's order, drawn by the row's id, with what its "
+            "program keeps to, and in half of the rows a program of another operator."
         ),
     ] = None
     family: Annotated[
@@ -58,19 +62,22 @@ class Messages(Format):
     def columns(self) -> pa.Schema:
         thinking = CHAT_FAMILIES[self.family].thinking if self.family else None
         turn = pa.struct([*TURN, (thinking, pa.string())]) if thinking else TURN
-        return pa.schema([("messages", pa.list_(turn)), *PROOF])
+        return pa.schema([("messages", pa.list_(turn)), *PROOF, *DESCRIBED])
 
     def render(self, row: PairRow | SampleRow) -> View:
+        example = None
         if row["kind"] == "sample":
             if row["triton"] is not None and row["sample"]["selection"] != "best":
                 return Drop("not_best")
             turns = row["turns"]
         else:
+            if self.instruction:
+                prompt = question(row["reference"], self.instruction)
+            else:
+                example = self._examples.for_row(row)
+                prompt = asked(row, example)
             turns = [
-                {
-                    "role": "user",
-                    "content": question(row["reference"], self.instruction or worded(row)),
-                },
+                {"role": "user", "content": prompt},
                 {"role": "assistant", "content": fence(row["triton"])},
             ]
         system = [{"role": "system", "content": self.system}] if self.system else []
@@ -82,7 +89,8 @@ class Messages(Format):
             if marker := find_chat_marker(messages, self.family):
                 return Drop("chat_marker", {"marker": marker})
             messages = list(messages_for(messages, self.family))
-        return Keep(({"messages": messages, **proof(row)},))
+        facts = described(row, messages, example)
+        return Keep(({"messages": messages, **proof(row, example), **facts},))
 
 
 def _with_thoughts(turn: Loose) -> Loose:

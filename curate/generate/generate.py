@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from curate.formats.question import conversation
+from curate.formats.prompts.question import conversation
 from curate.generate.sampling import Message, Sample, Sampler, Sampling, Stream
 from curate.generate.trace import Attempt, TraceFile
 from curate.generate.turns import BASELINES, QUESTION, next_turn

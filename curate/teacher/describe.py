@@ -90,6 +90,17 @@ def describe(reference: str) -> ProblemInWords | None:
         return None
 
 
+def inputs_of(reference: str) -> tuple[InputTensor, ...] | None:
+    """Return the tensors that ``get_inputs`` makes; None where the text does not say what they are.
+
+    They have the names of `forward`'s parameters, or none where these cannot be told.
+    """
+    try:
+        return tuple(_Reader(ast.parse(reference)).tensors())
+    except (_Untellable, SyntaxError, ValueError, TypeError, RecursionError, ArithmeticError):
+        return None
+
+
 class _Reader:
     """Reads one file."""
 
@@ -178,10 +189,23 @@ class _Reader:
         for name, value in zip(names, given, strict=True):
             yield InputTensor(name, *self._tensor(value))
 
+    def tensors(self) -> Iterator[InputTensor]:
+        """Yield what ``get_inputs`` returns, whatever else the file holds."""
+        given = self._returned("get_inputs")
+        body = self.classes["Model"].body if "Model" in self.classes else []
+        forward = [n for n in body if isinstance(n, ast.FunctionDef) and n.name == "forward"]
+        args = [a for f in forward for a in (*f.args.posonlyargs, *f.args.args)][1:]
+        names = [arg.arg for arg in args[: len(given)]]
+        names = names if len(names) == len(given) else [""] * len(given)
+        for name, value in zip(names, given, strict=True):
+            yield InputTensor(name, *self._tensor(value))
+
     def _tensor(self, value: ast.expr) -> tuple[str, tuple[int, ...]]:
         """Return element type and shape of a tensor that an expression makes."""
         match value:
-            case ast.BinOp(left, _, ast.Constant()) | ast.BinOp(ast.Constant(), _, left):
+            case ast.BinOp(left, _, ast.Constant() | ast.UnaryOp(_, ast.Constant())) | ast.BinOp(
+                ast.Constant(), _, left
+            ):
                 return self._tensor(left)
             case ast.Compare(left, _, [ast.Constant()]):
                 return "bool", self._tensor(left)[1]

@@ -189,7 +189,7 @@ class GrpoTask:
 
     def rows(self) -> list[dict[str, Any]]:
         """Return the problems with the columns that TRL and the reward functions ask for."""
-        from curate.formats.question import conversation
+        from curate.formats.prompts.question import conversation
 
         with_answers = "similarity" in self.grpo.rewards
         return [
@@ -207,7 +207,7 @@ def prepare(options: TrainOptions, grpo: GrpoOptions) -> GrpoTask:
         InputError: there are no problems, or the numbers do not fit together.
     """
     from curate.evaluate.problems import PAIRS, read_problems
-    from curate.formats.question import conversation
+    from curate.formats.prompts.question import conversation
     from curate.generate.models import load_tokenizer
     from curate.train.memory import model_facts
 

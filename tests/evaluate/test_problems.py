@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from curate.evaluate.problems import read_problems
-from curate.formats.question import conversation
+from curate.formats.prompts.question import conversation
 from curate.verify.files import InputError
 from curate.verify.problem import EXAMPLE
 
@@ -102,7 +102,7 @@ def test_bad_input_says_what_and_where(tmp_path: Path) -> None:
 
 def test_a_model_is_asked_as_rows_of_messages_are() -> None:
     from curate.formats.messages import Messages
-    from curate.formats.question import INSTRUCTION
+    from curate.formats.prompts.question import INSTRUCTION
     from curate.rows import make_origin, make_row
     from curate.step import Keep
 

@@ -46,6 +46,7 @@ from curate.formats.dataset.parquet import SplitFiles
 from curate.formats.dataset.provenance import PROVENANCE_FILE, provenance_line
 from curate.formats.dataset.replace import RUN_FILE, check_place, new_folder, recover, replace
 from curate.formats.format import Format
+from curate.formats.prompts.examples import Examples
 from curate.licenses.licenses import Licenses
 from curate.licenses.optout import OPTED_OUT, first_match, load_lists
 from curate.rows import Loose
@@ -114,6 +115,8 @@ def _written(walk: Walk, key: str) -> dict[str, Any] | None:
 def _write(walk: Walk, stages: list[Stage], key: str, folder: Path) -> None:
     """Write all that the rows themselves tell."""
     writer = _Writer(walk, folder)
+    for shard in final_shards(stages):
+        writer.look_at(walk.store.rows(shard.step, shard.key).to_pylist())
     for shard in final_shards(stages):
         writer.add(walk.store.rows(shard.step, shard.key).to_pylist())
     leakage = writer.close()
@@ -236,20 +239,34 @@ class _Writer:
         self._index = _Rows(folder / INDEX_FILE, INDEX)
         self._provenance = (folder / PROVENANCE_FILE).open("w", encoding="utf-8")
         self._unlabelled: dict[tuple[str, str], _Rows] = {}
+        self._examples = Examples()
+        self._views = [f.with_examples(self._examples) for f in walk.recipe.formats]
+        self._filled: dict[str, set[str]] = {}
         self._schemas = {_config(f): f.columns() for f in walk.recipe.formats}
         self._leakage = {_config(f): Leakage(f.has_prompt) for f in walk.recipe.formats}
         self._message_keys: dict[str, set[str]] = {}
 
+    def look_at(self, rows: list[Loose]) -> None:
+        """Look for examples among rows, before any is added."""
+        for row in rows:
+            if self._withheld(row) is None:
+                self._examples.add(row)
+
+    def _withheld(self, row: Loose) -> str | None:
+        """Return why a row is in no config, whatever its kind."""
+        if row["license"] is None or row["origin"] is None:
+            return "no_license_or_origin"
+        if first_match(self._optouts, row, self.walk.output / "cache"):
+            # By what no step `licenses` could know yet, such as a symbol that was found later.
+            return OPTED_OUT
+        return None
+
     def add(self, rows: list[Loose]) -> None:
         for row in rows:
-            if row["license"] is None or row["origin"] is None:
-                self.unwritten["no_license_or_origin"] += 1
+            if reason := self._withheld(row):
+                self.unwritten[reason] += 1
                 continue
-            if first_match(self._optouts, row, self.walk.output / "cache"):
-                # By what no step `licenses` could know yet, such as a symbol that was found later.
-                self.unwritten[OPTED_OUT] += 1
-                continue
-            views = [f for f in self.walk.recipe.formats if row["kind"] in f.kinds]
+            views = [f for f in self._views if row["kind"] in f.kinds]
             if not views:
                 self.unwritten[f"kind_{row['kind']}_in_no_format"] += 1
                 continue
@@ -284,6 +301,8 @@ class _Writer:
         counts[split] = counts.get(split, 0) + 1
         keys = self._message_keys.setdefault(config, set())
         keys.update(*row.get("messages", ()))
+        filled = self._filled.setdefault(config, set())
+        filled.update(name for name, value in row.items() if value is not None)
         if (config, split) not in self._unlabelled:
             path = self._unlabelled_path(config, split)
             self._unlabelled[config, split] = _Rows(path, self._schemas[config])
@@ -302,10 +321,12 @@ class _Writer:
     def _label(self, config: str) -> dict[str, Any]:
         """Copy a config's files with the labels, which are known when all rows have been seen."""
         found = {}
+        view = next(v for v in self._views if _config(v) == config)
+        kept = set(view.columns().names) if view.keeps_empty else self._filled[config]
         for split, labels in self._leakage.pop(config).labels().items():
             path = self._unlabelled_path(config, split)
             keys = self._message_keys[config]
-            _add_columns(path, keys, labels.drop_columns("id"), path.parent, split)
+            _add_columns(path, kept, keys, labels.drop_columns("id"), path.parent, split)
             path.unlink()
             found[split] = report(labels)
         return found
@@ -322,8 +343,9 @@ def _config(view: Format) -> str:
     return view.config or view.format
 
 
-def _with_message_keys(schema: pa.Schema, keys: set[str]) -> pa.Schema:
-    """Return a view's schema in which messages have no other keys; as it is where they have not."""
+def _without_empty(schema: pa.Schema, kept: set[str], keys: set[str]) -> pa.Schema:
+    """Return a view's schema with these columns alone, in which messages have these keys alone."""
+    schema = pa.schema([field for field in schema if field.name in kept])
     place = schema.get_field_index("messages")
     if place == -1:
         return schema
@@ -335,23 +357,26 @@ def _with_message_keys(schema: pa.Schema, keys: set[str]) -> pa.Schema:
     return schema.set(place, field.with_type(pa.list_(turn.with_type(kept))))
 
 
-def _add_columns(source: Path, keys: set[str], columns: pa.Table, folder: Path, split: str) -> None:
+def _add_columns(
+    source: Path, kept: set[str], keys: set[str], columns: pa.Table, folder: Path, split: str
+) -> None:
     """Copy a Parquet file to the files of a split with more columns, a row group at a time.
 
     Args:
         source: the file.
+        kept: columns of the config; others are left out.
         keys: that messages of the config have, in whatever split; others are left out.
         columns: what is added.
         folder: of the copy.
         split: of the copy.
     """
     with pq.ParquetFile(source) as file:
-        shown = _with_message_keys(file.schema_arrow, keys)
+        shown = _without_empty(file.schema_arrow, kept, keys)
         schema = pa.schema([*shown, *columns.schema])
         files = SplitFiles(folder, split, schema)
         done = 0
         for group in range(file.num_row_groups):
-            rows = file.read_row_group(group).cast(shown)
+            rows = file.read_row_group(group, columns=shown.names).cast(shown)
             more = columns.slice(done, len(rows))
             files.write(pa.Table.from_arrays([*rows.columns, *more.columns], schema=schema))
             done += len(rows)

@@ -1,0 +1,1 @@
+"""What a row asks for: the question, what may be said of its program, and worked examples."""
