@@ -32,6 +32,7 @@ from curate.harvest.kernels.launch import Launch
 from curate.harvest.kernels.signature import Signature
 from curate.harvest.modules.inputs import Inputs
 from curate.harvest.modules.modules import Modules
+from curate.harvest.scale import ScaleUp
 from curate.licenses.licenses import Licenses
 from curate.sources.git import Git
 from curate.sources.hub import Hub
@@ -62,6 +63,7 @@ AnyStep = Annotated[
     | Normalize
     | Parse
     | Wiring
+    | ScaleUp
     | Dedupe
     | Decontaminate
     | Inductor

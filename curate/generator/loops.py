@@ -38,7 +38,11 @@ def _equal(a: sympy.Expr, b: sympy.Expr) -> bool:
 @lru_cache(maxsize=10_000)
 def _sample(e: sympy.Expr) -> int | None:
     """Return a size for some values of its symbols, which shows quickly that sizes differ."""
-    found = e.xreplace({s: sympy.Integer(1000 + crc32(s.name.encode())) for s in e.free_symbols})
+    values = {s: sympy.Integer(1000 + crc32(s.name.encode())) for s in e.free_symbols}
+    try:
+        found = e.xreplace(values)
+    except ZeroDivisionError:  # a quotient of two of them is below one
+        return None
     return int(found) if found.is_Integer else None
 
 

@@ -838,6 +838,7 @@ class Program:
         values = [v for v in self.traced.arguments.values() if isinstance(v, Symbolic)]
         free = sizes.difference(*(self.traced.expression(v).free_symbols for v in values))
         found = guards.of_trace(self.traced, self.known, sizes, free, self.lead)
+        found += [tie for tie in self.sizes.ties() if tie != sympy.true]
         told = [guard for guard in found if self.sizes.tells(guard)]
         return [f"assert {self.sizes.text(guard)}" for guard in guards.needed(told, free)]
 

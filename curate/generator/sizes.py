@@ -12,6 +12,7 @@ from typing import Any
 import sympy
 from sympy.logic.boolalg import Boolean
 
+from curate.generator import torch_private as private
 from curate.generator.loops import equal
 from curate.generator.promises.ranks import LEAD, Lead
 from curate.generator.text.expressions import Printer
@@ -159,6 +160,12 @@ class Sizes:
                     self.names[symbol] = self.fresh(self._word(symbol, fact))
                     self.defined[symbol] = self.names[symbol], fact
                 return
+        for size in private.named_sizes(self.traced.env):
+            if size.symbol == symbol:
+                text = self.text(size.formula)
+                self.names[symbol] = self.fresh(size.word)
+                self.defined[symbol] = self.names[symbol], Fact(symbol, text)
+                return
         for fact in self.facts:
             e = fact.expression
             if symbol not in e.free_symbols or e.atoms(sympy.Function):
@@ -228,6 +235,15 @@ class Sizes:
             roles = "batch", *heads, "head_dim"
         is_input = tensor in self.inputs and -len(roles) <= dim < len(roles)
         return roles[dim] if is_input else ""
+
+    def ties(self) -> list[Any]:
+        """Return what must hold of the sizes of convolutions' results that others tell as well."""
+        found = []
+        for size in private.named_sizes(self.traced.env):
+            known = self.known(size.symbol)
+            if known != size.symbol or self._is_direct(known):
+                found.append(sympy.Eq(self.known(size.formula), known))
+        return found
 
     def tells(self, expression: Any) -> bool:
         """Whether the host function can say a number, without naming anything for it."""

@@ -22,6 +22,7 @@ import sympy
 import torch
 import torch._inductor.compile_fx as compile_fx
 import torch.utils._pytree as pytree
+from torch import _meta_registrations
 from torch._decomp import decomposition_table
 from torch._dispatch.python import enable_python_dispatcher
 from torch._dynamo.source import ConstantSource
@@ -223,6 +224,68 @@ def float_symbol(env: ShapeEnv, value: float, name: str) -> torch.SymFloat:
     return made
 
 
+@dataclass(frozen=True)
+class NamedSize:
+    """A size of a convolution's result, for which there is a symbol.
+
+    Its formula in the stride, the padding and more would be in each index of all that follows.
+
+    Attributes:
+        size: the symbol.
+        formula: what it stands for.
+        word: what to call it.
+    """
+
+    size: torch.SymInt
+    formula: sympy.Expr
+    word: str
+
+    @property
+    def symbol(self) -> sympy.Symbol:
+        found: sympy.Symbol = self.size.node._expr
+        return found
+
+
+def named_sizes(env: ShapeEnv) -> list[NamedSize]:
+    """Return the sizes that have been named in an environment, for more to be added."""
+    found: list[NamedSize] = env.__dict__.setdefault("named_sizes", [])
+    return found
+
+
+_AXES = {1: ("length",), 2: ("height", "width"), 3: ("depth", "height", "width")}
+
+
+@contextlib.contextmanager
+def _naming_sizes(env: ShapeEnv) -> Iterator[None]:
+    """Have convolutions name the sizes of their results."""
+    plain = _meta_registrations.calc_conv_nd_return_shape
+
+    def shape(*args: Any, **kwargs: Any) -> list[Any]:
+        batch, channels, *sizes = plain(*args, **kwargs)
+        words = _AXES.get(len(sizes), ())
+        return [batch, channels, *(_named(env, *one) for one in zip(sizes, words, strict=True))]
+
+    with mock.patch.object(_meta_registrations, "calc_conv_nd_return_shape", shape):
+        yield
+
+
+def _named(env: ShapeEnv, size: Any, axis: str) -> Any:
+    """Return a symbol for a size, unless that is one, or is one plus a number."""
+    if not isinstance(size, torch.SymInt) or size.node.hint < 2:
+        return size
+    formula = env.replace(size.node._expr)
+    terms = [term for term in sympy.Add.make_args(formula) if not term.is_number]
+    if len(terms) < 2 and all(term.is_Symbol for term in terms):
+        return size
+    known = named_sizes(env)
+    for one in known:
+        if sympy.expand(env.replace(one.formula) - formula) == 0:
+            return one.size
+    named = integer_symbol(env, size.node.hint, f"named_{len(known)}", any_value=False)
+    known.append(NamedSize(named, formula, f"out_{axis}"))
+    return named
+
+
 def logarithm(value: Any) -> Any:
     """Return a symbolic number's logarithm to the base 2."""
     return torch._sym_log2(value)
@@ -258,6 +321,7 @@ def export(
     Raises:
         Unprintable: the module changes its inputs or its own tensors.
     """
+    assert mode.shape_env is not None
     held = dict(module.named_parameters(remove_duplicate=False))
     held |= dict(module.named_buffers(remove_duplicate=False))
 
@@ -292,6 +356,7 @@ def export(
         stack.enter_context(mock.patch.object(fx_proxy.TracerBase, "create_node", noted))
         quiet = mock.patch.object(torch.fx.config, "do_not_emit_stack_traces", True, create=True)
         stack.enter_context(quiet)  # from torch 2.12 on
+        stack.enter_context(_naming_sizes(mode.shape_env))
         stack.enter_context(mode)
         stack.enter_context(enable_python_dispatcher())
         decompositions = {**table, _GLU: decomposition_table[_GLU], **OWN}
@@ -393,6 +458,7 @@ def lower(
 
     with contextlib.ExitStack() as stack:
         stack.enter_context(tracing(TracingContext(mode)))
+        stack.enter_context(_naming_sizes(mode.shape_env))
         stack.enter_context(mock.patch.object(GraphLowering, "compile_to_module", stop))
         stack.enter_context(mock.patch.object(GraphLowering, "run_node", run_worded))
         # Each node's value is known from tracing.

@@ -112,7 +112,9 @@ class Reference:
         # PyTorch's own default, which is True, says nothing of what a problem means.
         allow_cudnn_tf32(False)
         self.task = LoadedTask(request["source"])
-        smaller = shrink(self.task, self._run_on_meta) if request["shrink"] else {}
+        smaller = (
+            shrink(self.task, lambda: self._run_on_meta().call_bytes) if request["shrink"] else {}
+        )
         free = free_sizes(self.task)
         own_size = getattr(self.task.module, free[0]) if free else None
         return {"own_size": own_size, "smaller": smaller, "precision": get_precision()}, []

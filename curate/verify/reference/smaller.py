@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import torch
 
@@ -17,33 +16,47 @@ ELEMENTS = 2**18
 
 MUCH = 2 * ELEMENTS
 
+PARAMETERS = 2**22
+"""Elements of the parameters that they have at most, if sizes that the constructor takes tell."""
+
+CALL_BYTES = 2**28
+"""Bytes that a forward's operators read and write at most then: a result may be far larger than
+the inputs, such as all distances between two sets."""
+
 FEWEST, FEWEST_SHARED = 3, 32
 """Sizes that are made no smaller: those of inputs only, and those of the constructor as well."""
 
 
-def shrink(task: LoadedTask, runs: Callable[[], Any]) -> dict[str, list[int]]:
-    """Halve a file's named sizes, the largest first, until its inputs have few elements.
+def shrink(task: LoadedTask, run: Callable[[], int]) -> dict[str, list[int]]:
+    """Halve a file's named sizes, the largest first, until a CPU can run it in little time.
 
     Sizes that only the inputs have are halved first, then those of the constructor. What the model
     does not take stays as the file has it.
 
     Args:
         task: the file; its integers are changed.
-        runs: runs the model at the sizes of the moment; raises where it does not take them.
+        run: runs the model at the sizes of the moment, without values, and returns how many bytes
+            its operators read and write; raises where it does not take the sizes.
 
     Returns:
         For each changed name the file's size and the smaller one; empty where nothing is changed.
     """
-    if _elements(task) <= MUCH:
+    many_inputs, many_parameters = _inputs(task) > MUCH, _parameters(task) > PARAMETERS
+    if not many_inputs and not many_parameters:
         return {}
     own = {name: int(getattr(task.module, name)) for name in named_sizes(task)}
-    free = [name for name in free_sizes(task) if name in own]
-    for names in (list(own), free):
-        _halve(task, free, FEWEST)
-        _halve(task, [name for name in names if name not in free], FEWEST_SHARED)
-        now = {name: int(getattr(task.module, name)) for name in own}
+    free = free_sizes(task)
+    shared = [name for name in own if name not in free]
+    for names in (shared, []):
+        if many_inputs:
+            _halve(task, free, FEWEST, lambda: _inputs(task) > ELEMENTS)
+        _halve(task, names, FEWEST_SHARED, lambda: _parameters(task) > PARAMETERS)
+        if many_inputs:
+            _halve(task, names, FEWEST_SHARED, lambda: _inputs(task) > ELEMENTS)
         try:
-            runs()
+            _halve(task, free, FEWEST, lambda: run() > CALL_BYTES)
+            run()
+            now = {name: int(getattr(task.module, name)) for name in own}
             return {name: [own[name], now[name]] for name in own if now[name] != own[name]}
         except Exception:  # the file's own: it needs sizes that fit each other
             for name, size in own.items():
@@ -51,16 +64,25 @@ def shrink(task: LoadedTask, runs: Callable[[], Any]) -> dict[str, list[int]]:
     return {}
 
 
-def _halve(task: LoadedTask, names: list[str], fewest: int) -> None:
-    """Halve sizes as long as the inputs have more than `ELEMENTS`."""
-    while _elements(task) > ELEMENTS:
-        name = max(names, key=lambda name: getattr(task.module, name), default=None)
-        size = getattr(task.module, name) if name else 0
-        if name is None or size // 2 < fewest:
+def _halve(task: LoadedTask, names: list[str], fewest: int, too_many: Callable[[], bool]) -> None:
+    while names and too_many():
+        name = max(names, key=lambda name: getattr(task.module, name))
+        size = getattr(task.module, name) // 2
+        if size < fewest:
             return
-        setattr(task.module, name, size // 2)
+        setattr(task.module, name, size)
 
 
-def _elements(task: LoadedTask) -> int:
+def _inputs(task: LoadedTask) -> int:
     with torch.device("meta"):
         return sum(math.prod(t.shape) for t in list_tensors(task.inputs()))
+
+
+def _parameters(task: LoadedTask) -> int:
+    """Return how many elements the model's parameters have, or 0 where it cannot be built so."""
+    try:
+        with torch.device("meta"):
+            model = task.module.Model(*task.init_inputs())
+    except Exception:  # the file's own: it may look at values
+        return 0
+    return sum(math.prod(t.shape) for t in model.parameters())

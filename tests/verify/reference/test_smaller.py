@@ -4,8 +4,10 @@ import pytest
 import torch
 
 from curate.verify.problem import LoadedTask
-from curate.verify.reference.smaller import shrink
+from curate.verify.reference.smaller import CALL_BYTES, shrink
 from curate.verify.verdict import Candidate
+
+pytest_plugins = ["shared_judge"]
 
 FILE = """
 import torch
@@ -68,7 +70,7 @@ def shrunk(batch, check="pass"):
 
     def run():
         with torch.device("meta"):
-            task.module.Model(*task.init_inputs())(*task.inputs())
+            return task.module.Model(*task.init_inputs())(*task.inputs()).nbytes
 
     found = shrink(task, run)
     with torch.device("meta"):
@@ -94,6 +96,17 @@ def test_sizes_of_the_constructor_follow_where_that_is_not_enough():
 )
 def test_what_the_model_does_not_take_stays(check):
     assert shrunk(512, check) == ({}, (512, 2048, 4096))
+
+
+def test_a_large_result_makes_them_smaller_still():
+    task = LoadedTask(FILE.format(batch=512, check="x = x.repeat(1, 1000, 1)"))
+
+    def run():
+        with torch.device("meta"):
+            return task.module.Model(*task.init_inputs())(*task.inputs()).nbytes
+
+    assert shrink(task, run)["batch_size"] == [512, 4]
+    assert run() <= CALL_BYTES
 
 
 def test_few_elements_stay():

@@ -1,0 +1,175 @@
+"""The ``scale`` step: problems at sizes that fill a GPU, half of them in 16 bits."""
+
+from __future__ import annotations
+
+import ast
+import re
+from random import Random
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field
+
+from curate.rows import Row
+from curate.step import Context, Keep, Outcome, RowStep
+
+CAPS = {"batch_size": 256, "seq_len": 8192, "height": 512, "width": 512, "depth": 64}
+"""What users have at most of what these names say; other sizes have no limit of their own."""
+
+CALL_BYTES = 2**33
+"""Bytes that a forward's operators may read and write: what follows from the inputs, such as all
+distances between two sets, must not be larger than a GPU's memory."""
+
+DRAWS = ("rand", "randn", "zeros", "ones", "empty", "full")
+"""Functions of `torch` that make floating tensors, and take a type."""
+
+SHORT = ("bfloat16", "bfloat16", "bfloat16", "float16")
+"""Types of 16 bits, as often as they are used."""
+
+
+class ScaleUp(RowStep):
+    """Give problems the sizes that their users have, and some of them 16-bit types.
+
+    Named integers that only ``get_inputs`` reads are doubled in turn until the inputs have between
+    ``least`` and ``most`` elements, as the row's id decides. What a forward does not take on
+    tensors without values, or what would not fit a GPU, is undone. In the problems that become
+    bfloat16 or float16, inputs and parameters do, if the module runs so on a CPU. A judge on a CPU
+    makes large sizes smaller again (caveat ``smaller_sizes_only``).
+    """
+
+    step: Literal["scale"]
+
+    version: ClassVar[int] = 1
+    tools: ClassVar[tuple[str, ...]] = ("torch",)
+    takes: ClassVar[frozenset[str]] = frozenset({"task"})
+    reads: ClassVar[frozenset[str]] = frozenset({"reference"})
+    sets: ClassVar[frozenset[str]] = frozenset({"reference", "text"})
+    sandboxed: ClassVar[bool] = True
+
+    least: Annotated[int, Field(gt=0, description="Fewest elements of the inputs.")] = 2**20
+    most: Annotated[int, Field(gt=0, description="Most elements of the inputs.")] = 2**26
+    short: Annotated[
+        float, Field(ge=0, le=1, description="Share of problems that are bfloat16 or float16.")
+    ] = 0.5
+
+    def setup(self, context: Context) -> None:
+        import torch
+
+        torch.set_num_threads(1)
+
+    def apply(self, row: Row, context: Context) -> Outcome:
+        reference, rng = row["reference"], Random(row["id"])
+        if reference is None:
+            return Keep((row,))
+        wanted = self.least * (self.most / self.least) ** rng.random()
+        kind = rng.choice(SHORT) if rng.random() < self.short else None
+        if kind and (shortened := in_16_bits(reference, kind)) and _runs(shortened):
+            reference = shortened
+        reference = enlarged(reference, wanted)
+        return Keep(({**row, "reference": reference, "text": reference},))
+
+
+def enlarged(reference: str, wanted: float) -> str:
+    """Return a file with named sizes at which its inputs have about so many elements.
+
+    For the sandbox only: it runs the problem, on tensors without values.
+    """
+    from curate.verify.problem import LoadedTask
+    from curate.verify.reference.draw import free_sizes
+
+    try:
+        task = LoadedTask(reference)
+        names = [n for n in free_sizes(task) if re.search(rf"(?m)^{n} = \d+$", reference)]
+        steps: list[str] = []
+        while names and _elements(task) * 2 <= wanted:
+            open_names = [n for n in names if 2 * getattr(task.module, n) <= CAPS.get(n, 2**62)]
+            if not open_names:
+                break
+            name = min(open_names, key=lambda n: getattr(task.module, n) / CAPS.get(n, 2**31))
+            setattr(task.module, name, 2 * getattr(task.module, name))
+            steps.append(name)
+        while steps and not _fits(task):
+            name = steps.pop()
+            setattr(task.module, name, getattr(task.module, name) // 2)
+    except Exception:  # the code is other people's: it may raise anything
+        return reference
+    for name in dict.fromkeys(steps):
+        size = getattr(task.module, name)
+        reference = re.sub(rf"(?m)^{name} = \d+$", f"{name} = {size}", reference)
+    return reference
+
+
+def _elements(task: Any) -> int:
+    import torch
+
+    from curate.verify.protocol.role import list_tensors
+
+    with torch.device("meta"):
+        return sum(tensor.numel() for tensor in list_tensors(task.inputs()))
+
+
+def _fits(task: Any) -> bool:
+    """Whether the model takes inputs of these sizes, and with them no more than `CALL_BYTES`."""
+    import torch
+
+    from curate.verify.operator_calls import OperatorCalls
+
+    try:
+        with torch.device("meta"), torch.no_grad(), OperatorCalls() as called:
+            task.module.Model(*task.init_inputs()).eval()(*task.inputs())
+    except Exception:  # the code is other people's: it may raise anything
+        return False
+    return bool(called.call_bytes <= CALL_BYTES)
+
+
+def _runs(reference: str) -> bool:
+    from curate.verify.eager import Unusable, check
+
+    try:
+        check(reference)
+    except Unusable:
+        return False
+    return True
+
+
+def in_16_bits(reference: str, kind: str) -> str | None:
+    """Return a file whose inputs and parameters have a type of 16 bits, or None.
+
+    None where something makes floating inputs in another way than by `DRAWS` without a type.
+    """
+    tree = ast.parse(reference)
+    functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+    models = [n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == "Model"]
+    if "get_inputs" not in functions or not models or "dtype" in reference:
+        return None
+    lines = [line.encode() for line in reference.split("\n")]  # positions count bytes
+    calls = [node for node in ast.walk(functions["get_inputs"]) if isinstance(node, ast.Call)]
+    drawn = [node for node in calls if _called(node) in DRAWS]
+    if not drawn or any(_called(node) in ("tensor", "linspace", "normal") for node in calls):
+        return None
+    for node in sorted(drawn, key=lambda n: (-(n.end_lineno or 0), -(n.end_col_offset or 0))):
+        at, column = (node.end_lineno or 0) - 1, (node.end_col_offset or 0) - 1
+        before = lines[at][:column].rstrip()
+        comma = b" " if before.endswith(b",") else b", "
+        comma = b"" if before.endswith(b"(") else comma
+        lines[at] = before + comma + f"dtype=torch.{kind}".encode() + lines[at][column:]
+    built = [n for n in models[0].body if isinstance(n, ast.FunctionDef) and n.name == "__init__"]
+    if built and _has_state(models[0]):
+        margin = " " * built[0].body[-1].col_offset
+        lines.insert(built[0].end_lineno or 0, f"{margin}self.to(torch.{kind})".encode())
+    text = b"\n".join(lines).decode()
+    return text if "import torch\n" in text else None
+
+
+def _called(node: ast.Call) -> str:
+    function = node.func
+    is_torch = isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name)
+    if is_torch and function.value.id == "torch":  # type: ignore[attr-defined]
+        return str(function.attr)  # type: ignore[attr-defined]
+    return ""
+
+
+def _has_state(model: ast.ClassDef) -> bool:
+    """Whether a module's constructor assigns more than numbers: layers, parameters, buffers."""
+    calls = (node for node in ast.walk(model) if isinstance(node, ast.Call))
+    plain = ("super", "__init__", "int", "float", "bool", "len", "tuple", "list")
+    return any(ast.unparse(call.func).split(".")[-1] not in plain for call in calls)
