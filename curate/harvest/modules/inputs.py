@@ -15,13 +15,15 @@ class Inputs(RowStep):
     """Turn a standalone module into a task in KernelBench's form.
 
     Constructor arguments come from annotations and names, inputs from a search under fake
-    tensors. The task is then run for real: it must give finite tensors, the same twice, that
-    depend on its inputs and are not just these.
+    tensors that begins with the shapes in docstrings and comments. Batch, lengths, height and width
+    are constants of the file, all different where the module takes it. The task is then run for
+    real: it must give finite tensors, the same twice, that depend on its inputs and are not just
+    these.
     """
 
     step: Literal["inputs"]
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     tools: ClassVar[tuple[str, ...]] = ("torch",)
     takes: ClassVar[frozenset[str]] = frozenset({"module"})
     reads: ClassVar[frozenset[str]] = frozenset({"text", "entry_point"})
@@ -70,9 +72,10 @@ class Inputs(RowStep):
             self.tries, self.seconds, self.max_elements, self.max_parameters, self.max_ops
         )
         text = make_positional(row["text"], row["entry_point"])
+        name = row["origin"]["symbol"] or ""
         try:
             with time_limit(self.seconds):
-                found = ArgumentSearch(text, row["entry_point"], limits).run()
+                found = ArgumentSearch(text, row["entry_point"], limits, name).run()
         except OutOfTime:
             return Drop("out_of_time", {"seconds": self.seconds})
         except Unusable as loss:

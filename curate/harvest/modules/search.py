@@ -1,8 +1,9 @@
 """Find arguments with which a module runs: many cheap tries under fake tensors, one real run.
 
 A try under `FakeTensorMode` computes shapes only and takes milliseconds, so the search needs no
-table of error messages: it tries shapes whose sizes come from the module's own layers, keeps the
-one that got furthest, and adds the numbers that PyTorch's errors mention to the sizes to try.
+table of error messages: it tries the shapes that are documented and those whose sizes come from the
+module's own layers, keeps the one that got furthest, and adds the numbers that PyTorch's errors
+mention to the sizes to try.
 """
 
 from __future__ import annotations
@@ -28,18 +29,26 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from curate.engine.processes.time_limit import OutOfTime
+from curate.harvest.guess import annotation_text
 from curate.harvest.modules.constructor_arguments import choices, is_config
+from curate.harvest.modules.documented import Documentation, documentation
 from curate.harvest.modules.input_shapes import (
-    FINAL_SIZES,
-    SEARCH_SIZES,
     InputGuess,
-    Sizes,
+    Subject,
+    apart,
     candidates,
     distributions,
-    index_bound,
     size_hints,
 )
-from curate.harvest.modules.taskfile import assemble
+from curate.harvest.modules.sizes import (
+    FINAL_SIZES,
+    MANY_SIZES,
+    SEARCH_SIZES,
+    Sizes,
+    file_names,
+    names_in,
+)
+from curate.harvest.modules.taskfile import assemble, renamed
 from curate.verify.eager import Unusable, check, load, shown
 
 _NOT_FAKEABLE = (
@@ -129,13 +138,16 @@ class ArgumentSearch:
         text: the standalone file.
         entry_point: the class's name in it.
         limits: when to give up.
+        name: what the class's author called it.
     """
 
     text: str
     entry_point: str
     limits: SearchLimits
+    name: str = ""
     used: int = 0
     deadline: float = field(default=0.0)
+    told: Documentation = field(default_factory=Documentation)
 
     def run(self) -> FoundTask:
         """Return the task.
@@ -145,6 +157,7 @@ class ArgumentSearch:
         """
         self.deadline = time.monotonic() + self.limits.seconds
         cls = load(self.text)[self.entry_point]
+        self.told = documentation(self.text, self.entry_point)
         if cls.forward is torch.nn.Module.forward:
             raise Unusable("no_forward")
         lost: Unusable | None = None
@@ -181,25 +194,31 @@ class ArgumentSearch:
         parameters = sum(p.numel() for p in model.parameters())
         if parameters > self.limits.max_parameters:
             raise Unusable("too_large", parameters=parameters)
+        subject = Subject(model, self.name or self.entry_point, self.told)
         lost: Unusable | None = None
-        for attempt in itertools.islice(self._runnable(model), MAX_CHECKED):
+        for attempt in itertools.islice(self._runnable(subject), MAX_CHECKED):
             try:
-                return self._finish(model, init_inputs, attempt)
+                return self._finish(subject, init_inputs, attempt)
             except Unusable as loss:
                 lost = lost or loss
         raise lost or Unusable("no_inputs_found")
 
-    def _finish(self, model: Any, init_inputs: list[str], found: ForwardTry) -> FoundTask:
+    def _finish(self, subject: Subject, init_inputs: list[str], found: ForwardTry) -> FoundTask:
         """Return the task of inputs that ran under fake tensors."""
         if found.trace.compute == 0:
             raise Unusable("no_compute")
         if found.trace.compute > self.limits.max_ops:
             raise Unusable("too_large", ops=found.trace.compute)
-        sizes = self._scale(model, found)
+        found = self._apart(subject, found)
+        sizes = self._scale(subject, found)
         lost: Unusable | None = None
         for inputs in distributions(found.inputs):
-            shown = [given.expression(sizes) for given in inputs]
-            text = assemble(self.text, init_inputs, shown)
+            shown = [given.expression() for given in inputs]
+            used = names_in(shown, sizes)
+            names = file_names(used, self.text)
+            shown = [renamed(expression, names) for expression in shown]
+            constants = {names[name]: sizes[name] for name in used}
+            text = assemble(self.text, init_inputs, shown, constants)
             try:
                 check(text, self.entry_point)
             except Unusable as loss:
@@ -210,59 +229,71 @@ class ArgumentSearch:
                 return FoundTask(text, init_inputs, shown, found.trace.compute)
         raise lost or Unusable("no_inputs_found")
 
-    def _runnable(self, model: Any) -> Iterator[ForwardTry]:
+    def _apart(self, subject: Subject, found: ForwardTry) -> ForwardTry:
+        """Return the inputs with lengths of their own, if the module takes them."""
+        for inputs in apart(found.inputs):
+            attempt = self._try(subject, inputs, SEARCH_SIZES)
+            if attempt.error is None and attempt.trace.compute:
+                return attempt
+        return found
+
+    def _runnable(self, subject: Subject) -> Iterator[ForwardTry]:
         """Yield tries that ran.
 
         The same shape is tried for every argument first; then one argument at a time is changed,
         and a change stays when more operators ran before the error.
         """
-        parameters = _required(type(model).forward)
+        parameters = _required(type(subject.model).forward)
         if any(p.kind is p.KEYWORD_ONLY for p in parameters):
             raise Unusable("no_inputs_found", error="forward needs a keyword-only argument")
+        if any(re.match(_COLLECTIONS, annotation_text(p.annotation)) for p in parameters):
+            raise Unusable("no_inputs_found", error="forward needs a list or dictionary")
         if not parameters:
             raise Unusable("no_inputs_found", error="forward takes no argument")
-        hints = size_hints(model)
-        bound = index_bound(model)
+        subject.hints = size_hints(subject)
         best: list[ForwardTry] = []
         stop = min(self.limits.tries, self.used + self.limits.tries // 3)
         for _ in range(3):
-            options = [list(candidates(p, model, hints, bound)) for p in parameters]
+            options = [list(candidates(p, subject)) for p in parameters]
             for inputs in itertools.chain(_uniform(options), _neighbours(best, options)):
                 if self.used >= stop:
                     break
-                attempt = self._try(model, inputs, SEARCH_SIZES)
+                attempt = self._try(subject, inputs, SEARCH_SIZES)
                 if attempt.error is None:
                     yield attempt
                 elif not best or attempt.trace.ops > best[-1].trace.ops:
                     best.append(attempt)
             mentioned = _numbers(best[-1].error if best else None)
-            if mentioned <= set(hints):
+            if mentioned <= set(subject.hints):
                 break
-            hints = [*sorted(mentioned - set(hints)), *hints]
+            subject.hints = [*sorted(mentioned - set(subject.hints)), *subject.hints]
         raise Unusable("no_inputs_found", error=best[-1].error if best else None, tries=self.used)
 
-    def _try(self, model: Any, inputs: tuple[InputGuess, ...], sizes: Sizes) -> ForwardTry:
+    def _try(self, subject: Subject, inputs: tuple[InputGuess, ...], sizes: Sizes) -> ForwardTry:
         if time.monotonic() > self.deadline:
             raise OutOfTime
         self.used += 1
         trace = Trace()
-        mode = _mode_of(model)
+        mode = _mode_of(subject.model)
         try:
             with torch.no_grad(), mode:
-                given = [_make(i, sizes) for i in inputs]
+                given = [_make(i, sizes | subject.sizes) for i in inputs]
                 with trace:
-                    outputs = model(*given)
+                    outputs = subject.model(*given)
         except Exception as error:
             return ForwardTry(inputs, shown(error), trace)
         return ForwardTry(inputs, None, trace, outputs)
 
-    def _scale(self, model: Any, found: ForwardTry) -> Sizes:
+    def _scale(self, subject: Subject, found: ForwardTry) -> Sizes:
         """Return the largest sizes at which the inputs run and stay within the limits."""
         over = 0
-        for sizes in FINAL_SIZES:
-            attempt = self._try(model, found.inputs, sizes)
+        named = {dim for given in found.inputs for dim in given.dims if isinstance(dim, str)}
+        first: tuple[Sizes, ...] = (MANY_SIZES,) if named == {"batch_size"} else ()
+        for sizes in (*first, *FINAL_SIZES):
+            attempt = self._try(subject, found.inputs, sizes)
             if attempt.error is not None:
                 continue
+            sizes = sizes | subject.sizes
             inputs = [i.shape(sizes) for i in found.inputs]
             largest = max([attempt.trace.largest, *(_product(shape) for shape in inputs)])
             total_fits = attempt.trace.total <= 16 * self.limits.max_elements
@@ -279,6 +310,8 @@ MAX_CONSTRUCTED = 6
 
 MAX_CHECKED = 3
 """Inputs of one constructor call that are run for real."""
+
+_COLLECTIONS = r"['\"]?(list|dict|sequence|mapping|iterable|tuple)\b.*tensor"
 
 _WORTH_ANOTHER_TRY = frozenset(("no_inputs_found", "eager_error", "not_finite"))
 """Losses that other arguments may cure."""
@@ -339,11 +372,19 @@ def _mode_of(model: Any) -> FakeTensorMode:
 
 
 def _uniform(options: list[list[InputGuess]]) -> Iterator[tuple[InputGuess, ...]]:
-    """Yield each shape given to every argument, then each argument's own first choice."""
+    """Yield each argument's own first choice, then each shape given to every argument.
+
+    An argument that is unlike the first, such as a time with an image, is tried as what it may be
+    next, a vector, before it gets the first's shape.
+    """
     firsts = tuple(own[0] for own in options)
     yield firsts
+    for index, own in enumerate(options):
+        if own[0].dims != firsts[0].dims:
+            yield from ((*firsts[:index], given, *firsts[index + 1 :]) for given in own[1:4])
     for given in options[0]:
-        same = tuple(given if given in own else own[0] for own in options)
+        alike = (next((g for g in own if g.dims == given.dims), own[0]) for own in options[1:])
+        same = (given, *alike)
         if same != firsts:
             yield same
 
@@ -362,7 +403,7 @@ def _neighbours(
 
 
 def _make(given: InputGuess, sizes: Sizes) -> Any:
-    return eval(given.expression(sizes), {"torch": torch})
+    return eval(given.expression(), {"torch": torch, **sizes})
 
 
 def _numbers(message: str | None) -> set[int]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
+
 from tree_sitter import Node
 
 from curate.harvest.python.source import (
@@ -14,19 +17,31 @@ from curate.harvest.python.source import (
 )
 
 
-def assemble(text: str, init_inputs: list[str], inputs: list[str]) -> str:
+def assemble(
+    text: str, init_inputs: list[str], inputs: list[str], constants: Mapping[str, int]
+) -> str:
     """Return a standalone file with ``get_inputs`` and ``get_init_inputs`` added.
 
     Args:
         text: the standalone file.
         init_inputs: expressions of the constructor's positional arguments.
         inputs: expressions of the arguments of ``forward``.
+        constants: sizes that they name.
     """
+    sizes = "".join(f"{name} = {value}\n" for name, value in constants.items())
     return (
         f"{_with_torch(text).rstrip()}\n\n\n"
-        f"def get_inputs():\n    return {_listing(inputs)}\n\n\n"
+        + (f"{sizes}\n\n" if sizes else "")
+        + f"def get_inputs():\n    return {_listing(inputs)}\n\n\n"
         f"def get_init_inputs():\n    return {_listing(init_inputs)}\n"
     )
+
+
+def renamed(expression: str, names: Mapping[str, str]) -> str:
+    """Return an expression with other names."""
+    for old, new in names.items():
+        expression = re.sub(rf"(?<![.\w]){old}\b", new, expression)
+    return expression
 
 
 def _listing(items: list[str]) -> str:

@@ -7,6 +7,8 @@ from curate.harvest.modules.inputs import Inputs
 from curate.harvest.modules.taskfile import make_positional
 from curate.rows import make_origin, make_row
 from curate.step import Context, Drop, Keep, Outcome
+from curate.verify.problem import LoadedTask
+from curate.verify.reference.draw import Draw, Variation, free_sizes, resized
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -14,10 +16,10 @@ def _warm() -> None:
     Inputs(step="inputs").setup(Context())
 
 
-def apply(body: str, head: str = "", **options: Any) -> Outcome:
+def apply(body: str, head: str = "", symbol: str = "A", **options: Any) -> Outcome:
     text = f"import torch\nfrom torch import nn\n\n\n{textwrap.dedent(head)}\n\n"
     text += "class Model(nn.Module):\n" + textwrap.indent(textwrap.dedent(body), "    ")
-    origin = make_origin("local", path="a.py", symbol="A")
+    origin = make_origin("local", path="a.py", symbol=symbol)
     row = make_row("module", text, origin, text=text, entry_point="Model")
     return Inputs(step="inputs", **options).apply(row, Context())
 
@@ -32,7 +34,7 @@ def task(body: str, head: str = "", **options: Any) -> dict[str, Any]:
     exec(row["reference"], names)
     model = names["Model"](*names["get_init_inputs"]())
     inputs = names["get_inputs"]()
-    return {"row": row, "inputs": inputs, "output": model.eval()(*inputs)}
+    return {"row": row, "names": names, "inputs": inputs, "output": model.eval()(*inputs)}
 
 
 def shapes(found: dict[str, Any]) -> list[tuple[int, ...]]:
@@ -48,6 +50,14 @@ def dropped(body: str, head: str = "", **options: Any) -> str:
 INIT = "def __init__(self{}):\n    super().__init__()\n    {}\n"
 
 
+CONVOLUTION = (
+    INIT.format("", "self.c = nn.Conv2d(8, 8, 3)")
+    + "def forward(self, x):\n    return self.c(x).relu()\n"
+)
+
+IMAGE = "batch_size, 64, height, width"
+
+
 def test_convolution_gets_an_image_of_realistic_size() -> None:
     found = task(
         INIT.format(
@@ -56,7 +66,7 @@ def test_convolution_gets_an_image_of_realistic_size() -> None:
         + "def forward(self, x):\n    return self.c(x).relu()\n"
     )
     ((batch, channels, height, width),) = shapes(found)
-    assert batch >= 8 and channels == 64 and height == width >= 32
+    assert batch >= 8 and channels == 64 and width > height >= 32
 
 
 def test_linear_takes_its_width_from_the_layer() -> None:
@@ -115,6 +125,143 @@ def forward(self, x, H, W):
     )
     x, height, width = found["inputs"]
     assert x.shape[1] == height * width
+
+
+def test_sizes_are_constants_that_the_judge_may_vary() -> None:
+    found = task(CONVOLUTION)
+    text = found["row"]["reference"]
+    assert "return [torch.randn(batch_size, 8, height, width)]" in text
+    assert found["names"]["height"] == found["inputs"][0].shape[2]
+    loaded = LoadedTask(text)
+    assert free_sizes(loaded) == ["batch_size", "height", "width"]
+    with resized(loaded, Draw(0, changes=(Variation("size", "width", 7),))):
+        assert loaded.inputs()[0].shape[3] == 7
+
+
+def test_names_that_the_file_uses_are_left_alone() -> None:
+    found = task(
+        """
+def forward(self, x):
+    batch_size = x.shape[0]
+    return (x * height).reshape(batch_size, -1) + self.width
+""",
+        "height = 3\nnn.Module.width = 2\nnn.Conv2d\n",
+        symbol="ImageScale2d",
+    )
+    drawn = "torch.randn(batch_size, 64, input_height, input_width)"
+    assert f"return [{drawn}]" in found["row"]["reference"]
+    assert found["names"]["height"] == 3
+
+
+def test_height_equals_width_only_where_the_module_needs_it() -> None:
+    square = CONVOLUTION.replace("return ", "return x.transpose(2, 3) + x if True else ")
+    ((_, _, height, width),) = shapes(task(square))
+    assert height == width
+    ((_, _, height, width),) = shapes(task(CONVOLUTION))
+    assert height != width
+
+
+CROSS = (
+    INIT.format("", "self.q, self.k, self.v = (nn.Linear(16, 16) for _ in range(3))")
+    + """
+def forward(self, x, context):
+    scores = self.q(x) @ self.k(context).transpose(1, 2)
+    return scores.softmax(-1) @ self.v(context)
+"""
+)
+
+
+def test_inputs_have_a_length_in_common_only_where_the_module_needs_it() -> None:
+    x, context = shapes(task(CROSS))
+    assert x[0] == context[0] and x[1] != context[1]
+    assert "context_len" in task(CROSS)["row"]["reference"]
+    both = task(CROSS.replace("return ", "return x + context + "))
+    assert shapes(both)[0] == shapes(both)[1]
+    assert "context_len" not in both["row"]["reference"]
+
+
+ROTARY = """
+def forward(self, x: torch.Tensor) -> torch.Tensor:
+    \"\"\"
+    Args:
+        x (torch.Tensor): input tensor with shape
+            ``[b, s, n_h, h_d]``
+
+    Returns:
+        torch.Tensor: output tensor with shape ``[b, s]``
+    \"\"\"
+    place = torch.arange(x.shape[1]).view(1, -1, 1, 1)
+    return x * place.cos()
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "shape"),
+    [
+        (ROTARY, "batch_size, seq_len, n_heads, 64"),
+        ("def forward(self, x):\n    # x: (B, C, H, W)\n    return x * 2\n", IMAGE),
+        ("def forward(self, x):\n    b, c, h, w = x.shape\n    return x * h\n", IMAGE),
+        (
+            "def forward(self, x):\n    b, n_tiles, t, dim = x.shape\n    return x * n_tiles\n",
+            "batch_size, n_tiles, seq_len, 64",
+        ),
+        ("def forward(self, t):\n    return t[:, None] * torch.ones(1, 8)\n", "batch_size"),
+        ("def forward(self, x):\n    return x * 2\n", "batch_size, seq_len, 64"),
+    ],
+)
+def test_documented_shapes_are_used(body: str, shape: str) -> None:
+    assert f"return [torch.randn({shape})]" in task(body)["row"]["reference"]
+
+
+def test_a_length_that_a_parameter_has_stays_a_number() -> None:
+    found = task(
+        INIT.format("", "self.place = nn.Parameter(torch.randn(65, 32))")
+        + """
+def forward(self, x):
+    \"\"\"Add places.
+
+    Args:
+        x: tokens with shape (..., n_tokens, embed_dim)
+    \"\"\"
+    return x + self.place
+"""
+    )
+    assert "torch.randn(batch_size, 65, 32)" in found["row"]["reference"]
+
+
+def test_embedding_of_numbers_gets_one_number_per_sample() -> None:
+    body = "def forward(self, x):\n    return (x.unsqueeze(1) * torch.ones(1, 4)).sin()\n"
+    assert len(shapes(task(body, symbol="FourierEmbedding"))[0]) == 1
+
+
+def test_losses_get_probabilities_and_labels() -> None:
+    body = "def forward(self, y_pr, y_gt):\n    return 1 - (y_pr * y_gt).sum() / y_pr.numel()\n"
+    prediction, truth = task(body, symbol="SoftLoss")["inputs"]
+    assert prediction.shape == truth.shape
+    assert float(prediction.min()) >= 0 and float(prediction.max()) < 1
+    assert truth.unique().tolist() == [0, 1]
+
+
+def test_cross_entropy_gets_classes() -> None:
+    body = (
+        "def forward(self, logits, labels):\n    return nn.functional.cross_entropy(logits, labels)"
+    )
+    logits, labels = task(body + "\n", symbol="SomeLoss")["inputs"]
+    assert float(logits.min()) < 0
+    assert not labels.is_floating_point()
+    assert labels.unique().tolist() == list(range(logits.shape[1]))
+
+
+def test_log_probabilities_are_negative() -> None:
+    body = "def forward(self, chosen_logps, other_logps):\n    return chosen_logps - other_logps\n"
+    found = task(body, symbol="PreferenceLoss")
+    assert all(len(shape) == 1 for shape in shapes(found))
+    assert all(float(given.max()) < 0 for given in found["inputs"])
+
+
+def test_lists_of_tensors_are_not_guessed() -> None:
+    body = "def forward(self, features: list[torch.Tensor]):\n    return features[0] * 2\n"
+    assert dropped(body) == "no_inputs_found"
 
 
 def test_fixed_image_size_is_found() -> None:
