@@ -118,6 +118,10 @@ class Config:
         self.schema = pq.read_schema(first)
         self.columns: list[str] = self.schema.names
 
+    def count(self, split: str) -> int:
+        """Return how many rows a split has."""
+        return self._counts.get(split, 0)
+
     @property
     def is_nested(self) -> bool:
         """Whether a column holds columns."""

@@ -129,10 +129,10 @@ def kept_apart(a: Analysis) -> str:
         "compute something else may be in two splits, even if they are one operator apart and "
         "share most of their words."
     )
-    return " ".join([text, *_overlapping(a)])
+    return " ".join([text, *overlapping(a)])
 
 
-def _overlapping(a: Analysis) -> Iterator[str]:
+def overlapping(a: Analysis) -> Iterator[str]:
     """Yield how many rows share most words with one of another split, in the config with most."""
     found = [
         (sum(n.get("split_overlap", {"rows": 0})["rows"] for n in splits.values()), config)

@@ -9,17 +9,33 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from curate.formats.dataset.front_matter import Config, front_matter, read_configs
+from curate.formats.dataset.front_matter import SPLITS, Config, front_matter, read_configs
 from curate.formats.dataset.leakage import THRESHOLD
 from curate.formats.dataset.write import read_run, record_files
 from curate.publish.analysis.analysis import Analysis
-from curate.publish.analysis.numbers import number
-from curate.publish.analysis.sections import Table, blocks_of
-from curate.publish.analysis.words import REMOVAL, headline, kept_apart, trial, unknowns
+from curate.publish.analysis.numbers import number, plural
+from curate.publish.analysis.sections import Cell, Table, blocks_of
+from curate.publish.analysis.words import headline, overlapping, trial, unknowns
+from curate.publish.documents.card_rows import (
+    example,
+    filter_lines,
+    filters,
+    licenses,
+    read_rows,
+    sizes,
+)
 from curate.publish.documents.markdown import render, table
+from curate.rows import Loose
 from curate.terminal.shown import visible
 
-MOST = 20  # rows of a table
+MOST = 8  # rows of a table
+
+USE = """\
+It is for teaching a model to write Triton from PyTorch, and for problems with a checked answer in
+reinforcement learning. It is no library of kernels to ship, and no benchmark.
+"""
+PAIRED = frozenset({"messages", "conversion", "pairs", "kernelbook"})
+"""Formats of which `USE` speaks."""
 
 ABOUT = {
     "messages": "conversations of system, user and assistant, for TRL's conversational form",
@@ -55,6 +71,15 @@ COLUMNS = {
     "symbol": "class or function in the file",
     "pure_triton": "whether no call into a library computes anything",
     "specialised": "arguments with the values that the program is written for, and checks",
+    "level": "operators in the module: 1, 2-5, 6-20, 21-60 or 61+",
+    "family": "what kind of computing it is, by its operators",
+    "kernels": "kernels in the program",
+    "lines": "lines of the program",
+    "tokens": "names, numbers and signs of all messages; a tokenizer makes more of them",
+    "shapes": "of the inputs, as in 8x100x192",
+    "dtypes": "types of the inputs",
+    "schedule": "what each program of a kernel does, by the kernels' docstrings",
+    "example_id": "the row whose program the prompt shows as an example; null if none",
     "targets": "GPUs that every kernel compiles for, ahead of time",
     "verdict": "what the judge says; null if it was not judged",
     "verdict_reason": "why, where there is a reason",
@@ -66,28 +91,30 @@ COLUMNS = {
     "split_overlap_id": "that row's id",
 }
 
+PLAIN = frozenset(
+    {"messages", "id", "license", "source", "path", "symbol", "kernels", "lines", "shapes"}
+    | {"dtypes", "prompt", "completion", "verdict", "caveats"}
+)
+"""Columns that the example shows and that need no words."""
+
 DOCUMENTS = {
-    "report.html": "the run as a page that opens offline, with examples side by side",
-    "ANALYSIS.md": "all counts and distributions",
-    "ANALYSIS.json": "the same for programs",
-    "PROVENANCE.md": "sources, licenses, attribution, and how to have a row removed",
-    "provenance.jsonl": "origin and license of every row, one per line",
+    "report.html": "a page with examples side by side; opens offline",
+    "ANALYSIS.md": "all counts, by step, source, benchmark and operator",
+    "PROVENANCE.md": "sources, licenses, attribution",
+    "provenance.jsonl": "origin and license of every row",
     "croissant.json": "Croissant 1.1 metadata",
-    "licenses": "license texts and notices that rows ask for, named by their sha256",
+    "licenses": "license texts and notices, named by their sha256",
     "index.parquet": "one line per row, whatever configs show it",
-    "run.json": "the recipe, the counts of every step, the sha256 of every file",
+    "run.json": "the recipe, counts, and the sha256 of every file",
 }
 
 JUDGED = """\
 `correct` means that kernels of the program's own ran, and that on every draw every output agreed
 with the module's: as closely as float64 shows that the module's own precision allows, not within a
 constant. Draws differ in inputs, in parameters and, where the module leaves them free, in sizes.
-The judge compares outputs in its own process, which neither the module nor the program can reach.
-A row says how many draws there were (`trials`), what is narrower than that (`caveats`) and where it
-ran (`backend`, `device`). `unsupported` means that it could not be judged, and says nothing else.
+`unsupported` means that it could not be judged, and says nothing else.
 """
 NOT_JUDGED = (
-    "A program that is wrong only on inputs that no draw comes near is called `correct`.",
     "`correct` is about `forward` in eval mode, without gradients, unless a caveat says otherwise.",
 )
 ON_CPU = (
@@ -124,21 +151,26 @@ def card(folder: Path, run: dict[str, Any], analysis: Analysis) -> str:
         analysis: of the same run.
     """
     configs = read_configs(folder, run)
+    rows = read_rows(folder, configs[0]) if configs else []
     parts = [
-        _opening(folder, analysis, configs),
-        _rows(folder, run, analysis, configs),
-        _making(run, analysis),
-        _proof(analysis),
-        _overlap(analysis),
+        _opening(analysis, configs),
+        _example(folder, configs),
+        _use(run, configs, rows),
+        _filters(rows),
         _limits(analysis),
-        _licensing(folder, analysis),
+        _columns(analysis, configs[:1]),
+        _proof(analysis),
+        _making(run, analysis),
+        _splits(analysis),
+        _licensing(folder, rows),
+        _documents(folder),
         _citation(run),
     ]
     text = "\n\n".join("\n".join(lines).strip() for lines in parts)
     return f"{front_matter(folder, run)}\n{text}\n"
 
 
-def _opening(folder: Path, a: Analysis, configs: list[Config]) -> Iterator[str]:
+def _opening(a: Analysis, configs: list[Config]) -> Iterator[str]:
     yield f"# {a.name}\n"
     if a.description:
         yield f"{a.description}\n"
@@ -148,30 +180,52 @@ def _opening(folder: Path, a: Analysis, configs: list[Config]) -> Iterator[str]:
     for config in configs[:1]:
         yield "```python\nfrom datasets import load_dataset\n"
         words = f'"<user>/{a.name}", "{config.name}", split="{config.splits[0]}"'
-        yield f"rows = load_dataset({words})\n```\n"
-    documents = {path: what for path, what in DOCUMENTS.items() if (folder / path).exists()}
-    yield from table(("alongside the rows", "what it is"), _linked(documents))
+        yield f"ds = load_dataset({words})\n```\n"
 
 
-def _linked(documents: dict[str, str]) -> Iterator[tuple[str, str]]:
-    yield from ((f"[`{path}`]({path})", what) for path, what in documents.items())
+def _example(folder: Path, configs: list[Config]) -> Iterator[str]:
+    for config in configs[:1]:
+        yield f"## One row\n\nA row of `{config.name}`, whole.\n"
+        yield from example(folder, config)
 
 
-def _rows(folder: Path, run: dict[str, Any], a: Analysis, configs: list[Config]) -> Iterator[str]:
-    yield "## Rows\n"
+def _use(run: dict[str, Any], configs: list[Config], rows: list[Loose]) -> Iterator[str]:
+    yield "## Is it for me?\n"
     formats = {f["config"] or f["format"]: f["format"] for f in run["recipe"].get("formats", [])}
-    told = [(f"`{c.name}`", ABOUT.get(formats.get(c.name, ""), "")) for c in configs]
-    yield from table(("config", "what a row is"), told)
-    yield from _shown(a, "configs", "overlaps")
-    columns = {name for config in configs if not config.is_nested for name in config.columns}
-    meanings = [(f"`{name}`", what) for name, what in COLUMNS.items() if name in columns]
-    yield from table(("column", "what it holds"), meanings)
-    yield from _shown(a, "kinds", "generators")
+    told: list[tuple[Cell, ...]] = [
+        (f"`{c.name}`", ABOUT.get(formats.get(c.name, ""), ""), *map(c.count, SPLITS), c.rows)
+        for c in configs
+    ]
+    yield from table(("config", "what a row is", *SPLITS, "rows"), told)
+    if PAIRED & set(formats.values()):
+        yield USE
+    yield from sizes(rows)
+
+
+def _filters(rows: list[Loose]) -> Iterator[str]:
+    yield "## What to filter\n"
+    if not filters(rows):
+        yield "No row has a caveat.\n"
+    else:
+        yield "*It* is a row's program.\n"
+    yield from filter_lines(rows)
+
+
+def _columns(a: Analysis, configs: list[Config]) -> Iterator[str]:
+    yield "## Columns\n"
+    for config in configs:
+        told = [name for name in COLUMNS if name in config.columns and name not in PLAIN]
+        yield from (f"- `{name}`: {COLUMNS[name]}" for name in told)
+        yield ""
     if a.unwritten:
         reasons = ", ".join(f"{reason} {number(n)}" for reason, n in a.unwritten.items())
         yield f"Finished rows that no config has, or that one has not: {reasons}.\n"
-    for figure in sorted((folder / "figs").glob("*.png")):
-        yield f"![{figure.stem.replace('_', ' ')}](figs/{figure.name})\n"
+
+
+def _documents(folder: Path) -> Iterator[str]:
+    yield "## Alongside the rows\n"
+    documents = {path: what for path, what in DOCUMENTS.items() if (folder / path).exists()}
+    yield from (f"- [`{path}`]({path}): {what}" for path, what in documents.items())
 
 
 def _shown(a: Analysis, *keys: str) -> Iterator[str]:
@@ -186,8 +240,8 @@ def _shown(a: Analysis, *keys: str) -> Iterator[str]:
 def _making(run: dict[str, Any], a: Analysis) -> Iterator[str]:
     yield "## How it was made\n"
     yield f"By the recipe `{a.name}` (sha256 `{recipe_sha256(run)}`, seed {a.seed}), which"
-    yield "`run.json` holds. The same recipe and the same versions give the same bytes.\n"
-    yield from _shown(a, "funnel")
+    yield "`run.json` holds; `ANALYSIS.md` says what each step dropped. The same recipe and the"
+    yield "same versions give the same bytes.\n"
     tools = ", ".join(f"{name} {version}" for name, version in sorted(a.tools.items()))
     yield f"Versions that decide the result: {tools or 'none'}.\n"
     if a.teachings:
@@ -206,7 +260,8 @@ def _proof(a: Analysis) -> Iterator[str]:
     status = a.verdicts.status
     if status.n - status.unknown:
         yield JUDGED
-        yield from _shown(a, "verdicts", "caveats", "ran_on", "judge")
+        if len(status.counts) > 1:
+            yield from _shown(a, "verdicts")
     if a.kernels.run.n:
         yield LAUNCHED
         yield from _shown(a, "launches")
@@ -215,25 +270,22 @@ def _proof(a: Analysis) -> Iterator[str]:
         yield from _shown(a, "compile")
 
 
-def _overlap(a: Analysis) -> Iterator[str]:
-    yield "## Benchmarks, copies and splits\n"
+def _splits(a: Analysis) -> Iterator[str]:
+    yield "## Benchmarks and splits\n"
     found = a.contamination
     if found.checked:
-        yield "Rows were compared with benchmarks, part by part and whatever their names; those"
-        yield "that hold a part of one were dropped. An edited copy may stay; `ANALYSIS.md` says"
-        yield "how near the rows are that stayed.\n"
-        yield from _shown(a, "benchmarks", "checks", "items")
+        dropped = plural(sum(found.dropped.values()), "row")
+        yield "Rows were compared with benchmarks, part by part and whatever their names:"
+        yield f"{dropped} that held a part of one were dropped. An edited copy may stay.\n"
     else:
         yield "Rows were **not** compared with any benchmark.\n"
-    for step in a.duplicates:
-        yield f"`{step.label}` compared the column `{step.column}` of {number(step.seen)} rows and"
-        yield f"dropped {number(sum(step.tiers.values()))} as copies of one that stayed.\n"
     if a.clusters:
-        yield kept_apart(a)
+        yield f"The rows form {plural(a.clusters, 'cluster')} of near copies, each in one split."
+        yield " ".join(overlapping(a)) + "\n"
 
 
 def _limits(a: Analysis) -> Iterator[str]:
-    yield "## What is not known\n"
+    yield "## Limits: what is not known\n"
     yield from (f"- {limit}" for limit in limits(a))
 
 
@@ -247,14 +299,16 @@ def limits(a: Analysis) -> list[str]:
     return found
 
 
-def _licensing(folder: Path, a: Analysis) -> Iterator[str]:
+def _licensing(folder: Path, rows: list[Loose]) -> Iterator[str]:
     yield "## Licenses and attribution\n"
-    yield "Each row is under the license that it names; there is none for the whole."
+    yield "Each row is under the license that it names, with that of the example that it shows;"
+    yield "there is none for the whole."
     if (folder / "licenses").exists():
         yield "Whoever passes rows on passes on the texts and notices in `licenses/` with them."
     yield ""
-    yield from _shown(a, "licenses", "sources")
-    yield REMOVAL
+    yield from licenses(rows)
+    yield "Whoever wrote a part of a row can have it taken out: open a discussion in the data set's"
+    yield "repository and name the package, the file or the ids of rows. No later version has it."
 
 
 def _citation(run: dict[str, Any]) -> Iterator[str]:

@@ -1,0 +1,143 @@
+"""What the card says of rows: a whole example, how large they are, and what to filter."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import quantiles
+
+import pyarrow.parquet as pq
+
+from curate.formats.dataset.front_matter import Config
+from curate.formats.described import ABOVE, LEVELS, POINTWISE
+from curate.publish.analysis.numbers import plural, share
+from curate.publish.analysis.sections import Cell
+from curate.publish.documents.markdown import table
+from curate.rows import Loose
+from curate.teacher.template import fence
+from curate.verify.meanings import CAVEATS
+
+LOOKED_AT = 1000  # rows among which the example is chosen
+MOST_SHOWN = 4000  # characters of an example, which the card has room for
+TEXTS = frozenset({"prompt", "completion", "prefix", "middle", "suffix", "triton", "cuda"})
+"""Columns of code and prose, which an example shows as they are."""
+
+COUNTED = frozenset(
+    {"id", "license", "level", "family", "kernels", "lines", "tokens", "shapes", "dtypes"}
+    | {"caveats", "specialised", "verdict", "pure_triton", "split_overlap", "example_id"}
+)
+
+
+def read_rows(folder: Path, config: Config) -> list[Loose]:
+    """Return the columns that the card counts, of all rows of a config."""
+    columns = [name for name in config.columns if name in COUNTED]
+    paths = [p for s in config.splits for p in sorted((folder / config.name).glob(f"{s}-*"))]
+    return [row for path in paths for row in pq.read_table(path, columns=columns).to_pylist()]
+
+
+def example(folder: Path, config: Config) -> Iterator[str]:
+    """Yield a whole row of a config: the shortest that is more than one operator, if there is."""
+    path = sorted((folder / config.name).glob(f"{config.splits[0]}-*"))[0]
+    with pq.ParquetFile(path) as file:
+        rows = next(file.iter_batches(LOOKED_AT)).to_pylist()
+    row = min(rows, key=lambda row: (row.get("level") == "1", len(json.dumps(row, default=str))))
+    rest = {name: value for name, value in row.items() if name not in {"messages", *TEXTS}}
+    for turn in row.get("messages") or []:
+        yield f"`{turn['role']}`:\n"
+        yield _quoted(turn["content"])
+    for name in (name for name in row if name in TEXTS and row[name]):
+        yield f"`{name}`:\n"
+        yield _quoted(row[name])
+    yield "The other columns:\n"
+    lines = (f"{name}: {json.dumps(value, ensure_ascii=False)}" for name, value in rest.items())
+    yield fence("\n".join(line[:MOST_SHOWN] for line in lines), "yaml")
+
+
+def _quoted(text: str) -> str:
+    """Return a text in a fence, cut where it is longer than the card has room for."""
+    cut = f"{text[:MOST_SHOWN]}\n…" if len(text) > MOST_SHOWN else text
+    return fence(cut, "text")
+
+
+def sizes(rows: list[Loose]) -> Iterator[str]:
+    """Yield tables of what is in the rows: levels, families, lengths, inputs."""
+    for name, title, order in (
+        ("level", "Operators in a module", [*LEVELS.values(), ABOVE]),
+        ("family", "Families", []),
+    ):
+        counts = Counter(row[name] for row in rows if row.get(name))
+        known = sorted(counts, key=lambda key: order.index(key) if key in order else -counts[key])
+        if known:
+            told = (f"{key} in {share(counts[key], len(rows))}" for key in known)
+            yield f"{title}: {', '.join(told)} of the rows.\n"
+    elements = [_largest(row["shapes"]) for row in rows if row.get("shapes")]
+    spreads: list[tuple[Cell, ...]] = [
+        (what, *_spread([row[name] for row in rows if row.get(name) is not None]))
+        for name, what in (("tokens", "tokens*"), ("lines", "lines"), ("kernels", "kernels"))
+    ]
+    spreads.append(("elements of the largest input", *_spread(elements)))
+    told_spreads = [line for line in spreads if len(line) > 1]
+    yield from table(("per row", "5 %", "median", "95 %", "largest"), told_spreads)
+    if told_spreads:
+        yield "\\* Names, numbers and signs of all messages; a tokenizer makes more of them.\n"
+    types = Counter(dtype for row in rows for dtype in set(row.get("dtypes") or []))
+    if types:
+        said = ", ".join(f"{dtype} in {plural(n, 'row')}" for dtype, n in types.most_common())
+        yield f"Types of inputs: {said}.\n"
+
+
+def _spread(values: list[int]) -> tuple[float, ...]:
+    if len(values) < 2:
+        return ()
+    cuts = quantiles(values, n=20, method="inclusive")
+    return round(cuts[0]), round(cuts[9]), round(cuts[18]), max(values)
+
+
+def _largest(shapes: list[str]) -> int:
+    return max(math.prod(int(size) for size in shape.split("x") if size) for shape in shapes)
+
+
+def filters(rows: list[Loose]) -> list[tuple[str, int, str]]:
+    """Return what may have to be left out: in words, how many rows, and the code that does it."""
+    caveats = Counter(caveat for row in rows for caveat in row.get("caveats") or [])
+    found = []
+    if n := sum(row.get("verdict", "correct") != "correct" for row in rows):
+        code = 'ds.filter(lambda r: r["verdict"] == "correct")'
+        found.append(("The verdict is not `correct`, or there is none.", n, code))
+    if n := sum(row.get("pure_triton") is False for row in rows):
+        code = 'ds.filter(lambda r: r["pure_triton"])'
+        found.append(("PyTorch computes a part of the result.", n, code))
+    unknown = any(row.get("caveats") is None for row in rows)
+    given = '(r["caveats"] or [])' if unknown else 'r["caveats"]'
+    for caveat, n in caveats.most_common():
+        words = CAVEATS.get(caveat, caveat)
+        words = f"{words[0].upper()}{words[1:]}."
+        found.append((words, n, f'ds.filter(lambda r: "{caveat}" not in {given})'))
+    others = (
+        ("It is written for some values of arguments, which the prompt names.", "specialised"),
+        ("A row of another split shares most of its words.", "split_overlap"),
+        ("The prompt shows another row's program as an example.", "example_id"),
+    )
+    for words, column in others:
+        if n := sum(bool(row.get(column)) for row in rows):
+            found.append((words, n, f'ds.filter(lambda r: not r["{column}"])'))
+    if n := sum((row.get("level"), row.get("family")) == ("1", POINTWISE) for row in rows):
+        code = f'ds.filter(lambda r: (r["level"], r["family"]) != ("1", "{POINTWISE}"))'
+        found.append(("The module is a single elementwise operator.", n, code))
+    return found
+
+
+def filter_lines(rows: list[Loose]) -> Iterator[str]:
+    """Yield a line for each thing to filter."""
+    for words, n, code in filters(rows):
+        yield f"- {words} {plural(n, 'row')}: `{code}`"
+
+
+def licenses(rows: list[Loose]) -> Iterator[str]:
+    """Yield the table of the licenses that rows are under."""
+    counts = Counter(row["license"] for row in rows if row.get("license"))
+    told: list[tuple[Cell, ...]] = [*counts.most_common()]
+    yield from table(("license (SPDX)", "rows"), told)
