@@ -138,6 +138,8 @@ def _kinds(name: str, subject: Subject) -> list[str]:
         return ["logprob"]
     if "mask" in name or re.search(r"\bbool(ean)?\b.*(tensor|mask)", about):
         return ["mask"]
+    if re.search(_EMBEDDINGS_OF_NUMBERS, subject.name):
+        return ["rand"]  # times, from 0 to 1
     if subject.is_criterion and re.fullmatch(_TRUTHS, name):
         whole = re.search(r"label|\bids?\b|index|indices|class", f"{name} {about}")
         return ["randint", "binary"] if whole and "y_" not in name else ["binary", "randint"]
@@ -305,6 +307,7 @@ def _other_length(given: InputGuess) -> InputGuess:
 _TEMPLATES: dict[str, tuple[Dim, ...]] = {
     "sequence": ("batch_size", "seq_len", "C"),
     "image": ("batch_size", "C", "height", "width"),
+    "finer": ("batch_size", "C", "2 * height", "2 * width"),
     "grid": ("batch_size", "height * width", "C"),
     "signal": ("batch_size", "C", "seq_len"),
     "vector": ("batch_size", "C"),
@@ -344,13 +347,14 @@ _FIRST_BY_NAME = (
     (_INDICES, ("indices", "labels")),
     (r"im(g|age)s?\d?|pixel_values|feature_?maps?", ("image",)),
     (r"q|k|v|query|key|value|seq\w*|hidden\w*|context|src|tgt|memory|embeds?", ("sequence",)),
+    (r"skip\w*|lateral\w*|low_?level\w*", ("finer", "image")),
     (r"video|volume", ("volume",)),
     (r"weights?", ("weight",)),
     (r"(attn|attention)_(weights|scores|logits)|scores|sim", ("scores",)),
     (r"t|t_?emb|times?|timesteps?|sigma|cond\w*|time_emb", ("scalars", "vector")),
 )
 
-_EMBEDDINGS_OF_NUMBERS = r"(?i)(sinusoidal|fourier|timestep).*emb|pos_?emb"
+_EMBEDDINGS_OF_NUMBERS = r"(?i)(sinusoidal|fourier|time_?steps?).*emb"
 
 _CRITERIA = r"(?i)loss|criterion|iou|dice|jaccard|f_?score|recall|precision|accuracy"
 

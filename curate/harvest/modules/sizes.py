@@ -53,9 +53,12 @@ OTHERS = (3, 5, 6, 7, 10, 11)
 
 def evaluate(dims: tuple[Dim, ...], sizes: Sizes) -> tuple[int, ...]:
     """Return the numbers that dimensions are."""
-    return tuple(
-        math.prod(sizes[name] for name in d.split(" * ")) if isinstance(d, str) else d for d in dims
-    )
+    return tuple(_number(d, sizes) if isinstance(d, str) else d for d in dims)
+
+
+def _number(product: str, sizes: Sizes) -> int:
+    factors = product.split(" * ")
+    return math.prod(int(f) if f.isdigit() else sizes[f] for f in factors)
 
 
 def names_in(expressions: list[str], sizes: Sizes) -> list[str]:

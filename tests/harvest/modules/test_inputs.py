@@ -229,6 +229,15 @@ def forward(self, x):
     assert "torch.randn(batch_size, 65, 32)" in found["row"]["reference"]
 
 
+def test_what_skips_layers_has_twice_the_size_if_that_fits() -> None:
+    body = INIT.format("", "self.c = nn.Conv2d(8, 8, 1)") + "def forward(self, x, skip):\n    "
+    larger = task(body + "return nn.functional.interpolate(x, scale_factor=2.0) + self.c(skip)\n")
+    x, skip = shapes(larger)
+    assert skip[2:] == (2 * x[2], 2 * x[3]) and x[2] != x[3]
+    x, skip = shapes(task(body + "return x + self.c(skip)\n"))
+    assert x == skip
+
+
 def test_embedding_of_numbers_gets_one_number_per_sample() -> None:
     body = "def forward(self, x):\n    return (x.unsqueeze(1) * torch.ones(1, 4)).sin()\n"
     assert len(shapes(task(body, symbol="FourierEmbedding"))[0]) == 1
