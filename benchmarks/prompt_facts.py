@@ -105,7 +105,8 @@ def _library(match: re.Match[str], pair: Row) -> bool:
 
 def _short_floats(match: re.Match[str], pair: Row) -> bool:
     wants_float32 = re.search(r"assert [^\n]*dtype == torch\.float32", pair["triton"])
-    return bool(pair["static"]["any_float"]) and not wants_float32
+    converts = re.search(r"\.to\(\w+\.dtype\)", _forward_text(pair))  # work that PyTorch does
+    return bool(pair["static"]["any_float"]) and not wants_float32 and not converts
 
 
 def _sizes(match: re.Match[str], pair: Row) -> bool:

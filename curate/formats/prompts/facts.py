@@ -78,8 +78,14 @@ class ProgramFacts:
 
     @property
     def takes_short_floats(self) -> bool:
-        """Whether it takes float16 and bfloat16 where the module's parameters are of that type."""
+        """Whether it takes float16 and bfloat16 where the module's parameters are of that type.
+
+        One whose `forward` converts a result would leave that work to PyTorch.
+        """
         if self._static is None or not self._static["any_float"]:
+            return False
+        classes = [node for node in self._tree.body if isinstance(node, ast.ClassDef)]
+        if any(_converts(node) for owner in classes for node in ast.walk(owner)):
             return False
         return not any(_asks_for_float32(node) for node in ast.walk(self._tree))
 
@@ -190,6 +196,16 @@ def _asks_for_float32(node: ast.AST) -> bool:
         and isinstance(node.test, ast.Compare)
         and isinstance(node.test.ops[0], ast.Eq)
         and "torch.float32" in ast.unparse(node.test)
+    )
+
+
+def _converts(node: ast.AST) -> bool:
+    """Whether a node is ``out.to(x.dtype)``."""
+    return (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "to"
+        and any(isinstance(n, ast.Attribute) and n.attr == "dtype" for n in ast.walk(node))
     )
 
 

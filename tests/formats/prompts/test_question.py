@@ -81,6 +81,7 @@ def test_rows_ask_in_a_dozen_ways_and_always_in_the_same() -> None:
 
 FOR_ITS_SHAPE = TRITON.replace("        out", "        assert x.shape == (48, 100)\n        out")
 FLOAT32 = TRITON.replace("x.dtype != torch.float64", "x.dtype == torch.float32")
+CONVERTED = TRITON.replace("return out", "return out.to(x.dtype)")
 TWICE = TRITON.replace("    mask =", "    y = tl.load(x_ptr + offsets)\n    mask =")
 REPEATED = TRITON.replace("x_ptr + offsets", "x_ptr + offsets % 48")
 BACKWARD = TRITON + "\n    def backward(self, grad):\n        return grad\n"
@@ -93,6 +94,7 @@ BACKWARD = TRITON + "\n    def backward(self, grad):\n        return grad\n"
         ("must not compute anything", {"verdict": RIGHT | {"kind": "hybrid"}}),
         ("float16 and bfloat16", {"any_float": False}),
         ("float16 and bfloat16", {"triton": FLOAT32}),
+        ("float16 and bfloat16", {"triton": CONVERTED}),
         ("hard-coded", {"specialised": ["dim=2"]}),
         ("hard-coded", {"triton": FOR_ITS_SHAPE}),
         ("hard-coded", {"triton": REPEATED}),
