@@ -116,6 +116,9 @@ def absent_gpu() -> Iterator[None]:
         for name, value in answers.items():
             patch(mock.patch.object(torch.cuda, name, _always(value)))
         patch(mock.patch.object(torch.version, "hip", None))
+        # For channels one by one, PyTorch asks the device itself.
+        plain = torch._C._ConvBackend.Slow2d
+        patch(mock.patch.object(torch._C, "_select_conv_backend", _always(plain)))
         patch(mock.patch.object(triton_helpers, "set_driver_to_gpu", _always(None)))
         # It puts a first real tensor on the device.
         patch(mock.patch.object(fake_tensor, "init_gpu_context", _always(None)))

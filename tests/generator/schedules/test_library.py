@@ -246,6 +246,14 @@ def test_factors_are_as_exact_as_the_file_asks(line, precisions, warm_judge):
     assert verdict.status == "correct", verdict
 
 
+def test_no_device_is_asked_how_it_convolves(programs, monkeypatch):
+    def ask(*given, **named):
+        raise AssertionError("asked")
+
+    monkeypatch.setattr(torch._C, "_select_conv_backend", ask)
+    assert generate(CASES["depthwise"]).text == programs["depthwise"]
+
+
 def test_tiles_fit_into_shared_memory_in_each_type(programs):
     module = load("program", programs["product"])
     counts = []
