@@ -18,7 +18,6 @@ from curate.publish.analysis.sections import Cell, Table, blocks_of
 from curate.publish.analysis.words import headline, overlapping, trial, unknowns
 from curate.publish.documents.card_rows import (
     example,
-    filter_lines,
     filters,
     licenses,
     read_rows,
@@ -156,7 +155,7 @@ def card(folder: Path, run: dict[str, Any], analysis: Analysis) -> str:
         _opening(analysis, configs),
         _example(folder, configs),
         _use(run, configs, rows),
-        _filters(rows),
+        _filters(rows, configs),
         _limits(analysis),
         _columns(analysis, configs[:1]),
         _proof(analysis),
@@ -202,13 +201,11 @@ def _use(run: dict[str, Any], configs: list[Config], rows: list[Loose]) -> Itera
     yield from sizes(rows)
 
 
-def _filters(rows: list[Loose]) -> Iterator[str]:
+def _filters(rows: list[Loose], configs: list[Config]) -> Iterator[str]:
     yield "## What to filter\n"
-    if not filters(rows):
-        yield "No row has a caveat.\n"
-    else:
-        yield "*It* is a row's program.\n"
-    yield from filter_lines(rows)
+    found = filters(rows, any(config.is_nested for config in configs[:1]))
+    yield "*It* is a row's program.\n" if found else "No row has a caveat.\n"
+    yield from (f"- {words} {plural(n, 'row')}: `{code}`" for words, n, code in found)
 
 
 def _columns(a: Analysis, configs: list[Config]) -> Iterator[str]:

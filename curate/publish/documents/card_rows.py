@@ -31,11 +31,38 @@ COUNTED = frozenset(
 )
 
 
+PLACES = {
+    "verdict": ("verdict", "status"),
+    "caveats": ("verdict", "caveats"),
+    "pure_triton": ("static", "pure_triton"),
+    "specialised": ("static", "specialised"),
+    "kernels": ("static", "kernels"),
+    "lines": ("static", "lines"),
+}
+"""Where a config of nested columns has what others have in columns of their own."""
+
+
 def read_rows(folder: Path, config: Config) -> list[Loose]:
-    """Return the columns that the card counts, of all rows of a config."""
-    columns = [name for name in config.columns if name in COUNTED]
+    """Return the columns that the card counts, of all rows of a config, and flat."""
+    nested = {place for place, _ in PLACES.values()} if config.is_nested else set()
+    columns = [name for name in config.columns if name in COUNTED | nested]
     paths = [p for s in config.splits for p in sorted((folder / config.name).glob(f"{s}-*"))]
-    return [row for path in paths for row in pq.read_table(path, columns=columns).to_pylist()]
+    rows = [row for path in paths for row in pq.read_table(path, columns=columns).to_pylist()]
+    return [_flat(row) for row in rows] if config.is_nested else rows
+
+
+def _flat(row: Loose) -> Loose:
+    found = {name: (row.get(place) or {}).get(key) for name, (place, key) in PLACES.items()}
+    license_ = row["license"] and (row["license"]["choice"] or row["license"]["expression"])
+    return {**row, **found, "license": license_}
+
+
+def _column(name: str, is_nested: bool) -> str:
+    """Return the code that reads a column of a row `r`."""
+    if is_nested and name in PLACES:
+        place, key = PLACES[name]
+        return f'(r["{place}"] or {{}}).get("{key}")'
+    return f'r["{name}"]'
 
 
 def example(folder: Path, config: Config) -> Iterator[str]:
@@ -100,40 +127,43 @@ def _largest(shapes: list[str]) -> int:
     return max(math.prod(int(size) for size in shape.split("x") if size) for shape in shapes)
 
 
-def filters(rows: list[Loose]) -> list[tuple[str, int, str]]:
+def filters(rows: list[Loose], is_nested: bool) -> list[tuple[str, int, str]]:
     """Return what may have to be left out: in words, how many rows, and the code that does it."""
+    found = [*_weak(rows, is_nested), *_others(rows, is_nested)]
+    return [(words, n, f"ds.filter(lambda r: {code})") for words, n, code in found if n]
+
+
+def _weak(rows: list[Loose], is_nested: bool) -> Iterator[tuple[str, int, str]]:
+    """Yield what verdicts and the code say against rows."""
+    if any(row.get("verdict") for row in rows):
+        n = sum(row["verdict"] != "correct" for row in rows)
+        code = f'{_column("verdict", is_nested)} == "correct"'
+        yield "The verdict is not `correct`, or there is none.", n, code
+    n = sum(row.get("pure_triton") is False for row in rows)
+    code = f"{_column('pure_triton', is_nested)} is not False"
+    yield "PyTorch computes a part of the result.", n, code
     caveats = Counter(caveat for row in rows for caveat in row.get("caveats") or [])
-    found = []
-    if n := sum(row.get("verdict", "correct") != "correct" for row in rows):
-        code = 'ds.filter(lambda r: r["verdict"] == "correct")'
-        found.append(("The verdict is not `correct`, or there is none.", n, code))
-    if n := sum(row.get("pure_triton") is False for row in rows):
-        code = 'ds.filter(lambda r: r["pure_triton"])'
-        found.append(("PyTorch computes a part of the result.", n, code))
-    unknown = any(row.get("caveats") is None for row in rows)
-    given = '(r["caveats"] or [])' if unknown else 'r["caveats"]'
+    given = _column("caveats", is_nested)
+    if any(row.get("caveats") is None for row in rows):
+        given = f"({given} or [])"
     for caveat, n in caveats.most_common():
         words = CAVEATS.get(caveat, caveat)
-        words = f"{words[0].upper()}{words[1:]}."
-        found.append((words, n, f'ds.filter(lambda r: "{caveat}" not in {given})'))
+        yield f"{words[0].upper()}{words[1:]}.", n, f'"{caveat}" not in {given}'
+
+
+def _others(rows: list[Loose], is_nested: bool) -> Iterator[tuple[str, int, str]]:
+    """Yield what may not suit a reader, though nothing is wrong with it."""
     others = (
         ("It is written for some values of arguments, which the prompt names.", "specialised"),
         ("A row of another split shares most of its words.", "split_overlap"),
         ("The prompt shows another row's program as an example.", "example_id"),
     )
     for words, column in others:
-        if n := sum(bool(row.get(column)) for row in rows):
-            found.append((words, n, f'ds.filter(lambda r: not r["{column}"])'))
-    if n := sum((row.get("level"), row.get("family")) == ("1", POINTWISE) for row in rows):
-        code = f'ds.filter(lambda r: (r["level"], r["family"]) != ("1", "{POINTWISE}"))'
-        found.append(("The module is a single elementwise operator.", n, code))
-    return found
-
-
-def filter_lines(rows: list[Loose]) -> Iterator[str]:
-    """Yield a line for each thing to filter."""
-    for words, n, code in filters(rows):
-        yield f"- {words} {plural(n, 'row')}: `{code}`"
+        n = sum(bool(row.get(column)) for row in rows)
+        yield words, n, f"not {_column(column, is_nested)}"
+    n = sum((row.get("level"), row.get("family")) == ("1", POINTWISE) for row in rows)
+    code = f'(r["level"], r["family"]) != ("1", "{POINTWISE}")'
+    yield "The module is a single elementwise operator.", n, code
 
 
 def licenses(rows: list[Loose]) -> Iterator[str]:

@@ -154,15 +154,18 @@ def test_an_example_is_whole(written: Write) -> None:
     assert f'id: "{row["id"]}"' in shown and 'license: "MIT"' in shown
 
 
-def test_each_caveat_comes_with_the_code_that_leaves_it_out(written: Write, tmp_path: Path) -> None:
+@pytest.mark.parametrize("config", ["messages", "pairs"])
+def test_each_caveat_comes_with_the_code_that_leaves_it_out(tmp_path: Path, config: str) -> None:
     narrow = {**pair(2)["verdict"], "caveats": ["own_ranks_only", "finite_only"]}
     wrong = {**pair(2)["verdict"], "status": "incorrect"}
     rows = [pair(1), pair(2, verdict=narrow), pair(3, verdict=wrong), pair(4, verdict=None)]
-    text, _ = written(*rows)
+    make(tmp_path, rows, formats=[config])
+    write_card(tmp_path / "adders", analyse(tmp_path, "adders"))
+    text = (tmp_path / "adders/README.md").read_text()
     found = re.findall(r"^- .*?(\d+) rows?: `(ds\.filter\(.*\))`$", text, re.MULTILINE)
     assert [int(n) for n, _ in found] == [2, 1, 1]
     ds = datasets.Dataset.from_parquet(
-        str(tmp_path / "adders/messages/train-00000-of-00001.parquet"),
+        str(tmp_path / f"adders/{config}/train-00000-of-00001.parquet"),
         cache_dir=str(tmp_path / "hf"),
     )
     for n, code in found:
