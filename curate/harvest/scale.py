@@ -26,6 +26,32 @@ SHORT = ("bfloat16", "bfloat16", "bfloat16", "float16")
 """Types of 16 bits, as often as they are used."""
 
 
+_EXAMPLE = """
+import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(8, 8)
+
+    def forward(self, x):
+        y = torch.softmax(self.linear(x.bfloat16().float()), -1)
+        return torch.cat([y, y.mean(0, keepdim=True) + 1]).transpose(0, 1)
+
+batch_size = 4
+
+
+def get_inputs():
+    return [torch.rand(batch_size, 8)]
+
+
+def get_init_inputs():
+    return []
+"""
+
+
 class ScaleUp(RowStep):
     """Give problems the sizes that their users have, and some of them 16-bit types.
 
@@ -55,6 +81,8 @@ class ScaleUp(RowStep):
         import torch
 
         torch.set_num_threads(1)
+        enlarged(_EXAMPLE, 2**20)  # what is imported on first use is then here, before they fork
+        _runs(_EXAMPLE)
 
     def apply(self, row: Row, context: Context) -> Outcome:
         reference, rng = row["reference"], Random(row["id"])
