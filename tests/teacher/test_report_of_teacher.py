@@ -228,9 +228,11 @@ def test_a_planted_benchmark_problem_is_dropped_and_named_wherever_it_is(tmp_pat
     assert found.items == {"ours: 1_GatedShrink.py": 2, "ours: 2_shrink_rows.py": 1}
     kept = next(c for c in found.checks if (c.label, c.kind) == ("decontaminate#2", "sample"))
     assert kept.overlap.n + kept.overlap.unknown == 1
-    for text in made.texts.values():
+    for name in ("report.html", "ANALYSIS.md"):
+        text = made.texts[name]
         assert "ours: 1_GatedShrink.py" in text and "ours: 2_shrink_rows.py" in text
         assert "abc123" in text and "decontaminate#2" in text
+    assert "3 rows that held a part of one were dropped" in made.texts["README.md"]
     assert made.analysis.rows == 2  # a sample and a CUDA pair
 
     file.unlink()  # the run stays what it is; which benchmark that was is not known any more
