@@ -165,7 +165,8 @@ class Jitter(Mode):
     def _rounded(self, factor: torch.Tensor) -> torch.Tensor:
         if factor.dtype != torch.float64:
             return factor
-        return factor + factor * self._noise.uniform(factor) * self.factors
+        # Tensor cores drop digits: a factor becomes smaller, by half of its last place on average.
+        return factor + factor * (self._noise.uniform(factor) - 1) * self.factors
 
     def change(self, inputs: list[Any]) -> list[Any]:
         """Return inputs in float64, changed likewise."""
