@@ -68,7 +68,7 @@ class ScaleUp(RowStep):
     tools: ClassVar[tuple[str, ...]] = ("torch",)
     takes: ClassVar[frozenset[str]] = frozenset({"task"})
     reads: ClassVar[frozenset[str]] = frozenset({"reference"})
-    sets: ClassVar[frozenset[str]] = frozenset({"reference", "text"})
+    sets: ClassVar[frozenset[str]] = frozenset({"reference"})
     sandboxed: ClassVar[bool] = True
 
     least: Annotated[int, Field(gt=0, description="Fewest elements of the inputs.")] = 2**20
@@ -93,7 +93,7 @@ class ScaleUp(RowStep):
         if kind and (shortened := in_16_bits(reference, kind)) and _runs(shortened):
             reference = shortened
         reference = enlarged(reference, wanted)
-        return Keep(({**row, "reference": reference, "text": reference},))
+        return Keep(({**row, "reference": reference},))
 
 
 def enlarged(reference: str, wanted: float) -> str:

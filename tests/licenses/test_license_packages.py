@@ -59,6 +59,7 @@ def test_fla_core_header_names_mit_and_points_to_the_license_file(tmp_path: Path
 
 
 @pytest.mark.slow
+@pytest.mark.weekly
 def test_axolotl_apache_tags_in_a_folder_under_its_community_license(tmp_path: Path) -> None:
     sha256 = "136d623f04c909c5149d7f5dbd4a0e215014ab4c3617cce9d64010b5b8ca609d"
     found = census("axolotl", "0.19.0", sha256, tmp_path)
@@ -71,6 +72,7 @@ def test_mase_triton_metadata_alone_grants_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.weekly
 def test_unsloth_agpl_headers_under_apache_metadata(tmp_path: Path) -> None:
     sha256 = "feb40b99bc4f8c543a36cbd0fe6e1410d6e4ac16bd4d0c731f607adce3d63bb0"
     found = census("unsloth", "2026.10.9", sha256, tmp_path)

@@ -69,6 +69,7 @@ def task(sign: str) -> Row:
 
 
 @pytest.mark.slow
+@pytest.mark.weekly
 def test_rows_land_where_they_should(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     judge = {"step": "verify", "keep_wrong": True, "trials": 2}

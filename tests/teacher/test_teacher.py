@@ -435,6 +435,7 @@ def memory() -> Iterator[Path]:
 
 
 @pytest.mark.slow
+@pytest.mark.weekly
 def test_killed_in_the_middle_of_500_requests_it_asks_nothing_twice(
     memory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -512,6 +513,7 @@ def smollm2(tmp_path: Path) -> Iterator[str]:
 
 @pytest.mark.network
 @pytest.mark.slow
+@pytest.mark.weekly
 def test_a_recipe_runs_against_a_real_model(
     smollm2: str, output: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

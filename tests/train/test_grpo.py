@@ -106,6 +106,7 @@ JUDGED = GrpoOptions("verified,format", 16, answer_length=1, backend="cpu", judg
 
 
 @pytest.mark.slow
+@pytest.mark.weekly
 def test_two_updates_by_verified_reward_of_which_one_is_done_again(
     tmp_path: Path, model: str, problems: str
 ) -> None:

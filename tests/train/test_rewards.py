@@ -90,6 +90,7 @@ def planted(verified: VerifiedReward) -> dict[str, Scored]:
 
 
 @pytest.mark.slow
+@pytest.mark.weekly
 @pytest.mark.parametrize("name", PLANTED)
 def test_each_planted_completion_gets_its_reward(planted: dict[str, Scored], name: str) -> None:
     _, status, reward = PLANTED[name]
@@ -97,6 +98,7 @@ def test_each_planted_completion_gets_its_reward(planted: dict[str, Scored], nam
 
 
 @pytest.mark.slow
+@pytest.mark.weekly
 def test_what_the_judge_knows_is_not_judged_again(
     verified: VerifiedReward, planted: dict[str, Scored], log: Path
 ) -> None:
@@ -119,6 +121,7 @@ def test_what_the_judge_knows_is_not_judged_again(
 
 
 @pytest.mark.slow
+@pytest.mark.weekly
 def test_what_cannot_be_judged_gets_no_reward(verified: VerifiedReward) -> None:
     constant = REFERENCE.replace("return x + 1", "return x * 0")
     random = REFERENCE.replace("return x + 1", "return x + torch.rand_like(x)")
@@ -132,6 +135,7 @@ def test_what_cannot_be_judged_gets_no_reward(verified: VerifiedReward) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.weekly
 def test_an_error_of_the_judge_is_not_remembered(
     verified: VerifiedReward, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -149,6 +153,7 @@ def test_an_error_of_the_judge_is_not_remembered(
 
 
 @pytest.mark.slow
+@pytest.mark.weekly
 def test_the_log_is_whole_and_outlives_its_process(tmp_path: Path) -> None:
     class State:
         global_step = 3

@@ -281,7 +281,7 @@ CASES = {
         None,
         SOFTMAX.reference.replace("rows = 7", "rows = 40_000"),
         SOFTMAX.honest,
-        ("smaller_sizes_only", "contiguous_only", "own_ranks_only"),
+        ("smaller_sizes_only", "fewer_trials", "constant_inputs"),
     ),
 }
 
