@@ -543,6 +543,7 @@ def rules_of_cheats(code: str) -> set[str]:
 # --- the judge itself -------------------------------------------------------------------------
 
 
+@pytest.mark.weekly
 @pytest.mark.slow
 def test_the_real_judge_behind_both_commands(tmp_path: Path) -> None:
     from curate.verify.problem import EXAMPLE  # it imports torch

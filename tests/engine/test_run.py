@@ -160,6 +160,7 @@ def test_processes_change_nothing(tmp_path: Path) -> None:
     assert digests[0] == digests[1]
 
 
+@pytest.mark.weekly
 def test_killed_at_random_moments_it_ends_with_the_same_data(tmp_path: Path) -> None:
     def start(output: str) -> subprocess.Popen:
         command = [sys.executable, str(SCRIPT), str(tmp_path / output), "2"]

@@ -29,6 +29,7 @@ def at_once(number: int) -> Candidate:
     return Candidate(f"ptx {number}", f"reference {number}", "import torch", ptx="kernels")
 
 
+@pytest.mark.weekly
 @pytest.mark.slow
 def test_six_workers_are_two_processes_and_say_what_a_slot_says(judge: AskJudge) -> None:
     pair = PAIRS["softmax"]
