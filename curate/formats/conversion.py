@@ -21,7 +21,7 @@ from curate.teacher.template import fence
 class Conversion(Format):
     """PyTorch in, Triton out, as prompt and completion."""
 
-    version: ClassVar[int] = 4
+    version: ClassVar[int] = 5
     kinds: ClassVar[frozenset[str]] = frozenset({"pair"})
     reads: ClassVar[frozenset[str]] = frozenset({"license", "reference", "triton", "static"})
 

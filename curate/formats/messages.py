@@ -30,7 +30,7 @@ class Messages(Format):
     nothing judges.
     """
 
-    version: ClassVar[int] = 4
+    version: ClassVar[int] = 5
     kinds: ClassVar[frozenset[str]] = frozenset({"pair", "sample"})
     keeps_empty: ClassVar[bool] = False
 
