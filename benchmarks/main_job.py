@@ -63,6 +63,10 @@ def main() -> None:
         "with_origin_and_license": papers,
         "importing_torch_inductor": sum("_inductor" in row["triton"] for row in rows),
         "pure_triton": sum(row["static"]["pure_triton"] for row in rows),
+        "in_16_bits": sum(
+            any(kind in row["reference"] for kind in ("torch.bfloat16", "torch.float16"))
+            for row in rows
+        ),
         "with_tl_dot": sum("tl.dot(" in row["triton"] for row in rows),
         "sizes_as_arguments": sum(bool(row["static"]["dynamic_dims"]) for row in rows),
         "of_any_floating_type": sum(bool(row["static"]["any_float"]) for row in rows),

@@ -103,12 +103,13 @@ def enlarged(reference: str, wanted: float) -> str:
     """
     from curate.verify.problem import LoadedTask
     from curate.verify.reference.draw import free_sizes
+    from curate.verify.reference.smaller import input_elements
 
     try:
         task = LoadedTask(reference)
         names = [n for n in free_sizes(task) if re.search(rf"(?m)^{n} = \d+$", reference)]
         steps: list[str] = []
-        while names and _elements(task) * 2 <= wanted:
+        while names and input_elements(task) * 2 <= wanted:
             open_names = [n for n in names if 2 * getattr(task.module, n) <= CAPS.get(n, 2**62)]
             if not open_names:
                 break
@@ -124,15 +125,6 @@ def enlarged(reference: str, wanted: float) -> str:
         size = getattr(task.module, name)
         reference = re.sub(rf"(?m)^{name} = \d+$", f"{name} = {size}", reference)
     return reference
-
-
-def _elements(task: Any) -> int:
-    import torch
-
-    from curate.verify.protocol.role import list_tensors
-
-    with torch.device("meta"):
-        return sum(tensor.numel() for tensor in list_tensors(task.inputs()))
 
 
 def _fits(task: Any) -> bool:

@@ -41,7 +41,7 @@ def shrink(task: LoadedTask, run: Callable[[], int]) -> dict[str, list[int]]:
     Returns:
         For each changed name the file's size and the smaller one; empty where nothing is changed.
     """
-    many_inputs, many_parameters = _inputs(task) > MUCH, _parameters(task) > PARAMETERS
+    many_inputs, many_parameters = input_elements(task) > MUCH, _parameters(task) > PARAMETERS
     if not many_inputs and not many_parameters:
         return {}
     own = {name: int(getattr(task.module, name)) for name in named_sizes(task)}
@@ -49,10 +49,10 @@ def shrink(task: LoadedTask, run: Callable[[], int]) -> dict[str, list[int]]:
     shared = [name for name in own if name not in free]
     for names in (shared, []):
         if many_inputs:
-            _halve(task, free, FEWEST, lambda: _inputs(task) > ELEMENTS)
+            _halve(task, free, FEWEST, lambda: input_elements(task) > ELEMENTS)
         _halve(task, names, FEWEST_SHARED, lambda: _parameters(task) > PARAMETERS)
         if many_inputs:
-            _halve(task, names, FEWEST_SHARED, lambda: _inputs(task) > ELEMENTS)
+            _halve(task, names, FEWEST_SHARED, lambda: input_elements(task) > ELEMENTS)
         try:
             _halve(task, free, FEWEST, lambda: run() > CALL_BYTES)
             run()
@@ -73,7 +73,8 @@ def _halve(task: LoadedTask, names: list[str], fewest: int, too_many: Callable[[
         setattr(task.module, name, size)
 
 
-def _inputs(task: LoadedTask) -> int:
+def input_elements(task: LoadedTask) -> int:
+    """Return how many elements a file's inputs have at the sizes of the moment, without values."""
     with torch.device("meta"):
         return sum(math.prod(t.shape) for t in list_tensors(task.inputs()))
 
