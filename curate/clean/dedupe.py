@@ -10,6 +10,10 @@ sorted. A row is dropped when a row of its kind that was kept before it has
 3. where the recipe asks for it, nearly the same text (``near_duplicate``,
    `curate.clean.similar.minhash`).
 
+With ``twins``, the second are rows with the same code but for names, numbers and operators
+(``structural_twin``, `curate.clean.forms.twins`): of forty programs that take one formula each of
+all elements, one stays.
+
 By ``wiring`` a row is dropped when its reference has the same graph, with all its numbers,
 dimensions and types but without its sizes, as that of a row that was kept before it
 (``wiring_duplicate``): the two compute the same, however they are written.
@@ -31,6 +35,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from curate.clean.forms.canonical import canonical_tokens, tokens_sha256
+from curate.clean.forms.twins import twin_tokens
 from curate.licenses.policy import burden
 from curate.step import Context, TableStep
 
@@ -99,14 +104,22 @@ class Dedupe(TableStep):
             "is a near duplicate of erf), so leave it out for them: `split` keeps them together.",
         ),
     ] = None
+    twins: Annotated[
+        bool,
+        Field(
+            description="Whether programs that differ in names, numbers and operators only are "
+            "copies too, such as ceil and erf of all elements (`structural_twin`)."
+        ),
+    ] = False
 
     def needs(self) -> frozenset[str]:
         return frozenset({self.column})
 
     @model_validator(mode="after")
     def _wirings_are_equal_or_not(self) -> Dedupe:
-        if self.column == "wiring" and self.similarity is not None:
-            raise ValueError("similarity compares texts; leave it out with column: wiring")
+        if self.column == "wiring" and (self.similarity is not None or self.twins):
+            name = "twins" if self.twins else "similarity"
+            raise ValueError(f"{name} compares texts; leave it out with column: wiring")
         return self
 
     def summarize(self, rows: pl.DataFrame, context: Context) -> pl.DataFrame:
@@ -120,7 +133,7 @@ class Dedupe(TableStep):
         summary = preference(rows, codes)
         if wiring:
             return summary.with_columns(graph_columns(rows["wiring"], codes.is_not_null()))
-        summary = summary.with_columns(hash_columns(codes))
+        summary = summary.with_columns(hash_columns(codes, self.twins))
         if self.similarity is None:
             return summary
         return summary.with_columns(sketch_columns(codes))
@@ -131,6 +144,9 @@ class Dedupe(TableStep):
         lost = find_duplicates(table, self.similarity, context.cache)
         if self.column == "wiring":
             lost = lost.with_columns(reason=pl.lit("wiring_duplicate"))
+        elif self.twins:
+            named = {"renamed_duplicate": "structural_twin"}
+            lost = lost.with_columns(pl.col("reason").replace(named))
         evidence = [
             json.dumps({"of": of, "similarity": round(similarity, 4)})
             for of, similarity in zip(lost["of"], lost["similarity"], strict=True)
@@ -183,23 +199,28 @@ def graph_columns(wirings: pl.Series, known: pl.Series) -> list[pl.Expr]:
     ]
 
 
-def hash_columns(codes: pl.Series) -> list[pl.Series]:
+def hash_columns(codes: pl.Series, twins: bool = False) -> list[pl.Series]:
     """Return the columns ``exact``, of the hashes of programs, and ``canonical``, of those of their
-    code without names, which are null where it says too little."""
+    code without names, which are null where it says too little.
+
+    Args:
+        codes: the programs.
+        twins: whether ``canonical`` is without numbers and operators, too.
+    """
     import polars as pl
 
     present = codes.drop_nulls()
     exact = {code: hashlib.sha256(code.encode()).digest()[:HASH] for code in present}
-    canonical = {code: _canonical(code) for code in exact}
+    canonical = {code: _canonical(code, twins) for code in exact}
     return [
         pl.Series("exact", [exact.get(code) for code in codes], pl.Binary),
         pl.Series("canonical", [canonical.get(code) for code in codes], pl.Binary),
     ]
 
 
-def _canonical(code: str) -> bytes | None:
+def _canonical(code: str, twins: bool) -> bytes | None:
     try:
-        tokens = canonical_tokens(code)
+        tokens = twin_tokens(code) if twins else canonical_tokens(code)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None  # not Python: no structure to compare
     return bytes.fromhex(tokens_sha256(tokens))[:HASH] if len(tokens) >= MINIMUM else None

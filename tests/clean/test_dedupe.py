@@ -204,6 +204,23 @@ def test_only_what_computes_something_has_a_twin_by_wiring() -> None:
 def test_a_wiring_is_not_nearly_the_same() -> None:
     with pytest.raises(ValidationError, match="similarity compares texts"):
         Dedupe(step="dedupe", column="wiring", similarity=0.8)
+    with pytest.raises(ValidationError, match="twins compares texts"):
+        Dedupe(step="dedupe", column="wiring", twins=True)
+
+
+# structural twins
+
+
+@pytest.mark.parametrize("twins", [False, True])
+def test_structural_twins_are_an_option(twins: bool) -> None:
+    rows = [
+        row(code("f"), "a.py"),
+        row(code("g", BODY.replace("x * 2", "x - 7")), "b.py"),
+        row(code("h", BODY.replace("x * 2", "x * x")), "c.py"),
+    ]
+    step = Dedupe(step="dedupe", column="text", twins=twins)
+    verdicts = step.judge(step.summarize(frame(rows), Context()), Context())
+    assert verdicts["reason"].to_list() == [None, "structural_twin" if twins else None, None]
 
 
 # near duplicates
