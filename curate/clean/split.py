@@ -7,8 +7,8 @@ Rows that must stay together form a cluster:
   (`curate.clean.forms.statements`), and rows whose kernels have the same statements;
 - rows whose references have the same ``wiring``: the same operators feed each other;
 - rows of one source file (of another data set's rows, which do not name theirs, those of one
-  repository; of rows that come from no file, those made of one task) and, where the recipe asks for
-  it, rows of one package or repository.
+  repository; of rows that come from no file, those of one family of compositions, or made of one
+  task) and, where the recipe asks for it, rows of one package or repository.
 
 Programs that compute something else stay apart only if one of these holds. Two that differ in one
 operator, such as a log2 and an acosh of one shape, may be in two splits, though they share most of
@@ -18,16 +18,17 @@ A cluster is named by the smallest id in it, and a hash of its name and of the r
 its split. A cluster that is too large for a split, because it has more rows than the split's share
 of all rows, is in train: packages that copy from each other make one cluster of most of a table.
 
-Shares are therefore expected ones, the same for every kind of row, and not quotas: with clusters of
-one row, validation and test are as large as asked but for binomial noise, and the more rows a
-cluster has, the larger the noise, and the more rows are in train.
+Shares are therefore expected ones, the same for every kind of row, and no upper limits: with
+clusters of one row, validation and test are as large as asked but for binomial noise.
 
-Evaluation splits hold every source. A source (a package, a repository, torch's operators) of
-`SPREAD` clusters or more that the hash puts into one of the two splits with none of its clusters
-has one moved there from train: that with the smallest hash, of those that fit and hold at most half
-of the source's rows. So of a source of n clusters of one row, n * s + (1 - s)^n are expected in a
-split of share s: 1.9 of 35, and 1.0 of 3, at s = 0.05. A package whose files copy from each other
-is one cluster, and in one split.
+Evaluation splits hold their share of every source. A source (a package, a repository, torch's
+operators) of `SPREAD` clusters or more of which the hash puts fewer rows into one of the two splits
+has clusters moved there from train until its share is reached: those with the smallest hashes, of
+those that fit and hold at most half of the source's rows. A package whose files copy from each
+other is one cluster, and in one split.
+
+Such a test says nothing of code by authors who are not in train. With ``held_out``, as many
+packages or repositories are in test as a whole, with what is tied to them: the largest that fit.
 
 A row that is added can move others: it may join clusters, or be the smallest id of the one that it
 joins. With ``previous`` none moves: rows of the earlier data set stay where they are, and new rows
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 SPLITS = ("train", "validation", "test")
-PLACE = ("source", "repo", "purl", "artifact_sha256", "path")
+PLACE = ("source", "repo", "purl", "artifact_sha256", "path", "symbol")
 
 SPREAD = 3
 """Clusters from which a source is in every split: fewer cannot be."""
@@ -60,7 +61,7 @@ SPREAD = 3
 class Split(TableStep):
     """Puts whole clusters of pairs, kernels and answers into train, validation or test."""
 
-    version: ClassVar[int] = 5
+    version: ClassVar[int] = 6
     seeded: ClassVar[bool] = True
     takes: ClassVar[frozenset[str]] = frozenset({"pair", "kernel", "cuda", "sample"})
     uses: ClassVar[frozenset[str]] = frozenset({"wiring"})
@@ -68,8 +69,8 @@ class Split(TableStep):
     columns: ClassVar[tuple[str, ...]] = ("triton", "wiring", "origin", "parent_ids")
 
     step: Literal["split"]
-    validation: Annotated[float, Field(ge=0, lt=1, description="Expected share of rows.")] = 0.05
-    test: Annotated[float, Field(ge=0, lt=1, description="Expected share of rows.")] = 0.05
+    validation: Annotated[float, Field(ge=0, lt=1, description="Share of each source.")] = 0.05
+    test: Annotated[float, Field(ge=0, lt=1, description="Share of each source.")] = 0.05
     threshold: Annotated[
         float,
         Field(
@@ -87,6 +88,14 @@ class Split(TableStep):
             "more rows than a split's share, or that is tied to others by copies, is in train."
         ),
     ] = False
+    held_out: Annotated[
+        int,
+        Field(
+            ge=0,
+            description="Packages or repositories that are in test as a whole, with all that is "
+            "tied to them by copies: the largest that hold no more rows than test's share.",
+        ),
+    ] = 0
     previous: Annotated[
         str | None,
         Field(
@@ -121,7 +130,7 @@ class Split(TableStep):
     def summarize(self, rows: pl.DataFrame, context: Context) -> pl.DataFrame:
         """Return the sketch of the code, its ``statements``, and hashes: of its ``kernels``, of its
         ``graph``, of its ``source``, and of the ``whole`` that a row must stay together with, which
-        is its package or repository, its file, or the task that it answers."""
+        is its package or repository, its file, its family, or the task that it answers."""
         import polars as pl
 
         from curate.clean.forms.statements import kernels_sha256, statement_hashes
@@ -155,6 +164,7 @@ class Split(TableStep):
         purl: str | None,
         artifact_sha256: str | None,
         path: str | None,
+        symbol: str | None,
     ) -> bytes:
         """Return the hash of what a row of this task and origin must stay together with."""
         place = repository(repo, purl) if self.repositories else None
@@ -162,6 +172,8 @@ class Split(TableStep):
             place = repo  # the path is that of the data set's file
         elif place is None and path:
             place = json.dumps([artifact_sha256, path])
+        elif place is None and "#" in (symbol or ""):
+            place = (symbol or "").partition("#")[0]  # of the family's problems, one is "name#7"
         return _digest(place or task)
 
     def judge(self, table: pl.DataFrame, context: Context) -> pl.DataFrame:
@@ -209,8 +221,6 @@ class Split(TableStep):
             kept: ``cluster`` and ``source`` of rows, and their ``split`` where it is given.
             seed: the recipe's.
         """
-        import polars as pl
-
         clusters = kept.group_by("cluster", "split").len("rows").sort("cluster")
         sides: dict[str, str] = {}
         free: dict[str, float] = {}  # clusters that may be moved, with their shares
@@ -219,28 +229,56 @@ class Split(TableStep):
             sides[cluster] = split or self.side(cluster, share, seed)
             if not split:
                 free[cluster] = share
-        for parts in (
+        sources = (
             kept.group_by("source", "cluster")
             .len("rows")
             .sort("source", "cluster")
             .partition_by("source", maintain_order=True)
-        ):
+        )
+        shares = {cluster: rows / len(kept) for cluster, _, rows in clusters.iter_rows()}
+        for cluster in self._held_out(sources, {c: shares[c] for c in free}):
+            sides[cluster] = "test"
+            free.pop(cluster, None)
+        for parts in sources:
             if len(parts) >= SPREAD:
-                small = parts.filter(2 * pl.col("rows") <= pl.col("rows").sum())["cluster"]
-                movable = {c: free[c] for c in small if c in free}
-                self._spread(parts["cluster"].to_list(), movable, sides, seed)
+                self._spread(parts, free, sides, seed)
         return sides
 
+    def _held_out(self, sources: list[pl.DataFrame], shares: dict[str, float]) -> list[str]:
+        """Return the clusters of the largest sources that fit into test's share as a whole.
+
+        Args:
+            sources: the clusters of each.
+            shares: of all rows, of the clusters that may be moved.
+        """
+        fit = []
+        for parts in sources:
+            clusters = parts["cluster"].to_list()
+            share = sum(shares.get(cluster, 1) for cluster in clusters)
+            if share <= self.test:
+                fit.append((-share, clusters))
+        return [cluster for _, clusters in sorted(fit)[: self.held_out] for cluster in clusters]
+
     def _spread(
-        self, clusters: list[str], movable: dict[str, float], sides: dict[str, str], seed: int
+        self, parts: pl.DataFrame, free: dict[str, float], sides: dict[str, str], seed: int
     ) -> None:
-        """Move a source's clusters from train to the evaluation splits that have none of them."""
+        """Move a source's clusters from train until the evaluation splits have their shares.
+
+        Args:
+            parts: the source's clusters, and how many of its ``rows`` each has.
+            free: clusters that may be moved, with their shares of all rows.
+            sides: the split of every cluster.
+            seed: the recipe's.
+        """
+        rows = dict(zip(parts["cluster"], parts["rows"], strict=True))
+        total = sum(rows.values())
         for split, most in (("test", self.test), ("validation", self.validation)):
-            if not most or any(sides[c] == split for c in clusters):
-                continue
-            fit = [c for c, share in movable.items() if share <= most and sides[c] == "train"]
-            if fit:
-                sides[min(fit, key=lambda c: _point(c, seed))] = split
+            missing = most * total - sum(n for c, n in rows.items() if sides[c] == split)
+            movable = [c for c in rows if sides[c] == "train" and free.get(c, 1) <= most]
+            for cluster in sorted(movable, key=lambda c: _point(c, seed)):
+                if missing > 0 and 2 * rows[cluster] <= total:
+                    sides[cluster] = split
+                    missing -= rows[cluster]
 
     def side(self, cluster: str, share: float, seed: int) -> str:
         """Return the split that the hash of a cluster with a share of all rows falls into."""

@@ -40,9 +40,12 @@ def wiring(graph: str | None, ops: int = 3) -> dict[str, Any]:
     return {"exact": graph, "graph": graph, "hops": None, "ops": ops, "values": None}
 
 
-def row(name: str, program: str, path: str | None = None, package: str = "") -> dict[str, Any]:
+def row(
+    name: str, program: str, path: str | None = None, package: str = "", symbol: str | None = None
+) -> dict[str, Any]:
     purl = f"pkg:pypi/{package}@1" if package else None
-    origin = make_origin("pypi", artifact_sha256="a" + package, path=path, purl=purl)
+    artifact = "a" + package
+    origin = make_origin("pypi", artifact_sha256=artifact, path=path, purl=purl, symbol=symbol)
     known = {"kind": "kernel", "triton": program, "origin": origin, "wiring": wiring(None)}
     return {"id": name, "parent_ids": [f"file of {name}"], **known}
 
@@ -93,6 +96,14 @@ def test_rows_of_one_package_are_one_cluster_where_asked() -> None:
     verdicts = judge(rows, repositories=True)
     assert verdicts["0"]["cluster"] == verdicts["2"]["cluster"] == "0"
     assert len({v["cluster"] for v in verdicts.values()}) == 4
+
+
+def test_compositions_of_one_family_are_one_cluster() -> None:
+    symbols = ["rotary#1", "rotary#12", "scan#1", "rotary", None]
+    rows = [row(f"{i}", different(i), symbol=symbol) for i, symbol in enumerate(symbols)]
+    rows.append(row("5", different(5), "x.py", symbol="rotary#1"))
+    clusters = {name: verdict["cluster"] for name, verdict in judge(rows).items()}
+    assert clusters == {"0": "0", "1": "0", "2": "2", "3": "3", "4": "4", "5": "5"}
 
 
 @pytest.mark.parametrize(
@@ -262,6 +273,41 @@ def test_most_of_a_source_is_never_moved() -> None:
         verdicts = judge(rows, 100, seed, test=0.2, validation=0.2)
         by_hash = step.side(verdicts["p0"]["cluster"], 12 / 104, seed)
         assert verdicts["p0"]["split"] == by_hash
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_each_source_has_its_share_in_each_split(seed: int) -> None:
+    counts = {"a": 20, "b": 40, "c": 140}
+    rows = [
+        row(f"{package}{i}", different(100 * k + i), f"{i}.py", package)
+        for k, (package, count) in enumerate(counts.items())
+        for i in range(count)
+    ]
+    verdicts = judge(rows, 200, seed, test=0.1, validation=0.15)
+    for package, count in counts.items():
+        own = [v["split"] for name, v in verdicts.items() if name[0] == package]
+        assert own.count("test") >= 0.1 * count
+        assert own.count("validation") >= 0.15 * count
+        assert own.count("train") > 0.5 * count
+
+
+@pytest.mark.parametrize("held_out", [0, 1, 2])
+def test_the_largest_packages_that_fit_are_held_out(held_out: int) -> None:
+    counts = {"large": 60, "fits": 9, "small": 6, "tiny": 1}
+    rows = [
+        row(f"{package}{i}", different(100 * k + i), f"{i}.py", package)
+        for k, (package, count) in enumerate(counts.items())
+        for i in range(count)
+    ]
+    rows.append(row("copy", different(100), "copy.py", "large"))
+    verdicts = judge(rows, 200, test=0.14, held_out=held_out)
+    whole = [
+        package
+        for package, count in counts.items()
+        if count > 1 and {verdicts[f"{package}{i}"]["split"] for i in range(count)} == {"test"}
+    ]
+    assert whole == ["fits", "small"][:held_out]
+    assert not held_out or verdicts["copy"]["split"] == "test"
 
 
 def test_a_split_that_is_not_asked_for_stays_empty() -> None:
