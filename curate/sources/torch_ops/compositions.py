@@ -10,18 +10,23 @@ import re
 from collections.abc import Callable, Iterator
 from random import Random
 
-from curate.sources.torch_ops import formulas as op_formulas
-from curate.sources.torch_ops import fusions as op_fusions
-from curate.sources.torch_ops import quantised as op_quantised
 from curate.sources.torch_ops.draft import ProblemDraft
+from curate.sources.torch_ops.families import (
+    attention,
+    backward,
+    convolutions,
+    formulas,
+    fusions,
+    products,
+    quantised,
+    routing,
+)
 
 Family = Callable[[ProblemDraft], None]
 
-FAMILIES: tuple[Family, ...] = (
-    *op_fusions.FAMILIES,
-    *op_formulas.FAMILIES,
-    *op_quantised.FAMILIES,
-)
+_FILES = (fusions, formulas, quantised, attention, products, convolutions, routing, backward)
+
+FAMILIES: tuple[Family, ...] = tuple(write for file in _FILES for write in file.FAMILIES)
 
 _PATIENCE = 60  # draws without a new structure after which a family counts as exhausted
 

@@ -2,7 +2,7 @@
 
 The database's sample inputs say how an operator is called; its sizes are those of unit tests. Here
 a sample becomes a call, its sizes are scaled to realistic ones that the operator accepts on the
-meta device, and the problem is printed and then run (`op_check`).
+meta device, and the problem is printed and then run (`check`).
 """
 
 from __future__ import annotations
@@ -163,10 +163,13 @@ def _calls(op: Any) -> list[Call]:
     return [call for _, call in sorted(ordered, key=lambda item: item[0])]
 
 
-def _dullness(call: Call) -> tuple[bool, bool]:
+def _dullness(call: Call) -> tuple[bool, bool, int]:
+    """Return what is least in calls as people write them: plain sizes, few other arguments."""
     shapes = [leaf.shape for leaf in call.leaves()]
     ranks = [len(shape) for shape in shapes]
-    return not 2 <= max(ranks) <= 4 or 0 in ranks, 1 in shapes[0]
+    flat, _ = tree_flatten((call.args, call.kwargs))
+    odd = not 2 <= max(ranks) <= 4 or 0 in ranks or call.args[0] == [call.leaves()[0]]
+    return odd, 1 in shapes[0], len(flat) - len(shapes)
 
 
 Form = tuple[tuple[Any, ...], dict[str, Any], list[str]]
@@ -325,6 +328,9 @@ def _scalings(call: Call, rng: Random) -> Iterator[Scaled]:
     for table in (rng.choice(_SIZES[rank]), _SMALL[rank]):
         for align in ("right", "left", "value"):
             shapes, sizes = _scale(leaves, rank, table, align)
+            if call.path == "F.interpolate" and call.kwargs.get("size"):
+                yield _resize(call, shapes[0], sizes), shapes, sizes
+                continue
             yield call, shapes, sizes
             resized = _resize_literals(call, dict(_values(leaves, shapes)))
             if resized is not None:
@@ -352,6 +358,14 @@ def _scale(
             shape.append(name)
         shapes.append(tuple(shape))
     return shapes, sizes
+
+
+def _resize(call: Call, shape: Shape, sizes: dict[str, int]) -> Call:
+    """Return a call that asks for a size which is to the new input as the sample's was to its."""
+    before, wanted = call.leaves()[0].shape, call.kwargs["size"]
+    axes = [*zip(before, shape, strict=True)][-len(wanted) :]
+    size = tuple(n * sizes[name] // old for n, (old, name) in zip(wanted, axes, strict=True))
+    return Call(call.path, call.function, call.args, {**call.kwargs, "size": size})
 
 
 def _values(leaves: list[Leaf], shapes: list[Shape]) -> Iterator[tuple[int, str]]:

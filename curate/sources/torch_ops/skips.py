@@ -60,6 +60,10 @@ SKIPPED: dict[str, str] = {
     "order_dependent": """
         scatter index_put put index_copy
     """,
+    "rarely_called": """
+        masked.* special.bessel* special.modified_bessel* *.with_dtype *.decimals_0
+        nn.functional.pad.*_negative
+    """,
     "alias": """
         special.expit constant_pad_nd true_divide flipud fliplr max.binary min.binary trapz norm
         norm.* nn.functional.upsample_* nn.functional.interpolate.area mv

@@ -1,7 +1,7 @@
 """The source `torch_ops`: PyTorch problems made from PyTorch's own operators, with no network.
 
-Single operators come from the database that PyTorch tests itself with (`op_modules`); compositions
-of 2 to 6 operators come from a seeded grammar of real fusions (`op_compositions`).
+Single operators come from the database that PyTorch tests itself with (`operators`); compositions
+come from a seeded grammar of what models, losses and optimisers are made of (`compositions`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class TorchOps(SourceStep):
     Each problem is run before it is yielded; one that fails is yielded as ``(row, Drop)``.
     """
 
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 4
     makes: ClassVar[frozenset[str]] = frozenset({"task"})
     sets: ClassVar[frozenset[str]] = frozenset({"reference", "entry_point", "license"})
 
@@ -53,8 +53,8 @@ class TorchOps(SourceStep):
         Field(
             ge=0,
             le=3000,
-            description="Compositions of 2 to 6 operators (epilogues, norms, losses, rotary "
-            "embeddings …), drawn with the recipe's seed. No two have one structure.",
+            description="Compositions of operators (epilogues, attention, losses, experts, "
+            "backward passes …), drawn with the recipe's seed. No two have one structure.",
         ),
     ] = 1000
     operators: Annotated[

@@ -1,14 +1,14 @@
 """Families of compositions that chain stages: epilogues, norms, gates, attention, positions.
 
-Each family opens with an operator or an input and lets the stages of `op_stages` follow. See
-`op_compositions`.
+Each family opens with an operator or an input and lets the stages of `stages` follow. See
+`compositions`.
 """
 
 from __future__ import annotations
 
 from curate.sources.torch_ops.draft import ProblemDraft
-from curate.sources.torch_ops.layouts import any_layout, images, signal, tokens, volumes
-from curate.sources.torch_ops.stages import (
+from curate.sources.torch_ops.families.layouts import any_layout, images, signal, tokens, volumes
+from curate.sources.torch_ops.families.stages import (
     GATES,
     activate,
     chain,

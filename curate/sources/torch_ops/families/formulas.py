@@ -1,13 +1,13 @@
 """Families of compositions that follow a formula: losses, statistics, optimisers, geometry.
 
-Each family picks one formula of its field and varies what stands around it. See `op_compositions`.
+Each family picks one formula of its field and varies what stands around it. See `compositions`.
 """
 
 from __future__ import annotations
 
 from curate.sources.torch_ops.draft import ProblemDraft
-from curate.sources.torch_ops.layouts import any_layout, images, rows, signal, tokens
-from curate.sources.torch_ops.stages import ACTIVATIONS, activate, chain, normalize
+from curate.sources.torch_ops.families.layouts import any_layout, images, rows, signal, tokens
+from curate.sources.torch_ops.families.stages import ACTIVATIONS, activate, chain, normalize
 
 # --- Losses -------------------------------------------------------------------------------------
 
@@ -328,7 +328,8 @@ def optimizer_step(d: ProblemDraft) -> None:
     if decay == "coupled":
         d.let(grad, f"{grad} + 0.01 * {weight}", "weight decay in the gradient")
     rule = d.pick(
-        "momentum", "nesterov", "adam", "lion", "rmsprop", "adagrad", "adafactor", "signum"
+        *("momentum", "nesterov", "adam", "adamw", "lion"),
+        *("rmsprop", "adagrad", "adafactor", "signum"),
     )
     state = _optimizer_update(d, rule)
     if decay == "decoupled":
@@ -344,10 +345,12 @@ def optimizer_step(d: ProblemDraft) -> None:
 
 def _optimizer_update(d: ProblemDraft, rule: str) -> list[str]:
     state = []
-    if rule in {"momentum", "nesterov", "adam", "lion", "signum"}:
+    if rule == "adamw":
+        d.layer("step", d.argument(d.size("step", 10, 100, 1000)))
+    if rule in {"momentum", "nesterov", "adam", "adamw", "lion", "signum"}:
         d.take("momentum", *d.dims)
         state.append("momentum")
-    if rule in {"adam", "rmsprop", "adagrad"}:
+    if rule in {"adam", "adamw", "rmsprop", "adagrad"}:
         d.take("variance", *d.dims, draw="torch.rand({})")
         state.append("variance")
     lines = {
@@ -358,8 +361,15 @@ def _optimizer_update(d: ProblemDraft, rule: str) -> list[str]:
             ("variance", "torch.lerp(variance, grad.square(), 0.001)"),
             ("update", "momentum / (variance.sqrt() + 1e-8)"),
         ],
+        "adamw": [
+            ("momentum", "torch.lerp(momentum, grad, 0.1)"),
+            ("variance", "torch.lerp(variance, grad.square(), 0.01)"),
+            ("first", "momentum / (1.0 - 0.9 ** self.step)"),
+            ("second", "variance / (1.0 - 0.99 ** self.step)"),
+            ("update", "first / (second.sqrt() + 1e-8)"),
+        ],
         "lion": [
-            ("update", "torch.tanh(20.0 * (0.9 * momentum + 0.1 * grad))"),
+            ("update", "torch.sign(0.9 * momentum + 0.1 * grad)"),
             ("momentum", "torch.lerp(momentum, grad, 0.01)"),
         ],
         "rmsprop": [
@@ -380,7 +390,13 @@ def _optimizer_update(d: ProblemDraft, rule: str) -> list[str]:
             ("update", "momentum / momentum.abs().mean()"),
         ],
     }
-    names = {"adam": "Adam", "lion": "smoothed Lion", "rmsprop": "RMSprop", "adagrad": "Adagrad"}
+    names = {
+        "adam": "Adam",
+        "adamw": "bias-corrected Adam",
+        "lion": "Lion",
+        "rmsprop": "RMSprop",
+        "adagrad": "Adagrad",
+    }
     names |= {"adafactor": "factored second-moment", "signum": "magnitude-normalised momentum"}
     names |= {"momentum": "momentum", "nesterov": "Nesterov momentum"}
     for name, expression in lines[rule]:

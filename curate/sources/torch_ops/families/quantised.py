@@ -6,7 +6,7 @@ Sizes are such that GPUs take them: more than 16 rows, and multiples of 16 elsew
 from __future__ import annotations
 
 from curate.sources.torch_ops.draft import ProblemDraft
-from curate.sources.torch_ops.stages import chain
+from curate.sources.torch_ops.families.stages import chain
 
 _CODES = "torch.randint(-127, 128, ({}), dtype=torch.int8)"
 

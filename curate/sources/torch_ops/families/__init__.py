@@ -1,0 +1,1 @@
+"""Families of compositions: each writes one kind of problem that models and losses are made of."""
