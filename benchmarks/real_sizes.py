@@ -9,8 +9,9 @@ times are medians of ``do_bench``, which flushes the cache. ``--compile`` says f
 drawn with a seed, `torch.compile` is timed as well. ``--warm`` first runs all pairs in that many
 processes side by side, untimed, for half of ``--seconds``: what is timed afterwards finds its
 kernels compiled.
-``--mib 0`` leaves all sizes as the file has them. Float32 is as exact as a file asks: without a
-line that allows TF32, eager has none either.
+``--mib 0`` leaves all sizes as the file has them, and all count; otherwise those from 64 MiB on. A
+pair's ``kind``, if it has one, is the line of the table that it counts in. Float32 is as exact as a
+file asks: without a line that allows TF32, eager has none either.
 """
 
 from __future__ import annotations
@@ -142,9 +143,10 @@ def _largest(right: torch.Tensor, got: torch.Tensor) -> tuple[float, float]:
     return error, finite.abs().max().item() if finite.numel() else 0.0
 
 
-def report(rows: list[dict[str, Any]], against: str) -> None:
-    timed = [row for row in rows if against in row and row["mib"] >= 64]
-    print(f"\ntime of {against} / time of program, inputs >= 64 MiB")
+def report(rows: list[dict[str, Any]], against: str, least: float) -> None:
+    """Print how many times as long something takes as the programs, of inputs of ``least`` MiB."""
+    timed = [row for row in rows if against in row and row["mib"] >= least]
+    print(f"\ntime of {against} / time of program, inputs >= {least:.0f} MiB")
     print("| schedule | n | lowest | median | < 0.5 | >= 0.97 | >= 1.2 |")
     print("|-|-|-|-|-|-|-|")
     for kind in [*sorted({row["schedule"] for row in timed}), "all"]:
@@ -203,7 +205,8 @@ def main() -> None:
     for number, row in enumerate(rows):
         if time.monotonic() - started > given.seconds:
             break
-        entry = {"id": row["id"], "schedule": schedule_of(row.get("candidate") or row["triton"])}
+        text = row.get("candidate") or row["triton"]
+        entry = {"id": row["id"], "schedule": row.get("kind") or schedule_of(text)}
         try:
             entry |= measure(row, given.mib, number < given.compile, warm=False)
         except Exception as error:  # other people's code, and ours
@@ -217,8 +220,8 @@ def main() -> None:
     off = [one for one in done if one.get("wrong", 0) > 1e-3]
     for one in sorted(off, key=lambda r: -r["wrong"]):
         print(f"  off by {one['wrong']:.1e}: {one['id']} ({one['schedule']}, {one['mib']:.0f} MiB)")
-    report(done, "eager")
-    report(done, "compile")
+    for against in ("eager", "compile"):
+        report(done, against, least=64 if given.mib else 0)
 
 
 if __name__ == "__main__":

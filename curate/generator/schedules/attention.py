@@ -109,7 +109,7 @@ class _Tile:
         parts = [loops.scores.scores, loops.softmax.weights, *loops.k.inputs(), *loops.v.inputs()]
         body.hoist(parts, [*loops.reduced, *self.dims["keys"].axes])
         self.peak, self.total = body.fresh("peak"), body.fresh("exp_sum")
-        body.say(repr("# Online softmax: a new peak scales down the exponentials so far."))
+        body.say(repr("# Online softmax in powers of 2: a new peak scales down those added up so far."))
         body.say(f'{self.peak} = tl.full((BLOCK_M, 1), float("-inf"), tl.float32)')
         body.say(f"{self.total} = tl.zeros((BLOCK_M, 1), tl.float32)")
         body.say(f"acc = tl.zeros((BLOCK_M, {self.dims['col'].block}), tl.float32)")
@@ -150,8 +150,8 @@ class _Tile:
             shift = body.fresh("shift")
             body.say(f'{shift} = tl.where({new} == float("-inf"), 0.0, {new})')
         rescale = body.fresh("rescale")
-        body.say(f"weights = tl.exp(scores - {shift})")
-        body.say(f"{rescale} = tl.exp({self.peak} - {shift})")
+        body.say(f"weights = tl.exp2(scores - {shift})")
+        body.say(f"{rescale} = tl.exp2({self.peak} - {shift})")
         body.say(
             f"{self.total} = {self.total} * {rescale} + tl.sum(weights, axis=1, keep_dims=True)"
         )

@@ -301,6 +301,7 @@ class Attention(products.Product):
         )
         self.softmax = softmax.find(found)
         self.scores = softmax.visible(self.softmax.scores, self.recorder)
+        self.scores.scores = softmax.in_powers_of_2(self.scores.scores, self.recorder)
 
     def _result(self) -> None:
         """Record the second product."""

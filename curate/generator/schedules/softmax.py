@@ -185,6 +185,20 @@ def _at_most(bound: sympy.Expr, recorder: Recorder) -> Value:
     return recorder.make("le", tuple(sides), torch.bool)
 
 
+def in_powers_of_2(scores: Value, recorder: Recorder) -> Value:
+    """Return scores of which 2 to the power is e to the power of what they were."""
+    if scores.op == "where" and _is_hidden(scores.args[2]):
+        condition, shown, hidden = scores.args
+        args = condition, in_powers_of_2(shown, recorder), hidden
+        return recorder.make("where", args, scores.dtype)
+    by = recorder.constant(1 / math.log(2), scores.dtype)
+    if scores.op == "mul" and not scores.args[1].axes:
+        scores, factor = scores.args
+        by = recorder.make("mul", (factor, by), scores.dtype)
+        by.word = "scale_log2e"
+    return recorder.make("mul", (scores, by), scores.dtype)
+
+
 Facts = tuple[list[sympy.Expr], list[tuple[Value, bool]]]
 
 

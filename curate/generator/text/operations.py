@@ -150,7 +150,7 @@ TILES = [
         (64, 64, 64, 4, 4),
         (64, 128, 64, 4, 3),
         (128, 128, 64, 8, 3),
-        (128, 256, 32, 8, 3),
+        (128, 128, 64, 4, 3),
     )
 ]
 """,
@@ -182,16 +182,22 @@ def fitting(configs, named_args, **kwargs):
 ''',
     "ATTENTION_TILES": """
 ATTENTION_TILES = [
-    triton.Config({"BLOCK_M": m, "BLOCK_N": n}, num_warps=warps, num_stages=2)
-    for m, n, warps in ((16, 16, 2), (32, 32, 4), (64, 32, 4), (128, 32, 8), (128, 64, 8))
+    triton.Config({"BLOCK_M": m, "BLOCK_N": n}, num_warps=warps, num_stages=stages)
+    for m, n, warps, stages in (
+        (16, 16, 2, 2),
+        (32, 32, 4, 2),
+        (64, 32, 4, 2),
+        (64, 64, 4, 3),
+        (128, 64, 8, 3),
+    )
 ]
 """,
     "fitting_tiles": '''
 def fitting_tiles(configs, named_args, **blocks):
-    """Return the tiles that fit into shared memory: some devices have 64 KiB."""
-    head = max(blocks["BLOCK_D"], blocks.get("BLOCK_V", 0))
-    largest = max(32, 8192 // head)
-    return [c for c in configs if max(c.kwargs["BLOCK_M"], 2 * c.kwargs["BLOCK_N"]) <= largest]
+    """Return the tiles that registers hold: factors in float32 are cut into three parts."""
+    size = max(x.element_size() for x in named_args.values() if isinstance(x, torch.Tensor))
+    largest = 2**21 // size**2 // max(blocks["BLOCK_D"], blocks.get("BLOCK_V", 0))
+    return [c for c in configs if c.kwargs["BLOCK_M"] * c.kwargs["BLOCK_N"] <= largest]
 ''',
     "digamma": '''
 @triton.jit
