@@ -157,6 +157,7 @@ class Body:
         for store in self.stores():
             self.use(store.value)
         self._wide = self._scaled()
+        self._narrow: set[sympy.Symbol] = set()
 
     # -- text -------------------------------------------------------------------------------------
 
@@ -238,12 +239,20 @@ class Body:
 
     def define(self, axis: sympy.Symbol, text: str) -> None:
         """Say which element along an axis a program, or each of its lanes, has come to."""
-        wide = self._at[axis] in self._wide
+        wide = self._is_long(axis)
         self.say(f"{self._names[self._at[axis]]} = {f'({text}).to(tl.int64)' if wide else text}")
 
     def is_wide(self, index: sympy.Expr) -> bool:
         """Whether an index along some axes has 64 bits."""
         return any(self._at.get(symbol) in self._wide for symbol in index.free_symbols)
+
+    def narrow(self, dims: Iterable[Dim]) -> None:
+        """Leave indices along some dims at 32 bits: the host asserts that these hold offsets."""
+        self._narrow |= {self._at[axis] for dim in dims for axis in dim.axes}
+
+    def _is_long(self, axis: sympy.Symbol) -> bool:
+        """Whether the variable for an index along an axis has 64 bits."""
+        return self._at[axis] in self._wide - self._narrow
 
     def variable(self, text: str) -> sympy.Symbol:
         """Return a symbol for an index that the kernel has as ``text``, with enough bits."""
@@ -310,7 +319,7 @@ class Body:
             text = f"{start and f'{start} + '}tl.arange(0, {dim.block}){lanes}"
         if ".to(tl.int64)" in start:
             self._wide.update(self._at[axis] for axis in dim.axes)
-        elif len(dim.axes) == 1 and self._at[dim.axes[0]] in self._wide:
+        elif len(dim.axes) == 1 and self._is_long(dim.axes[0]):
             whole, text = text, re.sub(r"^tl\.program_id\(\d\)", r"\g<0>.to(tl.int64)", text)
             text = f"({text}).to(tl.int64)" if text == whole else text
         self.say(f"{dim.name} = {text}")
@@ -332,7 +341,7 @@ class Body:
 
     def spread(self, dim: Dim, text: str) -> None:
         """Say which elements of a dim the lanes have come to; ``text`` has 32 bits."""
-        wide = len(dim.axes) == 1 and self._at[dim.axes[0]] in self._wide
+        wide = len(dim.axes) == 1 and self._is_long(dim.axes[0])
         self.say(f"{dim.name} = {f'({text}).to(tl.int64)' if wide else text}")
         self._spread(dim)
 
@@ -349,7 +358,7 @@ class Body:
             outermost = axis is dim.axes[0]
             length = "" if outermost else self.size(f"n_{self._names[at]}s", self.loops.axes[axis])
             if axis in needed:
-                wide = ".to(tl.int64)" if at in self._wide else ""
+                wide = ".to(tl.int64)" if self._is_long(axis) else ""
                 self.say(f"{self._names[at]} = ({left}{length and f' % {length}'}){wide}")
                 needed.remove(axis)
             left = f"({left} // {length})"

@@ -38,8 +38,8 @@ def tiled(loops: Attention, program: Program, tuned: bool = True) -> None:
     for role, start in (("row", "tile * BLOCK_M"), ("dim", ""), ("dims", ""), ("col", "")):
         body.index(tile.dims[role], start)
     tile.begin()
-    head = tile.head()
-    with body.block(head):
+    first = tile.whole()
+    with body.block(tile.head(first)):
         tile.step()
     tile.end()
     for store in body.stores():
@@ -47,7 +47,7 @@ def tiled(loops: Attention, program: Program, tuned: bool = True) -> None:
     tile.launch(tuned)
 
 
-_RESERVED: tuple[str, ...] = ("pid", "tiles", "tile", "start", "first", "end")
+_RESERVED: tuple[str, ...] = ("pid", "tiles", "tile", "start", "first", "whole", "end")
 _RESERVED += ("q", "k", "v", "scores", "weights", "acc")
 
 
@@ -76,6 +76,29 @@ class _Tile:
                     self.dims[dim].mask = ""
         self.body = Body(loops, program, list(self.dims.values()), _RESERVED)
         self.body.use(loops.scores.scores)
+        self._narrow()
+
+    def _narrow(self) -> None:
+        """Have 32 bits for offsets within a head, and the host assert that these hold them."""
+        loops, program = self.loops, self.program
+        roots = [store.value for store in self.body.stores()]
+        roots += [loops.q, loops.k, loops.v, loops.scores.scores]
+        reads = [v.index for root in roots for v in softmax.values(root) if v.op == "load"]
+        spans: set[sympy.Expr] = set()
+        for e in map(loops.index, [*reads, *(store.index for store in self.body.stores())]):
+            inside = [axis for axis in loops.axes if loops.of_dim[axis] != "batch"]
+            steps = {axis: sympy.expand(e).coeff(axis) * loops.axes[axis] for axis in inside}
+            if (e.free_symbols & steps.keys()) != {a for a, step in steps.items() if step != 0}:
+                return
+            spans.add(max(map(program.known, steps.values()), key=program.hint))
+        most = max((int(span) for span in spans if span.is_number), default=0)
+        if most >= 2**31 or any(program.hint(span) >= 2**31 for span in spans):
+            return
+        self.body.narrow(dim for role, dim in self.dims.items() if role != "batch")
+        texts = sorted(program.sizes.text(span) for span in spans if not span.is_number)
+        if texts:
+            most_of = f"max({', '.join(texts)})" if len(texts) > 1 else texts[0]
+            program.say(f'assert {most_of} < 2**31, "offsets in a head have 32 bits"')
 
     def _axes(self, role: str) -> list[sympy.Symbol]:
         return [axis for axis in self.loops.axes if self.loops.of_dim[axis] == role]
@@ -106,23 +129,41 @@ class _Tile:
         body.say(f"q = {self._factor(loops.q, 'dim')}{q_type}")
         body.leaf(loops.dot, "scores")
         body.leaf(loops.softmax.share, "weights")
-        parts = [loops.scores.scores, loops.softmax.weights, *loops.k.inputs(), *loops.v.inputs()]
+        scores = loops.scores.scores, loops.scores.within
+        parts = [*scores, loops.softmax.weights, *loops.k.inputs(), *loops.v.inputs()]
         body.hoist(parts, [*loops.reduced, *self.dims["keys"].axes])
         self.peak, self.total = body.fresh("peak"), body.fresh("exp_sum")
-        body.say(repr("# Online softmax in powers of 2: a new peak scales down those added up so far."))
+        body.say(repr("# Online softmax, in powers of 2: a new peak scales down the sums so far."))
         body.say(f'{self.peak} = tl.full((BLOCK_M, 1), float("-inf"), tl.float32)')
         body.say(f"{self.total} = tl.zeros((BLOCK_M, 1), tl.float32)")
         body.say(f"acc = tl.zeros((BLOCK_M, {self.dims['col'].block}), tl.float32)")
 
-    def head(self) -> str:
+    def whole(self) -> str:
+        """Take in keys that every query of the tile sees, unmasked; return where others begin."""
+        body, key = self.body, self.dims["key"]
+        if self.may_be_hidden:
+            return "0"
+        count = key.count(body, self.loops)
+        if self._bounds(1):
+            count = f"tl.minimum({count}, tile * BLOCK_M)"
+        body.say(repr("# Every query of the tile sees these keys: no mask is needed."))
+        body.say(f"whole = {count} // BLOCK_N * BLOCK_N")
+        masks = key.mask, self.dims["keys"].mask
+        key.mask = self.dims["keys"].mask = ""
+        with body.block("for start in range(0, whole, BLOCK_N):"):
+            self.step(self.loops.scores.within)
+        key.mask, self.dims["keys"].mask = masks
+        return "whole"
+
+    def head(self, first: str) -> str:
         """Return the head of the loop over keys: only those that some query of the tile sees."""
         body = self.body
-        first, end = "0", self.dims["key"].count(body, self.loops)
+        end = self.dims["key"].count(body, self.loops)
         for rest in self._bounds(1):
             end = f"tl.minimum({end}, (tile + 1) * BLOCK_M{self._plus(-rest)})"
         for rest in self._bounds(-1):
             first = f"tl.maximum({first}, tile * BLOCK_M{self._plus(rest)})"
-        if first != "0":
+        if first.startswith("tl."):
             body.say(f"first = {first} // BLOCK_N * BLOCK_N")
             first = "first"
         if self._bounds(1):
@@ -135,14 +176,14 @@ class _Tile:
             return ""
         return f" - {-size}" if size.is_number and size < 0 else f" + {self.body.address(size)}"
 
-    def step(self) -> None:
-        """Take in a tile of keys."""
+    def step(self, scores: Value | None = None) -> None:
+        """Take in a tile of keys, whose scores are those of the loops if none are given."""
         body, loops, keys = self.body, self.loops, self.dims["key"]
         body.index(keys, "start")
         body.index(self.dims["keys"], "start")
         body.say(f"k = {self._factor(loops.k, 'dims')}{self.k_type}")
         body.say(f"scores = {products.dot(body, 'q', 'k')}")
-        body.say(f"scores = {body.filled(loops.scores.scores, -math.inf, keys)}")
+        body.say(f"scores = {body.filled(scores or loops.scores.scores, -math.inf, keys)}")
         new = body.fresh(f"new_{self.peak}")
         body.say(f"{new} = tl.maximum({self.peak}, tl.max(scores, axis=1, keep_dims=True))")
         shift = new

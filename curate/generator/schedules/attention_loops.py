@@ -301,7 +301,9 @@ class Attention(products.Product):
         )
         self.softmax = softmax.find(found)
         self.scores = softmax.visible(self.softmax.scores, self.recorder)
-        self.scores.scores = softmax.in_powers_of_2(self.scores.scores, self.recorder)
+        for which in ("scores", "within"):
+            value = softmax.in_powers_of_2(getattr(self.scores, which), self.recorder)
+            setattr(self.scores, which, value)
 
     def _result(self) -> None:
         """Record the second product."""

@@ -307,6 +307,11 @@ class Matrices(Product):
         return bool(self.factors[0].dtype.itemsize == 1)
 
     @property
+    def is_exact(self) -> bool:
+        """Whether its factors are float32: of few rows, tensor cores multiply these no faster."""
+        return bool(self.factors[0].dtype == torch.float32)
+
+    @property
     def is_whole(self) -> bool:
         """Whether it multiplies whole numbers of 8 bits, and adds up in 32."""
         return bool(self.call.result.dtype == torch.int32)
@@ -416,8 +421,8 @@ def matrices(loops: Matrices, program: Program) -> None:
     may_be_long = not k.is_number and given and program.has_one_product
     may_be_long |= program.hint(loops.sizes[2]) >= LONG
     given_rows = m.is_Symbol and (own[0] is None or own[0].is_input)
-    few = given_rows and program.has_one_product and not loops.has_bytes
-    is_few = bool(m.is_number and m <= FEW_ROWS) and not loops.has_bytes
+    few = given_rows and program.has_one_product and loops.is_exact
+    is_few = bool(m.is_number and m <= FEW_ROWS) and loops.is_exact
     if loops.batched or not (may_be_long or few or is_few):
         tiles(loops, program)
     elif is_few:

@@ -124,11 +124,13 @@ class Visible:
 
     Attributes:
         scores: the scores, with conditions written shorter.
+        within: what they are where the bounds hold.
         bounds: differences of indices, such as key - row, that are at most 0 where a score counts.
         is_known: whether all others count.
     """
 
     scores: Value
+    within: Value
     bounds: list[sympy.Expr]
     is_known: bool
 
@@ -149,7 +151,7 @@ def visible(scores: Value, recorder: Recorder) -> Visible:
     products = [v for v in values(scores) if v.op == "product"]
     inside = {id(v) for one in products for v in values(one)}
     may_hide = (v for v in values(scores) if v.op == "load" or _is_hidden(v))
-    return Visible(scores, [], all(id(v) in inside for v in may_hide))
+    return Visible(scores, scores, [], all(id(v) in inside for v in may_hide))
 
 
 def _hidden_of(value: Value) -> tuple[tuple[Value, bool], Value] | None:
@@ -174,7 +176,8 @@ def _where(
         whole = recorder.make("logical_and", (whole, one), torch.bool)
     hidden = recorder.constant(-math.inf, dtype)
     scores = recorder.make("where", (whole, inner.scores, hidden), dtype)
-    return Visible(scores, [*bounds, *inner.bounds], inner.is_known and not others)
+    known = inner.is_known and not others
+    return Visible(scores, inner.within, [*bounds, *inner.bounds], known)
 
 
 def _at_most(bound: sympy.Expr, recorder: Recorder) -> Value:

@@ -144,6 +144,7 @@ TILES = [
     )
     for m, n, k, warps, stages in (
         (32, 32, 32, 2, 3),
+        (16, 64, 128, 4, 4),
         (64, 64, 32, 4, 3),
         (128, 64, 32, 8, 3),
         (128, 128, 16, 8, 3),
@@ -151,6 +152,7 @@ TILES = [
         (64, 128, 64, 4, 3),
         (128, 128, 64, 8, 3),
         (128, 128, 64, 4, 3),
+        (256, 128, 64, 8, 3),
     )
 ]
 """,
@@ -172,13 +174,16 @@ BYTE_TILES = [
 """,
     "fitting": '''
 def fitting(configs, named_args, **kwargs):
-    """Return the tiles whose loads in flight fit into 64 KiB: float32 needs smaller ones."""
+    """Return the tiles whose loads in flight fit into 128 KiB, in float32 64: it is cut in parts.
+
+    A tuner skips those that a device cannot hold.
+    """
     *sizes, _ = (x.element_size() for x in named_args.values() if isinstance(x, torch.Tensor))
 
     def waiting(tile):
         return (tile["BLOCK_M"] + tile["BLOCK_N"]) * tile["BLOCK_K"] * max(sizes)
 
-    return [c for c in configs if (c.num_stages - 1) * waiting(c.kwargs) <= 64 * 1024]
+    return [c for c in configs if (c.num_stages - 1) * waiting(c.kwargs) <= 2**18 // max(sizes)]
 ''',
     "ATTENTION_TILES": """
 ATTENTION_TILES = [
@@ -196,7 +201,7 @@ ATTENTION_TILES = [
 def fitting_tiles(configs, named_args, **blocks):
     """Return the tiles that registers hold: factors in float32 are cut into three parts."""
     size = max(x.element_size() for x in named_args.values() if isinstance(x, torch.Tensor))
-    largest = 2**21 // size**2 // max(blocks["BLOCK_D"], blocks.get("BLOCK_V", 0))
+    largest = 2**22 // size**2 // max(blocks["BLOCK_D"], blocks.get("BLOCK_V", 0))
     return [c for c in configs if c.kwargs["BLOCK_M"] * c.kwargs["BLOCK_N"] <= largest]
 ''',
     "digamma": '''
