@@ -15,13 +15,14 @@ from curate.clean.split import Split
 from curate.clean.wiring.wiring import Wiring
 from curate.formats.conversion import Conversion
 from curate.formats.cuda_to_triton import CudaToTriton
-from curate.formats.fim import Fim
+from curate.formats.fim.fim import Fim
 from curate.formats.format import Format
 from curate.formats.kernelbook import KernelBook
 from curate.formats.kernels import KernelsFormat as KernelsFormat
 from curate.formats.messages import Messages
 from curate.formats.negatives import Negatives
 from curate.formats.pairs import PairsFormat
+from curate.formats.preference import Preference
 from curate.formats.repair import Repair
 from curate.generator.inductor import Inductor
 from curate.harvest.closure import Closure
@@ -82,6 +83,7 @@ AnyFormat = Annotated[
     Messages
     | Conversion
     | PairsFormat
+    | Preference
     | KernelsFormat
     | KernelBook
     | Fim

@@ -9,11 +9,12 @@ from __future__ import annotations
 from typing import Annotated, ClassVar, Literal
 
 import pyarrow as pa
-from pydantic import Field
+from pydantic import Field, PrivateAttr
 
 from curate.formats.format import PROOF, Format, View, proof
+from curate.formats.prompts.examples import Examples
 from curate.formats.prompts.question import asked, question
-from curate.rows import PairRow
+from curate.rows import Loose, PairRow
 from curate.step import Keep
 from curate.teacher.template import fence
 
@@ -34,6 +35,11 @@ class Conversion(Format):
             "keeps to, and in half of the rows a program of another operator."
         ),
     ] = None
+
+    _examples: Examples = PrivateAttr(default_factory=Examples)
+
+    def look_at(self, row: Loose) -> None:
+        self._examples.add(row)
 
     def columns(self) -> pa.Schema:
         return pa.schema([("prompt", pa.string()), ("completion", pa.string()), *PROOF])

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 import pyarrow as pa
 
-from curate.formats.fim import count_tokens
+from curate.formats.fim.fim import count_tokens
 from curate.formats.format import Shown
 from curate.formats.prompts.examples import WorkedExample
 from curate.formats.prompts.facts import schedules
@@ -22,6 +22,9 @@ DESCRIBED = [
     ("shapes", pa.list_(pa.string())),
     ("dtypes", pa.list_(pa.string())),
     ("schedule", pa.list_(pa.string())),
+    ("program_us", pa.float64()),
+    ("eager_us", pa.float64()),
+    ("compile_us", pa.float64()),
     ("example_id", pa.string()),
 ]
 
@@ -59,6 +62,7 @@ def described(
     """
     static, program = row["static"], row["triton"]
     inputs = inputs_of(row["reference"] or "")
+    times = row["verdict"] and row["verdict"]["timing"]
     return {
         "level": level_of(row),
         "family": family_of((static and static["ops"]) or []),
@@ -70,6 +74,9 @@ def described(
         else ["x".join(map(str, tensor.shape)) for tensor in inputs],
         "dtypes": None if inputs is None else [tensor.dtype for tensor in inputs],
         "schedule": schedules(program) if program else None,
+        "program_us": times and times["candidate_us"],
+        "eager_us": times and times["eager_us"],
+        "compile_us": times and times["compile_us"],
         "example_id": example and example.id,
     }
 

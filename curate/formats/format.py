@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Annotated, Any, ClassVar, Self
 
 import pyarrow as pa
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
+from pydantic import BaseModel, ConfigDict, Field
 
-from curate.formats.prompts.examples import Examples, WorkedExample
-from curate.rows import ProvenRow
+from curate.formats.prompts.examples import WorkedExample
+from curate.rows import Loose, ProvenRow
 from curate.step import Drop, Keep
 
 Shown = dict[str, Any]
@@ -44,13 +44,12 @@ class Format(BaseModel):
         ),
     ] = None
 
-    _examples: Examples = PrivateAttr(default_factory=Examples)
+    def begin(self) -> Self:
+        """Return the format for one data set: it has looked at no row."""
+        return type(self)(**self.model_dump())
 
-    def with_examples(self, examples: Examples) -> Self:
-        """Return the format with rows that its prompts may show as examples."""
-        view = self.model_copy()
-        view._examples = examples
-        return view
+    def look_at(self, row: Loose) -> None:
+        """Take note of a row: a format is shown all rows of a data set before it renders one."""
 
     def columns(self) -> pa.Schema:
         """Return the columns that `render` fills."""

@@ -7,7 +7,7 @@ from curate.cache.texts import save_text
 from curate.engine.processes.local import LocalExecutor
 from curate.engine.run import Walk
 from curate.formats.dataset.write import write_dataset
-from curate.formats.fim import Fim
+from curate.formats.fim.fim import Fim
 from curate.formats.kernels import KernelsFormat
 from curate.rows import Row, make_origin, make_row
 

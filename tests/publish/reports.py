@@ -17,7 +17,7 @@ from curate.clean.split import Split
 from curate.engine.processes.local import LocalExecutor
 from curate.engine.run import Walk
 from curate.formats.dataset.write import write_dataset
-from curate.formats.fim import Fim
+from curate.formats.fim.fim import Fim
 from curate.formats.kernels import KernelsFormat as KernelsFormat
 from curate.formats.pairs import PairsFormat
 from curate.rows import Row, make_origin, make_row

@@ -46,7 +46,6 @@ from curate.formats.dataset.parquet import SplitFiles
 from curate.formats.dataset.provenance import PROVENANCE_FILE, provenance_line
 from curate.formats.dataset.replace import RUN_FILE, check_place, new_folder, recover, replace
 from curate.formats.format import Format
-from curate.formats.prompts.examples import Examples
 from curate.licenses.licenses import Licenses
 from curate.licenses.optout import OPTED_OUT, first_match, load_lists
 from curate.rows import Loose
@@ -239,18 +238,19 @@ class _Writer:
         self._index = _Rows(folder / INDEX_FILE, INDEX)
         self._provenance = (folder / PROVENANCE_FILE).open("w", encoding="utf-8")
         self._unlabelled: dict[tuple[str, str], _Rows] = {}
-        self._examples = Examples()
-        self._views = [f.with_examples(self._examples) for f in walk.recipe.formats]
+        self._views = [f.begin() for f in walk.recipe.formats]
         self._filled: dict[str, set[str]] = {}
         self._schemas = {_config(f): f.columns() for f in walk.recipe.formats}
         self._leakage = {_config(f): Leakage(f.has_prompt) for f in walk.recipe.formats}
         self._message_keys: dict[str, set[str]] = {}
 
     def look_at(self, rows: list[Loose]) -> None:
-        """Look for examples among rows, before any is added."""
+        """Show rows to the views that show their kind, before any is added."""
         for row in rows:
             if self._withheld(row) is None:
-                self._examples.add(row)
+                for view in self._views:
+                    if row["kind"] in view.kinds:
+                        view.look_at(row)
 
     def _withheld(self, row: Loose) -> str | None:
         """Return why a row is in no config, whatever its kind."""

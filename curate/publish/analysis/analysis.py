@@ -20,7 +20,7 @@ from curate.engine.records import Record, read_records
 from curate.engine.store import Manifest, Store
 from curate.formats.dataset.index import INDEX_FILE
 from curate.formats.dataset.write import read_run
-from curate.formats.fim import count_tokens
+from curate.formats.fim.fim import count_tokens
 from curate.licenses.optout import OPTED_OUT
 from curate.publish.analysis.contamination import Contamination, Nearness, contamination
 from curate.publish.analysis.counts import Counts, Distribution, Frozen, ValueCounts, ranked

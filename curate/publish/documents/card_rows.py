@@ -28,7 +28,10 @@ TEXTS = frozenset({"prompt", "completion", "prefix", "middle", "suffix", "triton
 COUNTED = frozenset(
     {"id", "license", "level", "family", "kernels", "lines", "tokens", "shapes", "dtypes"}
     | {"caveats", "specialised", "verdict", "pure_triton", "split_overlap", "example_id"}
+    | {"program_us", "compile_us"}
 )
+SLOW = 0.8
+"""Of the speed of `torch.compile`: below it, the card names a program as slow."""
 
 
 PLACES = {
@@ -161,6 +164,10 @@ def _others(rows: list[Loose], is_nested: bool) -> Iterator[tuple[str, int, str]
     for words, column in others:
         n = sum(bool(row.get(column)) for row in rows)
         yield words, n, f"not {_column(column, is_nested)}"
+    times = [(row.get("program_us"), row.get("compile_us")) for row in rows]
+    n = sum(bool(own and other) and other < SLOW * own for own, other in times)
+    code = f'not r["compile_us"] or r["compile_us"] >= {SLOW} * r["program_us"]'
+    yield f"Its speed is below {SLOW} of that of `torch.compile`.", n, code
     n = sum((row.get("level"), row.get("family")) == ("1", POINTWISE) for row in rows)
     code = f'(r["level"], r["family"]) != ("1", "{POINTWISE}")'
     yield "The module is a single elementwise operator.", n, code

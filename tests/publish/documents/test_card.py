@@ -15,7 +15,7 @@ from steps_for_tests import LICENSE
 
 from curate.files import file_sha256
 from curate.formats.dataset.front_matter import features
-from curate.formats.fim import Fim
+from curate.formats.fim.fim import Fim
 from curate.formats.kernels import KernelsFormat
 from curate.formats.messages import Messages
 from curate.formats.pairs import PairsFormat

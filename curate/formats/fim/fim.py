@@ -1,8 +1,8 @@
 """The ``fim`` format: kernels with parts left out, to be filled in from what stands around them.
 
-A row is shown several times, each time with another hole (`curate.formats.holes`). In a kernel's
-row, holes lie in its ``@triton.jit`` functions: the entry point and its helpers. In a pair's row,
-they lie in any function or method, since there the launch code is part of the answer too.
+A row is shown several times, each time with another hole (`curate.formats.fim.holes`). In a
+kernel's row, holes lie in its ``@triton.jit`` functions: the entry point and its helpers. In a
+pair's row, they lie in any function or method, since there the launch code is part of the answer.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from typing import Annotated, ClassVar, Literal
 import pyarrow as pa
 from pydantic import Field, model_validator
 
-from curate.formats.fim_tokens import FAMILIES, FamilyName, Mode, find_marker, render_fim
+from curate.formats.fim.fim_tokens import FAMILIES, FamilyName, Mode, find_marker, render_fim
+from curate.formats.fim.holes import HOLE_KINDS, Hole, HoleKind, find_holes
 from curate.formats.format import PROOF, Format, Shown, View, proof
-from curate.formats.holes import HOLE_KINDS, Hole, HoleKind, find_holes
 from curate.rows import KernelRow, PairRow
 from curate.step import Drop, Keep
 

@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from steps_for_tests import LICENSE
 
-from curate.formats.fim import Fim, count_tokens
-from curate.formats.holes import Hole, find_holes
+from curate.formats.fim.fim import Fim, count_tokens
+from curate.formats.fim.holes import Hole, find_holes
 from curate.rows import Row, make_origin, make_row
 from curate.sources.index import fetch
 from curate.step import Drop, Keep

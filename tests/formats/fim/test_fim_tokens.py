@@ -1,6 +1,6 @@
 import pytest
 
-from curate.formats.fim_tokens import FAMILIES, MARKERS, find_marker, render_fim
+from curate.formats.fim.fim_tokens import FAMILIES, MARKERS, find_marker, render_fim
 
 ROW = {"prefix": "P{}", "middle": "M", "suffix": "{S}"}
 BAR = "\uff5c"
