@@ -74,7 +74,8 @@ def _assertion(node: ast.Assert, indent: int) -> list[str]:
         if isinstance(right, ast.Tuple):
             return expression(right, indent, head, message)
         left = expression(node.test.left, indent, "assert ", f"{sign}{text(right)}{message}")
-        return left if isinstance(node.test.left, ast.BinOp) else [f"{pad}{head}{text(right)}"]
+        if isinstance(node.test.left, ast.BinOp | ast.Call):
+            return left
     return [f"{pad}assert {test}{message}"]
 
 

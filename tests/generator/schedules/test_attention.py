@@ -162,7 +162,10 @@ def test_a_layer_reads_queries_keys_and_values_where_they_lie(programs):
 
 
 def test_causal_loops_stop_at_the_diagonal(programs):
-    assert "end = tl.minimum(k_seq_len, (tile + 1) * BLOCK_M)" in programs["causal"]
+    causal = kernel(programs["causal"])
+    assert re.search(r"whole = tl.minimum\((\w+), tile \* BLOCK_M\) // BLOCK_N \* BLOCK_N", causal)
+    assert re.search(r"end = tl.minimum\((\w+), \(tile \+ 1\) \* BLOCK_M\)", causal)
+    assert "for start in range(whole, end, BLOCK_N):" in causal
     assert "key_mask & (keys <= rows)" in programs["causal"]
     shifted = kernel(programs["written, causal"])
     assert re.search(r"end = tl.minimum\(\w+, \(tile \+ 1\) \* BLOCK_M \+ \(?\w+ - \w+", shifted)
