@@ -76,9 +76,10 @@ class Preference(Format):
         return Keep(({**view, **proof(row)},))
 
 
-def _timed(row: Loose) -> Timed | None:
+def _timed(row: Loose | PairRow) -> Timed | None:
     verdict = row["verdict"]
-    us = verdict and verdict["timing"] and verdict["timing"]["candidate_us"]
-    if not us or verdict["status"] != "correct" or not row["parent_ids"]:
+    if verdict is None or verdict["status"] != "correct" or not row["parent_ids"]:
         return None
-    return Timed(row["id"], (row["parent_ids"][0], verdict["device"]), row["triton"], us)
+    us = verdict["timing"] and verdict["timing"]["candidate_us"]
+    task = row["parent_ids"][0], verdict["device"] or ""
+    return Timed(row["id"], task, row["triton"], us) if us else None
