@@ -124,10 +124,10 @@ def kept_apart(a: Analysis) -> str:
     text = (
         f"The {plural(a.rows, 'row')} form {plural(a.clusters, 'cluster')}, the largest of "
         f"{plural(a.largest_cluster, 'row')}, and no cluster is in two splits. Rows are in one "
-        "cluster if they come from one source file, if their programs share most runs of five "
-        f"tokens or have the same statements but for names and numbers{graphs}. Programs that "
-        "compute something else may be in two splits, even if they are one operator apart and "
-        "share most of their words."
+        "cluster if they come from one source file or are compositions of one family, if their "
+        "programs share most runs of five tokens or have the same statements but for names and "
+        f"numbers{graphs}. Programs that compute something else may be in two splits, even if "
+        "they share most of their words."
     )
     return " ".join([text, *overlapping(a)])
 

@@ -274,8 +274,8 @@ def linear_backward(d: ProblemDraft) -> None:
 
 def attention_backward(d: ProblemDraft) -> None:
     """Gradients of attention, with its weights computed anew."""
-    batch, heads = d.size("batch_size", 1, 2), d.size("num_heads", 2, 4)
-    length, dim = d.size("seq_len", 64, 96), d.size("head_dim", 32, 64)
+    batch, heads = d.size("batch_size", 1, 2), d.size("num_heads", 2, 3)
+    length, dim = d.size("seq_len", 48, 64), d.size("head_dim", 32, 48)
     d.dims = (batch, heads, length, dim)
     _given(d, "q", "k", "v")
     d.let("scale", "q.shape[-1] ** -0.5")

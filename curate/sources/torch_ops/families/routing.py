@@ -16,20 +16,23 @@ def expert_routing(d: ProblemDraft) -> None:
     if d.chance(0.3):
         bias = d.parameter("balance", experts, draw="torch.randn({}) * 0.1")
         d.let("logits", f"logits + {bias}", "a balancing bias")
-    dense = d.chance(0.4)
-    kind = d.pick("softmax", "sigmoid") if dense else d.pick("softmax", "sigmoid", "after")
-    if kind == "after":
-        d.let("weights, experts", f"torch.topk(logits, {best}, dim=-1)")
-        d.let("weights", "torch.softmax(weights, dim=-1)", "softmax of the best")
-    else:
+    if d.chance(0.4):
+        kind = d.pick("softmax", "sigmoid")
         score = "torch.softmax(logits, dim=-1)" if kind == "softmax" else "torch.sigmoid(logits)"
         d.let("scores", score, f"scores by {kind}")
-        if dense:
-            _dense_routes(d, best)
-            return
-        d.let("weights, experts", f"torch.topk(scores, {best}, dim=-1)", "the best experts")
-        if d.chance(0.6):
-            d.let("weights", "weights / weights.sum(dim=-1, keepdim=True)", "weights of sum 1")
+        _dense_routes(d, best)
+        return
+    # By logits, since scores may be equal where these are not.
+    d.let("best, experts", f"torch.topk(logits, {best}, dim=-1)", "the best experts")
+    kind = d.pick("softmax after", "softmax before", "sigmoid")
+    if kind == "softmax after":
+        d.let("weights", "torch.softmax(best, dim=-1)", "softmax of their logits")
+    elif kind == "softmax before":
+        d.let("total", "torch.logsumexp(logits, dim=-1, keepdim=True)")
+        d.let("weights", "torch.exp(best - total)", "their shares by softmax of all")
+    else:
+        d.let("weights", "torch.sigmoid(best)", "weights by sigmoid")
+        d.let("weights", "weights / weights.sum(dim=-1, keepdim=True)", "of sum 1")
     d.result = "weights, experts"
 
 
@@ -102,9 +105,9 @@ def sampling(d: ProblemDraft) -> None:
 
 
 def hard_examples(d: ProblemDraft) -> None:
-    """Losses over the best or worst of a row: top-k means, sorted distances, ranks."""
+    """What the best or worst of a row say: top-k means, sorted distances, inequality."""
     rows, cols = d.size("batch_size", 32, 64, 96), d.size("num_items", 200, 256, 400)
-    kind = d.pick("top", "wasserstein", "pooling", "median", "rank")
+    kind = d.pick("top", "wasserstein", "pooling", "median", "inequality")
     d.take("x", rows, cols)
     best = str(d.pick(4, 8, 16))
     if kind == "top":
@@ -130,11 +133,11 @@ def hard_examples(d: ProblemDraft) -> None:
         d.result = "torch.clamp(x, low, high)"
         d.parts.append("outliers clamped")
     else:
-        d.let("order", "torch.argsort(x, dim=-1, descending=True)", "items by their score")
-        d.take("gain", rows, cols, draw="torch.rand({})")
-        d.let("discount", "torch.log2(torch.arange(x.shape[-1], device=x.device) + 2.0)")
-        d.result = "(gain.gather(-1, order) / discount).sum(dim=-1)"
-        d.parts.append("discounted cumulative gain")
+        d.let("ordered", "torch.sort(x.abs(), dim=-1).values", "sorted magnitudes")
+        d.let("ranks", "torch.arange(1, x.shape[-1] + 1, device=x.device) / x.shape[-1]")
+        d.let("total", "ordered.sum(dim=-1) + 1e-6")
+        d.result = "2.0 * (ranks * ordered).sum(dim=-1) / total - 1.0"
+        d.parts.append("their Gini coefficient")
 
 
 def embedding_lookup(d: ProblemDraft) -> None:
