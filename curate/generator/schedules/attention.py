@@ -27,16 +27,13 @@ FIXED = {"BLOCK_M": "32", "BLOCK_N": "16"}
 
 
 def tiled(loops: Attention, program: Program, tuned: bool = True) -> None:
-    """Print attention in tiles, whose size is tuned or is `FIXED`."""
-    tile = _Tile(loops, program)
-    body, query = tile.body, tile.dims["row"]
-    body.say("pid = tl.program_id(0)")
-    body.say(f"tiles = tl.cdiv({query.count(body, loops)}, BLOCK_M)")
-    body.say("tile = pid % tiles")
-    if loops.axes_of_role["batch"]:
-        body.index(tile.dims["batch"], "pid // tiles")
-    for role, start in (("row", "tile * BLOCK_M"), ("dim", ""), ("dims", ""), ("col", "")):
-        body.index(tile.dims[role], start)
+    """Print attention in tiles, whose size is tuned or is `FIXED`; of one query, without."""
+    is_single = loops.sizes["row"] == 1
+    tile = _Query(loops, program) if is_single else _Tile(loops, program)
+    body = tile.body
+    tile.place()
+    for role in ("dim", "dims", "col"):
+        body.index(tile.dims[role], "")
     tile.begin()
     first = tile.whole()
     with body.block(tile.head(first)):
@@ -48,11 +45,13 @@ def tiled(loops: Attention, program: Program, tuned: bool = True) -> None:
 
 
 _RESERVED: tuple[str, ...] = ("pid", "tiles", "tile", "start", "first", "whole", "end")
-_RESERVED += ("q", "k", "v", "scores", "weights", "acc")
+_RESERVED += ("q", "k", "v", "scores", "weights", "acc", "added")
 
 
 class _Tile:
     """Prints one kernel of attention."""
+
+    rows = "BLOCK_M"
 
     def __init__(self, loops: Attention, program: Program) -> None:
         self.loops = loops
@@ -121,12 +120,26 @@ class _Tile:
 
     # -- statements -------------------------------------------------------------------------------
 
+    def place(self) -> None:
+        """Say which queries a program takes."""
+        body, query = self.body, self.dims["row"]
+        body.say("pid = tl.program_id(0)")
+        body.say(f"tiles = tl.cdiv({query.count(body, self.loops)}, BLOCK_M)")
+        body.say("tile = pid % tiles")
+        if self.loops.axes_of_role["batch"]:
+            body.index(self.dims["batch"], "pid // tiles")
+        body.index(query, "tile * BLOCK_M")
+
+    def query(self) -> str:
+        """Return the text for queries."""
+        factors = (self.loops.q, self.loops.q_operand), (self.loops.k, self.loops.k_operand)
+        q_type, self.k_type = self._conversions(*factors)
+        return f"{self._factor(self.loops.q, 'dim')}{q_type}"
+
     def begin(self) -> None:
         """Load queries and begin the state."""
         body, loops = self.body, self.loops
-        factors = (loops.q, loops.q_operand), (loops.k, loops.k_operand)
-        q_type, self.k_type = self._conversions(*factors)
-        body.say(f"q = {self._factor(loops.q, 'dim')}{q_type}")
+        body.say(f"q = {self.query()}")
         body.leaf(loops.dot, "scores")
         body.leaf(loops.softmax.share, "weights")
         scores = loops.scores.scores, loops.scores.within
@@ -134,9 +147,9 @@ class _Tile:
         body.hoist(parts, [*loops.reduced, *self.dims["keys"].axes])
         self.peak, self.total = body.fresh("peak"), body.fresh("exp_sum")
         body.say(repr("# Online softmax, in powers of 2: a new peak scales down the sums so far."))
-        body.say(f'{self.peak} = tl.full((BLOCK_M, 1), float("-inf"), tl.float32)')
-        body.say(f"{self.total} = tl.zeros((BLOCK_M, 1), tl.float32)")
-        body.say(f"acc = tl.zeros((BLOCK_M, {self.dims['col'].block}), tl.float32)")
+        body.say(f'{self.peak} = tl.full(({self.rows}, 1), float("-inf"), tl.float32)')
+        body.say(f"{self.total} = tl.zeros(({self.rows}, 1), tl.float32)")
+        body.say(f"acc = tl.zeros(({self.rows}, {self.dims['col'].block}), tl.float32)")
 
     def whole(self) -> str:
         """Take in keys that every query of the tile sees, unmasked; return where others begin."""
@@ -182,7 +195,7 @@ class _Tile:
         body.index(keys, "start")
         body.index(self.dims["keys"], "start")
         body.say(f"k = {self._factor(loops.k, 'dims')}{self.k_type}")
-        body.say(f"scores = {products.dot(body, 'q', 'k')}")
+        body.say(f"scores = {self.product()}")
         body.say(f"scores = {body.filled(scores or loops.scores.scores, -math.inf, keys)}")
         new = body.fresh(f"new_{self.peak}")
         body.say(f"{new} = tl.maximum({self.peak}, tl.max(scores, axis=1, keep_dims=True))")
@@ -197,6 +210,16 @@ class _Tile:
             f"{self.total} = {self.total} * {rescale} + tl.sum(weights, axis=1, keep_dims=True)"
         )
         weights = body.text(loops.softmax.weights)
+        self.add(weights, rescale)
+        body.say(f"{self.peak} = {new}")
+
+    def product(self) -> str:
+        """Return the text for queries times keys."""
+        return products.dot(self.body, "q", "k")
+
+    def add(self, weights: str, rescale: str) -> None:
+        """Add values times weights."""
+        body, loops = self.body, self.loops
         (v_type,) = self._conversions((loops.v, loops.v_operand))
         body.say(f"v = {self._factor(loops.v, 'keys')}{v_type}")
         body.say(f"acc *= {rescale}")
@@ -210,7 +233,6 @@ class _Tile:
             parts = [high, low]
         for part in parts:
             body.say(f"acc = {products.dot(body, part, 'v', 'acc')}")
-        body.say(f"{self.peak} = {new}")
 
     def _is_exact(self) -> bool:
         """Whether weights are not rounded to 16 bits, as they are in PyTorch without a mask."""
@@ -267,6 +289,35 @@ class _Tile:
         key = (head,) if head in body.arguments else ()
         kernel = Kernel(body, doc, (grid,), self.blocks, tuned_by=key)
         program.launch(replace(kernel, tiles="ATTENTION_TILES", pruned_by="fitting_tiles"))
+
+
+class _Query(_Tile):
+    """Prints attention of one query, as in decoding: there is too little for tensor cores."""
+
+    rows = "1"
+
+    def place(self) -> None:
+        if self.loops.axes_of_role["batch"]:
+            self.body.index(self.dims["batch"], "tl.program_id(0)")
+
+    def query(self) -> str:
+        self.k_type = ".to(tl.float32)"
+        return f"tl.trans({self._factor(self.loops.q, 'dim')}).to(tl.float32)"
+
+    def product(self) -> str:
+        return "tl.sum(q * k, axis=0, keep_dims=True)"
+
+    def add(self, weights: str, rescale: str) -> None:
+        body = self.body
+        body.say(f"v = {self._factor(self.loops.v, 'keys')}.to(tl.float32)")
+        body.say(f"added = tl.sum(tl.trans({weights}) * v, axis=0, keep_dims=True)")
+        body.say(f"acc = acc * {rescale} + added")
+
+    def launch(self, tuned: bool) -> None:
+        doc = "Each program takes a query and goes along the keys, BLOCK_N at a time."
+        grid = self.program.size("batches", self.loops.sizes["batch"])
+        del self.blocks["BLOCK_M"]
+        self.program.launch(Kernel(self.body, doc, (grid,), self.blocks | {"BLOCK_N": "64"}))
 
 
 def _is_plain(value: Value) -> bool:

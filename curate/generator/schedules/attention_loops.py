@@ -196,8 +196,8 @@ class Attention(products.Product):
             map(equal, expected, self.weights_operand.sizes)
         ):
             raise Unprintable("weights of another shape than scores")
-        if any(program_size == 1 for program_size in map(self.program.known, expected[-2:])):
-            raise Unprintable("attention of one query or key")
+        if self.program.known(keys) == 1:
+            raise Unprintable("attention of one key")
 
     def _lay_out(self, spans: list[list[sympy.Expr]]) -> None:
         """Choose axes of which all variables of all loops are made."""
@@ -327,7 +327,8 @@ class Attention(products.Product):
                 break
             factors.append(numbers[-1])
             value = value.args[0] if numbers[-1] is value.args[1] else value.args[1]
-        if not all(value.axes & set(self.axes_of_role[role]) for role in roles[-2:]):
+        wanted = [set(self.axes_of_role[role]) for role in roles[-2:]]
+        if not all(value.axes & axes for axes in wanted if axes):
             raise Unprintable("an operand that is the same for all elements")
         parts = list(softmax.values(value))
         along = set(self.axes_of_role[next(r for r in roles if r in ("row", "key", "keys"))])

@@ -168,7 +168,7 @@ def _where(
     bounds, others = _facts(*shown)
     conditions = [_at_most(bound, recorder) for bound in bounds]
     for value, holds in others:
-        conditions.append(value if holds else recorder.make("logical_not", (value,), torch.bool))
+        conditions.append(value if holds else _opposite(value, recorder))
     if not conditions:
         return inner
     whole = conditions[0]
@@ -178,6 +178,13 @@ def _where(
     scores = recorder.make("where", (whole, inner.scores, hidden), dtype)
     known = inner.is_known and not others
     return Visible(scores, inner.within, [*bounds, *inner.bounds], known)
+
+
+def _opposite(value: Value, recorder: Recorder) -> Value:
+    """Return the condition that another does not hold."""
+    if value.op in _NEGATED and not any(one.dtype.is_floating_point for one in value.args):
+        return recorder.make(_NEGATED[value.op], value.args, torch.bool)
+    return recorder.make("logical_not", (value,), torch.bool)
 
 
 def _at_most(bound: sympy.Expr, recorder: Recorder) -> Value:
@@ -195,10 +202,11 @@ def in_powers_of_2(scores: Value, recorder: Recorder) -> Value:
         args = condition, in_powers_of_2(shown, recorder), hidden
         return recorder.make("where", args, scores.dtype)
     by = recorder.constant(1 / math.log(2), scores.dtype)
-    if scores.op == "mul" and not scores.args[1].axes:
-        scores, factor = scores.args
-        by = recorder.make("mul", (factor, by), scores.dtype)
+    if scores.op in ("mul", "truediv") and not scores.args[1].axes:
+        factors = (scores.args[1], by) if scores.op == "mul" else (by, scores.args[1])
+        by = recorder.make(scores.op, factors, scores.dtype)
         by.word = "scale_log2e"
+        scores = scores.args[0]
     return recorder.make("mul", (scores, by), scores.dtype)
 
 
