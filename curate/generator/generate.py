@@ -30,7 +30,7 @@ from curate.generator.text.container import (
 )
 from curate.generator.text.layout import body as print_body
 from curate.generator.text.operations import HELPERS
-from curate.generator.text.tidy import shared_first, tidy
+from curate.generator.text.tidy import said_once, tidy
 from curate.generator.trace import Symbolic, Traced, find_parts, trace, trace_part
 from curate.generator.unprintable import Unprintable
 from curate.verify import problem
@@ -264,7 +264,7 @@ def _function(name: str, module: Any, names: list[str], written: Written) -> str
     body = "\n".join([*written.head, *written.lines])
     own = next(w for w in ("block", "layer", "module") if not re.search(rf"\b{w}\b", body))
     body = re.sub(r"\bself\b", own, body)
-    lines = print_body(shared_first(ast.parse(body).body), 4)
+    lines = print_body(said_once(ast.parse(body).body), 4)
     head = f"def {name}({', '.join([own, *names])}):"
     kind = type(module).__name__
     return "\n".join([head, f'    """What a {kind} of this form does."""', *lines])
@@ -458,7 +458,7 @@ def _assemble(
     body = "\n".join([*written.head, *written.lines])
     for name in {"max", "min"} & set(container.inputs):
         body = re.sub(rf"(?<![.\w]){name}\(", f"builtins.{name}(", body)
-    lines += print_body(shared_first(ast.parse(body).body), 8)
+    lines += print_body(said_once(ast.parse(body).body), 8)
     helpers = [HELPERS[name].strip() for name in sorted(written.helpers)]
     kernels = "\n\n\n".join(tidy(kernel) for kernel in written.kernels)
     kernels = _WIDE.sub(r"\1# 64 bits: an offset may pass 2**31.\n\g<0>", kernels, count=1)
@@ -479,6 +479,7 @@ def imports(given: list[str], text: str) -> str:
         r"(?<![.\w])F\.": "import torch.nn.functional as F",
         r"(?<![.\w])math\.": "import math",
         r"(?<![.\w])builtins\.": "import builtins",
+        r"(?<![.\w])functools\.": "import functools",
         r"(?<![.\w])libdevice\.": "from triton.language.extra import libdevice",
     }
     for pattern, line in wanted.items():

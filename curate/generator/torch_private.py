@@ -118,6 +118,7 @@ _CONFIG: dict[str, Any] = {
     "triton.cooperative_reductions": False,
     "triton.mix_order_reduction": False,
     "unroll_reductions_threshold": 1,
+    "combo_kernel_foreach_dynamic_shapes": False,
     "scalar_asserts": False,
     "assert_indirect_indexing": False,
 }

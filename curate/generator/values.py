@@ -369,8 +369,10 @@ class Recorder(private.DefaultHandler):  # type: ignore[misc]
         if reduction_type not in KINDS:
             raise Unprintable(f"a reduction of kind {reduction_type}")
         values = value if isinstance(value, tuple) else (value,)
-        if len(values) > 1:
-            raise Unprintable("a reduction of several values")
+        if len(values) > 1:  # from torch 2.15 on, argmax has the place as a value
+            if reduction_type not in ("argmax", "argmin") or not self._is_place(values[1]):
+                raise Unprintable("a reduction of several values")
+            values = values[:1]
         if dtype in HALF:  # what is stored is rounded once, at the end
             dtype = torch.float32
         if reduction_type.endswith("with_value"):  # one for both results
@@ -385,6 +387,13 @@ class Recorder(private.DefaultHandler):  # type: ignore[misc]
         if reduction_type.endswith("with_value"):
             types = [values[0].dtype, torch.int64]
         return tuple(self.make("part", (made,), types[i], number=i) for i in range(parts))
+
+    def _is_place(self, value: Value) -> bool:
+        """Whether a value is the number of the element along the reduced axes."""
+        place, step = sympy.S.Zero, sympy.S.One
+        for axis in reversed(self.loops.reduced):
+            place, step = place + axis * step, step * self.loops.axes[axis]
+        return value.op == "index" and sympy.expand(value.index - place) == 0
 
     def scan(self, dtypes: Any, combine: Callable[..., Any], values: Any) -> tuple[Value, ...]:
         kind = self._scan_kind(dtypes, combine)

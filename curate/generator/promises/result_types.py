@@ -57,10 +57,10 @@ class ResultTypes:
         sources = self.follows[result] if result < len(self.follows) else []
         if not sources:
             return "torch.float32"
-        text = type_of(sources[0])
-        for source in sources[1:]:
-            text = f"torch.promote_types({text}, {type_of(source)})"
-        return text
+        types = list(dict.fromkeys(map(type_of, sources)))
+        if len(types) > 2:
+            return f"functools.reduce(torch.promote_types, ({', '.join(types)}))"
+        return f"torch.promote_types({', '.join(types)})" if types[1:] else types[0]
 
     def checks(self, tensors: Sequence[Given]) -> list[str]:
         """Return assertions that tensors are of types that the kernels are right for."""

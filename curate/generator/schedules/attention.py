@@ -142,11 +142,13 @@ class _Tile:
         body.say(f"q = {self.query()}")
         body.leaf(loops.dot, "scores")
         body.leaf(loops.softmax.share, "weights")
+        if loops.scores.factor is not None:
+            body.name(loops.scores.factor)
         scores = loops.scores.scores, loops.scores.within
         parts = [*scores, loops.softmax.weights, *loops.k.inputs(), *loops.v.inputs()]
         body.hoist(parts, [*loops.reduced, *self.dims["keys"].axes])
         self.peak, self.total = body.fresh("peak"), body.fresh("exp_sum")
-        body.say(repr("# Online softmax, in powers of 2: a new peak scales down the sums so far."))
+        body.say(repr("# Online softmax: a new peak scales down the exponentials so far."))
         body.say(f'{self.peak} = tl.full(({self.rows}, 1), float("-inf"), tl.float32)')
         body.say(f"{self.total} = tl.zeros(({self.rows}, 1), tl.float32)")
         body.say(f"acc = tl.zeros(({self.rows}, {self.dims['col'].block}), tl.float32)")
@@ -196,7 +198,9 @@ class _Tile:
         body.index(self.dims["keys"], "start")
         body.say(f"k = {self._factor(loops.k, 'dims')}{self.k_type}")
         body.say(f"scores = {self.product()}")
-        body.say(f"scores = {body.filled(scores or loops.scores.scores, -math.inf, keys)}")
+        filled = body.filled(scores or loops.scores.scores, -math.inf, keys)
+        if filled != "scores":
+            body.say(f"scores = {filled}")
         new = body.fresh(f"new_{self.peak}")
         body.say(f"{new} = tl.maximum({self.peak}, tl.max(scores, axis=1, keep_dims=True))")
         shift = new
@@ -204,14 +208,21 @@ class _Tile:
             shift = body.fresh("shift")
             body.say(f'{shift} = tl.where({new} == float("-inf"), 0.0, {new})')
         rescale = body.fresh("rescale")
-        body.say(f"weights = tl.exp2(scores - {shift})")
-        body.say(f"{rescale} = tl.exp2({self.peak} - {shift})")
+        body.say(f"weights = {self.exponential(f'scores - {shift}')}")
+        body.say(f"{rescale} = {self.exponential(f'{self.peak} - {shift}')}")
         body.say(
             f"{self.total} = {self.total} * {rescale} + tl.sum(weights, axis=1, keep_dims=True)"
         )
         weights = body.text(loops.softmax.weights)
         self.add(weights, rescale)
         body.say(f"{self.peak} = {new}")
+
+    def exponential(self, difference: str) -> str:
+        """Return the text for what a difference of scores is e to the power of."""
+        factor = self.loops.scores.factor
+        if factor is None:
+            return f"tl.exp({difference})"
+        return f"tl.exp2(({difference}) * {self.body.text(factor)})"
 
     def product(self) -> str:
         """Return the text for queries times keys."""

@@ -301,9 +301,9 @@ class Attention(products.Product):
         )
         self.softmax = softmax.find(found)
         self.scores = softmax.visible(self.softmax.scores, self.recorder)
-        for which in ("scores", "within"):
-            value = softmax.in_powers_of_2(getattr(self.scores, which), self.recorder)
-            setattr(self.scores, which, value)
+        seen = self.scores
+        seen.within, _ = softmax.unscaled(seen.within, self.recorder)
+        seen.scores, seen.factor = softmax.unscaled(seen.scores, self.recorder)
 
     def _result(self) -> None:
         """Record the second product."""

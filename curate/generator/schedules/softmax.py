@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import sympy
 import torch
@@ -127,12 +128,14 @@ class Visible:
         within: what they are where the bounds hold.
         bounds: differences of indices, such as key - row, that are at most 0 where a score counts.
         is_known: whether all others count.
+        factor: a number by which differences of scores are multiplied, as powers of 2.
     """
 
     scores: Value
     within: Value
     bounds: list[sympy.Expr]
     is_known: bool
+    factor: Value | None = None
 
 
 def visible(scores: Value, recorder: Recorder) -> Visible:
@@ -195,19 +198,39 @@ def _at_most(bound: sympy.Expr, recorder: Recorder) -> Value:
     return recorder.make("le", tuple(sides), torch.bool)
 
 
-def in_powers_of_2(scores: Value, recorder: Recorder) -> Value:
-    """Return scores of which 2 to the power is e to the power of what they were."""
+def unscaled(scores: Value, recorder: Recorder) -> tuple[Value, Value | None]:
+    """Return scores without a positive factor, and that factor for powers of 2.
+
+    The peak is where it is with the factor. Without such a factor the second is None.
+    """
     if scores.op == "where" and _is_hidden(scores.args[2]):
         condition, shown, hidden = scores.args
-        args = condition, in_powers_of_2(shown, recorder), hidden
-        return recorder.make("where", args, scores.dtype)
+        shown, factor = unscaled(shown, recorder)
+        return recorder.make("where", (condition, shown, hidden), scores.dtype), factor
+    if scores.op not in ("mul", "truediv") or not _is_positive(scores.args[1]):
+        return scores, None
     by = recorder.constant(1 / math.log(2), scores.dtype)
-    if scores.op in ("mul", "truediv") and not scores.args[1].axes:
-        factors = (scores.args[1], by) if scores.op == "mul" else (by, scores.args[1])
-        by = recorder.make(scores.op, factors, scores.dtype)
-        by.word = "scale_log2e"
-        scores = scores.args[0]
-    return recorder.make("mul", (scores, by), scores.dtype)
+    args = (scores.args[1], by) if scores.op == "mul" else (by, scores.args[1])
+    factor = recorder.make(scores.op, args, scores.dtype)
+    factor.word = "scale_log2e"
+    return scores.args[0], factor
+
+
+def _is_positive(factor: Value) -> bool:
+    """Whether a number is known to be positive."""
+    if factor.op == "constant":
+        return bool(factor.number > 0)
+    return factor.op == "index" and not factor.axes and _has_positive(factor.index)
+
+
+def _has_positive(expression: Any) -> bool:
+    kept = type(expression).__name__ in _KEEP_SIGN and expression.args
+    return bool(expression.is_positive or (kept and all(map(_has_positive, expression.args))))
+
+
+_KEEP_SIGN = {"FloatPow", "Pow", "Mul", "FloatTrueDiv", "IntTrueDiv", "ToFloat"}
+_KEEP_SIGN |= {"OpaqueUnaryFn_sqrt"}
+"""Functions that are positive where their arguments are."""
 
 
 Facts = tuple[list[sympy.Expr], list[tuple[Value, bool]]]

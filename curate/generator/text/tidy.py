@@ -72,7 +72,28 @@ def _drop_unread(function: ast.FunctionDef) -> None:
 # --- what is written more than once ---------------------------------------------------------------
 
 
-def shared_first(block: Block) -> Block:
+def said_once(block: Block) -> Block:
+    """Return a host function's block without what it says again.
+
+    What both branches of an ``if`` begin with stands in front of it; a variable is not given the
+    value that it has.
+    """
+    found: Block = []
+    values: dict[str, tuple[str, set[str]]] = {}
+    for statement in _shared_first(block):
+        name = _target(statement)
+        if name and values.get(name, ("",))[0] == ast.unparse(statement):
+            continue
+        changed = {one.id for one in _names(statement, ast.Store)}
+        values = {n: v for n, v in values.items() if n not in changed and not v[1] & changed}
+        if name and "torch." not in ast.unparse(statement):  # each tensor is another one
+            read = {one.id for one in _names(statement, ast.Load)}
+            values[name] = ast.unparse(statement), read
+        found.append(statement)
+    return found
+
+
+def _shared_first(block: Block) -> Block:
     """Return a block with what both branches of an ``if`` begin with in front of it."""
     found: Block = []
     for statement in block:

@@ -301,6 +301,8 @@ def install(target: Device) -> None:
     for name in ("start", "stop", "init"):
         setattr(cuda.profiler, name, lambda *args, **kwargs: None)
     cuda.CUDAGraph, cuda.graph = Graph, Capture
+    # Otherwise recurrent layers ask the driver how cuDNN wants their weights; there may be none.
+    torch.backends.cudnn.is_acceptable = lambda tensor: False
     torch.get_device_module = lambda device=None: cuda
     torch.version.cuda = torch.version.cuda or "12.8"
 

@@ -1,6 +1,8 @@
 """A kernel's statements put in order: shared addresses, names that are used again."""
 
-from curate.generator.text.tidy import tidy
+import ast
+
+from curate.generator.text.tidy import said_once, tidy
 
 
 def kernel(*lines):
@@ -53,3 +55,19 @@ def test_what_a_loop_carries_keeps_its_name():
 def test_a_number_goes_that_tells_nothing_apart_and_so_does_what_nothing_reads():
     found = lines("first = n + 1", "second_1 = n + 2", "tl.store(y_ptr, second_1)")
     assert found == ["second = n + 2", "tl.store(y_ptr, second)"]
+
+
+def test_a_host_function_says_nothing_twice():
+    block = ast.parse(
+        "n = x.numel()\nif n > 4:\n    b = 2\n    f(b)\nelse:\n    b = 2\n    g(b)\n"
+        "n = x.numel()\nb = 2\ny = torch.empty(n)\nx = x.view(4)\nn = x.numel()\ny = torch.empty(n)"
+    ).body
+    assert [ast.unparse(one).partition("\n")[0] for one in said_once(block)] == [
+        "n = x.numel()",
+        "b = 2",
+        "if n > 4:",
+        "y = torch.empty(n)",
+        "x = x.view(4)",
+        "n = x.numel()",
+        "y = torch.empty(n)",
+    ]
