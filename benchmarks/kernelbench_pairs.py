@@ -8,8 +8,8 @@ Every problem goes through what the step ``inductor`` does. Tensors are fake, so
 nothing and nothing is computed. A problem has a process of its own, with a limit on time and
 memory. Its code runs with all of your rights: use a sandbox of your own.
 
-Writes id, reference, triton and CPU seconds of each program, and prints how many there are, the
-mean of their CPU seconds and why the others failed.
+Writes id, reference, triton and CPU seconds of each program, and prints for each level how many
+there are, means of their CPU seconds and lines, the slowest, and why the others failed.
 """
 
 from __future__ import annotations
@@ -19,18 +19,23 @@ import collections
 import json
 import multiprocessing
 import resource
+import signal
 import sys
 import time
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+import torch
+
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from curate.generator.generate import generate, warm
 from curate.generator.unprintable import Unprintable
 
-LIMIT_S = 120.0
+LIMIT_S = 120
+"""CPU seconds of a problem."""
+
 MEMORY = 8 * 2**30
 ALLOWED = "torch.backends.cudnn.allow_tf32 = True"
 
@@ -53,8 +58,9 @@ def make(reference: str) -> dict[str, Any]:
 
 
 def child(reference: str, pipe: Connection) -> None:
-    """Send what `make` returns, within the limit on memory."""
+    """Send what `make` returns, within the limits."""
     resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
+    resource.setrlimit(resource.RLIMIT_CPU, (LIMIT_S, LIMIT_S + 1))
     pipe.send(make(reference))
 
 
@@ -66,12 +72,26 @@ def isolated(reference: str) -> dict[str, Any]:
     process.start()
     theirs.close()
     try:
-        found: dict[str, Any] = ours.recv() if ours.poll(LIMIT_S) else {"failed": "time"}
+        found: dict[str, Any] = ours.recv()
     except EOFError:
-        found = {"failed": "crash"}
-    process.kill()
+        found = {}
     process.join()
+    if not found:
+        found = {"failed": "time" if process.exitcode == -signal.SIGXCPU else "crash"}
     return found
+
+
+def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return what some problems' rows say together."""
+    made = [row for row in rows if "failed" not in row]
+    slowest = sorted(made, key=lambda row: -row["cpu_s"])[:5]
+    return {
+        "problems": len(rows),
+        "programs": len(made),
+        "mean_cpu_s": round(sum(row["cpu_s"] for row in made) / max(len(made), 1), 2),
+        "mean_lines": round(sum(row["triton"].count("\n") for row in made) / max(len(made), 1)),
+        "slowest": {row["id"]: row["cpu_s"] for row in slowest},
+    }
 
 
 def main() -> None:
@@ -81,11 +101,10 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--tf32", action="store_true", help="convolutions may use TF32")
     given = parser.parse_args()
+    torch.set_num_threads(1)  # others would not be there in a child
     warm()
     files = sorted(given.problems.glob("level[123]/*.py"), key=number)
-    counts: collections.Counter[str] = collections.Counter()
-    failed: dict[str, str] = {}
-    cpu_s: list[float] = []
+    levels: dict[str, list[dict[str, Any]]] = collections.defaultdict(list)
     started = time.monotonic()
     with given.out.open("w", encoding="utf-8") as out:
         for file in files:
@@ -93,19 +112,15 @@ def main() -> None:
             if given.tf32:
                 reference = reference.replace("\nclass Model(", f"\n{ALLOWED}\n\n\nclass Model(", 1)
             found = isolated(reference)
-            counts[f"{file.parent.name} problems"] += 1
-            if "failed" in found:
-                failed[name] = found["failed"]
-                continue
-            counts[f"{file.parent.name} programs"] += 1
-            cpu_s.append(found["cpu_s"])
-            out.write(json.dumps({"id": name, "reference": reference, **found}) + "\n")
-            out.flush()
+            levels[file.parent.name].append({"id": name, **found})
+            if "failed" not in found:
+                out.write(json.dumps({"id": name, "reference": reference, **found}) + "\n")
+                out.flush()
     seconds = round(time.monotonic() - started, 1)
-    mean = round(sum(cpu_s) / max(len(cpu_s), 1), 2)
-    print(
-        json.dumps({"seconds": seconds, "mean_cpu_s": mean, **counts, "failed": failed}, indent=1)
-    )
+    every = [row for rows in levels.values() for row in rows]
+    told = {level: summary(rows) for level, rows in [*levels.items(), ("all", every)]}
+    failed = {row["id"]: row["failed"] for row in every if "failed" in row}
+    print(json.dumps({"seconds": seconds, **told, "failed": failed}, indent=1))
 
 
 if __name__ == "__main__":
