@@ -15,7 +15,7 @@ from curate.generator import library
 from curate.generator import torch_private as private
 from curate.generator.absent_gpu import absent_gpu
 from curate.generator.loops import Loops, product
-from curate.generator.operators.parts import PART, Parts, RepeatedPart
+from curate.generator.operators.parts import PART, Join, Parts, RepeatedPart
 from curate.generator.program import Program, Written
 from curate.generator.promises import ranks, result_types
 from curate.generator.schedules import attention_loops
@@ -114,10 +114,11 @@ def generate(reference: str, entry_point: str = "Model", variant: int = 0) -> Pr
     functions.join(parts, written)
     if not written.kernels:
         raise Unprintable("no kernels")
+    called = _merge(written, [part.text for part in parts.all])
     fixed = _fixed(traced)
     expected = _expected(traced, container)
     try:
-        text = _assemble(container, written, fixed, expected, [part.text for part in parts.all])
+        text = _assemble(container, written, fixed, expected, called)
         check(text)
     except CannotRewrite as error:
         raise Unprintable(str(error)) from error
@@ -162,7 +163,6 @@ class _Functions:
         task: the network's file.
         variant: which schedules are printed.
         taken: names of functions and their kernels.
-        shared: the kernels' names, by word and text (`Program.shared`).
         kernels: their texts, in order.
     """
 
@@ -170,7 +170,6 @@ class _Functions:
         self.task = task
         self.variant = variant
         self.taken: set[str] = set()
-        self.shared: dict[tuple[str, str], str] = {}
         self.kernels: list[str] = []
 
     def part(
@@ -191,22 +190,18 @@ class _Functions:
             raise Unprintable("a part that returns other than tensors")
         shapes = [(list(x.shape), list(x.stride()), x.dtype) for x in results]
         types: list[result_types.ResultTypes] = []
-        sources: dict[str, int] = {}
         container = Container([], [], "", "", names, "", {})
         own = _Functions(self.task, self.variant)
-        own.taken, own.shared = self.taken, dict(self.shared)
+        own.taken = self.taken
 
         def printed(graph: Any) -> Written:
             types.append(result_types.find(traced, graph.graph_input_names))
-            origins = zip(graph.graph_input_names, traced.origins, strict=True)
-            sources.update({name: origin.leaf for name, origin in origins})
             return _print(traced, graph, container, types[0], self.variant, None, own)
 
         written = private.lower(traced.graph, traced.mode, printed, self.variant == 0)
-        if len(written.kernels) + len(own.shared) == len(self.shared):
+        if not written.kernels:
             raise Unprintable("no kernels")
         name = self._name(path, module)
-        self.shared = own.shared
         self.kernels += written.kernels
         self.taken |= {name, *map(_kernel_name, written.kernels)}
         known = traced.expression
@@ -221,7 +216,6 @@ class _Functions:
             result=traced.form,
             guards=list(dict.fromkeys(traced.env.replace(g.expr) for g in traced.env.guards)),
             types=types[0],
-            sources=sources,
             evaluate=private.recompute,
             operators=operators,
             written=written,
@@ -255,6 +249,23 @@ class _Functions:
         written.variants = max(written.variants, *(part.written.variants for part in parts.all))
 
 
+def _merge(written: Written, functions: list[str]) -> list[str]:
+    """Tidy kernels, leave one of those with the same text, and return functions that call it."""
+    kept: dict[str, str] = {}
+    names: dict[str, str] = {}
+    for kernel in map(tidy, written.kernels):
+        name = _kernel_name(kernel)
+        first = kept.setdefault(kernel.replace(f"def {name}(", "def ("), kernel)
+        names[f"{name}[grid]"] = f"{_kernel_name(first)}[grid]"
+    written.kernels = list(kept.values())
+
+    def called(text: str) -> str:
+        return re.sub(r"\b\w+\[grid\]", lambda found: names.get(found[0], found[0]), text)
+
+    written.lines = list(map(called, written.lines))
+    return list(map(called, functions))
+
+
 def _kernel_name(kernel: str) -> str:
     return kernel.partition("\ndef ")[2].partition("(")[0]
 
@@ -267,7 +278,11 @@ def _function(name: str, module: Any, names: list[str], written: Written) -> str
     lines = print_body(said_once(ast.parse(body).body), 4)
     head = f"def {name}({', '.join([own, *names])}):"
     kind = type(module).__name__
-    return "\n".join([head, f'    """What a {kind} of this form does."""', *lines])
+    doc = f"What a {kind} of this form does."
+    if isinstance(module, Join):
+        doc = f"Join two tensors along dimension {module.dim}."
+        head = head.replace(f"{own}, ", "")
+    return "\n".join([head, f'    """{doc}"""', *lines])
 
 
 def _free(
@@ -336,7 +351,6 @@ def _print(
     """Print a graph's loops; runs where Inductor would write its own code."""
     program = Program(traced, graph, container.inputs, types, lead, variant)
     if functions is not None:
-        program.shares, program.shared = True, functions.shared
         program.sizes.taken |= functions.taken
     groups = [n for n in graph.scheduler.nodes if not isinstance(n, private.NopKernelSchedulerNode)]
     groups = groups if lead else library.fuse(program, attention_loops.fuse(program, groups))
@@ -460,7 +474,7 @@ def _assemble(
         body = re.sub(rf"(?<![.\w]){name}\(", f"builtins.{name}(", body)
     lines += print_body(said_once(ast.parse(body).body), 8)
     helpers = [HELPERS[name].strip() for name in sorted(written.helpers)]
-    kernels = "\n\n\n".join(tidy(kernel) for kernel in written.kernels)
+    kernels = "\n\n\n".join(written.kernels)
     kernels = _WIDE.sub(r"\1# 64 bits: an offset may pass 2**31.\n\g<0>", kernels, count=1)
     parts = [*container.preamble, *helpers, kernels, *functions]
     forward = "\n".join(lines)

@@ -145,5 +145,5 @@ def call_part(loops: PartCall, program: Program) -> None:
     """Print the call."""
     given = [program.operand(operand) for operand in loops.inputs]
     made = [program.made(result.buffer, loops.part.name) for result in loops.results]
-    arguments = ", ".join([attribute_path(loops.path), *given])
-    program.say(f"{', '.join(made)} = {loops.part.name}({arguments})")
+    own = [attribute_path(loops.path)] if loops.path else []
+    program.say(f"{', '.join(made)} = {loops.part.name}({', '.join([*own, *given])})")

@@ -98,7 +98,6 @@ class Program:
         summary: what the reference says of itself, if one kernel does it all.
         is_alone: whether one does.
         has_one_product: whether it has one product of matrices, or one convolution.
-        shares: whether a kernel stands for all that have its text; ``shared`` has their names.
         starts: buffers that a loop of the host begins with.
         staged: the loops whose first stage is printed.
         variant: which of a kernel's schedules is printed, from 0; the last if it has fewer.
@@ -139,8 +138,6 @@ class Program:
         taken = {"self", "grid", "min", "max", "torch", "triton", "tl", *names, *inputs}
         self.sizes = Sizes(traced, taken, lead)
         self.scratch: dict[str, str] = {}
-        self.shares = False
-        self.shared: dict[tuple[str, str], str] = {}
         self.starts: set[str] = set()
         self.copies: dict[str, str] = {}
         self.pointed: set[str] = set()
@@ -251,10 +248,13 @@ class Program:
         """Name the buffers that are returned."""
         self.results = list(self.graph.graph_outputs)
         told = words_of(self.traced.task).results
+        count = len(self.results) - len(self.traced.assigned)
+        told = told if len(told) == count else [""] * count
+        told = [*told, *(path.rpartition(".")[2] for path in self.traced.assigned)]
         words: dict[str, str] = {}
         for i, result in enumerate(self.results):
             if not isinstance(result, ir.ShapeAsConstantBuffer | ir.NoneAsConstantBuffer):
-                own = told[i] if len(told) == len(self.results) else ""
+                own = told[i]
                 own = f"out_{own}" if own in self.sizes.taken else own or f"out{i}"
                 words.setdefault(result.get_name(), own)
         made = [n for n in words if n not in self.graph.graph_inputs]
@@ -565,13 +565,7 @@ class Program:
             tuned = f"@triton.autotune({tuned})\n"
             grid = f"lambda meta: {grid}"
         text = f'({", ".join(arguments)}):\n    """{doc}"""\n{text}\n'
-        text = _unnumbered(text) if self.shares else text
-        if self.shares and (stem, text) in self.shared:
-            self.sizes.taken.discard(name)
-            name = self.shared[stem, text]
-        else:
-            self.kernels.append(f"{tuned}@triton.jit\ndef {name}{text}")
-        self.shared[stem, text] = name
+        self.kernels.append(f"{tuned}@triton.jit\ndef {name}{_unnumbered(text)}")
         self.helpers |= body.helpers
         for line in kernel.setup:
             self.say(line)
@@ -637,6 +631,8 @@ class Program:
                 flat.append(self.sizes.text(result.expr))
             else:
                 flat.append(self._view(result) + self._conversion(i, result))
+        for path in reversed(self.traced.assigned):
+            self.say(f"{attribute_path(path)} = {flat.pop()}")
         tree = pytree.tree_unflatten([_Text(text) for text in flat], self.traced.form)
         self.say(f"return {structure(tree)}")
         head = self.head()
@@ -861,11 +857,11 @@ def names_dims(traced: Traced) -> bool:
 
 
 def _unnumbered(kernel: str) -> str:
-    """Return a kernel with names that fit each layer: ``weight_ih``, not ``weight_ih_l0``."""
-    text = re.sub(r"\b((?:weight|bias)_[ih]h)_l\d+(?:_reverse)?", r"\1", kernel)
-    short = re.sub(r"\b(gates|states)_\d+(?=_ptr)", r"\1", text)
-    names = re.findall(r"\w+_ptr", short.partition(")")[0])
-    return short if len(set(names)) == len(names) else text
+    """Return a kernel with names that fit each layer: ``weight``, not ``weight_2``."""
+    names = re.findall(r"\w+_ptr", kernel.partition(")")[0])
+    short = [re.sub(r"(_l\d+(_reverse)?|_\d+)_ptr$", "_ptr", name) for name in names]
+    own = {name: s for name, s in zip(names, short, strict=True) if short.count(s) == 1}
+    return re.sub(r"\w+_ptr\b", lambda found: own.get(found[0], found[0]), kernel)
 
 
 class _Text(str):

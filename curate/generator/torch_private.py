@@ -44,13 +44,16 @@ from torch._inductor.virtualized import V
 from torch._subclasses import FakeTensor, FakeTensorMode
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.fx import proxy as fx_proxy
+from torch.fx.experimental import proxy_tensor
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
+from torch.fx.passes.shape_prop import _extract_tensor_metadata
 from torch.fx.traceback import preserve_node_meta
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._device import _device_constructors as list_device_constructors
 from torch.utils._sympy.functions import (
     CeilToInt,
+    FloatTrueDiv,
     FloorDiv,
     Identity,
     IntTrueDiv,
@@ -59,6 +62,7 @@ from torch.utils._sympy.functions import (
     Mod,
     ModularIndexing,
     PythonMod,
+    ToFloat,
 )
 from torch.utils._sympy.interp import sympy_interp
 from torch.utils._sympy.reference import PythonReferenceAnalysis
@@ -160,6 +164,9 @@ def _pool_indices(offsets: Any, *more: Any) -> Any:
     return torch.empty_like(offsets, dtype=torch.int64)
 
 
+_metadata = functools.partial(_extract_tensor_metadata, include_contiguity=False)
+"""What nobody reads is not found out: whether tensors with symbols for sizes are contiguous."""
+
 _SHAPES = {
     torch.ops.prims._low_memory_max_pool_with_offsets.default: _pool,
     torch.ops.prims._low_memory_max_pool_offsets_to_indices.default: _pool_indices,
@@ -182,9 +189,27 @@ def allows_tf32(is_convolution: bool) -> bool:
     return bool(backend.allow_tf32)
 
 
+class _Environment(ShapeEnv):  # type: ignore[misc]
+    """PyTorch's, which fixes sizes whose sum or product has to be a number: h * w == 49."""
+
+    _resimplify_floor_div_axioms = property(lambda _: False, lambda *_: None)
+    """It would go through all that is known at each new fact."""
+
+    def _maybe_guard_rel(self, expr: Any) -> None:
+        super()._maybe_guard_rel(expr)
+        if isinstance(expr, sympy.Eq) and any(side.is_number for side in expr.args):
+            left = self.replace(sum(side for side in expr.args if not side.is_number))
+            if all(isinstance(x, _PLAIN) for x in sympy.preorder_traversal(left)):
+                for size in left.free_symbols:
+                    self._set_replacement(size, self.backed_var_to_val[size], "fixed")
+
+
+_PLAIN = (sympy.Symbol, sympy.Integer, sympy.Add, sympy.Mul)
+
+
 def new_shape_env() -> ShapeEnv:
     """Return an environment in which no two sizes are tied for being equal by chance."""
-    return ShapeEnv(duck_shape=False, specialize_zero_one=True, allow_scalar_outputs=False)
+    return _Environment(duck_shape=False, specialize_zero_one=True, allow_scalar_outputs=False)
 
 
 def fake_mode(env: ShapeEnv) -> FakeTensorMode:
@@ -292,6 +317,18 @@ def logarithm(value: Any) -> Any:
     return torch._sym_log2(value)
 
 
+def truncated(value: Any) -> Any:
+    """Return a symbolic number as an integer: of ``64 * n / 64.0``, n."""
+    e = value.node.expr
+    wholes = {x: sympy.Integer(int(x)) for x in e.atoms(sympy.Float) if x == int(x)}
+    for kind in (IntTrueDiv, FloatTrueDiv):
+        e = e.replace(kind, lambda a, b: a.xreplace(wholes) / b.xreplace(wholes))
+    e = e.replace(ToFloat, lambda x: x)
+    if not e.is_integer:
+        return torch.sym_int(value)
+    return value.node.shape_env.create_symintnode(e, hint=int(value.node.hint))
+
+
 class _Analysis(PythonReferenceAnalysis):  # type: ignore[misc]
     """PyTorch's, with truncation of symbolic numbers.
 
@@ -313,22 +350,28 @@ def export(
     inputs: Sequence[Any],
     mode: FakeTensorMode,
     note: Callable[[torch.fx.Node, FrameType | None], None],
-) -> tuple[torch.fx.GraphModule, list[str]]:
+) -> tuple[torch.fx.GraphModule, list[str], list[str]]:
     """Return a module's graph in the operators that Inductor lowers, and its tensors' paths.
 
-    The graph's inputs are those tensors and then ``inputs``. ``note`` is told of each node while
-    the code that makes it runs.
+    The graph's inputs are those tensors and then ``inputs``. Behind its results are the tensors
+    that the module keeps in place of others, whose paths come last. ``note`` is told of each node
+    while the code that makes it runs.
 
     Raises:
-        Unprintable: the module changes its inputs or its own tensors.
+        Unprintable: the module changes its inputs, or its own tensors in place.
     """
     assert mode.shape_env is not None
     held = dict(module.named_parameters(remove_duplicate=False))
     held |= dict(module.named_buffers(remove_duplicate=False))
 
+    paths = list(held)
+    assigned: list[int] = []
+
     def run(*given: Any) -> Any:
-        own = dict(zip(held, given, strict=False))
-        return torch.func.functional_call(module, own, given[len(held) :], tie_weights=False)
+        own = dict(zip(paths, given, strict=False))
+        found = torch.func.functional_call(module, own, given[len(held) :], tie_weights=False)
+        assigned[:] = [i for i, path in enumerate(paths) if own[path] is not given[i]]
+        return (*found, *(own[paths[i]] for i in assigned))
 
     create = fx_proxy.TracerBase.create_node
 
@@ -357,30 +400,20 @@ def export(
         stack.enter_context(mock.patch.object(fx_proxy.TracerBase, "create_node", noted))
         quiet = mock.patch.object(torch.fx.config, "do_not_emit_stack_traces", True, create=True)
         stack.enter_context(quiet)  # from torch 2.12 on
+        stack.enter_context(mock.patch.object(proxy_tensor, "_extract_tensor_metadata", _metadata))
         stack.enter_context(_naming_sizes(mode.shape_env))
         stack.enter_context(mode)
         stack.enter_context(enable_python_dispatcher())
         decompositions = {**table, _GLU: decomposition_table[_GLU], **OWN}
-        graph = make_fx(_functional(run), decompositions)(*held.values(), *inputs)
-    _share_joins(graph.graph)
+        graph = make_fx(_functional(run, assigned), decompositions)(*held.values(), *inputs)
     graph.graph.eliminate_dead_code()
-    return graph, list(held)
+    return graph, paths, [paths[i] for i in assigned]
 
 
-def _share_joins(graph: torch.fx.Graph) -> None:
-    """Have ``cat([a, b, c])`` join what ``cat([a, b])`` has joined before, and c."""
-    made: dict[Any, torch.fx.Node] = {}
-    for node in graph.find_nodes(op="call_function", target=torch.ops.aten.cat.default):
-        parts, dim = list(node.args[0]), node.args[1:]
-        for count in range(len(parts) - 1, 1, -1):
-            if (first := made.get((*parts[:count], dim))) is not None:
-                node.args = ([first, *parts[count:]], *dim)
-                break
-        made[*parts, dim] = node
-
-
-def _functional(run: Callable[..., Any]) -> Callable[..., Any]:
+def _functional(run: Callable[..., Any], replaced: list[int]) -> Callable[..., Any]:
     """Return a function that runs without operators that change tensors.
+
+    Afterwards ``replaced`` has the positions of those given that nobody has any more.
 
     `aot_export_module` would run it twice, and `torch.func.functionalize` has its own forms of a
     few operators.
@@ -400,7 +433,8 @@ def _functional(run: Callable[..., Any]) -> Callable[..., Any]:
         finally:
             torch._disable_functionalization()
         changes = torch._functionalize_has_data_mutation, torch._functionalize_has_metadata_mutation
-        if any(has(x) for has in changes for x in given if isinstance(x, torch.Tensor)):
+        left = [x for i, x in enumerate(given) if i not in replaced and isinstance(x, torch.Tensor)]
+        if any(has(x) for has in changes for x in left):
             raise Unprintable("changes its inputs or buffers")
         return pytree.tree_map_only(torch.Tensor, result, results)
 

@@ -69,6 +69,7 @@ class Traced:
         plain: tensors that are attributes, and move to no device with the module, by their paths.
         shapes: sizes of parameters and buffers that had values, for which there are symbols.
         parts: modules that are one operator each.
+        assigned: paths of tensors that forward puts others in place of: the graph's last results.
         typed: a mode without values and the module in it, for `result_types`.
     """
 
@@ -88,6 +89,7 @@ class Traced:
     plain: set[str] = field(default_factory=set)
     shapes: dict[str, list[int]] = field(default_factory=dict)
     parts: Parts = field(default_factory=Parts)
+    assigned: list[str] = field(default_factory=list)
     typed: tuple[Any, torch.nn.Module | None] | None = None
 
     def expression(self, value: Any) -> sympy.Expr:
@@ -106,7 +108,7 @@ class _IntegerLike(type):
 
     def __call__(cls, *given: Any) -> Any:
         symbolic = given and isinstance(given[0], Symbolic)
-        return torch.sym_int(given[0]) if symbolic else builtins.int(*given)
+        return private.truncated(given[0]) if symbolic else builtins.int(*given)
 
 
 class _Integer(metaclass=_IntegerLike):
@@ -146,8 +148,8 @@ def _take_along_dim(x: Any, indices: Any, dim: int | None = None) -> Any:
 
 
 def _tensor(data: Any, *more: Any, _plain: Any = torch.tensor, **options: Any) -> Any:
-    symbolic = isinstance(data, Symbolic)
-    return torch.full((), data, **options) if symbolic else _plain(data, *more, **options)
+    is_number = isinstance(data, (*Symbolic, builtins.int, builtins.float))
+    return torch.full((), data, **options) if is_number else _plain(data, *more, **options)
 
 
 @contextlib.contextmanager
@@ -228,6 +230,15 @@ def trace(
     raise Unprintable(f"not traced: {type(error).__name__}: {lines[0][:160]}") from error
 
 
+DEEP = 100
+"""Parameters from which on a network takes too long to trace again, or to find what sizes it takes
+if its constructor needs values."""
+
+
+def _is_deep(model: torch.nn.Module) -> bool:
+    return len(list(model.parameters())) > DEEP
+
+
 def _reopen(traced: Traced, openness: str, longer: frozenset[int]) -> Traced:
     """Make symbols again of the floats that an operator of a fixed type has fixed, such as eps.
 
@@ -235,6 +246,8 @@ def _reopen(traced: Traced, openness: str, longer: frozenset[int]) -> Traced:
     that. Where the graphs differ in nothing but literals that are these numbers, the literals
     become the numbers' own inputs; and what changes nothing need not be checked.
     """
+    if _is_deep(traced.model):
+        return traced
     if openness == "built":
         traced.idle = set(_idle(traced, longer))
         return traced
@@ -372,7 +385,7 @@ def _trace(
         shapes[path] = list(shape) if like is None else like.shapes[path]
         if len(shapes[path]) != len(shape):
             raise ValueError("other dimensions")
-        return [size(n, f"{path}_{dim}") for dim, n in enumerate(shapes[path])]
+        return [n if is_deep else size(n, f"{path}_{i}") for i, n in enumerate(shapes[path])]
 
     torch.manual_seed(0)
     with _symbols_pass(task):
@@ -386,6 +399,7 @@ def _trace(
                 model = made.eval()
             plain = set(_registered(model))
             with mode:
+                is_deep = _is_deep(model)
                 strided = set(_made_dense(model, opened if openness == "built" else None))
                 inputs = tuple(task.get_inputs())
         flat, spec = pytree.tree_flatten(inputs)
@@ -408,7 +422,7 @@ def _trace(
         parts.strip(model)
         with parts.called(model):
             wrapper = _Wrapper(model, list(symbols.values()), leaves, open_leaves, spec)
-            graph, held = private.export(wrapper, given, mode, words.note)
+            graph, held, assigned = private.export(wrapper, given, mode, words.note)
         settle(graph.graph)
         _refuse_constants(graph, openness == "built")
     own = set(dict(wrapper.named_parameters(remove_duplicate=False)))
@@ -424,6 +438,7 @@ def _trace(
         plain=plain,
         shapes=shapes,
         parts=parts,
+        assigned=[path.removeprefix("model.") for path in assigned],
     )
 
 
@@ -543,7 +558,9 @@ def trace_part(
     flat, spec = pytree.tree_flatten(inputs)
     everywhere = list(range(len(flat)))
     wrapper = _Wrapper(model, [], flat, everywhere, spec)
-    graph, held = private.export(wrapper, leaves, mode, words_of(task).note)
+    graph, held, assigned = private.export(wrapper, leaves, mode, words_of(task).note)
+    if assigned:
+        raise Unprintable("a part that changes itself")
     settle(graph.graph)
     _refuse_constants(graph, True)
     parameters = set(dict(wrapper.named_parameters(remove_duplicate=False)))

@@ -84,6 +84,13 @@ SIZES = {
         "return x.view(x.shape[0], x.shape[1] // self.window, self.window, x.shape[2]).amax(2)",
         "torch.randn(3, 22, 16)",
     ),
+    "whole quotient": module(
+        "size=2",
+        "pass",
+        "rows = x.repeat(4, 1)\n"
+        "return rows.view(4, int(rows.shape[0] / (8 / 2)), x.shape[1]).cumsum(0)",
+        "torch.randn(5, 12)",
+    ),
     "groups": module(
         "size=3",
         "pass",
@@ -167,6 +174,14 @@ def test_what_a_constructor_makes_of_values(warm_judge):
     assert "assert slopes.shape == (features,)" in texts["compared"]
     # It does not move with the module.
     assert "ramp = self.ramp.to(x.device)" in texts["attribute"]
+
+
+def test_a_state_that_forward_replaces(warm_judge):
+    body = "self.state.copy_(y)\nself.state = torch.tanh(x + self.state)\nreturn 2 * self.state"
+    given = "torch.rand(5, 16), torch.rand(5, 16)"
+    source = module("", "self.state = torch.zeros(5, 16)", body, given, "x, y")
+    texts, _ = judged(warm_judge, {"state": source})
+    assert re.search(r"self\.state = \w+\n        return", texts["state"])
 
 
 @pytest.mark.parametrize("dim", [3, 16])

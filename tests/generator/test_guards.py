@@ -67,3 +67,14 @@ def test_factors_whose_products_are_summed_agree_in_each_dimension():
     given = "torch.randn(6, 7), torch.randn(3, 6, 5), torch.randn(3, 5, 7)"
     text = printed("return torch.addbmm(x, y, z)", given, "x, y, z").text
     assert "z.dim()" not in text  # nothing of its shape is its own
+
+
+def test_sizes_of_a_fixed_product_are_fixed():
+    body = "assert x.shape[2] * x.shape[3] == 63; return x.flatten(1).sin()"
+    text = printed(body, "torch.randn(batch, width, 7, 9)").text
+    assert "7, 9)" in next(line for line in text.splitlines() if "assert x.shape" in line)
+
+
+def test_nothing_is_asked_of_sizes_that_are_counted_together():
+    text = printed("return torch.einsum('bi,bj->bij', x, x).flatten(1)").text
+    assert not [line for line in text.splitlines() if "assert" in line and "*" in line]

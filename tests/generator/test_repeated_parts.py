@@ -45,6 +45,32 @@ SAME = BLOCKS.replace("SHARES", "[0.5] * 5")
 MIXED = BLOCKS.replace("SHARES", "[0.5, 0.25, 0.5, 0.25, 0.5]")
 DIFFERENT = BLOCKS.replace("SHARES", "[0.5, 0.25, 0.125, 1.5, 2.5]")
 
+DENSE = """
+import torch
+from torch import nn
+
+class Model(nn.Module):
+    def __init__(self, width, growth):
+        super().__init__()
+        widths = range(width, width + 6 * growth, growth)
+        self.layers = nn.ModuleList(
+            nn.Sequential(nn.Linear(n, growth), nn.ReLU(), nn.LayerNorm(growth)) for n in widths
+        )
+
+    def forward(self, x):
+        features = [x]
+        for layer in self.layers:
+            features.append(layer(x))
+            x = torch.cat(features, 1)
+        return x
+
+def get_inputs():
+    return [torch.randn(16, 24)]
+
+def get_init_inputs():
+    return [24, 8]
+"""
+
 LOOP = """
 import torch
 from torch import nn
@@ -69,7 +95,7 @@ def get_init_inputs():
 
 @pytest.fixture(scope="module")
 def texts():
-    sources = {"same": SAME, "mixed": MIXED, "different": DIFFERENT}
+    sources = {"same": SAME, "mixed": MIXED, "different": DIFFERENT, "dense": DENSE}
     return {name: generate(source).text for name, source in sources.items()}
 
 
@@ -95,8 +121,15 @@ def test_modules_of_no_common_form_are_no_functions(texts):
     assert functions(texts["different"]) == []
 
 
+def test_what_has_grown_is_joined_by_one_function(texts):
+    calls = re.findall(r"(\w+) = join\((\w+), \w+\)", texts["dense"])
+    assert len(calls) == 6
+    assert [given for _, given in calls[1:]] == [made for made, _ in calls[:-1]]
+    assert texts["dense"].count("def cat_kernel") == 1
+
+
 def test_programs_with_functions_are_right(texts):
-    sources = {"same": SAME, "mixed": MIXED}
+    sources = {"same": SAME, "mixed": MIXED, "dense": DENSE}
     candidates = [Candidate(name, source, texts[name]) for name, source in sources.items()]
     found = {v.id: v for v in verify(candidates, Options(backend="cpu", draw_seed=0))}
     assert {name: v.status for name, v in found.items()} == dict.fromkeys(sources, "correct")

@@ -8,12 +8,14 @@ operator `PART`, and the program a call of that function.
 from __future__ import annotations
 
 import inspect
+import operator
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
+from unittest import mock
 
 import sympy
 import torch
@@ -51,7 +53,6 @@ class RepeatedPart:
         result: the structure of the results.
         guards: conditions on the sizes.
         types: what is known of the types of results (`result_types.ResultTypes`).
-        sources: the position of the input that an input of the graph is, by name; -1 for others.
         needed: paths of the module's tensors whose sizes results have; then ``typed``.
         evaluate: works out a size from numbers for the symbols.
         operators: the ATen operators of its graph.
@@ -68,7 +69,6 @@ class RepeatedPart:
     result: Any
     guards: list[Any]
     types: Any
-    sources: dict[str, int]
     evaluate: Callable[[sympy.Expr, dict[sympy.Symbol, Any]], Any]
     operators: list[str]
     written: Any
@@ -107,39 +107,17 @@ class RepeatedPart:
         for path, tensor in zip(self.needed, held, strict=True):
             pairs.append((self.held[path], list(tensor.shape)))
         known = _known(pairs)
-        own_type = held[-1].dtype if self.typed else None
+        given = {x.dtype for x in (*inputs, *held) if x.is_floating_point()}
+        if given - {torch.float32} and (len(given) > 1 or not self.types.any_float):
+            raise TypeError("types that a part does not take")
         made = []
         for i, (size, stride, dtype) in enumerate(self.outputs):
             numbers = [
                 [self.evaluate(e, known) if _free(e) else int(e) for e in part]
                 for part in (size, stride)
             ]
-            made.append(
-                inputs[0].new_empty_strided(*numbers, dtype=self._type(i, dtype, inputs, own_type))
-            )
-        return made
-
-    def _type(
-        self, i: int, usual: torch.dtype, inputs: Sequence[Tensor], own: torch.dtype | None
-    ) -> torch.dtype:
-        """Return the type of a result."""
-        given = [x.dtype for x in inputs if x.is_floating_point()]
-        if own is not None:
-            given.append(own)
-        if all(dtype == torch.float32 for dtype in given) or usual != torch.float32:
-            return usual
-        if not self.types.any_float or (self.types.of_one and len(set(given)) > 1):
-            raise TypeError("types that a part does not take")
-        found = []
-        for name in self.types.follows[i]:
-            at = self.sources.get(name, -1)
-            dtype = inputs[at].dtype if at >= 0 else own
-            if dtype is None:
-                raise TypeError("a type that nothing tells")
-            found.append(dtype)
-        made = found[0] if found else usual
-        for dtype in found[1:]:
-            made = torch.promote_types(made, dtype)
+            own = next(iter(given)) if any(self.types.follows[i : i + 1]) else dtype
+            made.append(inputs[0].new_empty_strided(*numbers, dtype=own))
         return made
 
 
@@ -300,6 +278,44 @@ def bind(module: torch.nn.Module, args: Any, kwargs: Any) -> Bound:
     return names, tensors, plain
 
 
+class Join(torch.nn.Module):  # type: ignore[misc]
+    """Joins two tensors: where each layer reads what all before have made, a network does so often.
+
+    Args:
+        dim: along which.
+    """
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.dim = dim
+
+    def forward(self, first: Tensor, second: Tensor) -> Tensor:
+        return torch.cat((first, second), self.dim)
+
+
+class _Joins:
+    """Stands for `torch.cat`: to a list that has grown, it joins what is new.
+
+    Args:
+        join: joins two tensors.
+    """
+
+    def __init__(self, join: Callable[[Tensor, Tensor, int], Tensor]) -> None:
+        self.join, self.plain = join, torch.cat
+        self.made: list[tuple[list[Tensor], int, Tensor]] = []
+
+    def __call__(self, tensors: Any, dim: int = 0, **more: Any) -> Tensor:
+        given = left = list(tensors)
+        for joined, along, whole in self.made:
+            longer = len(joined) < len(given) and along == dim
+            if longer and all(map(operator.is_, joined, given)):
+                left = [whole, *given[len(joined) :]]
+        pair = len(left) == 2 and left[0].dim() == left[1].dim() and not more
+        made = self.join(left[0], left[1], dim) if pair else self.plain(left, dim, **more)
+        self.made.append((given, dim, made))
+        return made
+
+
 Trace = Callable[[Any, str, torch.nn.Module, list[str], list[Tensor], dict[str, Any]], RepeatedPart]
 """Makes a part from a form, the path of a module, the module, and its arguments."""
 
@@ -311,10 +327,12 @@ class Parts:
     Attributes:
         calls: paths of modules, and the part that each is a call of.
         all: the parts, in order.
+        joins: the calls that join tensors, by their dimensions; they have no path.
     """
 
     calls: list[tuple[str, RepeatedPart]] = field(default_factory=list)
     all: list[RepeatedPart] = field(default_factory=list)
+    joins: dict[int, int] = field(default_factory=dict)
     _keys: dict[Any, list[RepeatedPart]] = field(default_factory=dict)
     _refused: set[Any] = field(default_factory=set)
 
@@ -324,10 +342,31 @@ class Parts:
         for path, form in chosen.items():
             module = model.get_submodule(path)
             module.forward = partial(self._met, path, form, module, module.forward, trace)
+        pairs: list[tuple[int, list[Tensor]]] = []
+
+        def join(first: Tensor, second: Tensor, dim: int) -> Tensor:
+            pairs.append((dim, [first, second]))
+            return joins.plain((first, second), dim)
+
         if chosen:
-            model(*inputs())
+            joins = _Joins(join)
+            with mock.patch.object(torch, "cat", joins):
+                model(*inputs())
+        for dim in dict.fromkeys(dim for dim, _ in pairs):
+            self._find_joins(dim, [pair for along, pair in pairs if along == dim], trace)
         used = {id(part) for _, part in self.calls}
         self.all = [part for part in self.all if id(part) in used]
+
+    def _find_joins(self, dim: int, pairs: list[list[Tensor]], trace: Trace) -> None:
+        """Make a part of what joins pairs of tensors, if it is often done."""
+        if len(pairs) < FEWEST_REPEATED:
+            return
+        names, module = ["first", "second"], Join(dim)
+        with suppress(Unprintable):
+            first, *others = (self._part(dim, "", module, names, x, {}, trace) for x in pairs)
+            if all(part is first for part in others):
+                self.joins[dim] = len(self.calls)
+                self.calls.append(("", first))
 
     def _met(
         self, path: str, form: Any, module: Any, run: Any, trace: Trace, *args: Any, **kwargs: Any
@@ -382,7 +421,7 @@ class Parts:
         Raises:
             Unprintable: one is not of the form that was traced.
         """
-        for path, part in self.calls:
+        for path, part in filter(operator.itemgetter(0), self.calls):
             module = model.get_submodule(path)
             if form_of(module) != part.form:
                 raise Unprintable("a part of another form")
@@ -396,9 +435,17 @@ class Parts:
     def called(self, model: torch.nn.Module) -> Iterator[None]:
         """Have a model's modules be `PART`."""
         for number, (path, part) in enumerate(self.calls):
-            module = model.get_submodule(path)
-            module.forward = partial(_call, module, number, part)
-        with self.known():
+            if path:
+                module = model.get_submodule(path)
+                module.forward = partial(_call, module, number, part)
+
+        def join(first: Tensor, second: Tensor, dim: int) -> Tensor:
+            if dim not in self.joins or first.dtype != second.dtype:
+                return joins.plain((first, second), dim)
+            return PART([first, second], [], self.joins[dim])[0]
+
+        joins = _Joins(join)
+        with self.known(), mock.patch.object(torch, "cat", joins):
             yield
 
     @contextmanager

@@ -12,6 +12,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import sympy
@@ -28,6 +29,8 @@ _OF_CONVOLUTIONS = (
     *("_inductor/utils.py", "_refs/__init__.py"),
 )
 """Files of PyTorch that compare a convolution's numbers: its kernels are right for all of them."""
+
+_TORCH = str(Path(torch.__file__).parent)
 
 _FEW = (1, 2, 3, 4, 5, 6, 8, 12, 16, 24)
 _SOME = (*_FEW, 7, 9, 10, 20, 32, 48, 64, 96, 128, 1000, 1024)
@@ -66,12 +69,18 @@ def of_trace(
         e = known(guard.expr)
         if e in (sympy.true, sympy.false) or not e.free_symbols:
             continue
-        place = guard.sloc.framework_loc.filename if guard.sloc.framework_loc else ""
+        framework = guard.sloc.framework_loc
+        place = framework.filename if framework else ""
         in_layouts = place.endswith("_prims_common/__init__.py")
         says_one = isinstance(e, sympy.Eq) and 1 in e.args  # broadcasting takes it for granted
         layout_only = in_layouts and not says_one
         layout_only |= place.endswith("_inductor/ir.py") and not isinstance(e, sympy.Eq)
         if convolves and place.endswith(_OF_CONVOLUTIONS) and not isinstance(e, sympy.Eq):
+            continue
+        in_torch = place.startswith(_TORCH)
+        of_views = in_torch and framework.name.startswith("_reshape_view")
+        of_views &= isinstance(e, sympy.Ne)
+        if in_torch and (of_views or _compares_counts(e)):
             continue
         broadcast = "_subclasses" in place
         if layout_only or _is_trivial(e, sizes if broadcast else free):
@@ -80,6 +89,20 @@ def of_trace(
             raise Unprintable("a rank")
         found.append(e)
     return found
+
+
+def _compares_counts(e: Any) -> bool:
+    """Whether a condition only says that not all of some sizes are 0 or 1: n < n * m, h * w > 1."""
+    if not isinstance(e, sympy.Ne | sympy.Ge | sympy.Gt | sympy.Le | sympy.Lt):
+        return False
+    left, right = e.args
+    if 0 in e.args:
+        return isinstance(e, sympy.Ne) and (left + right).is_Mul
+    over, under = sympy.fraction(sympy.cancel(left / right))
+    more = over if under == 1 else under
+    if e.atoms(sympy.Mod, private.Mod, private.PythonMod) or 1 not in (over, under):
+        return False
+    return more.is_Mul or not (left.is_number or right.is_number)
 
 
 def _is_trivial(e: Any, sizes: set[sympy.Symbol]) -> bool:

@@ -10,7 +10,7 @@ import functools
 import inspect
 import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -28,6 +28,9 @@ PARAMETERS = "parameters"
 
 _LIMITS = {torch.finfo(torch.float32).max, torch.finfo(torch.float32).tiny}
 _LIMITS |= {torch.finfo(torch.float32).eps}
+
+
+Types = list[torch.dtype | None]
 
 
 class Given(Protocol):
@@ -99,21 +102,26 @@ def find(traced: Traced, names: list[str]) -> ResultTypes:
     ]
     floats = [(o, v, n) for o, v, n in tensors if v.dtype.is_floating_point]
     plain = all(value.dtype == torch.float32 for _, value, _ in floats)
-    if not floats or not plain or _has_limits(traced.graph):
+    if not floats or not plain or traced.assigned or _has_limits(traced.graph):
         return ResultTypes(False)
     sources: dict[Any, str] = {}
     for origin, _, name in floats:
         key = origin.leaf if origin.kind == "input" else PARAMETERS
         sources.setdefault(key, name)
-    alone = {key: _result_types(traced, {key: torch.float64}) for key in sources}
+
+    @functools.cache
+    def run(given: frozenset[tuple[Any, torch.dtype]], real: bool = False) -> Types | None:
+        return _result_types(traced, dict(given), real)
+
+    def if_all(keys: Iterable[Any], dtype: torch.dtype) -> frozenset[tuple[Any, torch.dtype]]:
+        return frozenset((key, dtype) for key in keys)
+
+    alone = {key: run(if_all([key], torch.float64)) for key in sources}
     groups = [[key] for key, types in alone.items() if types is not None]
     refused = [key for key, types in alone.items() if types is None]
     groups += [refused] if refused else []  # they have to be of one type
-    doubled = [_result_types(traced, dict.fromkeys(group, torch.float64)) for group in groups]
-    usual, together = (
-        _result_types(traced, dict.fromkeys(sources, dtype))
-        for dtype in (torch.float32, torch.float64)
-    )
+    doubled = [run(if_all(group, torch.float64)) for group in groups]
+    usual, together = (run(if_all(sources, dtype)) for dtype in (torch.float32, torch.float64))
     if usual is None or together is None:
         return ResultTypes(False)
     deciding = []
@@ -121,33 +129,32 @@ def find(traced: Traced, names: list[str]) -> ResultTypes:
         own = [g[0] for g, t in zip(groups, doubled, strict=True) if t and t[i] == torch.float64]
         follows = usual[i] == torch.float32 and dtype == torch.float64
         deciding.append((own or groups[-1][:1]) if follows else [])
-    whole = [dict.fromkeys(sources, dtype) for dtype in (torch.bfloat16, torch.float16)]
-    for i, dtype in enumerate(_result_types(traced, whole[0]) or ()):
+    whole = [if_all(sources, dtype) for dtype in (torch.bfloat16, torch.float16)]
+    for i, dtype in enumerate(run(whole[0]) or ()):
         if usual[i] == dtype == torch.float32:  # a part of it always is: x.float() * y
             deciding[i].clear()
-    if not _hold(traced, whole, usual, deciding):
+    if not all(_hold(case, run(case), usual, deciding) for case in whole):
         return ResultTypes(False)
-    mixed = [dict.fromkeys(group, torch.bfloat16) for group in groups] if groups[1:] else []
-    together_only = not _hold(traced, mixed, usual, deciding, _is_small(traced))
+    mixed = [if_all(group, torch.bfloat16) for group in groups] if groups[1:] else []
+    real = _is_small(traced)
+    together_only = not all(_hold(case, run(case, real), usual, deciding) for case in mixed)
     count = 1 if together_only else None
     follows = [[sources[key] for key in own[:count]] for own in deciding]
     return ResultTypes(True, follows, together_only)
 
 
 def _hold(
-    traced: Traced,
-    cases: list[dict[Any, torch.dtype]],
-    usual: list[torch.dtype | None],
+    given: frozenset[tuple[Any, torch.dtype]],
+    found: Types | None,
+    usual: Types,
     deciding: list[list[Any]],
-    real: bool = False,
 ) -> bool:
     """Whether results have the types that their sources give."""
-    for case in cases:
-        for i, dtype in enumerate(_result_types(traced, case, real) or ()):
-            given = [case.get(key, torch.float32) for key in deciding[i]] or [torch.float32]
-            expected = functools.reduce(torch.promote_types, given)
-            if usual[i] == torch.float32 and dtype != expected:
-                return False
+    case = dict(given)
+    for i, dtype in enumerate(found or ()):
+        types = [case.get(key, torch.float32) for key in deciding[i]] or [torch.float32]
+        if usual[i] == torch.float32 and dtype != functools.reduce(torch.promote_types, types):
+            return False
     return True
 
 
@@ -174,7 +181,7 @@ def _has_limits(graph: torch.fx.GraphModule) -> bool:
 
 def _result_types(
     traced: Traced, given: dict[Any, torch.dtype], real: bool = False
-) -> list[torch.dtype | None] | None:
+) -> Types | None:
     """Return the types of the flat results if sources are of some types; None if it is refused."""
     task = traced.task
     fake, model = (private.no_fakes(), None) if real else _without_values(traced)

@@ -70,7 +70,6 @@ class Recurrence(Loops):
         self.length = self.batch if self.batch_first else length
         self.batch = length if self.batch_first else self.batch
         self.hidden = self.weights[0].sizes[1]
-        program.shares = True
         program.starts |= {program.real(state.buffer) for state in self.states}
         for size, role in ((self.length, "seq_len"), (self.batch, "batch")):
             program.sizes.roles.setdefault(program.known(size), role)
