@@ -12,7 +12,10 @@ from pydantic import Field
 from curate.rows import Row
 from curate.step import Context, Keep, Outcome, RowStep
 
-CAPS = {"batch_size": 256, "seq_len": 8192, "height": 512, "width": 512, "depth": 64}
+CAPS = {
+    **{"batch_size": 256, "seq_len": 8192, "height": 512, "width": 512, "depth": 64},
+    **{"num_items": 4096, "num_candidates": 4096},  # that are sorted
+}
 """What users have at most of what these names say; other sizes have no limit of their own."""
 
 CALL_BYTES = 2**33
@@ -64,7 +67,7 @@ class ScaleUp(RowStep):
 
     step: Literal["scale"]
 
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     tools: ClassVar[tuple[str, ...]] = ("torch",)
     takes: ClassVar[frozenset[str]] = frozenset({"task"})
     reads: ClassVar[frozenset[str]] = frozenset({"reference"})

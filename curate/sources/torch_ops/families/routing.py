@@ -68,7 +68,10 @@ def expert_layer(d: ProblemDraft) -> None:
 
 def sampling(d: ProblemDraft) -> None:
     """Logits of the next token made ready for sampling: top-k, top-p, min-p, penalties."""
-    batch, vocabulary = d.size("batch_size", 16, 24, 32), d.size("vocab_size", 500, 1000, 2000)
+    kind = d.pick("top-k", "top-k", "top-p", "min-p", "greedy")
+    sorts = kind in {"top-k", "top-p"}  # candidates: a shortlist of tokens that fits one program
+    batch = d.size("batch_size", 16, 24, 32)
+    vocabulary = d.size("num_candidates" if sorts else "vocab_size", 500, 1000, 2000)
     d.take("logits", batch, vocabulary)
     if d.chance(0.4):
         d.take("seen", batch, vocabulary, draw="torch.rand({}) < 0.1")
@@ -77,7 +80,6 @@ def sampling(d: ProblemDraft) -> None:
     if d.chance(0.5):
         d.take("temperature", batch, "1", draw="torch.rand({}) + 0.5")
         d.let("logits", "logits / temperature", "a temperature per sequence")
-    kind = d.pick("top-k", "top-k", "top-p", "min-p", "greedy")
     if kind == "top-k":
         best = d.layer("top_k", d.argument(d.size("top_k", 8, 20, 50)))
         d.let("least", f"torch.topk(logits, {best}, dim=-1).values[:, -1:]")
