@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import secrets
@@ -18,10 +19,11 @@ from curate.verify.protocol.role import (
     pack_all,
     same_tensors,
     unpack_named,
+    without_float8,
 )
 from curate.verify.reference.draw import OVERFLOWS, OWN, TIES, Draw, parameters_seed
 from curate.verify.reference.noise import PRODUCTS
-from curate.verify.reference.serve import SKIP
+from curate.verify.reference.serve import MORE, ROUGH, SKIP, USUAL
 
 SMALL_BYTES, SMALL_PRODUCT_BYTES = 2**24, 2**22
 """Bytes that a reference's operators may read and write for it to run on the CPU; the latter if
@@ -61,16 +63,16 @@ class Expected:
         draw: the draw; not the one that was asked for where the reference did not take that.
         message: the reference's reply: inputs, parameters and results, packed.
         tensors: the tensors of the message.
-        ask_noise: gives the noise of a draw's results, in float32 or, if so asked, of 10 bits;
-            see `curate.verify.protocol.compare.compare`.
+        ask_noise: gives the noise of a draw's results, made with an effort of
+            `curate.verify.reference.serve.EFFORTS`; see `curate.verify.protocol.compare.compare`.
         precision: one of `curate.verify.verdict.PRECISIONS`.
     """
 
     draw: Draw
     message: dict[str, Any]
     tensors: Tensors
-    ask_noise: Callable[[Draw, bool], Any] = dataclasses.field(
-        default=lambda draw, coarse: None, repr=False
+    ask_noise: Callable[[Draw, str], Any] = dataclasses.field(
+        default=lambda draw, effort: None, repr=False
     )
     precision: str = "own"
 
@@ -91,17 +93,20 @@ class Expected:
             Mismatch: they differ.
             NoOracle: the reference cannot say how exact its results are.
         """
-        try:
-            return self._compare(results, None, usual)
-        except Mismatch as mismatch:
-            if not mismatch.is_error:
-                raise
-        try:
-            return self._compare(results, self.ask_noise(self.draw, False), usual)
-        except Mismatch:
-            if self.precision != "tf32":
-                raise
-        return self.compare_coarsely(results)
+        effort = None
+        while True:
+            try:
+                noise = effort and self.ask_noise(self.draw, effort)
+                return self._compare(results, noise, usual)
+            except Mismatch as mismatch:
+                if effort is None and mismatch.is_error:
+                    effort = USUAL
+                elif effort == USUAL and mismatch.is_rare:
+                    effort = MORE
+                elif effort and self.precision == "tf32":
+                    return self.compare_coarsely(results)
+                else:
+                    raise
 
     def compare_coarsely(self, results: Any) -> Agreement:
         """Compare like `compare`, where 10 bits are enough on the way.
@@ -109,7 +114,7 @@ class Expected:
         Raises:
             Mismatch: they differ all the same.
         """
-        agreement = self._compare(results, self.ask_noise(self.draw, True), 0.0)
+        agreement = self._compare(results, self.ask_noise(self.draw, ROUGH), 0.0)
         return dataclasses.replace(agreement, coarse=True)
 
     def _compare(self, results: Any, noise: Any, usual: float) -> Agreement:
@@ -123,8 +128,9 @@ class Expected:
                 kept = results.get(part, {})
                 results = {**results, part: {n: kept.get(n, own[part][n]) for n in own[part]}}
             right = own[part], exact[part], noise and noise[part]
-            ties = self.draw.family == TIES
-            agreement = agreement.join(compare(results[part], *right, part, strict, ties, usual))
+            ties, leans = self.draw.family == TIES, noise and noise["leans"]
+            found = compare(results[part], *right, part, strict, ties, usual, leans)
+            agreement = agreement.join(found)
         return agreement
 
     @property
@@ -137,7 +143,7 @@ class Expected:
         """How large the output's values are."""
         outputs = [t for t in list_tensors(self.value("own")["output"]) if t.is_floating_point()]
         some = [t.reshape(-1)[:: max(1, t.numel() // SAMPLE)] for t in outputs]
-        values = [t[t.isfinite()].double() for t in some]
+        values = [t[t.isfinite()].double() for t in map(without_float8, some)]
         return max((float(v.square().mean().sqrt()) for v in values if v.numel()), default=0.0)
 
     @property
@@ -169,7 +175,9 @@ class Oracle:
         seconds: float,
         seed: int | None = None,
         precision: str = "own",
+        shrinks: bool = True,
     ) -> None:
+        self.shrinks = shrinks
         self.host, self.reference, self.device, self.seconds = host, reference, device, seconds
         self.precision = precision
         self.session: Session | None = None
@@ -181,7 +189,7 @@ class Oracle:
         told = secrets.token_hex(8) if seed is None else f"{seed} {reference}"
         self.seed = int(hashlib.sha256(told.encode()).hexdigest()[:13], 16)
         self._drawn: dict[Draw, Expected] = {}
-        self._noises: dict[tuple[Draw, bool], Any] = {}
+        self._noises: dict[tuple[Draw, str], Any] = {}
         self._facts: dict[str, dict[str, Any]] = {}
         self._variants: dict[Draw, tuple[dict[str, list[Draw]], list[str]]] = {}
         self._long: dict[tuple[Draw, int, bool], tuple[Draw | None, int]] = {}
@@ -199,7 +207,7 @@ class Oracle:
         if self.allows:
             return
         wanted, self.device = self.device, "cpu"
-        loaded = self._load(shrink=wanted == "cpu")
+        loaded = self._load(shrink=self.shrinks and wanted == "cpu")
         self.allows = dict(loaded["precision"])
         self.own_size, self.smaller = loaded["own_size"], loaded["smaller"]
         if wanted != "cpu" and not self._is_small():
@@ -208,6 +216,13 @@ class Oracle:
 
     def _load(self, shrink: bool) -> dict[str, Any]:
         return self._ask("load", source=self.reference, device=self.device, shrink=shrink)[0]
+
+    def takes(self, most: int) -> bool:
+        """Whether its operators read and write so many bytes at most."""
+        with contextlib.suppress(NoOracle):
+            self.load()
+            return int(self._ask("estimate")[0]["call_bytes"]) <= most
+        return False
 
     def _is_small(self) -> bool:
         try:
@@ -240,13 +255,13 @@ class Oracle:
         self._bytes += sum(t.numel() * t.element_size() for t in tensors)
         return self._bytes < CACHE_BYTES
 
-    def _noise(self, draw: Draw, coarse: bool) -> Any:
-        if (draw, coarse) in self._noises:
-            return self._noises[draw, coarse]
-        message, tensors = self._ask("noise", draw=draw.to_json(), coarse=coarse)
+    def _noise(self, draw: Draw, effort: str) -> Any:
+        if (draw, effort) in self._noises:
+            return self._noises[draw, effort]
+        message, tensors = self._ask("noise", draw=draw.to_json(), effort=effort)
         noise = unpack_named(message, tensors, "noise")
         if self._may_keep(tensors):
-            self._noises[draw, coarse] = noise
+            self._noises[draw, effort] = noise
         return noise
 
     def facts(self, mode: str) -> dict[str, Any]:
@@ -380,7 +395,7 @@ class Variety:
         floats = [t for t in tensors if t.is_floating_point()]
         self._has_elements |= bool(tensors)
         self._has_floats |= bool(floats)
-        self._is_finite |= any(bool(t.isfinite().any()) for t in floats)
+        self._is_finite |= any(bool(without_float8(t).isfinite().any()) for t in floats)
         if self._first is None:
             self._first = output
         else:

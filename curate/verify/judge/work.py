@@ -35,6 +35,10 @@ WHOLE = 0.9
 """Share of a piece's values that must be held. A stage such as ReLU leaves most values as they
 were, but few pieces."""
 
+MATCH, FEW = 0.1, 0.003
+"""How many times fewer of a short type's values may be missing than of those next to them, and
+what share of the latter must be: less is chance."""
+
 SCALED = 1e-5
 """How far, relative to the values, an output may be from a number times a result, plus a number."""
 
@@ -130,11 +134,18 @@ def holds_result(work: Tensors, outputs: Tensors) -> bool:
     """Say whether one of the tensors that were given holds the output's values, in any order.
 
     A tensor of many values holds anything near one of them by chance, so values that are slightly
-    off are looked for as well.
+    off are looked for as well. Of short types, which have few values, each is counted.
     """
     floats = [t for t in outputs if t.is_floating_point() and t.numel() > 1]
     if not floats or not work:
         return False
+    for kind in {t.dtype for t in floats if t.element_size() <= 2}:
+        values = _joined([t for t in floats if t.dtype == kind])
+        if not any(_counts_match(values, t, kind) for t in work):
+            return False
+    floats = [t for t in floats if t.element_size() > 2]
+    if not floats:
+        return True
     values = torch.cat([t.reshape(-1)[:: max(1, t.numel() // SAMPLE)].double() for t in floats])
     values = values[values.isfinite()]
     if values.numel() < 2 or bool((values == values[0]).all()):
@@ -148,6 +159,29 @@ def holds_result(work: Tensors, outputs: Tensors) -> bool:
         if held.numel() and _found(values, held) >= SHARE and _found(off, held) <= CHANCE:
             return True
     return False
+
+
+def _counts_match(values: torch.Tensor, work: torch.Tensor, kind: torch.dtype) -> bool:
+    """Say whether a tensor has each of a short type's values as often as the output, or nearly so,
+    and has not those next to them as often."""
+    if work.is_complex() or not work.numel():
+        return False
+    found, held = _counts(values, kind), _counts(work, kind)
+    if int((found > 0).sum()) < 2:
+        return False
+    missing, beside = (
+        float((one - held).clamp(min=0).sum() / found.sum()) for one in (found, found.roll(2))
+    )
+    return missing <= min(1 - SHARE, MATCH * beside) and beside >= FEW
+
+
+def _counts(tensor: torch.Tensor, kind: torch.dtype) -> torch.Tensor:
+    """Return how often each number of a short type, zeros left out, is in a tensor."""
+    bits = tensor.reshape(-1).to(kind).view(torch.uint8 if kind.itemsize == 1 else torch.int16)
+    bits = bits.int() & 2 ** (8 * kind.itemsize) - 1
+    counts = torch.bincount(bits, minlength=2 ** (8 * kind.itemsize))
+    counts[0] = counts[len(counts) // 2] = 0
+    return counts
 
 
 def _found(values: torch.Tensor, held: torch.Tensor) -> float:

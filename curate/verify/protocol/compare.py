@@ -9,6 +9,7 @@ of a few units in the last place.
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Any, Literal
 
 import torch
@@ -27,10 +28,27 @@ SHORT_ULP = 0.75
 error: its rounding, which is half of one, and what comes before that in float32."""
 
 SHORT_FACTOR = 4.0
-"""How many times the reference's typical error before its last rounding a result may be off."""
+"""How many times as far as roundings on the way were seen to move it such a result may be off."""
 
 BIAS = 0.15
 """Mean error, in units in the last place, from which results in such a type lean to one side."""
+
+MOST_UNITS = 4.0
+"""Units that an element's error counts at most in such a mean: one result that cancels must not
+decide it."""
+
+CHAOS = 0.5
+"""How far roundings must move a row, of its size, for any element of it to be the one that they
+move most: as where a softmax picks one of numbers that 16 bits do not tell apart."""
+
+MANY = 256
+"""Elements from which a mean error says something."""
+
+ROW = 4
+"""Elements that make a row, whose elements are of like size."""
+
+UNCERTAIN = 0.02
+"""Share of integers that may be others where rounding on the way to them decides."""
 
 WORST = 1.0
 """How much of the reference's largest error, relative to the values, is allowed everywhere."""
@@ -95,8 +113,17 @@ class Mismatch(Exception):
 
     @property
     def is_error(self) -> bool:
-        """Whether floating numbers are further off than allowed: noise may allow more."""
-        return self.reason == "value" and "error" in self.evidence
+        """Whether numbers are further off than allowed: noise may allow more."""
+        return self.reason == "bias" or (self.reason == "value" and "index" in self.evidence)
+
+    @property
+    def is_rare(self) -> bool:
+        """Whether few elements are further off than allowed, or all of them lean."""
+        return self.reason == "bias" or self.evidence.get("wrong_share", 1.0) <= RARE
+
+
+RARE = 0.01
+"""Share of wrong elements up to which more runs with noise may show that rounding explains them."""
 
 
 def flatten(value: Any, path: str = "output") -> dict[str, Any]:
@@ -125,6 +152,7 @@ def compare(
     strict: Strict = "all",
     ties: bool = False,
     usual: float = 0.0,
+    leans: dict[str, float] | None = None,
 ) -> Agreement:
     """Compare a candidate's output with the reference's.
 
@@ -140,6 +168,7 @@ def compare(
         ties: see `allowed_error`.
         usual: size of values of which a few units in the last place are allowed besides, as far as
             that is little compared with the values here.
+        leans: how far rounding on the way makes results in short types `lean`, by their path.
 
     Raises:
         Mismatch: they differ; the evidence names the first leaf that does.
@@ -153,7 +182,8 @@ def compare(
         expected = own_leaves[path]
         if isinstance(expected, torch.Tensor):
             known = expected, exact_leaves[path], noise_leaves.get(path)
-            worst = worst.join(_compare_tensors(path, leaf, *known, strict, ties, usual))
+            how = strict, ties, usual, (leans or {}).get(path, 0.0)
+            worst = worst.join(_compare_tensors(path, leaf, *known, *how))
         elif isinstance(leaf, torch.Tensor) or not _same_value(leaf, expected):
             raise Mismatch("value", output=path, expected=repr(expected), got=repr(leaf)[:200])
     return worst
@@ -171,9 +201,7 @@ def _compare_tensors(
     own: torch.Tensor,
     exact: torch.Tensor,
     noise: torch.Tensor | None,
-    strict: Strict,
-    ties: bool,
-    usual: float,
+    *how: Any,
 ) -> Agreement:
     if not isinstance(got, torch.Tensor):
         raise Mismatch("structure", output=path, expected="a tensor", got=type(got).__name__)
@@ -185,14 +213,22 @@ def _compare_tensors(
         got, own, exact = (torch.view_as_real(t.resolve_conj()) for t in (got, own, exact))
         noise = None if noise is None else noise.unsqueeze(-1)
     if own.is_floating_point():
-        return _compare_floats(path, got, own, exact, noise, strict, ties, usual)
-    _compare_exactly(path, got, own, exact)
+        return _compare_floats(path, got, own, exact, noise, *how)
+    _compare_exactly(path, got, own, exact, noise)
     return Agreement()
 
 
-def _compare_exactly(path: str, got: torch.Tensor, own: torch.Tensor, exact: torch.Tensor) -> None:
+def _compare_exactly(
+    path: str,
+    got: torch.Tensor,
+    own: torch.Tensor,
+    exact: torch.Tensor,
+    noise: torch.Tensor | None,
+) -> None:
     """Compare integers; either precision's answer will do where rounding decides."""
     wrong = (got != own) & (got != exact.to(own.dtype))
+    if noise is not None and float(wrong.double().mean()) <= UNCERTAIN:
+        wrong &= noise == 0
     if wrong.any():
         raise _mismatch("value", path, wrong, got, own)
 
@@ -210,12 +246,14 @@ def _compare_floats(
     if own.numel() <= PIECE:
         return _compare_piece(path, got, own, exact, noise, *how)
     worst = Agreement()
-    whole = [t.reshape(-1) for t in (got, own, exact)]
-    moved = None if noise is None else noise.expand(own.shape).reshape(-1)
+    width = row if (row := _row_length(own)) <= PIECE else 1
+    form = (-1, width) if width > 1 else (-1,)
+    whole = [t.reshape(form) for t in (got, own, exact)]
+    moved = None if noise is None else noise.expand(own.shape).reshape(form)
     # Equal pieces: of a few elements that are left over, little could be said.
     count = -(-own.numel() // PIECE)
-    step = -(-own.numel() // count)
-    for start in range(0, own.numel(), step):
+    step = -(-len(whole[0]) // count)
+    for start in range(0, len(whole[0]), step):
         part = slice(start, start + step)
         near = None if moved is None else moved[part]
         try:
@@ -223,7 +261,8 @@ def _compare_floats(
             worst = worst.join(_compare_piece(path, one, other, true, near, *how))
         except Mismatch as mismatch:
             if "index" in mismatch.evidence:
-                at = torch.tensor(start + mismatch.evidence["index"][0])
+                row, *column = mismatch.evidence["index"]
+                at = torch.tensor((start + row) * width + sum(column))
                 index = [int(i) for i in torch.unravel_index(at, own.shape)]
                 mismatch.evidence["index"] = index
             raise
@@ -239,16 +278,30 @@ def _compare_piece(
     strict: Strict,
     ties: bool,
     usual: float,
+    noise_lean: float,
 ) -> Agreement:
+    kind = own.dtype
+    if kind.itemsize == 1:  # PyTorch only converts from and to float8
+        got, own, exact = (t.float() for t in (got, own, exact))
     finite = own.isfinite()
     if not (all_finite := bool(finite.all())) or not got.isfinite().all():
         same = (got == own) | (got.isnan() & own.isnan())
         if ties:  # the sign of a zero, which operators may lose, decides that of an infinity
             same |= got.isinf() & own.isinf()
         asked = {"all": True, "exact": ~exact.isfinite(), "none": False}[strict]
-        wrong = torch.where(finite, ~got.isfinite(), ~same & asked)
+        bad = ~got.isfinite()
+        if is_short(kind):
+            bad &= ~_overflows_by_rounding(got, exact, kind)
+            # A program that keeps float32 on the way has numbers where 16 bits overflow.
+            better = ~finite & asked & ~same & got.isfinite()
+            better &= exact.abs() <= torch.finfo(kind).max
+            own = torch.where(better, exact.to(own.dtype), own)
+            finite |= better
+        wrong = torch.where(finite, bad, ~same & asked)
         if wrong.any():
             raise _mismatch("nonfinite", path, wrong, got, own)
+        finite &= got.isfinite()
+        all_finite = bool(finite.all())
     known, true, found = own.double(), exact.double(), got.double()
     true = torch.where(true.isfinite(), true, known)
     if not all_finite:
@@ -257,45 +310,82 @@ def _compare_piece(
     if not error.numel():
         return Agreement()
     # Where rounding decides between two values, as in `floor`, the reference's own is right too.
-    differs = (found - known).abs_() > _floor(own.dtype) * known.abs()
+    differs = (found - known).abs_() > _floor(kind) * known.abs()
     agreement = Agreement(float(error.max()))
     if differs.any():
-        allowed = allowed_error(known.to(own.dtype), true, noise, ties)
+        allowed = allowed_error(known.to(kind), true, noise, ties)
         if usual:
             size = true.abs() + float(true.square().mean().sqrt())
-            allowed = allowed + (BESIDE * size).clamp(max=_floor(own.dtype) * usual)
+            allowed = allowed + (BESIDE * size).clamp(max=_floor(kind) * usual)
         ratio = torch.where(differs, error / allowed, 0.0)
         agreement = Agreement(float(error.max()), float(ratio.max()))
         if agreement.error_ratio > 1:
             wrong = ratio == agreement.error_ratio
             raise _mismatch("value", path, wrong, got, own, error, allowed)
-    _reject_bias(path, got, own, true, finite)
+    if is_short(kind) and int(finite.sum()) >= MANY:
+        _reject_bias(path, found, known, true, kind, noise_lean)
     return agreement
 
 
+def _overflows_by_rounding(
+    got: torch.Tensor, exact: torch.Tensor, kind: torch.dtype
+) -> torch.Tensor:
+    """Return where an infinity stands for a number at the end of what a short type holds."""
+    most = torch.finfo(kind).max * (1 - torch.finfo(kind).eps)
+    return got.isinf() & (exact.abs() >= most) & (got.sign() == exact.sign())
+
+
 def _reject_bias(
-    path: str, got: torch.Tensor, own: torch.Tensor, true: torch.Tensor, finite: torch.Tensor
+    path: str,
+    found: torch.Tensor,
+    known: torch.Tensor,
+    true: torch.Tensor,
+    kind: torch.dtype,
+    noise_lean: float,
 ) -> None:
-    """Raise if results in a short type lean to one side, and the reference's do not.
+    """Raise if results in a short type lean to one side, and neither the reference's nor those
+    with noise do.
 
     Each may be as far off as its rounding; a factor of 1.01 is no more, and shows in the mean.
     """
-    eps = torch.finfo(own.dtype).eps
-    counts = finite & (true.abs() > torch.finfo(own.dtype).tiny / eps)
-    if eps <= torch.finfo(torch.float32).eps or int(counts.sum()) < MANY:
-        return
-    units = eps * true.abs()[counts]
-    sign = true.sign()[counts]
-    lean, own_lean = (
-        float(((x.double()[counts] - true[counts]) * sign / units).mean()) for x in (got, own)
-    )
-    spread = 4 * 0.5 / float(counts.sum()) ** 0.5
-    if abs(lean) > abs(own_lean) + BIAS + spread:
-        raise Mismatch("bias", output=path, units=round(lean, 3), expected=round(own_lean, 3))
+    units = _units_off(found, true, kind)
+    got, own = float(units.mean()), lean(known, true, kind)
+    by_chance = 4 * float(units.std()) / units.numel() ** 0.5
+    if abs(got) > abs(own) + SHORT_FACTOR * noise_lean + BIAS + by_chance:
+        raise Mismatch("bias", output=path, units=round(got, 3), expected=round(own, 3))
 
 
-MANY = 256
-"""Elements from which a mean error says something."""
+def lean(found: torch.Tensor, true: torch.Tensor, kind: torch.dtype) -> float:
+    """Return how far results lean to one side: their mean error, counted away from zero, in units
+    in a type's last place."""
+    return float(_units_off(found, true, kind).mean())
+
+
+def _units_off(found: torch.Tensor, true: torch.Tensor, kind: torch.dtype) -> torch.Tensor:
+    """Return errors away from zero in last places of the value or, if that is more, of its row."""
+    known = torch.finfo(kind)
+    size = torch.maximum(true.abs(), _row_size(true)).clamp(min=known.tiny)
+    off = (found - true) * true.sign() / (known.eps * size)
+    return off.nan_to_num(0.0).clamp(-MOST_UNITS, MOST_UNITS)
+
+
+def is_short(kind: torch.dtype) -> bool:
+    """Whether a floating type has fewer digits than kernels compute with."""
+    return bool(torch.finfo(kind).eps > torch.finfo(torch.float32).eps)
+
+
+def _row_length(tensor: torch.Tensor) -> int:
+    """Return how many elements a row has: what may be expected to be of like size. It is the last
+    dimension, or all but the first two, where that is not very short; or else all."""
+    row: int = math.prod(tensor.shape[2:] if tensor.dim() > 3 else tensor.shape[-1:])
+    return row if row >= ROW else int(tensor.numel())
+
+
+def _row_size(tensor: torch.Tensor) -> torch.Tensor:
+    """Return the root mean square of each element's row."""
+    row = _row_length(tensor)
+    size = tensor.square().reshape(-1, row).mean(-1, keepdim=True).sqrt()
+    return size.expand(-1, row).reshape(tensor.shape)
 
 
 def allowed_error(
@@ -315,14 +405,14 @@ def allowed_error(
     """
     if not own.numel():
         return exact
+    moved = None if noise is None else noise.double().nan_to_num(0.0, 0.0, 0.0).expand(exact.shape)
+    if is_short(own.dtype):
+        return _allowed_short(own, exact, moved)
     size = exact.abs() + float(exact.square().mean().sqrt()) + torch.finfo(own.dtype).tiny
     # A reference that overflows does not license just any number.
     own_error = torch.minimum((own.double() - exact).abs(), GROSS * size)
-    moved = (
-        torch.zeros_like(own_error) if noise is None else noise.double().nan_to_num(0.0, 0.0, 0.0)
-    )
-    if torch.finfo(own.dtype).eps > torch.finfo(torch.float32).eps:
-        return _allowed_short(own, exact, torch.maximum(own_error, moved))
+    if moved is None:
+        moved = torch.zeros_like(own_error)
     if not ties:
         own_error = torch.maximum(own_error, moved)
     typical_error = _quantile(own_error, TYPICAL)
@@ -335,17 +425,29 @@ def allowed_error(
     return FACTOR * allowed + (_floor(own.dtype) + worst) * size
 
 
-def _allowed_short(own: torch.Tensor, exact: torch.Tensor, own_error: torch.Tensor) -> torch.Tensor:
+def _allowed_short(
+    own: torch.Tensor, exact: torch.Tensor, moved: torch.Tensor | None
+) -> torch.Tensor:
     """Return what is allowed in a type of 16 bits or fewer: a rounding of its own.
 
-    A reference in such a type rounds after every operator, and a kernel only once; so the
-    reference's own error counts once where it is more than that. What its results are off by
-    besides their last rounding comes from roundings on the way, of which a kernel may have some
-    too, such as the weights of an attention; it counts for all elements.
+    A reference in such a type rounds after every operator, and a kernel only once, or anything
+    between. So the reference's own error counts once where it is more than that; and what roundings
+    on the way may do counts for all elements of like size: what the reference's results are off by
+    besides their last rounding, or what noise shows.
     """
-    ulp = torch.finfo(own.dtype).eps * exact.abs() + torch.finfo(own.dtype).tiny
-    before = _quantile((own_error - ulp / 2).clamp(min=0.0), TYPICAL)
-    return own_error.clamp(min=SHORT_FACTOR * before) + ulp * SHORT_ULP
+    known = torch.finfo(own.dtype)
+    ulp = known.eps * exact.abs().clamp(min=known.tiny)
+    size = exact.abs() + _row_size(exact) + known.tiny
+    own_error = torch.minimum((own.double() - exact).abs(), GROSS * size)
+    before = (own_error - ulp / 2).clamp(min=0.0) / size
+    allowed = torch.maximum(own_error, SHORT_FACTOR * _quantile(before, TYPICAL) * size)
+    if moved is not None:
+        row = _row_length(moved)
+        most = moved.reshape(-1, row).amax(-1, keepdim=True).expand(-1, row).reshape(moved.shape)
+        usual, is_chaos = _row_size(moved), _row_size(moved) >= CHAOS * _row_size(exact)
+        moved = torch.maximum(moved, torch.where(is_chaos, most, usual))
+        allowed = torch.maximum(allowed, SHORT_FACTOR * moved)
+    return allowed + SHORT_ULP * ulp + _floor(torch.float32) * size
 
 
 def _floor(dtype: torch.dtype) -> float:

@@ -148,12 +148,16 @@ def list_tensors(value: Any) -> Tensors:
     return [tensor for part in parts for tensor in list_tensors(part)]
 
 
+def without_float8(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a tensor, in float32 where it is float8: PyTorch only converts from and to that."""
+    return tensor.float() if tensor.is_floating_point() and tensor.itemsize == 1 else tensor
+
+
 def same(one: torch.Tensor, other: torch.Tensor) -> bool:
     """Whether two tensors hold the same values, NaN where the other has NaN."""
     if one.shape != other.shape or one.dtype != other.dtype:
         return False
-    if one.is_floating_point() and one.element_size() == 1:
-        one, other = one.float(), other.float()
+    one, other = without_float8(one), without_float8(other)
     if one is other or torch.equal(one, other):
         return True
     if one.is_floating_point() or one.is_complex():

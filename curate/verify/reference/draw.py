@@ -49,9 +49,9 @@ FAMILIES = (OWN, "steps", "signed", "shifted", "large", "small", "outlier", "neg
   of the zeros are -0.0. It is second, so that it has the file's own size, and not one element
   (`plan`);
 - ``signed``: normal around zero, with the file's spread: on [0, 1) ReLU is an identity;
-- ``shifted``: normal with a mean of 64 spreads, where E[x²] - E[x]² loses its digits;
-- ``large``: normal with spreads from 1 to 30,000, one per row, where exp overflows, and what is
-  rounded to half precision on the way is too coarse or infinite;
+- ``shifted``: normal with a mean of 64 spreads, in 16 bits 8, where E[x²] - E[x]² loses its digits;
+- ``large``: normal with spreads from 1 to 30,000, in float16 100, one per row, where exp overflows,
+  and what is rounded to half precision on the way is too coarse or infinite;
 - ``small``: normal with a spread of 0.001, where an absolute tolerance hides everything; one
   element in sixteen is a millionth of that, which half precision takes for zero;
 - ``outlier``: as the file draws them, but for two elements, one of them 1,000 times as large:
@@ -84,6 +84,13 @@ TINY = 1 / 16
 
 AGAIN = 5000
 """Offset of the seed with which single elements are drawn again, to see whether they vary."""
+
+SHIFT, SHORT_SHIFT = 64, 8
+"""How many spreads the mean is in ``shifted``; of numbers in 16 bits, more would leave one or two
+digits of the spread."""
+
+REACH, SHORT_REACH = 4.5, 2.0
+"""Powers of ten that spreads differ by in ``large``; float16 holds no products of larger ones."""
 
 ROWS = 4
 """Rows from which on each has a spread of its own in ``large``; elements have in fewer."""
@@ -414,7 +421,7 @@ def redraw(value: Any, again: Any, family: str, found: Sequence[float] = ()) -> 
         drawn[chosen] = far[: len(chosen)].to(drawn.dtype)
         drawn = drawn.reshape(value.shape)
     else:
-        drawn = _family(family, tuple(value.shape), spread, found)
+        drawn = _family(family, tuple(value.shape), spread, value.dtype, found)
     drawn = drawn.clamp(
         min=float(torch.finfo(value.dtype).min), max=float(torch.finfo(value.dtype).max)
     )
@@ -475,7 +482,7 @@ def _whole_numbers(value: torch.Tensor) -> torch.Tensor:
 
 
 def _family(
-    family: str, shape: tuple[int, ...], spread: float, found: Sequence[float]
+    family: str, shape: tuple[int, ...], spread: float, own: torch.dtype, found: Sequence[float]
 ) -> torch.Tensor:
     kind = torch.float64 if math.prod(shape) <= MUCH else torch.float32
     normal = torch.randn(shape, dtype=kind)
@@ -488,11 +495,12 @@ def _family(
             steps = torch.where(torch.rand(shape) < CONSTANTS, chosen, steps)
         return steps
     if family == "shifted":
-        return spread * (normal + 64)
+        return spread * (normal + (SHIFT if own.itemsize > 2 else SHORT_SHIFT))
     if family == "large":
         rows = shape[:1] + (1,) * (len(shape) - 1)
         apart = rows if shape and shape[0] >= ROWS else shape
-        return normal * 10 ** (4.5 * torch.rand(apart, dtype=kind))
+        reach = SHORT_REACH if own == torch.float16 else REACH
+        return normal * 10 ** (reach * torch.rand(apart, dtype=kind))
     if family == "negative":
         return -spread * (normal.abs() + 0.5)
     if family == "small":

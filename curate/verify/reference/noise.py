@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from curate.verify.operator_calls import is_compute
-from curate.verify.protocol.role import Mode, list_tensors, map_tensors
+from curate.verify.protocol.role import Mode, list_tensors, map_tensors, without_float8
 
 PRODUCTS = (
     *("mm", "mv", "linear", "convolution", "attention", "attention_for_cpu"),
@@ -61,10 +61,10 @@ def last_place(inputs: list[Any]) -> float:
     return float(torch.finfo(torch.float64 if double else torch.float32).eps)
 
 
-def short_place(inputs: list[Any]) -> float:
-    """Return the last place of the 16-bit type that all floating inputs have, or 0."""
-    kinds = {t.dtype for t in list_tensors(inputs) if t.is_floating_point()}
-    return float(torch.finfo(kinds.pop()).eps) if kinds in SHORT_TYPES else 0.0
+def short_type(given: list[Any]) -> torch.dtype | None:
+    """Return the 16-bit type that all floating inputs and parameters have, or None."""
+    kinds = {t.dtype for t in list_tensors(given) if t.is_floating_point()}
+    return kinds.pop() if kinds in SHORT_TYPES else None
 
 
 COARSE = 2.0**-10
@@ -72,8 +72,9 @@ COARSE = 2.0**-10
 
 SHORT_TYPES = ({torch.float16}, {torch.bfloat16})
 
-JITTERS = 4
-"""How often the last digits are changed. One change may by luck move nothing."""
+JITTERS, MORE_JITTERS = 4, 20
+"""How often the last digits are changed; one change may by luck move nothing. And how often where
+few elements of a short type are further off than four runs explain."""
 
 SHORT, SMALL = 256, 32
 """A number has few digits if it is a multiple of 1/256 up to 32: labels, masks, thresholds and
@@ -88,9 +89,36 @@ EXACT = {
 }
 """Operators whose results are exact on any device where they have few digits."""
 
+SELECT = {
+    *("abs", "neg", "relu", "where", "masked_fill", "clamp", "clamp_min", "clamp_max", "maximum"),
+    *("minimum", "max", "min", "amax", "amin", "cat", "stack", "index", "index_select", "gather"),
+    *("flip", "roll", "repeat", "constant_pad_nd", "hardtanh", "threshold", "embedding", "tril"),
+    *("triu", "max_pool2d_with_indices", "max_pool3d_with_indices", "upsample_nearest1d"),
+    *("upsample_nearest2d", "upsample_nearest3d", "pixel_shuffle", "reflection_pad2d"),
+    *("replication_pad2d", "index_put", "scatter", "adaptive_max_pool2d"),
+}
+"""Operators whose results are among what they are given: they may come before a rounding or after
+it, with the same result."""
+
 ROUND_INSIDE = ("remainder", "fmod", "floor_divide", "histc", "fake_quantize", "grid_sampler")
 """Prefixes of operators that compute, and then round or compare, all in one; so
 does a division with ``rounding_mode``, and ``round`` with ``decimals``."""
+
+
+class Widened(Mode):
+    """Takes float64 where a file in 16 bits names its type."""
+
+    def __init__(self, short: torch.dtype) -> None:
+        super().__init__()
+        self.short = short
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        given = dict(kwargs or {})
+        if given.get("dtype") == self.short:
+            given["dtype"] = torch.float64
+        return func(*args, **given)
 
 
 class Jitter(Mode):
@@ -105,7 +133,7 @@ class Jitter(Mode):
         seed: int,
         keep_short: bool,
         ulp: float = torch.finfo(torch.float32).eps,
-        weights: float = 0.0,
+        short: torch.dtype | None = None,
         factors: float = 0.0,
         products: tuple[str, ...] = PRODUCTS,
     ) -> None:
@@ -113,11 +141,13 @@ class Jitter(Mode):
 
         Args:
             seed: of the changes.
-            ulp: the last place of the type that a program computes in.
+            ulp: the last place of the type that a program computes in; 0 if what rounding in it may
+                do is nothing next to what rounding to 16 bits may.
             keep_short: whether inputs of few digits stay, and results of `EXACT` operators. Such a
                 number is meant as it is: where ``target == 1`` decides, it must not become
                 1.0000001, or the result would pass for one that any change tips.
-            weights: the last place of the type that an attention's weights may be rounded to.
+            short: the 16-bit type that a problem is in: what an operator is given may then be
+                rounded to that, as may the weights of an attention.
             factors: the last place of the type that factors of products may be rounded to.
             products: suffixes of the operators whose factors may be.
         """
@@ -125,7 +155,8 @@ class Jitter(Mode):
         self.seed = seed
         self.ulp = ulp
         self.keep_short = keep_short
-        self.weights = weights
+        self.short = short
+        self.weights = torch.finfo(short).eps if short else 0.0
         self.factors, self.products = factors, products
         self.rounds = False  # an operator of `ROUND_INSIDE` was called
         self._noise = Noise(seed)
@@ -136,10 +167,13 @@ class Jitter(Mode):
         name = func._schema.name.removeprefix("aten::").strip("_")
         if self.factors and name.endswith(self.products):
             args = list(map_tensors(list(args), self._rounded))
+        selects = self.short is not None and name in SELECT
+        if self.short and is_compute(func) and not selects:
+            args = self._shortened(func, args)
         result = func(*args, **(kwargs or {}))
         if is_compute(func):
             self.rounds |= _rounds_inside(name, func)
-            for tensor in list_tensors(result):
+            for tensor in list_tensors(result) if self.ulp and not selects else []:
                 if tensor.dtype == torch.float64 and tensor.numel():
                     self._change(tensor, self.ulp, is_exact=name in EXACT)
             if self.weights and name.startswith("scaled_dot_product"):
@@ -155,12 +189,34 @@ class Jitter(Mode):
                 before = result - args[2].reshape(-1, *(1,) * (result.dim() - 2))
                 result.addcmul_(before, self._noise.uniform(result), value=self.weights / 2)
             total = result[1] if name == "var_mean" else result  # the mean may be near zero
-            if isinstance(total, torch.Tensor) and total.dtype == torch.float64:
+            if isinstance(total, torch.Tensor) and total.dtype == torch.float64 and not self.short:
                 walk = walk_of(name, args, kwargs or {})
                 if walk is not None and walk.shape == total.shape:
                     step = self.ulp / 2 / math.sqrt(3)
                     total.addcmul_(walk, self._noise.normal(total), value=step)
         return result
+
+    def _shortened(self, func: Any, args: Any) -> list[Any]:
+        """Return arguments with those that are results rounded to 16 bits, or to near there."""
+
+        known = torch.finfo(self.short)
+        beyond = int(known.eps * 2**52) - 1  # digits that the type does not have
+
+        def near(tensor: torch.Tensor) -> torch.Tensor:
+            if tensor.dtype != torch.float64 or not tensor.numel():
+                return tensor
+            bits = tensor.view(torch.int64)
+            power = (bits & EXPONENT).view(torch.float64)
+            change = power.clamp_(min=known.tiny).mul_(self._noise.uniform(tensor))
+            change.masked_fill_(bits & beyond == 0, 0)
+            return tensor.add(change, alpha=known.eps / 2)
+
+        return [
+            arg.copy_(near(arg))
+            if isinstance(arg, torch.Tensor) and asked.alias_info and asked.alias_info.is_write
+            else map_tensors(arg, near)
+            for arg, asked in zip(args, func._schema.arguments, strict=False)
+        ]
 
     def _rounded(self, factor: torch.Tensor) -> torch.Tensor:
         if factor.dtype != torch.float64:
@@ -172,8 +228,10 @@ class Jitter(Mode):
         """Return inputs in float64, changed likewise."""
 
         def changed(tensor: torch.Tensor) -> torch.Tensor:
-            if not tensor.is_floating_point():
+            if not tensor.is_floating_point() or tensor.element_size() == 1:
                 return tensor
+            if tensor.dtype == self.short:  # it holds what it holds
+                return tensor.double()
             # Inputs in float64 have more digits, which a candidate has too.
             ulp = min(torch.finfo(tensor.dtype).eps, self.ulp)
             exact = tensor.to(torch.float64, copy=True)
@@ -189,6 +247,9 @@ class Jitter(Mode):
             change.masked_fill_((digits == digits.round()) & (tensor.abs() <= SMALL), 0)
         tensor.add_(change, alpha=ulp)
 
+
+EXPONENT = 0x7FF << 52
+"""Bits of a number in float64 that make a power of two."""
 
 NOISE = 1 << 20
 """Random numbers of each kind that are drawn once and used again, from another place each time."""
@@ -314,18 +375,21 @@ def furthest(
         known: what came of those before, if there were any.
 
     Returns:
-        Tensors in float32; 0 for what is no floating tensor, or not of the same shape each time.
+        Tensors in float32; 0 for what is no tensor, or not of the same shape each time; 1 where
+        integers and truth values are others.
     """
     others = iter(list_tensors(moved))
     before = None if known is None else iter(list_tensors(known))
 
     def apart(tensor: torch.Tensor) -> torch.Tensor:
         other, most = next(others), None if before is None else next(before)
-        floating = tensor.is_floating_point() or tensor.is_complex()
         unlike = most is not None and most.shape != tensor.shape
-        if not floating or unlike or other.shape != tensor.shape:
+        if unlike or other.shape != tensor.shape:
             return torch.zeros((), dtype=torch.float32)
-        found = (other - tensor).abs().float()
+        if not tensor.is_floating_point() and not tensor.is_complex():
+            found = (other != tensor).float()
+        else:
+            found = (without_float8(other) - without_float8(tensor)).abs().float()
         return found if most is None else torch.maximum(found, most)
 
     return dict(map_tensors(exact, apart))

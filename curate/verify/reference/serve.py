@@ -4,7 +4,7 @@ It serves these requests, one problem per process:
 
 - ``load {source, device, shrink}``: run the file, and make large sizes smaller if wanted;
 - ``draw {draw}``: inputs, parameters, and the results in the file's precision and in float64;
-- ``noise {draw, coarse}``: how far the latter move when last digits change on the way;
+- ``noise {draw, effort}``: how far the latter move when last digits change on the way;
 - ``estimate``: how much work its own inputs are;
 - ``facts {draw}``: what the task is made of, and whether it can tell right from wrong;
 - ``variants {draw}``: what else a caller may do;
@@ -17,6 +17,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import dataclasses
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -24,7 +25,7 @@ from torch import nn
 
 from curate.verify.operator_calls import OperatorCalls
 from curate.verify.problem import EXAMPLE, LoadedTask, describe, seed_everything
-from curate.verify.protocol.compare import FACTOR, Mismatch, compare, flatten
+from curate.verify.protocol.compare import FACTOR, Mismatch, compare, flatten, is_short, lean
 from curate.verify.protocol.role import (
     LAYOUTS,
     Answer,
@@ -43,6 +44,7 @@ from curate.verify.protocol.role import (
     same_tensors,
     serve_requests,
     to_device,
+    without_float8,
 )
 from curate.verify.protocol.wire import Channel, WireError
 from curate.verify.reference.draw import (
@@ -58,13 +60,15 @@ from curate.verify.reference.noise import (
     COARSE,
     CONVOLUTION,
     JITTERS,
+    MORE_JITTERS,
     PRODUCTS,
     Jitter,
     RoundFactors,
+    Widened,
     furthest,
     last_place,
     random_numbers,
-    short_place,
+    short_type,
 )
 from curate.verify.reference.smaller import shrink
 from curate.verify.reference.timed import Baselines
@@ -87,6 +91,9 @@ KEPT_BYTES = 2**31
 ANY_OF_EQUALS = ("sort", "topk", "median", "mode", "kthvalue", "cummax", "cummin", "_indices")
 """Suffixes of operators whose indices PyTorch's documentation leaves open where inputs
 are equal; of `argmax`, `argmin`, `max` and `min` it says the first."""
+
+USUAL, MORE, ROUGH = EFFORTS = "usual", "more", "rough"
+"""How noise is made: in the type's last place; in more runs; in one of 10 bits."""
 
 SKIP = "skip"
 """Status of a draw that the reference does not take: nothing is learned from it."""
@@ -144,19 +151,27 @@ class Reference:
     def noise(self, request: dict[str, Any], tensors: Tensors) -> Answer:
         """Return how far a draw's float64 results move, or None where there are none."""
         draw = Draw.from_json(request["draw"])
-        return pack_all({"noise": self._noise(draw, request["coarse"])})
+        return pack_all({"noise": self._noise(draw, request["effort"])})
 
-    def _noise(self, draw: Draw, coarse: bool = False) -> Any:
+    def _noise(self, draw: Draw, effort: str = USUAL) -> Any:
         inputs, (own, exact) = self._right(draw)
-        last, short = last_place(inputs), short_place(inputs)
-        if exact is own or (coarse and last < torch.finfo(torch.float32).eps):
+        last, short = last_place(inputs), self._short(draw, inputs)
+        coarse, single = effort == ROUGH, last == torch.finfo(torch.float32).eps
+        if exact is own or (coarse and not single):
             return None
-        double = self._double(draw)
-        how = (short or COARSE / FACTOR, short, COARSE / 2) if coarse else (last, short, 0.0)
-        products: tuple[str, ...] = PRODUCTS
-        if not coarse and last == torch.finfo(torch.float32).eps:
-            how, products = (last, short, COARSE / 2), _on_tensor_cores()
-        return self._moved(exact, double, inputs, draw, (*how, products))
+        products: tuple[str, ...] = PRODUCTS if coarse else _on_tensor_cores()
+        place = torch.finfo(short).eps if short else COARSE / FACTOR
+        how = {
+            "ulp": place if coarse else 0.0 if short else last,
+            "short": short,
+            "factors": COARSE / 2 if single else 0.0,
+            "products": products,
+        }
+        runs = MORE_JITTERS if effort == MORE else JITTERS
+        return self._moved(own, exact, inputs, draw, runs, how)
+
+    def _short(self, draw: Draw, inputs: list[Any]) -> torch.dtype | None:
+        return short_type([*inputs, *self.model(draw)[1].state_dict().values()])
 
     def _reject_ties(self, model: nn.Module, inputs: list[Any]) -> None:
         """Raise if an index may be that of any of several equal inputs."""
@@ -352,7 +367,8 @@ class Reference:
         would be too much for the device.
         """
         given = list(map_tensors(inputs, _double_copy))
-        result, state = self._call(self._double(draw), given, draw.seed)
+        with self._made_exact(draw, inputs):
+            result, state = self._call(self._double(draw), given, draw.seed)
         after = flatten(given, "input")
         changed = {path: after[path] for path in own["changed"]}
         return {"output": result, "changed": changed, "state": state}
@@ -392,11 +408,12 @@ class Reference:
 
     def _moved(
         self,
+        own: dict[str, Any],
         exact: dict[str, Any],
-        double: nn.Module,
         inputs: list[Any],
         draw: Draw,
-        places: tuple[float, float, float, tuple[str, ...]],
+        runs: int,
+        how: dict[str, Any],
         keep_short: bool = True,
     ) -> dict[str, Any]:
         """Return how far float64 results move with the last digits changed on the way.
@@ -405,23 +422,41 @@ class Reference:
         them, such as a quotient: which way that goes is then nobody's fault.
         """
         known: dict[str, Any] | None = None
-        for seed in range(JITTERS):
-            jitter = Jitter(seed, keep_short, *places)
+        leans: dict[str, float] = {}
+        for seed in range(runs):
+            jitter = Jitter(seed, keep_short, **how)
             changed = jitter.change(inputs)
-            given, twin = copy.deepcopy(changed), copy.deepcopy(double)
+            given, twin = copy.deepcopy(changed), copy.deepcopy(self._double(draw))
             seed_everything(draw.seed)
             before = {name: t.clone() for name, t in twin.named_buffers()}
-            with jitter:
+            with self._made_exact(draw, inputs), jitter:
                 result = twin(*given)
             state = {
                 n: t for n, t in twin.named_buffers() if not same_tensors([t], [before.get(n)])
             }
             if keep_short and jitter.rounds:
-                return self._moved(exact, double, inputs, draw, places, keep_short=False)
+                return self._moved(own, exact, inputs, draw, runs, how, keep_short=False)
             parts = {"output": result, "changed": mutated_inputs(given, changed), "state": state}
             known = furthest(exact, parts, known)
+            for path, far in _leans(own, exact, parts).items():
+                leans[path] = max(far, leans.get(path, 0.0))
         assert known is not None
-        return known
+        return {**known, "leans": leans}
+
+    @contextlib.contextmanager
+    def _made_exact(self, draw: Draw, inputs: list[Any]) -> Iterator[None]:
+        """Have what a file makes without naming a type, such as angles of positions, in float64.
+
+        In a file of 16 bits it stays float32, which is then more exact than all else; and what
+        names the 16 bits gets float64.
+        """
+        usual, short = torch.get_default_dtype(), self._short(draw, inputs)
+        torch.set_default_dtype(usual if short else torch.float64)
+        try:
+            with Widened(short) if short else contextlib.nullcontext():
+                yield
+        finally:
+            torch.set_default_dtype(usual)
 
     def _precision(self) -> contextlib.AbstractContextManager[Any]:
         """Return a context in which a CPU multiplies as the file lets a GPU."""
@@ -456,6 +491,21 @@ class Reference:
         return found
 
 
+def _leans(own: Any, exact: Any, moved: Any) -> dict[str, float]:
+    """Return how far results in short types lean to one side, by their paths."""
+    found = {}
+    for part in ("output", "changed", "state"):
+        others, rights = flatten(moved[part], part), flatten(exact[part], part)
+        floats = {p: t for p, t in flatten(own[part], part).items() if isinstance(t, torch.Tensor)}
+        for path, tensor in floats.items():
+            other = others.get(path)
+            if other is None or not tensor.is_floating_point() or not is_short(tensor.dtype):
+                continue
+            if other.shape == tensor.shape:
+                found[path] = abs(lean(other.double(), rights[path].double(), tensor.dtype))
+    return found
+
+
 def _double_copy(tensor: torch.Tensor) -> torch.Tensor:
     wide = tensor.double() if tensor.is_floating_point() else tensor
     return tensor.clone() if wide is tensor else wide
@@ -481,7 +531,7 @@ def _failure(draw: Draw, error: Exception, device: str) -> Refusal:
 def _mostly_finite(value: Any) -> bool:
     """Say whether enough is finite: what is defined for one sign has a half, give or take some."""
     floats = [t for t in list_tensors(value) if t.is_floating_point() and t.numel()]
-    return all(3 * int(t.isfinite().sum()) >= t.numel() for t in floats)
+    return all(3 * int(without_float8(t).isfinite().sum()) >= t.numel() for t in floats)
 
 
 def _bytes_of(value: Any) -> int:

@@ -199,6 +199,28 @@ def test_a_program_may_refuse_other_sizes(judge: Judge) -> None:
     assert (verdict["status"], verdict["caveats"][0]) == ("correct", "own_sizes_only")
 
 
+def test_what_is_made_for_the_files_own_size_is_tried_there(judge: Judge) -> None:
+    reference, program = adding("x + 1", "x + 1", "torch.rand(rows, 96)")
+    reference = reference.replace("def get_inputs", "rows = 6000\n\ndef get_inputs")
+    launch = "        y = torch.empty_like(x)\n"
+    made_for_it = program.replace(launch, f"        assert len(x) == 6000\n{launch}")
+    for_none = program.replace(launch, f"        assert len(x) == 6001\n{launch}")
+    honest, own, never = judge([(reference, text) for text in (program, made_for_it, for_none)])
+    assert (honest["status"], honest["caveats"][0]) == ("correct", "smaller_sizes_only")
+    assert (own["status"], own["caveats"][0]) == ("correct", "own_sizes_only")
+    assert (never["status"], never["reason"]) == ("runtime_error", "AssertionError")
+
+
+def test_results_in_float8_are_judged(judge: Judge) -> None:
+    given = "x.to(tl.float8e5)", "x.to(torch.float8_e5m2)", "torch.randn(999)"
+    reference, program = adding(*given)
+    program = program.replace("empty_like(x)", "empty_like(x, dtype=torch.float8_e5m2)")
+    wrong = program.replace("x.to(tl", "(x * 1.1).to(tl")
+    right, scaled = judge([(reference, program), (reference, wrong)])
+    assert right["status"] == "correct"
+    assert scaled["status"] == "incorrect"
+
+
 def of_rows(*case: str) -> tuple[str, str]:
     """Return what `adding` does, for inputs whose number of rows varies."""
     reference, program = adding(*case)

@@ -19,6 +19,7 @@ from curate.verify.judge.session import Host, HostError
 from curate.verify.protocol.compare import Mismatch
 from curate.verify.protocol.role import pack_all
 from curate.verify.reference.draw import FAMILIES, OWN, Draw, Variation
+from curate.verify.reference.serve import USUAL
 
 REFERENCE = """
 import os
@@ -262,23 +263,101 @@ def test_an_ill_conditioned_reference_is_allowed_more_error(ask: Ask) -> None:
         expected = ask(text).expect(draw)
         own, exact = expected.value("own")["output"], expected.value("exact")["output"]
         assert torch.equal(own.double(), exact), "no error of its own"
-        noise.append(float(expected.ask_noise(draw, False)["output"].max()))
+        noise.append(float(expected.ask_noise(draw, USUAL)["output"].max()))
         assert passes(expected, 1e-4) == allowed and not passes(expected, 0.1)
     assert noise[0] < 2e-6 < 1e-4 < noise[1] < 2e-3
 
 
 def test_noise_of_integers_is_none_and_of_a_chaotic_sum_is_finite(ask: Ask) -> None:
     oracle = ask("return x.argmax(1), x.exp().cumsum(1)")
-    noise = oracle.expect(Draw(0)).ask_noise(Draw(0), False)
+    noise = oracle.expect(Draw(0)).ask_noise(Draw(0), USUAL)
     indices, sums = noise["output"]
     assert not indices.any() and sums.isfinite().all() and sums.dtype == torch.float32
 
 
 def test_a_reference_of_one_precision_has_no_noise(ask: Ask) -> None:
-    expected = ask("return x @ torch.ones(8, 8)").expect(Draw(0))
+    expected = ask("return x @ torch.ones(8, 8, dtype=torch.float32)").expect(Draw(0))
     own, exact = expected.value("own")["output"], expected.value("exact")["output"]
-    assert expected.ask_noise(expected.draw, False) is None and torch.equal(own, exact)
+    assert expected.ask_noise(expected.draw, USUAL) is None and torch.equal(own, exact)
     assert own.dtype == torch.float32
+
+
+def test_what_a_file_makes_without_a_type_is_exact_in_float64(ask: Ask) -> None:
+    expected = ask("return x + (torch.arange(8) / 7).sin()").expect(Draw(0))
+    exact = expected.value("exact")["output"]
+    angles = torch.arange(8, dtype=torch.float64) / 7
+    assert torch.equal(exact, expected.value("inputs")[0].double() + angles.sin())
+
+
+# --- 16 bits --------------------------------------------------------------------------------
+
+MLP = {
+    "forward": "return torch.tanh(x @ self.a) @ self.b",
+    "inputs": "torch.randn(rows, 64, dtype=torch.bfloat16)",
+    "init": "self.a = nn.Parameter(torch.randn(64, 96))"
+    "; self.b = nn.Parameter(torch.randn(96, 80)); self.to(torch.bfloat16)",
+}
+
+
+def two_layers(expected: Expected, rounded: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
+    """Return the output of `MLP` with results on the way rounded, and sums in float32."""
+    (x,) = expected.value("inputs")
+    a, b = (t.float() for t in expected.value("state"))
+    hidden = rounded(torch.tanh(rounded(x.float() @ a)))
+    return hidden @ b
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("family", [OWN, "signed", "large", "shifted", "small"])
+def test_a_program_in_16_bits_may_round_on_the_way_or_not(ask: Ask, seed: int, family: str) -> None:
+    expected = ask(**MLP).expect(Draw(seed, seed, family, size=50))
+    own = expected.value("own")
+    for rounded in (torch.Tensor.float, lambda t: t.bfloat16().float()):
+        output = two_layers(expected, rounded).bfloat16()
+        expected.compare({**own, "output": output})
+
+
+def accumulated(expected: Expected) -> torch.Tensor:
+    (x,) = expected.value("inputs")
+    a, b = expected.value("state")
+    hidden = torch.tanh((x.float() @ a.float()).bfloat16().float())
+    total = torch.zeros(hidden.shape[0], b.shape[1], dtype=torch.bfloat16)
+    for k in range(len(b)):
+        total += hidden[:, k, None].bfloat16() * b[k]
+    return total
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        accumulated,
+        lambda e: (two_layers(e, torch.Tensor.float) * 1.01).bfloat16(),
+        lambda e: two_layers(e, lambda t: t * (torch.arange(96) > 0)).bfloat16(),
+    ],
+    ids=["accumulated", "factor", "a term left out"],
+)
+def test_a_program_in_16_bits_may_not_lose_more(ask: Ask, wrong: Any) -> None:
+    expected = ask(**MLP).expect(Draw(1, 1, size=50))
+    with pytest.raises(Mismatch, match=r"value|bias"):
+        expected.compare({**expected.value("own"), "output": wrong(expected)})
+
+
+def test_a_type_of_16_bits_that_a_file_names_is_exact_in_float64(ask: Ask) -> None:
+    forward = "return (x.float() * 3 + 1).to(torch.bfloat16) @ self.a"
+    expected = ask(**{**MLP, "forward": forward}).expect(Draw(0))
+    (x,), (a, _) = expected.value("inputs"), expected.value("state")
+    exact = (x.float() * 3 + 1).double() @ a.double()
+    assert torch.equal(expected.value("exact")["output"], exact)
+
+
+def test_float8_is_compared_as_what_it_is(ask: Ask) -> None:
+    forward = "return (x * 9).to(torch.float8_e4m3fn), x.to(torch.float8_e5m2)"
+    expected = ask(forward, "torch.randn(rows, 99)").expect(Draw(0))
+    own = expected.value("own")
+    expected.compare(own)
+    four, five = own["output"]
+    with pytest.raises(Mismatch, match="value"):
+        expected.compare({**own, "output": ((four.float() * 1.5).to(four.dtype), five)})
 
 
 # --- degenerate -----------------------------------------------------------------------------

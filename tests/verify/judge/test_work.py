@@ -5,7 +5,13 @@ from __future__ import annotations
 import pytest
 import torch
 
-from curate.verify.judge.work import by_host, held_in_order, held_in_pieces, moves_only
+from curate.verify.judge.work import (
+    by_host,
+    held_in_order,
+    held_in_pieces,
+    holds_result,
+    moves_only,
+)
 
 Named = list[tuple[str, torch.Tensor]]
 INPUT = torch.randn(64, 96, generator=torch.Generator().manual_seed(1))
@@ -54,6 +60,17 @@ def test_short_types_and_integers_are_looked_for_in_order() -> None:
     assert held_in_order(named(order.int()), [order])
     assert not held_in_order(named(order.flip(1)), [order])
     assert not held_in_order(named(OUTPUT), [OUTPUT])  # `held_in_pieces` is for these
+
+
+def test_values_of_a_short_type_are_found_by_how_often_each_is_there() -> None:
+    generator = torch.Generator().manual_seed(3)
+    x, y = (torch.randn(200, 500, generator=generator).bfloat16() for _ in range(2))
+    assert holds_result([x], [x.t().contiguous()])
+    assert holds_result([x], [torch.nn.functional.pad(x, (0, 9))])
+    assert not holds_result([x], [y])  # it has nearly every number that the other has
+    assert not holds_result([torch.cat([x, x, x])], [y])
+    assert not holds_result([x], [torch.relu(x)[:100] + y[:100]])
+    assert not holds_result([x], [torch.ones(300).bfloat16()])
 
 
 def test_who_moves_values_is_known_by_name() -> None:

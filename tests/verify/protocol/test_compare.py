@@ -166,3 +166,60 @@ def test_no_piece_is_left_over(monkeypatch: pytest.MonkeyPatch) -> None:
     own = torch.randn(1001)
     compare(own, own, own.double(), torch.tensor(0.0))
     assert sizes == [501, 500]
+
+
+# --- short types ----------------------------------------------------------------------------
+
+
+def test_rows_of_a_short_type_are_held_to_errors_of_their_own_size() -> None:
+    generator = torch.Generator().manual_seed(4)
+    size = torch.logspace(0, 4, 64, dtype=torch.float64)[:, None]
+    exact = size * torch.randn(64, 100, dtype=torch.float64, generator=generator)
+    rough = size * 0.02 * torch.randn(64, 100, dtype=torch.float64, generator=generator)
+    own = (exact + rough).bfloat16()
+    compare((exact - rough).bfloat16(), own, exact)
+    got = exact.bfloat16()
+    got[3] += 2 * size[3]  # little next to the last rows
+    with pytest.raises(Mismatch, match="value"):
+        compare(got, own, exact)
+
+
+def test_one_result_that_cancels_does_not_decide_how_results_lean() -> None:
+    generator = torch.Generator().manual_seed(5)
+    exact = torch.randn(64, 64, dtype=torch.float64, generator=generator)
+    exact[0, 0] = 1e-9
+    off = exact.clone()
+    off[0, 0] += 0.004  # what a rounding on the way may do: a million times the value
+    known = exact.bfloat16(), exact, torch.full_like(exact, 0.004)
+    compare(off.bfloat16(), *known)
+    with pytest.raises(Mismatch, match="bias"):
+        compare((exact * 1.006).bfloat16(), *known)
+    compare((exact * 1.006).bfloat16(), *known, leans={"output": 0.3})
+
+
+def test_small_numbers_of_float16_have_its_digits() -> None:
+    exact = torch.full((8, 8), 2e-4, dtype=torch.float64)
+    with pytest.raises(Mismatch, match="value"):
+        compare((exact * 1.1).half(), exact.half(), exact)
+
+
+def test_overflow_in_16_bits_may_be_avoided_and_not_made() -> None:
+    exact = torch.tensor([65510.0, 12.0, 3.0], dtype=torch.float64)
+    own = torch.tensor([65504.0, torch.inf, 3.0], dtype=torch.float16)
+    compare(torch.tensor([torch.inf, 12.0, 3.0], dtype=torch.float16), own, exact)
+    for wrong in ([65504.0, 13.0, 3.0], [65504.0, 12.0, torch.inf], [-torch.inf, 12.0, 3.0]):
+        with pytest.raises(Mismatch):
+            compare(torch.tensor(wrong, dtype=torch.float16), own, exact)
+
+
+def test_an_index_that_rounding_decides_may_be_another_if_few_are() -> None:
+    own = torch.arange(100)
+    noise = (own < 50).float()
+    for wrong, is_right in (([7], True), ([70], False), ([7, 8, 9], False)):
+        got = own.index_add(0, torch.tensor(wrong), torch.ones(len(wrong), dtype=torch.int64))
+        if is_right:
+            compare(got, own, own, noise)
+        else:
+            with pytest.raises(Mismatch) as caught:
+                compare(got, own, own, noise)
+            assert caught.value.is_error

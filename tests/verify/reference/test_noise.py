@@ -56,7 +56,7 @@ def get_init_inputs():
     with torch.no_grad():
         found, tensors = reference.draw({"draw": draw.to_json()}, [])
         noise = unpack_named(
-            *reference.noise({"draw": draw.to_json(), "coarse": False}, []), "noise"
+            *reference.noise({"draw": draw.to_json(), "effort": "usual"}, []), "noise"
         )
         own, exact, (x,) = (
             unpack_named(found, tensors, name) for name in ("own", "exact", "inputs")
