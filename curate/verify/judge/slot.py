@@ -42,7 +42,7 @@ JUDGE_OOM = "judge_oom"
 
 NO_ROOM = (REFERENCE_OOM, JUDGE_OOM)
 
-WHOLE_BYTES = 2**29
+WHOLE_BYTES = 2**27
 """Bytes that a reference's operators may read and write for a program that raises at smaller sizes
 to be tried at the file's own, which it may be made for."""
 

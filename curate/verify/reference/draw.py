@@ -49,7 +49,7 @@ FAMILIES = (OWN, "steps", "signed", "shifted", "large", "small", "outlier", "neg
   of the zeros are -0.0. It is second, so that it has the file's own size, and not one element
   (`plan`);
 - ``signed``: normal around zero, with the file's spread: on [0, 1) ReLU is an identity;
-- ``shifted``: normal with a mean of 64 spreads, in 16 bits 8, where E[x²] - E[x]² loses its digits;
+- ``shifted``: normal with a mean of 64 spreads, where E[x²] - E[x]² loses its digits;
 - ``large``: normal with spreads from 1 to 30,000, in float16 100, one per row, where exp overflows,
   and what is rounded to half precision on the way is too coarse or infinite;
 - ``small``: normal with a spread of 0.001, where an absolute tolerance hides everything; one
@@ -84,10 +84,6 @@ TINY = 1 / 16
 
 AGAIN = 5000
 """Offset of the seed with which single elements are drawn again, to see whether they vary."""
-
-SHIFT, SHORT_SHIFT = 64, 8
-"""How many spreads the mean is in ``shifted``; of numbers in 16 bits, more would leave one or two
-digits of the spread."""
 
 REACH, SHORT_REACH = 4.5, 2.0
 """Powers of ten that spreads differ by in ``large``; float16 holds no products of larger ones."""
@@ -495,7 +491,7 @@ def _family(
             steps = torch.where(torch.rand(shape) < CONSTANTS, chosen, steps)
         return steps
     if family == "shifted":
-        return spread * (normal + (SHIFT if own.itemsize > 2 else SHORT_SHIFT))
+        return spread * (normal + 64)
     if family == "large":
         rows = shape[:1] + (1,) * (len(shape) - 1)
         apart = rows if shape and shape[0] >= ROWS else shape
