@@ -330,13 +330,13 @@ def layer_backward(d: ProblemDraft) -> None:
         d.take("grad_output", batch, length, dim)
         d.inputs["tokens"] = f"torch.randint({vocabulary}, ({batch}, {length}))"
         d.layer("vocab_size", d.argument(vocabulary))
-        d.let("grad", "grad_output.flatten(0, 1)")
+        d.let("grad", "grad_output.flatten(0, 1).float()")
         if d.chance(0.5):
-            d.let("used", "(tokens != 0).to(grad.dtype).flatten()[:, None]")
+            d.let("used", "(tokens != 0).float().flatten()[:, None]")
             d.let("grad", "grad * used")
         d.let("table", "grad.new_zeros(self.vocab_size, grad.shape[1])")
         d.result = "table.index_add(0, tokens.flatten(), grad)"
-        d.summary = "Gradient of an embedding's table: rows summed by token."
+        d.summary = "Gradient of an embedding's table: rows summed by token in float32."
     elif kind in {"pooling", "upsampling", "shuffle"}:
         images(d)
         _given(d)

@@ -199,11 +199,12 @@ def message_passing(d: ProblemDraft) -> None:
         call = "torch.zeros_like(x).index_reduce(0, target, messages, {})"
         d.let("out", call.format('"amax", include_self=False'), "the maximum at targets")
     else:
-        d.let("out", "torch.zeros_like(x).index_add(0, target, messages)", "summed at targets")
+        d.let("out", "torch.zeros_like(x.float()).index_add(0, target, messages.float())")
+        d.let("out", "out.type_as(x)", "summed at targets in float32")
     if kind == "mean":
-        d.let("ones", "torch.ones_like(messages[:, :1])")
-        d.let("degree", "torch.zeros_like(x[:, :1]).index_add(0, target, ones)")
-        d.let("out", "out / degree.clamp(min=1.0)", "averaged")
+        d.let("ones", "torch.ones_like(target).float()")
+        d.let("degree", "torch.zeros_like(x[:, 0].float()).index_add(0, target, ones)")
+        d.let("out", "out / degree.clamp(min=1.0).type_as(x)[:, None]", "averaged")
     elif kind == "difference":
         d.let("out", "x - 0.1 * out", "taken from the node's own")
     if d.chance(0.5):
