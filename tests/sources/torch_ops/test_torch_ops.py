@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from itertools import islice
@@ -157,6 +158,23 @@ def test_skip_reason_knows_views_and_keeps_arithmetic() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("name", ["masked.amax", "special.bessel_j0", "softmax.with_dtype"])
+def test_operators_that_nobody_calls_are_left_out(name: str) -> None:
+    assert skip_reason(name) == "rarely_called"
+
+
+def test_images_are_resized_to_sizes_in_proportion() -> None:
+    source = TorchOps(
+        source="torch_ops",
+        single=1,
+        compositions=0,
+        operators=("nn.functional.interpolate.nearest", "nn.functional.interpolate.bilinear"),
+    )
+    kept, _ = _read(source, Context())
+    sizes = [int(n) for row in kept for n in re.findall(r"size=\((\d+)", row["reference"] or "")]
+    assert sizes and min(sizes) >= 16
+
+
 def test_single_operators_are_many_and_written_once() -> None:
     chosen = TorchOps(source="torch_ops", single=1, compositions=0, operators=("nn.*",))
     kept, dropped = _read(chosen, Context())
