@@ -104,26 +104,24 @@ class Mismatch(Exception):
         reason: ``structure``, ``shape``, ``dtype``, ``nonfinite``, ``value``, ``bias`` or
             ``precision``.
         evidence: where, what was expected and what was found, as JSON values.
+        is_rare: whether few elements of a short type are wrong, or all of them lean.
     """
 
     def __init__(self, reason: str, **evidence: Any) -> None:
         super().__init__(f"{reason}: {evidence}")
         self.reason = reason
         self.evidence = evidence
+        self.is_rare = reason == "bias"
 
     @property
     def is_error(self) -> bool:
         """Whether numbers are further off than allowed: noise may allow more."""
         return self.reason == "bias" or (self.reason == "value" and "index" in self.evidence)
 
-    @property
-    def is_rare(self) -> bool:
-        """Whether few elements are further off than allowed, or all of them lean."""
-        return self.reason == "bias" or self.evidence.get("wrong_share", 1.0) <= RARE
-
 
 RARE = 0.01
-"""Share of wrong elements up to which more runs with noise may show that rounding explains them."""
+"""Share of wrong elements of a short type up to which more runs with noise may show that rounding
+explains them. In float32 they would find every threshold that an input lies on."""
 
 
 def flatten(value: Any, path: str = "output") -> dict[str, Any]:
@@ -321,7 +319,9 @@ def _compare_piece(
         agreement = Agreement(float(error.max()), float(ratio.max()))
         if agreement.error_ratio > 1:
             wrong = ratio == agreement.error_ratio
-            raise _mismatch("value", path, wrong, got, own, error, allowed)
+            mismatch = _mismatch("value", path, wrong, got, own, error, allowed)
+            mismatch.is_rare = is_short(kind) and mismatch.evidence["wrong_share"] <= RARE
+            raise mismatch
     if is_short(kind) and int(finite.sum()) >= MANY:
         _reject_bias(path, found, known, true, kind, noise_lean)
     return agreement

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -19,7 +20,7 @@ from curate.verify.judge.session import Host, HostError
 from curate.verify.protocol.compare import Mismatch
 from curate.verify.protocol.role import pack_all
 from curate.verify.reference.draw import FAMILIES, OWN, Draw, Variation
-from curate.verify.reference.serve import USUAL
+from curate.verify.reference.serve import MORE, USUAL
 
 REFERENCE = """
 import os
@@ -340,6 +341,21 @@ def test_a_program_in_16_bits_may_not_lose_more(ask: Ask, wrong: Any) -> None:
     expected = ask(**MLP).expect(Draw(1, 1, size=50))
     with pytest.raises(Mismatch, match=r"value|bias"):
         expected.compare({**expected.value("own"), "output": wrong(expected)})
+
+
+def test_only_16_bits_have_more_runs_with_noise(ask: Ask) -> None:
+    for kind, asked in ((torch.float32, [USUAL]), (torch.bfloat16, [USUAL, MORE])):
+        oracle = ask("return x * 2", f"torch.randn(rows, 99, dtype={kind})")
+        efforts: list[str] = []
+        one = dataclasses.replace(
+            oracle.expect(Draw(0)), ask_noise=lambda _, how, asked=efforts: asked.append(how)
+        )
+        own = one.value("own")
+        wrong = own["output"].clone()
+        wrong[1, 7] += 1
+        with pytest.raises(Mismatch):
+            one.compare({**own, "output": wrong})
+        assert efforts == asked
 
 
 def test_a_type_of_16_bits_that_a_file_names_is_exact_in_float64(ask: Ask) -> None:
