@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import warnings
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -92,8 +93,8 @@ def generate(reference: str, entry_point: str = "Model", variant: int = 0) -> Pr
 
         def printed(graph: Any) -> tuple[Written, Written | None]:
             types.append(result_types.find(traced, graph.graph_input_names))
-            own = functions if parts.calls else None
-            fixed = _print(traced, graph, container, types[0], variant, None, own)
+            taken = functions.taken if parts.calls else set[str]()
+            fixed = _print(traced, graph, container, types[0], variant, None, taken)
             if not fixed.has_rank or parts.calls:
                 return fixed, None
             return fixed, _free(traced, graph, container, types[0], variant)
@@ -111,10 +112,9 @@ def generate(reference: str, entry_point: str = "Model", variant: int = 0) -> Pr
             raise Unprintable("only one schedule")
         if free is not None and _takes_any_rank(traced, container, types[0], free, variant):
             written = free
-    functions.join(parts, written)
+    called = _merge(parts, written)
     if not written.kernels:
         raise Unprintable("no kernels")
-    called = _merge(written, [part.text for part in parts.all])
     fixed = _fixed(traced)
     expected = _expected(traced, container)
     try:
@@ -163,14 +163,12 @@ class _Functions:
         task: the network's file.
         variant: which schedules are printed.
         taken: names of functions and their kernels.
-        kernels: their texts, in order.
     """
 
     def __init__(self, task: Any, variant: int) -> None:
         self.task = task
         self.variant = variant
         self.taken: set[str] = set()
-        self.kernels: list[str] = []
 
     def part(
         self,
@@ -191,18 +189,15 @@ class _Functions:
         shapes = [(list(x.shape), list(x.stride()), x.dtype) for x in results]
         types: list[result_types.ResultTypes] = []
         container = Container([], [], "", "", names, "", {})
-        own = _Functions(self.task, self.variant)
-        own.taken = self.taken
 
         def printed(graph: Any) -> Written:
             types.append(result_types.find(traced, graph.graph_input_names))
-            return _print(traced, graph, container, types[0], self.variant, None, own)
+            return _print(traced, graph, container, types[0], self.variant, None, self.taken)
 
         written = private.lower(traced.graph, traced.mode, printed, self.variant == 0)
         if not written.kernels:
             raise Unprintable("no kernels")
         name = self._name(path, module)
-        self.kernels += written.kernels
         self.taken |= {name, *map(_kernel_name, written.kernels)}
         known = traced.expression
         held = dict(traced.model.named_parameters(remove_duplicate=False))
@@ -236,21 +231,14 @@ class _Functions:
             name, number = f"{word}_{number}", number + 1
         return name
 
-    def join(self, parts: Parts, written: Written) -> None:
-        """Add what the functions need to a program."""
-        if not parts.all:
-            return
-        text = "\n".join([*(part.text for part in parts.all), *written.lines])
-        called = set(re.findall(r"\b(\w+)\[grid\]", text))
-        kernels = [kernel for kernel in self.kernels if _kernel_name(kernel) in called]
-        written.kernels[:0] = kernels
-        for part in parts.all:
-            written.helpers |= part.written.helpers
-        written.variants = max(written.variants, *(part.written.variants for part in parts.all))
 
-
-def _merge(written: Written, functions: list[str]) -> list[str]:
-    """Tidy kernels, leave one of those with the same text, and return functions that call it."""
+def _merge(parts: Parts, written: Written) -> list[str]:
+    """Add what functions need to a program, tidy its kernels, of which no two are alike."""
+    functions = [part.text for part in parts.all]
+    written.kernels[:0] = (kernel for part in parts.all for kernel in part.written.kernels)
+    for part in parts.all:
+        written.helpers |= part.written.helpers
+        written.variants = max(written.variants, part.written.variants)
     kept: dict[str, str] = {}
     names: dict[str, str] = {}
     for kernel in map(tidy, written.kernels):
@@ -346,12 +334,11 @@ def _print(
     types: result_types.ResultTypes,
     variant: int,
     lead: ranks.Lead | None = None,
-    functions: _Functions | None = None,
+    taken: Collection[str] = (),
 ) -> Written:
     """Print a graph's loops; runs where Inductor would write its own code."""
     program = Program(traced, graph, container.inputs, types, lead, variant)
-    if functions is not None:
-        program.sizes.taken |= functions.taken
+    program.sizes.taken.update(taken)
     groups = [n for n in graph.scheduler.nodes if not isinstance(n, private.NopKernelSchedulerNode)]
     groups = groups if lead else library.fuse(program, attention_loops.fuse(program, groups))
     kernels: list[Loops] = []
