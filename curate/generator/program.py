@@ -861,7 +861,8 @@ def _unnumbered(kernel: str) -> str:
     names = re.findall(r"\w+_ptr", kernel.partition(")")[0])
     short = [re.sub(r"(_l\d+(_reverse)?|_\d+)_ptr$", "_ptr", name) for name in names]
     own = {name: s for name, s in zip(names, short, strict=True) if short.count(s) == 1}
-    return re.sub(r"\w+_ptr\b", lambda found: own.get(found[0], found[0]), kernel)
+    own |= {n[:-4]: s[:-4] for n, s in own.items() if re.search(r"_l\d", n)}  # what is loaded
+    return re.sub(r"\w+", lambda found: own.get(found[0], found[0]), kernel)
 
 
 class _Text(str):
