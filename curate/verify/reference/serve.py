@@ -47,6 +47,7 @@ from curate.verify.protocol.role import (
     without_float8,
 )
 from curate.verify.protocol.wire import Channel, WireError
+from curate.verify.reference.copies import copied
 from curate.verify.reference.draw import (
     NOT_FINITE,
     OWN,
@@ -175,7 +176,7 @@ class Reference:
 
     def _reject_ties(self, model: nn.Module, inputs: list[Any]) -> None:
         """Raise if an index may be that of any of several equal inputs."""
-        given, twin = copy.deepcopy(inputs), copy.deepcopy(model)
+        given, twin = copy.deepcopy(inputs), copied(model)
         with OperatorCalls() as called:
             twin(*given)
         if any(call.endswith(ANY_OF_EQUALS) for call in called.calls):
@@ -220,7 +221,7 @@ class Reference:
         except Mismatch as mismatch:
             message = f"the output depends on the seed: {mismatch.evidence}"
             raise Refusal("unsupported", "random", message) from mismatch
-        given, twin = copy.deepcopy(inputs), copy.deepcopy(model)
+        given, twin = copy.deepcopy(inputs), copied(model)
         with OperatorCalls() as called:
             twin(*given)
         self.call_bytes = called.call_bytes
@@ -303,7 +304,7 @@ class Reference:
             init = draw_arguments(self.task, draw)
             # Built on the CPU, where a candidate is built too: what is drawn there is the same.
             model = self.task.build(draw.parameters, init).to(self.device)
-            flipped = copy.deepcopy(model)
+            flipped = copied(model)
             redraw_parameters(flipped, draw.parameters)
             if self._takes(flipped, draw):
                 model = flipped
@@ -316,7 +317,7 @@ class Reference:
         """Return the model in float64."""
         key = draw.instance, draw.mode
         if key not in self.doubles:
-            self.doubles = {key: copy.deepcopy(self.model(draw)[1]).double()}
+            self.doubles = {key: copied(self.model(draw)[1]).double()}
         return self.doubles[key]
 
     def _takes(self, model: nn.Module, draw: Draw) -> bool:
@@ -375,7 +376,7 @@ class Reference:
 
     def _call(self, model: nn.Module, given: list[Any], seed: int) -> tuple[Any, dict[str, Any]]:
         """Return what ``forward`` gives and the buffers that it changed; the model stays."""
-        model = copy.deepcopy(model)
+        model = copied(model)
         seed_everything(seed)
         before = {name: t.clone() for name, t in model.named_buffers()}
         result = model(*given)
@@ -426,7 +427,7 @@ class Reference:
         for seed in range(runs):
             jitter = Jitter(seed, keep_short, **how)
             changed = jitter.change(inputs)
-            given, twin = copy.deepcopy(changed), copy.deepcopy(self._double(draw))
+            given, twin = copy.deepcopy(changed), copied(self._double(draw))
             seed_everything(draw.seed)
             before = {name: t.clone() for name, t in twin.named_buffers()}
             with self._made_exact(draw, inputs), jitter:
@@ -468,7 +469,7 @@ class Reference:
         self, model: nn.Module, inputs: list[Any], draw: Draw, own: dict[str, Any]
     ) -> bool:
         try:
-            other = self._forward(copy.deepcopy(model).train(draw.mode == "eval"), inputs, 0)
+            other = self._forward(copied(model).train(draw.mode == "eval"), inputs, 0)
         except Exception:
             return True
         return not same_tensors(own, other)

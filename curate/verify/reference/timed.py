@@ -18,6 +18,7 @@ import torch
 
 from curate.verify.problem import describe
 from curate.verify.protocol.role import Answer, Handlers, Tensors, list_tensors, map_tensors
+from curate.verify.reference.copies import copied
 from curate.verify.reference.draw import Draw
 from curate.verify.timing import InputSets, TimedCall, as_users_run
 
@@ -56,7 +57,7 @@ class Baselines:
             results = list_tensors(model(*copy.deepcopy(inputs)))
         size = sum(t.numel() * t.element_size() for t in (*list_tensors(inputs), *results))
         del results
-        timed = self._timed(copy.deepcopy(model), [inputs])
+        timed = self._timed(copied(model), [inputs])
         return {"us": statistics.median(timed.run(QUICK, 0)), "bytes": size}, []
 
     def prepare(self, request: dict[str, Any], tensors: Tensors) -> Answer:
@@ -70,11 +71,11 @@ class Baselines:
         draws = [Draw.from_json(draw) for draw in request["draws"]]
         _, model = self.reference.model(draws[0])
         sets = [self.reference.inputs(draw) for draw in draws]
-        self.calls = {EAGER: self._timed(copy.deepcopy(model), sets)}
+        self.calls = {EAGER: self._timed(copied(model), sets)}
         problem = None
         try:
             with as_users_run():
-                compiled = torch.compile(copy.deepcopy(model))
+                compiled = torch.compile(copied(model))
             self.calls[COMPILED] = self._timed(compiled, sets)
         except Exception as error:
             problem = describe(error)
