@@ -62,7 +62,7 @@ def described(
     """
     static, program = row["static"], row["triton"]
     inputs = inputs_of(row["reference"] or "")
-    times = row["verdict"] and row["verdict"]["timing"]
+    times = row["verdict"].get("timing") if row["verdict"] else None
     return {
         "level": level_of(row),
         "family": family_of((static and static["ops"]) or []),
