@@ -14,7 +14,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 from prompt_facts import Row, check
 
 from curate.formats.messages import Messages
-from curate.formats.prompts.examples import Examples
 from curate.rows import COMPILE, STATIC, VERDICT, make_origin, make_row
 from curate.step import Keep
 
@@ -87,10 +86,9 @@ def pair(number: int) -> Any:
 
 
 def shown(pairs: list[Any]) -> Iterator[Row]:
-    examples = Examples()
+    view = Messages(format="messages").begin()
     for row in pairs:
-        examples.add(row)
-    view = Messages(format="messages").with_examples(examples)
+        view.look_at(row)
     for row in pairs:
         kept = view.render(row)
         assert isinstance(kept, Keep)
