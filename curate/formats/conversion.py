@@ -9,17 +9,16 @@ from __future__ import annotations
 from typing import Annotated, ClassVar, Literal
 
 import pyarrow as pa
-from pydantic import Field, PrivateAttr
+from pydantic import Field
 
-from curate.formats.format import PROOF, Format, View, proof
-from curate.formats.prompts.examples import Examples
+from curate.formats.format import PROOF, FormatWithExamples, View, proof
 from curate.formats.prompts.question import asked, question
-from curate.rows import Loose, PairRow
+from curate.rows import PairRow
 from curate.step import Keep
 from curate.teacher.template import fence
 
 
-class Conversion(Format):
+class Conversion(FormatWithExamples):
     """PyTorch in, Triton out, as prompt and completion."""
 
     version: ClassVar[int] = 5
@@ -35,11 +34,6 @@ class Conversion(Format):
             "keeps to, and in half of the rows a program of another operator."
         ),
     ] = None
-
-    _examples: Examples = PrivateAttr(default_factory=Examples)
-
-    def look_at(self, row: Loose) -> None:
-        self._examples.add(row)
 
     def columns(self) -> pa.Schema:
         return pa.schema([("prompt", pa.string()), ("completion", pa.string()), *PROOF])

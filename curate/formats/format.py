@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Annotated, Any, ClassVar, Self
 
 import pyarrow as pa
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
-from curate.formats.prompts.examples import WorkedExample
+from curate.formats.prompts.examples import Examples, WorkedExample
 from curate.rows import Loose, ProvenRow
 from curate.step import Drop, Keep
 
@@ -70,6 +70,15 @@ class Format(BaseModel):
             shown: one of the rows of the view that `render` made of it.
         """
         return row["reference"] or "", row["triton"] or ""
+
+
+class FormatWithExamples(Format):
+    """A format whose prompts may show another row as a worked example."""
+
+    _examples: Examples = PrivateAttr(default_factory=Examples)
+
+    def look_at(self, row: Loose) -> None:
+        self._examples.add(row)
 
 
 PROOF = [

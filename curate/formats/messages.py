@@ -11,12 +11,11 @@ from __future__ import annotations
 from typing import Annotated, Any, ClassVar, Literal
 
 import pyarrow as pa
-from pydantic import Field, PrivateAttr, SerializerFunctionWrapHandler, model_serializer
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from curate.formats.chat import CHAT_FAMILIES, ChatFamilyName, find_chat_marker, messages_for
 from curate.formats.described import DESCRIBED, described
-from curate.formats.format import PROOF, Format, View, proof
-from curate.formats.prompts.examples import Examples
+from curate.formats.format import PROOF, FormatWithExamples, View, proof
 from curate.formats.prompts.question import SYSTEM, asked, question
 from curate.rows import TURN, Loose, PairRow, SampleRow
 from curate.step import Drop, Keep
@@ -24,7 +23,7 @@ from curate.teacher.program import split_thinking
 from curate.teacher.template import fence
 
 
-class Messages(Format):
+class Messages(FormatWithExamples):
     """System, user and assistant turns: the PyTorch module in, the Triton program out.
 
     A teacher's best answer to each question is shown in its own words, and so is text, which
@@ -59,11 +58,6 @@ class Messages(Format):
         """Leave out a family that is not given: the identity of such data sets has none."""
         fields: dict[str, Any] = dump(self)
         return fields if self.family else {k: v for k, v in fields.items() if k != "family"}
-
-    _examples: Examples = PrivateAttr(default_factory=Examples)
-
-    def look_at(self, row: Loose) -> None:
-        self._examples.add(row)
 
     def columns(self) -> pa.Schema:
         thinking = CHAT_FAMILIES[self.family].thinking if self.family else None

@@ -327,8 +327,8 @@ class _Query(_Tile):
     def launch(self, tuned: bool) -> None:
         doc = "Each program takes a query and goes along the keys, BLOCK_N at a time."
         grid = self.program.size("batches", self.loops.sizes["batch"])
-        del self.blocks["BLOCK_M"]
-        self.program.launch(Kernel(self.body, doc, (grid,), self.blocks | {"BLOCK_N": "64"}))
+        blocks = {"BLOCK_N": "64"} | {name: text for name, text in self.blocks.items() if text}
+        self.program.launch(Kernel(self.body, doc, (grid,), blocks))
 
 
 def _is_plain(value: Value) -> bool:
