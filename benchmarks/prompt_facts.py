@@ -115,7 +115,7 @@ def _short_floats(match: re.Match[str], pair: Row) -> bool:
 def _sizes(match: re.Match[str], pair: Row) -> bool:
     functions = [n for n in ast.walk(ast.parse(pair["triton"])) if isinstance(n, ast.FunctionDef)]
     code = "\n".join(ast.unparse(function) for function in functions if not _is_tuner(function))
-    code = re.sub(r'"{3}(?:.|\n)*?"{3}|^ *[A-Z_]+ = .*', "", code, flags=re.MULTILINE)
+    code = re.sub(r""""{3}(?:.|\n)*?"{3}|^ *[A-Z_]+ = .*|'[^'\n]*'""", "", code, flags=re.MULTILINE)
     code = TILE.sub("", code)
     numbers = {int(text) for text in re.findall(r"(?<![\w.])\d+(?![\w.])", code)}
     sizes = {size for x in _given(pair) if isinstance(x, torch.Tensor) for size in x.shape}
