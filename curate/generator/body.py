@@ -72,7 +72,7 @@ def _guarded_load(value: Value) -> Value | None:
     return inner if inner and inner.op == "load" and inner.masks[-1:] == value.args[:1] else None
 
 
-_COUNTS = {"rows": "n_rows", "cols": "n_cols", "outer": "n_outer"}
+_COUNTS = {"batch": "batches", "rows": "n_rows", "cols": "n_cols", "outer": "n_outer"}
 _COUNTS |= dict.fromkeys(("keys", "key_rows"), "n_keys")
 _COUNTS |= dict.fromkeys(("dims", "dim_rows"), "head_dim")
 """What the number of elements along a dim is called."""

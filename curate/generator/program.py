@@ -32,7 +32,7 @@ ir = private.ir
 
 _REDUCED = {"sum": "total", "prod": "product", "max": "peak", "min": "lowest", "any": "found"}
 _REDUCED |= {"online_softmax_reduce": "peak exp_sum", "welford_reduce": "mean squares count"}
-_LONGEST_FORMULA = 160
+_LONGEST_FORMULA, _LONGEST_STATEMENT = 160, 80
 
 
 @dataclass
@@ -589,7 +589,9 @@ class Program:
             {origin for node in loops.nodes for origin in private.own_origins(node)}
         )
         stem = title(nodes, self.inputs) or operation(nodes)
-        told = stem.replace("_", " ")
+        last = words_of(self.traced.task).last(nodes)
+        is_told = last and len(last) <= _LONGEST_STATEMENT and '"' not in last
+        told = last if is_told else stem.replace("_", " ")
         starts = [store for store in kernel.body.stores() if store.buffer in self.accumulated]
         if starts and all(store.mode is None and store.value.op == "load" for store in starts):
             return "copy", f"Copy what later kernels change.\n\n    {kernel.doc}\n    "

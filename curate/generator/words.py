@@ -195,13 +195,21 @@ class Words:
             statement = id(self._statements.get(note_of(node).line))
             if computes and node not in own and node.all_input_nodes and statement in found:
                 part = "part of "
-        texts: list[ast.AST] = []
-        for told in sorted(found.values(), key=lambda statement: statement.lineno):
-            named = isinstance(told, ast.AugAssign) or (
-                isinstance(told, ast.Assign) and isinstance(told.targets[0], ast.Name)
-            )
-            texts.append(told if named else getattr(told, "value", told))
-        return "" if part and len(texts) > 1 else part + "; ".join(map(ast.unparse, texts))
+        texts = [_said(s) for s in sorted(found.values(), key=lambda statement: statement.lineno)]
+        return "" if part and len(texts) > 1 else part + "; ".join(texts)
+
+    def last(self, nodes: Sequence[torch.fx.Node]) -> str:
+        """Return the statement that makes the last of some nodes of a graph; "" for none."""
+        made = [s for node in nodes if (s := self._statements.get(told_note(node).line))]
+        return _said(made[-1]) if made else ""
+
+
+def _said(statement: ast.stmt) -> str:
+    """Return a statement's text: what it computes, with the name that this gets if it is one."""
+    named = isinstance(statement, ast.AugAssign) or (
+        isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name)
+    )
+    return ast.unparse(statement if named else getattr(statement, "value", statement))
 
 
 def words_of(module: ModuleType) -> Words:

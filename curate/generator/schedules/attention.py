@@ -13,7 +13,7 @@ import sympy
 from curate.generator import torch_private as private
 from curate.generator.body import Body, Dim
 from curate.generator.kernel import Kernel
-from curate.generator.loops import equal
+from curate.generator.loops import equal, product
 from curate.generator.program import Program
 from curate.generator.schedules import products, softmax
 from curate.generator.schedules.attention_loops import Attention
@@ -24,6 +24,10 @@ from curate.generator.values import HALF, Value
 
 FIXED = {"BLOCK_M": "32", "BLOCK_N": "16"}
 """A tile that fits into shared memory with any head."""
+
+MANY = 2**12
+"""Heads, in the file, from which on they are the grid's first axis: others have 65,535 programs at
+most."""
 
 
 def tiled(loops: Attention, program: Program, tuned: bool = True) -> None:
@@ -44,7 +48,7 @@ def tiled(loops: Attention, program: Program, tuned: bool = True) -> None:
     tile.launch(tuned)
 
 
-_RESERVED: tuple[str, ...] = ("pid", "tiles", "tile", "start", "first", "whole", "end")
+_RESERVED: tuple[str, ...] = ("tile", "start", "first", "whole", "end")
 _RESERVED += ("q", "k", "v", "scores", "weights", "acc", "added")
 
 
@@ -62,7 +66,7 @@ class _Tile:
         names = {"row": "rows", "key": "keys", "keys": "key_rows", "dim": "dims"}
         names |= {"dims": "dim_rows", "col": "cols"}
         across = {"row": 0, "key": 1, "keys": 0, "dim": 1, "dims": 0, "col": 1}
-        self.dims = {"batch": Dim("batch", self._axes("batch"))}
+        self.dims = {}
         for role, name in names.items():
             mask = f"{name.removesuffix('s')}_mask"
             self.dims[role] = Dim(name, self._axes(role), mask, across[role], blocks[role])
@@ -73,9 +77,22 @@ class _Tile:
             if count == self.blocks[blocks[role]]:  # no element of the tile is missing
                 for dim in ("dim", "dims") if role == "dim" else ("col",):
                     self.dims[dim].mask = ""
-        self.body = Body(loops, program, list(self.dims.values()), _RESERVED)
-        self.body.use(loops.scores.scores)
+        batch = Dim("batch", self._axes("batch"))
+        apart = self._body([batch]).apart(batch)
+        self.batch = apart if 1 < len(apart) <= 2 else [batch] if batch.axes else []
+        self.body = self._body(self.batch)
         self._narrow()
+        # Programs of one head follow each other, unless there are too many heads for such an axis.
+        self.grid = [self.dims["row"], *reversed(self.batch)]
+        self.grid.sort(key=lambda dim: dim not in self.batch or self._count(dim) <= MANY)
+
+    def _body(self, batch: list[Dim]) -> Body:
+        body = Body(self.loops, self.program, [*batch, *self.dims.values()], _RESERVED)
+        body.use(self.loops.scores.scores)
+        return body
+
+    def _count(self, dim: Dim) -> int:
+        return self.program.hint(product(self.loops.axes[axis] for axis in dim.axes))
 
     def _narrow(self) -> None:
         """Have 32 bits for offsets within a head, and the host assert that these hold them."""
@@ -93,7 +110,7 @@ class _Tile:
         most = max((int(span) for span in spans if span.is_number), default=0)
         if most >= 2**31 or any(program.hint(span) >= 2**31 for span in spans):
             return
-        self.body.narrow(dim for role, dim in self.dims.items() if role != "batch")
+        self.body.narrow(self.dims.values())
         texts = sorted(program.sizes.text(span) for span in spans if not span.is_number)
         if texts:
             most_of = f"max({', '.join(texts)})" if len(texts) > 1 else texts[0]
@@ -122,13 +139,12 @@ class _Tile:
 
     def place(self) -> None:
         """Say which queries a program takes."""
-        body, query = self.body, self.dims["row"]
-        body.say("pid = tl.program_id(0)")
-        body.say(f"tiles = tl.cdiv({query.count(body, self.loops)}, BLOCK_M)")
-        body.say("tile = pid % tiles")
-        if self.loops.axes_of_role["batch"]:
-            body.index(self.dims["batch"], "pid // tiles")
-        body.index(query, "tile * BLOCK_M")
+        for axis, dim in enumerate(self.grid):
+            start = f"tl.program_id({axis})"
+            if dim is self.dims["row"]:
+                self.body.say(f"tile = {start}")
+                start = "tile * BLOCK_M"
+            self.body.index(dim, start)
 
     def query(self) -> str:
         """Return the text for queries."""
@@ -284,21 +300,25 @@ class _Tile:
             return self.body.raw_load(value, [], 0)
         return f"({self.body.filled(value, 0, self.dims[role])})"
 
+    def counts(self, tiles: str) -> tuple[str, ...]:
+        """Return the host's text for the grid."""
+        return tuple(
+            dim.count(self.program, self.loops) if dim in self.batch else tiles for dim in self.grid
+        )
+
     def launch(self, tuned: bool) -> None:
         body, loops, program = self.body, self.loops, self.program
         doc = "Each program takes BLOCK_M queries and goes along the keys, BLOCK_N at a time"
         doc += ",\n    up to the diagonal." if self._bounds(1) else "."
         count = program.size("n_queries", loops.sizes["row"])
         side = 'meta["BLOCK_M"]' if tuned else FIXED["BLOCK_M"]
-        grid = f"triton.cdiv({count}, {side})"
-        if loops.sizes["batch"] != 1:
-            grid = f"{program.size('batches', loops.sizes['batch'])} * {grid}"
+        grid = self.counts(f"triton.cdiv({count}, {side})")
         if not tuned:
-            program.launch(Kernel(body, doc, (grid,), self.blocks | FIXED))
+            program.launch(Kernel(body, doc, grid, self.blocks | FIXED))
             return
         head = body.named("head_dim", loops.sizes["dim"])
         key = (head,) if head in body.arguments else ()
-        kernel = Kernel(body, doc, (grid,), self.blocks, tuned_by=key)
+        kernel = Kernel(body, doc, grid, self.blocks, tuned_by=key)
         program.launch(replace(kernel, tiles="ATTENTION_TILES", pruned_by="fitting_tiles"))
 
 
@@ -307,9 +327,9 @@ class _Query(_Tile):
 
     rows = "1"
 
-    def place(self) -> None:
-        if self.loops.axes_of_role["batch"]:
-            self.body.index(self.dims["batch"], "tl.program_id(0)")
+    def __init__(self, loops: Attention, program: Program) -> None:
+        super().__init__(loops, program)
+        self.grid.remove(self.dims["row"])
 
     def query(self) -> str:
         self.k_type = ".to(tl.float32)"
@@ -326,9 +346,8 @@ class _Query(_Tile):
 
     def launch(self, tuned: bool) -> None:
         doc = "Each program takes a query and goes along the keys, BLOCK_N at a time."
-        grid = self.program.size("batches", self.loops.sizes["batch"])
         blocks = {"BLOCK_N": "64"} | {name: text for name, text in self.blocks.items() if text}
-        self.program.launch(Kernel(self.body, doc, (grid,), blocks))
+        self.program.launch(Kernel(self.body, doc, self.counts("") or ("1",), blocks))
 
 
 def _is_plain(value: Value) -> bool:

@@ -551,7 +551,7 @@ def _summed(
     lanes = loops.lanes(("", ""), ("a_k", "b_k"))
     body = Body(loops, program, [*dims, *lanes], reserved)
     m, n, k = (body.named(name, size) for name, size in zip("MNK", loops.sizes, strict=True))
-    tile(body, m, n, "batch" if batched else "", grouped)
+    tile(body, m, n, dims[2] if batched else "", grouped)
     for dim, start in zip(dims, STARTS, strict=False):
         body.index(dim, start)
     inner = body.fresh("inner")
@@ -614,8 +614,8 @@ OUTER, LANES = ("a_rows", "b_cols"), ("[None, :]", "[:, None]")
 """Rows and columns of a result as its factors' tiles have them, and how what is summed lies."""
 
 
-def tile(body: Body, m: str, n: str, batch: str, grouped: bool) -> None:
-    """Say which tile a program computes, and of which ``batch`` if that is not "".
+def tile(body: Body, m: str, n: str, batch: Dim | str, grouped: bool) -> None:
+    """Say which tile a program computes, and of which ``batch`` or group if that is not "".
 
     Those that are ``grouped`` go down several tiles before they go on to the next columns.
     """
@@ -624,7 +624,10 @@ def tile(body: Body, m: str, n: str, batch: str, grouped: bool) -> None:
         body.say(f"tiles_m = tl.cdiv({m}, BLOCK_M)")
     body.say(f"tiles_n = tl.cdiv({n}, BLOCK_N)")
     if batch:
-        body.say(f"{batch} = (pid // (tiles_m * tiles_n)).to(tl.int64)")
+        if isinstance(batch, Dim):
+            body.index(batch, "pid // (tiles_m * tiles_n)")
+        else:
+            body.say(f"{batch} = (pid // (tiles_m * tiles_n)).to(tl.int64)")
         body.say("pid = pid % (tiles_m * tiles_n)")
     if not grouped:
         body.say("tile_m = pid // tiles_n")
@@ -635,8 +638,8 @@ def tile(body: Body, m: str, n: str, batch: str, grouped: bool) -> None:
     )
 
 
-STARTS = ("tile_m * BLOCK_M", "tile_n * BLOCK_N", "batch")
-"""The first row and column of a tile, and the batch it is of."""
+STARTS = ("tile_m * BLOCK_M", "tile_n * BLOCK_N")
+"""The first row and column of a tile."""
 
 
 def dot(body: Body, a: str, b: str, acc: str = "", *, is_convolution: bool = False) -> str:
