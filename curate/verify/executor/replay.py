@@ -208,7 +208,7 @@ class Replays:
         storages: the candidate's memory.
         device: where it lies.
         kernels: texts of the kernels that it has launched, by their hashes.
-        written: what the judge wrote last, by storage.
+        written: what the judge wrote last, by its place.
     """
 
     def __init__(
@@ -216,7 +216,7 @@ class Replays:
         storages: Storages,
         device: ExecutorBackend,
         kernels: Mapping[str, str],
-        written: Mapping[int, tuple[TensorPlace, torch.Tensor]],
+        written: Mapping[TensorPlace, torch.Tensor],
     ) -> None:
         self.storages, self.device, self.kernels = storages, device, kernels
         self.written = written
@@ -252,7 +252,7 @@ class Replays:
         count = len(recorded.inputs)
         state = [recorded.watched[i][0] for i in recorded.changed if i >= count]
         targets = [self.storages.tensor(place) for place in (*recorded.inputs, *state)]
-        kept = [self.written[place.storage][1] for place in state]
+        kept = [self.written[place] for place in state]
         masters = [
             [t.to(self.device.name) for t in (*tensors[start : start + count], *kept)]
             for start in range(0, count * len(request["scales"]), max(1, count))
@@ -294,7 +294,7 @@ class Replays:
         changed, values = [], []
         for i, (was, now) in enumerate(self.recording.watched):
             is_input = i < len(self.recording.inputs)
-            before = self.masters[chosen][i] if is_input else self.written[was.storage][1]
+            before = self.masters[chosen][i] if is_input else self.written[was]
             after = self.replay.tensor(now)
             if not same(after, before.to(after.device)):
                 changed.append(i)

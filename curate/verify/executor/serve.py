@@ -191,7 +191,7 @@ class CandidateExecutor:
         self.skip_launches = False
         self.dry = False
         self.keep = False
-        self.written: dict[int, tuple[TensorPlace, torch.Tensor]] = {}
+        self.written: dict[TensorPlace, torch.Tensor] = {}
         self.work = Work(math.inf, math.inf)
         self.allowed = math.inf
         self.ptx: str | None = None
@@ -240,14 +240,14 @@ class CandidateExecutor:
             set_precision(self.device.name, request["precision"])
         if request.get("ptx"):
             self.ptx = request["ptx"]
-        for number in self.written.keys() - self.storages.known.keys():
-            del self.written[number]
+        for place in [p for p in self.written if p.storage not in self.storages.known]:
+            del self.written[place]
         for place, value in zip(places, tensors, strict=True):
             if place.storage not in self.storages.known:
                 self.storages.new(place.storage, place.extent)
             there = self.storages.tensor(place).copy_(value)
             kept = value if value.device == there.device else there.clone()
-            self.written[place.storage] = place, kept
+            self.written[place] = kept
             self.given.setdefault(place.storage, len(self.given))
         self.order = dict(self.given)
         self.skip_launches, self.keep = request["skip"], request["keep"]
@@ -280,11 +280,17 @@ class CandidateExecutor:
             raise Refusal(self.error.status, self.error.reason, self.error.message)
         try:
             found = [self.storages.tensor(read_place(place)) for place in request["places"]]
-            there = [self.storages.tensor(read_place(now)) for _, now in request["watched"]]
+            watched = [tuple(map(read_place, pair)) for pair in request["watched"]]
+            there = [self.storages.tensor(now) for _, now in watched]
         except WireError as error:
             raise Refusal("crash", "bad_command", str(error)) from error
-        written = [self.written[read_place(place).storage][1] for place, _ in request["watched"]]
-        changed = [i for i, pair in enumerate(zip(there, written, strict=True)) if not same(*pair)]
+        changed = []
+        for i, (was, now) in enumerate(watched):
+            written = self.written[was]
+            if now != was and same(there[i], written):  # whoever has a view of it sees the former
+                there[i] = self.storages.tensor(was)
+            if not same(there[i], written):
+                changed.append(i)
         found += [there[i] for i in changed]
         if self.replays.recording:
             self.replays.recording.end(request, changed)

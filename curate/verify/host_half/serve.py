@@ -98,7 +98,15 @@ class HostHalf:
                 with self.stream.laps():
                     self._run_laps(request)
                 return {}, []
-            return self._forward(request), []
+            answer = self._forward(request)
+            answer["given"] += self._state_places()
+            return answer, []
+
+    def _state_places(self) -> list[Any]:
+        """Return where the state lies now: a parameter's data may be another's."""
+        now = self.model.state_dict()
+        held = [now[n] if isinstance(now.get(n), Handle) else t for n, t in self._state.items()]
+        return [self.stream.place(t.inner).to_json() for t in held]
 
     def _run_laps(self, request: dict[str, Any]) -> None:
         late = time.monotonic() + LAPS_S

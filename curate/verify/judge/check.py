@@ -332,7 +332,7 @@ class CandidateCheck:
             raise EarlyVerdict("cheat", "tensor_subclass", classes=reply["subclasses"])
         if reply["devices"] not in ([], [DEVICE]):
             raise EarlyVerdict("incorrect", "device", expected=DEVICE, got=reply["devices"])
-        parts = ("output", "changed", "state")
+        parts = ("output", "changed", "state", "changed_state")
         results = {name: unpack_named(reply, received, name) for name in parts}
         return reply, results
 

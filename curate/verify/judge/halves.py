@@ -226,7 +226,7 @@ class Halves:
         outputs = said.get("places", [])
         if not isinstance(outputs, list) or len(outputs) > 10_000:
             raise WireError("not a list of places")
-        given = said.get("given", [])  # where the program has left its inputs
+        given = said.get("given", [])  # where the program has left its inputs and its state
         now = list(watched)
         if isinstance(given, list) and len(given) <= len(now):
             now[: len(given)] = map(read_place, given)
@@ -460,6 +460,7 @@ class Halves:
             "output": unpack(said["output"], found[:outputs]),
             "changed": mutated_inputs(_replaced(inputs, iter(replaced)), inputs),
             "state": state,
+            "changed_state": [n for i, n in enumerate(state, len(given)) if i in after],
         }
 
     def _input_places(self, given: Tensors, request: dict[str, Any]) -> list[TensorPlace]:

@@ -123,6 +123,8 @@ class Expected:
         strict: Strict = "all" if self.draw.family == OWN else "exact"
         strict = "none" if self.draw.family in OVERFLOWS else strict
         agreement = Agreement()
+        if stray := sorted({*results.get("changed_state", ())} - own["state"].keys()):
+            raise Mismatch("state_dict", changed=stray[:20])
         for part in ("output", "changed", "state"):
             if part == "state":  # other state of a program is not compared
                 kept = results.get(part, {})

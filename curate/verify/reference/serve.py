@@ -375,13 +375,10 @@ class Reference:
         return {"output": result, "changed": changed, "state": state}
 
     def _call(self, model: nn.Module, given: list[Any], seed: int) -> tuple[Any, dict[str, Any]]:
-        """Return what ``forward`` gives and the buffers that it changed; the model stays."""
-        model = copied(model)
+        """Return what ``forward`` gives and the state that it changed; the model stays."""
+        twin = copied(model)
         seed_everything(seed)
-        before = {name: t.clone() for name, t in model.named_buffers()}
-        result = model(*given)
-        state = {n: t for n, t in model.named_buffers() if not same_tensors([t], [before.get(n)])}
-        return result, state
+        return twin(*given), _changed_state(twin, model)
 
     def _run(self, model: nn.Module, inputs: list[Any], draw: Draw) -> Results:
         """Return the results in the file's own precision and in float64.
@@ -429,12 +426,9 @@ class Reference:
             changed = jitter.change(inputs)
             given, twin = copy.deepcopy(changed), copied(self._double(draw))
             seed_everything(draw.seed)
-            before = {name: t.clone() for name, t in twin.named_buffers()}
             with self._made_exact(draw, inputs), jitter:
                 result = twin(*given)
-            state = {
-                n: t for n, t in twin.named_buffers() if not same_tensors([t], [before.get(n)])
-            }
+            state = _changed_state(twin, self._double(draw))
             if keep_short and jitter.rounds:
                 return self._moved(own, exact, inputs, draw, runs, how, keep_short=False)
             parts = {"output": result, "changed": mutated_inputs(given, changed), "state": state}
@@ -490,6 +484,12 @@ class Reference:
             if same_tensors(own["output"], changed["output"]):
                 found.append(i)
         return found
+
+
+def _changed_state(twin: nn.Module, model: nn.Module) -> dict[str, Any]:
+    """Return the parameters and buffers of a model's copy that are others than the model's."""
+    own, after = (dict([*m.named_parameters(), *m.named_buffers()]) for m in (model, twin))
+    return {n: t for n, t in after.items() if not same_tensors([t], [own.get(n)])}
 
 
 def _leans(own: Any, exact: Any, moved: Any) -> dict[str, float]:
