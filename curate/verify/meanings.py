@@ -16,6 +16,7 @@ CAVEATS = {
     "low_precision": "it is right only if it may compute with 10 bits inside",
     "constant_inputs": "some inputs were the same in every draw",
     "calls_differ": "equal calls sent the device different work, without a visible reason",
+    "keeps_state": "it writes to memory that outlives the call, as a counter would be",
     "has_fallback": "it computes the result without its kernels, where they raise or at long sizes",
     "untried_branches": "no draw took some branches of its host functions to a right result",
     "untried_grids": "no right draw had two programs along some axes of its kernels' grids",

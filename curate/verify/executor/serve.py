@@ -213,7 +213,8 @@ class CandidateExecutor:
         self.given: dict[Any, int] = {}
         self.order: dict[Any, int] = {}
         self.commands = 0
-        self.values_asked = self.wrote_old = False
+        self.values_asked = False
+        self.wrote_old: set[int] = set()  # storages
         self.error = None
 
     # --- what the judge asks ---------------------------------------------------------------
@@ -314,7 +315,7 @@ class CandidateExecutor:
             "laps": dict(self.laps),
             "commands": self.commands,
             "values_asked": self.values_asked,
-            "wrote_old": self.wrote_old,
+            "wrote_old": sorted(self.wrote_old)[:MAX_HEARD],
             "kept": [name for name, _ in kept],
         }, sent
 
@@ -603,7 +604,7 @@ class CandidateExecutor:
 
     def _writes(self, storages: Iterable[Any]) -> None:
         """Take note of memory that is older than the call and written in it: a state."""
-        self.wrote_old |= any(storage not in self.order for storage in storages)
+        self.wrote_old |= {storage for storage in storages if storage not in self.order}
 
     def _upload(self, message: dict[str, Any], tensors: Tensors) -> None:
         place = read_place(message["out"])

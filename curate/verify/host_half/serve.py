@@ -5,8 +5,8 @@ It serves these requests, one candidate per process:
 - ``load {source, ptx}``: run the file, which may launch the kernels of the PTX;
 - ``build {init, parameters, mode, state}``: construct ``ModelNew``; the answer says at which places
   its state lies, where the judge then writes values;
-- ``run {inputs, places, seed, turn, refuse, laps}``: one forward, or many in a row; the answer says
-  at which places the results of the last lie;
+- ``run {inputs, places, seed, turn, refuse, laps, holds}``: one forward, or many in a row; the
+  answer says at which places the results of the last lie; ``holds``: earlier results are kept;
 - ``branches``: which branches of host functions were taken since that was last asked
   (`curate.verify.branches`).
 
@@ -15,6 +15,7 @@ The inputs are places in the executor's memory: none of their numbers is ever he
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import functools
 import secrets
@@ -40,7 +41,8 @@ from curate.verify.protocol.role import Answer, Refusal, Tensors, serve_requests
 from curate.verify.protocol.wire import Channel, ConnectionClosed, pack, unpack
 
 KEPT = 8
-"""Sets of inputs that are kept: the judge gives some of them again, with other values."""
+"""Sets of inputs that are kept: the judge gives some of them again, with other values. And calls
+whose results are, as a caller may keep them."""
 
 LARGE_STATE = 2**26
 """Bytes from which a tensor of the state is not sent to the device where the judge writes it."""
@@ -56,6 +58,7 @@ class HostHalf:
         self.name = f"model_{secrets.token_hex(3)}"  # that no program knows beforehand
         self.taken: set[int] = set()  # numbers of branches
         self.inputs: dict[str, list[tuple[Handle, torch.Tensor]]] = {}
+        self.results: collections.deque[Any] = collections.deque(maxlen=KEPT)
         self.program: LoadedProgram
         self.model: nn.Module
 
@@ -74,6 +77,7 @@ class HostHalf:
         """Construct the model; say under which names its state lies where."""
         with self._call():
             init = unpack_named(request, tensors, "init")
+            self.results.clear()
             model = self.program.build(request["parameters"], init)
             self.stream.given = _large_state(model, request["state"])
             self.model = model.train(request["mode"] == "train").to("cuda")
@@ -127,7 +131,9 @@ class HostHalf:
         handles = [t if isinstance(t, Handle) else to_gpu(t) for t in leaves]
         places = [self.stream.place(t.inner).to_json() for t in handles]
         kinds = sorted({type(t).__name__ for t in leaves} - PLAIN)
-        self._kept = inputs, result
+        if not request["holds"]:
+            self.results.clear()
+        self.results.append((inputs, result))
         after = [self.stream.place(t.inner).to_json() for t in given]  # its data may be another's
         used = [t for t in self._state.values() if self.stream.order.concurrent]
         state = [self.stream.place(t.inner).to_json() for t in used]

@@ -15,6 +15,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import _disable_current_modes
 
 from curate.verify.compile.lowering import Lowered
+from curate.verify.executor.memory import FIRST
 from curate.verify.host_half.streams import StreamOrder
 from curate.verify.protocol.places import TensorPlace, place_of, read_place
 from curate.verify.protocol.wire import Channel
@@ -31,6 +32,9 @@ ANSWERED = ("ask", "read")
 
 SWEEP = 256
 """Storages after which those that are gone are freed in the executor."""
+
+ADDRESSES = (torch.int64, torch.uint64)
+"""Types of tensors that may be tables of addresses."""
 
 
 class ExecutorStopped(BaseException):
@@ -165,6 +169,11 @@ class CommandStream:
     def launch(self, lowered: Lowered, pointers: dict[int, torch.Tensor]) -> None:
         """Have a kernel run; ``pointers`` are the tensors among its arguments, by position."""
         args: list[Any] = []
+        numbers = (v for i, v in enumerate(lowered.arguments) if i not in pointers)
+        if any(t.dtype in ADDRESSES for t in pointers.values()) or any(
+            isinstance(number, int) and number >= FIRST for number in numbers
+        ):
+            self.sweep()  # an address of what is gone must not be good
         for i, value in enumerate(lowered.arguments):
             if i in pointers:
                 args.append({"t": self.place(pointers[i]).to_json()})

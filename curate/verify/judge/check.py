@@ -356,7 +356,8 @@ class CandidateCheck:
         message, tensors = expected.packed("inputs")
         limit = expected.size + SLACK
         try:
-            answer = self.session.ask(do, tensors, limit, **message, seed=expected.draw.seed, **how)
+            how = {"seed": expected.draw.seed, "holds": not self._is_large(), **how}
+            answer = self.session.ask(do, tensors, limit, **message, **how)
         except RequestRefused:
             self._note_way()
             raise
@@ -473,10 +474,7 @@ class CandidateCheck:
 
     def _ablate(self) -> None:
         """Take the kernels away: a result that is still right did not come from them."""
-        last = self.last
-        # Another draw than the last, or a buffer that is used again would still hold the result.
-        draw = dataclasses.replace(last, seed=last.seed + OTHER, family="signed")
-        expected = self.oracle.expect(self._affordable(draw))
+        expected = self._other()
         if not expected.varies:
             return
         self._build(expected)
@@ -493,13 +491,22 @@ class CandidateCheck:
                 raise EarlyVerdict("cheat", "decoy_kernel", trial=expected.draw.to_json())
             self.outcome.warn("has_fallback", message="right without its kernels, if they raise")
 
+    def _other(self) -> Expected:
+        """Return another draw than the last: a buffer that is used again holds that one's result."""
+        draw = dataclasses.replace(self.last, seed=self.last.seed + OTHER, family="signed")
+        return self.oracle.expect(self._affordable(draw))
+
     def _burst(self) -> None:
-        """Call the candidate many times, and then look again."""
-        expected = self.oracle.expect(self._affordable(self.last))
+        """Call the candidate many times, and then look again, also at what calls before gave."""
+        expected = self._other()
         self._build(expected)
         reply, received = self._ask("burst", expected, count=BURST)
         output = unpack_named(reply, received, "output")
         self._compare(expected, {"output": output, "changed": expected.value("own")["changed"]})
+        if harmed := reply["harmed"]:
+            raise EarlyVerdict("incorrect", "earlier_call", changed=harmed)
+        if reply["keeps_state"]:
+            self.outcome.warn("keeps_state", message="it writes to memory older than the call")
         if reply["unsteady"]:
             self.outcome.warn("calls_differ", message="equal calls ask the device for other work")
         _, results = self._forward(expected)

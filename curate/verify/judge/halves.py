@@ -7,6 +7,7 @@ the host half claims is checked against the executor's account, or is of no use 
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import hashlib
 import itertools
@@ -47,6 +48,12 @@ OPENING_S = 60.0
 
 MOST_MET = 200
 """Candidates after which the executor's process is replaced, so that leaks cannot grow."""
+
+HELD = 4
+"""Calls whose results, and whose inputs, are looked at again after later calls."""
+
+HeldCall = tuple[list[TensorPlace], Tensors, list[TensorPlace]]
+"""Where a call's results lie, what they were, and where inputs lie that it left as they were."""
 
 MANY_LAPS, LAP_COMMANDS = 320, 1300
 """Forwards that are compared by their commands alone, and how many commands may be made for
@@ -123,6 +130,7 @@ class Halves:
         self.numbers = itertools.count(JUDGES)
         self.inputs: dict[str, list[TensorPlace]] = {}
         self.state: list[tuple[str, TensorPlace]] = []
+        self.held: collections.deque[HeldCall] = collections.deque(maxlen=HELD)
         self.turn = 0
         self.pairs: dict[str, str] = {}
         self.given_state: tuple[list[str], Tensors] = [], []
@@ -155,11 +163,13 @@ class Halves:
         - ``build {init, names, state, parameters, mode}``: construct ``ModelNew`` and give it the
           state; the answer holds its own names and state if they are others;
         - ``set_state {names, state, theirs}``: give it the state by its own names;
-        - ``run {inputs, seed, fresh, layout, weighed, ends_with}``: one forward, its results, and
-          what it did; ``weighed``: also who did the work; ``record``: the number of the turn,
+        - ``run {inputs, seed, fresh, layout, weighed, ends_with, holds}``: one forward, its
+          results, and what it did; ``holds``: those of calls before are kept, as a caller may
+          keep them; ``weighed``: also who did the work; ``record``: the number of the turn,
           for a call that the executor is to do again (`replay`);
         - ``ablate {inputs, seed, refuse}``: one forward whose launches are left out, or raise;
-        - ``burst {inputs, seed, count}``: many forwards, of whose results one comes back;
+        - ``burst {inputs, seed, count}``: many forwards, of whose results one comes back, what they
+          have changed of calls before (``harmed``), and whether they keep a state of their own;
         - ``branches``: which ones (`curate.verify.branches`) the host half claims to have taken
           since it was last asked;
         - ``grids``: the largest grid of each kernel that the last call launched, axis by axis.
@@ -265,6 +275,7 @@ class Halves:
         sent: Tensors = []
         packed = pack(init, sent)
         self._begin([], [], seed=request["parameters"])
+        self.held.clear()
         said, _, _ = self._call(
             "build",
             sent,
@@ -329,16 +340,19 @@ class Halves:
         """
         _, found = self._forward({**request, "fresh": True}, tensors)
         again, other = self._forward(request, tensors)
+        own = {place.storage for _, place in self.state}
+        again |= {"harmed": self._harmed(), "keeps_state": bool({*again["wrote_old"]} - own)}
         if not same_tensors(found, other):
             return again, other
         if not again["values_asked"] and not again["wrote_old"]:
             if self._laps(request, tensors, again) == {again["stream"]}:
                 return again, other
             again["unsteady"] = True
-        for _ in range(request["count"]):
+        counts = again["keeps_state"] and not again["values_asked"]
+        for _ in range(max(request["count"], _laps_for(again) if counts else 0)):
             more, third = self._forward(request, tensors)
             if not same_tensors(other, third):
-                return more, third
+                return {**again, **more}, third
         return again, other
 
     def _branches(self, request: dict[str, Any], tensors: Tensors) -> Answer:
@@ -356,12 +370,32 @@ class Halves:
         given = list_tensors(inputs)
         places = self._input_places(given, request)
         self._begin(places, [t.detach() for t in given], seed=request["seed"], dry=True)
-        laps = max(FEW_LAPS, min(MANY_LAPS, LAP_COMMANDS // max(1, like["commands"])))
+        self.held.clear()
+        request = {**request, "holds": False}
         try:
-            _, did, _ = self._run_program(request, inputs, places, laps=laps)
+            _, did, _ = self._run_program(request, inputs, places, laps=_laps_for(like))
         except RequestRefused as refused:
             return {refused.reason}
         return set(did["laps"])
+
+    def _harmed(self) -> list[str]:
+        """Return what later calls have changed of the last calls: their results or inputs."""
+        found, left = set(), self.elements
+        for places, results, inputs in self.held:
+            did, now = self._finish(None, [p.to_json() for p in places], inputs, inputs)
+            found |= {"results"} if not same_tensors(results, now[: len(places)]) else set()
+            found |= {"inputs"} if did["changed"] else set()
+        self.elements = left  # that call's work has been counted
+        return sorted(found)
+
+    def _hold(self, did: dict[str, Any], found: Tensors, inputs: list[TensorPlace]) -> None:
+        """Take note of a call's results, but for what lies in its inputs or in the state."""
+        known = {place.storage for place in (*inputs, *(place for _, place in self.state))}
+        pairs = [(read_place(p), t) for p, t in zip(self.said["places"], found, strict=False)]
+        kept = [(p, t) for p, t in pairs if p.storage not in known]
+        results = [t.clone() if self.on_device else t for _, t in kept]
+        changes = any(i < len(inputs) for i in did["changed"])
+        self.held.append(([p for p, _ in kept], results, [] if changes else inputs))
 
     def _forward(
         self,
@@ -386,6 +420,10 @@ class Halves:
         if "output" not in said or not all(isinstance(one, list) for one in lists):
             raise WireError("not what a run is answered by")
         self.said = said
+        if not request.get("holds"):
+            self.held.clear()
+        elif not skip and not refuse:
+            self._hold(did, found, places)
         return self._answer(said, did, found, inputs)
 
     def _run_program(
@@ -406,6 +444,7 @@ class Halves:
             turn=self.turn,
             refuse=refuse,
             laps=laps,
+            holds=bool(request.get("holds")),
         )
 
     def _answer(
@@ -479,6 +518,11 @@ class Halves:
         if not anew:
             self.inputs[kind] = places
         return places
+
+
+def _laps_for(did: dict[str, Any]) -> int:
+    """Return how many forwards there may be of a call that sends so many commands."""
+    return max(FEW_LAPS, min(MANY_LAPS, LAP_COMMANDS // max(1, did["commands"])))
 
 
 def _claimed(refused: RequestRefused) -> RequestRefused:

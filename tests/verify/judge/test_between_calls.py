@@ -102,3 +102,122 @@ def state(judge: Judge) -> dict[str, dict]:
 @pytest.mark.parametrize("name", STATE)
 def test_a_call_leaves_the_state_as_the_reference_does(state: dict[str, dict], name: str) -> None:
     assert STATE[name][2] in (state[name]["reason"], state[name]["status"]), state[name]
+
+
+FRESH = "y = x.new_empty(x.shape)"
+RING = "slot = self.kept.setdefault('at', 0) % {n}; self.kept['at'] = slot + 1"
+
+LATER = {
+    "returns one workspace": (
+        ["y = self.kept.setdefault(x.shape, torch.empty_like(x))", "return self.run(x, y)"],
+        "earlier_call",
+    ),
+    "returns a view of one workspace": (
+        ["y = self.kept.setdefault(x.shape, torch.empty_like(x))", "return self.run(x, y)[:]"],
+        "earlier_call",
+    ),
+    "takes three buffers in turn": (
+        [RING.format(n=3), "y = self.kept.setdefault((slot, x.shape), torch.empty_like(x))"]
+        + ["return self.run(x, y)"],
+        "earlier_call",
+    ),
+    "clears the result before": (
+        ["self.kept.get('last', x[:0]).zero_()", FRESH]
+        + ["self.kept['last'] = self.run(x, y)", "return y"],
+        "earlier_call",
+    ),
+    "spoils the input before": (
+        ["last = self.kept.get('last', x)", "if last is not x: last.fill_(3.0)"]
+        + ["self.kept['last'] = x", FRESH, "return self.run(x, y)"],
+        "earlier_call",
+    ),
+    "hides that it spoils its input": (
+        [FRESH, "self.run(x, y)", "copy = x.clone()", "x.zero_()", "x.data = copy", "return y"],
+        "structure",
+    ),
+    "copies out of one workspace": (
+        ["y = self.kept.setdefault(x.shape, torch.empty_like(x))", "return self.run(x, y).clone()"],
+        "keeps_state",
+    ),
+}
+
+COUNTER = """
+@triton.jit
+def tick(count_ptr, y_ptr, n, LIMIT: tl.constexpr, BLOCK: tl.constexpr):
+    count = tl.load(count_ptr) + 1
+    tl.store(count_ptr, count)
+    at = tl.arange(0, BLOCK)
+    tl.store(y_ptr + at, 0.0, mask=(at < n) & (count >= LIMIT))
+
+"""
+COUNTS = [
+    FRESH,
+    "self.run(x, y)",
+    "count = self.kept.setdefault('n', torch.zeros(1, dtype=torch.int32, device='cuda'))",
+    "tick[(1,)](count, y, y.numel(), LIMIT={limit}, BLOCK=32)",
+    "return y",
+]
+
+
+@pytest.fixture(scope="module")
+def later(judge: Judge) -> dict[str, dict]:
+    cases = [(CALM, program(*lines)) for lines, _ in LATER.values()]
+    return dict(zip(LATER, judge(cases), strict=True))
+
+
+@pytest.mark.parametrize("name", LATER)
+def test_a_call_leaves_calls_before_alone(later: dict[str, dict], name: str) -> None:
+    verdict, expected = later[name], LATER[name][1]
+    assert expected in (verdict["reason"], *verdict["caveats"], verdict["status"]), verdict
+    if expected == "keeps_state":
+        assert verdict["status"] == "correct"
+
+
+def test_a_count_of_calls_in_the_devices_memory_shows(judge: Judge) -> None:
+    def counting(limit: int) -> str:
+        lines = [line.format(limit=limit) for line in COUNTS]
+        return program(*lines).replace("class ModelNew", COUNTER + "\nclass ModelNew")
+
+    soon, late = judge([(CALM, counting(180)), (CALM, counting(100_000))])
+    assert (soon["status"], soon["reason"]) == ("incorrect", "value")
+    assert (late["status"], late["caveats"]) == ("correct", ["keeps_state"])
+
+
+TABLE = """
+@triton.jit
+def through_table(table_ptr, y_ptr, n, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    for i in range(2):
+        row = tl.load(table_ptr + i).to(tl.pointer_type(tl.float32))
+        values = tl.load(row + at, mask=at < n)
+        tl.store(y_ptr + i * n + at, values, mask=at < n)
+
+"""
+DOUBLED = """
+import torch
+import torch.nn as nn
+
+class Model(nn.Module):
+    def forward(self, x):
+        return torch.stack([x * 2, x * 3])
+
+def get_inputs():
+    return [torch.randn(40)]
+
+def get_init_inputs():
+    return []
+"""
+
+
+def test_what_a_table_of_addresses_names_must_be_alive(judge: Judge) -> None:
+    def tabled(rows: str, table: str) -> str:
+        lines = [rows, f"t = torch.tensor({table}, device='cuda')", "y = x.new_empty(2, len(x))"]
+        lines += ["through_table[(1,)](t, y, len(x), BLOCK=64)", "return y"]
+        head = f"{HEAD}{TABLE}\nclass ModelNew(nn.Module):\n    def forward(self, x):\n"
+        return head + "".join(f"        {line}\n" for line in lines)
+
+    alive = tabled("a, b = x * 2, x * 3", "[a.data_ptr(), b.data_ptr()]")
+    gone = tabled("pass", "[(x * 2).data_ptr(), (x * 3).data_ptr()]")
+    honest, wrong = judge([(DOUBLED, alive), (DOUBLED, gone)])
+    assert wrong["reason"] == "out_of_bounds", wrong
+    assert honest["reason"] != "out_of_bounds", honest
