@@ -522,7 +522,7 @@ class Halves:
 
 def _laps_for(did: dict[str, Any]) -> int:
     """Return how many forwards there may be of a call that sends so many commands."""
-    return max(FEW_LAPS, min(MANY_LAPS, LAP_COMMANDS // max(1, did["commands"])))
+    return max(FEW_LAPS, min(MANY_LAPS, LAP_COMMANDS // max(1, int(did["commands"]))))
 
 
 def _claimed(refused: RequestRefused) -> RequestRefused:

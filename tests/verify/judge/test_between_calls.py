@@ -86,8 +86,14 @@ STATE = {
     ),
     "moves half of it": (
         MOVES,
-        ["self.seen.add_(1)", "shift = self.shift.data", "self.shift.data = shift * 0.5"]
-        + ["y = self.run(x, torch.empty_like(x))", "self.shift.data = shift", "return y"],
+        [
+            "self.seen.add_(1)",
+            "shift = self.shift.data",
+            "self.shift.data = shift * 0.5",
+            "y = self.run(x, torch.empty_like(x))",
+            "self.shift.data = shift",
+            "return y",
+        ],
         "value",
     ),
 }
@@ -117,18 +123,30 @@ LATER = {
         "earlier_call",
     ),
     "takes three buffers in turn": (
-        [RING.format(n=3), "y = self.kept.setdefault((slot, x.shape), torch.empty_like(x))"]
-        + ["return self.run(x, y)"],
+        [
+            RING.format(n=3),
+            "y = self.kept.setdefault((slot, x.shape), torch.empty_like(x))",
+            "return self.run(x, y)",
+        ],
         "earlier_call",
     ),
     "clears the result before": (
-        ["self.kept.get('last', x[:0]).zero_()", FRESH]
-        + ["self.kept['last'] = self.run(x, y)", "return y"],
+        [
+            "self.kept.get('last', x[:0]).zero_()",
+            FRESH,
+            "self.kept['last'] = self.run(x, y)",
+            "return y",
+        ],
         "earlier_call",
     ),
     "spoils the input before": (
-        ["last = self.kept.get('last', x)", "if last is not x: last.fill_(3.0)"]
-        + ["self.kept['last'] = x", FRESH, "return self.run(x, y)"],
+        [
+            "last = self.kept.get('last', x)",
+            "if last is not x: last.fill_(3.0)",
+            "self.kept['last'] = x",
+            FRESH,
+            "return self.run(x, y)",
+        ],
         "earlier_call",
     ),
     "hides that it spoils its input": (
