@@ -29,7 +29,8 @@ CAVEATS = {
 
 FAMILIES = {
     "own": "inputs as the file draws them",
-    "steps": "inputs are multiples of one half and numbers from the file, where comparisons tip",
+    "steps": "inputs are multiples of one half and numbers from the file, where comparisons tip; "
+    "some rows are zero or one",
     "signed": "inputs are normal around zero",
     "shifted": "inputs are normal, with a mean of 64 spreads",
     "large": "inputs are normal, with spreads from 1 to 30,000",

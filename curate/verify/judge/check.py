@@ -492,7 +492,7 @@ class CandidateCheck:
             self.outcome.warn("has_fallback", message="right without its kernels, if they raise")
 
     def _other(self) -> Expected:
-        """Return another draw than the last: a buffer that is used again holds that one's result."""
+        """Return another draw than the last, whose result a buffer may still hold."""
         draw = dataclasses.replace(self.last, seed=self.last.seed + OTHER, family="signed")
         return self.oracle.expect(self._affordable(draw))
 

@@ -46,12 +46,14 @@ FAMILIES = (OWN, "steps", "signed", "shifted", "large", "small", "outlier", "neg
 - ``own``: as the file draws them;
 - ``steps``: multiples of one half in [-4, 4], fewer in a small tensor, and `constants` of the file:
   elements are equal to each other and to what they are compared with, where comparisons tip. Half
-  of the zeros are -0.0. It is second, so that it has the file's own size, and not one element
-  (`plan`);
+  of the zeros are -0.0. Some rows are zero, or one, everywhere (`_with_even_rows`). It is second,
+  so that it has the file's own size, and not one element (`plan`);
 - ``signed``: normal around zero, with the file's spread: on [0, 1) ReLU is an identity;
 - ``shifted``: normal with a mean of 64 spreads, where E[x²] - E[x]² loses its digits;
 - ``large``: normal with spreads from 1 to 30,000, in float16 100, one per row, where exp overflows,
-  and what is rounded to half precision on the way is too coarse or infinite;
+  and what is rounded to half precision on the way is too coarse or infinite. One row lies below
+  the smallest number of such a spread, and one above the largest, where a maximum or minimum that
+  starts at a number stays there;
 - ``small``: normal with a spread of 0.001, where an absolute tolerance hides everything; one
   element in sixteen is a millionth of that, which half precision takes for zero;
 - ``outlier``: as the file draws them, but for two elements, one of them 1,000 times as large:
@@ -99,6 +101,9 @@ STATES = ("signed", "outlier", "shifted")
 
 SEEN = 1 << 16
 """Elements that are looked at to tell a mask from other numbers."""
+
+FEW_WHOLE = 8
+"""Different integers in ``steps``."""
 
 SETS = 3
 """Draws that share one set of parameters, and so one instance of the candidate."""
@@ -335,8 +340,14 @@ def draw_arguments(task: LoadedTask, draw: Draw) -> list[Any]:
 # --- inputs ---------------------------------------------------------------------------------
 
 
-def draw_inputs(task: LoadedTask, draw: Draw) -> list[Any]:
-    """Return the arguments of ``forward`` for one draw."""
+def draw_inputs(task: LoadedTask, draw: Draw, within: bool = False) -> list[Any]:
+    """Return the arguments of ``forward`` for one draw.
+
+    Args:
+        task: the problem.
+        draw: which.
+        within: whether values keep to the range of the file's, rounded to whole numbers outwards.
+    """
     seed_everything(draw.seed)
     with resized(task, draw):
         inputs = _own_inputs(task, draw)
@@ -348,7 +359,12 @@ def draw_inputs(task: LoadedTask, draw: Draw) -> list[Any]:
                 seed_everything(draw.seed + AGAIN)
                 again = _own_inputs(task, draw)
     found = constants(task.source) if draw.family == "steps" else []
-    return [redraw(*both, draw.family, found) for both in zip(inputs, again, strict=True)]
+    drawn = [redraw(*both, draw.family, found) for both in zip(inputs, again, strict=True)]
+    if within:
+        for tensor, own in zip(list_tensors(drawn), list_tensors(inputs), strict=True):
+            if own.is_floating_point() and own.numel() and own.itemsize > 1:
+                tensor.clamp_(float(own.min().floor()), float(own.max().ceil()))
+    return drawn
 
 
 def _own_inputs(task: LoadedTask, draw: Draw) -> list[Any]:
@@ -401,7 +417,7 @@ def redraw(value: Any, again: Any, family: str, found: Sequence[float] = ()) -> 
     if family == NEGATIVE_INTEGERS:
         return -value if draws_integers([value]) else value
     if not value.is_floating_point() or is_mask(value):
-        return _whole_numbers(value)
+        return _whole_numbers(value, few=family == "steps")
     if family == NOT_FINITE:
         return _with_not_finite(value)
     if family in STATES and value.numel() > 1 and not value.any():
@@ -458,17 +474,25 @@ def is_mask(value: torch.Tensor) -> bool:
     return 0 < int(ones.sum()) < seen.numel() and bool((ones | (seen == 0)).all())
 
 
-def _whole_numbers(value: torch.Tensor) -> torch.Tensor:
-    """Return integers or truth values drawn anew, within what the file draws."""
+def _whole_numbers(value: torch.Tensor, few: bool = False) -> torch.Tensor:
+    """Return integers or truth values drawn anew, within what the file draws.
+
+    With ``few`` there are at most `FEW_WHOLE` different integers, so that some are equal, and masks
+    have rows of one value.
+    """
     flat = value.reshape(-1)
     if value.numel() < 2 or bool((flat == flat[0]).all()):
         return value
     if value.is_floating_point() or value.dtype == torch.bool:
         share = float(flat.double().mean())
         drawn = (torch.rand(value.shape) < share).to(value.dtype)
+        drawn = _with_even_rows(drawn) if few else drawn
     else:
         low, high = int(flat.min()), int(flat.max())
         drawn = torch.randint(low, high + 1, value.shape).to(value.dtype)
+        if few:
+            some = drawn.reshape(-1)[:FEW_WHOLE]
+            drawn = some[torch.randint(len(some), value.shape)]
     if value.dim() and bool((value.diff(dim=-1) >= 0).all()) and value.dtype != torch.bool:
         if bool((value.diff(dim=-1) > 0).all()):
             return value  # an order of things, such as positions: any other is none
@@ -489,19 +513,39 @@ def _family(
         if found:
             chosen = torch.tensor(found, dtype=kind)[torch.randint(len(found), shape)]
             steps = torch.where(torch.rand(shape) < CONSTANTS, chosen, steps)
-        return steps
+        return _with_even_rows(steps)
     if family == "shifted":
         return spread * (normal + 64)
     if family == "large":
         rows = shape[:1] + (1,) * (len(shape) - 1)
         apart = rows if shape and shape[0] >= ROWS else shape
         reach = SHORT_REACH if own == torch.float16 else REACH
-        return normal * 10 ** (reach * torch.rand(apart, dtype=kind))
+        large = normal * 10 ** (reach * torch.rand(apart, dtype=kind))
+        for row, sign in zip(_rows(large, 2), (-1, 1), strict=False):
+            row.abs_().add_(10**reach).mul_(sign)
+        return large
     if family == "negative":
         return -spread * (normal.abs() + 0.5)
     if family == "small":
         return 0.001 * torch.where(torch.rand(shape) < TINY, 1e-6, 1.0) * normal
     return spread * normal
+
+
+def _rows(tensor: torch.Tensor, count: int) -> list[torch.Tensor]:
+    """Return some of a tensor's rows, along its first dimension, or else along its last one; none
+    where there are fewer than `ROWS`."""
+    if tensor.dim() < 2:
+        return []
+    rows = tensor if len(tensor) >= ROWS else tensor.flatten(0, -2)
+    return [rows[int(i)] for i in _places(len(rows), count)] if len(rows) >= ROWS else []
+
+
+def _with_even_rows(drawn: torch.Tensor) -> torch.Tensor:
+    """Give two rows one value each: zero, as in padding, and one."""
+    signs = drawn.is_floating_point()
+    for row, value in zip(_rows(drawn, 2), (0, 1), strict=False):
+        row.mul_(0.0) if signs and not value else row.fill_(value)
+    return drawn
 
 
 # --- parameters -----------------------------------------------------------------------------

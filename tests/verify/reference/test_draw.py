@@ -348,3 +348,29 @@ def test_buffers_in_float8_stay_as_they_are():
         redraw_parameters(model, seed=1)
     assert model.short.float().eq(1).all()
     assert not model.weight.equal(before)
+
+
+@pytest.mark.parametrize("shape", [(9, 5), (2, 3, 7), (64, 2, 4, 4)])
+def test_some_rows_are_even_and_some_far_on_one_side(shape: tuple[int, ...]) -> None:
+    value = torch.randn(shape)
+
+    def rows(family: str) -> torch.Tensor:
+        drawn = redraw(value, value, family)
+        return drawn.flatten(1) if shape[0] > 3 else drawn.flatten(0, -2)
+
+    steps = rows("steps")
+    assert [int((steps == n).all(1).sum()) for n in (0, 1)] == [1, 1]
+    assert steps[(steps == 0).all(1)].signbit().any()
+    large = rows("large")
+    assert [int((sign * large > 30_000).all(1).sum()) for sign in (-1, 1)] == [1, 1]
+
+
+def test_masks_in_steps_have_rows_of_one_value_and_integers_are_few() -> None:
+    mask, counts = torch.rand(6, 40) < 0.5, torch.randint(0, 10_000, (600,))
+    for value in (mask, mask.float()):
+        drawn = redraw(value, value, "steps")
+        assert drawn.dtype == value.dtype
+        assert {False, True} <= {bool(row[0]) for row in drawn if (row == row[0]).all()}
+        assert not any((row == row[0]).all() for row in redraw(value, value, "signed"))
+    assert len(redraw(counts, counts, "steps").unique()) <= 8
+    assert len(redraw(counts, counts, "signed").unique()) > 300

@@ -1,0 +1,143 @@
+"""Programs that are right but at corners of what their reference takes."""
+
+from __future__ import annotations
+
+import pytest
+from verify_programs import HEAD, Judge
+
+REFERENCE = """
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+class Model(nn.Module):
+    def forward(self, {names}):
+        return {forward}
+
+def get_inputs():
+    return [{inputs}]
+
+def get_init_inputs():
+    return []
+"""
+
+PROGRAM = (
+    HEAD
+    + """
+@triton.jit
+def by_rows({pointers}, y_ptr, width, BLOCK: tl.constexpr):
+    row, at = tl.program_id(0), tl.arange(0, BLOCK)
+    inside = at < width
+    {body}
+
+
+class ModelNew(nn.Module):
+    def forward(self, {names}):
+        {first} = {first}.contiguous()
+        y = {first}.new_empty({made})
+        block = triton.next_power_of_2({first}.shape[-1])
+        count = {first}.numel() // {first}.shape[-1]
+        by_rows[(count,)]({names}, y, {first}.shape[-1], BLOCK=block)
+        return y
+"""
+)
+
+UNIT = (
+    "F.normalize(x, dim=-1)",
+    "torch.randn(12, 40)",
+    "x = tl.load(x_ptr + row * width + at, mask=inside, other=0.0)\n"
+    "    norm = tl.sqrt(tl.sum(x * x, 0))\n"
+    "    tl.store(y_ptr + row * width + at, {}, mask=inside)",
+)
+MASKED = (
+    "(x * m).sum(-1) / m.sum(-1).clamp(min=1)",
+    "torch.randn(12, 40), (torch.rand(12, 40) < 0.3).float()",
+    "x = tl.load(x_ptr + row * width + at, mask=inside, other=0.0)\n"
+    "    m = tl.load(m_ptr + row * width + at, mask=inside, other=0.0)\n"
+    "    tl.store(y_ptr + row, tl.sum(x * m, 0) / {})",
+)
+LOWEST = (
+    "x.amin(-1)",
+    "torch.randn(12, 40)",
+    "x = tl.load(x_ptr + row * width + at, mask=inside, other={})\n"
+    "    tl.store(y_ptr + row, tl.min(x, 0))",
+)
+LOSS = (
+    "F.binary_cross_entropy(x, m, reduction='none')",
+    "torch.rand(12, 40), torch.rand(12, 40)",
+    "x = tl.load(x_ptr + row * width + at, mask=inside, other=0.5)\n"
+    "    m = tl.load(m_ptr + row * width + at, mask=inside, other=0.5)\n"
+    "    one, other = {}\n"
+    "    tl.store(y_ptr + row * width + at, -m * one - (1 - m) * other, mask=inside)",
+)
+
+CASES = {
+    "rows of zeros": (UNIT, "x / tl.maximum(norm, 1e-12)", "x / norm"),
+    "masks of zeros": (MASKED, "tl.maximum(tl.sum(m, 0), 1.0)", "tl.sum(m, 0)"),
+    "rows far above zero": (LOWEST, "float('inf')", "9999.0"),
+    "probabilities of zero and one": (
+        LOSS,
+        "tl.maximum(tl.log(x), -100.0), tl.maximum(tl.log(1 - x), -100.0)",
+        "tl.log(x), tl.log(1 - x)",
+    ),
+}
+
+
+def pair(what: tuple[str, str, str], code: str) -> tuple[str, str]:
+    forward, inputs, body = what
+    names = "x, m" if "m_ptr" in body else "x"
+    pointers = ", ".join(f"{name}_ptr" for name in names.split(", "))
+    made = "x.shape" if "y_ptr + row * width" in body else "x.shape[:-1]"
+    filled = {"first": "x", "names": names, "pointers": pointers, "made": made}
+    program = PROGRAM.format(body=body.format(code), **filled)
+    return REFERENCE.format(names=names, forward=forward, inputs=inputs), program
+
+
+@pytest.fixture(scope="module")
+def corners(judge: Judge) -> dict[str, tuple[dict, dict]]:
+    pairs = [pair(what, code) for what, *codes in CASES.values() for code in codes]
+    found = iter(judge(pairs))
+    return {name: (next(found), next(found)) for name in CASES}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_a_reference_guards_against_is_tried(
+    corners: dict[str, tuple[dict, dict]], name: str
+) -> None:
+    honest, careless = corners[name]
+    assert honest["status"] == "correct", honest
+    assert careless["status"] == "incorrect", careless
+
+
+SORT = """
+@triton.jit
+def sort_rows(x_ptr, y_ptr, width, BLOCK: tl.constexpr):
+    row, at = tl.program_id(0), tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + row * width + at, mask=at < width, other=2**40)
+    keys = tl.sort(x * BLOCK + {place})
+    tl.store(y_ptr + row * width + at, {found}, mask=at < width)
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        x = x.contiguous()
+        y = torch.empty_like(x)
+        block = triton.next_power_of_2(x.shape[-1])
+        sort_rows[(x.shape[0],)](x, y, x.shape[-1], BLOCK=block)
+        return y
+"""
+
+
+def test_equal_keys_are_tried_where_a_sort_is_stable(judge: Judge) -> None:
+    def sorting(stable: bool) -> str:
+        forward = f"torch.sort(x, stable={stable})[1]"
+        return REFERENCE.format(names="x", forward=forward, inputs="torch.randint(0, 9999, (6, 8))")
+
+    kept = HEAD + SORT.format(place="at", found="keys % BLOCK")
+    turned = HEAD + SORT.format(place="(BLOCK - 1 - at)", found="BLOCK - 1 - keys % BLOCK")
+    honest, careless, free = judge(
+        [(sorting(True), kept), (sorting(True), turned), (sorting(False), turned)]
+    )
+    assert honest["status"] == "correct", honest
+    assert careless["status"] == "incorrect", careless
+    assert free["status"] == "correct", free
