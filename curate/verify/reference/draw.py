@@ -117,7 +117,8 @@ class Variation:
         what: ``size``: an integer of the module that only ``get_inputs`` reads; ``constant``: one
             that ``get_init_inputs`` reads too; ``dimension``, ``leading`` or ``axis``: sizes of the
             inputs' dimensions, of their first, or of the one at a place, in each input that has as
-            many there as the input of most dimensions; ``argument``: a number for the constructor;
+            many there as the input of most dimensions, or ``first``: in the first such input alone;
+            ``argument``: a number for the constructor;
             ``input``: a number for ``forward``; ``rank``: inputs of most dimensions get one more,
             in front; ``scale``: what floating inputs are multiplied with.
         which: the integer's name; the position of an argument, which may be one that the file
@@ -259,31 +260,36 @@ def reshaped(inputs: list[Any], changes: Sequence[Variation]) -> list[Any]:
     All changes are made at once, so that a new size is not taken for one that another change is
     about.
     """
-    apart = ("leading", "axis")
+    apart = ("leading", "axis", "first")
     sizes = {c.dimension: int(c.value) for c in changes if c.dimension and c.what not in apart}
-    axes = {c.which: int(c.value) for c in changes if c.what == "axis"}
+    axes, alone = ({c.which: int(c.value) for c in changes if c.what == w} for w in apart[1:])
     first = {c.dimension: int(c.value) for c in changes if c.dimension and c.what == "leading"}
     ranks = [int(c.value) for c in changes if c.what == "rank"]
-    longest = max((tensor.shape for tensor in list_tensors(inputs)), key=len, default=())
-    most = len(longest)
+    tensors = list_tensors(inputs)
+    longest = max((tensor.shape for tensor in tensors), key=len, default=())
+    most, head = len(longest), next((t for t in tensors if t.shape == longest), None)
 
     def change(tensor: torch.Tensor) -> torch.Tensor:
+        found = tensor
         for dim, own in enumerate(tensor.shape):
             new = first.get(own) if dim == 0 and own in first else sizes.get(own)
             axis = dim - tensor.dim()
             if axis in axes and own == longest[axis]:
                 new = axes[axis]
+            if axis in alone and tensor is head:
+                new = alone[axis]
             if new is not None:
                 places = torch.arange(new)
                 floating = tensor.is_floating_point() or tensor.is_complex()
                 places = places % own if floating else places * own // new
-                tensor = tensor.index_select(dim, places)
+                found = found.index_select(dim, places)
         if tensor.dim() == most:
             for new in ranks:
-                tensor = tensor.unsqueeze(0).repeat(new, *(1 for _ in tensor.shape))
-        return tensor
+                found = found.unsqueeze(0).repeat(new, *(1 for _ in found.shape))
+        return found
 
-    return list(map_tensors(inputs, change)) if sizes or first or axes or ranks else inputs
+    changed = sizes or first or axes or alone or ranks
+    return list(map_tensors(inputs, change)) if changed else inputs
 
 
 # --- numbers --------------------------------------------------------------------------------

@@ -34,6 +34,9 @@ any case."""
 GROWN = 2**27
 """Elements up to which inputs may grow."""
 
+SMALL = 2
+"""An integer for limits that no input comes to otherwise; a hundredth of it is the number."""
+
 LARGE = 1000
 """An integer that one more may change too little."""
 
@@ -131,7 +134,9 @@ def _sizes(task: LoadedTask, inputs: list[Any], few: bool) -> list[list[Variatio
     """Return what sizes may become: first the one of the batch, then the others.
 
     A larger size is more than twice as large: a program that knows its size by heart does not
-    reach it. Odd sizes are tried before even ones.
+    reach it; the last one five times, if that is not too much. Odd sizes are tried before even
+    ones. Where axes have one size, each becomes small on its own; and others in the first input
+    alone, as of queries and keys, or rows of a product.
 
     Args:
         few: whether the first becomes small and the others larger; or else the other way round.
@@ -143,12 +148,27 @@ def _sizes(task: LoadedTask, inputs: list[Any], few: bool) -> list[list[Variatio
         free += [("leading", 0, shape[0]) for shape in shapes[:1]]
     others = dict.fromkeys(size for shape in shapes for size in shape)
     free += [("dimension", 0, n) for n in others if n > 1 and n not in named.values()]
+    longest = max(shapes, key=len, default=())
     choices = []
     for number, (what, which, own) in enumerate(free):
         small = 3 + 2 * number
-        values = (small, small + 1) if (number == 0) == few else (2 * own + 1, 2 * own)
+        values = [small, small + 1] if (number == 0) == few else [2 * own + 1, 2 * own]
+        axes = [-i for i in range(1, len(longest) + (what == "size")) if longest[-i] == own]
+        if few and number and axes == [-1]:
+            values = [5 * own + 1, *values]
         dimension = None if what == "size" else own
-        choices.append([Variation(what, which, new, dimension) for new in values if new != own])
+        usual = [Variation(what, which, new, dimension) for new in values if new != own]
+        if few or what == "leading" or len(axes) < 2:
+            choices.append(usual)
+            continue
+        for axis in axes:
+            alone = [Variation("axis", axis, size - 2 * axis) for size in values]
+            choices.append([*alone, *usual])
+    if few and longest and longest[-1] > 1 and longest.count(longest[-1]) > 1:
+        choices.append([Variation("axis", -1, 5 * longest[-1] + 1)])
+    if not few and len(shapes) > 1:
+        shared = [-i for i, n in enumerate(reversed(longest), 1) if sum(shapes, ()).count(n) > 1]
+        choices += [[Variation("first", axis, 23 - 2 * axis)] for axis in shared]
     return choices
 
 
@@ -186,10 +206,10 @@ def _others(own: Any) -> list[Any]:
     if type(own) is bool:
         return [not own]
     if type(own) is int:
-        values = own + 1, 2 * own, own // 2
-        return [value for value in values[:: 1 if own < LARGE else -1] if value != own]
+        values = (own + 1, 2 * own, own // 2)[:: 1 if own < LARGE else -1]
+        return [value for value in (*values, SMALL) if value != own]
     if type(own) is float and math.isfinite(own):
-        return [own + 0.25 if abs(own) <= 0.5 else 0.75 * own, 2 * own]
+        return [own + 0.25 if abs(own) <= 0.5 else 0.75 * own, 2 * own, SMALL / 100]
     return []
 
 

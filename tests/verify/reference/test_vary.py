@@ -57,7 +57,7 @@ def variants(*case: str, **named: str) -> tuple[dict[str, list[tuple[Variation, 
 def test_sizes_without_names_are_tried_small_and_large() -> None:
     found, layouts = variants("return x.exp()")
     assert found["sizes"] == [
-        (Variation("leading", 0, 3, 4), Variation("dimension", 0, 13, 6)),
+        (Variation("leading", 0, 3, 4), Variation("dimension", 0, 31, 6)),
         (Variation("leading", 0, 9, 4), Variation("dimension", 0, 7, 6)),
     ]
     assert found["ranks"] == [(Variation("rank", 0, 2),)] and found["arguments"] == []
@@ -89,7 +89,37 @@ def test_a_size_that_must_be_even_becomes_even() -> None:
 def test_sizes_with_names_are_changed_by_name() -> None:
     found, _ = variants("return x.exp()", "torch.randn(rows, width)", sizes="rows, width = 4, 6")
     assert [[c.which for c in changes] for changes in found["sizes"]] == [["rows", "width"]] * 2
-    assert [[c.value for c in changes] for changes in found["sizes"]] == [[3, 13], [9, 5]]
+    assert [[c.value for c in changes] for changes in found["sizes"]] == [[3, 31], [9, 5]]
+
+
+def sizes_of_shapes(forward: str, arguments: str, inputs: str) -> list[list[tuple[int, ...]]]:
+    reference = loaded(forward, inputs, arguments)
+    answer, _ = reference.variants({"draw": Draw(2, 2).to_json()}, [])
+    draws = [Draw.from_json(draw) for draw in answer["draws"]["sizes"]]
+    return [[tuple(t.shape) for t in reference.inputs(draw)] for draw in draws]
+
+
+def test_axes_of_one_size_become_different() -> None:
+    pool = "return nn.functional.max_pool2d(x, 2)"
+    long, small = sizes_of_shapes(pool, "x", "torch.randn(2, 6, 6, 6)")
+    assert long == [(3, 13, 13, 31)]
+    assert len(set(small[0])) == 4
+    ((a, b), (c, d)) = sizes_of_shapes(
+        "return x @ y", "x, y", "torch.rand(8, 8), torch.rand(8, 8)"
+    )[-1]
+    assert (b, d) == (c, d) and a not in (b, d), "what both inputs share stays"
+    (queries, keys) = sizes_of_shapes(
+        "return torch.cdist(x, y)", "x, y", "torch.randn(5, 4), torch.rand(5, 4)"
+    )[-1]
+    assert queries[0] != keys[0] and queries[1] == keys[1]
+
+
+def test_a_limit_that_no_input_comes_to_becomes_small() -> None:
+    clipped = "return x.clamp(-self.most, self.most)[:, :self.count]"
+    setup = "self.count, self.most = count, most"
+    found, _ = variants(clipped, setup=setup, init=", count, most", given="64, 500.0")
+    (changes,) = found["arguments"]
+    assert {(c.which, c.value) for c in changes} == {(0, 2), (1, 0.02)}
 
 
 def test_a_change_that_raises_after_much_work_is_not_begun(
