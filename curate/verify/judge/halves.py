@@ -381,6 +381,7 @@ class Halves:
     def _harmed(self) -> list[str]:
         """Return what later calls have changed of the last calls: their results or inputs."""
         found, left = set(), self.elements
+        self.limit = MAX_PAYLOAD  # they may be of other sizes
         for places, results, inputs in self.held:
             did, now = self._finish(None, [p.to_json() for p in places], inputs, inputs)
             found |= {"results"} if not same_tensors(results, now[: len(places)]) else set()
@@ -445,6 +446,7 @@ class Halves:
             refuse=refuse,
             laps=laps,
             holds=bool(request.get("holds")),
+            layout=request.get("layout"),
         )
 
     def _answer(

@@ -52,8 +52,7 @@ FAMILIES = (OWN, "steps", "signed", "shifted", "large", "small", "outlier", "neg
 - ``shifted``: normal with a mean of 64 spreads, where E[x²] - E[x]² loses its digits;
 - ``large``: normal with spreads from 1 to 30,000, in float16 100, one per row, where exp overflows,
   and what is rounded to half precision on the way is too coarse or infinite. One row lies below
-  the smallest number of such a spread, and one above the largest, where a maximum or minimum that
-  starts at a number stays there;
+  minus the largest spread, and one above it, where a maximum that starts at a number stays there;
 - ``small``: normal with a spread of 0.001, where an absolute tolerance hides everything; one
   element in sixteen is a millionth of that, which half precision takes for zero;
 - ``outlier``: as the file draws them, but for two elements, one of them 1,000 times as large:
@@ -528,7 +527,7 @@ def _family(
         reach = SHORT_REACH if own == torch.float16 else REACH
         large = normal * 10 ** (reach * torch.rand(apart, dtype=kind))
         for row, sign in zip(_rows(large, 2), (-1, 1), strict=False):
-            row.abs_().add_(10**reach).mul_(sign)
+            row.normal_().abs_().add_(1).mul_(sign * 10**reach)
         return large
     if family == "negative":
         return -spread * (normal.abs() + 0.5)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from verify_programs import HEAD, Judge
 
+from curate.verify.judge import check
+
 REFERENCE = """
 import torch
 import torch.nn as nn
@@ -158,6 +160,14 @@ LATER = {
         "keeps_state",
     ),
 }
+
+
+def test_calls_before_may_have_been_larger(judge: Judge, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(check, "COSTLY", 1)  # so that what follows the draws is small
+    large = CALM.replace("rows = 12", "rows = 20_000")
+    (verdict,) = judge([(large, program(FRESH, "return self.run(x, y)"))])
+    assert verdict["status"] == "correct", verdict
+
 
 COUNTER = """
 @triton.jit

@@ -141,3 +141,61 @@ def test_equal_keys_are_tried_where_a_sort_is_stable(judge: Judge) -> None:
     assert honest["status"] == "correct", honest
     assert careless["status"] == "incorrect", careless
     assert free["status"] == "correct", free
+
+
+CONVOLUTION = """
+import torch
+import torch.nn as nn
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale = nn.Parameter(torch.rand(3, 2, 3, 3))
+
+    def forward(self, x):
+        return torch.tanh(x) * self.scale.sum()
+
+def get_inputs():
+    return [torch.randn(2, 3, 5, 4)]
+
+def get_init_inputs():
+    return []
+"""
+SCALES = (
+    HEAD
+    + """
+@triton.jit
+def scaled(x_ptr, scale_ptr, y_ptr, n, outer, inner, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    total = 0.0
+    for i in range(3):
+        for j in range(18):
+            total += tl.load(scale_ptr + i * outer + {place})
+    x = tl.load(x_ptr + at, mask=at < n, other=0.0)
+    power = tl.exp(-2 * tl.abs(x))
+    y = (1 - power) / (1 + power)
+    tl.store(y_ptr + at, tl.where(x < 0, -y, y) * total, mask=at < n)
+
+
+class ModelNew(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale = nn.Parameter(torch.rand(3, 2, 3, 3))
+
+    def forward(self, x):
+        x = x.contiguous()
+        y = torch.empty_like(x)
+        scale = self.scale{made}
+        grid = (triton.cdiv(x.numel(), 64),)
+        scaled[grid](x, scale, y, x.numel(), scale.stride(0), scale.stride(3), BLOCK=64)
+        return y
+"""
+)
+
+
+def test_parameters_of_convolutions_are_tried_with_channels_last(judge: Judge) -> None:
+    dense = SCALES.format(place="j", made=".contiguous()")
+    strided = SCALES.format(place="j * inner", made="")
+    sound, careless = judge([(CONVOLUTION, dense), (CONVOLUTION, strided)])
+    assert "contiguous_only" not in sound["caveats"] and sound["status"] == "correct", sound
+    assert careless["status"] == "correct" and "contiguous_only" in careless["caveats"], careless
