@@ -9,9 +9,8 @@ import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-import polars as pl
 from pydantic import Field
 
 from curate.engine.store import digest
@@ -27,6 +26,9 @@ from curate.step import (
     TableStep,
     Unit,
 )
+
+if TYPE_CHECKING:
+    import polars as pl
 
 LICENSE = {
     "expression": "MIT",
@@ -238,6 +240,8 @@ class Odd(TableStep):
     forget: bool = False
 
     def judge(self, table: pl.DataFrame, context: Context) -> pl.DataFrame:
+        import polars as pl  # not above: every worker would load it
+
         number = pl.col("text").str.extract(r"(\d+)").cast(int)
         odd = pl.when(number % 2 == 1)
         frame = table.select(

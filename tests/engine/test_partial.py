@@ -1,6 +1,7 @@
 """The part of a shard that an interrupted run left is checked like a worker's results."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -59,13 +60,26 @@ LINES = {
 }
 
 
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The hash of what a run gives that nothing stopped."""
+    whole = small(tmp_path_factory.mktemp("whole"))
+    return data_sha256(write_dataset(whole, whole.run()))
+
+
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The output of a run that has not come to its last step."""
+    output = tmp_path_factory.mktemp("stopped")
+    small(output).run(until="act")
+    return output
+
+
 @pytest.mark.parametrize("what", LINES)
-def test_a_line_that_no_worker_could_have_given_is_done_again(tmp_path: Path, what: str) -> None:
-    whole = small(tmp_path / "whole")
-    stages = whole.run()
-    expected = data_sha256(write_dataset(whole, stages))
-    cut = small(tmp_path / "cut")
-    cut.run(until="act")
+def test_a_line_that_no_worker_could_have_given_is_done_again(
+    tmp_path: Path, expected: str, stopped: Path, what: str
+) -> None:
+    cut = small(shutil.copytree(stopped, tmp_path / "cut"))
     (shard,) = cut.known_shards(cut.stages()[0], [])
     (source,) = cut.known_shards(cut.stages()[1], [shard])
     (target,) = cut.known_shards(cut.stages()[2], [source])
@@ -80,9 +94,8 @@ def test_a_line_that_no_worker_could_have_given_is_done_again(tmp_path: Path, wh
     assert [str(path) in warning for warning in cut.progress.warnings] == [True]
 
 
-def test_a_line_that_was_cut_short_is_no_damage(tmp_path: Path) -> None:
-    cut = small(tmp_path)
-    cut.run(until="act")
+def test_a_line_that_was_cut_short_is_no_damage(tmp_path: Path, stopped: Path) -> None:
+    cut = small(shutil.copytree(stopped, tmp_path / "cut"))
     (shard,) = cut.known_shards(cut.stages()[0], [])
     (source,) = cut.known_shards(cut.stages()[1], [shard])
     (target,) = cut.known_shards(cut.stages()[2], [source])

@@ -31,14 +31,30 @@ def write(made: Walk) -> str:
     return data_sha256(write_dataset(made, made.run()))
 
 
-def test_a_finished_file_that_was_changed_is_written_again(tmp_path: Path) -> None:
-    first = walk(tmp_path)
+@pytest.fixture(scope="module")
+def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache that holds the shards of both walks, so that a test only writes them."""
+    output = tmp_path_factory.mktemp("shards")
+    for made in (walk(output), other(output)):
+        made.run()
+    return output / "cache"
+
+
+@pytest.fixture
+def output(tmp_path: Path, shards: Path) -> Path:
+    """A folder with that cache and no data set."""
+    shutil.copytree(shards, tmp_path / "cache")
+    return tmp_path
+
+
+def test_a_finished_file_that_was_changed_is_written_again(output: Path) -> None:
+    first = walk(output)
     expected = write(first)
     file = next((first.folder / "pairs").iterdir())
     whole = file.read_bytes()
     for bad in (whole[:-1], whole + b"x", b""):
         file.write_bytes(bad)
-        again = walk(tmp_path)
+        again = walk(output)
         again.progress = heard = Heard()
         assert write(again) == expected
         assert file.read_bytes() == whole
@@ -46,27 +62,27 @@ def test_a_finished_file_that_was_changed_is_written_again(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("text", ["", "{}", '{"files": {}}'])
-def test_a_run_json_that_was_changed_is_written_again(tmp_path: Path, text: str) -> None:
-    first = walk(tmp_path)
+def test_a_run_json_that_was_changed_is_written_again(output: Path, text: str) -> None:
+    first = walk(output)
     expected = write(first)
     (first.folder / "run.json").write_text(text)
     with pytest.raises(Damaged, match=r"run\.json"):
         read_run(first.folder)
-    assert write(walk(tmp_path)) == expected
+    assert write(walk(output)) == expected
 
 
-def test_what_a_user_put_into_the_folder_stays(tmp_path: Path) -> None:
-    first = walk(tmp_path)
+def test_what_a_user_put_into_the_folder_stays(output: Path) -> None:
+    first = walk(output)
     write(first)
     (first.folder / "MYNOTES.md").write_text("mine")
     (first.folder / "pairs/more").mkdir()
     (first.folder / "pairs/more/a.txt").write_text("mine too")
-    (first.folder / "link").symlink_to(tmp_path / "cache", target_is_directory=True)
-    second = other(tmp_path)
+    (first.folder / "link").symlink_to(output / "cache", target_is_directory=True)
+    second = other(output)
     write(second)
     assert (first.folder / "MYNOTES.md").read_text() == "mine"
     assert (first.folder / "pairs/more/a.txt").read_text() == "mine too"
-    assert (first.folder / "link").is_symlink() and (tmp_path / "cache/steps").is_dir()
+    assert (first.folder / "link").is_symlink() and (output / "cache/steps").is_dir()
     files = {p.relative_to(first.folder).as_posix() for p in first.folder.rglob("*.parquet")}
     assert files - {p for p in files if p.startswith("link/")} == {
         path for path in read_run(first.folder)["files"] if path.endswith(".parquet")
@@ -79,22 +95,22 @@ class Killed(BaseException):
 
 @pytest.mark.parametrize("after", [0, 1])
 def test_cut_short_between_renames_the_next_run_mends_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: int
+    output: Path, shards: Path, monkeypatch: pytest.MonkeyPatch, after: int
 ) -> None:
-    first = walk(tmp_path)
+    first = walk(output)
     before = write(first)
     (first.folder / "MYNOTES.md").write_text("mine")
-    expected = write(other(tmp_path / "elsewhere"))
+    expected = write(other(shards.parent))
     rename, done = Path.rename, []
 
     def cut(self: Path, target: Path) -> Path:
-        if self.parent == tmp_path:
+        if self.parent == output:
             if len(done) == after:
                 raise Killed
             done.append(self)
         return rename(self, target)
 
-    second = other(tmp_path)
+    second = other(output)
     stages = second.run()
     with monkeypatch.context() as patch:
         patch.setattr(Path, "rename", cut)
@@ -102,15 +118,15 @@ def test_cut_short_between_renames_the_next_run_mends_it(
             write_dataset(second, stages)
     recover(first.folder)
     assert data_sha256(read_run(first.folder)) == before, "the old one is whole until then"
-    assert write(other(tmp_path)) == expected
+    assert write(other(output)) == expected
     assert (first.folder / "MYNOTES.md").read_text() == "mine"
-    assert not [path for path in tmp_path.iterdir() if path.name.startswith(".small")]
+    assert not [path for path in output.iterdir() if path.name.startswith(".small")]
 
 
 def test_cut_short_while_the_old_one_is_removed_nothing_is_lost(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    output: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = walk(tmp_path)
+    first = walk(output)
     write(first)
     (first.folder / "MYNOTES.md").write_text("mine")
 
@@ -118,7 +134,7 @@ def test_cut_short_while_the_old_one_is_removed_nothing_is_lost(
         (path / "pairs").rename(path / "gone")
         raise Killed
 
-    second = other(tmp_path)
+    second = other(output)
     stages = second.run()
     with monkeypatch.context() as patch:
         patch.setattr(shutil, "rmtree", cut)
@@ -126,12 +142,12 @@ def test_cut_short_while_the_old_one_is_removed_nothing_is_lost(
             write_dataset(second, stages)
     run = read_run(first.folder)
     assert all((first.folder / path).exists() for path in run["files"])
-    write(other(tmp_path))
+    write(other(output))
     assert (first.folder / "MYNOTES.md").read_text() == "mine"
 
 
-def test_what_describes_a_data_set_is_in_it_before_it_has_its_name(tmp_path: Path) -> None:
-    made = walk(tmp_path)
+def test_what_describes_a_data_set_is_in_it_before_it_has_its_name(output: Path) -> None:
+    made = walk(output)
     seen = []
 
     def describe(folder: Path) -> None:
@@ -143,14 +159,14 @@ def test_what_describes_a_data_set_is_in_it_before_it_has_its_name(tmp_path: Pat
     assert (made.folder / "report.html").exists()
 
 
-def test_a_description_that_cannot_be_written_leaves_the_old_data_set(tmp_path: Path) -> None:
-    first = walk(tmp_path)
+def test_a_description_that_cannot_be_written_leaves_the_old_data_set(output: Path) -> None:
+    first = walk(output)
     before = write(first)
 
     def full(folder: Path) -> None:
         raise OSError(28, "No space left on device")
 
-    second = other(tmp_path)
+    second = other(output)
     with pytest.raises(OSError, match="make room"):
         write_dataset(second, second.run(), full)
     assert data_sha256(read_run(first.folder)) == before
@@ -158,24 +174,24 @@ def test_a_description_that_cannot_be_written_leaves_the_old_data_set(tmp_path: 
 
 
 @pytest.mark.parametrize("what", ["a link", "a file"])
-def test_something_else_in_the_place_of_the_folder_is_refused(tmp_path: Path, what: str) -> None:
-    made = walk(tmp_path)
+def test_something_else_in_the_place_of_the_folder_is_refused(output: Path, what: str) -> None:
+    made = walk(output)
     stages = made.run()
-    (tmp_path / "real").mkdir()
+    (output / "real").mkdir()
     if what == "a link":
-        made.folder.symlink_to(tmp_path / "real", target_is_directory=True)
+        made.folder.symlink_to(output / "real", target_is_directory=True)
     else:
         made.folder.write_text("mine")
     with pytest.raises(InTheWay, match=what):
         write_dataset(made, stages)
-    assert list((tmp_path / "real").iterdir()) == []
+    assert list((output / "real").iterdir()) == []
 
 
-def test_files_whose_owner_is_unknown_are_kept_aside(tmp_path: Path) -> None:
-    first = walk(tmp_path)
+def test_files_whose_owner_is_unknown_are_kept_aside(output: Path) -> None:
+    first = walk(output)
     write(first)
     (first.folder / "MYNOTES.md").write_text("mine")
     (first.folder / "run.json").write_text("")
-    write(other(tmp_path))
-    assert (tmp_path / "small.kept/MYNOTES.md").read_text() == "mine"
+    write(other(output))
+    assert (output / "small.kept/MYNOTES.md").read_text() == "mine"
     assert read_run(first.folder)["files"].keys() >= {"index.parquet", "README.md"}
