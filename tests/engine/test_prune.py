@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,13 +18,26 @@ def contents(folder: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in files}
 
 
-@pytest.fixture
-def finished(tmp_path: Path) -> tuple[Path, Path]:
-    """Return a recipe that has run in a folder, and the folder."""
-    recipe, output = make_recipe(tmp_path), tmp_path / "output"
-    ran = curate("run", recipe, "--output", output)
+@pytest.fixture(scope="module")
+def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a recipe, its sources and the output of its run."""
+    folder = tmp_path_factory.mktemp("pristine")
+    ran = curate("run", make_recipe(folder), "--output", folder / "output")
     assert ran.exit_code == 0, ran.output
-    return recipe, output
+    return folder
+
+
+@pytest.fixture
+def finished(tmp_path: Path, pristine: Path) -> Iterator[tuple[Path, Path]]:
+    """A recipe that has run in a folder, and the folder."""
+    (recipe,) = pristine.glob("*.yaml")
+    yield recipe, shutil.copytree(pristine / "output", tmp_path / "output")
+    third(recipe).unlink(missing_ok=True)
+
+
+def third(recipe: Path) -> Path:
+    """Return where a test may put one more source."""
+    return recipe.parent / "sources/third.py"
 
 
 def test_the_cache_is_shown_by_kind(finished: tuple[Path, Path]) -> None:
@@ -43,11 +58,11 @@ def test_a_finished_run_needs_all_that_it_made(finished: tuple[Path, Path]) -> N
     assert ran.exit_code == 0 and "nothing is removed" in ran.output
 
 
-def test_what_changed_sources_left_behind_goes(finished: tuple[Path, Path], tmp_path: Path) -> None:
+def test_what_changed_sources_left_behind_goes(finished: tuple[Path, Path]) -> None:
     recipe, output = finished
     old = set(contents(output / "cache"))
     kernel = KERNEL.format(name="third", formula="x * x * x")
-    (tmp_path / "sources/third.py").write_text(kernel)
+    third(recipe).write_text(kernel)
     assert curate("run", recipe, "--output", output).exit_code == 0
     before = contents(output)
     refused = curate("cache", "--prune", "--output", output)  # nobody answers
@@ -75,7 +90,7 @@ def test_nothing_goes_while_a_run_is_unfinished(
     finished: tuple[Path, Path], tmp_path: Path
 ) -> None:
     recipe, output = finished
-    (tmp_path / "sources/third.py").write_text(KERNEL.format(name="third", formula="-x"))
+    third(recipe).write_text(KERNEL.format(name="third", formula="-x"))
     assert curate("run", recipe, "--until", "kernels", "--output", output).exit_code == 0
     before = contents(output)
     ran = curate("cache", "--prune", "--yes", "--output", output)
