@@ -46,7 +46,7 @@ def check_honest(verdict: Verdict) -> None:
 
 @pytest.fixture(scope="module")
 def on_cpu() -> Verdicts:
-    return judge_cases(ON_CPU, backend="cpu", workers=2)
+    return judge_cases(ON_CPU, backend="cpu", workers=1)
 
 
 @pytest.mark.slow

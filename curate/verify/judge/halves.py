@@ -40,6 +40,9 @@ rest on the draws before that, and not on a process that is killed."""
 PARTING_S = 2.0
 """Seconds that the executor may take to forget a candidate."""
 
+MOST_SAID = 2**20
+"""Bytes of tensors that a host half may send: it has none, and could fill the judge's memory."""
+
 CPU_BYTES = 2**33
 """Bytes of tensors that a program may have on the CPU."""
 
@@ -230,7 +233,7 @@ class Halves:
         refused = None
         said: dict[str, Any] = {}
         try:
-            said, _ = self.host.ask(do, tensors, **how)
+            said, _ = self.host.ask(do, tensors, MOST_SAID, **how)
         except RequestRefused as error:
             refused = error
         outputs = said.get("places", [])
@@ -356,7 +359,7 @@ class Halves:
         return again, other
 
     def _branches(self, request: dict[str, Any], tensors: Tensors) -> Answer:
-        taken = self.host.ask("branches")[0].get("taken")
+        taken = self.host.ask("branches", limit=MOST_SAID)[0].get("taken")
         if not isinstance(taken, list) or not all(type(number) is int for number in taken):
             raise WireError("not a list of branches")
         return {"taken": taken}, []
