@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
@@ -19,6 +20,15 @@ def warm_judge() -> Iterator[Judge]:
     judge = start_judge(OPTIONS)
     yield judge
     judge.close()
+
+
+@pytest.fixture
+def thorough_judge(warm_judge: Judge, monkeypatch: pytest.MonkeyPatch) -> Judge:
+    """The same judge, which varies sizes as well."""
+    for slot in warm_judge.slots:
+        options = dataclasses.replace(slot.options, vary_sizes=True)
+        monkeypatch.setattr(slot, "options", options)
+    return warm_judge
 
 
 def not_correct(verdicts: Iterable[Verdict]) -> dict[str, tuple[str, str | None, object]]:

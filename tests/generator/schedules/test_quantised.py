@@ -1,6 +1,5 @@
 """Products of quantised numbers: judged on the CPU, and read."""
 
-import dataclasses
 import re
 
 import pytest
@@ -162,14 +161,12 @@ def test_they_are_right(programs, warm_judge):
 
 
 def test_whole_numbers_are_summed_as_whole_numbers_however_they_are_shared(
-    programs, warm_judge, monkeypatch
+    programs, thorough_judge
 ):
     text = programs["whole numbers"]
     assert launches(text) == ["int_mm_partial", "int_mm_combine", "int_mm"]
     assert "float32" not in text.partition("@triton.jit")[2]
-    for slot in warm_judge.slots:
-        monkeypatch.setattr(slot, "options", dataclasses.replace(slot.options, vary_sizes=True))
-    (verdict,) = verdicts({"whole numbers": text}, warm_judge).values()
+    (verdict,) = verdicts({"whole numbers": text}, thorough_judge).values()
     assert verdict.status == "correct" and "untried_branches" not in verdict.caveats
 
 

@@ -1,6 +1,5 @@
 """Scans whose rows are shared out: judged on the CPU, in both branches, and read."""
 
-import dataclasses
 import re
 
 import pytest
@@ -62,36 +61,38 @@ CASES = {
 }
 
 
-def test_programs_are_right_in_each_branch(warm_judge, monkeypatch):
-    texts = {name: generate(text).text for name, text in CASES.items()}
-    candidates = [Candidate(name, CASES[name], text) for name, text in texts.items()]
-    for slot in warm_judge.slots:
-        monkeypatch.setattr(slot, "options", dataclasses.replace(slot.options, vary_sizes=True))
-    verdicts = {verdict.id: verdict for verdict in warm_judge.run(candidates)}
+@pytest.fixture(scope="module")
+def programs():
+    return {name: generate(text).text for name, text in CASES.items()}
+
+
+def test_programs_are_right_in_each_branch(programs, thorough_judge):
+    candidates = [Candidate(name, CASES[name], text) for name, text in programs.items()]
+    verdicts = {verdict.id: verdict for verdict in thorough_judge.run(candidates)}
     assert not not_correct(verdicts.values())
     narrow = {"untried_branches", "own_sizes_only", "some_sizes_only"}
     assert not {n: v.caveats for n, v in verdicts.items() if narrow & set(v.caveats)}
-    assert {name for name, text in texts.items() if "_partial_kernel[" not in text} <= {
+    assert {name for name, text in programs.items() if "_partial_kernel[" not in text} <= {
         "with a reduction"
     }
 
 
-def test_one_dimension_has_no_other_form():
-    text = generate(CASES["one dimension"]).text
+def test_one_dimension_has_no_other_form(programs):
+    text = programs["one dimension"]
     assert text.count("[grid](") == 3
     assert " if " not in text.partition("def forward")[2]
     assert "tl.cumsum(partial_sum, 0)" in text
 
 
 @pytest.mark.parametrize("case", ["before and after", "exponentials"])
-def test_sizes_decide_where_there_are_rows(case):
-    text = generate(CASES[case]).text
+def test_sizes_decide_where_there_are_rows(programs, case):
+    text = programs[case]
     assert text.count("[grid](") == 4
     assert re.search(r"if \w+ >= \d+ or \w+ <= \d+:", text)
 
 
-def test_what_is_scanned_is_not_kept_in_memory():
-    text = generate(CASES["before and after"]).text
+def test_what_is_scanned_is_not_kept_in_memory(programs):
+    text = programs["before and after"]
     sizes = re.findall(r"torch.empty\((.*?), device", text)
     assert len([size for size in sizes if "n_splits" not in size]) == 1  # the result
     assert text.count("x = tl.load(x_ptr") == 3
@@ -108,6 +109,6 @@ def test_long_rows_of_a_square_are_many():
     assert text.count("tl.cumsum(") == 1
 
 
-def test_products_stay_in_64_bits_between_parts():
-    text = generate(CASES["products"]).text
+def test_products_stay_in_64_bits_between_parts(programs):
+    text = programs["products"]
     assert text.count("dtype=torch.float64") == 2

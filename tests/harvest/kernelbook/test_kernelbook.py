@@ -11,11 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from shared_judge import not_correct
 
 from curate.generator.inductor import Inductor
 from curate.harvest.kernelbook.kernelbook import Kernelbook
 from curate.rows import Row, make_origin, make_row
 from curate.step import Context, Drop, Keep
+from curate.verify.judge.slots import Judge
+from curate.verify.verdict import Candidate
+
+pytest_plugins = ["shared_judge"]
 
 RECORDS = {
     record["entry_point"]: record
@@ -50,16 +55,12 @@ def test_a_sound_row_becomes_a_task(name: str) -> None:
     assert made["origin"]["derived_from"] == [RECORDS[name]["repo_link"]]
 
 
-def test_a_program_is_printed_for_it_and_is_correct() -> None:
-    from curate.verify.judge.slots import verify
-    from curate.verify.verdict import Candidate, Options
-
+def test_a_program_is_printed_for_it_and_is_correct(thorough_judge: Judge) -> None:
     printed = Inductor(step="inductor").apply(task(row(**RECORDS["ScaledSwish"])), Context())
     assert isinstance(printed, Keep), printed
     (pair,) = printed.rows
     candidate = Candidate("a", pair["reference"], pair["triton"])
-    (verdict,) = verify([candidate], Options(backend="cpu", trials=3, workers=1))
-    assert verdict.status == "correct", verdict.reason
+    assert not not_correct(thorough_judge.run([candidate]))
 
 
 def test_keyword_arguments_become_positional_in_the_order_of_the_constructor() -> None:
