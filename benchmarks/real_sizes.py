@@ -1,8 +1,10 @@
 """Programs on a GPU at sizes that fill it: eager, `torch.compile` and the program, by schedule.
 
     python benchmarks/real_sizes.py PAIRS.jsonl --mib 256 --compile 60 --seconds 500
+    python benchmarks/real_sizes.py output/kernelbook_messages --mib 0 --compile 200 --warm 15
 
-``PAIRS.jsonl`` has ``id``, ``reference`` and ``candidate`` (or ``triton``) on each line. The first
+``PAIRS.jsonl`` has ``id``, ``reference`` and ``candidate`` (or ``triton``) on each line; of a data
+set's folder it is the config ``pairs``, with the families of ``messages`` as kinds. The first
 dimension is scaled by what the file calls it (``batch_size``, ``batch``, ``n``, ``length``), until
 the inputs have ``--mib`` MiB. What is compared and timed runs on one device, one after the other;
 times are medians of ``do_bench``, which flushes the cache. ``--compile`` says for how many pairs,
@@ -10,7 +12,9 @@ drawn with a seed, `torch.compile` is timed as well. ``--warm`` first runs all p
 processes side by side, untimed, for half of ``--seconds``: what is timed afterwards finds its
 kernels compiled.
 ``--mib 0`` leaves all sizes as the file has them, and all count; otherwise those from 64 MiB on. A
-pair's ``kind``, if it has one, is the line of the table that it counts in. Float32 is as exact as a
+pair's ``kind``, if it has one, is the line of the table that it counts in. *Of bandwidth* is what
+inputs, parameters and results have, divided by the program's time and the device's bandwidth: all
+that it must read and write, once. Float32 is as exact as a
 file asks: without a line that allows TF32, eager has none either.
 """
 
@@ -110,6 +114,7 @@ def measure(row: dict[str, Any], mib: float, compiled: bool, warm: bool) -> dict
     found: dict[str, Any] = {"mib": size_of(inputs) / 2**20, "scaled": scaled}
     with torch.no_grad():
         right, got = pytree.tree_leaves(model(*inputs)), pytree.tree_leaves(new(*inputs))
+        found["moved"] = size_of([inputs, got, *model.parameters(), *model.buffers()])
         found["wrong"] = max(map(_distance, right, got), default=0.0)
         del right, got
         found["eager"] = timed(lambda: model(*inputs), warm)
@@ -147,19 +152,45 @@ def report(rows: list[dict[str, Any]], against: str, least: float) -> None:
     """Print how many times as long something takes as the programs, of inputs of ``least`` MiB."""
     timed = [row for row in rows if against in row and row["mib"] >= least]
     print(f"\ntime of {against} / time of program, inputs >= {least:.0f} MiB")
-    print("| schedule | n | lowest | median | < 0.5 | >= 0.97 | >= 1.2 |")
-    print("|-|-|-|-|-|-|-|")
+    print("| schedule | n | lowest | median | < 0.5 | < 0.8 | >= 0.97 | >= 1.2 | of bandwidth |")
+    print("|-|-|-|-|-|-|-|-|-|")
     for kind in [*sorted({row["schedule"] for row in timed}), "all"]:
-        shares = [r[against] / r["ours"] for r in timed if kind in (r["schedule"], "all")]
-        if shares:
-            few, most = sum(s < 0.5 for s in shares), sum(s >= 0.97 for s in shares)
-            print(
-                f"| {kind} | {len(shares)} | {min(shares):.2f} | {statistics.median(shares):.2f} "
-                f"| {few} | {most} | {sum(s >= 1.2 for s in shares)} |"
-            )
+        own = [row for row in timed if kind in (row["schedule"], "all")]
+        if not own:
+            continue
+        shares = [row[against] / row["ours"] for row in own]
+        few, slow = (sum(s < most for s in shares) for most in (0.5, 0.8))
+        most = sum(s >= 0.97 for s in shares)
+        moved = statistics.median(row["moved"] / row["ours"] for row in own) * 1e3 / bandwidth()
+        print(
+            f"| {kind} | {len(shares)} | {min(shares):.2f} | {statistics.median(shares):.2f} "
+            f"| {few} | {slow} | {most} | {sum(s >= 1.2 for s in shares)} | {moved:.0%} |"
+        )
     for row in sorted(timed, key=lambda r: r[against] / r["ours"])[:12]:
         ms = ", ".join(f"{k} {row[k]:.3f}" for k in ("eager", "compile", "ours") if k in row)
         print(f"  {row['id']} ({row['schedule']}): {ms}")
+
+
+def bandwidth() -> float:
+    """Return how many bytes the device's memory moves in a second: twice for each of its clocks."""
+    device = torch.cuda.get_device_properties(0)
+    return 2 * device.memory_clock_rate * 1e3 * device.memory_bus_width / 8
+
+
+def read_pairs(path: Path) -> list[dict[str, Any]]:
+    """Return the pairs of a file of JSON lines, or of a data set's folder."""
+    if not path.is_dir():
+        rows = [json.loads(line) for line in path.open()]
+        return [row for row in rows if row.get("candidate") or row.get("triton")]
+    import pyarrow.parquet as pq
+
+    def read(config: str, columns: list[str]) -> list[dict[str, Any]]:
+        files = sorted((path / config).glob("*.parquet"))
+        return [row for file in files for row in pq.read_table(file, columns=columns).to_pylist()]
+
+    families = {row["id"]: row["family"] for row in read("messages", ["id", "family"])}
+    pairs = read("pairs", ["id", "reference", "triton"])
+    return [{**row, "kind": families.get(row["id"])} for row in pairs]
 
 
 def warm_up(rows: list[dict[str, Any]], mib: float, until: float) -> None:
@@ -183,8 +214,7 @@ def main() -> None:
     parser.add_argument("--part", help=argparse.SUPPRESS)  # I/N: warm these pairs, time none
     given = parser.parse_args()
     started = time.monotonic()
-    rows = [json.loads(line) for line in given.pairs.open()]
-    rows = [row for row in rows if row.get("candidate") or row.get("triton")]
+    rows = read_pairs(given.pairs)
     random.Random(0).shuffle(rows)
     if given.part:
         first, of = map(int, given.part.split("/"))

@@ -150,6 +150,20 @@ def test_what_lies_together_makes_the_columns():
         assert "BLOCK_ROWS rows," not in text, name
 
 
+def test_rows_that_an_index_picks_are_read_along_memory():
+    inputs = f"torch.randint(6, (batch,)), {ROWS}"
+    text = printed("return F.layer_norm(y[x], (y.shape[1],))", inputs, "x, y").text
+    assert "* width + cols" in text
+    assert "walks down" not in text
+
+
+def test_rows_of_parameters_are_not_split():
+    text = reference("return x + (self.bias - self.weight).abs().sum(1)")
+    square = re.sub(r"(self.bias = .*rand\(width)", r"\1, width", text)
+    assert "n_splits" not in generate(square).text
+    assert "n_splits" in printed("return x + (x - self.bias).abs().sum()").text
+
+
 def test_schedules_do_not_follow_from_the_sizes_in_the_file():
     for name in ("samples", "batch statistics", "columns", "softmax"):
         small = reference(*CASES[name])

@@ -74,6 +74,8 @@ def schedules(loops: Loops, program: Program) -> list[Schedule]:
     if plane.by_rows and fixed is not None and fixed <= MOST_IN_TILE:
         one = partial(reduce.tile, plane=plane, rows="1")
         return [tile, one if fixed <= SHORT_ROW else looped]
+    if plane.by_rows and _is_of_parameters(loops, program):
+        return [by_length, looped]
     batch, many = _are_many(loops, program)
     if not plane.by_rows or not batch or not _reads_again(loops, program):
         second = by_length if plane.by_rows else shared
@@ -195,6 +197,13 @@ def _are_many(loops: Loops, program: Program) -> tuple[bool, bool]:
     return batch, batch and bool(short or length.is_Symbol or len(kept) > 1)
 
 
+def _is_of_parameters(loops: Loops, program: Program) -> bool:
+    """Whether all that is read is the module's own: rows of a weight are enough, and none is long."""
+    loads = [value for value in loops.recorder.made.values() if value.op == "load"]
+    tensors = [program.tensors.get(program.real(load.name)) for load in loads]
+    return bool(tensors) and not any(tensor is None or tensor.is_input for tensor in tensors)
+
+
 def _is_zero(loops: Loops, program: Program, store: StoredValue) -> bool:
     """Whether a store only prepares a buffer for atomic operations, with zeros."""
     zero = store.value.op == "constant" and store.value.number == 0 and store.mode is None
@@ -211,7 +220,8 @@ def _kept_together(loops: Loops) -> sympy.Symbol | None:
         if value.op != "load" or value.index is None:
             continue
         e = sympy.expand(loops.index(value.index))
-        if not all(e.free_symbols & set(axes) for axes in (loops.reduced, loops.kept)):
+        walked = loops.live(value.axes)
+        if walked.isdisjoint(loops.reduced) or walked.isdisjoint(loops.kept):
             continue
         along_rows += any(e.coeff(axis) in (1, -1) for axis in loops.reduced)
         for axis in kept:
