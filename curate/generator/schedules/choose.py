@@ -198,7 +198,7 @@ def _are_many(loops: Loops, program: Program) -> tuple[bool, bool]:
 
 
 def _is_of_parameters(loops: Loops, program: Program) -> bool:
-    """Whether all that is read is the module's own: rows of a weight are enough, and none is long."""
+    """Whether all that is read is the module's own: rows of a weight are enough and short."""
     loads = [value for value in loops.recorder.made.values() if value.op == "load"]
     tensors = [program.tensors.get(program.real(load.name)) for load in loads]
     return bool(tensors) and not any(tensor is None or tensor.is_input for tensor in tensors)
