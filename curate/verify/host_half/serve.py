@@ -5,9 +5,9 @@ It serves these requests, one candidate per process:
 - ``load {source, ptx}``: run the file, which may launch the kernels of the PTX;
 - ``build {init, parameters, mode, state}``: construct ``ModelNew``; the answer says at which places
   its state lies, where the judge then writes values;
-- ``run {inputs, places, seed, turn, refuse, laps, holds, layout}``: one forward, or many in a row;
-  the answer says at which places the results of the last lie; ``holds``: earlier results are kept;
-  ``layout``: of the inputs, which parameters may share;
+- ``run {inputs, places, seed, turn, refuse, laps, holds, permuted}``: one forward, or many in a
+  row; the answer says at which places the results of the last lie; ``holds``: earlier results are
+  kept; ``permuted``: parameters of four dimensions have channels last;
 - ``branches``: which branches of host functions were taken since that was last asked
   (`curate.verify.branches`).
 
@@ -38,14 +38,7 @@ from curate.verify.host_half.stream import FEW_LAPS, LAPS_S, CommandStream, Exec
 from curate.verify.host_half.watch import watch_events
 from curate.verify.problem import EXAMPLE, LoadedProgram, LoadedTask, seed_everything
 from curate.verify.protocol.places import read_place
-from curate.verify.protocol.role import (
-    PERMUTED,
-    Answer,
-    Refusal,
-    Tensors,
-    serve_requests,
-    unpack_named,
-)
+from curate.verify.protocol.role import Answer, Refusal, Tensors, serve_requests, unpack_named
 from curate.verify.protocol.wire import Channel, ConnectionClosed, pack, unpack
 
 KEPT = 8
@@ -132,8 +125,14 @@ class HostHalf:
         inputs = unpack(request["inputs"], given)
         seed_everything(request["seed"])
         self.stream.order.begin(request["places"])
-        with _laid_out(self.model, request["layout"]):
+        own = [(p, p.data) for p in self.model.parameters() if request["permuted"] and p.dim() == 4]
+        for parameter, data in own:
+            parameter.data = data.contiguous(memory_format=torch.channels_last)
+        try:
             result = self.model(*inputs)
+        finally:
+            for parameter, data in own:
+                parameter.data = data
         leaves: list[torch.Tensor] = []
         packed = pack(result, leaves)
         devices = sorted({t.device.type for t in leaves})
@@ -183,19 +182,6 @@ class HostHalf:
         finally:
             with contextlib.suppress(ConnectionClosed):
                 self.stream.end()
-
-
-@contextlib.contextmanager
-def _laid_out(model: nn.Module, layout: str | None) -> Iterator[None]:
-    """Let a convolution's parameters have channels last where its inputs do."""
-    own = [(p, p.data) for p in model.parameters() if layout == PERMUTED and p.dim() == 4]
-    for parameter, data in own:
-        parameter.data = data.contiguous(memory_format=torch.channels_last)
-    try:
-        yield
-    finally:
-        for parameter, data in own:
-            parameter.data = data
 
 
 def _large_state(model: nn.Module, expected: list[Any]) -> set[int]:

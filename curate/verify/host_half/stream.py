@@ -33,9 +33,6 @@ ANSWERED = ("ask", "read")
 SWEEP = 256
 """Storages after which those that are gone are freed in the executor."""
 
-ADDRESSES = (torch.int64, torch.uint64)
-"""Types of tensors that may be tables of addresses."""
-
 
 class ExecutorStopped(BaseException):
     """The executor does no more: the call is over, whatever the program makes of it."""
@@ -170,7 +167,7 @@ class CommandStream:
         """Have a kernel run; ``pointers`` are the tensors among its arguments, by position."""
         args: list[Any] = []
         numbers = (v for i, v in enumerate(lowered.arguments) if i not in pointers)
-        if any(t.dtype in ADDRESSES for t in pointers.values()) or any(
+        if any(t.dtype == torch.int64 for t in pointers.values()) or any(
             isinstance(number, int) and number >= FIRST for number in numbers
         ):
             self.sweep()  # an address of what is gone must not be good

@@ -20,6 +20,7 @@ from curate.verify.judge.session import Host, Lasting, RequestRefused, Session, 
 from curate.verify.judge.work import by_host, ends_as, who_worked
 from curate.verify.protocol.places import TensorPlace, read_place
 from curate.verify.protocol.role import (
+    PERMUTED,
     Answer,
     Tensors,
     layout_of,
@@ -54,9 +55,6 @@ MOST_MET = 200
 
 HELD = 4
 """Calls whose results, and whose inputs, are looked at again after later calls."""
-
-HeldCall = tuple[list[TensorPlace], Tensors, list[TensorPlace]]
-"""Where a call's results lie, what they were, and where inputs lie that it left as they were."""
 
 MANY_LAPS, LAP_COMMANDS = 320, 1300
 """Forwards that are compared by their commands alone, and how many commands may be made for
@@ -133,7 +131,7 @@ class Halves:
         self.numbers = itertools.count(JUDGES)
         self.inputs: dict[str, list[TensorPlace]] = {}
         self.state: list[tuple[str, TensorPlace]] = []
-        self.held: collections.deque[HeldCall] = collections.deque(maxlen=HELD)
+        self.held: collections.deque[Any] = collections.deque(maxlen=HELD)  # see `_hold`
         self.turn = 0
         self.pairs: dict[str, str] = {}
         self.given_state: tuple[list[str], Tensors] = [], []
@@ -449,7 +447,7 @@ class Halves:
             refuse=refuse,
             laps=laps,
             holds=bool(request.get("holds")),
-            layout=request.get("layout"),
+            permuted=request.get("layout") == PERMUTED,
         )
 
     def _answer(
@@ -495,14 +493,14 @@ class Halves:
         outputs = len(said["places"])
         after = dict(zip(changed, found[outputs:], strict=True))
         given = list_tensors(inputs)
-        replaced = [after.get(i, tensor) for i, tensor in enumerate(given)]
+        replaced = iter([after.get(i, tensor) for i, tensor in enumerate(given)])
         state = {
             self.pairs.get(name, name): after.get(i, value)
             for i, (name, value) in enumerate(zip(*self.given_state, strict=True), len(given))
         }
         return {
             "output": unpack(said["output"], found[:outputs]),
-            "changed": mutated_inputs(_replaced(inputs, iter(replaced)), inputs),
+            "changed": mutated_inputs(map_tensors(inputs, lambda _: next(replaced)), inputs),
             "state": state,
             "changed_state": [n for i, n in enumerate(state, len(given)) if i in after],
         }
@@ -542,7 +540,3 @@ def _claimed(refused: RequestRefused) -> RequestRefused:
 def _unrelated(seed: int) -> int:
     """Return a seed for the program's own process, from which the inputs' cannot be told."""
     return int(hashlib.sha256(f"program {seed}".encode()).hexdigest()[:13], 16)
-
-
-def _replaced(value: Any, tensors: Any) -> Any:
-    return map_tensors(value, lambda t: next(tensors))

@@ -101,9 +101,6 @@ STATES = ("signed", "outlier", "shifted")
 SEEN = 1 << 16
 """Elements that are looked at to tell a mask from other numbers."""
 
-FEW_WHOLE = 8
-"""Different integers in ``steps``."""
-
 SETS = 3
 """Draws that share one set of parameters, and so one instance of the candidate."""
 
@@ -346,13 +343,7 @@ def draw_arguments(task: LoadedTask, draw: Draw) -> list[Any]:
 
 
 def draw_inputs(task: LoadedTask, draw: Draw, within: bool = False) -> list[Any]:
-    """Return the arguments of ``forward`` for one draw.
-
-    Args:
-        task: the problem.
-        draw: which.
-        within: whether values keep to the range of the file's, rounded to whole numbers outwards.
-    """
+    """Return the arguments of ``forward`` for one draw; ``within`` the file's range if wanted."""
     seed_everything(draw.seed)
     with resized(task, draw):
         inputs = _own_inputs(task, draw)
@@ -480,11 +471,8 @@ def is_mask(value: torch.Tensor) -> bool:
 
 
 def _whole_numbers(value: torch.Tensor, few: bool = False) -> torch.Tensor:
-    """Return integers or truth values drawn anew, within what the file draws.
-
-    With ``few`` there are at most `FEW_WHOLE` different integers, so that some are equal, and masks
-    have rows of one value.
-    """
+    """Return integers or truth values drawn anew, within what the file draws; with ``few`` at most
+    eight different integers, so that some are equal, and masks with rows of one value."""
     flat = value.reshape(-1)
     if value.numel() < 2 or bool((flat == flat[0]).all()):
         return value
@@ -496,7 +484,7 @@ def _whole_numbers(value: torch.Tensor, few: bool = False) -> torch.Tensor:
         low, high = int(flat.min()), int(flat.max())
         drawn = torch.randint(low, high + 1, value.shape).to(value.dtype)
         if few:
-            some = drawn.reshape(-1)[:FEW_WHOLE]
+            some = drawn.reshape(-1)[:8]
             drawn = some[torch.randint(len(some), value.shape)]
     if value.dim() and bool((value.diff(dim=-1) >= 0).all()) and value.dtype != torch.bool:
         if bool((value.diff(dim=-1) > 0).all()):
@@ -526,7 +514,7 @@ def _family(
         apart = rows if shape and shape[0] >= ROWS else shape
         reach = SHORT_REACH if own == torch.float16 else REACH
         large = normal * 10 ** (reach * torch.rand(apart, dtype=kind))
-        for row, sign in zip(_rows(large, 2), (-1, 1), strict=False):
+        for row, sign in zip(_two_rows(large), (-1, 1), strict=False):
             row.normal_().abs_().add_(1).mul_(sign * 10**reach)
         return large
     if family == "negative":
@@ -536,19 +524,18 @@ def _family(
     return spread * normal
 
 
-def _rows(tensor: torch.Tensor, count: int) -> list[torch.Tensor]:
-    """Return some of a tensor's rows, along its first dimension, or else along its last one; none
-    where there are fewer than `ROWS`."""
+def _two_rows(tensor: torch.Tensor) -> list[torch.Tensor]:
+    """Return two rows along the first dimension, or else the last; none of fewer than `ROWS`."""
     if tensor.dim() < 2:
         return []
     rows = tensor if len(tensor) >= ROWS else tensor.flatten(0, -2)
-    return [rows[int(i)] for i in _places(len(rows), count)] if len(rows) >= ROWS else []
+    return [rows[int(i)] for i in _places(len(rows), 2)[: 2 if len(rows) >= ROWS else 0]]
 
 
 def _with_even_rows(drawn: torch.Tensor) -> torch.Tensor:
     """Give two rows one value each: zero, as in padding, and one."""
     signs = drawn.is_floating_point()
-    for row, value in zip(_rows(drawn, 2), (0, 1), strict=False):
+    for row, value in zip(_two_rows(drawn), (0, 1), strict=False):
         row.mul_(0.0) if signs and not value else row.fill_(value)
     return drawn
 
@@ -565,7 +552,7 @@ def redraw_parameters(model: nn.Module, seed: int, flip: bool = True) -> None:
     parameters, such as scales, change their signs, as training may change them.
     """
     turned = flip and seed % 2 == 1
-    state = model.state_dict()
+    state, parameters = model.state_dict(), dict(model.named_parameters(remove_duplicate=False))
     there = next((tensor.device for tensor in state.values()), torch.device("cpu"))
     generator = torch.Generator(there).manual_seed(seed)
     for name, tensor in state.items():
@@ -575,7 +562,7 @@ def redraw_parameters(model: nn.Module, seed: int, flip: bool = True) -> None:
             continue
         kind = torch.float64 if tensor.numel() <= MUCH else torch.float32
         shift = torch.rand(tensor.shape, generator=generator, dtype=kind, device=there) - 0.5
-        is_parameter = _is_parameter(model, name)
+        is_parameter = name in parameters
         if tensor.isnan().any():
             if is_parameter:
                 tensor.copy_(shift)
@@ -593,11 +580,3 @@ def redraw_parameters(model: nn.Module, seed: int, flip: bool = True) -> None:
             signs = torch.randint(0, 2, tensor.shape, generator=generator, device=there) * 2 - 1
             signs.view(-1)[0] = -1  # of a single one, too
             tensor.mul_(signs.to(tensor.dtype))
-
-
-def _is_parameter(model: nn.Module, name: str) -> bool:
-    try:
-        model.get_parameter(name)
-    except AttributeError:
-        return False
-    return True

@@ -34,9 +34,6 @@ any case."""
 GROWN = 2**27
 """Elements up to which inputs may grow."""
 
-SMALL = 2
-"""An integer for limits that no input comes to otherwise; a hundredth of it is the number."""
-
 LARGE = 1000
 """An integer that one more may change too little."""
 
@@ -207,9 +204,9 @@ def _others(own: Any) -> list[Any]:
         return [not own]
     if type(own) is int:
         values = (own + 1, 2 * own, own // 2)[:: 1 if own < LARGE else -1]
-        return [value for value in (*values, SMALL) if value != own]
+        return [value for value in (*values, 2) if value != own]
     if type(own) is float and math.isfinite(own):
-        return [own + 0.25 if abs(own) <= 0.5 else 0.75 * own, 2 * own, SMALL / 100]
+        return [own + 0.25 if abs(own) <= 0.5 else 0.75 * own, 2 * own, 0.02]
     return []
 
 
