@@ -2,15 +2,15 @@
 
 import json
 import random
-from contextlib import closing
 from pathlib import Path
 
 from datasets import load_dataset
 
 from curate.files import file_sha256
 from curate.publish.check import publishable
-from curate.verify.label import start_judge
 from curate.verify.verdict import Candidate, Options
+
+pytest_plugins = ["shared_judge"]
 
 FOLDER = Path(__file__).parents[1] / "output/kernelbook_messages"
 RUN = json.loads((FOLDER / "run.json").read_text())
@@ -35,10 +35,12 @@ def test_it_loads_with_a_row_of_each_pair(tmp_path):
     assert found["messages"] == found["conversion"] == found["pairs"] >= 300
 
 
-def test_ten_rows_drawn_at_random_are_judged_as_before(tmp_path):
+def test_ten_rows_drawn_at_random_are_judged_as_before(tmp_path, warm_judge, monkeypatch):
     correct = [r for r in rows("pairs", tmp_path) if r["verdict"]["status"] == "correct"]
     drawn = random.SystemRandom().sample(correct, 10)
     candidates = [Candidate(row["id"], row["reference"], row["triton"]) for row in drawn]
-    with closing(start_judge(Options(backend="cpu", workers=1, draw_seed=0))) as judge:
-        found = {verdict.id: verdict.status for verdict in judge.run(candidates)}
+    for slot in warm_judge.slots:
+        slot.forget()
+        monkeypatch.setattr(slot, "options", Options(backend="cpu", workers=1, draw_seed=0))
+    found = {verdict.id: verdict.status for verdict in warm_judge.run(candidates)}
     assert found == {row["id"]: "correct" for row in drawn}

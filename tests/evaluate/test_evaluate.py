@@ -29,7 +29,7 @@ from curate.verify.files import InputError
 from curate.verify.problem import EXAMPLE
 from curate.verify.verdict import Options
 
-OPTIONS = Options(backend="cpu", workers=2, trials=2, memory_mb=1024)
+OPTIONS = Options(backend="cpu", workers=1, trials=2, memory_mb=1024)
 
 REFERENCE, RIGHT = EXAMPLE
 OTHER = REFERENCE.replace("x + 1", "x + 3")

@@ -17,11 +17,11 @@ def judge() -> Iterator[Judge]:
 
     Hosts take seconds to start, so one judge's are used for all options.
     """
-    with closing(judging.Judge(Options(backend="cpu", workers=2))) as shared:
+    with closing(judging.Judge(Options(backend="cpu", workers=1))) as shared:
 
         def run(pairs: list[tuple[str, str]], **options: Any) -> list[dict[str, Any]]:
             candidates = [Candidate(str(i), *pair) for i, pair in enumerate(pairs)]
-            given = Options(**{"backend": "cpu", "workers": 2, "draw_seed": 1, **options})
+            given = Options(**{"backend": "cpu", "workers": 1, "draw_seed": 1, **options})
             assert given.memory_mb == shared.options.memory_mb, "hosts have a limit of their own"
             for slot in shared.slots:
                 slot.forget()  # an oracle has its options, too
