@@ -218,6 +218,9 @@ class Sizes:
             usual = "batch" if symbol == LEAD else "size"
             return next((name for name in same if name not in self.taken), usual)
         usual = self.roles.get(symbol) or self._role(fact.tensor, fact.dim)
+        if fact.dim != 0 and symbol != LEAD:
+            same = [name for name in same if not name.startswith("batch")]
+        same.sort(key=lambda name: name != usual)  # of several of one size the usual
         for word in [*same, *([usual] if usual and not same else [])]:
             if word not in self.taken:
                 return word

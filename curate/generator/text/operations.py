@@ -102,7 +102,7 @@ NOUNS = {
     "truediv": "quotient",
     "truncdiv": "quotient",
     "sub": "difference",
-    "add": "total",
+    "add": "added",
     "mul": "scaled",
     "where": "chosen",
     "maximum": "larger",
