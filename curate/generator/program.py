@@ -611,12 +611,15 @@ class Program:
 
     def _computed(self, nodes: list[torch.fx.Node]) -> str:
         """Return a sentence that says what some nodes of the graph compute."""
-        formula = words_of(self.traced.task).formula(nodes, self.is_alone)
+        words = words_of(self.traced.task)
+        formula = words.formula(nodes, self.is_alone)
         if formula and len(formula) <= _LONGEST_FORMULA and '"' not in formula:
             return f"Compute {formula}."
         working = [node for node in nodes if not is_view(node)] or nodes
         calls = list(dict.fromkeys(call for node in working for call in told_note(node).calls))
         names = calls or list(dict.fromkeys(filter(None, (note_of(n).assigned for n in nodes))))
+        if self.is_alone and words.results and all(words.results):
+            names = words.results
         names = names if len(names) <= 5 else [*names[:4], "more"]
         told = " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
         return f"Compute {told or 'what later kernels read'}."
