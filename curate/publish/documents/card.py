@@ -101,7 +101,7 @@ COLUMNS = {
 
 PLAIN = frozenset(
     {"messages", "id", "license", "source", "path", "symbol", "kernels", "lines", "shapes"}
-    | {"dtypes", "prompt", "completion", "verdict", "caveats"}
+    | {"dtypes", "prompt", "completion", "verdict", "caveats", "verdict_reason", "split_overlap_id"}
 )
 """Columns that the example shows and that need no words."""
 
@@ -273,7 +273,8 @@ def _proof(a: Analysis) -> Iterator[str]:
         yield from _shown(a, "launches")
     if a.targets:
         yield "Compiling ahead of time needs no GPU.\n"
-        yield from _shown(a, "compile")
+        if any(target.ok < a.rows for target in a.targets):
+            yield from _shown(a, "compile")
 
 
 def _splits(a: Analysis) -> Iterator[str]:
