@@ -69,11 +69,17 @@ def _column(name: str, is_nested: bool) -> str:
 
 
 def example(folder: Path, config: Config) -> Iterator[str]:
-    """Yield a whole row of a config: the shortest that is more than one operator, if there is."""
+    """Yield a whole row of a config: the shortest of several operators, not all elementwise, if
+    there is one."""
     path = sorted((folder / config.name).glob(f"{config.splits[0]}-*"))[0]
     with pq.ParquetFile(path) as file:
         rows = next(file.iter_batches(LOOKED_AT)).to_pylist()
-    row = min(rows, key=lambda row: (row.get("level") == "1", len(json.dumps(row, default=str))))
+
+    def plainness(row: Loose) -> tuple[int, int]:
+        plain = row.get("level") == "1", row.get("family") == POINTWISE
+        return sum(plain), len(json.dumps(row, default=str))
+
+    row = min(rows, key=plainness)
     rest = {name: value for name, value in row.items() if name not in {"messages", *TEXTS}}
     for turn in row.get("messages") or []:
         yield f"`{turn['role']}`:\n"
