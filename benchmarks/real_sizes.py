@@ -14,8 +14,8 @@ kernels compiled.
 ``--mib 0`` leaves all sizes as the file has them, and all count; otherwise those from 64 MiB on. A
 pair's ``kind``, if it has one, is the line of the table that it counts in. *Of bandwidth* is what
 inputs, parameters and results have, divided by the program's time and the device's bandwidth: all
-that it must read and write, once. Float32 is as exact as a
-file asks: without a line that allows TF32, eager has none either.
+that it must read and write, once. Float32 is as exact as a file asks: without a line that allows
+TF32, eager has none either.
 """
 
 from __future__ import annotations

@@ -590,8 +590,7 @@ class Program:
         )
         stem = title(nodes, self.inputs) or operation(nodes)
         last = words_of(self.traced.task).last(nodes)
-        is_told = last and len(last) <= _LONGEST_STATEMENT and '"' not in last
-        told = last if is_told else stem.replace("_", " ")
+        told = last if _fits(last, _LONGEST_STATEMENT) else stem.replace("_", " ")
         starts = [store for store in kernel.body.stores() if store.buffer in self.accumulated]
         if starts and all(store.mode is None and store.value.op == "load" for store in starts):
             return "copy", f"Copy what later kernels change.\n\n    {kernel.doc}\n    "
@@ -613,7 +612,7 @@ class Program:
         """Return a sentence that says what some nodes of the graph compute."""
         words = words_of(self.traced.task)
         formula = words.formula(nodes, self.is_alone)
-        if formula and len(formula) <= _LONGEST_FORMULA and '"' not in formula:
+        if _fits(formula, _LONGEST_FORMULA):
             return f"Compute {formula}."
         working = [node for node in nodes if not is_view(node)] or nodes
         calls = list(dict.fromkeys(call for node in working for call in told_note(node).calls))
@@ -859,6 +858,11 @@ def names_dims(traced: Traced) -> bool:
             if any(given.get(name) not in (None, []) for name in ("dim", "dims")):
                 return True
     return False
+
+
+def _fits(code: str, most: int) -> bool:
+    """Whether a docstring can have a piece of the reference in it."""
+    return 0 < len(code) <= most and '"' not in code
 
 
 def _unnumbered(kernel: str) -> str:
