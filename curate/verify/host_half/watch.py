@@ -1,22 +1,19 @@
 """Sees what a candidate reaches for in its own process, and says so before it has it.
 
 That process holds no numbers and no counts. Threads, frames and NumPy gain nothing there, and
-honest programs use them; what is reported is an attack on the sandbox or on the judge.
+honest programs use them; what is reported is an attack on the sandbox or on the judge. Nobody but
+the program has a reason to start a process, to send a signal or to open a socket there, so such an
+event is the program's, whoever stands between; what libraries do as well goes by the frames.
 """
 
 from __future__ import annotations
 
-import ctypes
-import functools
 import os
 import sys
 from collections.abc import Callable
 from typing import Any
 
-EVENTS = {
-    "gc.get_objects": "walks_memory",
-    "gc.get_referrers": "walks_memory",
-    "gc.get_referents": "walks_memory",
+NOBODY_ELSES = {
     "os.exec": "starts_process",
     "os.fork": "starts_process",
     "os.forkpty": "starts_process",
@@ -25,10 +22,33 @@ EVENTS = {
     "subprocess.Popen": "starts_process",
     "os.kill": "kills",
     "os.killpg": "kills",
+    "signal.pthread_kill": "kills",
     "socket.__new__": "network",
     "socket.getaddrinfo": "network",
+    "socket.gethostbyname": "network",
+    "socket.gethostbyaddr": "network",
 }
-"""Audit events (PEP 578) to the rule that they break, when a candidate's own code raises them."""
+"""Audit events (PEP 578) to the rule that they break, whoever raises them after the warm-up."""
+
+BY_CANDIDATE = {
+    "gc.get_objects": "walks_memory",
+    "gc.get_referrers": "walks_memory",
+    "gc.get_referents": "walks_memory",
+}
+"""And events to the rule that they break if a candidate's own code raises them."""
+
+SILENT = (
+    ("_posixsubprocess", "fork_exec", "starts_process"),
+    ("os", "pidfd_open", "kills"),
+    ("posix", "pidfd_open", "kills"),
+    ("signal", "pidfd_send_signal", "kills"),
+    ("_signal", "pidfd_send_signal", "kills"),
+    ("ctypes", "cast", "native_code"),
+)
+"""Functions that raise no event: module, name, and the rule that a call of a candidate's breaks."""
+
+HARMLESS = "/platform.py"
+"""The file of the standard library that starts a process to look something up."""
 
 BETWEEN = (
     *(
@@ -36,13 +56,26 @@ BETWEEN = (
         "inspect.py",
         "subprocess.py",
         "os.py",
+        "<frozen os>",
         "socket.py",
         "threading.py",
+        "contextlib.py",
+        "weakref.py",
+        "functools.py",
         "ctypes/__init__.py",
+        "ctypes/util.py",
+        "concurrent/futures/thread.py",
+        "multiprocessing/",
+        "asyncio/",
     ),
-    *("ctypes/util.py", "concurrent/futures/thread.py", "multiprocessing/"),
 )
 """Files of the standard library that may stand between a candidate and an event it causes."""
+
+MEMORY = frozenset(("mem", "maps", "smaps", "numa_maps", "pagemap"))
+"""Files of a process in ``/proc`` that are its memory, or say where it lies."""
+
+IMPORTER, MOST_FRAMES = "<frozen importlib._bootstrap>", 8
+"""What runs a module's file, and how many frames may stand between."""
 
 
 def rule_of(event: str, arguments: tuple[Any, ...]) -> str | None:
@@ -52,10 +85,25 @@ def rule_of(event: str, arguments: tuple[Any, ...]) -> str | None:
     if event == "import":
         return "imports_judge" if str(arguments[0]).split(".")[0] == "curate" else None
     if event == "open":
-        path = os.fsdecode(arguments[0]) if isinstance(arguments[0], bytes) else str(arguments[0])
-        reads_memory = path.startswith("/proc/") and path.endswith(("/mem", "/maps"))
-        return "walks_memory" if reads_memory else None
-    return EVENTS.get(event)
+        return "walks_memory" if _is_memory(arguments[0]) else None
+    return NOBODY_ELSES.get(event) or BY_CANDIDATE.get(event)
+
+
+def _is_memory(path: Any) -> bool:
+    """Whether a file is the memory or the map of a process, by whatever way its path leads there.
+
+    So is the folder of a process: a path that starts there says no more.
+    """
+    if not isinstance(path, str | bytes):
+        return False
+    text = os.fsdecode(path)
+    if text.startswith("/") and "/proc" not in text:
+        return False  # in most cases
+    folder, _, name = os.path.realpath(text).rpartition("/")
+    process = folder.removeprefix("/proc/").partition("/")[0]
+    if folder == "/proc":
+        return name.isdigit()
+    return folder.startswith("/proc/") and process.isdigit() and name in MEMORY
 
 
 def watch_events(report: Callable[[str, str, int], None], module: str) -> None:
@@ -64,52 +112,77 @@ def watch_events(report: Callable[[str, str, int], None], module: str) -> None:
     For the rest of the process: an audit hook cannot be removed.
 
     Args:
-        report: is told.
+        report: is told; the line is 0 where no code of the candidate's is on the stack.
         module: the name of the candidate's module.
     """
     get_frame = sys._getframe
     reporting = False
     made = {f"<{module}>"}  # what the candidate's code, and code that it makes, is called
+    folders = [path.rstrip("/") + "/" for path in sys.path if path.startswith("/")]
+    libraries = (*folders, "<frozen ")
+
+    def is_own(name: str) -> bool:
+        return name == "<string>" or name in made
 
     def culprit() -> int | None:
+        """Return the candidate's line, if nothing but `BETWEEN` stands between; 0 in a thread."""
         frame: Any = get_frame(2)
-        for _ in range(8):
+        for _ in range(MOST_FRAMES):
             if frame is None:
-                return None
+                return 0
             name = frame.f_code.co_filename
-            if name == "<string>" or name in made:
+            if is_own(name):
                 return int(frame.f_lineno)
             if not any(part in name for part in BETWEEN):
                 return None
             frame = frame.f_back
         return None
 
-    def hook(event: str, arguments: tuple[Any, ...]) -> None:
+    def anybody() -> int | None:
+        """Return the candidate's line, or 0; None where a library does so while it is imported."""
+        frame: Any = get_frame(2)
+        while frame is not None:
+            code = frame.f_code
+            if is_own(code.co_filename):
+                return int(frame.f_lineno)
+            if code.co_filename.endswith(HARMLESS):
+                return None
+            if not code.co_filename.startswith(libraries):
+                return 0
+            frame = frame.f_back
+            if code.co_name == "<module>" and frame and frame.f_code.co_filename == IMPORTER:
+                return None
+        return 0
+
+    def tell(rule: str, event: str, line: int | None) -> None:
         nonlocal reporting
-        if reporting or (rule := rule_of(event, arguments)) is None:
-            return
-        reporting = True
-        try:
-            line = culprit()
-            if line is not None:
+        if line is not None and not reporting:
+            reporting = True
+            try:
                 report(rule, event, line)
-        finally:
-            reporting = False
+            finally:
+                reporting = False
+
+    def hook(event: str, arguments: tuple[Any, ...]) -> None:
+        if not reporting and (rule := rule_of(event, arguments)) is not None:
+            nobody_elses = event in NOBODY_ELSES or event == "open"
+            tell(rule, event, anybody() if nobody_elses else culprit())
 
     def note_code(event: str, arguments: tuple[Any, ...]) -> None:
-        if event == "compile" and culprit() is not None:
+        if event in ("compile", "code.__new__") and culprit():
             made.add(str(arguments[1]))
+
+    def trapped(function: Any, rule: str) -> Any:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            """Report what raises no event."""
+            tell(rule, function.__name__, culprit() if rule == "native_code" else anybody())
+            return function(*args, **kwargs)
+
+        return call
 
     sys.addaudithook(note_code)
     sys.addaudithook(hook)
-    cast = ctypes.cast
-
-    @functools.wraps(cast)
-    def trapped(*args: Any, **kwargs: Any) -> Any:
-        """Report what raises no event."""
-        line = culprit()
-        if line is not None:
-            report("native_code", "cast", line)
-        return cast(*args, **kwargs)
-
-    ctypes.cast = trapped
+    for name, attribute, rule in SILENT:
+        place = sys.modules.get(name)
+        if hasattr(place, attribute):
+            setattr(place, attribute, trapped(getattr(place, attribute), rule))

@@ -21,6 +21,15 @@ BREAKS = {
     "referents": ("gc.get_referents(sys)", "walks_memory"),
     "its memory": ("open('/proc/self/mem', 'rb').close()", "walks_memory"),
     "its map": ("os.close(os.open('/proc/self/maps', 0))", "walks_memory"),
+    "its memory by a relative path": (
+        "here = os.getcwd()\nos.chdir('/proc/self')\nopen('maps').close()\nos.chdir(here)",
+        "walks_memory",
+    ),
+    "its memory by way of the root": (
+        "open('//proc/self/root/proc/self/mem', 'rb').close()",
+        "walks_memory",
+    ),
+    "its folder": ("os.close(os.open('/proc/self', 0))", "walks_memory"),
     "a fork": ("pid = os.fork()\nif not pid: os._exit(0)\nos.waitpid(pid, 0)", "starts_process"),
     "a fork with a terminal": (
         "pid, fd = os.forkpty()\nif not pid: os._exit(0)\nos.waitpid(pid, 0)\nos.close(fd)",
@@ -35,6 +44,41 @@ BREAKS = {
     "a program by subprocess": ("subprocess.run(['true'])", "starts_process"),
     "a signal": ("os.kill(os.getpid(), 0)", "kills"),
     "a signal to a group": ("os.killpg(os.getpgrp(), 0)", "kills"),
+    "a shell by a stack of callbacks": (
+        "with contextlib.ExitStack() as stack: stack.callback(os.system, 'true')",
+        "starts_process",
+    ),
+    "a shell in a thread": (
+        "t = threading.Thread(target=os.system, args=('true',))\nt.start()\nt.join()",
+        "starts_process",
+    ),
+    "a shell by a finalizer": (
+        "weakref.finalize(threading.Lock(), os.system, 'true')",
+        "starts_process",
+    ),
+    "a pool of processes": (
+        "with concurrent.futures.ProcessPoolExecutor(1) as pool: pool.submit(len, '').result()",
+        "starts_process",
+    ),
+    "a terminal": (
+        "import pty\npid, fd = pty.fork()\nif not pid: os._exit(0)\nos.waitpid(pid, 0)",
+        "starts_process",
+    ),
+    "a program without a module": (
+        "import _posixsubprocess as s\ntry:\n    s.fork_exec()\nexcept TypeError: pass",
+        "starts_process",
+    ),
+    "signals one by one": ("list(map(os.kill, [os.getpid()], [0]))", "kills"),
+    "a signal by a file of the process": (
+        "import signal\nsignal.pidfd_send_signal(os.pidfd_open(os.getpid()), 0)",
+        "kills",
+    ),
+    "a page": (
+        "from urllib import request\n"
+        "try: request.urlopen('http://127.0.0.1:9')\nexcept OSError: pass",
+        "network",
+    ),
+    "a loop of events": ("asyncio.run(asyncio.sleep(0))", "network"),
     "a socket": ("socket.socket(socket.AF_UNIX).close()", "network"),
     "a name": ("socket.getaddrinfo('127.0.0.1', 1)", "network"),
     "a library of C": ("ctypes.CDLL(None)", "native_code"),
@@ -49,6 +93,8 @@ ALLOWED = {
     "a standard module": "import fractions, cmath",
     "a file": "open('/dev/null').close()",
     "a folder": "os.listdir('/')",
+    "what machine it is": "import platform\nplatform.processor()",
+    "its limits": "open('/proc/self/limits').close()",
     "code of its own": "exec('y = 1 + 1')",
     "an expression": "eval('1 + 1')",
     "a dataclass": "import dataclasses\ndataclasses.make_dataclass('Pair', ['x', 'y'])(1, 2)",
@@ -73,7 +119,8 @@ ALLOWED = {
 """What an honest program does."""
 
 HEAD = """
-import concurrent.futures, ctypes, gc, inspect, os, socket, subprocess, sys, threading
+import asyncio, concurrent.futures, contextlib, ctypes, gc, inspect, os, socket, subprocess
+import sys, threading, weakref
 import numpy
 import torch
 """
@@ -153,8 +200,8 @@ def test_a_candidate_is_reported(reports: Reports, name: str) -> None:
     assert BREAKS[name][1] in rules(reports[f"candidate: {name}"]), reports[f"candidate: {name}"]
 
 
-@pytest.mark.parametrize("name", BREAKS)
-def test_a_library_is_not_reported(reports: Reports, name: str) -> None:
+@pytest.mark.parametrize("name", sorted({*BREAKS} - {"a shell in a thread"}))  # it has no frames
+def test_a_library_is_not_reported_while_it_is_imported(reports: Reports, name: str) -> None:
     assert rules(reports[f"library: {name}"]) == set()
 
 
@@ -174,5 +221,5 @@ def test_code_that_a_candidate_makes_or_hands_on_is_its_own(reports: Reports, na
 
 
 def test_every_rule_is_shown_here() -> None:
-    rules = {*watch.EVENTS.values(), "native_code", "imports_judge", "walks_memory"}
+    rules = {*watch.NOBODY_ELSES.values(), "native_code", "imports_judge", "walks_memory"}
     assert rules == {rule for _, rule in BREAKS.values()}
