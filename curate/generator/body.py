@@ -28,7 +28,7 @@ from curate.generator.text.operations import (
     literal,
 )
 from curate.generator.unprintable import Unprintable
-from curate.generator.values import StoredValue, Value, is_opposite
+from curate.generator.values import StoredValue, Value, indices, is_opposite
 
 LONGEST = 70
 """Characters of an expression that is written where it is used, not as a variable of its own."""
@@ -676,21 +676,34 @@ class Body:
     def raw_load(self, value: Value, extra: list[str], other: Any = None) -> str:
         """Return a load's text, of the type that memory has."""
         assert value.index is not None
-        conditions = [text for mask in value.masks for text in self._conditions(mask)]
+        conditions = [part for mask in value.masks for part in self._conditions(mask)]
         masks = self.masks(self._index_axes(value.index) | value.axes) if conditions else []
         masks = masks or self.masks(value.axes)
-        masks = [*masks, *conditions, *extra]
+        implied = {dim.mask for part in conditions for dim in self.dims if self._implies(part, dim)}
+        masks = [mask for mask in masks if mask not in implied]
+        masks = [*masks, *map(self.text, conditions), *extra]
         other = self._other.get(id(value), other)
         given = "" if other is None or not masks else f", other={literal(other, value.dtype)}"
         pointer = self.pointer(value.name, self.address(value.index))
         return f"tl.load({pointer}{self._mask(masks)}{given})"
 
-    def _conditions(self, mask: Value) -> list[str]:
-        """Return the texts of which a mask is the conjunction."""
+    def _conditions(self, mask: Value) -> list[Value]:
+        """Return the conditions of which a mask is the conjunction."""
         own = id(mask) not in self._texts and self._uses.get(id(mask), 1) <= 1
         if own and mask.op in CONJUNCTIONS and mask.dtype == torch.bool:
-            return [text for part in mask.args for text in self._conditions(part)]
-        return [self.text(mask)]
+            return [one for part in mask.args for one in self._conditions(part)]
+        return [mask]
+
+    def _implies(self, condition: Value, dim: Dim) -> bool:
+        """Whether a condition holds only for lanes that have an element along a dim."""
+        if condition.op in CONJUNCTIONS:
+            return any(self._implies(one, dim) for one in condition.args)
+        ends = indices(*condition.args) if condition.op == "lt" else None
+        if ends is None or len(dim.axes) != 1:
+            return False
+        low, high = map(self.loops.index, ends)
+        more, left = low - dim.axes[0], self.loops.axes[dim.axes[0]] - high
+        return all(sympy.expand(self.host.known(e)).is_nonnegative for e in (more, left))
 
     def _masked(self, value: Value) -> str:
         mask, inner = value.args

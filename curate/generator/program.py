@@ -26,6 +26,7 @@ from curate.generator.promises.result_types import ResultTypes
 from curate.generator.sizes import Fact, Sizes, attribute_path, attributes
 from curate.generator.trace import Symbolic, Traced
 from curate.generator.unprintable import Unprintable
+from curate.generator.values import StoredValue
 from curate.generator.words import is_view, note_of, operation, title, told_note, words_of
 
 ir = private.ir
@@ -594,7 +595,9 @@ class Program:
         starts = [store for store in kernel.body.stores() if store.buffer in self.accumulated]
         if starts and all(store.mode is None and store.value.op == "load" for store in starts):
             return "copy", f"Copy what later kernels change.\n\n    {kernel.doc}\n    "
-        if kernel.part == "partial":
+        if private.is_operand(loops.nodes) and all(map(_is_moved, kernel.body.stores())):
+            stem, first = f"{stem}_operand", f"Copy an operand of {stem} in the order it is read in."
+        elif kernel.part == "partial":
             self.staged.add(id(loops))
             first = f"First stage of {told}: partial results."
         elif kernel.part == "combine":
@@ -863,6 +866,15 @@ def names_dims(traced: Traced) -> bool:
 def _fits(code: str, most: int) -> bool:
     """Whether a docstring can have a piece of the reference in it."""
     return 0 < len(code) <= most and '"' not in code
+
+
+def _is_moved(store: StoredValue) -> bool:
+    """Whether a result is numbers of a tensor, in another order."""
+    value = store.value
+    while value.op == "to_dtype":
+        value = value.args[0]
+    is_load = value.op == "load" and not value.args
+    return is_load and not sympy.sympify(value.index).atoms(sympy.Function)
 
 
 def _unnumbered(kernel: str) -> str:

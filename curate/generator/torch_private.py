@@ -669,6 +669,12 @@ def own_origins(node: Any) -> set[torch.fx.Node]:
     return found or set(in_order(node.node.get_origins())[-1:])  # an operand is copied for it
 
 
+def is_operand(nodes: Iterable[Any]) -> bool:
+    """Whether what some nodes make is read by calls of libraries alone."""
+    users = [user.node for node in nodes for made in node.get_outputs() for user in made.users]
+    return bool(users) and all(isinstance(user, ExternKernelSchedulerNode) for user in users)
+
+
 def is_unset(name: str) -> bool:
     """Whether a buffer is allocated and has no values yet, as `torch.empty` leaves it."""
     buffer = V.graph.try_get_buffer(name)

@@ -110,6 +110,15 @@ def _unchanged(op: str, a: Value, b: Value) -> Value | None:
     return None
 
 
+def _without_zero(value: Any) -> Any:
+    """Return what zero is added to: only a zero's sign, which no sum or product shows, differs."""
+    if isinstance(value, Value) and value.op == "add" and value.dtype.is_floating_point:
+        for one, other in (value.args, value.args[::-1]):
+            if _is_zero(other):
+                return one
+    return value
+
+
 def _is_zero(value: Value) -> bool:
     return value.op == "constant" and bool(value.number == 0)
 
@@ -151,7 +160,7 @@ _ALWAYS |= {"gt": _not(_at_most), "eq": _same, "ne": _not(_same)}
 """What a comparison gives, by the least and the largest difference of what it compares."""
 
 
-def _indices(a: Value, b: Value) -> tuple[sympy.Expr, sympy.Expr] | None:
+def indices(a: Value, b: Value) -> tuple[sympy.Expr, sympy.Expr] | None:
     """Return what is compared, if it is indices and whole numbers."""
     ends = []
     for one in (a, b):
@@ -268,12 +277,14 @@ class Recorder(private.DefaultHandler):  # type: ignore[misc]
         if name in _RANDOM:
             raise Unprintable("random numbers")
         args = (*args, *kwargs.values())
+        if name in ("add", "sub", "mul"):
+            args = tuple(map(_without_zero, args))
         if name in _MAY_DO_NOTHING and (one := _unchanged(name, *args)) is not None:
             return one
         if name in _WHOLE and all(_is_whole(arg) for arg in args):
             found = _WHOLE[name](*(arg.number for arg in args))
             return self.constant(found, getattr(private.DTYPES, name)(*args))
-        if name in _ALWAYS and (ends := _indices(*args)):
+        if name in _ALWAYS and (ends := indices(*args)):
             return self._compared(name, args, *ends)
         if name in CONJUNCTIONS and (one := _other_of_true(*args)) is not None:
             return one
@@ -307,7 +318,7 @@ class Recorder(private.DefaultHandler):  # type: ignore[misc]
     def constant(self, value: Any, dtype: torch.dtype) -> Value:
         if isinstance(value, sympy.Expr):
             return self.index_expr(value, dtype)
-        return self.make("constant", (), dtype, number=value)
+        return self.make("constant", (), torch.float32 if dtype in HALF else dtype, number=value)
 
     def index_expr(self, expression: Any, dtype: torch.dtype) -> Value:
         found = self.loops.simplified(expression)
@@ -353,6 +364,7 @@ class Recorder(private.DefaultHandler):  # type: ignore[misc]
         self.loops.expressions.append(index)
         _, inputs = self.loops.axes_of(index)
         level = max(value.level, *(i.level for i in inputs), 0)
+        value = _without_zero(value)
         value.word = value.word or private.buffer_word(name)
         self.loops.stores.append(StoredValue(name, index, value, mode, level))
         if mode is None:

@@ -179,7 +179,7 @@ class Words:
         return self._spans[key]
 
     def formula(self, nodes: Sequence[torch.fx.Node], is_all: bool) -> str:
-        """Return the statements that make some nodes of a graph; "" if several make others too.
+        """Return the statements that make some nodes of a graph; of some they may be a part.
 
         Args:
             nodes: the nodes.
@@ -187,16 +187,16 @@ class Words:
         """
         graph = list(nodes[0].graph.nodes) if nodes else []
         nodes = graph if is_all else nodes
-        found = {id(s): s for n in nodes if (s := self._statements.get(told_note(n).line))}
         own = set(nodes)
-        part = ""
+        notes = map(told_note, [node for node in nodes if not is_view(node)] or nodes)
+        found = {id(s): s for note in notes if (s := self._statements.get(note.line))}
+        partly = set()
         for node in graph:
             computes = isinstance(node.target, torch._ops.OpOverload) and not is_view(node)
-            statement = id(self._statements.get(note_of(node).line))
-            if computes and node not in own and node.all_input_nodes and statement in found:
-                part = "part of "
-        texts = [_said(s) for s in sorted(found.values(), key=lambda statement: statement.lineno)]
-        return "" if part and len(texts) > 1 else part + "; ".join(texts)
+            if computes and node not in own and node.all_input_nodes:
+                partly.add(id(self._statements.get(note_of(node).line)))
+        order = sorted(found.values(), key=lambda statement: statement.lineno)
+        return "; ".join(f"{'part of ' * (id(s) in partly)}{_said(s)}" for s in order)
 
     def last(self, nodes: Sequence[torch.fx.Node]) -> str:
         """Return the statement that makes the last of some nodes of a graph; "" for none."""

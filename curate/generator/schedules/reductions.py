@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from curate.generator.body import Body, Dim
+from curate.generator.body import Body, Dim, identifier
 from curate.generator.loops import Loops, equal, product
 from curate.generator.text.operations import TYPES, largest, least, literal
 from curate.generator.values import PARTS, Value
@@ -109,6 +109,14 @@ class Reducer:
         keep = ", keep_dims=True" if body.rank > 1 else ""
         self.axis = f"axis={dim.tile or 0}{keep}"
 
+    def words(self, reduce: Value) -> list[str]:
+        """Return names for the parts of a state: the reference's if it is one number."""
+        made, host = self.body.loops.recorder.made.values(), self.body.host
+        loads = {host.word(value.name) for value in made if value.op == "load"}
+        known = [field.word for field in fields(reduce)]
+        own = reduce.word and identifier(reduce.word)
+        return [own] if len(known) == 1 and own not in ("", *loads) else known
+
     def element(self, reduce: Value) -> str:
         """Return the text of what is reduced; it changes nothing where there is no element."""
         text = self.body.filled(reduce.args[0], identity(reduce), self.dim)
@@ -140,8 +148,8 @@ class Reducer:
             best = self._named("best", self._extreme(reduce, x))
             self.known(reduce, [best, self._place(reduce, x, best, self.dim.name)])
         else:
-            word = fields(reduce)[0].word
-            self.known(reduce, [self._named(reduce.word or word, self._lanes(reduce, element))])
+            name = self._named(self.words(reduce)[0], self._lanes(reduce, element))
+            self.known(reduce, [name])
 
     def _moments(self, reduce: Value, element: str) -> None:
         """Print the mean, and then the sum of squares around it."""
@@ -167,8 +175,8 @@ class Reducer:
         names = []
         if reduce.name in _REASONS:
             self.body.say(repr(f"# {_REASONS[reduce.name]}"))
-        for field in fields(reduce):
-            name = self.body.fresh(field.word)
+        for field, word in zip(fields(reduce), self.words(reduce), strict=True):
+            name = self.body.fresh(word)
             dtype = TYPES[field.dtype]
             start = f"tl.zeros({shape}, {dtype})"
             if field.identity != 0:
@@ -246,8 +254,7 @@ class Reducer:
         if kind.startswith("arg"):
             best = self._named("best", self._extreme(reduce, state[0]))
             return [best, self._place(reduce, state[0], best, state[1])]
-        word = reduce.word or fields(reduce)[0].word
-        return [self._named(word, self._lanes(reduce, state[0]))]
+        return [self._named(self.words(reduce)[0], self._lanes(reduce, state[0]))]
 
     # -- results ----------------------------------------------------------------------------------
 

@@ -151,8 +151,9 @@ class _Stages:
         for one, state in states:
             closed = reducer.close(one, state)
             found[id(one)] = []
-            for field, text in zip(fields(one), closed, strict=True):
-                tensor = self._temporary(f"partial_{field.word}", shape, field.dtype)
+            parts = zip(reducer.words(one), fields(one), closed, strict=True)
+            for word, field, text in parts:
+                tensor = self._temporary(f"partial_{word}", shape, field.dtype)
                 self._save(body, tensor, text, "split")
                 found[id(one)].append(tensor)
         self._launch(

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from curate.generator.text.layout import WIDTH, body, expression
+from curate.generator.text.operations import NOUNS
 
 Block = list[ast.stmt]
 
@@ -76,12 +77,24 @@ def said_once(block: Block) -> Block:
     """Return a host function's block without what it says again.
 
     What both branches of an ``if`` begin with stands in front of it; a variable is not given the
-    value that it has.
+    value that it has; and a product has one name.
     """
     found: Block = []
     values: dict[str, tuple[str, set[str]]] = {}
-    for statement in _shared_first(block):
+    products: dict[str, str] = {}
+    same: dict[str, str] = {}
+    statements = _shared_first(block)
+    given = Counter(name.id for one in statements for name in _names(one, ast.Store))
+    for statement in statements:
+        for one in _names(statement):
+            one.id = same.get(one.id, one.id)
         name = _target(statement)
+        product = statement.value if isinstance(statement, ast.Assign) else None
+        if name and given[name] == 1 and isinstance(product, ast.BinOp):
+            known = products.setdefault(ast.unparse(product), name)
+            if known != name:
+                same[name] = known
+                continue
         if name and values.get(name, ("",))[0] == ast.unparse(statement):
             continue
         changed = {one.id for one in _names(statement, ast.Store)}
@@ -191,9 +204,11 @@ def _flat(pointer: ast.expr) -> ast.expr:
 
 
 def _reuse_names(block: Block, outer: frozenset[str] = frozenset()) -> None:
-    """Give a value the name of the one before, where that is not needed any more: x, not x_1.
+    """Give a value the name of one that it is made of and that is not needed any more: x, not x_1.
 
-    ``outer`` are the variables of the blocks around: a loop carries those that it changes.
+    Masks and what is named by its operation may follow one another under one name; any other value
+    has its own. ``outer`` are the variables of the blocks around: a loop carries those that it
+    changes.
     """
     holders: dict[str, list[str]] = {}
     own = outer.union(filter(None, map(_target, block)))
@@ -207,13 +222,18 @@ def _reuse_names(block: Block, outer: frozenset[str] = frozenset()) -> None:
             continue
         stem = re.sub(r"_\d+$", "", name)
         known = holders.setdefault(stem, [])
-        reads = {stem, *(found.id for found in names[at])}
+        reads = {found.id for found in names[at] if found.id != name}
+        if stem in _SCRATCH and "tl.load(" not in ast.unparse(statement):
+            reads.add(stem)
         old = next((one for one in known if last[one] <= at and one in reads), name)
         if old not in known:
             known.append(old)
         for found in (found for inside in names[at:] for found in inside):
             found.id = old if found.id == name else found.id
         last[old] = last[name]
+
+
+_SCRATCH = {"mask", "clamped", *NOUNS.values()}
 
 
 def _number_anew(function: ast.FunctionDef) -> None:
