@@ -38,16 +38,6 @@ _DEVICE_CACHES: tuple[Any, ...] = (
 )
 
 
-class _Driver:
-    """An active Triton driver that can only say what the target is."""
-
-    def __init__(self, target: GPUTarget) -> None:
-        self.target = target
-
-    def get_current_target(self) -> GPUTarget:
-        return self.target
-
-
 def _properties(device: Device) -> SimpleNamespace:
     """Return a device's properties, of an architecture rather than of one card."""
     return SimpleNamespace(**{**vars(device.properties()), "name": str(device.arch)})
@@ -125,11 +115,9 @@ def absent_gpu() -> Iterator[None]:
         # These two bindings ask for a CUDA device guard, which a CPU build does not have.
         patch(mock.patch.object(torch.Tensor, "__invert__", _invert))
         patch(mock.patch.object(torch.Tensor, "copy_", _copy))
-        patch(
-            mock.patch.object(
-                driver, "_active", _Driver(GPUTarget(device.backend, device.arch, device.warp_size))
-            )
-        )
+        target = GPUTarget(device.backend, device.arch, device.warp_size)
+        current = SimpleNamespace(get_current_target=_always(target))
+        patch(mock.patch.object(driver, "_active", current))
         patch(_forgotten())
         torch._C._ensureCUDADeviceGuardSet()
         yield

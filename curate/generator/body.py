@@ -9,14 +9,14 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import sympy
 import torch
 
 from curate.generator import torch_private as private
 from curate.generator.loops import Loops, equal, in_terms_of, product
-from curate.generator.text.expressions import Printer
+from curate.generator.text.expressions import Printer, unused
 from curate.generator.text.operations import (
     BINARY,
     CONJUNCTIONS,
@@ -25,10 +25,14 @@ from curate.generator.text.operations import (
     NOUNS,
     TO_INTEGER,
     TYPES,
+    UNARY,
     literal,
 )
 from curate.generator.unprintable import Unprintable
 from curate.generator.values import StoredValue, Value, indices, is_opposite
+
+if TYPE_CHECKING:
+    from curate.generator.program import Program
 
 LONGEST = 70
 """Characters of an expression that is written where it is used, not as a variable of its own."""
@@ -44,26 +48,6 @@ def identifier(word: str) -> str:
         name = f"p{name}"
     taken = keyword.iskeyword(name) or name in _TAKEN
     return _INSTEAD.get(name, f"{name}_value") if taken else name
-
-
-class HostFunction(Protocol):
-    """What a kernel asks of the host function."""
-
-    def known(self, expression: sympy.Expr) -> sympy.Expr: ...
-
-    def counts(self, expression: sympy.Expr) -> str | None: ...
-
-    def size(self, name: str, expression: sympy.Expr) -> str: ...
-
-    def name_of(self, symbol: sympy.Symbol) -> str: ...
-
-    def scalar(self, expression: sympy.Expr) -> tuple[str, str]: ...
-
-    def word(self, buffer: str) -> str: ...
-
-    def is_float_input(self, buffer: str) -> bool: ...
-
-    def is_inner(self, buffer: str) -> bool: ...
 
 
 def _guarded_load(value: Value) -> Value | None:
@@ -104,7 +88,7 @@ class Dim:
             self.name, "BLOCK_SIZE"
         )
 
-    def count(self, sizes: HostFunction | Body, loops: Loops) -> str:
+    def count(self, sizes: Program | Body, loops: Loops) -> str:
         """Return the host's or a kernel's text for how many elements there are."""
         name = _COUNTS.get(self.name, "n_elements")
         return sizes.size(name, product(loops.axes[axis] for axis in self.axes))
@@ -128,9 +112,7 @@ class Body:
 
     scan: Callable[[Value], list[str]]
 
-    def __init__(
-        self, loops: Loops, host: HostFunction, dims: list[Dim], reserved: Iterable[str] = ()
-    ):
+    def __init__(self, loops: Loops, host: Program, dims: list[Dim], reserved: Iterable[str] = ()):
         self.loops = loops
         self.host = host
         self.dims = dims
@@ -176,12 +158,7 @@ class Body:
         self._used = used.union(self.pointers.values(), self.arguments)
 
     def fresh(self, word: str) -> str:
-        base = identifier(word)
-        name, number = base, 1
-        while name in self._used:
-            name, number = f"{base}_{number}", number + 1
-        self._used.add(name)
-        return name
+        return unused(identifier(word), self._used)
 
     def stores(self) -> list[StoredValue]:
         """Return what has to be written: not what only this kernel reads."""
@@ -199,38 +176,31 @@ class Body:
 
     # -- sizes and indices ------------------------------------------------------------------------
 
-    def size(self, name: str, expression: sympy.Expr) -> str:
-        """Return the text for a size; it becomes an argument unless it is one or a number."""
+    def size(self, name: str, expression: sympy.Expr, own: bool = False) -> str:
+        """Return the text for a size: a number, or an argument.
+
+        One that is a symbol keeps the host's name for it, unless it is to have its ``own``.
+        """
         e = self.host.known(expression)
         if e.is_number:
             return str(e)
-        if e.is_Symbol and not (name == "n_elements" and self.host.counts(e)):
+        plain = e.is_Symbol and (own or not (name == "n_elements" and self.host.counts(e)))
+        if plain and not own:
             return self._symbol(e)
-        for known, symbol in self._sizes.items():
-            if equal(known, e):
+        for known, symbol in [*self._sizes.items(), *([(e, e)] if own else [])]:
+            if symbol in self._names and equal(known, e):
                 return self._names[symbol]
-        own = self.fresh(name)
-        symbol = sympy.Symbol(f"size_{own}", integer=True, positive=True)
-        self._sizes[e] = symbol
-        self._names[symbol] = own
-        self.arguments[own] = self.host.size(name, e)
-        return own
+        name_here = self.fresh(name)
+        symbol = e if plain else sympy.Symbol(f"size_{name_here}", integer=True, positive=True)
+        if not plain:
+            self._sizes[e] = symbol
+        self._names[symbol] = name_here
+        self.arguments[name_here] = self.host.size(name, e)
+        return name_here
 
     def named(self, name: str, expression: sympy.Expr) -> str:
         """Return the text for a size: a number, or an argument with a name of its own."""
-        e = self.host.known(expression)
-        if e.is_number:
-            return str(e)
-        for known, symbol in [*self._sizes.items(), (e, e)]:
-            if symbol in self._names and equal(known, e):
-                return self._names[symbol]
-        own = self.fresh(name)
-        symbol = e if e.is_Symbol else sympy.Symbol(f"size_{own}", integer=True, positive=True)
-        if not e.is_Symbol:
-            self._sizes[e] = symbol
-        self._names[symbol] = own
-        self.arguments[own] = self.host.size(name, e)
-        return own
+        return self.size(name, expression, own=True)
 
     def call(self, axis: sympy.Symbol, word: str) -> None:
         """Give the index along an axis a name, by which a schedule reads it."""
@@ -444,6 +414,10 @@ class Body:
         axes, values = self.loops.axes_of(self.loops.index(index))
         return axes.union(*(v.axes for v in values))
 
+    def store_all(self) -> None:
+        for store in self.stores():
+            self.store(store)
+
     def store(self, store: StoredValue) -> None:
         value, at = self.text(store.value), self.address(store.index)
         axes = self._index_axes(store.index)
@@ -604,45 +578,28 @@ class Body:
                 else text
                 for text, a in zip(texts, value.args, strict=True)
             ]
-        if op in ("mod", "fmod") and floating:
-            return f"libdevice.fmod({texts[0]}, {texts[1]})"
-        if op == "fmod":
-            return f"({texts[0]} % {texts[1]})"
+        op = {("mod", True): "fmod", ("fmod", False): "mod"}.get((op, floating), op)
+        if op == "bitwise_not" and dtype == torch.bool:
+            op = "logical_not"
         if op in BINARY:
             return f"({texts[0]} {BINARY[op]} {texts[1]})"
+        if op in UNARY:
+            return UNARY[op].format(first)
         nan = ", propagate_nan=tl.PropagateNan.ALL" if floating else ""
         if op in ("maximum", "minimum"):
             return f"tl.{op}({texts[0]}, {texts[1]}{nan})"
         if op == "relu":
             return f"tl.maximum({first}, {literal(0, dtype)}{nan})"
-        if op == "neg":
-            return f"(-{first})"
-        if op == "reciprocal":
-            return f"(1.0 / {first})"
-        if op == "logical_not":
-            return f"({first} == 0)"
-        if op == "bitwise_not":
-            return f"({first} == 0)" if dtype == torch.bool else f"(~{first})"
-        if op == "identity":
-            return first
-        if op == "isinf":
-            return f'(tl.abs({first}) == float("inf"))'
         if op == "signbit":
-            source: torch.dtype = value.args[0].dtype
-            return (
-                f"(libdevice.signbit({first}) != 0)"
-                if source.is_floating_point
-                else f"({first} < 0)"
-            )
-        if op in ("floordiv", "remainder") and (op == "floordiv" or not floating):
+            has_sign = value.args[0].dtype.is_floating_point
+            return f"(libdevice.signbit({first}) != 0)" if has_sign else f"({first} < 0)"
+        if op == "floordiv" and floating:
+            return f"tl.floor({texts[0]} / {texts[1]})"
+        if op in ("floordiv", "remainder"):
             helper = "floor_divide" if op == "floordiv" else "floor_modulo"
-            if floating:
-                return f"tl.floor({texts[0]} / {texts[1]})"
+            helper = "float_modulo" if floating else helper
             self.helpers.add(helper)
             return f"{helper}({texts[0]}, {texts[1]})"
-        if op == "remainder":
-            self.helpers.add("float_modulo")
-            return f"float_modulo({texts[0]}, {texts[1]})"
         if op in TO_INTEGER:
             return f"({TO_INTEGER[op].format(first)}).to({TYPES[dtype]})"
         if op in HELPERS:

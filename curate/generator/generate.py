@@ -29,6 +29,7 @@ from curate.generator.text.container import (
     slice_reference,
     with_checks,
 )
+from curate.generator.text.expressions import unused
 from curate.generator.text.layout import body as print_body
 from curate.generator.text.operations import HELPERS
 from curate.generator.text.tidy import said_once, tidy
@@ -225,11 +226,7 @@ class _Functions:
         if type(module).__module__.startswith("torch.nn.modules.container"):
             word = next((p for p in reversed(path.split(".")) if not p.isdigit()), "") + "_block"
         word = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", word).lower()
-        name, number = word, 1
-        taken = self.taken | set(vars(self.task))
-        while name in taken:
-            name, number = f"{word}_{number}", number + 1
-        return name
+        return unused(word, self.taken | set(vars(self.task)))
 
 
 def _merge(parts: Parts, written: Written) -> list[str]:

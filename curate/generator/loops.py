@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 import sympy
@@ -13,13 +13,10 @@ from curate.generator import torch_private as private
 from curate.generator.unprintable import Unprintable
 from curate.generator.values import Recorder, StoredValue, Value
 
+if TYPE_CHECKING:
+    from curate.generator.program import Program
+
 ONE, ZERO = sympy.Integer(1), sympy.Integer(0)
-
-
-class Buffers(Protocol):
-    """Says where buffers lie."""
-
-    def place(self, name: str, index: sympy.Expr) -> tuple[str, sympy.Expr]: ...
 
 
 def equal(a: Any, b: Any) -> bool:
@@ -149,7 +146,7 @@ class Loops:
         nodes: the scheduler's nodes that it stands for.
     """
 
-    def _begin(self, buffers: Buffers, nodes: list[Any]) -> None:
+    def _begin(self, buffers: Program, nodes: list[Any]) -> None:
         self.buffers = buffers
         self.nodes = nodes
         self.axes: dict[sympy.Symbol, sympy.Expr] = {}
@@ -162,7 +159,7 @@ class Loops:
         self._merged: dict[sympy.Symbol, sympy.Expr] = {}
         self._into: dict[sympy.Symbol, sympy.Symbol] = {}
 
-    def __init__(self, buffers: Buffers, group: Any) -> None:
+    def __init__(self, buffers: Program, group: Any) -> None:
         self._begin(buffers, list(group.get_nodes()))
         kept, reduced = map(sympy.sympify, group.group[1])
         self.total = sympy.expand(kept * reduced)

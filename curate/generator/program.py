@@ -291,6 +291,14 @@ class Program:
     def real(self, name: str) -> str:
         return self.place(name, sympy.S.Zero)[0]
 
+    def reads(self, nodes: Iterable[Any]) -> set[str]:
+        """Return the buffers that some nodes read."""
+        return {self.real(read.name) for node in nodes for read in node.read_writes.reads}
+
+    def writes(self, nodes: Iterable[Any]) -> dict[str, Any]:
+        """Return the buffers that some nodes make, each with its node."""
+        return {self.real(b.get_name()): node for node in nodes for b in node.get_outputs()}
+
     def hide(self, nodes: list[Any]) -> None:
         """Note the buffers that only some nodes of one kernel read: they are never written."""
         own = {node.get_name() for node in nodes}
@@ -474,6 +482,7 @@ class Program:
         """Make a tensor for partial results and return its variable."""
         name = self.sizes.fresh(identifier(word))
         self.say(f"{name} = torch.empty({shape}, device={self.device()}, dtype={dtype})")
+        self.scratch[name] = name
         return name
 
     def copied(self, word: str, text: str) -> str:
@@ -596,7 +605,10 @@ class Program:
         if starts and all(store.mode is None and store.value.op == "load" for store in starts):
             return "copy", f"Copy what later kernels change.\n\n    {kernel.doc}\n    "
         if private.is_operand(loops.nodes) and all(map(_is_moved, kernel.body.stores())):
-            stem, first = f"{stem}_operand", f"Copy an operand of {stem} in the order it is read in."
+            stem, first = (
+                f"{stem}_operand",
+                f"Copy an operand of {stem} in the order it is read in.",
+            )
         elif kernel.part == "partial":
             self.staged.add(id(loops))
             first = f"First stage of {told}: partial results."

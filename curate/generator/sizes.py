@@ -15,7 +15,7 @@ from sympy.logic.boolalg import Boolean
 from curate.generator import torch_private as private
 from curate.generator.loops import equal
 from curate.generator.promises.ranks import LEAD, Lead
-from curate.generator.text.expressions import Printer
+from curate.generator.text.expressions import Printer, unused
 from curate.generator.torch_private import CeilToInt, FloorDiv, IntTrueDiv, Max
 from curate.generator.trace import Symbolic, Traced
 from curate.generator.unprintable import Unprintable
@@ -103,11 +103,7 @@ class Sizes:
         self._opaque: dict[sympy.Expr, sympy.Expr] = {}
 
     def fresh(self, word: str) -> str:
-        name, number = word, 1
-        while name in self.taken:
-            name, number = f"{word}_{number}", number + 1
-        self.taken.add(name)
-        return name
+        return unused(word, self.taken)
 
     def known(self, expression: Any) -> sympy.Expr:
         """Return an expression in the symbols that are left after tracing."""

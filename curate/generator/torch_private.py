@@ -76,30 +76,11 @@ from curate.generator.operators.recurrences import RECURRENCE
 from curate.generator.unprintable import Unprintable
 from curate.generator.words import NOTE, note_of
 
-__all__ = [
-    "CUDA",
-    "DIVISIONS",
-    "DTYPES",
-    "CeilToInt",
-    "ConstantSource",
-    "DefaultHandler",
-    "ExternKernelSchedulerNode",
-    "FakeTensor",
-    "FloorDiv",
-    "FusedSchedulerNode",
-    "Identity",
-    "IntTrueDiv",
-    "Max",
-    "Min",
-    "Mod",
-    "ModularIndexing",
-    "NopKernelSchedulerNode",
-    "PythonMod",
-    "SchedulerNode",
-    "ShapeEnv",
-    "ir",
-    "list_device_constructors",
-]
+__all__ = ["CUDA", "DIVISIONS", "DTYPES", "ir", "list_device_constructors"]
+__all__ += ["CeilToInt", "FloorDiv", "Identity", "IntTrueDiv", "Max", "Min", "Mod"]
+__all__ += ["ConstantSource", "DefaultHandler", "FakeTensor", "ModularIndexing", "PythonMod"]
+__all__ += ["ExternKernelSchedulerNode", "FusedSchedulerNode", "NopKernelSchedulerNode"]
+__all__ += ["SchedulerNode", "ShapeEnv"]
 
 T = TypeVar("T")
 
@@ -241,6 +222,11 @@ def integer_symbol(env: ShapeEnv, value: int, name: str, any_value: bool) -> tor
     )
     made: Any = env.create_symintnode(symbol, hint=value, source=source)
     return made
+
+
+def size_symbol(env: ShapeEnv, length: int, name: str) -> Any:
+    """Return a symbol for a size, or the size itself if it is 0 or 1."""
+    return integer_symbol(env, length, f"size_{name}", False) if length > 1 else length
 
 
 def float_symbol(env: ShapeEnv, value: float, name: str) -> torch.SymFloat:

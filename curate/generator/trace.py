@@ -16,6 +16,7 @@ import numbers
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from types import ModuleType
 from typing import Any
 from unittest import mock
@@ -376,9 +377,7 @@ def _trace(
             return private.float_symbol(env, value, name)
         return value
 
-    def size(length: int, name: str) -> Any:
-        return private.integer_symbol(env, length, f"size_{name}", False) if length > 1 else length
-
+    size = partial(private.size_symbol, env)
     shapes: dict[str, list[int]] = {}
 
     def opened(path: str, shape: torch.Size) -> list[Any]:
@@ -545,9 +544,7 @@ def trace_part(
     env = private.new_shape_env()
     mode = private.fake_mode(env)
 
-    def size(length: int, name: str) -> Any:
-        return private.integer_symbol(env, length, f"size_{name}", False) if length > 1 else length
-
+    size = partial(private.size_symbol, env)
     with mode:
         model = maker(size)
         leaves = [

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import sympy
 import torch
@@ -13,6 +13,9 @@ import torch
 from curate.generator import torch_private as private
 from curate.generator.text.operations import CONJUNCTIONS
 from curate.generator.unprintable import Unprintable
+
+if TYPE_CHECKING:
+    from curate.generator.loops import Loops
 
 HALF = (torch.float16, torch.bfloat16)
 
@@ -51,6 +54,19 @@ class Value:
         """Yield the values that it is computed from."""
         yield from (arg for arg in self.args if isinstance(arg, Value))
         yield from self.masks
+
+
+def made_of(roots: Iterable[Value]) -> Iterator[Value]:
+    """Yield some values and all that they are computed from, each once, behind its own inputs."""
+    seen: set[int] = set()
+    queue = [(value, False) for value in reversed(list(roots))]
+    while queue:
+        value, is_due = queue.pop()
+        if is_due:
+            yield value
+        elif id(value) not in seen:
+            seen.add(id(value))
+            queue += [(value, True), *((one, False) for one in reversed(list(value.inputs())))]
 
 
 _OPPOSITES = (("ge", "lt"), ("lt", "ge"), ("gt", "le"), ("le", "gt"))
@@ -217,35 +233,10 @@ def _is_nonnegative(value: Any) -> bool:
     return value.op == "index"
 
 
-class Recorded(Protocol):
-    """The loops whose bodies are recorded, as a recorder needs them."""
-
-    axes: dict[sympy.Symbol, sympy.Expr]
-    expressions: list[sympy.Expr]
-    stores: list[StoredValue]
-    stored: dict[str, tuple[sympy.Expr, Value]]
-
-    @property
-    def kept(self) -> list[sympy.Symbol]: ...
-
-    @property
-    def reduced(self) -> list[sympy.Symbol]: ...
-
-    def place(self, name: str, index: Any) -> tuple[str, sympy.Expr]: ...
-
-    def simplified(self, expression: Any) -> sympy.Expr: ...
-
-    def index(self, expression: sympy.Expr) -> sympy.Expr: ...
-
-    def axes_of(self, index: sympy.Expr) -> tuple[frozenset[sympy.Symbol], list[Value]]: ...
-
-    def indirect(self, value: Value) -> sympy.Symbol: ...
-
-
 class Recorder(private.DefaultHandler):  # type: ignore[misc]
     """Does a body's operations by making values; equal ones are made once."""
 
-    def __init__(self, loops: Recorded) -> None:
+    def __init__(self, loops: Loops) -> None:
         self.loops = loops
         self.masks: list[Value] = []
         self.made: dict[Any, Value] = {}

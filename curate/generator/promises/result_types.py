@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.utils._pytree as pytree
@@ -23,6 +23,9 @@ from curate.generator import torch_private as private
 from curate.generator.operators.recurrences import recurrences
 from curate.generator.trace import Traced
 
+if TYPE_CHECKING:
+    from curate.generator.program import Tensor
+
 PARAMETERS = "parameters"
 """The module's own tensors, whose types change together."""
 
@@ -31,14 +34,6 @@ _LIMITS |= {torch.finfo(torch.float32).eps}
 
 
 Types = list[torch.dtype | None]
-
-
-class Given(Protocol):
-    """A tensor that a program is given."""
-
-    name: str
-    dtype: torch.dtype
-    is_input: bool
 
 
 @dataclass
@@ -65,7 +60,7 @@ class ResultTypes:
             return f"functools.reduce(torch.promote_types, ({', '.join(types)}))"
         return f"torch.promote_types({', '.join(types)})" if types[1:] else types[0]
 
-    def checks(self, tensors: Sequence[Given]) -> list[str]:
+    def checks(self, tensors: Sequence[Tensor]) -> list[str]:
         """Return assertions that tensors are of types that the kernels are right for."""
         floats = [t for t in tensors if t.dtype == torch.float32]
         exact = [t for t in tensors if t.is_input and t.dtype != torch.float32]

@@ -15,12 +15,12 @@ from curate.generator.body import Body, Dim
 from curate.generator.kernel import Kernel
 from curate.generator.loops import equal, product
 from curate.generator.program import Program
-from curate.generator.schedules import products, softmax
+from curate.generator.schedules import products
 from curate.generator.schedules.attention_loops import Attention
 from curate.generator.schedules.passes import power_of_2
 from curate.generator.text.operations import TYPES
 from curate.generator.torch_private import CallOperand
-from curate.generator.values import HALF, Value
+from curate.generator.values import HALF, Value, made_of
 
 FIXED = {"BLOCK_M": "32", "BLOCK_N": "16"}
 """A tile that fits into shared memory with any head."""
@@ -43,8 +43,7 @@ def tiled(loops: Attention, program: Program, tuned: bool = True) -> None:
     with body.block(tile.head(first)):
         tile.step()
     tile.end()
-    for store in body.stores():
-        body.store(store)
+    body.store_all()
     tile.launch(tuned)
 
 
@@ -99,7 +98,7 @@ class _Tile:
         loops, program = self.loops, self.program
         roots = [store.value for store in self.body.stores()]
         roots += [loops.q, loops.k, loops.v, loops.scores.scores]
-        reads = [v.index for root in roots for v in softmax.values(root) if v.op == "load"]
+        reads = [v.index for root in roots for v in made_of([root]) if v.op == "load"]
         spans: set[sympy.Expr] = set()
         for e in map(loops.index, [*reads, *(store.index for store in self.body.stores())]):
             inside = [axis for axis in loops.axes if loops.of_dim[axis] != "batch"]
@@ -266,8 +265,8 @@ class _Tile:
         loops, v = self.loops, self.loops.v
         products = (loops.dot, loops.product)
         masks = any(
-            one.op == "load" and not any(one in softmax.values(p) for p in products)
-            for one in softmax.values(loops.scores.scores)
+            one.op == "load" and not any(one in made_of([p]) for p in products)
+            for one in made_of([loops.scores.scores])
         )
         short = v.op == "load" and private.buffer_dtype(v.name) in HALF
         return short and (masks or not loops.softmax.is_safe)

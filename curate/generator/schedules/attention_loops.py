@@ -15,7 +15,6 @@ import torch
 
 from curate.generator import torch_private as private
 from curate.generator.loops import (
-    ZERO,
     Loops,
     common_sizes,
     equal,
@@ -26,7 +25,7 @@ from curate.generator.program import Program
 from curate.generator.schedules import producers, products, softmax
 from curate.generator.torch_private import CallOperand, LibraryCall
 from curate.generator.unprintable import Unprintable
-from curate.generator.values import Value
+from curate.generator.values import Value, made_of
 
 LARGEST_HEAD = 256
 """Elements of a query, in the file, up to which a program holds them all."""
@@ -77,8 +76,7 @@ def fuse(program: Program, groups: list[Any]) -> list[Any]:
 
 def _is_one(program: Program, found: Found) -> bool:
     """Whether one kernel can and should do it all, when the last of it is due."""
-    reads = {program.real(d.name) for node in found.get_nodes() for d in node.read_writes.reads}
-    if reads & {program.real(name) for name in program.changed}:
+    if program.reads(found.get_nodes()) & set(map(program.real, program.changed)):
         return False
     try:
         loops = Attention(program, found, ())
@@ -105,8 +103,7 @@ def _between(program: Program, groups: list[Any], start: Any) -> Found | None:
     between: list[Any] = []
     for group in groups[groups.index(start) + 1 :]:
         nodes = group.get_nodes()
-        reads = {program.real(read.name) for node in nodes for read in node.read_writes.reads}
-        if not reads & made:
+        if not program.reads(nodes) & made:
             continue
         second = _call(group)
         if second is not None:
@@ -118,7 +115,7 @@ def _between(program: Program, groups: list[Any], start: Any) -> Found | None:
         if not isinstance(group, private.SchedulerNode | private.FusedSchedulerNode):
             return None
         between.append(group)
-        made |= {program.real(b.get_name()) for node in nodes for b in node.get_outputs()}
+        made |= program.writes(nodes).keys()
     return None
 
 
@@ -135,12 +132,7 @@ def _attempts(program: Program, groups: list[Any], found: Found) -> Iterator[Fou
         if before in tried:
             continue
         tried.append(before)
-        nodes = {
-            program.real(buffer.get_name()): node
-            for group in before
-            for node in group.get_nodes()
-            for buffer in node.get_outputs()
-        }
+        nodes = program.writes(node for group in before for node in group.get_nodes())
         yield Found(found.first, found.second, found.groups, found.nodes, nodes, before)
 
 
@@ -162,11 +154,7 @@ class Attention(products.Product):
         self.program, self.found, self.followers = program, found, list(groups)
         self.call = found.second
         self._operands()
-        made = {self.place(self.call.result.buffer, ZERO)[0]}
-        spans = []
-        for node in later:
-            spans.append(self._span(node, made))
-            made |= {self.place(buffer.get_name(), ZERO)[0] for buffer in node.get_outputs()}
+        spans = self._spans(later)
         self._lay_out([sizes for sizes, _ in spans])
         self._scores()
         self._result()
@@ -330,7 +318,7 @@ class Attention(products.Product):
         wanted = [set(self.axes_of_role[role]) for role in roles[-2:]]
         if not all(value.axes & axes for axes in wanted if axes):
             raise Unprintable("an operand that is the same for all elements")
-        parts = list(softmax.values(value))
+        parts = list(made_of([value]))
         along = set(self.axes_of_role[next(r for r in roles if r in ("row", "key", "keys"))])
         loads = [one for one in parts if one.op == "load" and one.axes & along]
         costly = len(loads) > 1 or any(one.op not in _CHEAP for one in parts)

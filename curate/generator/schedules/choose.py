@@ -97,23 +97,32 @@ def _sorted(loops: Loops, program: Program) -> None:
     reduce.tile(loops, program, plane)
 
 
+def _either(
+    loops: Loops,
+    program: Program,
+    plane: Plane,
+    test: str,
+    schedules: tuple[Callable[[Loops, Program, Plane], None], ...],
+) -> None:
+    """Print a kernel for sizes that pass a test of the host's, and those for all others."""
+    for head, schedule in zip((f"if {test}:", "else:"), schedules, strict=True):
+        with program.branch(head):
+            schedule(loops, program, plane)
+
+
 def _by_length(loops: Loops, program: Program, plane: Plane) -> None:
     """Print a kernel for rows that fit into registers, and one for longer ones."""
     program.touch(loops)
-    with program.branch(f"if {plane.reduced.count(program, loops)} <= {MOST_IN_TILE}:"):
-        reduce.tile(loops, program, plane)
-    with program.branch("else:"):
-        reduce.looped(loops, program, plane)
+    test = f"{plane.reduced.count(program, loops)} <= {MOST_IN_TILE}"
+    _either(loops, program, plane, test, (reduce.tile, reduce.looped))
 
 
 def _by_rows(loops: Loops, program: Program, plane: Plane) -> None:
     """Print a kernel for many rows, and those for few."""
     assert plane.kept is not None
     program.touch(loops)
-    with program.branch(f"if {plane.kept.count(program, loops)} >= {ENOUGH}:"):
-        reduce.looped(loops, program, plane)
-    with program.branch("else:"):
-        split.shared(loops, program, plane)
+    test = f"{plane.kept.count(program, loops)} >= {ENOUGH}"
+    _either(loops, program, plane, test, (reduce.looped, split.shared))
 
 
 def _reads_again(loops: Loops, program: Program) -> bool:
@@ -132,12 +141,9 @@ def _scan(loops: Loops, program: Program, plane: Plane) -> None:
         counts = [dim.count(program, loops) for dim in (plane.kept, plane.reduced)]
         limits = zip(counts, (f">= {many}", f"<= {short}"), strict=True)
         tests = [f"{count} {limit}" for count, limit in limits if not count.isdigit()]
-    if not tests:
-        split.shared_scans(loops, program, plane)
-        return
-    with program.branch(f"if {' or '.join(tests)}:"):
-        reduce.looped(loops, program, plane)
-    with program.branch("else:"):
+    if tests:
+        _either(loops, program, plane, " or ".join(tests), (reduce.looped, split.shared_scans))
+    else:
         split.shared_scans(loops, program, plane)
 
 

@@ -251,8 +251,7 @@ class _Tiled:
         self.window.first()
         self._sum(x, weight)
         body.leaf(loops.product, "acc")
-        for store in body.stores():
-            body.store(store)
+        body.store_all()
         doc = "Each program computes BLOCK_N channels of BLOCK_M pixels"
         doc += " that the same taps reach." if any(self.apart) else "."
         strides = [stride for stride, apart in zip(self.strides, self.apart, strict=True) if apart]
@@ -435,8 +434,7 @@ def summed(loops: Convolution, program: Program) -> None:
     body.say("acc += pixel * weight")
     body.depth = depth
     body.leaf(loops.product, "acc")
-    for store in body.stores():
-        body.store(store)
+    body.store_all()
     doc = "Each program takes BLOCK_SIZE outputs; each sums what lies under its window."
     grid = (f"triton.cdiv({dim.count(program, loops)}, BLOCK_SIZE)",)
     program.launch(Kernel(body, doc, grid, {"BLOCK_SIZE": "BLOCK_SIZE"}, ("BLOCK_SIZE = 256",)))

@@ -30,16 +30,14 @@ def flat(loops: Loops, program: Program) -> None:
     """Print a kernel whose programs take the elements in order, whatever their shape."""
     if not loops.kept:
         body = Body(loops, program, [])
-        for store in body.stores():
-            body.store(store)
+        body.store_all()
         program.launch(Kernel(body, "One program does all.", ("1",)))
         return
     dim = Dim("offsets", loops.kept, "mask", 0)
     body = Body(loops, program, [dim])
     program.touch(loops)
     body.index(dim, "tl.program_id(0).to(tl.int64) * BLOCK_SIZE")
-    for store in body.stores():
-        body.store(store)
+    body.store_all()
     grid = (f"triton.cdiv({dim.count(program, loops)}, {BLOCK})",)
     doc = "Each program takes BLOCK_SIZE elements."
     program.launch(Kernel(body, doc, grid, {"BLOCK_SIZE": str(BLOCK)}))
@@ -148,8 +146,7 @@ def _crossed(loops: Loops, program: Program, dims: list[Dim], outer: Dim | None)
 
 
 def _launch(body: Body, program: Program, grid: tuple[str, ...], setup: tuple[str, ...]) -> None:
-    for store in body.stores():
-        body.store(store)
+    body.store_all()
     doc = "Each program takes a tile of BLOCK_ROWS x BLOCK_COLS elements."
     blocks = {"BLOCK_ROWS": "BLOCK_ROWS", "BLOCK_COLS": "BLOCK_COLS"}
     program.launch(Kernel(body, doc, grid, blocks, setup))

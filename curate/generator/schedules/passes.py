@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 
 import sympy
 
-from curate.generator.body import Body, Dim, HostFunction
+from curate.generator.body import Body, Dim
 from curate.generator.loops import Loops, product
 from curate.generator.program import Program
 from curate.generator.schedules.reductions import Reducer
 from curate.generator.schedules.scans import Scanner
-from curate.generator.values import StoredValue, Value
+from curate.generator.values import StoredValue, Value, made_of
 
 
 @dataclass(frozen=True)
@@ -110,26 +110,14 @@ def power_of_2(count: str, most: str = "") -> str:
     return f"min({text}, {most})" if most else text
 
 
-def reductions(loops: Loops, program: HostFunction) -> list[Value]:
+def reductions(loops: Loops, program: Program) -> list[Value]:
     """Return a kernel's reductions that a result needs, those first that others wait for."""
-    found: dict[int, Value] = {}
-    seen: set[int] = set()
-
-    def walk(value: Value) -> None:
-        if id(value) in seen:
-            return
-        seen.add(id(value))
-        for one in value.inputs():
-            walk(one)
-        if value.op == "reduce":
-            found[id(value)] = value
-
+    roots: list[Value] = []
     for store in loops.stores:
         if not program.is_inner(store.buffer):
-            walk(store.value)
-            for value in loops.axes_of(loops.index(store.index))[1]:
-                walk(value)
-    return sorted(found.values(), key=lambda value: value.level)
+            roots += [store.value, *loops.axes_of(loops.index(store.index))[1]]
+    found = [value for value in made_of(roots) if value.op == "reduce"]
+    return sorted(found, key=lambda value: value.level)
 
 
 def levels(found: list[Value]) -> int:

@@ -15,10 +15,9 @@ import torch
 from curate.generator import torch_private as private
 from curate.generator.loops import ZERO, Loops, equal, quotient
 from curate.generator.program import Program
-from curate.generator.schedules.softmax import values
 from curate.generator.torch_private import FloorDiv, ModularIndexing
 from curate.generator.unprintable import Unprintable
-from curate.generator.values import Recorder, Value, is_opposite
+from curate.generator.values import Recorder, Value, is_opposite, made_of
 
 Term = tuple[sympy.Expr, sympy.Expr, sympy.Expr]
 """Of an address: what it has times what, and how many values that takes from zero on."""
@@ -73,7 +72,7 @@ class InlineRecorder(Recorder):
         if left.args[0] is not mask or not is_opposite(right.args[0], mask):
             return None
         places = [
-            {(x.name, x.index) for x in values(one.args[1]) if x.op == "load" and x.masks}
+            {(x.name, x.index) for x in made_of([one.args[1]]) if x.op == "load" and x.masks}
             for one in both
         ]
         if places[0] != places[1]:
@@ -82,7 +81,7 @@ class InlineRecorder(Recorder):
 
     def _unguarded(self, value: Any, mask: Value) -> Any:
         """Return a value whose loads do not wait for a mask."""
-        if not isinstance(value, Value) or mask not in values(value):
+        if not isinstance(value, Value) or mask not in made_of([value]):
             return value
         args = tuple(self._unguarded(arg, mask) for arg in value.args)
         if value.op != "load":
@@ -104,11 +103,10 @@ def find(
 ) -> list[Any]:
     """Return the element-wise groups that make some buffers only for nodes of these names."""
     makers = {
-        program.real(buffer.get_name()): group
+        name: group
         for group in groups
         if isinstance(group, private.SchedulerNode | private.FusedSchedulerNode)
-        for node in group.get_nodes()
-        for buffer in node.get_outputs()
+        for name in program.writes(group.get_nodes())
     }
     found: list[Any] = []
     readers, queue = set(readers), list(wanted)
@@ -122,7 +120,7 @@ def find(
         if plain and is_only_for(program, nodes, readers | names):
             found.append(group)
             readers |= names
-            queue += [program.real(d.name) for node in nodes for d in node.read_writes.reads]
+            queue += program.reads(nodes)
     return found
 
 

@@ -7,7 +7,7 @@ itself is one value.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
@@ -51,6 +51,9 @@ KINDS = {
 """The operators that are products of matrices, and the types of their factors."""
 
 
+Span = tuple[list[sympy.Expr], Callable[[list[sympy.Expr]], list[sympy.Expr]]]
+
+
 class Product(Loops):
     """A product's result, and the element-wise loops that follow it.
 
@@ -87,11 +90,7 @@ class Product(Loops):
         self.program = program
         self.followers = list(groups)
         result = call.result
-        made = {self.place(result.buffer, ZERO)[0]}
-        spans = []
-        for node in later:
-            spans.append(self._span(node, made))
-            made |= {self.place(buffer.get_name(), ZERO)[0] for buffer in node.get_outputs()}
+        spans = self._spans(later)
         self.axes = axes_of_sizes(common_sizes([result.sizes, *(sizes for sizes, _ in spans)]))
         self.places = self._positions(result.sizes)
         self.of_dim = {
@@ -168,9 +167,16 @@ class Product(Loops):
 
     # -- what follows -----------------------------------------------------------------------------
 
-    def _span(
-        self, node: Any, made: set[str]
-    ) -> tuple[list[sympy.Expr], Callable[[list[sympy.Expr]], list[sympy.Expr]]]:
+    def _spans(self, nodes: Iterable[Any]) -> list[Span]:
+        """Return what `_span` does of nodes that follow."""
+        made = {self.place(self.call.result.buffer, ZERO)[0]}
+        spans = []
+        for node in nodes:
+            spans.append(self._span(node, made))
+            made |= self.program.writes([node]).keys()
+        return spans
+
+    def _span(self, node: Any, made: set[str]) -> Span:
         """Return the sizes of a node's loops in the product's order, and its variables from them.
 
         It shows in what the node reads of the product: the smallest step is along the last
@@ -239,8 +245,7 @@ def with_followers(
     later: set[str] = set()
     for group in list(groups):
         nodes = group.get_nodes()
-        reads = {program.real(read.name) for node in nodes for read in node.read_writes.reads}
-        writes = {program.real(b.get_name()) for node in nodes for b in node.get_outputs()}
+        reads, writes = program.reads(nodes), program.writes(nodes).keys()
         fits = isinstance(group, private.SchedulerNode | private.FusedSchedulerNode)
         if fits and reads & made and not (reads | writes) & later:
             try:
@@ -449,8 +454,7 @@ def matrices(loops: Matrices, program: Program) -> None:
 def tiles(loops: Matrices, program: Program, tuned: bool = True) -> None:
     """Print a kernel whose programs each compute a tile, whose size is tuned or is `FIXED`."""
     body, _ = _summed(loops, program, "", tuned)
-    for store in body.stores():
-        body.store(store)
+    body.store_all()
     batches = loops.call.result.sizes[0] if loops.batched else ONE
     doc = "Each program computes a tile of BLOCK_M x BLOCK_N"
     doc += "; GROUP_M rows of tiles share columns." if tuned else "."
@@ -464,7 +468,6 @@ def split(loops: Matrices, program: Program, n_splits: str) -> None:
     program.say(f"{word} = {n_splits}")
     m, n = (program.size(name, size) for name, size in zip("MN", loops.sizes, strict=False))
     partial = program.temporary("partial", f"({word}, {m}, {n})", loops.product.dtype)
-    program.scratch[partial] = partial
     body, (m, n) = _summed(loops, program, "split")
     body.pointers[partial] = body.fresh("partial_ptr")
     at = f"({body.pointers[partial]} + (split * {m} + rows) * {n} + cols)"
@@ -481,8 +484,7 @@ def split(loops: Matrices, program: Program, n_splits: str) -> None:
     with body.block("for split in range(n_splits):"):
         body.say(f"acc += tl.load({at}, mask=mask)")
     body.leaf(loops.product, "acc")
-    for store in body.stores():
-        body.store(store)
+    body.store_all()
     grid = (f"triton.cdiv({dim.count(program, loops)}, 256)",)
     doc = "Each program adds the partial sums of BLOCK_SIZE elements."
     program.launch(Kernel(body, doc, grid, {"BLOCK_SIZE": "256"}, part="combine"))
@@ -525,8 +527,7 @@ def few_rows(loops: Matrices, program: Program) -> None:
         body.say("acc += a * b")
     body.say("acc = tl.sum(acc, axis=2)")
     body.leaf(loops.product, "acc")
-    for store in body.stores():
-        body.store(store)
+    body.store_all()
     m, n = (program.size(name, size) for name, size in zip("MN", loops.sizes, strict=False))
     wide, area = (8, 1024) if equal(b.strides[0], 1) else (32, 256)
     blocks = {"BLOCK_M": "BLOCK_M", "BLOCK_N": str(wide), "BLOCK_K": f"{area} // BLOCK_M"}

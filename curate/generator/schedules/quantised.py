@@ -18,11 +18,10 @@ from curate.generator.body import Body, Dim
 from curate.generator.loops import Loops
 from curate.generator.program import Program
 from curate.generator.schedules import producers
-from curate.generator.schedules.softmax import values
 from curate.generator.text.operations import TYPES
 from curate.generator.torch_private import CallOperand
 from curate.generator.unprintable import Unprintable
-from curate.generator.values import Value
+from curate.generator.values import Value, made_of
 
 PACKED = {torch.int8, torch.uint8, torch.int16, torch.int32}
 PACKED |= {torch.float8_e4m3fn, torch.float8_e5m2}
@@ -71,7 +70,7 @@ class Factor:
     def begin(self, body: Body) -> None:
         """Compute what is the same all along the loop over a tile's products."""
         body.hoist([self.value], [self.inner])
-        for one in values(self.value):
+        for one in made_of([self.value]):
             if one.op == "load" and self.inner in one.axes and not one.masks:
                 body.fill(one, 0)
 
@@ -105,9 +104,9 @@ def factor(loops: Loops, operand: CallOperand, at: Any, side: int) -> Factor:
     known = len(loops.expressions)
     _, scales = _apart(loops.recorder.load(operand.buffer, at(None, inner)), inner)
     del loops.expressions[known:]
-    parts = [part for scale in scales for part in values(scale)]
+    parts = [part for scale in scales for part in made_of([scale])]
     loops.expressions += [part.index for part in parts if part.index is not None]
-    parts = list(values(value))
+    parts = list(made_of([value]))
     loads = [part for part in parts if part.op == "load" and {outer, inner} <= part.axes]
     packed = any(private.buffer_dtype(load.name) in PACKED for load in loads)
     if not packed or any(part.op not in _CHEAP for part in parts):
@@ -135,13 +134,7 @@ def find(
     names = {node.get_name() for node in nodes}
     wanted = [program.real(operand.buffer) for operand in factors]
     before = producers.find(program, groups, names, wanted)
-    made = {
-        program.real(buffer.get_name()): node
-        for one in before
-        for node in one.get_nodes()
-        for buffer in node.get_outputs()
-    }
-    reads = {program.real(d.name) for node in made.values() for d in node.read_writes.reads}
-    if not made or reads & {program.real(name) for name in program.changed}:
+    made = program.writes(node for one in before for node in one.get_nodes())
+    if not made or program.reads(made.values()) & set(map(program.real, program.changed)):
         return None
     return Unpacked(group, made, before)

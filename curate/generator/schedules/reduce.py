@@ -43,8 +43,7 @@ def tile(
         for reduce in found:
             if reduce.level == level:
                 reducer.tile(reduce)
-    for store in body.stores():
-        body.store(store)
+    body.store_all()
     count = plane.reduced.count(program, loops)
     if plane.kept is None:
         blocks = {plane.reduced.block: power_of_2(count)}

@@ -55,16 +55,9 @@ def fields(reduce: Value) -> list[Field]:
 
 def identity(reduce: Value) -> Any:
     """Return what an element must be to change nothing."""
-    if reduce.name in ("welford_reduce",):
-        return 0
-    if reduce.name == "online_softmax_reduce":
-        return least(reduce.args[0].dtype)
-    source = reduce.args[0].dtype
-    if "max" in reduce.name:
-        return least(source)
-    if "min" in reduce.name:
-        return largest(source)
-    return 1 if reduce.name == "prod" else 0
+    if reduce.args[0].dtype == torch.bool and ("max" in reduce.name or "min" in reduce.name):
+        return int("min" in reduce.name)
+    return fields(reduce)[0].identity
 
 
 def share_means(loops: Loops) -> None:

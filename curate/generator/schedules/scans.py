@@ -14,7 +14,7 @@ import torch
 from curate.generator.body import Body, Dim
 from curate.generator.text.operations import TYPES, largest, least, literal
 from curate.generator.unprintable import Unprintable
-from curate.generator.values import Value
+from curate.generator.values import Value, made_of
 
 
 @dataclass(frozen=True)
@@ -76,20 +76,7 @@ def type_of(scan: Value, arg: Value) -> torch.dtype:
 
 def scanned(roots: Iterable[Value]) -> list[Value]:
     """Return the scans and sorts that some values are made of, those first that others wait for."""
-    found: dict[int, Value] = {}
-    seen: set[int] = set()
-
-    def walk(value: Value) -> None:
-        if id(value) not in seen:
-            seen.add(id(value))
-            for one in value.inputs():
-                walk(one)
-            if value.op in ("scan", "sort"):
-                found[id(value)] = value
-
-    for root in roots:
-        walk(root)
-    return list(found.values())
+    return [value for value in made_of(roots) if value.op in ("scan", "sort")]
 
 
 class Scanner:

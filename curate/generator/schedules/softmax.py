@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +11,7 @@ import torch
 
 from curate.generator.text.operations import CONJUNCTIONS, DISJUNCTIONS
 from curate.generator.unprintable import Unprintable
-from curate.generator.values import Recorder, Value
+from curate.generator.values import Recorder, Value, made_of
 
 _NOT = ("logical_not", "bitwise_not")
 _SIGNS = {"le": (1, 0), "lt": (1, 1), "ge": (-1, 0), "gt": (-1, 1)}
@@ -37,25 +36,13 @@ class Softmax:
     is_safe: bool
 
 
-def values(value: Value) -> Iterator[Value]:
-    """Yield a value and all that it is computed from, each once."""
-    seen: set[int] = set()
-    queue = [value]
-    while queue:
-        one = queue.pop()
-        if id(one) not in seen:
-            seen.add(id(one))
-            yield one
-            queue += one.inputs()
-
-
 def find(weights: Value) -> Softmax:
     """Return the softmax that weights come from.
 
     Raises:
         Unprintable: they come from something else.
     """
-    shares = [(v, s) for v in values(weights) if (s := _scores(v)) is not None]
+    shares = [(v, s) for v in made_of([weights]) if (s := _scores(v)) is not None]
     if len(shares) != 1:
         raise Unprintable("a product of no softmax")
     (share, scores) = shares[0]
@@ -104,9 +91,9 @@ def _is_linear(value: Value, share: Value) -> bool:
     """Whether a value is some number times a share."""
     if value is share:
         return True
-    parts = [one for one in value.inputs() if any(v is share for v in values(one))]
+    parts = [one for one in value.inputs() if any(v is share for v in made_of([one]))]
     others = [one for one in value.inputs() if one not in parts]
-    if len(parts) != 1 or any(v.op == "reduce" for one in others for v in values(one)):
+    if len(parts) != 1 or any(v.op == "reduce" for one in others for v in made_of([one])):
         return False
     if value.op == "where":
         zero = [one for one in others if one.op == "constant" and one.number == 0]
@@ -151,9 +138,9 @@ def visible(scores: Value, recorder: Recorder) -> Visible:
                     return _where(shown, inner, recorder, scores.args[0].dtype)
     if scores.op == "where" and (hides := _hidden_of(scores)):
         return _where(hides[0], visible(hides[1], recorder), recorder, scores.dtype)
-    products = [v for v in values(scores) if v.op == "product"]
-    inside = {id(v) for one in products for v in values(one)}
-    may_hide = (v for v in values(scores) if v.op == "load" or _is_hidden(v))
+    products = [v for v in made_of([scores]) if v.op == "product"]
+    inside = {id(v) for one in products for v in made_of([one])}
+    may_hide = (v for v in made_of([scores]) if v.op == "load" or _is_hidden(v))
     return Visible(scores, scores, [], all(id(v) in inside for v in may_hide))
 
 

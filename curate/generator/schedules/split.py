@@ -24,7 +24,7 @@ from curate.generator.schedules.passes import (
 )
 from curate.generator.schedules.reductions import Reducer, fields
 from curate.generator.schedules.scans import KINDS, Scanner, scanned, start_of, type_of
-from curate.generator.values import Value
+from curate.generator.values import Value, made_of
 
 MOST_PROGRAMS = 4096
 """Programs that fill a device several times, so that the last ones keep it waiting for little."""
@@ -93,7 +93,7 @@ class _Stages:
         body = Body(self.loops, self.program, dims, ("start", "split", *self.reserved))
         self.plane.begin(body)
         for value, tensor in self.done:
-            if any(depends(one, value) for one in needed):
+            if value in made_of(needed):
                 name = body.fresh(tensor)
                 body.say(f"{name} = tl.load({self._pointer(body, tensor)})")
                 body.leaf(value, f"({name} != 0)" if value.dtype == torch.bool else name)
@@ -117,9 +117,7 @@ class _Stages:
 
     def _temporary(self, word: str, shape: list[str], dtype: torch.dtype) -> str:
         text = f"({', '.join(shape)}{',' if len(shape) == 1 else ''})"
-        tensor = self.program.temporary(word, text, dtype)
-        self.program.scratch[tensor] = tensor
-        return tensor
+        return self.program.temporary(word, text, dtype)
 
     def _walk(self, body: Body) -> str:
         """Return the head of the loop over a program's share."""
@@ -220,7 +218,7 @@ class _Stages:
         later = [r.args[0] for r in reductions(self.loops, self.program) if r.level > level]
         later += [store.value for store in self.single if store.level > level]
         later += [store.value for store in self.spread]
-        return any(depends(one, value) for one in later)
+        return value in made_of(later)
 
     def elements(self) -> None:
         """Print the kernel that needs the results for each element."""
@@ -335,17 +333,3 @@ class _Scans(_Stages):
         shape = [self.n_splits, *([self.n_kept] if self.plane.kept else [])]
         pairs = zip(KINDS[scan.name].words, scan.args, strict=True)
         return [self._temporary(form.format(w), shape, type_of(scan, arg)) for w, arg in pairs]
-
-
-def depends(value: Value, wanted: Value) -> bool:
-    """Whether a value is computed from another."""
-    seen: set[int] = set()
-    queue = [value]
-    while queue:
-        one = queue.pop()
-        if one is wanted:
-            return True
-        if id(one) not in seen:
-            seen.add(id(one))
-            queue += one.inputs()
-    return False

@@ -11,61 +11,31 @@ from collections.abc import Mapping
 
 import sympy
 
+from curate.generator.text.operations import pairs
 from curate.generator.unprintable import Unprintable
 
-_BINARY = {
-    "FloorDiv": "//",
-    "CleanDiv": "//",
-    "Mod": "%",
-    "PythonMod": "%",
-    "IntTrueDiv": "/",
-    "FloatTrueDiv": "/",
-    "FloatPow": "**",
-    "PowByNatural": "**",
-}
-_KERNEL = {
-    "Min": "tl.minimum",
-    "Max": "tl.maximum",
-    "Abs": "tl.abs",
-    "TruncToFloat": "libdevice.trunc",
-    "sqrt": "tl.sqrt",
-    "exp": "tl.exp",
-    "log": "tl.log",
-    "log2": "tl.log2",
-    "sin": "tl.sin",
-    "cos": "tl.cos",
-}
-_KERNEL_TO_INTEGER = {
-    "CeilToInt": "tl.ceil",
-    "FloorToInt": "tl.floor",
-    "TruncToInt": "",
-    "RoundToInt": "libdevice.nearbyint",
-}
-_HOST = {
-    "Min": "min",
-    "Max": "max",
-    "Abs": "abs",
-    "TruncToInt": "int",
-    "RoundToInt": "round",
-    "CeilToInt": "math.ceil",
-    "FloorToInt": "math.floor",
-    "ToFloat": "float",
-    "sqrt": "math.sqrt",
-    "exp": "math.exp",
-    "log": "math.log",
-    "log2": "math.log2",
-    "sin": "math.sin",
-    "cos": "math.cos",
-}
-_RELATIONS = {"Eq": "==", "Ne": "!=", "Lt": "<", "Le": "<=", "Gt": ">", "Ge": ">="}
-_RELATIONS |= {
-    "Equality": "==",
-    "Unequality": "!=",
-    "StrictLessThan": "<",
-    "LessThan": "<=",
-    "StrictGreaterThan": ">",
-    "GreaterThan": ">=",
-}
+_BINARY = pairs("""
+FloorDiv // CleanDiv // Mod % PythonMod % IntTrueDiv / FloatTrueDiv / FloatPow ** PowByNatural **
+""")
+_SAME = "sqrt exp log log2 sin cos"
+_KERNEL = {name: f"tl.{name}" for name in _SAME.split()}
+_KERNEL |= pairs("Min tl.minimum Max tl.maximum Abs tl.abs TruncToFloat libdevice.trunc")
+_KERNEL_TO_INTEGER = {"CeilToInt": "tl.ceil", "FloorToInt": "tl.floor", "TruncToInt": ""}
+_KERNEL_TO_INTEGER |= {"RoundToInt": "libdevice.nearbyint"}
+_HOST = {name: f"math.{name}" for name in _SAME.split()}
+_HOST |= pairs("Min min Max max Abs abs TruncToInt int RoundToInt round ToFloat float")
+_HOST |= pairs("CeilToInt math.ceil FloorToInt math.floor")
+_RELATIONS = pairs("Eq == Ne != Lt < Le <= Gt > Ge >= Equality == Unequality !=")
+_RELATIONS |= pairs("StrictLessThan < LessThan <= StrictGreaterThan > GreaterThan >=")
+
+
+def unused(word: str, taken: set[str]) -> str:
+    """Return a word, with a number behind it if it is taken; now it is."""
+    name, number = word, 1
+    while name in taken:
+        name, number = f"{word}_{number}", number + 1
+    taken.add(name)
+    return name
 
 
 class Printer:

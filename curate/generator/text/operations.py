@@ -8,84 +8,48 @@ from typing import Any
 import numpy as np
 import torch
 
-TYPES = {
-    torch.float32: "tl.float32",
-    torch.float64: "tl.float64",
-    torch.float16: "tl.float16",
-    torch.bfloat16: "tl.bfloat16",
-    torch.int64: "tl.int64",
-    torch.int32: "tl.int32",
-    torch.int16: "tl.int16",
-    torch.int8: "tl.int8",
-    torch.uint8: "tl.uint8",
-    torch.bool: "tl.int1",
-    torch.float8_e4m3fn: "tl.float8e4nv",
-    torch.float8_e5m2: "tl.float8e5",
+
+def pairs(text: str) -> dict[str, str]:
+    """Return what a text says in which names and what they stand for come by turns."""
+    told = text.split()
+    return dict(zip(told[::2], told[1::2], strict=True))
+
+
+_SAME = "float32 float64 float16 bfloat16 int64 int32 int16 int8 uint8"
+TYPES = {getattr(torch, name): f"tl.{name}" for name in _SAME.split()}
+TYPES |= {torch.bool: "tl.int1"}
+TYPES |= {torch.float8_e4m3fn: "tl.float8e4nv", torch.float8_e5m2: "tl.float8e5"}
+
+BINARY = pairs("""
+add + sub - mul * mul_rn * truediv / div_rn / int_truediv / truncdiv // mod %
+lt < le <= gt > ge >= eq == ne != and_ & or_ | xor ^
+logical_and & logical_or | logical_xor ^ bitwise_and & bitwise_or | bitwise_xor ^
+lshift << rshift >> bitwise_left_shift << bitwise_right_shift >>
+""")
+
+UNARY = {
+    "neg": "(-{})",
+    "reciprocal": "(1.0 / {})",
+    "logical_not": "({} == 0)",
+    "bitwise_not": "(~{})",
+    "identity": "{}",
+    "isinf": '(tl.abs({}) == float("inf"))',
 }
 
-BINARY = {
-    "add": "+",
-    "sub": "-",
-    "mul": "*",
-    "mul_rn": "*",
-    "truediv": "/",
-    "div_rn": "/",
-    "int_truediv": "/",
-    "truncdiv": "//",
-    "mod": "%",
-    "lt": "<",
-    "le": "<=",
-    "gt": ">",
-    "ge": ">=",
-    "eq": "==",
-    "ne": "!=",
-    "and_": "&",
-    "or_": "|",
-    "xor": "^",
-    "logical_and": "&",
-    "logical_or": "|",
-    "logical_xor": "^",
-    "bitwise_and": "&",
-    "bitwise_or": "|",
-    "bitwise_xor": "^",
-    "lshift": "<<",
-    "rshift": ">>",
-    "bitwise_left_shift": "<<",
-    "bitwise_right_shift": ">>",
-}
-
+_TRITON = "exp exp2 log log2 rsqrt abs sin cos sigmoid erf floor ceil fma where"
 _LIBDEVICE = """
 tanh log1p expm1 tan asin acos atan sinh cosh asinh acosh atanh erfc erfinv erfcx lgamma atan2 hypot
 log10 copysign pow nextafter trunc fmod
 """
-
-FUNCTIONS = {name: f"libdevice.{name}" for name in _LIBDEVICE.split()}
+FUNCTIONS = {name: f"tl.{name}" for name in _TRITON.split()} | {"sqrt": "tl.sqrt_rn"}
+FUNCTIONS |= {name: f"libdevice.{name}" for name in _LIBDEVICE.split()}
 FUNCTIONS |= {
-    "exp": "tl.exp",
-    "exp2": "tl.exp2",
-    "log": "tl.log",
-    "log2": "tl.log2",
-    "rsqrt": "tl.rsqrt",
-    "sqrt": "tl.sqrt_rn",
-    "abs": "tl.abs",
-    "sin": "tl.sin",
-    "cos": "tl.cos",
-    "sigmoid": "tl.sigmoid",
-    "erf": "tl.erf",
-    "floor": "tl.floor",
-    "ceil": "tl.ceil",
-    "fma": "tl.fma",
-    "where": "tl.where",
-    "round": "libdevice.nearbyint",
-    "ndtr": "libdevice.normcdf",
-    "bessel_j0": "libdevice.j0",
-    "bessel_j1": "libdevice.j1",
-    "bessel_y0": "libdevice.y0",
-    "bessel_y1": "libdevice.y1",
-    "modified_bessel_i0": "libdevice.cyl_bessel_i0",
-    "modified_bessel_i1": "libdevice.cyl_bessel_i1",
-    "i0": "libdevice.cyl_bessel_i0",
-    "i1": "libdevice.cyl_bessel_i1",
+    name: f"libdevice.{theirs}"
+    for name, theirs in pairs("""
+    round nearbyint ndtr normcdf bessel_j0 j0 bessel_j1 j1 bessel_y0 y0 bessel_y1 y1
+    i0 cyl_bessel_i0 modified_bessel_i0 cyl_bessel_i0
+    i1 cyl_bessel_i1 modified_bessel_i1 cyl_bessel_i1
+    """).items()
 }
 
 TO_INTEGER = {
@@ -98,34 +62,13 @@ TO_INTEGER = {
 CONJUNCTIONS = ("and_", "logical_and", "bitwise_and")
 DISJUNCTIONS = ("or_", "logical_or", "bitwise_or")
 
-NOUNS = {
-    "truediv": "quotient",
-    "truncdiv": "quotient",
-    "sub": "difference",
-    "add": "added",
-    "mul": "scaled",
-    "where": "chosen",
-    "maximum": "larger",
-    "minimum": "smaller",
-    "sqrt": "root",
-    "rsqrt": "inverse_root",
-    "square": "squared",
-    "neg": "negated",
-    "exp": "exponential",
-    "masked": "padded",
-    "to_dtype": "converted",
-    "index": "position",
-    "lt": "below",
-    "le": "at_most",
-    "gt": "above",
-    "ge": "at_least",
-    "eq": "same",
-    "ne": "differs",
-    "reciprocal": "inverse",
-    "abs": "magnitude",
-    **dict.fromkeys(CONJUNCTIONS, "both"),
-    **dict.fromkeys(DISJUNCTIONS, "either"),
-}
+NOUNS = pairs("""
+truediv quotient truncdiv quotient sub difference add added mul scaled where chosen maximum larger
+minimum smaller sqrt root rsqrt inverse_root square squared neg negated exp exponential
+masked padded to_dtype converted index position lt below le at_most gt above ge at_least eq same
+ne differs reciprocal inverse abs magnitude
+""")
+NOUNS |= dict.fromkeys(CONJUNCTIONS, "both") | dict.fromkeys(DISJUNCTIONS, "either")
 """What a variable with an operation's result is called, if not as the operation."""
 
 HELPERS = {
@@ -293,12 +236,6 @@ def nan_maximum(a, b):
     """Return the larger number; NaN if there is one, as in PyTorch."""
     return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)
 ''',
-    "nan_minimum": '''
-@triton.jit
-def nan_minimum(a, b):
-    """Return the smaller number; NaN if there is one, as in PyTorch."""
-    return tl.minimum(a, b, propagate_nan=tl.PropagateNan.ALL)
-''',
     "log_add_exp": '''
 @triton.jit
 def log_add_exp(a, b):
@@ -312,13 +249,6 @@ def log_add_exp(a, b):
 def later_maximum(a, a_index, b, b_index):
     """Return the larger number and its index; the later one if they are equal, NaN if one is."""
     later = (b >= a) | (b != b)
-    return tl.where(later, b, a), tl.where(later, b_index, a_index)
-''',
-    "later_minimum": '''
-@triton.jit
-def later_minimum(a, a_index, b, b_index):
-    """Return the smaller number and its index; the later one if they are equal, NaN if one is."""
-    later = (b <= a) | (b != b)
     return tl.where(later, b, a), tl.where(later, b_index, a_index)
 ''',
     "sort_key": '''
@@ -356,6 +286,10 @@ def float_modulo(a, b):
 ''',
 }
 """Functions that kernels call, by name."""
+
+for _name in ("nan", "later"):
+    _text = HELPERS[f"{_name}_maximum"].replace("maximum", "minimum").replace("larger", "smaller")
+    HELPERS[f"{_name}_minimum"] = _text.replace("b >= a", "b <= a")
 
 
 def literal(value: Any, dtype: torch.dtype) -> str:

@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
+from curate.generator.text.expressions import unused
 from curate.generator.text.layout import WIDTH, body, expression
 from curate.generator.text.operations import NOUNS
 
@@ -146,7 +147,7 @@ def _share(block: Block, outer: frozenset[str]) -> None:
                 if isinstance(part, ast.BinOp):
                     uses.setdefault(ast.unparse(part), []).append((at, call))
     shared = [(text, found) for text, found in uses.items() if len(found) > 1]
-    taken = own.union(name.id for statement in block for name in _names(statement))
+    taken = set(own).union(name.id for statement in block for name in _names(statement))
     several = sum(_is_offsets(found[0][1], text) for text, found in shared) > 1
     new: list[tuple[int, ast.stmt]] = []
     for text, found in shared:
@@ -155,10 +156,7 @@ def _share(block: Block, outer: frozenset[str]) -> None:
         if _is_offsets(call, text):
             pointer = ast.unparse(call.args[0].left)  # type: ignore[attr-defined]
             word = f"{pointer.removesuffix('_ptr')}_offsets" if several else "offsets"
-        name, number = word, 1
-        while name in taken:
-            name, number = f"{word}_{number}", number + 1
-        taken |= {name}
+        name = unused(word, taken)
         variable = ast.Name(name, ast.Load())
         for _, call in found:
             if _is_offsets(call, text):
