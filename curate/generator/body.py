@@ -644,6 +644,13 @@ class Body:
         pointer = self.pointer(value.name, self.address(value.index))
         return f"tl.load({pointer}{self._mask(masks)}{given})"
 
+    def factor(self, operand: private.CallOperand, index: sympy.Expr, mask: str) -> str:
+        """Return the load of an element of a library's operand, as float32; zero behind a mask."""
+        buffer, index = self.loops.place(operand.buffer, index)
+        pointer = self.pointer(buffer, self.address(index))
+        short = ".to(tl.float32)" if self.host.is_float_input(buffer) else ""
+        return f"tl.load({pointer}, mask={mask}, other=0.0){short}"
+
     def _conditions(self, mask: Value) -> list[Value]:
         """Return the conditions of which a mask is the conjunction."""
         own = id(mask) not in self._texts and self._uses.get(id(mask), 1) <= 1

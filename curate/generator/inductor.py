@@ -38,7 +38,7 @@ class Inductor(RowStep):
     sandboxed: ClassVar[bool] = True
 
     step: Literal["inductor"]
-    version: ClassVar[int] = 21
+    version: ClassVar[int] = 22
 
     variants: Annotated[
         int,

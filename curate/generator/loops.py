@@ -78,13 +78,13 @@ def _factors(e: sympy.Expr) -> list[sympy.Expr]:
     return list(sympy.expand(e).as_coefficients_dict().values())
 
 
-def _is_one_less(e: sympy.Expr) -> bool:
-    """Whether an expression is (n - 1) % n, as `torch.roll` has it."""
-    return isinstance(e, private.Mod | private.PythonMod) and e.args[1] - e.args[0] == 1
+def _is_near(e: sympy.Expr) -> bool:
+    """Whether an expression is (n - 1) % n or (n + 1) % n, as `torch.roll` has it."""
+    return isinstance(e, private.Mod | private.PythonMod) and abs(e.args[1] - e.args[0]) == 1
 
 
-def _itself(remainder: sympy.Expr) -> sympy.Expr:
-    return remainder.args[0]
+def _remainder(e: sympy.Expr) -> sympy.Expr:
+    return e.args[0] if e.args[1] - e.args[0] == 1 else ONE
 
 
 def axes_of_sizes(sizes: list[sympy.Expr]) -> dict[sympy.Symbol, sympy.Expr]:
@@ -192,7 +192,7 @@ class Loops:
     def simplified(self, expression: Any) -> sympy.Expr:
         found = sympy.sympify(expression)
         if found.free_symbols:
-            found = sympy.expand(private.simplify(found.replace(_is_one_less, _itself), self.axes))
+            found = sympy.expand(private.simplify(found.replace(_is_near, _remainder), self.axes))
         return found.subs(self._merged) if self._merged else found
 
     def indirect(self, value: Value) -> sympy.Symbol:

@@ -362,8 +362,9 @@ class Program:
         last = re.sub(r"\[\d+\]$", "", text).rpartition(".")[2]
         if e.is_Symbol or last.isidentifier():
             return identifier(last if last.isidentifier() else "number"), text
-        if re.fullmatch(r"\w+ - 1", text):
-            return f"last_{text.removesuffix(' - 1')}", text
+        for pattern, word in _NUMBERS.items():
+            if found := re.fullmatch(pattern, text.strip("()")):
+                return found.expand(word), text
         floating = bool(e.atoms(sympy.Float)) or not e.is_integer
         return ("scale" if floating else "number"), text
 
@@ -857,6 +858,10 @@ class Program:
         told = [guard for guard in found if self.sizes.tells(guard)]
         return [f"assert {self.sizes.text(guard)}" for guard in guards.needed(told, free)]
 
+
+_NUMBERS = {r"(?:self\.)?(\w+) - 1": r"last_\1", r"(?:self\.)?(\w+) // 2": r"half_\1"}
+_NUMBERS |= {r"(?:self\.)?(\w+) \* (\d+)": r"\1_times_\2"}
+"""What kernels call numbers, by the host's texts for them."""
 
 _LONG_SIZE = 4
 """Operations in a size from which on it is not written twice."""

@@ -16,7 +16,7 @@ from curate.generator import torch_private as private
 from curate.generator.loops import equal
 from curate.generator.promises.ranks import LEAD, Lead
 from curate.generator.text.expressions import Printer, unused
-from curate.generator.torch_private import CeilToInt, FloorDiv, IntTrueDiv, Max
+from curate.generator.torch_private import CeilToInt, FloorDiv, IntTrueDiv
 from curate.generator.trace import Symbolic, Traced
 from curate.generator.unprintable import Unprintable
 from curate.generator.words import words_of
@@ -111,7 +111,7 @@ class Sizes:
         if e not in self._known:
             found = self.traced.env.replace(e) if e.free_symbols else e
             found = self.lead.known(found) if self.lead else found
-            found = found.replace(_is_at_least_one, lambda limit: limit.args[1])
+            found = private.without_guards(found)
             found = found.replace(CeilToInt, _rounded_up)
             for term, value in self._opaque.items():
                 if term.free_symbols <= found.free_symbols:
@@ -266,11 +266,6 @@ class Sizes:
         for symbol in sorted(e.free_symbols, key=self._order):
             self.name_of(symbol)
         return Printer(self.names).text(e)
-
-
-def _is_at_least_one(e: sympy.Expr) -> bool:
-    """Whether an expression is a size, or one if that is zero, as strides have it."""
-    return isinstance(e, Max) and len(e.args) == 2 and e.args[0] == 1
 
 
 def _is_sum_of(hidden: list[sympy.Expr], terms: list[sympy.Expr]) -> bool:

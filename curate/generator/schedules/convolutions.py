@@ -427,10 +427,7 @@ def summed(loops: Convolution, program: Program) -> None:
         ("pixel", x, at, inside),
         ("weight", weight, loops.at(weight, filters), "mask"),
     ):
-        buffer, index = loops.place(operand.buffer, index)
-        short = ".to(tl.float32)" if program.is_float_input(buffer) else ""
-        pointer = body.pointer(buffer, body.address(index))
-        body.say(f"{word} = tl.load({pointer}, mask={mask}, other=0.0){short}")
+        body.say(f"{word} = {body.factor(operand, index, mask)}")
     body.say("acc += pixel * weight")
     body.depth = depth
     body.leaf(loops.product, "acc")

@@ -518,12 +518,9 @@ def few_rows(loops: Matrices, program: Program) -> None:
             if made:
                 body.say(f"{word} = {made.text(body, torch.float32)}")
                 continue
-            buffer, at = loops.place(operand.buffer, loops.at(operand, place))
-            pointer = body.pointer(buffer, body.address(at))
-            short = ".to(tl.float32)" if program.is_float_input(buffer) else ""
             within = "inner_mask" if lanes else f"(inner < {k})"
             mask = f"{mask}[:, :, None] & {within}"
-            body.say(f"{word} = tl.load({pointer}, mask={mask}, other=0.0){short}")
+            body.say(f"{word} = {body.factor(operand, loops.at(operand, place), mask)}")
         body.say("acc += a * b")
     body.say("acc = tl.sum(acc, axis=2)")
     body.leaf(loops.product, "acc")
