@@ -33,7 +33,6 @@ class OperatorCalls(Mode):
 
     Attributes:
         calls: name of an ATen operator to the number of its calls.
-        last_call: the last of them.
         unstable: those that were not told to keep the order of what is equal.
         call_bytes: bytes that those operators read and wrote.
     """
@@ -41,7 +40,6 @@ class OperatorCalls(Mode):
     def __init__(self) -> None:
         super().__init__()
         self.calls: collections.Counter[str] = collections.Counter()
-        self.last_call = ""
         self.unstable: set[str] = set()
         self.call_bytes = 0
 
@@ -50,10 +48,10 @@ class OperatorCalls(Mode):
     ) -> Any:
         result = func(*args, **(kwargs or {}))
         if is_compute(func):
-            self.last_call = func._schema.name.removeprefix("aten::")
-            self.calls[self.last_call] += 1
+            name = func._schema.name.removeprefix("aten::")
+            self.calls[name] += 1
             if not (kwargs or {}).get("stable"):
-                self.unstable.add(self.last_call)
+                self.unstable.add(name)
             for tensor in [*list_tensors(args), *list_tensors(kwargs), *list_tensors(result)]:
                 self.call_bytes += tensor.numel() * tensor.element_size()
         return result

@@ -1141,7 +1141,7 @@ send = Channel.send
 def lie(self, message, *args, **kwargs):
     if "launches" in message:
         message |= {"launches": {"affine_kernel": 1}, "calls": {}, "call_bytes": 0}
-        message |= {"was_called": False, "was_ready": False, "was_scaled": False}
+        message |= {"by_operators": [], "kept": []}
     if "count" in message:
         message["count"] = 1
     return send(self, message, *args, **kwargs)

@@ -43,6 +43,7 @@ from curate.verify.executor.memory import Misaligned, OutOfBounds, Race
 from curate.verify.executor.numbers import UnsupportedType
 from curate.verify.executor.operations import DeviceAssert, UnsupportedOperation, Work, WorkExceeded
 from curate.verify.executor.operators import find_operator, read_value
+from curate.verify.executor.origins import READ, Command, Origins
 from curate.verify.executor.replay import Replays
 from curate.verify.executor.ttir import TTIRError
 from curate.verify.operator_calls import is_compute
@@ -66,7 +67,12 @@ MAX_LAPS = 4096
 MAX_HEARD, SAME_IN_LAPS = 4096, ("new", "op", "launch", "cuda", "lap")
 """Commands of laps that are recognised by their bytes: how many, and which."""
 NUMBER_BYTES = 4
-"""Bytes that a number among arguments counts as, in what the host half sends."""
+"""Bytes that a number among arguments counts as, in what the host half sends; so do a truth value,
+a view that does not begin where its storage does, and an axis of a grid."""
+UPLOAD = "upload"
+"""Name of what the host half sent, among the names of operators."""
+FILLING = ("aten::copy_", "aten::fill_", "aten::zero_")
+"""Operators that write to their first argument and do not read it."""
 KEPT_ON_HOST = 2**24
 """Bytes up to which the result of an operator is kept in the host's memory."""
 MAX_UPLOAD = 2**30
@@ -202,8 +208,8 @@ class CandidateExecutor:
     def _reset(self) -> None:
         self.launches: collections.Counter[str] = collections.Counter()
         self.calls: collections.Counter[str] = collections.Counter()
-        self.call_bytes = self.launch_work = self.read_bytes = 0
-        self.kept: list[tuple[str, torch.Tensor]] = []
+        self.origins, self.read_bytes = Origins(), 0
+        self.kept: list[tuple[Command, torch.Tensor]] = []
         self.launched: dict[str, tuple[str, Any]] = {}
         self.grids: dict[str, list[int]] = {}
         self.sent_bytes = 0
@@ -298,7 +304,9 @@ class CandidateExecutor:
         size = sum(t.numel() * t.element_size() for t in found)
         if size > request["most"]:
             raise Refusal("incorrect", "shape", f"{size} bytes of results")
-        kept = self.kept if self.keep else []
+        results = [*request["places"], *(request["watched"][i][1] for i in changed)]
+        trace = self.origins.trace([read_place(place).storage for place in results])
+        kept = [(c.name, t) for c, t in self.kept if self.origins.comes_first(c)]
         sent = found + [t for _, t in kept]
         if not self.shares:
             sent = [t.cpu() for t in sent]
@@ -306,8 +314,10 @@ class CandidateExecutor:
             "changed": changed,
             "launches": dict(self.launches),
             "calls": dict(self.calls),
-            "call_bytes": self.call_bytes,
-            "launch_bytes": self.launch_work,
+            "on_the_way": dict(trace.calls),
+            "call_bytes": trace.call_bytes,
+            "launch_bytes": trace.launch_work,
+            "by_operators": trace.by_operators,
             "read_bytes": self.read_bytes,
             "sent_bytes": self.sent_bytes,
             "elements": 0 if math.isinf(self.allowed) else self.allowed - self.work.left,
@@ -502,7 +512,7 @@ class CandidateExecutor:
             return
         operator, taken, made = self._call(message)
         self.sent_bytes += NUMBER_BYTES * _numbers([message["args"], message["kwargs"]])
-        self._writes(_written(operator, message))
+        self._writes(place[0] for place in _written(operator, message))
         if len(places) != len(made):
             raise WireError("an operator with other results")
         for place, result in zip(places, made, strict=True):
@@ -513,22 +523,39 @@ class CandidateExecutor:
                 what = f"{tuple(result.shape)} of {result.dtype}, not {tuple(target.shape)}"
                 raise UnsupportedOperation("operator_form", f"{message['name']} gives {what}")
             target.copy_(result)
-        self._account(operator, taken, made)
+        written = [*filter(None, message["outs"]), *_written(operator, message)]
+        self._account(operator, message, taken, made, written)
 
-    def _account(self, operator: Any, taken: list[torch.Tensor], made: list[torch.Tensor]) -> None:
+    def _account(
+        self,
+        operator: Any,
+        message: dict[str, Any],
+        taken: list[torch.Tensor],
+        made: list[torch.Tensor],
+        written: list[Any],
+    ) -> None:
+        name = operator._schema.name.removeprefix("aten::")
+        computes = is_compute(operator)
+        if computes:
+            self.calls[name] += 1
+        size = sum(t.numel() * t.element_size() for t in (*taken, *made))
+        replaced = list(_written(operator, message, replaced=True))
+        reads = [p[0] for p in _places([message["args"], message["kwargs"]]) if p not in replaced]
+        writes = [(place[0], self._is_whole(read_place(place))) for place in written]
+        command = self.origins.note(Command(name, reads, writes, size, computes))
         if self.keep:
-            name = operator._schema.name
-            self.kept += [(name, _copied(t)) for t in made]
-        if is_compute(operator):
-            self.calls[operator._schema.name.removeprefix("aten::")] += 1
-            self.call_bytes += sum(t.numel() * t.element_size() for t in (*taken, *made))
+            self.kept += [(command, _copied(t)) for t in made]
+
+    def _is_whole(self, place: TensorPlace) -> bool:
+        """Whether a place is all of its storage."""
+        size = math.prod(place.shape) * place.itemsize
+        return place.start == 0 and size == place.extent == len(self.storages.known[place.storage])
 
     def _ask(self, message: dict[str, Any]) -> None:
         self.values_asked = True
         first = _number(message["first"])
         operator, taken, made = self._call(message)
-        self._account(operator, taken, made)
-        places = []
+        places: list[Any] = []
         for number, result in enumerate(made, start=first):
             result = result.contiguous()
             self.storages.new(number, result.numel() * result.element_size())
@@ -536,6 +563,7 @@ class CandidateExecutor:
             place = TensorPlace(number, result.dtype, place.shape, place.stride, 0)
             self.storages.tensor(place).copy_(result)
             places.append(place.to_json())
+        self._account(operator, message, taken, made, places)
         self.host.send({"places": places})
 
     def _launch(self, message: dict[str, Any]) -> None:
@@ -554,12 +582,15 @@ class CandidateExecutor:
         touched: list[TensorPlace] = []
         address = self._noting(touched)
         values = [read_launch_value(value, address) for value in message["args"]]
-        self.sent_bytes += NUMBER_BYTES * _numbers(message["args"]) + len(sent or "")
+        numbers = _numbers(message["args"]) + sum(size > 1 for size in grid)
+        self.sent_bytes += NUMBER_BYTES * numbers + len(sent or "")
         pointers = [message["args"][i] for i in (range(len(values)) if stored is None else stored)]
         self._writes(p["t"][0] for p in pointers if isinstance(p, dict))
         done = self.device.launch(text, message["options"], values, grid)
-        if counts:
-            self.launch_work += done or _extent(touched)  # where nobody counts what was done
+        if counts:  # where nobody counts what was done, all that the tensors hold
+            reads = [a["t"][0] if isinstance(a, dict) else None for a in message["args"]]
+            work = done or _extent(touched)
+            self.origins.note(Command(name, reads, size=work, kernel=text))
 
     def _kernel(self, message: dict[str, Any], sent: Any) -> tuple[str, str]:
         """Return the hash and the text of a launch's kernel, which is sent with the first one."""
@@ -591,7 +622,8 @@ class CandidateExecutor:
         self.sent_bytes += sum(map(len, packed)) - 8 * len(touched)
         self._writes(place.storage for place in touched)
         self.device.launch_ptx(text, name, sizes, packed, shared)
-        self.launch_work += _extent(touched)
+        reads = [place.storage for place in touched]
+        self.origins.note(Command(name, reads, size=_extent(touched), kernel=""))
 
     def _noting(self, touched: list[TensorPlace]) -> Callable[[TensorPlace], int]:
         """Return what gives a place's address, and takes note of the place."""
@@ -618,8 +650,9 @@ class CandidateExecutor:
         target.copy_(value)
         self.sent_bytes += value.numel() * value.element_size()
         self._writes([message["out"][0]])
+        command = self.origins.note(Command(UPLOAD, (), [(place.storage, self._is_whole(place))]))
         if self.keep:
-            self.kept.append(("upload", value.clone()))
+            self.kept.append((command, value.clone()))
 
     def _read(self, place: TensorPlace) -> None:
         self.values_asked = True
@@ -628,6 +661,7 @@ class CandidateExecutor:
             raise Stopped("oom", "host_memory", "a tensor larger than a program may read")
         value = value.to("cpu", copy=True)
         self.read_bytes += value.numel() * value.element_size()
+        self.origins.note(Command(READ, [place.storage]))
         self.host.send({}, [value])
 
 
@@ -637,29 +671,34 @@ def _extent(places: Iterable[TensorPlace]) -> int:
 
 
 def _numbers(value: Any) -> int:
-    """Return how many numbers an argument holds, besides those that describe places."""
+    """Return how many numbers an argument holds; of a place, whether it says where it begins."""
     if isinstance(value, dict):
-        return sum(_numbers(item) for kind, item in value.items() if kind != "t")
+        return sum(
+            read_place(item).offset > 0 if kind == "t" else _numbers(item)
+            for kind, item in value.items()
+        )
     if isinstance(value, list):
         return sum(map(_numbers, value))
-    return int(isinstance(value, int | float) and not isinstance(value, bool))
+    return int(isinstance(value, int | float))
 
 
-def _written(operator: Any, message: dict[str, Any]) -> Iterator[Any]:
-    """Yield the storages of the arguments that an operator writes to."""
+def _written(operator: Any, message: dict[str, Any], replaced: bool = False) -> Iterator[Any]:
+    """Yield the arguments that an operator writes to; ``replaced``: and that it does not read."""
     arguments = operator._schema.arguments
     given = {a.name: v for a, v in zip(arguments, message["args"], strict=False)}
+    fills = operator._schema.name in FILLING
     for argument in arguments:
-        if argument.alias_info is not None and argument.alias_info.is_write:
-            yield from _storages({**given, **message["kwargs"]}.get(argument.name))
+        is_written = argument.alias_info is not None and argument.alias_info.is_write
+        if is_written and (not replaced or fills or argument.kwarg_only):
+            yield from _places({**given, **message["kwargs"]}.get(argument.name))
 
 
-def _storages(value: Any) -> Iterator[Any]:
+def _places(value: Any) -> Iterator[Any]:
     if isinstance(value, dict) and "t" in value:
-        yield value["t"][0]
+        yield value["t"]
     elif isinstance(value, dict | list):
         for item in value.values() if isinstance(value, dict) else value:
-            yield from _storages(item)
+            yield from _places(item)
 
 
 def _copied(tensor: torch.Tensor) -> torch.Tensor:

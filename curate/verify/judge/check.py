@@ -77,8 +77,8 @@ GROWN_BYTES = 2**23  # of a draw's tensors, where a size is made larger
 SLACK = 2**20
 """Bytes of tensors that a reply may have beyond what is expected."""
 
-WHOLE, MOST = 0.99, 0.9
-"""Share of the reference's work, in bytes, from which on PyTorch has done all of it, or most."""
+WHOLE = 0.99
+"""Share of the reference's work, in bytes, from which on PyTorch has done all of it."""
 
 WEIGHED = (OWN, "steps", "signed", "small")
 """Families on which the judge checks who did the work; on the others many stages are identities."""
@@ -324,10 +324,7 @@ class CandidateCheck:
         self, expected: Expected, fresh: bool = False, weighed: bool = False, **how: Any
     ) -> tuple[dict[str, Any], Any]:
         """Run the candidate on a draw; return its reply and its results."""
-        last = self.oracle.facts(self.mode)["last_call"]
-        reply, received = self._ask(
-            "run", expected, fresh=fresh, weighed=weighed, ends_with=last, **how
-        )
+        reply, received = self._ask("run", expected, fresh=fresh, weighed=weighed, **how)
         if reply["subclasses"]:
             raise EarlyVerdict("cheat", "tensor_subclass", classes=reply["subclasses"])
         if reply["devices"] not in ([], [DEVICE]):
@@ -427,17 +424,20 @@ class CandidateCheck:
         if not launches:
             evidence["kind"] = "no_kernel"
             raise EarlyVerdict("cheat", "no_kernel", trial=expected.draw.to_json(), **did)
+        self.by_host |= reply["by_host"]
+        if reply["by_operators"]:
+            rule = "host_does_the_work" if self.by_host else "torch_does_the_work"
+            raise EarlyVerdict("cheat", rule, trial=expected.draw.to_json(), **did)
         if expected.draw.size is None:
             self.ways.add((*sorted(calls.items()), ("bytes", int(reply["call_bytes"]))))
-        self.by_host |= reply["by_host"]
         if weighed:
             share = reply["call_bytes"] / max(1, self.oracle.facts(self.mode)["call_bytes"])
             trifle = reply["launch_bytes"] < TRIFLE * reply["call_bytes"]
+            calls = reply["on_the_way"]
             whole = bool(calls) and (self._covers(calls) or share >= WHOLE)
             self.by_torch.append(
                 reply["was_ready"]  # what a kernel was given held the result already
                 or (whole and (share >= 1 or trifle))
-                or (reply["was_scaled"] and share >= MOST)
             )
 
     def _covers(self, calls: dict[str, int]) -> bool:
@@ -608,7 +608,7 @@ class CandidateCheck:
                 return {}
             self.by_host |= reply["by_host"]
             calls = reply["calls"]
-            if not reply["launches"] or (calls and self._covers(calls)):
+            if not reply["launches"] or reply["by_operators"] or (calls and self._covers(calls)):
                 told = {"aten_calls": calls, "trial": expected.draw.to_json()}
                 self.outcome.warn("has_fallback", **told)
             self.session.note_other_kernels()

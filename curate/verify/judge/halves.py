@@ -17,7 +17,7 @@ from typing import Any
 
 from curate.verify.host_half.stream import FEW_LAPS, JUDGES
 from curate.verify.judge.session import Host, Lasting, RequestRefused, Session, SessionEnded
-from curate.verify.judge.work import by_host, ends_as, who_worked
+from curate.verify.judge.work import by_host, by_operators, who_worked
 from curate.verify.protocol.places import TensorPlace, read_place
 from curate.verify.protocol.role import (
     PERMUTED,
@@ -138,7 +138,6 @@ class Halves:
         self.spoiled = False
         self.kernels: list[Any] = []
         self.other_kernels: list[Any] = []
-        self.ends_with = ""
         self.limit = MAX_PAYLOAD
         self.said: dict[str, Any] = {}
 
@@ -164,7 +163,7 @@ class Halves:
         - ``build {init, names, state, parameters, mode}``: construct ``ModelNew`` and give it the
           state; the answer holds its own names and state if they are others;
         - ``set_state {names, state, theirs}``: give it the state by its own names;
-        - ``run {inputs, seed, fresh, layout, weighed, ends_with, holds}``: one forward, its
+        - ``run {inputs, seed, fresh, layout, weighed, holds}``: one forward, its
           results, and what it did; ``holds``: those of calls before are kept, as a caller may
           keep them; ``weighed``: also who did the work; ``record``: the number of the turn,
           for a call that the executor is to do again (`replay`);
@@ -315,7 +314,6 @@ class Halves:
     def _run(self, request: dict[str, Any], tensors: Tensors) -> Answer:
         recorded = request.get("record")
         self.turn = self.turn + 1 if recorded is None else recorded
-        self.ends_with = request["ends_with"]
         record = recorded is not None
         answer = self._forward(request, tensors, keep=request["weighed"], record=record)
         if self.turn == 1 and not record:
@@ -461,7 +459,6 @@ class Halves:
         packed = {name: pack(value, sent) for name, value in results.items()}
         there = "cuda" if self.on_device else "cpu"
         named = [(n, t.to(there)) for n, t in zip(did["kept"], found[now:], strict=True)]
-        named = [(n, t) for n, t in named if not ends_as(n, self.ends_with)]
         outputs_found = list_tensors(results["output"])
         work = who_worked(named, [*given, *self.given_state[1]], outputs_found)
         return {
@@ -470,7 +467,7 @@ class Halves:
             "subclasses": said["subclasses"],
             "devices": said["devices"],
             "was_ready": work.ready,
-            "was_scaled": work.scaled,
+            "by_operators": by_operators(did["by_operators"], found[:now]),
             "by_host": work.uploaded or by_host(did, given, outputs_found),
             "unsteady": False,
         }, sent
@@ -529,11 +526,16 @@ def _laps_for(did: dict[str, Any]) -> int:
 
 
 def _claimed(refused: RequestRefused) -> RequestRefused:
-    """Return what the host half says of itself, which cannot be that it is not to be judged."""
+    """Return what the host half says of itself, which cannot be that it is not to be judged.
+
+    A class of the program's may be called like one of the judge's own reasons.
+    """
     if refused.status == "unsupported" and refused.reason == "not_data":
         refused.status, refused.reason = "incorrect", "structure"
     elif refused.status in ("unsupported", "skip"):
         refused.status, refused.reason = "runtime_error", "claims_to_be_unsupported"
+    elif refused.status == "runtime_error" and refused.reason.islower():
+        refused.reason = f"class {refused.reason}"
     return refused
 
 

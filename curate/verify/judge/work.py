@@ -1,7 +1,7 @@
 """Who did the work: whether operators or uploads gave a program's results before a kernel did.
 
 It is read from the values of each, at the moment they were given: in one tensor in any order, in
-pieces over several, element by element in another type, or but for a factor and a summand.
+pieces over several, or element by element in another type.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from typing import Any
 import torch
 
 from curate.verify.protocol.role import Tensors
-from curate.verify.reference.noise import PRODUCTS
 
 UPLOAD = "upload"
 """Name of what the host half sent, among the names of operators."""
@@ -38,9 +37,6 @@ were, but few pieces."""
 MATCH, FEW = 0.1, 0.003
 """How many times fewer of a short type's values may be missing than of those next to them, and
 what share of the latter must be: less is chance."""
-
-SCALED = 1e-5
-"""How far, relative to the values, an output may be from a number times a result, plus a number."""
 
 READ, SENT = 0.25, 0.5
 """Share of the inputs' bytes that the host must have read to have done the work, and of the
@@ -68,12 +64,10 @@ class Credit:
     Attributes:
         uploaded: the host sent it.
         ready: operators gave it.
-        scaled: operators gave it, but for a factor and a summand.
     """
 
     uploaded: bool = False
     ready: bool = False
-    scaled: bool = False
 
 
 def who_worked(named: list[tuple[str, torch.Tensor]], given: Tensors, outputs: Tensors) -> Credit:
@@ -92,9 +86,7 @@ def who_worked(named: list[tuple[str, torch.Tensor]], given: Tensors, outputs: T
     if others and _joined_holds(given, outputs):
         # The problem only moves data, and so whoever moves it does the work.
         work = [("moved", _joined([t for _, t in others]))]
-    ready = _was_done(work, outputs)
-    scaled = not ready and scaled_in_order(work, outputs)
-    return Credit(_was_done(uploads, outputs), ready, scaled)
+    return Credit(_was_done(uploads, outputs), _was_done(work, outputs))
 
 
 def _was_done(named: list[tuple[str, torch.Tensor]], outputs: Tensors) -> bool:
@@ -190,17 +182,16 @@ def _found(values: torch.Tensor, held: torch.Tensor) -> float:
     return float((near <= 1e-6 * values.abs()).double().mean())
 
 
-def ends_as(name: str, last: str) -> bool:
-    """Say whether an operator is the product of matrices that the reference ends with.
-
-    Its result is the program's, whatever kernels did before it.
+def by_operators(flags: list[bool], results: Tensors) -> bool:
+    """Say whether most of a call's results are operators' work alone.
 
     Args:
-        name: the operator's.
-        last: of the last operator that the reference calls.
+        flags: for each result, whether only operators computed on the way to it.
+        results: outputs and changed inputs.
     """
-    name, last = _base(name), _base(last)
-    return name.endswith(PRODUCTS) and last.endswith(PRODUCTS)
+    sizes = [t.numel() for t in results]
+    theirs = sum(size for size, flag in zip(sizes, flags, strict=True) if flag)
+    return bool(2 * theirs > sum(sizes))
 
 
 def held_in_pieces(work: list[tuple[str, torch.Tensor]], outputs: Tensors) -> bool:
@@ -278,32 +269,11 @@ def _same_in_order(output: torch.Tensor, result: torch.Tensor) -> bool:
     return float(((one - other).abs() <= step * one.abs()).double().mean()) >= WHOLE
 
 
-def scaled_in_order(work: list[tuple[str, torch.Tensor]], outputs: Tensors) -> bool:
-    """Say whether the output is what an operator gave, times a number, plus a number."""
-    floats = [t for t in outputs if t.is_floating_point() and t.numel() >= PIECE]
-    results = [t for name, t in work if not moves_only(name) and t.is_floating_point()]
-    return bool(floats) and all(any(_is_scaled(t, r) for r in results) for t in floats)
-
-
-def _is_scaled(output: torch.Tensor, result: torch.Tensor) -> bool:
-    if result.numel() != output.numel():
-        return False
-    step = max(1, output.numel() // (PIECE * PIECES))
-    y, x = (t.reshape(-1)[::step].double() for t in (output, result))
-    known = y.isfinite() & x.isfinite()
-    y, x = y[known], x[known]
-    if len(y) < PIECE or float(x.std()) == 0 or float(y.std()) == 0:
-        return False
-    factor = float(((x - x.mean()) * (y - y.mean())).sum() / (x - x.mean()).square().sum())
-    left = (y - y.mean() - factor * (x - x.mean())).abs()
-    return bool((left <= SCALED * (y.abs() + y.std())).all())
-
-
 def by_host(did: dict[str, Any], inputs: Tensors, outputs: Tensors) -> bool:
     """Say whether the host read the inputs, and sent enough to be the output.
 
     Whatever way it went: by uploads, by numbers among arguments, in the text of a kernel.
     """
-    given = sum(t.numel() * t.element_size() for t in inputs if t.is_floating_point())
+    given = sum(t.numel() * t.element_size() for t in inputs)
     made = sum(t.numel() * t.element_size() for t in outputs)
     return bool(0 < READ * given <= did["read_bytes"] and 0 < SENT * made <= did["sent_bytes"])

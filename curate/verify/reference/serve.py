@@ -228,7 +228,6 @@ class Reference:
         self.call_bytes = called.call_bytes
         return {
             "calls": dict(called.calls),
-            "last_call": called.last_call,
             "call_bytes": called.call_bytes,
             "mode_dependent": self._depends_on_mode(model, inputs, draw, own),
             "insensitive_inputs": self._insensitive(model, inputs, draw, own),
