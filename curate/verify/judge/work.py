@@ -1,7 +1,7 @@
-"""Who did the work: whether operators or uploads gave a program's results before a kernel did.
+"""Who did the work, where kernels compute on the way: whether results were there before they did.
 
-It is read from the values of each, at the moment they were given: in one tensor in any order, in
-pieces over several, or element by element in another type.
+It is read from what operators gave before any kernel computed (`executor.origins`), and from
+uploads: element by element, in one tensor in any order, or in pieces over several.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from curate.verify.operator_calls import MOVES
 from curate.verify.protocol.role import Tensors
 
 UPLOAD = "upload"
@@ -34,6 +35,9 @@ WHOLE = 0.9
 """Share of a piece's values that must be held. A stage such as ReLU leaves most values as they
 were, but few pieces."""
 
+NEAR = 1e-6
+"""How far, relative to it, a number may be from one that is the same."""
+
 MATCH, FEW = 0.1, 0.003
 """How many times fewer of a short type's values may be missing than of those next to them, and
 what share of the latter must be: less is chance."""
@@ -52,9 +56,6 @@ MOVERS = frozenset(
     )
 )
 """Operators that give what they were given: the values are another's work, wherever they lie."""
-
-MAKERS = ("copy", "clone", "to_copy", "fill", "zero", "full", "empty", "arange", "scalar_tensor")
-"""Prefixes of operators that copy values, or that make them from none."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,7 @@ def who_worked(named: list[tuple[str, torch.Tensor]], given: Tensors, outputs: T
         return Credit()
     uploads = [(name, t) for name, t in named if name == UPLOAD]
     others = [(name, t) for name, t in named if name != UPLOAD]
-    work = [(n, t) for n, t in others if not _base(n).startswith(MAKERS) and not moves_only(n)]
+    work = [(n, t) for n, t in others if n not in MOVES and not moves_only(n)]
     if others and _joined_holds(given, outputs):
         # The problem only moves data, and so whoever moves it does the work.
         work = [("moved", _joined([t for _, t in others]))]
@@ -90,18 +91,16 @@ def who_worked(named: list[tuple[str, torch.Tensor]], given: Tensors, outputs: T
 
 
 def _was_done(named: list[tuple[str, torch.Tensor]], outputs: Tensors) -> bool:
-    """Say whether the output was there already, in one tensor, in pieces, or in another type.
+    """Say whether the output was there already: in order, in one tensor, or in pieces.
 
-    Only floating numbers tell; where they are no more than half of the output, nothing is said.
+    In any other order only floating numbers tell, if they are more than half of the output.
     """
+    if named and held_in_order(named, outputs):
+        return True
     floats = sum(t.numel() for t in outputs if t.is_floating_point())
     if not named or 2 * floats <= sum(t.numel() for t in outputs):
         return False
-    return (
-        holds_result([t for _, t in named], outputs)
-        or held_in_pieces(named, outputs)
-        or held_in_order(named, outputs)
-    )
+    return holds_result([t for _, t in named], outputs) or held_in_pieces(named, outputs)
 
 
 def _joined_holds(tensors: Tensors, outputs: Tensors) -> bool:
@@ -179,7 +178,7 @@ def _counts(tensor: torch.Tensor, kind: torch.dtype) -> torch.Tensor:
 def _found(values: torch.Tensor, held: torch.Tensor) -> float:
     at = torch.searchsorted(held, values).clamp(max=held.numel() - 1)
     near = torch.minimum((held[at] - values).abs(), (held[(at - 1).clamp(min=0)] - values).abs())
-    return float((near <= 1e-6 * values.abs()).double().mean())
+    return float((near <= NEAR * values.abs()).double().mean())
 
 
 def by_operators(flags: list[bool], results: Tensors) -> bool:
@@ -241,7 +240,7 @@ def _held(pieces: torch.Tensor, group: Tensors) -> torch.Tensor:
         held = held[held.isfinite()]
         at = torch.searchsorted(asked, held)
         for near in (at.clamp(max=len(asked) - 1), (at - 1).clamp(min=0)):
-            found[near[(asked[near] - held).abs() <= 1e-6 * asked[near].abs()]] = True
+            found[near[(asked[near] - held).abs() <= NEAR * asked[near].abs()]] = True
     one, other = found[back].split(len(values))
     other_than_zero = values != 0
     by_chance = float(other[other_than_zero].double().mean()) if other_than_zero.any() else 1.0
@@ -249,24 +248,20 @@ def _held(pieces: torch.Tensor, group: Tensors) -> torch.Tensor:
 
 
 def held_in_order(work: list[tuple[str, torch.Tensor]], outputs: Tensors) -> bool:
-    """Say whether operators gave every output of integers or a short type, element by element.
-
-    Such types have so few values that any tensor holds them; but not in the same order.
-    """
-    known = [t for t in outputs if t.numel() >= PIECE and not t.is_complex()]
-    known = [t for t in known if t.dtype != torch.bool and bool((t != t.reshape(-1)[0]).any())]
-    if not known or any(t.is_floating_point() and t.element_size() > 2 for t in known):
-        return False
+    """Say whether operators gave every output, element by element, in whatever type."""
+    known = [t for t in outputs if t.numel() and not t.is_complex()]
+    known = [t for t in known if t.numel() == 1 or bool((t != t.reshape(-1)[0]).any())]
     results = [t for name, t in work if not moves_only(name) and not t.is_complex()]
-    return all(any(_same_in_order(t, result) for result in results) for t in known)
+    return bool(known) and all(any(_same_in_order(t, r) for r in results) for t in known)
 
 
 def _same_in_order(output: torch.Tensor, result: torch.Tensor) -> bool:
     if result.numel() != output.numel():
         return False
     one, other = output.reshape(-1).double(), result.reshape(-1).double()
-    step = torch.finfo(output.dtype).eps if output.is_floating_point() else 0.0
-    return float(((one - other).abs() <= step * one.abs()).double().mean()) >= WHOLE
+    step = max(NEAR, torch.finfo(output.dtype).eps) if output.is_floating_point() else 0.0
+    same = float(((one - other).abs() <= step * one.abs()).double().mean())
+    return same >= (1.0 if output.dtype == torch.bool else WHOLE)
 
 
 def by_host(did: dict[str, Any], inputs: Tensors, outputs: Tensors) -> bool:

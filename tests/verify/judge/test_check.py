@@ -239,7 +239,7 @@ def test_an_empty_result_takes_no_kernel(judge: Judge) -> None:
     assert [(v["status"], v["reason"]) for v in verdicts] == [
         ("correct", None),
         ("cheat", "no_kernel"),
-        ("cheat", "no_kernel"),
+        ("cheat", "torch_does_the_work"),  # a kernel after it may have left some as they were
     ]
 
 

@@ -7,6 +7,7 @@ import torch
 
 from curate.verify.judge.work import (
     by_host,
+    by_operators,
     held_in_order,
     held_in_pieces,
     holds_result,
@@ -52,14 +53,17 @@ def test_an_operator_before_a_stage_that_keeps_most_values_is_honest() -> None:
         assert not held_in_pieces(named(product, name="aten::mm"), [stage(product)])
 
 
-def test_short_types_and_integers_are_looked_for_in_order() -> None:
+def test_every_type_is_looked_for_in_order() -> None:
     short = OUTPUT.bfloat16()
     assert held_in_order(named(OUTPUT), [short])
     assert not held_in_order(named(OUTPUT.flip(0)), [short])
     order = INPUT.argsort(1)
     assert held_in_order(named(order.int()), [order])
     assert not held_in_order(named(order.flip(1)), [order])
-    assert not held_in_order(named(OUTPUT), [OUTPUT])  # `held_in_pieces` is for these
+    for whole in (OUTPUT, OUTPUT.sum(), INPUT > 0):
+        assert held_in_order(named(whole.clone()), [whole])
+        assert not held_in_order(named(whole + 1e-3), [whole])
+    assert not held_in_order(named(OUTPUT), [OUTPUT, order])  # each of them
 
 
 def test_values_of_a_short_type_are_found_by_how_often_each_is_there() -> None:
@@ -86,6 +90,19 @@ def test_the_host_must_have_read_and_sent_enough(read: float, sent: float, did: 
     size = INPUT.numel() * 4
     account = {"read_bytes": int(read * size), "sent_bytes": int(sent * size)}
     assert by_host(account, [INPUT], [OUTPUT]) is did
+
+
+def test_most_of_the_results_must_be_by_operators_alone() -> None:
+    values, positions = INPUT.sort(1)
+    assert by_operators([True, True], [values, positions])
+    assert not by_operators([False, True], [values, positions])
+    assert by_operators([False, True], [INPUT.sum(), INPUT])
+    assert not by_operators([], [])
+
+
+def test_integers_are_read_and_sent_as_well() -> None:
+    ids = torch.arange(200)
+    assert by_host({"read_bytes": 1600, "sent_bytes": 256}, [ids], [ids[:32].clone()])
 
 
 def test_a_plan_made_of_integers_is_honest() -> None:
