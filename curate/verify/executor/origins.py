@@ -40,7 +40,7 @@ class Command:
 
 
 @dataclass
-class Trace:
+class WorkTrace:
     """Who worked on some results.
 
     Attributes:
@@ -72,14 +72,14 @@ class Origins:
         self.commands.append(command)
         return command
 
-    def trace(self, results: Sequence[int]) -> Trace:
+    def trace(self, results: Sequence[int]) -> WorkTrace:
         """Say who worked on the results that lie in some storages."""
         if self.nodes or any(command.computes for command in self.commands):
             for command in self.commands:
                 self._follow(command)
         self.commands = []
         labels = [self.labels.get(storage, 0) | self.anywhere for storage in results]
-        found = Trace()
+        found = WorkTrace()
         self.wanted = 0
         for label in labels:
             self.wanted |= label
