@@ -195,6 +195,85 @@ BY_TORCH = [
 ]
 """Types that the search for values says nothing of, or sizes at which it is not made."""
 
+# --- programs that wait for each other ----------------------------------------------------------
+
+RUNNING_TOTAL = """
+@triton.jit
+def running_kernel(x_ptr, y_ptr, sums_ptr, done_ptr, BLOCK: tl.constexpr):
+    block = tl.program_id(0)
+    at = block * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + at)
+    carried = 0.0
+    if block > 0:
+        known = tl.atomic_add(done_ptr + block - 1, 0)
+        looks = 0
+        while (known == 0) & (looks < LOOKS):
+            known = tl.atomic_add(done_ptr + block - 1, 0)
+            looks += 1
+        carried = tl.load(sums_ptr + block - 1)
+    tl.store(sums_ptr + block, carried + tl.sum(x, axis=0))
+    tl.debug_barrier()
+    tl.atomic_xchg(done_ptr + block, 1)
+    tl.store(y_ptr + at, carried + tl.cumsum(x, axis=0))
+"""
+RUNNING = """
+blocks = x.numel() // 32
+y, sums = torch.empty_like(x), torch.zeros(blocks, device=x.device)
+done = torch.zeros(blocks, dtype=torch.int32, device=x.device)
+running_kernel[(blocks,)](x.contiguous(), y, sums, done, BLOCK=32)
+return y
+"""
+LAST_SUMS = """
+@triton.jit
+def last_kernel(x_ptr, y_ptr, part_ptr, tickets_ptr, BLOCKS: tl.constexpr, BLOCK: tl.constexpr):
+    block = tl.program_id(0)
+    x = tl.load(x_ptr + block * BLOCK + tl.arange(0, BLOCK))
+    tl.store(part_ptr + block, tl.max(x, axis=0))
+    if tl.atomic_add(tickets_ptr, 1, sem="SEM", scope="SCOPE") == BLOCKS - 1:
+        tl.store(y_ptr, tl.max(tl.load(part_ptr + tl.arange(0, BLOCKS)), axis=0))
+"""
+LAST = """
+y, part = x.new_empty(()), x.new_empty(8)
+tickets = torch.zeros(1, dtype=torch.int32, device=x.device)
+last_kernel[(8,)](x.contiguous(), y, part, tickets, BLOCKS=8, BLOCK=64)
+return y
+"""
+HANDS_NOTHING_ON = {
+    "relaxed tickets": ("relaxed", "gpu"),
+    "tickets that only acquire": ("acquire", "gpu"),
+    "tickets that one block sees": ("acq_rel", "cta"),
+}
+
+
+def last(sem: str, scope: str) -> str:
+    return candidate(LAST_SUMS.replace("SEM", sem).replace("SCOPE", scope), LAST)
+
+
+WAITING = [
+    Case(
+        33,
+        "a running total that gives up waiting",
+        "B",
+        reference("torch.cumsum(x, 0)", "torch.randn(256)"),
+        candidate(RUNNING_TOTAL.replace("LOOKS", "4"), RUNNING),
+        candidate(RUNNING_TOTAL.replace("LOOKS", "1000000"), RUNNING),
+        frozenset({"incorrect"}),
+    ),
+    *(
+        Case(
+            33,
+            name,
+            "B",
+            reference("x.amax()", "torch.randn(8, 64)"),
+            last(sem, scope),
+            last("acq_rel", "gpu"),
+            frozenset({"incorrect"}),
+            "race",
+        )
+        for name, (sem, scope) in HANDS_NOTHING_ON.items()
+    ),
+]
+
 # --- the host's process -----------------------------------------------------------------------
 
 REACHES: dict[str, tuple[str, str]] = {
@@ -237,4 +316,4 @@ BY_LIBRARIES = [
     for name, (lines, rule) in REACHES.items()
 ]
 
-CASES = [*BY_TORCH, *BY_LIBRARIES]
+CASES = [*BY_TORCH, *WAITING, *BY_LIBRARIES]

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from curate.verify.executor import libdevice, numbers, operations
+from curate.verify.executor.memory import ACQUIRE, RELEASE
 from curate.verify.executor.numbers import COMPUTED, element_size, rounder
 from curate.verify.executor.operations import FOLDS, RUNNING, UnsupportedOperation
 from curate.verify.executor.ttir import Block, Function, Op, Region, TTIRError, Type, walk
@@ -212,6 +213,15 @@ def _pointer_sources(kernel: Function) -> dict[str, set[str]]:
                 if name in pointers:
                     sources[name].add(value)
     return sources
+
+
+def _hands(op: Op) -> int:
+    """Return what an atomic operation such as ``add, acq_rel, gpu`` hands on (`memory.Order`)."""
+    words = set(re.findall(r"\w+", op.text.partition("%")[0]))
+    if "cta" in words:
+        return 0  # to no other program
+    releases, acquires = words & {"release", "acq_rel"}, words & {"acquire", "acq_rel"}
+    return RELEASE * bool(releases) | ACQUIRE * bool(acquires)
 
 
 def _all_ops(functions: dict[str, Function]) -> list[Op]:
@@ -579,17 +589,13 @@ class _Writer:
     def op_tt_atomic_rmw(self, op: Op, given: list[str], depth: int, live: str) -> None:
         pointer, value, mask = [*given, "None"][:3]
         how, element = op.text.split(",")[0].strip(), op.types[0].element
-        used = op.results[0] in self.used
-        self.result(
-            op,
-            depth,
-            f"k.update({live}, {pointer}, {value}, {mask}, '{_word(how)}', '{element}', {used})",
-        )
+        given = [live, pointer, value, mask, repr(_word(how)), repr(element)]
+        given += [str(op.results[0] in self.used), str(_hands(op))]
+        self.result(op, depth, f"k.update({', '.join(given)})")
 
     def op_tt_atomic_cas(self, op: Op, given: list[str], depth: int, live: str) -> None:
-        self.result(
-            op, depth, f"k.compare_and_swap({live}, {', '.join(given)}, '{op.types[0].element}')"
-        )
+        given = [live, *given, repr(op.types[0].element), str(_hands(op))]
+        self.result(op, depth, f"k.compare_and_swap({', '.join(given)})")
 
     def op_tt_assert(self, op: Op, given: list[str], depth: int, live: str) -> None:
         said = re.search(r'"((?:[^"\\]|\\.)*)"', op.text)

@@ -156,21 +156,28 @@ class Memory:
         return found
 
 
+RELEASE, ACQUIRE = 1, 2
+"""What an atomic operation does for the order of others: it hands on what its program did before
+it, and its program sees what was handed on."""
+
+
 class Order:
     """Whose accesses come before whose, as far as atomic operations tell.
 
-    What a program did before an atomic operation is seen by whoever does one at the same address
-    later. An operation's number is its place in the order in which all were done.
+    What a program did before an atomic operation that releases is seen by whoever does one at the
+    same address later that acquires. An operation's number is its place in the order in which all
+    were done.
     """
 
     def __init__(self) -> None:
         self.count = 0
         self.programs, self.addresses = np.zeros(64, np.int32), np.zeros(64, np.int64)
+        self.hands = np.zeros(64, np.int8)
 
-    def note(self, programs: Array, addresses: Array) -> None:
+    def note(self, programs: Array, addresses: Array, hands: int = RELEASE | ACQUIRE) -> None:
         """Note atomic operations, in the order in which they were done.
 
-        Loads from where such operations were done count, too: a program may wait for another by
+        Loads from where such operations were done acquire, too: a program may wait for another by
         loading what that one's operation stores.
         """
         end = self.count + len(programs)
@@ -180,8 +187,10 @@ class Order:
         while end > len(self.programs):
             self.programs = np.concatenate([self.programs, np.zeros_like(self.programs)])
             self.addresses = np.concatenate([self.addresses, np.zeros_like(self.addresses)])
+            self.hands = np.concatenate([self.hands, np.zeros_like(self.hands)])
         self.programs[self.count : end] = programs
         self.addresses[self.count : end] = addresses
+        self.hands[self.count : end] = hands
         self.count = end
 
     def unordered(self, first: Array, times: Array, second: Array) -> int | None:
@@ -192,42 +201,50 @@ class Order:
             times: how many atomic operations had been done then.
             second: programs that access it now.
         """
-        known = self.programs[: self.count]
         if self.count > MANY_OPERATIONS:
             return None
         triples = np.stack([first, times, second], axis=1)
         found, positions = np.unique(triples, axis=0, return_index=True)
-        for at in range(0, len(found), -(-len(found) // MOST_PAIRS)):
+        most = max(FEW_PAIRS, MOST_STEPS // max(1, self.count))
+        for at in range(0, len(found), -(-len(found) // most)):
             one, time, other = found[at].tolist()
             if one == MANY_READERS:
-                if not (known == other).any():
+                if not len(self._done_by(other, 0, ACQUIRE)):
                     return int(positions[at])
             elif not self._comes_before(one, time, other):
                 return int(positions[at])
         return None
 
+    def _done_by(self, program: int, since: int, hands: int) -> Array:
+        """Return the numbers of a program's operations that release, or that acquire."""
+        theirs = self.programs[since : self.count] == program
+        return np.nonzero(theirs & (self.hands[since : self.count] & hands != 0))[0] + since
+
     def _comes_before(self, one: int, time: int, other: int) -> bool:
-        programs, addresses = self.programs[time : self.count], self.addresses[time : self.count]
-        if not (programs == one).any() or not (programs == other).any():
+        released = self._done_by(one, time, RELEASE)
+        acquired = self._done_by(other, time, ACQUIRE)
+        if not len(released) or not len(acquired):
             return False
         first: dict[int, int] = {}
-        for at in np.nonzero(programs == one)[0].tolist():
-            first.setdefault(int(addresses[at]), at)
-        for at in np.nonzero(programs == other)[0].tolist():
-            if first.get(int(addresses[at]), at) < at:
+        for at in released.tolist():
+            first.setdefault(int(self.addresses[at]), at)
+        for at in acquired.tolist():
+            if first.get(int(self.addresses[at]), at) < at:
                 return True
         told, seen = {one}, set()  # by way of others
-        for program, address in zip(programs.tolist(), addresses.tolist(), strict=True):
-            if address in seen:
+        since = slice(time, self.count)
+        columns = (self.programs[since], self.addresses[since], self.hands[since])
+        for program, address, hands in zip(*(c.tolist() for c in columns), strict=True):
+            if address in seen and hands & ACQUIRE:
                 told.add(program)
-            if program in told:
+            if program in told and hands & RELEASE:
                 seen.add(address)
         return other in told
 
 
-MANY_OPERATIONS, MOST_PAIRS = 1 << 16, 256
-"""Atomic operations of a launch up to which their order is looked at, and how many pairs of
-programs are looked at."""
+MANY_OPERATIONS, FEW_PAIRS, MOST_STEPS = 1 << 16, 256, 1 << 22
+"""Atomic operations of a launch up to which their order is looked at; how many pairs of programs
+are looked at in any case; and how many if it takes no more than so many steps."""
 
 
 MANY_READERS = -1
@@ -340,7 +357,8 @@ class Races:
             Race: another program stored there.
         """
         if self._order is not None and allocation.base in self._atomics:
-            self._order.note(programs, allocation.base + index.astype(np.int64) * size)
+            addresses = allocation.base + index.astype(np.int64) * size
+            self._order.note(programs, addresses, ACQUIRE)
         known = self._writers.get(allocation.base)
         if known is not None and known.size == size:
             before, times = known.look(index)
@@ -354,8 +372,10 @@ class Races:
             alone = (before == 0) | (before == programs)
             readers.note(index, np.where(alone, programs, MANY_READERS), self._now())
 
-    def updated(self, allocation: Allocation, size: int, index: Array, programs: Array) -> None:
-        """Note atomic operations, in the order in which they were done.
+    def updated(
+        self, allocation: Allocation, size: int, index: Array, programs: Array, hands: int
+    ) -> None:
+        """Note atomic operations, in the order in which they were done; ``hands``: see `Order`.
 
         Raises:
             Race: another program stored there.
@@ -363,7 +383,7 @@ class Races:
         if not self.on or self._order is None:
             return
         now = self._now()
-        self._order.note(programs, allocation.base + index.astype(np.int64) * size)
+        self._order.note(programs, allocation.base + index.astype(np.int64) * size, hands)
         atomics = self._shadow(self._atomics, allocation, size)
         if atomics is not None:
             atomics.note(index, programs, now)

@@ -297,6 +297,7 @@ class Chunk:
         how: str,
         element: str,
         used: bool,
+        hands: int,
     ) -> Array:
         """Do an atomic operation, in a random order; return what memory held before each."""
         lanes = (len(self.programs), *np.broadcast_shapes(pointers.shape, values.shape)[1:])
@@ -311,12 +312,19 @@ class Chunk:
         given = np.broadcast_to(values, lanes).reshape(-1)[chosen]
         self.work.spend(4 * chosen.size)
         who = self._who(lanes).reshape(-1)[chosen]
-        before = self._update_lanes(addresses, given, who, how, element, used)
+        before = self._update_lanes(addresses, given, who, how, element, used, hands)
         result.reshape(-1)[chosen] = before
         return result
 
     def _update_lanes(
-        self, addresses: Array, given: Array, who: Array, how: str, element: str, used: bool
+        self,
+        addresses: Array,
+        given: Array,
+        who: Array,
+        how: str,
+        element: str,
+        used: bool,
+        hands: int,
     ) -> Array:
         size = np.dtype(STORED[element]).itemsize
         placed = self.memory.places(addresses, size, "atomic operation")
@@ -333,11 +341,17 @@ class Chunk:
                 fast.at(view, index, given[which])
             else:
                 before[which] = _one_after_other(view, index, given[which], how, element)
-            self.races.updated(allocation, size, index, who[which])
+            self.races.updated(allocation, size, index, who[which], hands)
         return before
 
     def compare_and_swap(
-        self, live: Array | None, pointers: Array, expected: Array, values: Array, element: str
+        self,
+        live: Array | None,
+        pointers: Array,
+        expected: Array,
+        values: Array,
+        element: str,
+        hands: int,
     ) -> Array:
         """Do ``tl.atomic_cas``, in a random order; return what memory held before each."""
         lanes = (
@@ -360,7 +374,7 @@ class Chunk:
             result.reshape(-1)[lane] = held[0]
             if held[0] == flat[1][lane]:
                 view[at : at + 1] = encode(flat[2][lane : lane + 1], element)
-            self.races.updated(allocation, size, np.array([at]), who[lane : lane + 1])
+            self.races.updated(allocation, size, np.array([at]), who[lane : lane + 1], hands)
         return result
 
     def require(self, live: Array | None, condition: Array, message: str) -> None:

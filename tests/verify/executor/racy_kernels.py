@@ -223,19 +223,22 @@ def counted(atomic: bool) -> Outcome:
 
 
 @triton.jit
-def last_one_sums(x, parts, tickets, out, WHO: tl.constexpr, N: tl.constexpr, BLOCK: tl.constexpr):
+def last_one_sums(
+    x, parts, tickets, out, WHO: tl.constexpr, N: tl.constexpr, BLOCK: tl.constexpr,
+    SEM: tl.constexpr = "acq_rel", SCOPE: tl.constexpr = "gpu",
+):  # fmt: skip
     row = tl.program_id(0)
     tl.store(parts + row, tl.sum(tl.load(x + row * BLOCK + tl.arange(0, BLOCK)), 0))
-    ticket = tl.atomic_add(tickets, 1)
+    ticket = tl.atomic_add(tickets, 1, sem=SEM, scope=SCOPE)
     chosen = ticket == N - 1 if WHO == "the last ticket" else ticket == 0
     if chosen:
         tl.store(out, tl.sum(tl.load(parts + tl.arange(0, N)), 0))
 
 
-def ticketed(who: str) -> Outcome:
+def ticketed(who: str, **how: str) -> Outcome:
     x, parts, out = (numbers() * 8).round(), torch.zeros(N), torch.zeros(1)
     tickets = torch.zeros(1, dtype=torch.int32)
-    last_one_sums[(N,)](x, parts, tickets, out, WHO=who, N=N, BLOCK=WIDTH)
+    last_one_sums[(N,)](x, parts, tickets, out, WHO=who, N=N, BLOCK=WIDTH, **how)
     return out, x.sum()[None]
 
 
@@ -306,6 +309,18 @@ PAIRS: dict[str, tuple[Callable[[], Outcome], Callable[[], Outcome]]] = {
     "the first ticket sums": (
         lambda: ticketed("the first ticket"),
         lambda: ticketed("the last ticket"),
+    ),
+    "tickets that order nothing": (
+        lambda: ticketed("the last ticket", SEM="relaxed"),
+        lambda: ticketed("the last ticket", SEM="acq_rel"),
+    ),
+    "tickets that only release": (
+        lambda: ticketed("the last ticket", SEM="release"),
+        lambda: ticketed("the last ticket", SCOPE="sys"),
+    ),
+    "tickets within a block": (
+        lambda: ticketed("the last ticket", SCOPE="cta"),
+        lambda: ticketed("the last ticket", SCOPE="gpu"),
     ),
     "a sum without its lock": (lambda: locked(False), lambda: locked(True)),
     "counters that nobody shares": (

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from curate.verify.executor.memory import MANY_READERS, Order
+from curate.verify.executor.memory import ACQUIRE, MANY_READERS, RELEASE, Order
 
 KERNELS = Path(__file__).with_name("racy_kernels.py")
 
@@ -54,10 +54,10 @@ def test_programs_that_keep_apart_are_right(name: str, outcomes: dict[str, list[
 # --- what atomic operations order -------------------------------------------------------------
 
 
-def order(*operations: tuple[int, int]) -> Order:
+def order(*operations: tuple[int, int] | tuple[int, int, int]) -> Order:
     made = Order()
-    for program, address in operations:
-        made.note(np.array([program], np.int32), np.array([address]))
+    for program, address, *hands in operations:
+        made.note(np.array([program], np.int32), np.array([address]), *hands)
     return made
 
 
@@ -76,6 +76,23 @@ def test_an_operation_at_one_address_hands_on_what_was_done_before() -> None:
 
 def test_operations_at_two_addresses_order_nothing() -> None:
     assert not ordered(order((1, 64), (2, 96)), 1, 0, 2)
+
+
+def test_what_is_not_released_or_not_acquired_is_not_handed_on() -> None:
+    assert ordered(order((1, 64, RELEASE), (2, 64, ACQUIRE)), 1, 0, 2)
+    assert ordered(order((1, 64, RELEASE), (3, 64, 0), (2, 64, ACQUIRE)), 1, 0, 2)
+    assert not ordered(order((1, 64, ACQUIRE), (2, 64, RELEASE)), 1, 0, 2)
+    for one, other in ((0, 3), (3, 0), (RELEASE, RELEASE), (ACQUIRE, ACQUIRE)):
+        assert not ordered(order((1, 64, one), (2, 64, other)), 1, 0, 2)
+    assert not ordered(order((1, 64), (3, 64, RELEASE), (3, 96), (2, 96)), 1, 0, 2)
+
+
+def test_each_of_a_thousand_pairs_is_looked_at() -> None:
+    made = order(*((program, 64) for program in range(1, 1001)))
+    first, times = np.arange(1, 1000), np.arange(999)
+    assert made.unordered(first, times, np.full(999, 1000)) is None
+    late = times + (first == 7)  # one stored after its operation
+    assert made.unordered(first, late, np.full(999, 1000)) == 6
 
 
 def test_order_goes_by_way_of_a_third_program() -> None:
