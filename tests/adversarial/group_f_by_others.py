@@ -180,6 +180,19 @@ BY_TORCH = [
     ),
     by_torch(
         4,
+        "most rows of truth values",
+        reference("(x * x > x).logical_or(x < -1)", "torch.randn(24, 40)"),
+        """
+        y = torch.empty_like(x, dtype=torch.bool)
+        kernel[(1,)](x, y, 160, BLOCK=256)
+        y[4:] = torch.logical_or(x[4:] > 1, x[4:] < 0)
+        return y
+        """,
+        elementwise("(x * x > x) | (x < -1)"),
+        LAUNCH.replace("torch.empty_like(x)", "torch.empty_like(x, dtype=torch.bool)"),
+    ),
+    by_torch(
+        4,
         "only on few rows",
         reference("x / (1 + x.abs())", "torch.randn(batch_size, 64)", top="batch_size = 24"),
         """
@@ -252,6 +265,21 @@ def last(sem: str, scope: str) -> str:
 WAITING = [
     Case(
         33,
+        "a running total behind a flag that is only stored",
+        "B",
+        reference("torch.cumsum(x, 0)", "torch.randn(256)"),
+        candidate(
+            RUNNING_TOTAL.replace("LOOKS", "1000000")
+            .replace("tl.atomic_add(done_ptr + block - 1, 0)", "tl.load(done_ptr + block - 1)")
+            .replace("tl.atomic_xchg(", "tl.store("),
+            RUNNING,
+        ),
+        candidate(RUNNING_TOTAL.replace("LOOKS", "1000000"), RUNNING),
+        frozenset({"incorrect"}),
+        "race",
+    ),
+    Case(
+        33,
         "a running total that gives up waiting",
         "B",
         reference("torch.cumsum(x, 0)", "torch.randn(256)"),
@@ -311,9 +339,40 @@ def _program(lines: str) -> Program:
     return HEAD, f"{lines}\nreturn affine(x)"
 
 
+SILENCED = """
+import sys
+
+frame = sys._getframe(1)
+while "stream" not in vars(frame.f_locals.get("self", sys)):
+    frame = frame.f_back
+account = frame.f_locals["self"]
+"""
+SIDE = """
+side = torch.cuda.Stream()
+y = torch.empty_like(x)
+z = x + 0
+with torch.cuda.stream(side):
+    affine_kernel[(triton.cdiv(x.numel(), 64),)](z, y, x.numel(), BLOCK=64)
+return y
+"""
+SILENT = {
+    "commands that are not counted": "type(account.stream.order)._command = lambda *a: None",
+    "what is said of one object": "account.stream.order.note = lambda message: None",
+    "the code of a function": (
+        "type(account.stream.order)._command.__code__ = (lambda self, a, b, c: None).__code__"
+    ),
+}
+BY_SILENCE = [
+    partial(tamper, "D")(
+        50, f"a race, and {name}", ("", SILENCED + line + SIDE), PLAIN, statuses=CHEAT,
+        rule="alters_judge",
+    )
+    for name, line in SILENT.items()
+]  # fmt: skip
+
 BY_LIBRARIES = [
     partial(tamper, "C")(45, name, _program(lines), PLAIN, statuses=CHEAT, rule=rule)
     for name, (lines, rule) in REACHES.items()
 ]
 
-CASES = [*BY_TORCH, *WAITING, *BY_LIBRARIES]
+CASES = [*BY_TORCH, *WAITING, *BY_SILENCE, *BY_LIBRARIES]

@@ -81,7 +81,7 @@ def load_kernel(text: str) -> ReadyKernel:
         None if loaded is None else frozenset(loaded),
         None if stored is None else frozenset(stored),
         atomics,
-        waits and atomics,
+        waits and (atomics or loaded is None or stored is None or bool(loaded & stored)),
     )
 
 

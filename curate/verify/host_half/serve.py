@@ -28,6 +28,8 @@ from typing import Any
 
 import torch
 from torch import nn
+from triton.runtime.autotuner import Autotuner
+from triton.runtime.jit import JITFunction
 
 from curate.devices import Device
 from curate.verify.host_half import virtual_cuda
@@ -35,10 +37,17 @@ from curate.verify.host_half.cuda_launches import LAUNCH, make_launcher
 from curate.verify.host_half.handles import Handle, on_device, to_gpu
 from curate.verify.host_half.launches import HostLaunches
 from curate.verify.host_half.stream import FEW_LAPS, LAPS_S, CommandStream, ExecutorStopped
-from curate.verify.host_half.watch import watch_events
+from curate.verify.host_half.watch import watch_events, watch_judge
 from curate.verify.problem import EXAMPLE, LoadedProgram, LoadedTask, seed_everything
 from curate.verify.protocol.places import read_place
-from curate.verify.protocol.role import Answer, Refusal, Tensors, serve_requests, unpack_named
+from curate.verify.protocol.role import (
+    Answer,
+    Handler,
+    Refusal,
+    Tensors,
+    serve_requests,
+    unpack_named,
+)
 from curate.verify.protocol.wire import Channel, ConnectionClosed, pack, unpack
 
 KEPT = 8
@@ -243,9 +252,32 @@ def serve(launches: HostLaunches, channel: Channel, executor: socket.socket) -> 
     def report(rule: str, event: str, line: int) -> None:
         channel.send({"event": rule, "what": event, "line": line})
 
+    changed = watch_judge(*_accounts(half))
+
+    def watched(serve_it: Handler) -> Handler:
+        def handler(request: dict[str, Any], tensors: Tensors) -> Answer:
+            try:
+                return serve_it(request, tensors)
+            finally:
+                if what := changed():
+                    report("alters_judge", what, 0)
+                elif launches.turn != request.get("turn", launches.turn):
+                    report("alters_judge", "turn", 0)
+
+        return handler
+
     watch_events(report, half.name)
     for name in [n for n in sys.modules if n.partition(".")[0] == "curate"]:
         del sys.modules[name]  # a program that looks for the judge finds none
     with on_device(stream):
-        handlers = {"load": half.load, "build": half.build, "run": half.run}
-        serve_requests(channel, {**handlers, "branches": half.branches})
+        handlers = {"load": watched(half.load), "build": watched(half.build)}
+        handlers |= {"run": watched(half.run), "branches": half.branches}
+        serve_requests(channel, handlers)
+
+
+def _accounts(half: HostHalf) -> list[Any]:
+    """Return where functions are that say what a program asks for, and the objects that hold it."""
+    modules = [m for name, m in sys.modules.items() if name.startswith(__package__ + ".")]
+    classes = [c for m in modules for c in vars(m).values() if isinstance(c, type)]
+    own = [c for c in dict.fromkeys(classes) if c.__module__.startswith("curate.")]
+    return [*modules, *own, JITFunction, Autotuner, half, half.stream, half.stream.order]

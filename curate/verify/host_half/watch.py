@@ -8,8 +8,10 @@ event is the program's, whoever stands between; what libraries do as well goes b
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -104,6 +106,38 @@ def _is_memory(path: Any) -> bool:
     if folder == "/proc":
         return name.isdigit()
     return folder.startswith("/proc/") and process.isdigit() and name in MEMORY
+
+
+FUNCTIONS = (
+    *(types.FunctionType, types.MethodType, types.BuiltinFunctionType, functools.partial),
+    *(property, staticmethod, classmethod, type),
+)
+
+
+def watch_judge(*places: Any) -> Callable[[], str | None]:
+    """Return what says which function of some modules, classes or objects is another by now.
+
+    Streams, and the turns of an autotuner's configurations, are accounted for in the program's own
+    process: whoever changes a function there changes the account.
+    """
+    kept = {
+        (number, name): (value, getattr(value, "__code__", None))
+        for number, place in enumerate(places)
+        for name, value in vars(place).items()
+        if isinstance(value, FUNCTIONS)
+    }
+
+    def changed() -> str | None:
+        for number, place in enumerate(places):
+            for name, value in vars(place).items():
+                known = kept.get((number, name), (None, None))
+                if known == (value, getattr(value, "__code__", None)):
+                    continue
+                if (number, name) in kept or isinstance(value, FUNCTIONS):
+                    return f"{getattr(place, '__name__', type(place).__name__)}.{name}"
+        return None
+
+    return changed
 
 
 def watch_events(report: Callable[[str, str, int], None], module: str) -> None:

@@ -56,6 +56,10 @@ def test_an_operator_before_a_stage_that_keeps_most_values_is_honest() -> None:
 def test_every_type_is_looked_for_in_order() -> None:
     short = OUTPUT.bfloat16()
     assert held_in_order(named(OUTPUT), [short])
+    assert held_in_order(named(OUTPUT.t().contiguous()), [short])
+    assert held_in_order(named(OUTPUT[20:]), [short])
+    assert held_in_order(named(torch.cat([OUTPUT[:3], OUTPUT])), [short])
+    assert not held_in_order(named(OUTPUT[40:]), [short])
     assert not held_in_order(named(OUTPUT.flip(0)), [short])
     order = INPUT.argsort(1)
     assert held_in_order(named(order.int()), [order])
