@@ -1,4 +1,4 @@
-"""A kernel's statements: the values of its loops as Triton text, where they are due."""
+"""A kernel: the values of its loops as Triton text, where they are due, and how it is launched."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import sympy
@@ -30,6 +30,7 @@ from curate.generator.text.operations import (
 )
 from curate.generator.unprintable import Unprintable
 from curate.generator.values import StoredValue, Value, indices, is_opposite
+from curate.syntax import words
 
 if TYPE_CHECKING:
     from curate.generator.program import Program
@@ -277,12 +278,7 @@ class Body:
         return scaled - divided
 
     def index(self, dim: Dim, start: str) -> None:
-        """Say which elements of a dim a program, or a loop, has come to.
-
-        Args:
-            dim: the dim.
-            start: the first of them; "" if it is the first of all.
-        """
+        """Say which elements of a dim a program, or a loop, is at: those from ``start`` on."""
         text = start
         if dim.tile is not None:
             lanes = "" if self.rank == 1 else ("[:, None]", "[None, :]")[dim.tile]
@@ -735,8 +731,7 @@ class Body:
             return {} if inside and value.number == want and not math.isnan(value.number) else None
         if id(value) in self._texts:
             return None
-        rule = _RULES.get(value.op)
-        asked = rule(self, value, want, dim) if rule else None
+        asked = self._asked(value, want, dim)
         if asked is None:
             return None
         found: dict[int, Any] = {}
@@ -747,55 +742,62 @@ class Body:
             found |= others
         return found
 
+    def _asked(self, value: Value, want: Any, dim: Dim) -> list[tuple[Value, Any]] | None:
+        """Return what arguments have to be in masked lanes for a value to be a number there."""
+        op, args, floating = value.op, value.args, value.dtype.is_floating_point
+        if op == "to_dtype":
+            fits = want == 0 or (floating and args[0].dtype.is_floating_point)
+            return [(args[0], want)] if fits and args[0].dtype != torch.bool else None
+        if op == "sub" and abs(want) == math.inf and isinstance(args[1], Value) and floating:
+            alone = dim not in map(self.dim_of.get, self.loops.live(args[1].axes))
+            return [(args[0], want)] if alone else None
+        if want != 0 or op not in _ZERO_OF_ZERO:
+            return None
+        if op == "exp":
+            return [(args[0], -math.inf)]
+        for one, other in (args, args[::-1]) if op == "mul" else ():
+            if isinstance(other, Value) and other.op == "constant" and math.isfinite(other.number):
+                return [(one, 0)]
+        return [(arg, 0) for arg in dict.fromkeys(args) if isinstance(arg, Value)]
+
+
+_ZERO_OF_ZERO = words("abs neg relu sqrt square tanh sin add sub mul maximum minimum exp")
+"""Operations that give zero for zeros, and one that does for -inf."""
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One kernel and how it is launched.
+
+    Attributes:
+        body: its statements.
+        doc: how the work is shared out; a sentence.
+        grid: the host's text for each dimension of the grid.
+        blocks: compile-time constants, with the host's text for each.
+        setup: statements of the host before the launch.
+        warps: the host's text for ``num_warps``, or "" for Triton's own.
+        part: what is added to the kernel's name, such as ``partial``.
+        tuned_by: arguments whose values an autotuner chooses ``blocks`` for, which then have no
+            text; None if it is not tuned.
+        loop: the head of the host's loop around the launch, or ""; ``after`` is its last statement.
+        tiles: the configurations that it chooses from; those are left out first that the function
+            ``pruned_by`` does not return.
+    """
+
+    body: Body
+    doc: str
+    grid: tuple[str, ...]
+    blocks: dict[str, str] = field(default_factory=dict)
+    setup: tuple[str, ...] = ()
+    warps: str = ""
+    part: str = ""
+    tuned_by: tuple[str, ...] | None = None
+    tiles: str = "TILES"
+    pruned_by: str = ""
+    loop: str = ""
+    after: str = ""
+
 
 def _is_far(value: Value, want: Any) -> bool:
     """Whether a number needs 64 bits, where an index may have fewer so far."""
     return value.dtype == torch.int64 and bool(abs(want) >= 2**31)
-
-
-Wanted = list[tuple[Value, Any]] | None
-
-
-def _zero_to_zero(body: Body, value: Value, want: Any, dim: Dim) -> Wanted:
-    return [(a, 0) for a in value.args if isinstance(a, Value)] if want == 0 else None
-
-
-def _converted_rule(body: Body, value: Value, want: Any, dim: Dim) -> Wanted:
-    fits = want == 0 or (value.dtype.is_floating_point and value.args[0].dtype.is_floating_point)
-    return [(value.args[0], want)] if fits and value.args[0].dtype != torch.bool else None
-
-
-def _product_rule(body: Body, value: Value, want: Any, dim: Dim) -> Wanted:
-    """Zero times a number that is finite: a constant, or zero as well."""
-    if want != 0:
-        return None
-    a, b = value.args
-    for one, other in ((a, b), (b, a)):
-        if isinstance(other, Value) and other.op == "constant" and math.isfinite(other.number):
-            return [(one, 0)]
-    return [(a, 0)] if a is b else [(a, 0), (b, 0)]
-
-
-def _exponential_rule(body: Body, value: Value, want: Any, dim: Dim) -> Wanted:
-    return [(value.args[0], -math.inf)] if want == 0 else None
-
-
-def _difference_rule(body: Body, value: Value, want: Any, dim: Dim) -> Wanted:
-    a, b = value.args
-    if want == 0:
-        return [(a, 0), (b, 0)]
-    if abs(want) == math.inf and isinstance(b, Value) and value.dtype.is_floating_point:
-        alone = dim not in (body.dim_of.get(axis) for axis in body.loops.live(b.axes))
-        return [(a, want)] if alone and value.op == "sub" else None
-    return None
-
-
-_RULES = {
-    **dict.fromkeys(("abs", "neg", "relu", "sqrt", "square", "tanh", "sin", "add"), _zero_to_zero),
-    **dict.fromkeys(("maximum", "minimum"), _zero_to_zero),
-    "to_dtype": _converted_rule,
-    "mul": _product_rule,
-    "exp": _exponential_rule,
-    "sub": _difference_rule,
-}
-"""For each operation, what its arguments must be in masked lanes for it to be a wanted number."""

@@ -6,7 +6,7 @@ import ast
 import re
 import warnings
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -17,13 +17,12 @@ from curate.generator import torch_private as private
 from curate.generator.absent_gpu import absent_gpu
 from curate.generator.loops import Loops, product
 from curate.generator.operators.parts import PART, Join, Parts, RepeatedPart
-from curate.generator.program import Program, Written
+from curate.generator.program import Program
 from curate.generator.promises import ranks, result_types
 from curate.generator.schedules import attention_loops
 from curate.generator.schedules.products import Product
 from curate.generator.text.check import check
 from curate.generator.text.container import (
-    CannotRewrite,
     Container,
     check_lines,
     slice_reference,
@@ -77,7 +76,7 @@ def generate(reference: str, entry_point: str = "Model", variant: int = 0) -> Pr
     try:
         task = problem.load(problem.REFERENCE, reference)
         container = slice_reference(reference, entry_point)
-    except (problem.ProgramError, CannotRewrite) as error:
+    except problem.ProgramError as error:
         raise Unprintable(str(error)[:200]) from error
     with absent_gpu(), warnings.catch_warnings(action="ignore"):
         functions = _Functions(task, variant)
@@ -92,7 +91,7 @@ def generate(reference: str, entry_point: str = "Model", variant: int = 0) -> Pr
         operators = sorted({*_operators(traced), *(o for p in parts.all for o in p.operators)})
         types: list[result_types.ResultTypes] = []
 
-        def printed(graph: Any) -> tuple[Written, Written | None]:
+        def printed(graph: Any) -> tuple[Program, Program | None]:
             types.append(result_types.find(traced, graph.graph_input_names))
             taken = functions.taken if parts.calls else set[str]()
             fixed = _print(traced, graph, container, types[0], variant, None, taken)
@@ -118,11 +117,8 @@ def generate(reference: str, entry_point: str = "Model", variant: int = 0) -> Pr
         raise Unprintable("no kernels")
     fixed = _fixed(traced)
     expected = _expected(traced, container)
-    try:
-        text = _assemble(container, written, fixed, expected, called)
-        check(text)
-    except CannotRewrite as error:
-        raise Unprintable(str(error)) from error
+    text = _assemble(container, written, fixed, expected, called)
+    check(text)
     specialised = [f"{name}={value!r}" for name, value in fixed.items()]
     specialised += [f"{name}={value}" for name, value in expected.items()]
     tools = [f"torch {torch.__version__}", f"triton {triton.__version__}"]
@@ -130,7 +126,7 @@ def generate(reference: str, entry_point: str = "Model", variant: int = 0) -> Pr
         text=text,
         kernels=len(written.kernels),
         operators=operators,
-        dynamic_dims=written.sizes,
+        dynamic_dims=len(written.sizes.defined),
         specialised=specialised,
         any_float=types[0].any_float,
         tools=tools,
@@ -157,6 +153,7 @@ def _operators(traced: Traced) -> list[str]:
     return sorted(original)
 
 
+@dataclass
 class _Functions:
     """Prints functions for what a network repeats.
 
@@ -166,10 +163,9 @@ class _Functions:
         taken: names of functions and their kernels.
     """
 
-    def __init__(self, task: Any, variant: int) -> None:
-        self.task = task
-        self.variant = variant
-        self.taken: set[str] = set()
+    task: Any
+    variant: int
+    taken: set[str] = field(default_factory=set)
 
     def part(
         self,
@@ -191,7 +187,7 @@ class _Functions:
         types: list[result_types.ResultTypes] = []
         container = Container([], [], "", "", names, "", {})
 
-        def printed(graph: Any) -> Written:
+        def printed(graph: Any) -> Program:
             types.append(result_types.find(traced, graph.graph_input_names))
             return _print(traced, graph, container, types[0], self.variant, None, self.taken)
 
@@ -229,7 +225,7 @@ class _Functions:
         return unused(word, self.taken | set(vars(self.task)))
 
 
-def _merge(parts: Parts, written: Written) -> list[str]:
+def _merge(parts: Parts, written: Program) -> list[str]:
     """Add what functions need to a program, tidy its kernels, of which no two are alike."""
     functions = [part.text for part in parts.all]
     written.kernels[:0] = (kernel for part in parts.all for kernel in part.written.kernels)
@@ -255,7 +251,7 @@ def _kernel_name(kernel: str) -> str:
     return kernel.partition("\ndef ")[2].partition("(")[0]
 
 
-def _function(name: str, module: Any, names: list[str], written: Written) -> str:
+def _function(name: str, module: Any, names: list[str], written: Program) -> str:
     """Return the text of the function for a module."""
     body = "\n".join([*written.head, *written.lines])
     own = next(w for w in ("block", "layer", "module") if not re.search(rf"\b{w}\b", body))
@@ -276,7 +272,7 @@ def _free(
     container: Container,
     types: result_types.ResultTypes,
     variant: int,
-) -> Written | None:
+) -> Program | None:
     """Print a graph's loops for inputs of any rank, if they can be."""
     lead = ranks.find(traced)
     try:
@@ -289,7 +285,7 @@ def _takes_any_rank(
     traced: Traced,
     container: Container,
     types: result_types.ResultTypes,
-    free: Written,
+    free: Program,
     variant: int,
 ) -> bool:
     """Whether the same program is printed for inputs with one more dimension."""
@@ -311,7 +307,7 @@ def _takes_any_rank(
         return False
 
 
-def _form(written: Written) -> list[str]:
+def _form(written: Program) -> list[str]:
     """Return a program's kernels and statements without the words that hang on its graph."""
     forms = ["\n".join([*written.head, *written.lines])]
     for i, kernel in enumerate(written.kernels):
@@ -332,7 +328,7 @@ def _print(
     variant: int,
     lead: ranks.Lead | None = None,
     taken: Collection[str] = (),
-) -> Written:
+) -> Program:
     """Print a graph's loops; runs where Inductor would write its own code."""
     program = Program(traced, graph, container.inputs, types, lead, variant)
     program.sizes.taken.update(taken)
@@ -443,12 +439,12 @@ _WIDE = re.compile(r"^( +)(outer|rows?|cols|offsets) = .*\.to\(tl\.int64\)", re.
 
 def _assemble(
     container: Container,
-    written: Written,
+    written: Program,
     fixed: dict[str, Any],
     expected: dict[str, str],
     functions: list[str],
 ) -> str:
-    class_text = with_checks(container.class_text, fixed, written.kept)
+    class_text = with_checks(container.class_text, fixed, written.sizes.kept)
     container = replace(container, class_text=class_text)
     lines = container.forward.splitlines()
     if expected:

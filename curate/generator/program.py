@@ -17,8 +17,7 @@ import torch
 import torch.utils._pytree as pytree
 
 from curate.generator import torch_private as private
-from curate.generator.body import identifier
-from curate.generator.kernel import Kernel
+from curate.generator.body import Kernel, identifier
 from curate.generator.loops import Loops, equal, in_terms_of, product
 from curate.generator.promises import guards
 from curate.generator.promises.ranks import LEAD, Lead
@@ -58,35 +57,12 @@ class Tensor:
     dense: bool = False
 
 
-@dataclass
-class Written:
-    """What was printed.
-
-    Attributes:
-        kernels: their texts, in order of launch.
-        head: statements of forward that read and check.
-        lines: the other statements of forward.
-        helpers: functions that kernels call.
-        sizes: how many numbers are read from inputs.
-        kept: arguments of the constructor that the module has to keep.
-        has_rank: whether an input of another rank is refused.
-        variants: how many programs the same loops have, in other schedules.
-    """
-
-    kernels: list[str]
-    head: list[str]
-    lines: list[str]
-    helpers: set[str]
-    sizes: int
-    kept: list[str]
-    has_rank: bool
-    variants: int
-
-
 class Program:
     """Collects a program while its loops are printed.
 
     Attributes:
+        kernels: their texts, in order of launch; ``helpers`` are functions that they call.
+        head: statements of forward that read and check, once all is printed.
         lines: statements of forward behind its checks.
         tensors: what the program is given, by the graph's names; ``used`` has those that it needs.
         inner: buffers that only the kernel that makes them reads.
@@ -99,6 +75,7 @@ class Program:
         summary: what the reference says of itself, if one kernel does it all.
         is_alone: whether one does.
         has_one_product: whether it has one product of matrices, or one convolution.
+        has_rank: whether an input of another rank is refused.
         starts: buffers that a loop of the host begins with.
         staged: the loops whose first stage is printed.
         variant: which of a kernel's schedules is printed, from 0; the last if it has fewer.
@@ -120,6 +97,7 @@ class Program:
         self.lead = lead
         self.graph = graph
         self.types = types
+        self.head: list[str] = []
         self.lines: list[str] = []
         self.kernels: list[str] = []
         self.helpers: set[str] = set()
@@ -496,13 +474,10 @@ class Program:
 
     def _dtype_text(self, buffer: str, dtype: torch.dtype) -> str:
         if buffer in self.returned - self.accumulated and dtype == torch.float32:
-            positions = [
-                i
-                for i, r in enumerate(self.results)
-                if not isinstance(r, ir.ShapeAsConstantBuffer | ir.NoneAsConstantBuffer)
-                and self.real(r.get_name()) == buffer
-            ]
-            return self.types.text(positions[0], self._type_text) if positions else str(dtype)
+            for i, r in enumerate(self.results):
+                is_number = isinstance(r, ir.ShapeAsConstantBuffer | ir.NoneAsConstantBuffer)
+                if not is_number and self.real(r.get_name()) == buffer:
+                    return self.types.text(i, self._type_text)
         return str(dtype)
 
     def _type_text(self, source: str) -> str:
@@ -641,8 +616,8 @@ class Program:
 
     # -- all of it --------------------------------------------------------------------------------
 
-    def finish(self) -> Written:
-        """Return the program once all of its loops are printed."""
+    def finish(self) -> Program:
+        """Return the program, now that all of its loops are printed."""
         flat = []
         for i, result in enumerate(self.results):
             if isinstance(result, ir.NoneAsConstantBuffer):
@@ -655,18 +630,8 @@ class Program:
             self.say(f"{attribute_path(path)} = {flat.pop()}")
         tree = pytree.tree_unflatten([_Text(text) for text in flat], self.traced.form)
         self.say(f"return {structure(tree)}")
-        head = self.head()
-        count = len(self.sizes.defined)
-        return Written(
-            self.kernels,
-            head,
-            self.lines,
-            self.helpers,
-            count,
-            self.sizes.kept,
-            self.has_rank,
-            self.variants,
-        )
+        self.head = self._head()
+        return self
 
     def _conversion(self, i: int, result: Any) -> str:
         """Return what turns an input, or what was added up, into the result's type."""
@@ -725,7 +690,7 @@ class Program:
         at = "" if offset == 0 else f", {self.sizes.text(offset)}"
         return f"torch.as_strided({base}, {self._tuple(size)}, {self._tuple(stride)}{at})"
 
-    def head(self) -> list[str]:
+    def _head(self) -> list[str]:
         """Return the statements that read sizes and check what the kernels take for granted."""
         tensors = [self.tensors[name] for name in sorted(self.used, key=self._place)]
         guards, shapes = self._guards(), self._shape_checks(tensors)

@@ -31,6 +31,7 @@ from torch._inductor import config, ir, lowering
 from torch._inductor.decomposition import select_decomp_table
 from torch._inductor.dtype_propagation import DtypePropagationOpsHandler
 from torch._inductor.graph import GraphLowering
+from torch._inductor.loop_body import MemoryUsageType
 from torch._inductor.lowering import fallback_handler, lowerings
 from torch._inductor.ops_handler import DefaultHandler
 from torch._inductor.scheduler import (
@@ -480,18 +481,18 @@ def lower(
     with contextlib.ExitStack() as stack:
         stack.enter_context(tracing(TracingContext(mode)))
         stack.enter_context(_naming_sizes(mode.shape_env))
-        stack.enter_context(mock.patch.object(GraphLowering, "compile_to_module", stop))
-        stack.enter_context(mock.patch.object(GraphLowering, "run_node", run_worded))
-        # Each node's value is known from tracing.
-        stack.enter_context(mock.patch.object(compile_fx, "fake_tensor_prop", lambda *_: mode))
-        kept = [*fx_proxy._COPY_META_FIELDS, NOTE]  # when a pass replaces a node
-        stack.enter_context(mock.patch.object(fx_proxy, "_COPY_META_FIELDS", kept))
+        for owner, name, replacement in (
+            (GraphLowering, "compile_to_module", stop),
+            (GraphLowering, "run_node", run_worded),
+            (compile_fx, "fake_tensor_prop", lambda *_: mode),  # values are known from tracing
+            # When a pass replaces a node.
+            (fx_proxy, "_COPY_META_FIELDS", [*fx_proxy._COPY_META_FIELDS, NOTE]),
+            (SizeVarAllocator, "evaluate_min", _smaller),
+            (SizeVarAllocator, "lookup_precomputed_size", lambda _, size: size),
+            (lowering, "pooling_size", _pooled),
+        ):
+            stack.enter_context(mock.patch.object(owner, name, replacement))
         stack.enter_context(mock.patch.dict(lowerings, _BY_LIBRARY))
-        stack.enter_context(mock.patch.object(SizeVarAllocator, "evaluate_min", _smaller))
-        stack.enter_context(mock.patch.object(lowering, "pooling_size", _pooled))
-        stack.enter_context(
-            mock.patch.object(SizeVarAllocator, "lookup_precomputed_size", lambda _, size: size)
-        )
         if _is_longer_to_inductor is not None:
             is_longer = staticmethod(functools.cache(_is_longer))
             stack.enter_context(mock.patch.object(ir.Layout, _IS_LONGER, is_longer))
@@ -606,16 +607,12 @@ def run_body(node: Any, kept: list[Any], reduced: list[Any], handler: Any) -> No
 
 def body_loads(node: Any) -> Iterator[tuple[str, sympy.Expr]]:
     """Yield the buffers that a node's body loads, each with its index in `body_variables`."""
-    from torch._inductor.loop_body import MemoryUsageType
-
     for entry in node._body.memory_usage[MemoryUsageType.LOAD]:
         yield entry.buffer_name, node._body.indexing_exprs[entry.index_name]
 
 
 def body_store(node: Any) -> sympy.Expr:
     """Return the index of the one result that an element-wise node stores."""
-    from torch._inductor.loop_body import MemoryUsageType
-
     (entry,) = node._body.memory_usage[MemoryUsageType.STORE]
     index: sympy.Expr = node._body.indexing_exprs[entry.index_name]
     return index

@@ -502,12 +502,7 @@ def _copied(module: torch.nn.Module, path: str, size: Callable[[int, str], Any])
 
 
 def find_parts(task: ModuleType, part: Trace) -> Parts:
-    """Return the modules of a network that are to be functions; none if it needs values.
-
-    Args:
-        task: the network's file.
-        part: makes a function of a module.
-    """
+    """Return the modules of a network that are to be functions; none if it needs values."""
     parts = Parts()
     with _symbols_pass(task), private.plain_fakes(), torch.device("cpu"):
         try:
@@ -525,15 +520,7 @@ def trace_part(
     tensors: list[torch.Tensor],
     plain: dict[str, Any],
 ) -> Traced:
-    """Return the graph of a module that a network calls.
-
-    Args:
-        task: the network's file.
-        module: the module.
-        names: the arguments that are tensors.
-        tensors: like those that it is called with.
-        plain: the other arguments.
-    """
+    """Return the graph of a module that a network calls, with tensors of these names and others."""
     own = ModuleType(task.__name__)
     vars(own).update(vars(task))
     maker = _Maker(module, names, plain)
@@ -586,9 +573,7 @@ Open = Callable[[str, torch.Size], list[Any]]
 def _made_dense(model: torch.nn.Module, opened: Open | None) -> Iterator[str]:
     """Lay out a module's tensors one element after the other; yield the paths of those changed.
 
-    Args:
-        model: the module.
-        opened: if the tensors have values, which are left behind.
+    It has ``opened`` sizes if the tensors have values, which are left behind.
     """
     made: dict[torch.Tensor, Any] = {}  # some have two names
     for path, module in model.named_modules():

@@ -148,32 +148,21 @@ def _is_count(value: Value) -> bool:
     return least is not None and not size.axes and (least - 1).is_nonnegative is True
 
 
-Truth = Callable[[sympy.Expr, sympy.Expr], bool | None]
+_NEGATED = {"ge": "lt", "gt": "le", "ne": "eq"}
+_COMPARISONS = (*_NEGATED, *_NEGATED.values())
 
 
-def _below(low: sympy.Expr, high: sympy.Expr) -> bool | None:
-    return True if high.is_negative else False if low.is_nonnegative else None
-
-
-def _at_most(low: sympy.Expr, high: sympy.Expr) -> bool | None:
-    return True if high.is_nonpositive else False if low.is_positive else None
-
-
-def _same(low: sympy.Expr, high: sympy.Expr) -> bool | None:
-    return True if low == high == 0 else False if low.is_positive or high.is_negative else None
-
-
-def _not(truth: Truth) -> Truth:
-    def other(low: sympy.Expr, high: sympy.Expr) -> bool | None:
-        found = truth(low, high)
+def _always(op: str, low: sympy.Expr, high: sympy.Expr) -> bool | None:
+    """Return what a comparison gives by the least and largest difference of what it compares."""
+    if op in _NEGATED:
+        found = _always(_NEGATED[op], low, high)
         return None if found is None else not found
-
-    return other
-
-
-_ALWAYS: dict[str, Truth] = {"lt": _below, "ge": _not(_below), "le": _at_most}
-_ALWAYS |= {"gt": _not(_at_most), "eq": _same, "ne": _not(_same)}
-"""What a comparison gives, by the least and the largest difference of what it compares."""
+    yes, no = {
+        "lt": (high.is_negative, low.is_nonnegative),
+        "le": (high.is_nonpositive, low.is_positive),
+        "eq": (low == high == 0, low.is_positive or high.is_negative),
+    }[op]
+    return True if yes else False if no else None
 
 
 def indices(a: Value, b: Value) -> tuple[sympy.Expr, sympy.Expr] | None:
@@ -205,11 +194,7 @@ def _operations(value: Any) -> set[str]:
     return set().union({value.op}, *map(_operations, value.inputs()))
 
 
-_WHOLE: dict[str, Callable[[int, int], int]] = {
-    "add": operator.add,
-    "sub": operator.sub,
-    "mul": operator.mul,
-}
+_WHOLE = {name: getattr(operator, name) for name in ("add", "sub", "mul")}
 """What is computed here where both operands are whole numbers."""
 
 
@@ -275,7 +260,7 @@ class Recorder(private.DefaultHandler):  # type: ignore[misc]
         if name in _WHOLE and all(_is_whole(arg) for arg in args):
             found = _WHOLE[name](*(arg.number for arg in args))
             return self.constant(found, getattr(private.DTYPES, name)(*args))
-        if name in _ALWAYS and (ends := indices(*args)):
+        if name in _COMPARISONS and (ends := indices(*args)):
             return self._compared(name, args, *ends)
         if name in CONJUNCTIONS and (one := _other_of_true(*args)) is not None:
             return one
@@ -286,7 +271,7 @@ class Recorder(private.DefaultHandler):  # type: ignore[misc]
     ) -> Value:
         """Compare two indices, by what is always so, or with a number on one side only."""
         bounds = self._bounds(left - right)
-        truth = _ALWAYS[name](*bounds) if bounds else None
+        truth = _always(name, *bounds) if bounds else None
         if truth is not None:
             return self.constant(truth, torch.bool)
         if right.is_Integer:  # not x - 1 >= 0, but x >= 1

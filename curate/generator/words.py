@@ -181,9 +181,7 @@ class Words:
     def formula(self, nodes: Sequence[torch.fx.Node], is_all: bool) -> str:
         """Return the statements that make some nodes of a graph; of some they may be a part.
 
-        Args:
-            nodes: the nodes.
-            is_all: whether they are all that matters of the graph.
+        Of a graph that they are all of, they are all nodes.
         """
         graph = list(nodes[0].graph.nodes) if nodes else []
         nodes = graph if is_all else nodes
@@ -249,9 +247,7 @@ _UNTOLD = re.compile(r"[a-z]|(\w+_)?(out|output|result|res|ret|input|tensor)s?\d
 def title(nodes: Sequence[torch.fx.Node], given: Collection[str]) -> str:
     """Return a word or two for what some nodes compute: functions, or the name of a result.
 
-    Args:
-        nodes: of a graph, in order.
-        given: names of forward's inputs, which say nothing.
+    Names of forward's inputs say nothing.
     """
     order: dict[str, int] = {}
     named, named_at = "", 0

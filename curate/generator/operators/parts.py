@@ -279,11 +279,7 @@ def bind(module: torch.nn.Module, args: Any, kwargs: Any) -> Bound:
 
 
 class Join(torch.nn.Module):  # type: ignore[misc]
-    """Joins two tensors: where each layer reads what all before have made, a network does so often.
-
-    Args:
-        dim: along which.
-    """
+    """Joins two tensors, as networks do often whose layers read what all before have made."""
 
     def __init__(self, dim: int) -> None:
         super().__init__()
@@ -294,11 +290,7 @@ class Join(torch.nn.Module):  # type: ignore[misc]
 
 
 class _Joins:
-    """Stands for `torch.cat`: to a list that has grown, it joins what is new.
-
-    Args:
-        join: joins two tensors.
-    """
+    """Stands for `torch.cat`: to a list that has grown, it joins what is new."""
 
     def __init__(self, join: Callable[[Tensor, Tensor, int], Tensor]) -> None:
         self.join, self.plain = join, torch.cat

@@ -137,9 +137,7 @@ def _says_filled(e: Any, sizes: set[sympy.Symbol]) -> bool:
 def needed(guards: Iterable[Any], sizes: set[sympy.Symbol]) -> list[Any]:
     """Return conditions that say what all of some say together, as far as tried numbers show.
 
-    Args:
-        guards: conditions.
-        sizes: symbols of tensors' sizes that are no argument of the constructor.
+    ``sizes`` are those of tensors that are no argument of the constructor.
     """
     held = [guard for guard in dict.fromkeys(map(_plainer, guards)) if guard != sympy.true]
     held += [one for one in _candidates(held) if one not in held and _follows(one, held, sizes)]

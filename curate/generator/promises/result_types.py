@@ -82,12 +82,7 @@ class ResultTypes:
 
 
 def find(traced: Traced, names: list[str]) -> ResultTypes:
-    """Return what types a module's results have.
-
-    Args:
-        traced: the module.
-        names: the graph's names for its inputs.
-    """
+    """Return what types a module's results have; a graph has these names for its inputs."""
     tensors = [
         (origin, node.meta["val"], name)
         for origin, node, name in zip(

@@ -11,8 +11,7 @@ from dataclasses import replace
 import sympy
 
 from curate.generator import torch_private as private
-from curate.generator.body import Body, Dim
-from curate.generator.kernel import Kernel
+from curate.generator.body import Body, Dim, Kernel
 from curate.generator.loops import equal, product
 from curate.generator.program import Program
 from curate.generator.schedules import products

@@ -6,12 +6,9 @@ sum of its own.
 
 from __future__ import annotations
 
-from typing import Any
-
 import sympy
 
-from curate.generator.body import Body, Dim
-from curate.generator.kernel import Kernel
+from curate.generator.body import Body, Dim, Kernel
 from curate.generator.loops import equal, product
 from curate.generator.program import Program
 from curate.generator.schedules import products
@@ -23,11 +20,6 @@ AXES = {1: ("length",), 2: ("height", "width"), 3: ("depth", "height", "width")}
 
 FEW_CHANNELS = 16
 """Channels of a group below which a tile of a product would be nearly empty."""
-
-
-def _listed(given: Any, dims: int) -> list[sympy.Expr]:
-    numbers = [sympy.sympify(n) for n in given]
-    return numbers * dims if len(numbers) < dims else numbers
 
 
 def is_pointwise(call: LibraryCall) -> bool:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import sympy
 
-from curate.generator.body import Body, Dim
-from curate.generator.kernel import Kernel
+from curate.generator.body import Body, Dim, Kernel
 from curate.generator.loops import Loops
 from curate.generator.program import Program
 from curate.generator.schedules.passes import apart, inner, power_of_2

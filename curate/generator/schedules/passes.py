@@ -83,12 +83,7 @@ FEWEST = 33
 def apart(loops: Loops, program: Program, dims: list[Dim], dim: Dim, room: int) -> list[Dim]:
     """Return the ways along a dim's outer axes if these are to be axes of the grid; see `inner`.
 
-    Args:
-        loops: the kernel's.
-        program: it is part of.
-        dims: all of its dims.
-        dim: one of them, whose lanes would divide otherwise.
-        room: how many axes the grid has left.
+    Its lanes would divide otherwise. The grid has ``room`` for so many.
     """
     *outer, last = Body(loops, program, dims).apart(dim) or [dim]
     many = program.hint(product(loops.axes[axis] for axis in last.axes)) >= FEWEST

@@ -16,8 +16,7 @@ import sympy
 import torch
 
 from curate.generator import torch_private as private
-from curate.generator.body import Body, Dim
-from curate.generator.kernel import Kernel
+from curate.generator.body import Body, Dim, Kernel
 from curate.generator.loops import ONE, ZERO, Loops, axes_of_sizes, common_sizes, equal, product
 from curate.generator.program import Program
 from curate.generator.schedules import producers, quantised
@@ -72,14 +71,9 @@ class Product(Loops):
         groups: Sequence[Any],
         makers: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
-        """Record the loops.
+        """Record the loops of a call, whose nodes are given, and of the groups that follow.
 
-        Args:
-            program: the program.
-            call: what the library would be asked for.
-            nodes: the scheduler's nodes of the call.
-            groups: what follows.
-            makers: nodes that make factors where these are read, by buffer.
+        ``makers`` are nodes that make factors where these are read, by buffer.
         """
         later = [node for group in groups for node in group.get_nodes()]
         self._begin(program, [*nodes, *makers.values(), *later])
@@ -670,12 +664,8 @@ def launch(
 ) -> None:
     """Launch a kernel for sizes M, N and K, whose tile the tuner chooses by N and K.
 
-    Args:
-        batches: how many such products there are.
-        more: further dimensions of the grid.
-        part: see `Kernel`.
-        tuned: whether the tuner chooses; the tile is `FIXED` otherwise.
-        tiles: what it chooses from.
+    There are as many such products as ``batches``, and ``more`` dimensions of the grid. A tile that
+    is not ``tuned`` is `FIXED`.
     """
     m, n = (program.size(name, size) for name, size in zip("MN", sizes, strict=False))
     blocks = dict.fromkeys(TILE, "") if tuned else FIXED

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from curate.generator.body import Body
-from curate.generator.kernel import Kernel
+from curate.generator.body import Body, Kernel
 from curate.generator.loops import Loops, equal
 from curate.generator.program import Program, is_contiguous
 from curate.generator.schedules import products

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from curate.generator.body import Body
-from curate.generator.kernel import Kernel
+from curate.generator.body import Body, Kernel
 from curate.generator.loops import Loops, product
 from curate.generator.program import Program
 from curate.generator.schedules.passes import (
@@ -24,14 +23,7 @@ WARPS = "max(1, BLOCK_COLS // 256)"
 def tile(
     loops: Loops, program: Program, plane: Plane, rows: str = "max(1, 512 // BLOCK_COLS)"
 ) -> None:
-    """Print a kernel whose programs hold rows in registers.
-
-    Args:
-        loops: the kernel's.
-        program: it is part of.
-        plane: the tile.
-        rows: the host's text for how many rows a program holds.
-    """
+    """Print a kernel whose programs hold rows in registers: as many as ``rows``, a host's text."""
     plane = plane.on_grid(loops, program)
     body = Body(loops, program, [*plane.dims, *plane.outer])
     plane.begin(body)

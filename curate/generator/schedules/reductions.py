@@ -86,21 +86,24 @@ def _finite(peak: str) -> str:
     return f'tl.where({peak} == float("-inf"), 0.0, {peak})'
 
 
+@dataclass
 class Reducer:
     """Prints the reductions of one kernel.
 
-    Args:
+    Attributes:
         body: the kernel.
         dim: the way that goes.
         shifts: maxima that are only taken off before exponentials: NaN need not come through them.
     """
 
-    def __init__(self, body: Body, dim: Dim, shifts: set[int]) -> None:
-        self.body = body
-        self.dim = dim
-        self.shifts = shifts
-        keep = ", keep_dims=True" if body.rank > 1 else ""
-        self.axis = f"axis={dim.tile or 0}{keep}"
+    body: Body
+    dim: Dim
+    shifts: set[int]
+
+    @property
+    def axis(self) -> str:
+        """The arguments by which Triton reduces."""
+        return f"axis={self.dim.tile or 0}{', keep_dims=True' if self.body.rank > 1 else ''}"
 
     def words(self, reduce: Value) -> list[str]:
         """Return names for the parts of a state: the reference's if it is one number."""

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import torch
 
-from curate.generator.body import Body, Dim
-from curate.generator.kernel import Kernel
+from curate.generator.body import Body, Dim, Kernel
 from curate.generator.loops import Loops
 from curate.generator.program import Program
 from curate.generator.schedules.passes import (

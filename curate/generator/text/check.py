@@ -7,17 +7,17 @@ import builtins
 import sys
 from collections.abc import Iterator
 
-from curate.generator.text.container import CannotRewrite
+from curate.generator.unprintable import Unprintable
 
 _IMPORTABLE = {"torch", "triton", "numpy"} | sys.stdlib_module_names
 
 
 def check(text: str) -> None:
-    """Raise CannotRewrite unless ``text`` compiles, binds every name and imports little."""
+    """Raise Unprintable unless ``text`` compiles, binds every name and imports little."""
     try:
         compile(text, "<program>", "exec")
     except SyntaxError as error:
-        raise CannotRewrite(f"syntax error: {error.msg}", error.lineno) from error
+        raise Unprintable(f"syntax error: {error.msg}") from error
     tree = ast.parse(text)
     for node in ast.walk(tree):
         modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
@@ -25,9 +25,9 @@ def check(text: str) -> None:
             modules = [node.module or ""]
         for module in modules:
             if module.split(".")[0] not in _IMPORTABLE:
-                raise CannotRewrite(f"import {module}")
+                raise Unprintable(f"import {module}")
     for name in _unbound(tree):
-        raise CannotRewrite(f"unbound name {name.id}", name.lineno)
+        raise Unprintable(f"unbound name {name.id}")
 
 
 def _unbound(tree: ast.Module) -> Iterator[ast.Name]:

@@ -14,23 +14,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from curate.generator.text.layout import WIDTH, statement, text
+from curate.generator.unprintable import Unprintable
 from curate.syntax import arguments, expression, loads_in, rename, stores_in, words
 
 _DRIVERS = frozenset({"get_inputs", "get_init_inputs"})
-
-
-class CannotRewrite(Exception):
-    """Part of a file has a form that cannot be rewritten.
-
-    Attributes:
-        construct: the source text, or a few words that name it.
-        line: its 1-based line in the file; None when it has none.
-    """
-
-    def __init__(self, construct: str, line: int | None = None) -> None:
-        super().__init__(construct)
-        self.construct = construct[:200]
-        self.line = line
 
 
 @dataclass(frozen=True)
@@ -60,13 +47,13 @@ def slice_reference(reference: str, entry_point: str = "Model") -> Container:
     """Return what `ModelNew` needs of ``reference``.
 
     Raises:
-        CannotRewrite: the class or its ``forward`` is not there.
+        Unprintable: the class or its ``forward`` is not there.
     """
     tree = ast.parse(reference)
     classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
     model = classes.get(entry_point)
     if model is None:
-        raise CannotRewrite(f"no class {entry_point}")
+        raise Unprintable(f"no class {entry_point}")
     forward = _forward(model, classes)
     keep_forwards = any(_runs_submodules(node) for node in classes.values())
     kept = {name: _kept_methods(node, keep_forwards) for name, node in classes.items()}
@@ -132,7 +119,7 @@ def with_checks(class_text: str, fixed: dict[str, Any], kept: Sequence[str] = ()
         kept: arguments that become attributes.
 
     Raises:
-        CannotRewrite: one of ``kept`` is not as it was given, or there is no constructor.
+        Unprintable: one of ``kept`` is not as it was given, or there is no constructor.
     """
     tree = ast.parse(class_text)
     assert isinstance(tree.body[0], ast.ClassDef)
@@ -144,7 +131,7 @@ def with_checks(class_text: str, fixed: dict[str, Any], kept: Sequence[str] = ()
     else:
         can_keep = known - set(stores_in(*init.body))
     if not can_keep.issuperset(kept):
-        raise CannotRewrite("an argument that the module does not keep")
+        raise Unprintable("an argument that the module does not keep")
     if init is None or not (values or kept):
         return class_text
     first = init.body[1] if _is_docstring(init.body[0]) and init.body[1:] else init.body[0]
@@ -196,7 +183,7 @@ def _forward(model: ast.ClassDef, classes: dict[str, ast.ClassDef]) -> ast.Funct
     for base in model.bases:
         if isinstance(base, ast.Name) and base.id in classes:
             return _forward(classes[base.id], classes)
-    raise CannotRewrite(f"{model.name} has no forward of its own", model.lineno)
+    raise Unprintable(f"{model.name} has no forward of its own")
 
 
 def _methods(node: ast.ClassDef) -> dict[str, ast.FunctionDef]:

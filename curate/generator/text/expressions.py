@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import sympy
 
@@ -38,24 +39,19 @@ def unused(word: str, taken: set[str]) -> str:
     return name
 
 
+@dataclass
 class Printer:
     """Prints expressions.
 
-    Args:
+    Attributes:
         names: what to call each symbol.
         lanes: symbols that stand for many numbers at once, if it is a kernel's.
         wide: those of them that have 64 bits.
     """
 
-    def __init__(
-        self,
-        names: Mapping[sympy.Symbol, str],
-        lanes: frozenset[sympy.Symbol] | None = None,
-        wide: frozenset[sympy.Symbol] = frozenset(),
-    ) -> None:
-        self.names = names
-        self.lanes = lanes
-        self.wide = wide
+    names: Mapping[sympy.Symbol, str]
+    lanes: frozenset[sympy.Symbol] | None = None
+    wide: frozenset[sympy.Symbol] = frozenset()
 
     def text(self, e: sympy.Expr) -> str:
         if isinstance(e, sympy.Symbol):

@@ -1,6 +1,7 @@
 import pytest
 
-from curate.generator.text.container import CannotRewrite, slice_reference
+from curate.generator.text.container import slice_reference
+from curate.generator.unprintable import Unprintable
 
 REFERENCE = '''
 import math
@@ -100,5 +101,5 @@ def test_an_inherited_forward_gives_the_signature():
 
 @pytest.mark.parametrize("source", ["", "class Model:\n    pass\n"])
 def test_no_class_or_no_forward_is_refused(source):
-    with pytest.raises(CannotRewrite):
+    with pytest.raises(Unprintable):
         slice_reference(source)

@@ -3,7 +3,7 @@
 import pytest
 
 from curate.generator.text.check import check
-from curate.generator.text.container import CannotRewrite
+from curate.generator.unprintable import Unprintable
 
 
 @pytest.mark.parametrize(
@@ -16,5 +16,5 @@ from curate.generator.text.container import CannotRewrite
     ],
 )
 def test_check_refuses(text, message):
-    with pytest.raises(CannotRewrite, match=message):
+    with pytest.raises(Unprintable, match=message):
         check(text)
