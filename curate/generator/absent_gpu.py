@@ -26,7 +26,7 @@ from torch._inductor.runtime.hints import DeviceProperties
 from torch._subclasses import fake_tensor
 from triton.backends.compiler import GPUTarget
 
-from curate.devices import DEVICES, Device
+from curate.devices import DEVICES
 
 CUDA = torch.device("cuda", 0)
 
@@ -36,32 +36,6 @@ _DEVICE_CACHES: tuple[Any, ...] = (
     *(f for f in vars(utils).values() if hasattr(f, "cache_clear")),
     *(f for f in vars(torch.utils._triton).values() if hasattr(f, "cache_clear")),
 )
-
-
-def _properties(device: Device) -> SimpleNamespace:
-    """Return a device's properties, of an architecture rather than of one card."""
-    return SimpleNamespace(**{**vars(device.properties()), "name": str(device.arch)})
-
-
-def _interface(device: Device) -> type[Any]:
-    """Return Dynamo's description of ``device``, answering from its properties alone."""
-    properties = _properties(device)
-    base = device_interface.CudaInterface
-    answers: dict[str, Any] = {
-        "current_device": 0,
-        "device_count": 1,
-        "is_available": True,
-        "is_bf16_supported": device.capability >= (8, 0),
-        "get_device_properties": properties,
-        "get_compute_capability": device.arch,
-    }
-    methods = {name: staticmethod(_always(value)) for name, value in answers.items()}
-    worker = type("Worker", (base.Worker,), methods)
-    return type("OfflineInterface", (base,), {**methods, "Worker": worker})
-
-
-def _invert(tensor: torch.Tensor) -> torch.Tensor:
-    return torch.bitwise_not(tensor)
 
 
 def _copy(tensor: torch.Tensor, source: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:
@@ -81,13 +55,22 @@ def absent_gpu() -> Iterator[None]:
     Programs do not depend on which.
     """
     device = DEVICES["cuda:90"]
+    # Of an architecture rather than of one card.
+    properties = SimpleNamespace(**{**vars(device.properties()), "name": str(device.arch)})
     answers: dict[str, Any] = {
         "is_available": True,
         "device_count": 1,
         "current_device": 0,
-        "get_device_properties": _properties(device),
-        "get_device_capability": device.capability,
+        "get_device_properties": properties,
         "is_bf16_supported": device.capability >= (8, 0),
+    }
+    methods = {**answers, "get_compute_capability": device.arch}
+    methods = {name: staticmethod(_always(value)) for name, value in methods.items()}
+    base = device_interface.CudaInterface
+    worker = type("Worker", (base.Worker,), methods)
+    interface = type("OfflineInterface", (base,), {**methods, "Worker": worker})
+    answers |= {
+        "get_device_capability": device.capability,
         "_exchange_device": 0,
         "_maybe_exchange_device": 0,
         # There is no generator to save around tracing, and nothing random runs.
@@ -102,7 +85,7 @@ def absent_gpu() -> Iterator[None]:
         folders = {"TORCHINDUCTOR_CACHE_DIR": folder, "TRITON_CACHE_DIR": folder / "triton"}
         patch = stack.enter_context
         patch(mock.patch.dict(os.environ, {name: str(path) for name, path in folders.items()}))
-        patch(mock.patch.dict(registry, {"cuda": _interface(device), "cuda:0": _interface(device)}))
+        patch(mock.patch.dict(registry, {"cuda": interface, "cuda:0": interface}))
         for name, value in answers.items():
             patch(mock.patch.object(torch.cuda, name, _always(value)))
         patch(mock.patch.object(torch.version, "hip", None))
@@ -113,7 +96,7 @@ def absent_gpu() -> Iterator[None]:
         # It puts a first real tensor on the device.
         patch(mock.patch.object(fake_tensor, "init_gpu_context", _always(None)))
         # These two bindings ask for a CUDA device guard, which a CPU build does not have.
-        patch(mock.patch.object(torch.Tensor, "__invert__", _invert))
+        patch(mock.patch.object(torch.Tensor, "__invert__", lambda x: torch.bitwise_not(x)))
         patch(mock.patch.object(torch.Tensor, "copy_", _copy))
         target = GPUTarget(device.backend, device.arch, device.warp_size)
         current = SimpleNamespace(get_current_target=_always(target))

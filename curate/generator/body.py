@@ -322,7 +322,8 @@ class Body:
                 break
             at = self._at[axis]
             outermost = axis is dim.axes[0]
-            length = "" if outermost else self.size(f"n_{self._names[at]}s", self.loops.axes[axis])
+            plural = re.sub(r"(_\d+)?$", r"s\1", self._names[at], count=1)
+            length = "" if outermost else self.size(f"n_{plural}", self.loops.axes[axis])
             if axis in needed:
                 wide = ".to(tl.int64)" if self._is_long(axis) else ""
                 self.say(f"{self._names[at]} = ({left}{length and f' % {length}'}){wide}")
@@ -456,9 +457,6 @@ class Body:
         """Say what a load gives in masked lanes."""
         self._other[id(load)] = number
 
-    def is_known(self, value: Value) -> bool:
-        return id(value) in self._leaves
-
     def hoist(self, roots: Iterable[Value], loop: Iterable[sympy.Symbol]) -> None:
         """Compute what does not change in a loop before it begins."""
         seen: set[int] = set()
@@ -486,7 +484,9 @@ class Body:
 
     def _variable(self, value: Value, text: str) -> str:
         """Give a value a variable: a load has its buffer's name, others the reference's word."""
-        own = self.host.word(value.name) if value.op == "load" else value.word
+        guarded = _guarded_load(value) if text.startswith("tl.load(") else None
+        load = value if value.op == "load" else guarded
+        own = self.host.word(load.name) if load else value.word
         noun = "clamped" if text.startswith("tl.clamp") else NOUNS.get(value.op, value.op)
         if value.op == "maximum" and any(x.op == "sqrt" for x in value.inputs()):
             noun = "norm"  # kept away from zero
@@ -667,7 +667,7 @@ class Body:
 
     def _masked(self, value: Value) -> str:
         mask, inner = value.args
-        if _guarded_load(value) and not self.is_known(inner) and id(inner) not in self._texts:
+        if _guarded_load(value) and id(inner) not in self._leaves | self._texts:
             return self._load(inner, [], value.number)
         return (
             f"tl.where({self.text(mask)}, {self.text(inner)}, {literal(value.number, value.dtype)})"

@@ -457,9 +457,10 @@ class Program:
         self.allocated[buffer] = None
         return self.words[buffer]
 
-    def temporary(self, word: str, shape: str, dtype: torch.dtype) -> str:
+    def temporary(self, word: str, sizes: list[str], dtype: torch.dtype) -> str:
         """Make a tensor for partial results and return its variable."""
         name = self.sizes.fresh(identifier(word))
+        shape = f"({', '.join(sizes)}{',' if len(sizes) == 1 else ''})"
         self.say(f"{name} = torch.empty({shape}, device={self.device()}, dtype={dtype})")
         self.scratch[name] = name
         return name

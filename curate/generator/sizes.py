@@ -220,7 +220,9 @@ class Sizes:
         for word in [*same, *([usual] if usual and not same else [])]:
             if word not in self.taken:
                 return word
-        return f"{fact.tensor}_{(same or [usual or f'size{abs(fact.dim)}'])[0]}"
+        is_one = sum(other.tensor == fact.tensor for other in self.facts) == 1
+        usual = usual or ("size" if is_one else f"size{abs(fact.dim)}")
+        return f"{fact.tensor}_{(same or [usual])[0]}"
 
     def _role(self, tensor: str, dim: int) -> str:
         """Return what a dimension of an input usually is, by their number, or ""."""
@@ -261,7 +263,9 @@ class Sizes:
         e = self.known(expression)
         plain = e.is_number or e.is_Symbol or isinstance(e, Boolean)
         for fact in () if plain else self.facts:
-            if fact.tensor is None and equal_expressions(fact.expression, e):
+            known = fact.expression
+            same = known == e or (known.free_symbols == e.free_symbols and equal(known, e))
+            if fact.tensor is None and same:
                 return fact.text
         for symbol in sorted(e.free_symbols, key=self._order):
             self.name_of(symbol)
@@ -280,8 +284,3 @@ def _rounded_up(e: sympy.Expr) -> sympy.Expr:
         return CeilToInt(e)
     over, under = e.args
     return FloorDiv(over + under - 1, under)
-
-
-def equal_expressions(a: sympy.Expr, b: sympy.Expr) -> bool:
-    """Whether two numbers are the same; quick where they have different symbols."""
-    return bool(a == b) or (a.free_symbols == b.free_symbols and equal(a, b))

@@ -374,7 +374,10 @@ class Recorder(private.DefaultHandler):  # type: ignore[misc]
         types = [dtype] * parts
         if reduction_type.endswith("with_value"):
             types = [values[0].dtype, torch.int64]
-        return tuple(self.make("part", (made,), types[i], number=i) for i in range(parts))
+        return self._parts(made, types)
+
+    def _parts(self, made: Value, dtypes: Iterable[torch.dtype]) -> tuple[Value, ...]:
+        return tuple(self.make("part", (made,), t, number=i) for i, t in enumerate(dtypes))
 
     def _is_place(self, value: Value) -> bool:
         """Whether a value is the number of the element along the reduced axes."""
@@ -389,12 +392,12 @@ class Recorder(private.DefaultHandler):  # type: ignore[misc]
         made = self.make("scan", tuple(values), dtypes[0], frozenset(self.loops.reduced), name=kind)
         if len(values) == 1:
             return (made,)
-        return tuple(self.make("part", (made,), t, number=i) for i, t in enumerate(dtypes))
+        return self._parts(made, dtypes)
 
     def sort(self, dtypes: Any, values: Any, stable: bool, descending: bool) -> tuple[Value, ...]:
         axes, kind = frozenset(self.loops.reduced), "descending" if descending else "ascending"
         made = self.make("sort", tuple(values), dtypes[0], axes, name=kind)
-        return tuple(self.make("part", (made,), t, number=i) for i, t in enumerate(dtypes))
+        return self._parts(made, dtypes)
 
     def _scan_kind(self, dtypes: Any, combine: Callable[..., Any]) -> str:
         """Return the name of a scan's function, told by what it does with two operands."""

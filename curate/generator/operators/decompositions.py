@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -152,23 +153,12 @@ def _addbmm(x: Tensor, a: Tensor, b: Tensor, *, beta: float = 1, alpha: float = 
     return torch.addmm(x, left, b.flatten(0, 1), beta=beta, alpha=alpha)
 
 
-def _trilinear(
-    a: Tensor,
-    b: Tensor,
-    c: Tensor,
-    expand_a: list[int],
-    expand_b: list[int],
-    expand_c: list[int],
-    summed: list[int],
-    unroll: int = 1,
-) -> Tensor:
-    for dim in expand_a:
-        a = a.unsqueeze(dim)
-    for dim in expand_b:
-        b = b.unsqueeze(dim)
-    for dim in expand_c:
-        c = c.unsqueeze(dim)
-    return (a * b * c).sum(summed) if summed else a * b * c
+def _trilinear(a: Tensor, b: Tensor, c: Tensor, *dims: list[int]) -> Tensor:
+    """Multiply tensors, each with some new dimensions, and sum along those of a fourth list."""
+    given = zip((a, b, c), dims[:3], strict=True)
+    first, *others = (functools.reduce(torch.unsqueeze, new, x) for x, new in given)
+    found = math.prod(others, start=first)
+    return found.sum(dims[3]) if dims[3] else found
 
 
 def _histc(x: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:

@@ -36,10 +36,7 @@ class Pointwise(Matrices):
     """A convolution of one tap: weight times pixels; or images of one pixel times weight."""
 
     def whole(self) -> Value:
-        bias = self.call.args[2]
-        return (
-            self.product if bias is None else self.with_bias(self.product, bias, [self.places[1]])
-        )
+        return self.with_bias(self.product, self.call.args[2], [self.places[1]])
 
     @property
     def factors(self) -> list[CallOperand]:
@@ -86,9 +83,7 @@ class Convolution(Product):
         self.taps = weight.sizes[2:]
         self.expressions += self.places
         self.expressions.append(self.places[0] * self.call.args[0].strides[0])
-        return (
-            self.product if bias is None else self.with_bias(self.product, bias, [self.places[1]])
-        )
+        return self.with_bias(self.product, bias, [self.places[1]])
 
     def numbers(self, dim: int) -> list[sympy.Expr]:
         """Return an axis' stride, padding and dilation."""

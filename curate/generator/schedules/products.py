@@ -122,12 +122,14 @@ class Product(Loops):
     def with_bias(
         self,
         value: Value,
-        bias: CallOperand,
+        bias: CallOperand | None,
         places: Sequence[sympy.Expr],
         alpha: Any = 1,
         beta: Any = 1,
     ) -> Value:
-        """Return alpha times a value plus beta times a bias, broadcast to ``places``."""
+        """Return alpha times a value plus beta times a bias, if any, broadcast to ``places``."""
+        if bias is None:
+            return value
         terms = self.scaled(value, alpha), self.scaled(self.spread(bias, places), beta)
         return self.recorder.make("add", terms, torch.float32)
 
@@ -461,7 +463,7 @@ def split(loops: Matrices, program: Program, n_splits: str) -> None:
     program.say(repr("# Few tiles and a long K: programs share K, and a second kernel adds up."))
     program.say(f"{word} = {n_splits}")
     m, n = (program.size(name, size) for name, size in zip("MN", loops.sizes, strict=False))
-    partial = program.temporary("partial", f"({word}, {m}, {n})", loops.product.dtype)
+    partial = program.temporary("partial", [word, m, n], loops.product.dtype)
     body, (m, n) = _summed(loops, program, "split")
     body.pointers[partial] = body.fresh("partial_ptr")
     at = f"({body.pointers[partial]} + (split * {m} + rows) * {n} + cols)"

@@ -114,10 +114,6 @@ class _Stages:
         where, comma, mask = self._pointer(body, tensor, part, *masks).partition(", ")
         body.say(f"tl.store({where}, {text}{comma}{mask})")
 
-    def _temporary(self, word: str, shape: list[str], dtype: torch.dtype) -> str:
-        text = f"({', '.join(shape)}{',' if len(shape) == 1 else ''})"
-        return self.program.temporary(word, text, dtype)
-
     def _walk(self, body: Body) -> str:
         """Return the head of the loop over a program's share."""
         axis = 0 if self.plane.kept is None else 1
@@ -150,7 +146,7 @@ class _Stages:
             found[id(one)] = []
             parts = zip(reducer.words(one), fields(one), closed, strict=True)
             for word, field, text in parts:
-                tensor = self._temporary(f"partial_{word}", shape, field.dtype)
+                tensor = self.program.temporary(f"partial_{word}", shape, field.dtype)
                 self._save(body, tensor, text, "split")
                 found[id(one)].append(tensor)
         self._launch(
@@ -177,7 +173,7 @@ class _Stages:
                 continue
             source, at = (value.args[0], value.number) if value.op == "part" else (value, 0)
             word = fields(source)[at].word
-            tensor = self._temporary(word, [self.n_kept] if kept else [], value.dtype)
+            tensor = self.program.temporary(word, [self.n_kept] if kept else [], value.dtype)
             self._save(body, tensor, body.text(value))
             self.done.append((value, tensor))
         for store in due:
@@ -331,4 +327,6 @@ class _Scans(_Stages):
         """Make tensors that hold a number of each part for each result of a scan."""
         shape = [self.n_splits, *([self.n_kept] if self.plane.kept else [])]
         pairs = zip(KINDS[scan.name].words, scan.args, strict=True)
-        return [self._temporary(form.format(w), shape, type_of(scan, arg)) for w, arg in pairs]
+        return [
+            self.program.temporary(form.format(w), shape, type_of(scan, arg)) for w, arg in pairs
+        ]
