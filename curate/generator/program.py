@@ -460,8 +460,7 @@ class Program:
     def temporary(self, word: str, sizes: list[str], dtype: torch.dtype) -> str:
         """Make a tensor for partial results and return its variable."""
         name = self.sizes.fresh(identifier(word))
-        shape = f"({', '.join(sizes)}{',' if len(sizes) == 1 else ''})"
-        self.say(f"{name} = torch.empty({shape}, device={self.device()}, dtype={dtype})")
+        self.say(f"{name} = torch.empty({tupled(sizes)}, device={self.device()}, dtype={dtype})")
         self.scratch[name] = name
         return name
 
@@ -515,8 +514,7 @@ class Program:
 
     def _tuple(self, sizes: list[Any], late: bool = False) -> str:
         """Return sizes' text; ``late`` ones may be variables behind the checks."""
-        texts = [(self._text if late else self.sizes.text)(size) for size in sizes]
-        return f"({', '.join(texts)}{',' if len(texts) == 1 else ''})"
+        return tupled([(self._text if late else self.sizes.text)(size) for size in sizes])
 
     # -- kernels ----------------------------------------------------------------------------------
 
@@ -873,6 +871,11 @@ class _Text(str):
     """An expression's text, as a leaf of a result."""
 
 
+def tupled(texts: list[str]) -> str:
+    """Return the text of a tuple of things with these texts."""
+    return f"({', '.join(texts)}{',' * (len(texts) == 1)})"
+
+
 def structure(tree: Any) -> str:
     """Return the text of a result's structure."""
     if isinstance(tree, _Text):
@@ -882,7 +885,7 @@ def structure(tree: Any) -> str:
     if type(tree) is list:
         return "[" + ", ".join(map(structure, tree)) + "]"
     if isinstance(tree, tuple):  # one with names too, as torch.max returns it
-        return "(" + "".join(f"{structure(item)}, " for item in tree) + ")"
+        return tupled(list(map(structure, tree)))
     raise Unprintable(f"a result of type {type(tree).__name__}")
 
 

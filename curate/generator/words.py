@@ -264,15 +264,9 @@ def title(nodes: Sequence[torch.fx.Node], given: Collection[str]) -> str:
     def weight(word: str) -> int:
         if word == named or word in own:
             return 1
-        return (
-            0
-            if _LEADING.search(word)
-            else 2
-            if word in _REDUCTIONS
-            else 4
-            if word in _SIMPLE
-            else 3
-        )
+        if _LEADING.search(word):
+            return 0
+        return 2 if word in _REDUCTIONS else 4 if word in _SIMPLE else 3
 
     ranked = sorted(order, key=lambda word: (weight(word), order[word]))
     leads = bool(ranked) and weight(ranked[0]) == 0

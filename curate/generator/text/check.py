@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 import builtins
 import sys
-from collections.abc import Iterator
 
 from curate.generator.unprintable import Unprintable
+from curate.syntax import loads_in, stores_in
 
 _IMPORTABLE = {"torch", "triton", "numpy"} | sys.stdlib_module_names
 
@@ -19,33 +19,18 @@ def check(text: str) -> None:
     except SyntaxError as error:
         raise Unprintable(f"syntax error: {error.msg}") from error
     tree = ast.parse(text)
+    bound = {*stores_in(tree), *dir(builtins), "__name__"}
     for node in ast.walk(tree):
-        modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-        if isinstance(node, ast.ImportFrom):
-            modules = [node.module or ""]
-        for module in modules:
-            if module.split(".")[0] not in _IMPORTABLE:
-                raise Unprintable(f"import {module}")
-    for name in _unbound(tree):
-        raise Unprintable(f"unbound name {name.id}")
-
-
-def _unbound(tree: ast.Module) -> Iterator[ast.Name]:
-    """Yield the names that a file reads and that nothing in it binds, in any scope."""
-    bound = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and not _is_load(n)}
-    bound |= {n.arg for n in ast.walk(tree) if isinstance(n, ast.arg)}
-    bound |= {a.asname or a.name.split(".")[0] for n in ast.walk(tree) for a in _aliases(n)}
-    bound |= {n.name for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.ClassDef)}
-    bound |= {n.name for n in ast.walk(tree) if isinstance(n, ast.ExceptHandler) and n.name}
-    bound |= {*dir(builtins), "__name__"}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name) and _is_load(node) and node.id not in bound:
-            yield node
-
-
-def _is_load(node: ast.Name) -> bool:
-    return isinstance(node.ctx, ast.Load)
-
-
-def _aliases(node: ast.AST) -> list[ast.alias]:
-    return node.names if isinstance(node, ast.Import | ast.ImportFrom) else []
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            names = [alias.name for alias in node.names]
+            for module in names if isinstance(node, ast.Import) else [node.module or ""]:
+                if module.split(".")[0] not in _IMPORTABLE:
+                    raise Unprintable(f"import {module}")
+            bound |= {alias.asname or alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.arg):
+            bound.add(node.arg)
+        elif isinstance(node, ast.FunctionDef | ast.ClassDef | ast.ExceptHandler) and node.name:
+            bound.add(node.name)
+    for name in loads_in(tree):
+        if name not in bound:
+            raise Unprintable(f"unbound name {name}")
