@@ -5,9 +5,10 @@ from __future__ import annotations
 import ast
 import re
 import warnings
-from collections.abc import Collection
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 import torch
 import triton
@@ -35,6 +36,8 @@ from curate.generator.text.tidy import said_once, tidy
 from curate.generator.trace import Symbolic, Traced, find_parts, trace, trace_part
 from curate.generator.unprintable import Unprintable
 from curate.verify import problem
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -89,19 +92,16 @@ def generate(reference: str, entry_point: str = "Model", variant: int = 0) -> Pr
             parts = Parts()
             traced = trace(task)
         operators = sorted({*_operators(traced), *(o for p in parts.all for o in p.operators)})
-        types: list[result_types.ResultTypes] = []
+        printing = _Printing(container, variant, functions.taken if parts.calls else set())
 
         def printed(graph: Any) -> tuple[Program, Program | None]:
-            types.append(result_types.find(traced, graph.graph_input_names))
-            taken = functions.taken if parts.calls else set[str]()
-            fixed = _print(traced, graph, container, types[0], variant, None, taken)
-            if not fixed.has_rank or parts.calls:
-                return fixed, None
-            return fixed, _free(traced, graph, container, types[0], variant)
+            fixed = printing.print(traced, graph)
+            may_vary = fixed.has_rank and not parts.calls
+            return fixed, printing.free(traced, graph) if may_vary else None
 
         try:
             with parts.known():
-                written, free = private.lower(traced.graph, traced.mode, printed, variant == 0)
+                written, free = printing.lower(traced, printed)
         except Exception as error:  # Inductor's: it may raise anything
             inner = getattr(error, "inner_exception", error)
             if isinstance(inner, Unprintable):
@@ -110,7 +110,7 @@ def generate(reference: str, entry_point: str = "Model", variant: int = 0) -> Pr
             raise Unprintable(f"not lowered: {type(error).__name__}: {lines[0][:160]}") from error
         if 0 < variant >= written.variants:
             raise Unprintable("only one schedule")
-        if free is not None and _takes_any_rank(traced, container, types[0], free, variant):
+        if free is not None and printing.takes_any_rank(traced, free):
             written = free
     called = _merge(parts, written)
     if not written.kernels:
@@ -128,7 +128,7 @@ def generate(reference: str, entry_point: str = "Model", variant: int = 0) -> Pr
         operators=operators,
         dynamic_dims=len(written.sizes.defined),
         specialised=specialised,
-        any_float=types[0].any_float,
+        any_float=printing.types.any_float,
         tools=tools,
     )
 
@@ -184,14 +184,8 @@ class _Functions:
         if not results or not all(isinstance(value, torch.Tensor) for value in results):
             raise Unprintable("a part that returns other than tensors")
         shapes = [(list(x.shape), list(x.stride()), x.dtype) for x in results]
-        types: list[result_types.ResultTypes] = []
-        container = Container([], [], "", "", names, "", {})
-
-        def printed(graph: Any) -> Program:
-            types.append(result_types.find(traced, graph.graph_input_names))
-            return _print(traced, graph, container, types[0], self.variant, None, self.taken)
-
-        written = private.lower(traced.graph, traced.mode, printed, self.variant == 0)
+        printing = _Printing(Container([], [], "", "", names, "", {}), self.variant, self.taken)
+        written = printing.lower(traced, partial(printing.print, traced))
         if not written.kernels:
             raise Unprintable("no kernels")
         name = self._name(path, module)
@@ -207,7 +201,7 @@ class _Functions:
             outputs=[(list(map(known, a)), list(map(known, b)), c) for a, b, c in shapes],
             result=traced.form,
             guards=list(dict.fromkeys(traced.env.replace(g.expr) for g in traced.env.guards)),
-            types=types[0],
+            types=printing.types,
             evaluate=private.recompute,
             operators=operators,
             written=written,
@@ -266,45 +260,87 @@ def _function(name: str, module: Any, names: list[str], written: Program) -> str
     return "\n".join([head, f'    """{doc}"""', *lines])
 
 
-def _free(
-    traced: Traced,
-    graph: Any,
-    container: Container,
-    types: result_types.ResultTypes,
-    variant: int,
-) -> Program | None:
-    """Print a graph's loops for inputs of any rank, if they can be."""
-    lead = ranks.find(traced)
-    try:
-        return _print(traced, graph, container, types, variant, lead) if lead else None
-    except Unprintable:
-        return None
+@dataclass
+class _Printing:
+    """Prints the loops of graphs.
 
+    Attributes:
+        container: what the program keeps of the reference.
+        variant: which schedules are printed.
+        taken: names of functions and their kernels.
+        types: what is known of the types of results, once a graph is lowered.
+    """
 
-def _takes_any_rank(
-    traced: Traced,
-    container: Container,
-    types: result_types.ResultTypes,
-    free: Program,
-    variant: int,
-) -> bool:
-    """Whether the same program is printed for inputs with one more dimension."""
-    lead = ranks.find(traced)
-    assert lead is not None
-    try:
-        other = trace(traced.task, lead.leaves)
-        known = ranks.longer(other, lead)
-        if known is None:
+    container: Container
+    variant: int
+    taken: set[str] = field(default_factory=set)
+    types: result_types.ResultTypes = field(init=False)
+
+    def lower(self, traced: Traced, then: Callable[[Any], T]) -> T:
+        """Return what is made of a graph's loops."""
+
+        def typed(graph: Any) -> T:
+            self.types = result_types.find(traced, graph.graph_input_names)
+            return then(graph)
+
+        return private.lower(traced.graph, traced.mode, typed, self.variant == 0)
+
+    def free(self, traced: Traced, graph: Any) -> Program | None:
+        """Print a graph's loops for inputs of any rank, if they can be."""
+        lead = ranks.find(traced)
+        try:
+            return self.print(traced, graph, lead) if lead else None
+        except Unprintable:
+            return None
+
+    def takes_any_rank(self, traced: Traced, free: Program) -> bool:
+        """Whether the same program is printed for inputs with one more dimension."""
+        assert free.lead is not None
+        try:
+            other = trace(traced.task, free.lead.leaves)
+            lead = ranks.longer(other, free.lead)
+            if lead is None:
+                return False
+            then = partial(self.print, other, lead=lead)
+            written = private.lower(other.graph, other.mode, then, self.variant == 0)
+            return _form(free) == _form(written)
+        except Exception:  # the module's own code: it may refuse
             return False
-        written = private.lower(
-            other.graph,
-            other.mode,
-            lambda graph: _print(other, graph, container, types, variant, known),
-            variant == 0,
-        )
-        return _form(free) == _form(written)
-    except Exception:  # the module's own code: it may refuse
-        return False
+
+    def print(self, traced: Traced, graph: Any, lead: ranks.Lead | None = None) -> Program:
+        """Print a graph's loops; runs where Inductor would write its own code."""
+        own = self.container
+        program = Program(traced, graph, own.inputs, self.types, lead, self.variant)
+        program.sizes.taken |= self.taken
+        groups = [
+            n for n in graph.scheduler.nodes if not isinstance(n, private.NopKernelSchedulerNode)
+        ]
+        groups = groups if lead else library.fuse(program, attention_loops.fuse(program, groups))
+        kernels: list[Loops] = []
+        while groups:
+            group = groups.pop(0)
+            if isinstance(group, private.ExternKernelSchedulerNode | library.Joined):
+                if lead:
+                    raise Unprintable("a rank")
+                loops: Loops = library.take(program, group, groups)
+            elif isinstance(group, private.SchedulerNode | private.FusedSchedulerNode):
+                loops = Loops(program, group)
+                loops.merge()
+                while groups and loops.absorb(groups[0]):
+                    groups.pop(0)
+            else:
+                raise Unprintable(f"a {type(group).__name__}")
+            gone = program.known(product(loops.axes[axis] for axis in loops.reduced))
+            if lead and loops.kept and ranks.LEAD in gone.free_symbols:
+                raise Unprintable("a rank")
+            program.hide(loops.nodes)
+            kernels.append(loops)
+        program.is_alone = len(kernels) == 1
+        program.has_one_product = sum(isinstance(loops, Product) for loops in kernels) == 1
+        program.summary = own.summary if program.is_alone else ""
+        for loops in kernels:
+            library.schedule(loops, program)
+        return program.finish()
 
 
 def _form(written: Program) -> list[str]:
@@ -318,47 +354,6 @@ def _form(written: Program) -> list[str]:
             code = re.sub(rf"\b{own}\b", f"v{j}", code)
         forms.append(code)
     return forms
-
-
-def _print(
-    traced: Traced,
-    graph: Any,
-    container: Container,
-    types: result_types.ResultTypes,
-    variant: int,
-    lead: ranks.Lead | None = None,
-    taken: Collection[str] = (),
-) -> Program:
-    """Print a graph's loops; runs where Inductor would write its own code."""
-    program = Program(traced, graph, container.inputs, types, lead, variant)
-    program.sizes.taken.update(taken)
-    groups = [n for n in graph.scheduler.nodes if not isinstance(n, private.NopKernelSchedulerNode)]
-    groups = groups if lead else library.fuse(program, attention_loops.fuse(program, groups))
-    kernels: list[Loops] = []
-    while groups:
-        group = groups.pop(0)
-        if isinstance(group, private.ExternKernelSchedulerNode | library.Joined):
-            if lead:
-                raise Unprintable("a rank")
-            loops: Loops = library.take(program, group, groups)
-        elif isinstance(group, private.SchedulerNode | private.FusedSchedulerNode):
-            loops = Loops(program, group)
-            loops.merge()
-            while groups and loops.absorb(groups[0]):
-                groups.pop(0)
-        else:
-            raise Unprintable(f"a {type(group).__name__}")
-        gone = program.known(product(loops.axes[axis] for axis in loops.reduced))
-        if lead and loops.kept and ranks.LEAD in gone.free_symbols:
-            raise Unprintable("a rank")
-        program.hide(loops.nodes)
-        kernels.append(loops)
-    program.is_alone = len(kernels) == 1
-    program.has_one_product = sum(isinstance(loops, Product) for loops in kernels) == 1
-    program.summary = container.summary if program.is_alone else ""
-    for loops in kernels:
-        library.schedule(loops, program)
-    return program.finish()
 
 
 # A little of everything common: what is imported and cached on first use is then in the parent.
