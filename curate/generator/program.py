@@ -25,7 +25,7 @@ from curate.generator.promises.result_types import ResultTypes
 from curate.generator.sizes import Fact, Sizes, attribute_path, attributes
 from curate.generator.trace import Symbolic, Traced
 from curate.generator.unprintable import Unprintable
-from curate.generator.values import StoredValue
+from curate.generator.values import StoredValue, unconverted
 from curate.generator.words import is_view, note_of, operation, title, told_note, words_of
 
 ir = private.ir
@@ -851,9 +851,7 @@ def _fits(code: str, most: int) -> bool:
 
 def _is_moved(store: StoredValue) -> bool:
     """Whether a result is numbers of a tensor, in another order."""
-    value = store.value
-    while value.op == "to_dtype":
-        value = value.args[0]
+    value = unconverted(store.value)
     is_load = value.op == "load" and not value.args
     return is_load and not sympy.sympify(value.index).atoms(sympy.Function)
 

@@ -69,6 +69,11 @@ def made_of(roots: Iterable[Value]) -> Iterator[Value]:
             queue += [(value, True), *((one, False) for one in reversed(list(value.inputs())))]
 
 
+def unconverted(value: Value) -> Value:
+    """Return what a value was before it was converted."""
+    return unconverted(value.args[0]) if value.op == "to_dtype" else value
+
+
 _OPPOSITES = (("ge", "lt"), ("lt", "ge"), ("gt", "le"), ("le", "gt"))
 """Comparisons of whole numbers of which one holds where the other does not."""
 
@@ -143,7 +148,7 @@ def _is_count(value: Value) -> bool:
     """Whether a value is a size, or a size less one."""
     if value.op == "sub" and value.args[1].op == "constant" and value.args[1].number == 1:
         return _is_count(value.args[0])
-    size = value.args[0] if value.op == "to_dtype" else value
+    size = unconverted(value)
     least = size.index if size.op == "index" else None
     return least is not None and not size.axes and (least - 1).is_nonnegative is True
 
@@ -375,6 +380,10 @@ class Recorder(private.DefaultHandler):  # type: ignore[misc]
         if reduction_type.endswith("with_value"):
             types = [values[0].dtype, torch.int64]
         return self._parts(made, types)
+
+    def parts_of(self, value: Value) -> list[Value]:
+        """Return the single results of a value that is several."""
+        return [v for v in self.made.values() if v.op == "part" and v.args[0] is value]
 
     def _parts(self, made: Value, dtypes: Iterable[torch.dtype]) -> tuple[Value, ...]:
         return tuple(self.make("part", (made,), t, number=i) for i, t in enumerate(dtypes))

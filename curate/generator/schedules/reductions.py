@@ -258,9 +258,8 @@ class Reducer:
         """Say what a reduction's results are, now that its state is complete."""
         body = self.body
         if reduce.name in PARTS:
-            for value in body.loops.recorder.made.values():
-                if value.op == "part" and value.args[0] is reduce:
-                    body.leaf(value, state[value.number])
+            for value in body.loops.recorder.parts_of(reduce):
+                body.leaf(value, state[value.number])
             body.leaf(reduce, state[0])
             return
         result = state[-1]

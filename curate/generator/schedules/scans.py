@@ -192,9 +192,8 @@ class Scanner:
 
     def _remembered(self, scan: Value, names: list[str]) -> list[str]:
         body = self.body
-        for value in body.loops.recorder.made.values():
-            if value is scan or (value.op == "part" and value.args[0] is scan):
-                body.remember(value, names[value.number or 0])
+        for value in [scan, *body.loops.recorder.parts_of(scan)]:
+            body.remember(value, names[value.number or 0])
         return names
 
     def _sort(self, sort: Value) -> list[str]:

@@ -11,7 +11,7 @@ import torch
 
 from curate.generator.text.operations import CONJUNCTIONS, DISJUNCTIONS
 from curate.generator.unprintable import Unprintable
-from curate.generator.values import Recorder, Value, made_of
+from curate.generator.values import Recorder, Value, made_of, unconverted
 
 _NOT = ("logical_not", "bitwise_not")
 _SIGNS = {"le": (1, 0), "lt": (1, 1), "ge": (-1, 0), "gt": (-1, 1)}
@@ -91,7 +91,7 @@ def _is_linear(value: Value, share: Value) -> bool:
     """Whether a value is some number times a share."""
     if value is share:
         return True
-    parts = [one for one in value.inputs() if any(v is share for v in made_of([one]))]
+    parts = [one for one in value.inputs() if share in made_of([one])]
     others = [one for one in value.inputs() if one not in parts]
     if len(parts) != 1 or any(v.op == "reduce" for one in others for v in made_of([one])):
         return False
@@ -129,8 +129,7 @@ def visible(scores: Value, recorder: Recorder) -> Visible:
     """Return which scores are not -inf, as far as their conditions compare indices."""
     if scores.op == "add":
         for bias, other in (scores.args, scores.args[::-1]):
-            while bias.op == "to_dtype":
-                bias = bias.args[0]
+            bias = unconverted(bias)
             if bias.op == "where" and (hides := _hidden_of(bias)):
                 shown, kept = hides
                 if kept.op == "constant" and kept.number == 0:
@@ -249,9 +248,7 @@ def _facts(value: Value, holds: bool) -> Facts:
 
 def _choice(value: Value, same: bool) -> Facts | None:
     """Return what it says that a choice between two numbers is, or is not, one of them."""
-    choice, number = value.args
-    while choice.op == "to_dtype":
-        choice = choice.args[0]
+    choice, number = unconverted(value.args[0]), value.args[1]
     if number.op != "constant":
         return None
     if choice.dtype == torch.bool:
@@ -263,9 +260,8 @@ def _choice(value: Value, same: bool) -> Facts | None:
 
 
 def _index(value: Value) -> sympy.Expr | None:
+    value = unconverted(value)
     if value.op == "index" and not value.args:
         return value.index
-    if value.op == "to_dtype":
-        return _index(value.args[0])
     whole = value.op == "constant" and int(value.number) == value.number
     return sympy.Integer(value.number) if whole else None

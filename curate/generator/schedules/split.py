@@ -202,11 +202,7 @@ class _Stages:
 
     def _results(self, now: list[Value]) -> list[Value]:
         """Return the values that some reductions give."""
-        made = self.loops.recorder.made.values()
-        found: list[Value] = []
-        for one in now:
-            found += [v for v in made if v.op == "part" and v.args[0] is one] or [one]
-        return found
+        return [v for one in now for v in self.loops.recorder.parts_of(one) or [one]]
 
     def _is_needed(self, value: Value, level: int) -> bool:
         """Whether a later kernel needs a result."""
