@@ -265,7 +265,7 @@ def named_sizes(env: ShapeEnv) -> list[NamedSize]:
     return found
 
 
-_AXES = {1: ("length",), 2: ("height", "width"), 3: ("depth", "height", "width")}
+AXES = {1: ("length",), 2: ("height", "width"), 3: ("depth", "height", "width")}
 
 
 @contextlib.contextmanager
@@ -275,7 +275,7 @@ def _naming_sizes(env: ShapeEnv) -> Iterator[None]:
 
     def shape(*args: Any, **kwargs: Any) -> list[Any]:
         batch, channels, *sizes = plain(*args, **kwargs)
-        words = _AXES.get(len(sizes), ())
+        words = AXES.get(len(sizes), ())
         return [batch, channels, *(_named(env, *one) for one in zip(sizes, words, strict=True))]
 
     with mock.patch.object(_meta_registrations, "calc_conv_nd_return_shape", shape):

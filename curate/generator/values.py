@@ -101,7 +101,7 @@ _UNPRINTABLE = {
     "frexp": "frexp",
     "partial_accumulate": "a partial sum",
 }
-_RANDOM = ("load_seed", "rand", "randn", "randint64")
+_UNPRINTABLE |= dict.fromkeys(("load_seed", "rand", "randn", "randint64"), "random numbers")
 
 PARTS = {
     "welford_reduce": 3,
@@ -255,8 +255,6 @@ class Recorder(private.DefaultHandler):  # type: ignore[misc]
     def _default(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if name in _UNPRINTABLE:
             raise Unprintable(_UNPRINTABLE[name])
-        if name in _RANDOM:
-            raise Unprintable("random numbers")
         args = (*args, *kwargs.values())
         if name in ("add", "sub", "mul"):
             args = tuple(map(_without_zero, args))

@@ -16,6 +16,7 @@ from torch._inductor.virtualized import V, ops
 from torch._prims_common import ELEMENTWISE_TYPE_PROMOTION_KIND
 
 from curate.generator.unprintable import Unprintable
+from curate.syntax import words
 
 
 @contextmanager
@@ -27,7 +28,7 @@ def own_lowerings() -> Iterator[None]:
     register(aten.scatter_add.default, type_promotion_kind=None, lowering_dict=own)(_scatter)
     promotion = {"type_promotion_kind": ELEMENTWISE_TYPE_PROMOTION_KIND.INT_TO_FLOAT}
     for operator, name in _SPECIAL.items():
-        pointwise = lowering.make_pointwise(_special(name))
+        pointwise = lowering.make_pointwise(lambda x, name=name: getattr(ops, name)(x))
         register(getattr(aten, operator).default, lowering_dict=own, **promotion)(pointwise)
     with (
         mock.patch.dict(lowering.lowerings, own),
@@ -46,18 +47,9 @@ def _averages(*given: Any, _plain: Any = lowering._avg_poolnd, **options: Any) -
         return _plain(*given, **options)
 
 
-def _special(name: str) -> Callable[[Any], Any]:
-    return lambda x: getattr(ops, name)(x)
-
-
-_SPECIAL = {
-    "digamma": "digamma",
-    "special_i0e": "i0e",
-    "special_i1e": "i1e",
-    "special_modified_bessel_k0": "modified_bessel_k0",
-    "special_modified_bessel_k1": "modified_bessel_k1",
-    "special_ndtri": "ndtri",
-}
+_SPECIAL = {f"special_{name}": name for name in words("i0e i1e ndtri")}
+_SPECIAL |= {f"special_{name}": name for name in words("modified_bessel_k0 modified_bessel_k1")}
+_SPECIAL |= {"digamma": "digamma"}
 
 _MODES = {"sum": "atomic_add", "amax": "atomic_max", "amin": "atomic_min"}
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sympy
 
+from curate.generator import torch_private as private
 from curate.generator.body import Body, Dim, Kernel
 from curate.generator.loops import equal, product
 from curate.generator.program import Program
@@ -15,8 +16,6 @@ from curate.generator.schedules import products
 from curate.generator.schedules.products import Matrices, Product, Sums
 from curate.generator.torch_private import CallOperand, FloorDiv, LibraryCall
 from curate.generator.values import Value
-
-AXES = {1: ("length",), 2: ("height", "width"), 3: ("depth", "height", "width")}
 
 FEW_CHANNELS = 16
 """Channels of a group below which a tile of a product would be nearly empty."""
@@ -73,7 +72,7 @@ class Convolution(Product):
 
     def whole(self) -> Value:
         _, weight, bias, *_, self.transposed, _, groups = self.call.args
-        self.names = AXES[len(self.places) - 2]
+        self.names = private.AXES[len(self.places) - 2]
         self.words = ["image", "channel", *(f"out_{name[0]}" for name in self.names)]
         self.groups = sympy.sympify(groups)
         first, second = weight.sizes[:2]
