@@ -368,7 +368,6 @@ def _trace(
     parts = parts or Parts()
     env = private.new_shape_env()
     mode = private.fake_mode(env)
-    words = words_of(task)
 
     def number(value: Any, name: str) -> Any:
         if type(value) is int and (value > 1 or openness == "all"):
@@ -414,23 +413,14 @@ def _trace(
                 else:
                     leaves.append(number(leaf, f"input_{i}"))
         symbols = {n: v for n, v in values.items() if isinstance(v, Symbolic)}
-        open_leaves = [
-            i for i, leaf in enumerate(leaves) if isinstance(leaf, (torch.Tensor, *Symbolic))
-        ]
-        given = [*symbols.values(), *(leaves[i] for i in open_leaves)]
         parts.strip(model)
         with parts.called(model):
-            wrapper = _Wrapper(model, list(symbols.values()), leaves, open_leaves, spec)
-            graph, held, assigned = private.export(wrapper, given, mode, words.note)
+            wrapper = _Wrapper(model, symbols, leaves, spec)
+            note = words_of(task).note
+            graph, held, assigned = private.export(wrapper, wrapper.given, mode, note)
         settle(graph.graph)
         _refuse_constants(graph, openness == "built")
-    own = set(dict(wrapper.named_parameters(remove_duplicate=False)))
-    origins = [
-        GivenFrom("parameter" if path in own else "buffer", path.removeprefix("model."))
-        for path in held
-    ]
-    origins += [GivenFrom("argument", name) for name in symbols]
-    origins += [GivenFrom("input", leaf=i) for i in open_leaves]
+    origins = wrapper.origins(held)
     return Traced(
         *(task, graph, origins, env, mode, values, model, inputs, leaves, wrapper.form),
         strided=strided,
@@ -539,21 +529,14 @@ def trace_part(
             for i, (shape, kind) in enumerate(given)
         ]
     inputs = tuple(leaves)
-    flat, spec = pytree.tree_flatten(inputs)
-    everywhere = list(range(len(flat)))
-    wrapper = _Wrapper(model, [], flat, everywhere, spec)
+    wrapper = _Wrapper(model, {}, *pytree.tree_flatten(inputs))
     graph, held, assigned = private.export(wrapper, leaves, mode, words_of(task).note)
     if assigned:
         raise Unprintable("a part that changes itself")
     settle(graph.graph)
     _refuse_constants(graph, True)
-    parameters = set(dict(wrapper.named_parameters(remove_duplicate=False)))
-    origins = [
-        GivenFrom("parameter" if path in parameters else "buffer", path.removeprefix("model."))
-        for path in held
-    ]
-    origins += [GivenFrom("input", leaf=i) for i in everywhere]
-    return Traced(own, graph, origins, env, mode, {}, model, inputs, list(flat), wrapper.form)
+    origins = wrapper.origins(held)
+    return Traced(own, graph, origins, env, mode, {}, model, inputs, leaves, wrapper.form)
 
 
 def _registered(model: torch.nn.Module) -> Iterator[str]:
@@ -607,23 +590,26 @@ class _Wrapper(torch.nn.Module):  # type: ignore[misc]
     """A module that takes its constructor's numbers as inputs, so that a graph can follow them."""
 
     def __init__(
-        self,
-        model: torch.nn.Module,
-        symbols: list[Any],
-        leaves: list[Any],
-        open_leaves: list[int],
-        spec: Any,
+        self, model: torch.nn.Module, symbols: dict[str, Any], leaves: list[Any], spec: Any
     ) -> None:
         super().__init__()
-        self.model = model
-        self.symbols = symbols
-        self.leaves = leaves
-        self.open_leaves = open_leaves
-        self.spec = spec
+        self.model, self.leaves, self.spec = model, leaves, spec
+        self.names, self.symbols = list(symbols), list(symbols.values())
+        opened = (torch.Tensor, *Symbolic)
+        self.open_leaves = [i for i, leaf in enumerate(leaves) if isinstance(leaf, opened)]
+        self.given = [*self.symbols, *(leaves[i] for i in self.open_leaves)]
         self.form: Any = None
         for parameter in self.parameters():
             parameter.requires_grad_(False)
         self.eval()
+
+    def origins(self, held: list[str]) -> list[GivenFrom]:
+        """Return where a graph's inputs come from, the first of which are ``held``."""
+        own = set(dict(self.named_parameters(remove_duplicate=False)))
+        kinds = {path: "parameter" if path in own else "buffer" for path in held}
+        found = [GivenFrom(kinds[path], path.removeprefix("model.")) for path in held]
+        found += [GivenFrom("argument", name) for name in self.names]
+        return found + [GivenFrom("input", leaf=i) for i in self.open_leaves]
 
     def forward(self, *given: Any) -> tuple[Any, ...]:
         count = len(self.symbols)
