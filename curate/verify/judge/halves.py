@@ -455,6 +455,7 @@ class Halves:
         results = self._results(said, did["changed"], found[:now], inputs)
         given = list_tensors(inputs)
         self.spoiled = any(i >= len(given) for i in did["changed"])
+        own = len(said["places"]) + sum(i < len(given) for i in did["changed"])  # but for state
         sent: Tensors = []
         packed = {name: pack(value, sent) for name, value in results.items()}
         there = "cuda" if self.on_device else "cpu"
@@ -467,7 +468,7 @@ class Halves:
             "subclasses": said["subclasses"],
             "devices": said["devices"],
             "was_ready": work.ready,
-            "by_operators": by_operators(did["by_operators"], found[:now]),
+            "by_operators": by_operators(did["by_operators"][:own], found[:own]),
             "by_host": work.uploaded or by_host(did, given, outputs_found),
             "unsteady": False,
         }, sent

@@ -1,13 +1,12 @@
 """Who did the work, where kernels compute on the way: whether results were there before they did.
 
 It is read from what operators gave before any kernel computed (`executor.origins`), and from
-uploads: element by element, in one tensor in any order, or in pieces over several.
+uploads: element by element, or in any order.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections import defaultdict
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,22 +25,9 @@ share of values near those that may be found in it: more is chance."""
 SAMPLE = 4096
 """Values of each output that are looked for."""
 
-PIECE, PIECES = 16, 256
-"""Values in a row that make a piece of an output, and how many pieces are looked at."""
-
-ENOUGH = 0.5
-"""Share of an output's pieces that must be held whole."""
-
-WHOLE = 0.9
-"""Share of a piece's values that must be held. A stage such as ReLU leaves most values as they
-were, but few pieces."""
-
-NEAR = 1e-6
-"""How far, relative to it, a number may be from one that is the same."""
-
-MATCH, FEW = 0.1, 0.003
-"""How many times fewer of a short type's values may be missing than of those next to them, and
-what share of the latter must be: less is chance."""
+WHOLE, NEAR = 0.9, 1e-6
+"""Share of the output that a result must have in order, and how far, relative to it, a number may
+be from one that is the same."""
 
 READ, SENT = 0.25, 0.5
 """Share of the inputs' bytes that the host must have read to have done the work, and of the
@@ -92,7 +78,7 @@ def who_worked(named: list[tuple[str, torch.Tensor]], given: Tensors, outputs: T
 
 
 def _was_done(named: list[tuple[str, torch.Tensor]], outputs: Tensors) -> bool:
-    """Say whether the output was there already: in order, in one tensor, or in pieces.
+    """Say whether the output was there already, in one tensor.
 
     In any other order only floating numbers tell, if they are more than half of the output.
     """
@@ -101,7 +87,7 @@ def _was_done(named: list[tuple[str, torch.Tensor]], outputs: Tensors) -> bool:
     floats = sum(t.numel() for t in outputs if t.is_floating_point())
     if not named or 2 * floats <= sum(t.numel() for t in outputs):
         return False
-    return holds_result([t for _, t in named], outputs) or held_in_pieces(named, outputs)
+    return holds_result([t for _, t in named], outputs)
 
 
 def _joined_holds(tensors: Tensors, outputs: Tensors) -> bool:
@@ -126,18 +112,11 @@ def holds_result(work: Tensors, outputs: Tensors) -> bool:
     """Say whether one of the tensors that were given holds the output's values, in any order.
 
     A tensor of many values holds anything near one of them by chance, so values that are slightly
-    off are looked for as well. Of short types, which have few values, each is counted.
+    off are looked for as well. Of integers and short types, any tensor holds nearly all numbers.
     """
     floats = [t for t in outputs if t.is_floating_point() and t.numel() > 1]
-    if not floats or not work:
+    if not floats or any(t.element_size() <= 2 for t in floats):
         return False
-    for kind in {t.dtype for t in floats if t.element_size() <= 2}:
-        values = _joined([t for t in floats if t.dtype == kind])
-        if not any(_counts_match(values, t, kind) for t in work):
-            return False
-    floats = [t for t in floats if t.element_size() > 2]
-    if not floats:
-        return True
     values = torch.cat([t.reshape(-1)[:: max(1, t.numel() // SAMPLE)].double() for t in floats])
     values = values[values.isfinite()]
     if values.numel() < 2 or bool((values == values[0]).all()):
@@ -151,29 +130,6 @@ def holds_result(work: Tensors, outputs: Tensors) -> bool:
         if held.numel() and _found(values, held) >= SHARE and _found(off, held) <= CHANCE:
             return True
     return False
-
-
-def _counts_match(values: torch.Tensor, work: torch.Tensor, kind: torch.dtype) -> bool:
-    """Say whether a tensor has each of a short type's values as often as the output, or nearly so,
-    and has not those next to them as often."""
-    if work.is_complex() or not work.numel():
-        return False
-    found, held = _counts(values, kind), _counts(work, kind)
-    if int((found > 0).sum()) < 2:
-        return False
-    missing, beside = (
-        float((one - held).clamp(min=0).sum() / found.sum()) for one in (found, found.roll(2))
-    )
-    return missing <= min(1 - SHARE, MATCH * beside) and beside >= FEW
-
-
-def _counts(tensor: torch.Tensor, kind: torch.dtype) -> torch.Tensor:
-    """Return how often each number of a short type, zeros left out, is in a tensor."""
-    bits = tensor.reshape(-1).to(kind).view(torch.uint8 if kind.itemsize == 1 else torch.int16)
-    bits = bits.int() & 2 ** (8 * kind.itemsize) - 1
-    counts = torch.bincount(bits, minlength=2 ** (8 * kind.itemsize))
-    counts[0] = counts[len(counts) // 2] = 0
-    return counts
 
 
 def _found(values: torch.Tensor, held: torch.Tensor) -> float:
@@ -192,60 +148,6 @@ def by_operators(flags: list[bool], results: Tensors) -> bool:
     sizes = [t.numel() for t in results]
     theirs = sum(size for size, flag in zip(sizes, flags, strict=True) if flag)
     return bool(2 * theirs > sum(sizes))
-
-
-def held_in_pieces(work: list[tuple[str, torch.Tensor]], outputs: Tensors) -> bool:
-    """Say whether what operators or uploads gave, taken together, holds half of the output.
-
-    Results of one name are taken together, and then all: a program may have each row computed by
-    a call of its own, or one half by one operator and the other half by another.
-
-    Args:
-        work: results, with the name of what gave them.
-        outputs: the program's.
-    """
-    pieces = _pieces(outputs)
-    if pieces is None:
-        return False
-    size = sum(t.numel() for t in outputs if t.is_floating_point())
-    groups: dict[str, Tensors] = defaultdict(list)
-    for name, tensor in work:
-        if not tensor.is_complex() and not moves_only(name):
-            groups[name].append(tensor)
-    held = torch.zeros_like(pieces, dtype=torch.bool)
-    for group in groups.values():
-        if 2 * sum(t.numel() for t in group) >= ENOUGH * size:
-            held |= _held(pieces, group)
-    finite = pieces.isfinite()
-    counted = (finite & (pieces != 0)).sum(1) >= PIECE // 2  # zeros alone say little
-    whole = (held & finite).sum(1) >= WHOLE * finite.sum(1)
-    return bool(counted.sum() > 1) and float(whole[counted].double().mean()) >= ENOUGH
-
-
-def _pieces(outputs: Tensors) -> torch.Tensor | None:
-    """Return pieces of the output's floating values, evenly spaced, one per row."""
-    floats = [t.reshape(-1) for t in outputs if t.is_floating_point() and t.element_size() > 2]
-    rows = [t[: t.numel() // PIECE * PIECE].view(-1, PIECE) for t in floats]
-    rows = [row[:: max(1, len(row) * len(rows) // PIECES)] for row in rows if len(row)]
-    return torch.cat([row.double() for row in rows]) if rows else None
-
-
-def _held(pieces: torch.Tensor, group: Tensors) -> torch.Tensor:
-    """Return which values are among a group's; none, if values near them are there as well."""
-    values = pieces.nan_to_num().reshape(-1)
-    off = values * 1.003 + 1e-4 * float(values.abs().mean())
-    asked, back = torch.cat([values, off]).unique(return_inverse=True)
-    found = torch.zeros(len(asked), dtype=torch.bool, device=asked.device)
-    for tensor in group:
-        held = tensor.reshape(-1).double()
-        held = held[held.isfinite()]
-        at = torch.searchsorted(asked, held)
-        for near in (at.clamp(max=len(asked) - 1), (at - 1).clamp(min=0)):
-            found[near[(asked[near] - held).abs() <= NEAR * asked[near].abs()]] = True
-    one, other = found[back].split(len(values))
-    other_than_zero = values != 0
-    by_chance = float(other[other_than_zero].double().mean()) if other_than_zero.any() else 1.0
-    return one.view(pieces.shape) if by_chance <= CHANCE else torch.zeros_like(pieces).bool()
 
 
 def held_in_order(work: list[tuple[str, torch.Tensor]], outputs: Tensors) -> bool:
