@@ -642,14 +642,19 @@ def in_order(nodes: Iterable[torch.fx.Node]) -> list[torch.fx.Node]:
 def own_origins(node: Any) -> set[torch.fx.Node]:
     """Return the nodes of a graph that a scheduler's node computes.
 
-    A library's call has those that made its operands as well, which other kernels compute.
+    A library's call has those that made its operands as well, which other kernels compute; and what
+    makes an operand for it has the call's.
     """
-    found = set(node.node.get_origins())
+    own, others = in_order(node.node.get_origins()), set[torch.fx.Node]()
     if isinstance(node, ExternKernelSchedulerNode):
         for read in node.read_writes.reads:
             made = V.graph.name_to_buffer.get(read.name)
-            found -= set(made.get_origins()) if made is not None else set()
-    return found or set(in_order(node.node.get_origins())[-1:])  # an operand is copied for it
+            others |= set(made.get_origins()) if made is not None else set()
+    else:
+        for user in (user.node for made in node.get_outputs() for user in made.users):
+            if isinstance(user, ExternKernelSchedulerNode):
+                others |= set(in_order(user.node.get_origins())[-1:])
+    return set(own) - others or set(own[-1:])  # of an operand that is copied the call's own
 
 
 def is_operand(nodes: Iterable[Any]) -> bool:
