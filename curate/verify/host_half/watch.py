@@ -13,33 +13,30 @@ import os
 import sys
 import types
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+_STARTS = ("os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.system", "subprocess.Popen")
+_KILLS = ("os.kill", "os.killpg", "signal.pthread_kill")
+_CALLS = (
+    "socket.__new__",
+    *(f"socket.get{what}" for what in ("addrinfo", "hostbyname", "hostbyaddr")),
+)
 NOBODY_ELSES = {
-    "os.exec": "starts_process",
-    "os.fork": "starts_process",
-    "os.forkpty": "starts_process",
-    "os.posix_spawn": "starts_process",
-    "os.system": "starts_process",
-    "subprocess.Popen": "starts_process",
-    "os.kill": "kills",
-    "os.killpg": "kills",
-    "signal.pthread_kill": "kills",
-    "socket.__new__": "network",
-    "socket.getaddrinfo": "network",
-    "socket.gethostbyname": "network",
-    "socket.gethostbyaddr": "network",
+    **dict.fromkeys(_STARTS, "starts_process"),
+    **dict.fromkeys(_KILLS, "kills"),
+    **dict.fromkeys(_CALLS, "network"),
 }
 """Audit events (PEP 578) to the rule that they break, whoever raises them after the warm-up."""
 
-BY_CANDIDATE = {
-    "gc.get_objects": "walks_memory",
-    "gc.get_referrers": "walks_memory",
-    "gc.get_referents": "walks_memory",
-}
-"""And events to the rule that they break if a candidate's own code raises them."""
+BY_CANDIDATE = ("gc.get_objects", "gc.get_referrers", "gc.get_referents")
+"""And events by which a candidate's own code walks memory."""
+
+IMPORTS = {"curate": "imports_judge", "cffi": "native_code", "_cffi_backend": "native_code"}
+"""And modules to the rule that such code breaks by importing them."""
 
 SILENT = (
+    ("subprocess", "_fork_exec", "starts_process"),
     ("_posixsubprocess", "fork_exec", "starts_process"),
     ("os", "pidfd_open", "kills"),
     ("posix", "pidfd_open", "kills"),
@@ -53,23 +50,9 @@ HARMLESS = "/platform.py"
 """The file of the standard library that starts a process to look something up."""
 
 BETWEEN = (
-    *(
-        "torch/_ops.py",
-        "inspect.py",
-        "subprocess.py",
-        "os.py",
-        "<frozen os>",
-        "socket.py",
-        "threading.py",
-        "contextlib.py",
-        "weakref.py",
-        "functools.py",
-        "ctypes/__init__.py",
-        "ctypes/util.py",
-        "concurrent/futures/thread.py",
-        "multiprocessing/",
-        "asyncio/",
-    ),
+    *("torch/_ops.py", "inspect.py", "subprocess.py", "os.py", "<frozen os>", "socket.py"),
+    *("threading.py", "contextlib.py", "weakref.py", "functools.py", "ctypes/__init__.py"),
+    *("ctypes/util.py", "concurrent/futures/thread.py", "multiprocessing/", "asyncio/"),
 )
 """Files of the standard library that may stand between a candidate and an event it causes."""
 
@@ -85,26 +68,30 @@ def rule_of(event: str, arguments: tuple[Any, ...]) -> str | None:
     if event.startswith("ctypes."):
         return "native_code"
     if event == "import":
-        return "imports_judge" if str(arguments[0]).split(".")[0] == "curate" else None
+        return IMPORTS.get(str(arguments[0]).partition(".")[0])
     if event == "open":
         return "walks_memory" if _is_memory(arguments[0]) else None
-    return NOBODY_ELSES.get(event) or BY_CANDIDATE.get(event)
+    return "walks_memory" if event in BY_CANDIDATE else NOBODY_ELSES.get(event)
 
 
 def _is_memory(path: Any) -> bool:
     """Whether a file is the memory or the map of a process, by whatever way its path leads there.
 
-    So is the folder of a process: a path that starts there says no more.
+    So is the folder of a process, and ``/proc``: a path that starts in a folder that was opened says
+    no more, but that it leads to no file from here.
     """
     if not isinstance(path, str | bytes):
         return False
     text = os.fsdecode(path)
     if text.startswith("/") and "/proc" not in text:
         return False  # in most cases
-    folder, _, name = os.path.realpath(text).rpartition("/")
+    real = os.path.realpath(text)
+    folder, _, name = real.rpartition("/")
     process = folder.removeprefix("/proc/").partition("/")[0]
-    if folder == "/proc":
-        return name.isdigit()
+    if folder == "/proc" or real == "/proc":
+        return name.isdigit() or not folder
+    if name in MEMORY and not text.startswith("/") and not Path(real).exists():
+        return True
     return folder.startswith("/proc/") and process.isdigit() and name in MEMORY
 
 

@@ -29,6 +29,15 @@ BREAKS = {
         "open('//proc/self/root/proc/self/mem', 'rb').close()",
         "walks_memory",
     ),
+    "all processes": ("os.close(os.open('/proc', 0))", "walks_memory"),
+    "its map from the root": (
+        "os.close(os.open('proc/self/maps', 0, dir_fd=os.open('/', 0)))",
+        "walks_memory",
+    ),
+    "a module for C": (
+        "try: import cffi\nexcept ImportError: pass",
+        "native_code",
+    ),
     "its folder": ("os.close(os.open('/proc/self', 0))", "walks_memory"),
     "a fork": ("pid = os.fork()\nif not pid: os._exit(0)\nos.waitpid(pid, 0)", "starts_process"),
     "a fork with a terminal": (
