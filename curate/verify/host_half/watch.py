@@ -77,8 +77,8 @@ def rule_of(event: str, arguments: tuple[Any, ...]) -> str | None:
 def _is_memory(path: Any) -> bool:
     """Whether a file is the memory or the map of a process, by whatever way its path leads there.
 
-    So is the folder of a process, and ``/proc``: a path that starts in a folder that was opened says
-    no more, but that it leads to no file from here.
+    So is the folder of a process, and ``/proc``: a path that starts in a folder that was opened
+    says no more, but that it leads to no file from here.
     """
     if not isinstance(path, str | bytes):
         return False
