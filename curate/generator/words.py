@@ -277,6 +277,7 @@ def title(nodes: Sequence[torch.fx.Node], given: Collection[str]) -> str:
 
 
 _VERBS = {"mul": "scale", "sub": "subtract", "div": "divide", "mm": "matmul", "bmm": "matmul"}
+_VERBS |= {"clone": "copy"}
 
 
 def operation(nodes: Sequence[torch.fx.Node]) -> str:
