@@ -6,7 +6,6 @@ uploads: element by element, or in any order.
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +27,9 @@ SAMPLE = 4096
 WHOLE, NEAR = 0.9, 1e-6
 """Share of the output that a result must have in order, and how far, relative to it, a number may
 be from one that is the same."""
+
+HEAD, FEW, SEARCHED = 16, 8, 1 << 18
+"""Values by which a piece is found, how many places are tried, and elements around it at most."""
 
 READ, SENT = 0.25, 0.5
 """Share of the inputs' bytes that the host must have read to have done the work, and of the
@@ -153,8 +155,8 @@ def by_operators(flags: list[bool], results: Tensors) -> bool:
 def held_in_order(work: list[tuple[str, torch.Tensor]], outputs: Tensors) -> bool:
     """Say whether operators gave every output, element by element, in whatever type.
 
-    So they did if they gave its first or its last elements and these are more than half; or with
-    others before or behind; or the other way round.
+    So they did if they gave more than half of it in one piece, or it and others around it; also the
+    other way round.
     """
     known = [t for t in outputs if t.numel() and not t.is_complex()]
     known = [t for t in known if t.numel() == 1 or _varies(t)]
@@ -173,19 +175,30 @@ def _same_in_order(output: torch.Tensor, result: torch.Tensor) -> bool:
     step = max(NEAR, torch.finfo(output.dtype).eps) if output.is_floating_point() else 0.0
     least = 1.0 if output.dtype == torch.bool else WHOLE
     flat = output.reshape(-1)
-    ways = [result.reshape(-1), *([result.mT.reshape(-1)] if result.dim() > 1 else [])]
-    ends = [end for way in ways for end in _ends(way, count)]
-    for one, other in itertools.product(_ends(flat, count), ends):
-        a, b = (end[:: max(1, count // SAMPLE)].double() for end in (one, other))
-        same = float(((a - b).abs() <= step * a.abs()).double().mean())
-        if same >= least and (output.numel() == 1 or _varies(a)):
-            return True
+    for way in [result.reshape(-1), *([result.mT.reshape(-1)] if result.dim() > 1 else [])]:
+        longer, shorter = (flat, way) if len(flat) >= len(way) else (way, flat)
+        for at in _beginnings(longer, shorter, step):
+            pair = longer[at : at + count], shorter
+            a, b = (end[:: max(1, count // SAMPLE)].double() for end in pair)
+            same = float(_near(a, b, step).double().mean())
+            if same >= least and (output.numel() == 1 or _varies(a)):
+                return True
     return False
 
 
-def _ends(flat: torch.Tensor, count: int) -> list[torch.Tensor]:
-    """Return the first and the last elements, so many."""
-    return [flat] if len(flat) == count else [flat[:count], flat[-count:]]
+def _near(a: torch.Tensor, b: torch.Tensor, step: float) -> torch.Tensor:
+    return (a - b).abs() <= step * a.abs()
+
+
+def _beginnings(longer: torch.Tensor, shorter: torch.Tensor, step: float) -> list[int]:
+    """Return where the shorter one may lie in the longer one, by its first values."""
+    last = len(longer) - len(shorter)
+    if not last or last > SEARCHED:
+        return [0, last] if last else [0]
+    size = min(HEAD, len(shorter))
+    windows = longer[: last + size].double().unfold(0, size, 1)
+    found = _near(windows, shorter[:size].double(), step).all(1).nonzero()
+    return [int(at) for at in found[:FEW, 0]]
 
 
 def by_host(did: dict[str, Any], inputs: Tensors, outputs: Tensors) -> bool:
