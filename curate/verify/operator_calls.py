@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import collections
+import weakref
 from typing import Any
+
+import torch
 
 from curate.verify.protocol.role import Mode, list_tensors
 
@@ -35,13 +38,16 @@ class OperatorCalls(Mode):
         calls: name of an ATen operator to the number of its calls.
         unstable: those that were not told to keep the order of what is equal.
         call_bytes: bytes that those operators read and wrote.
+        most_bytes: bytes of all operators' results that there were at one time.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.calls: collections.Counter[str] = collections.Counter()
         self.unstable: set[str] = set()
-        self.call_bytes = 0
+        self.call_bytes = self.most_bytes = 0
+        self._sizes: dict[int, int] = {}
+        self._users: collections.Counter[int] = collections.Counter()
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
@@ -54,4 +60,20 @@ class OperatorCalls(Mode):
                 self.unstable.add(name)
             for tensor in [*list_tensors(args), *list_tensors(kwargs), *list_tensors(result)]:
                 self.call_bytes += tensor.numel() * tensor.element_size()
+        for tensor in list_tensors(result):
+            if tensor.layout == torch.strided:
+                self._hold(tensor)
         return result
+
+    def _hold(self, tensor: torch.Tensor) -> None:
+        storage = tensor.untyped_storage()
+        key = storage._cdata
+        self._users[key] += 1
+        self._sizes[key] = storage.nbytes()
+        self.most_bytes = max(self.most_bytes, sum(self._sizes.values()))
+        weakref.finalize(tensor, self._drop, key).atexit = False
+
+    def _drop(self, key: int) -> None:
+        self._users[key] -= 1
+        if not self._users[key]:
+            del self._users[key], self._sizes[key]

@@ -64,3 +64,12 @@ def test_bytes_are_those_of_arguments_and_results() -> None:
         torch.cat([torch.ones(5), torch.ones(5)])
     assert called.calls == {"add": 2, "cat": 1}
     assert called.call_bytes == 4 * (30 + 30 + 20)
+
+
+def test_bytes_at_one_time_are_those_of_results_that_still_live() -> None:
+    x = torch.ones(10)
+    with OperatorCalls() as called:
+        for _ in range(5):
+            kept = (x + 1).view(2, 5).neg()
+    assert called.most_bytes == 4 * 30  # the last of one round, a sum and its negative
+    assert kept.numel() == 10

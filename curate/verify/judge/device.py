@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import fcntl
+import math
 import re
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
 import torch
 
@@ -35,6 +36,11 @@ class DeviceInfo:
     def torch_device(self) -> str:
         """What PyTorch calls it."""
         return "cuda" if self.is_gpu else "cpu"
+
+    def gate(self, folder: Path, workers: int) -> Gate:
+        """Return what shares the device out among so many slots."""
+        memory = (self.target.memory or 0) - workers * CONTEXT_BYTES
+        return Gate(folder if self.is_gpu else None, memory)
 
 
 def resolve_backend(name: str) -> str:
@@ -82,43 +88,78 @@ def _driver() -> str | None:
     return None
 
 
-class Gate:
-    """Lets many check results at the same time, or one have the device to itself.
+UNITS = 64
+"""Parts of a device's memory that are handed out."""
 
-    By locks on two files, so that slots may be in several processes.
+CONTEXT_BYTES = 3 * 2**29
+"""What the processes of a slot have on a device before they hold a tensor: its executor, its
+reference, and its part of the judge."""
+
+POLL_S = 0.02
+
+
+class Gate:
+    """Shares a device's memory out among checks, and lets one of them measure in peace.
+
+    By locks on files, so that slots may be in several processes, and one that is killed gives back
+    what it had. Whoever wants both asks for memory first.
 
     Args:
         folder: where the files are; None where there is one slot.
+        memory: bytes to share out.
     """
 
-    def __init__(self, folder: Path | None = None) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path | None = None, memory: int = 0) -> None:
+        self._folder, self._memory = folder, memory
 
     @contextmanager
-    def shared(self) -> Iterator[None]:
-        """Share the device inside the context."""
-        # Whoever wants it alone holds the entrance, and would otherwise wait for ever.
-        entrance = self._locked("entrance", fcntl.LOCK_SH)
-        with entrance as first, self._locked("device", fcntl.LOCK_SH):
-            _unlock(first)
+    def room(self, wanted: float) -> Iterator[None]:
+        """Have so many bytes inside the context, or all that there are."""
+        with ExitStack() as stack:
+            if self._folder is not None:
+                needed = math.ceil(UNITS * wanted / max(1, self._memory))
+                self._take(self._folder, max(1, min(UNITS, needed)), stack)
+            yield
+
+    def _take(self, folder: Path, needed: int, stack: ExitStack) -> None:
+        # One at a time, or those who want much would wait for ever.
+        with _locked(folder / "queue", fcntl.LOCK_EX):
+            free = {folder / f"unit-{number}" for number in range(UNITS)}
+            while needed:
+                for path in sorted(free):
+                    with suppress(BlockingIOError):
+                        stack.enter_context(_locked(path, fcntl.LOCK_EX | fcntl.LOCK_NB))
+                        free.remove(path)
+                        needed -= 1
+                        if not needed:
+                            return
+                time.sleep(POLL_S)
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Compute beside others inside the context."""
+        if self._folder is None:
+            yield
+            return
+        # Whoever wants to be alone holds the entrance, and would otherwise wait for ever.
+        with ExitStack() as stack:
+            with _locked(self._folder / "entrance", fcntl.LOCK_SH):
+                stack.enter_context(_locked(self._folder / "device", fcntl.LOCK_SH))
             yield
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Have the device alone inside the context."""
-        with self._locked("entrance", fcntl.LOCK_EX), self._locked("device", fcntl.LOCK_EX):
+        """Compute alone inside the context; others keep the memory that they have."""
+        if self._folder is None:
+            yield
+            return
+        entrance, device = self._folder / "entrance", self._folder / "device"
+        with _locked(entrance, fcntl.LOCK_EX), _locked(device, fcntl.LOCK_EX):
             yield
 
-    @contextmanager
-    def _locked(self, name: str, how: int) -> Iterator[IO[bytes] | None]:
-        if self._folder is None:
-            yield None
-            return
-        with (self._folder / name).open("ab") as file:
-            fcntl.flock(file, how)
-            yield file
 
-
-def _unlock(file: IO[bytes] | None) -> None:
-    if file is not None:
-        fcntl.flock(file, fcntl.LOCK_UN)
+@contextmanager
+def _locked(path: Path, how: int) -> Iterator[None]:
+    with path.open("ab") as file:
+        fcntl.flock(file, how)
+        yield

@@ -12,7 +12,7 @@ import torch
 
 from curate.engine.processes.child import die_with_parent
 from curate.engine.processes.sandbox import SandboxUnavailable
-from curate.verify.judge.device import Gate, describe_device
+from curate.verify.judge.device import describe_device
 from curate.verify.judge.session import HostError
 from curate.verify.judge.slot import Slot
 from curate.verify.verdict import Candidate, Options
@@ -34,7 +34,8 @@ def main() -> None:
     told = json.loads(sys.argv[1])
     options = Options(**{**told["options"], "targets": tuple(told["options"]["targets"])})
     torch.set_num_threads(1)
-    device, gate = describe_device(options.backend), Gate(Path(told["gate"]))
+    device = describe_device(options.backend)
+    gate = device.gate(Path(told["gate"]), options.workers)
     slots = [Slot(options, device, gate) for _ in told["lanes"]]
     threads = [
         threading.Thread(target=serve, args=(socket.socket(fileno=fd), slot), daemon=True)

@@ -29,6 +29,9 @@ SMALL_BYTES, SMALL_PRODUCT_BYTES = 2**24, 2**22
 """Bytes that a reference's operators may read and write for it to run on the CPU; the latter if
 it multiplies matrices."""
 
+UNKNOWN_BYTES = 2**30
+"""What a reference is taken to hold that cannot be run without data."""
+
 SAMPLE = 2**26  # values of a result that say how large its values are
 
 CACHE_BYTES = 2**29  # of draws and noise, kept for the next candidate of the same reference
@@ -186,7 +189,7 @@ class Oracle:
         self.allows: dict[str, Any] = {}  # what the file lets its own products be
         self.own_size: int | None = None
         self.smaller: dict[str, list[int]] = {}  # of each size that was made smaller, both
-        self.call_bytes = 0  # that its operators read and write, as far as that has been asked
+        self.most_bytes = UNKNOWN_BYTES  # that it holds at one time, as far as that is known
         # Seeds that a candidate cannot know; with one of the caller's own, the same in every run.
         told = secrets.token_hex(8) if seed is None else f"{seed} {reference}"
         self.seed = int(hashlib.sha256(told.encode()).hexdigest()[:13], 16)
@@ -231,9 +234,9 @@ class Oracle:
             facts, _ = self._ask("estimate")
         except NoOracle:
             return False  # it may need the device
-        self.call_bytes = int(facts["call_bytes"])
+        self.most_bytes = int(facts["most_bytes"])
         multiplies = any(call.endswith(PRODUCTS) for call in facts["calls"])
-        return self.call_bytes <= (SMALL_PRODUCT_BYTES if multiplies else SMALL_BYTES)
+        return int(facts["call_bytes"]) <= (SMALL_PRODUCT_BYTES if multiplies else SMALL_BYTES)
 
     def expect(self, draw: Draw) -> Expected:
         """Return what a draw gives; where the reference does not take it, the file's own.

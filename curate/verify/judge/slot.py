@@ -9,6 +9,7 @@ import itertools
 import math
 import time
 import traceback
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -46,8 +47,8 @@ WHOLE_BYTES = 2**27
 """Bytes that a reference's operators may read and write for a program that raises at smaller sizes
 to be tried at the file's own, which it may be made for."""
 
-TIMES = 10
-"""How many times the bytes that a reference reads and writes a check has on the device at its peak:
+TIMES = 8
+"""How many times the bytes that a reference holds at its peak a check has on the device at its own:
 inputs, parameters and results in float32 and float64, in three processes."""
 
 
@@ -109,27 +110,24 @@ class Slot:
             verdict = dataclasses.replace(verdict, **self._compile(candidate))
         if self.options.backend == "compile":
             return verdict
-        checked = self._check_safely(candidate, verdict, self.gate)
+        checked = self._check_safely(candidate, verdict)
         if self.device.is_gpu and has_no_room(checked):
             self.forget()  # neighbours may have held the device's memory
             gc.collect()
             give_back()
             self._prepare()
-            with self.gate.alone():
-                checked = self._check_safely(candidate, verdict, Gate())
+            with self.gate.room(math.inf):
+                checked = self._check_safely(candidate, verdict, has_room=True)
         if checked.status == "correct" and self.device.is_gpu and uses_atomics(checked):
             return self.check_atomics(candidate, checked)
         return checked
 
-    def _fills_device(self, oracle: Oracle) -> bool:
-        """Whether the device's memory is too small for as many such checks as there are slots."""
-        needed = TIMES * oracle.call_bytes * self.options.workers
-        return oracle.device != "cpu" and needed > self.device.target.memory
-
-    def _check_safely(self, candidate: Candidate, verdict: Verdict, gate: Gate) -> Verdict:
+    def _check_safely(
+        self, candidate: Candidate, verdict: Verdict, has_room: bool = False
+    ) -> Verdict:
         """Return the verdict of a check; our own fault must not cost the others their verdicts."""
         try:
-            return self._check(candidate, verdict, gate)
+            return self._check(candidate, verdict, has_room)
         except (HostError, SandboxUnavailable):
             raise
         except Exception as error:
@@ -201,18 +199,18 @@ class Slot:
         session = self.assembler.at_hand(seconds) or self.assembler.start(seconds)
         session.ask("assemble", kernels=kernels, target=ON_CPU.name)
 
-    def _check(self, candidate: Candidate, verdict: Verdict, gate: Gate) -> Verdict:
+    def _check(self, candidate: Candidate, verdict: Verdict, has_room: bool) -> Verdict:
         """Return the verdict of running a candidate alongside its reference."""
         self._prepare()
         oracle = self._oracle(candidate.reference)
-        checked = self._check_mode(candidate, verdict, oracle, "eval", gate)
+        checked = self._check_mode(candidate, verdict, oracle, "eval", has_room)
         if oracle.smaller and checked.status == "runtime_error" and not checked.trials:
             oracle = self._oracle(candidate.reference, shrinks=False)
             if oracle.takes(WHOLE_BYTES):
-                checked = self._check_mode(candidate, verdict, oracle, "eval", gate)
+                checked = self._check_mode(candidate, verdict, oracle, "eval", has_room)
         # KernelBench's own harness leaves modules in training mode.
         if checked.status == "incorrect" and oracle.facts("eval")["mode_dependent"]:
-            trained = self._check_mode(candidate, verdict, oracle, "train", gate)
+            trained = self._check_mode(candidate, verdict, oracle, "train", has_room)
             if trained.status == "correct":
                 caveats = (*trained.caveats, "train_mode_only")
                 return dataclasses.replace(trained, caveats=caveats)
@@ -241,20 +239,31 @@ class Slot:
         return self.oracle
 
     def _check_mode(
-        self, candidate: Candidate, verdict: Verdict, oracle: Oracle, mode: str, gate: Gate
+        self, candidate: Candidate, verdict: Verdict, oracle: Oracle, mode: str, has_room: bool
     ) -> Verdict:
         try:
-            with gate.shared():
+            with self.gate.together():
                 oracle.load()
         except NoOracle as error:
             return dataclasses.replace(verdict, **_fields(error))
-        if gate is self.gate and self._fills_device(oracle):
-            return dataclasses.replace(verdict, reason=JUDGE_OOM)  # among neighbours
+        with self._room(oracle, has_room):
+            return self._check_in(candidate, verdict, oracle, mode)
+
+    def _room(self, oracle: Oracle, has_room: bool) -> AbstractContextManager[None]:
+        """Return a context with as much of the device's memory as a check needs."""
+        if has_room:
+            return nullcontext()
+        return self.gate.room(TIMES * oracle.most_bytes if oracle.device != "cpu" else 0)
+
+    def _check_in(
+        self, candidate: Candidate, verdict: Verdict, oracle: Oracle, mode: str
+    ) -> Verdict:
+        """Return the verdict of a check that has the memory that it needs."""
         session = self._session(oracle.device != "cpu")
         check = CandidateCheck(oracle, session, mode, self.options)
         fields: dict[str, Any] = {"status": "correct", "reason": None}
         try:
-            with gate.shared():
+            with self.gate.together():
                 check.run(candidate)
                 compiled = candidate.compiled or verdict.compile
                 kernels = (
@@ -263,7 +272,7 @@ class Slot:
                 if kernels and not self.device.is_gpu:
                     self._assemble(kernels)
             if self.options.timing:
-                fields |= self._time(check, candidate.reference, gate)
+                fields |= self._time(check, candidate.reference)
         except (EarlyVerdict, RequestRefused, SessionEnded, NoOracle) as error:
             fields = _fields(error)
         except WireError as error:
@@ -272,15 +281,15 @@ class Slot:
             session.close()
         return dataclasses.replace(verdict, **_result(fields, check.outcome, session.events))
 
-    def _time(self, check: CandidateCheck, reference: str, gate: Gate) -> dict[str, Any]:
+    def _time(self, check: CandidateCheck, reference: str) -> dict[str, Any]:
         """Return what timing adds to the verdict on a correct candidate, as fields.
 
         Raises:
             EarlyVerdict, WireError: it is wrong when it is timed.
         """
-        with gate.shared():
+        with self.gate.together():
             timer = Timer(check, self._timed_oracle(reference))
-        with gate.alone():
+        with self.gate.alone():
             return timer.run()
 
     def _timed_oracle(self, reference: str) -> TimedOracle:

@@ -69,7 +69,8 @@ class Judge:
         """Return slots in this process or, if they are many, in some others."""
         count = self.options.workers
         if count <= LANES:
-            gate, device = Gate(locks), describe_device(self.options.backend)
+            device = describe_device(self.options.backend)
+            gate = device.gate(locks, count)
             return [Slot(self.options, device, gate) for _ in range(count)]
         counts = [min(LANES, count - first) for first in range(0, count, LANES)]
         processes = [LaneProcess(self.options, each, locks) for each in counts]

@@ -121,9 +121,9 @@ class Reference:
         # PyTorch's own default, which is True, says nothing of what a problem means.
         allow_cudnn_tf32(False)
         self.task = LoadedTask(request["source"])
-        smaller = (
-            shrink(self.task, lambda: self._run_on_meta().call_bytes) if request["shrink"] else {}
-        )
+        smaller = {}
+        if request["shrink"]:
+            smaller = shrink(self.task, lambda: self._run_on_meta()[0].call_bytes)
         free = free_sizes(self.task)
         own_size = getattr(self.task.module, free[0]) if free else None
         return {"own_size": own_size, "smaller": smaller, "precision": get_precision()}, []
@@ -191,14 +191,20 @@ class Reference:
         return pack_all({"names": list(state), "state": list(state.values())})
 
     def estimate(self, request: dict[str, Any], tensors: Tensors) -> Answer:
-        """Return the operators that compute and what they read and write, without computing."""
-        called = self._run_on_meta()
-        return {"calls": dict(called.calls), "call_bytes": called.call_bytes}, []
+        """Return the operators that compute, and bytes that they move and hold, without a run."""
+        called, held = self._run_on_meta()
+        return {
+            "calls": dict(called.calls),
+            "call_bytes": called.call_bytes,
+            "most_bytes": called.most_bytes + _bytes_of(held),
+        }, []
 
-    def _run_on_meta(self) -> OperatorCalls:
+    def _run_on_meta(self) -> tuple[OperatorCalls, Tensors]:
+        """Return the operators that compute, and inputs and state, without computing."""
         with torch.device("meta"):
             init, inputs = self.task.init_inputs(), self.task.inputs()
-        return self._calls(init, inputs)[0]
+        called, state = self._calls(init, inputs)
+        return called, [*list_tensors(inputs), *state]
 
     def _calls(self, init: list[Any], inputs: list[Any]) -> tuple[OperatorCalls, Tensors]:
         """Return the operators that compute, and the model's state, without computing."""

@@ -49,7 +49,7 @@ def start(tmp_path: Path, entered: list[str]) -> Iterator[Start]:
 
         def stay() -> None:
             gate = Gate(tmp_path)
-            with gate.alone() if how == "alone" else gate.shared():
+            with gate.alone() if how == "alone" else gate.together():
                 entered.append(how)
                 leave.wait(20)
 
@@ -118,5 +118,55 @@ def test_processes_share_a_gate_and_one_that_is_killed_leaves_it(
 
 def test_one_slot_needs_no_locks() -> None:
     gate = Gate()
-    with gate.alone(), gate.shared():
+    with gate.room(2**40), gate.alone(), gate.together():
+        pass
+
+
+@pytest.fixture
+def take(tmp_path: Path, entered: list[str]) -> Iterator[Callable[[str, float], threading.Event]]:
+    """Return what starts a thread that takes room of 100 bytes until its event is set."""
+    threads, events = [], []
+
+    def enter(name: str, wanted: float) -> threading.Event:
+        leave = threading.Event()
+
+        def stay() -> None:
+            with Gate(tmp_path, 100).room(wanted):
+                entered.append(name)
+                leave.wait(20)
+
+        events.append(leave)
+        threads.append(threading.Thread(target=stay, daemon=True))
+        threads[-1].start()
+        return leave
+
+    yield enter
+    for event in events:
+        event.set()
+    for thread in threads:
+        thread.join()
+
+
+def test_memory_is_shared_out_in_the_order_in_which_it_is_asked_for(
+    take: Callable[[str, float], threading.Event], entered: list[str]
+) -> None:
+    half = take("half", 50)
+    wait_until(lambda: entered == ["half"])
+    third = take("third", 30)
+    wait_until(lambda: entered == ["half", "third"])
+    take("more than there is", 1000)
+    time.sleep(0.1)
+    take("little", 1)
+    time.sleep(0.1)
+    assert entered[2:] == []
+    half.set()
+    time.sleep(0.1)
+    assert entered[2:] == [], "all means all"
+    third.set()
+    wait_until(lambda: entered[2:] == ["more than there is"])
+
+
+def test_a_check_that_measures_waits_for_no_memory_of_others(tmp_path: Path) -> None:
+    gate = Gate(tmp_path, 100)
+    with Gate(tmp_path, 100).room(60), gate.room(30), gate.alone():
         pass

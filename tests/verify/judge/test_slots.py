@@ -17,7 +17,6 @@ import torch
 import triton
 from verify_programs import HEAD, LAYER_NORM, SOFTMAX
 
-from curate.devices import DEVICES
 from curate.rows import VERDICT
 from curate.verify.judge import slot as judging
 from curate.verify.judge.slot import tidy
@@ -432,25 +431,6 @@ def test_an_error_of_the_judge_costs_one_verdict(
     assert (found["spoilt"].status, found["spoilt"].reason) == ("unsupported", "judge_error")
     assert found["spoilt"].evidence["message"] == "ArithmeticError: as asked"
     assert "fail_at" in found["spoilt"].evidence["where"]
-
-
-class FullDevice:
-    """A reference that moves so many bytes on a device."""
-
-    device = "cuda"
-
-    def __init__(self, call_bytes: int) -> None:
-        self.call_bytes = call_bytes
-
-
-@pytest.mark.parametrize(("call_bytes", "workers", "fills"), [(2**32, 4, True), (2**32, 1, False)])
-def test_what_fills_a_device_is_judged_alone(call_bytes: int, workers: int, fills: bool) -> None:
-    slot = judging.Slot(
-        Options(backend="cuda", workers=workers),
-        judging.DeviceInfo("H200", None, True, DEVICES["cuda:90"]),
-        judging.Gate(),
-    )
-    assert slot._fills_device(FullDevice(call_bytes)) is fills
 
 
 def test_an_error_of_the_caller_is_raised(judge: Judge) -> None:
