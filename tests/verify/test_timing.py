@@ -112,9 +112,8 @@ def get_init_inputs():
 
 def test_baselines_in_the_process_of_the_reference(monkeypatch: pytest.MonkeyPatch) -> None:
     reference = Reference()
-    assert (
-        reference.load({"source": MATMUL, "device": "cpu", "shrink": False}, [])[0]["own_size"] == 4
-    )
+    answer, _ = reference.load({"source": MATMUL, "device": "cpu", "shrink": "none"}, [])
+    assert answer["own_size"] == 4
     baselines = Baselines(reference)
     sizes = {}
     for size in (None, 8):
@@ -140,7 +139,7 @@ def test_baselines_in_the_process_of_the_reference(monkeypatch: pytest.MonkeyPat
 
 def test_a_draw_can_be_the_same_but_for_a_factor() -> None:
     reference = Reference()
-    reference.load({"source": MATMUL, "device": "cpu", "shrink": False}, [])
+    reference.load({"source": MATMUL, "device": "cpu", "shrink": "none"}, [])
     x, factor = reference.inputs(Draw(5))
     half, same = reference.inputs(Draw(5, changes=(Variation("scale", "inputs", 0.5),)))
     assert factor == same == 3 and torch.equal(half, 0.5 * x)

@@ -73,7 +73,7 @@ DEVICE = "cuda"
 OTHER = 500
 """What is added to a draw's seed for one more like it."""
 
-GROWN_BYTES = 2**23  # of a draw's tensors, where a size is made larger
+GROWN_BYTES = 2**21  # of a draw's tensors, where a size is made larger
 SLACK = 2**20
 """Bytes of tensors that a reply may have beyond what is expected."""
 

@@ -24,6 +24,7 @@ from curate.verify.protocol.role import (
 from curate.verify.reference.draw import OVERFLOWS, OWN, TIES, Draw, parameters_seed
 from curate.verify.reference.noise import PRODUCTS
 from curate.verify.reference.serve import MORE, ROUGH, SKIP, USUAL
+from curate.verify.reference.smaller import ALL, NONE
 
 SMALL_BYTES, SMALL_PRODUCT_BYTES = 2**24, 2**22
 """Bytes that a reference's operators may read and write for it to run on the CPU; the latter if
@@ -180,7 +181,7 @@ class Oracle:
         seconds: float,
         seed: int | None = None,
         precision: str = "own",
-        shrinks: bool = True,
+        shrinks: str = ALL,
     ) -> None:
         self.shrinks = shrinks
         self.host, self.reference, self.device, self.seconds = host, reference, device, seconds
@@ -212,14 +213,14 @@ class Oracle:
         if self.allows:
             return
         wanted, self.device = self.device, "cpu"
-        loaded = self._load(shrink=self.shrinks and wanted == "cpu")
+        loaded = self._load(self.shrinks if wanted == "cpu" else NONE)
         self.allows = dict(loaded["precision"])
         self.own_size, self.smaller = loaded["own_size"], loaded["smaller"]
         if wanted != "cpu" and not self._is_small():
             self.device = wanted
             self.close()
 
-    def _load(self, shrink: bool) -> dict[str, Any]:
+    def _load(self, shrink: str) -> dict[str, Any]:
         return self._ask("load", source=self.reference, device=self.device, shrink=shrink)[0]
 
     def takes(self, most: int) -> bool:
@@ -307,7 +308,7 @@ class Oracle:
         if self.session is None or not self.session.is_open:
             self.session = self.host.open(self.seconds)
             if do != "load":
-                self._load(shrink=bool(self.smaller))
+                self._load(self.shrinks if self.smaller else NONE)
         self.session.seconds = self.seconds
         try:
             return self.session.ask(do, **fields)
@@ -337,7 +338,7 @@ class TimedOracle(Oracle):
             NoOracle: it cannot be run.
         """
         if not self.allows:
-            loaded = self._load(shrink=False)
+            loaded = self._load(NONE)
             self.allows, self.own_size = dict(loaded["precision"]), loaded["own_size"]
             self._sizes: dict[str, int | None] = {}
             self._prepared: tuple[Any, dict[str, Any]] | None = None

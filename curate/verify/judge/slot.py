@@ -32,6 +32,7 @@ from curate.verify.judge.timer import Timer
 from curate.verify.problem import describe
 from curate.verify.protocol.role import give_back, refusal
 from curate.verify.protocol.wire import WireError
+from curate.verify.reference.smaller import ALL, FIRST, NONE
 from curate.verify.screen.screen import screen
 from curate.verify.verdict import Candidate, Options, Verdict
 
@@ -204,8 +205,10 @@ class Slot:
         self._prepare()
         oracle = self._oracle(candidate.reference)
         checked = self._check_mode(candidate, verdict, oracle, "eval", has_room)
-        if oracle.smaller and checked.status == "runtime_error" and not checked.trials:
-            oracle = self._oracle(candidate.reference, shrinks=False)
+        for shrinks in (FIRST, NONE):  # a program may be made for some of the file's own sizes
+            if not oracle.smaller or checked.status != "runtime_error" or checked.trials:
+                break
+            oracle = self._oracle(candidate.reference, shrinks)
             if oracle.takes(WHOLE_BYTES):
                 checked = self._check_mode(candidate, verdict, oracle, "eval", has_room)
         # KernelBench's own harness leaves modules in training mode.
@@ -221,7 +224,7 @@ class Slot:
         for purpose in ("reference", "host_half", "executor"):
             self.host(purpose).prepare()
 
-    def _oracle(self, reference: str, shrinks: bool = True) -> Oracle:
+    def _oracle(self, reference: str, shrinks: str = ALL) -> Oracle:
         known = self.oracle and (self.oracle.reference, self.oracle.shrinks)
         if self.oracle is None or known != (reference, shrinks):
             self.forget()

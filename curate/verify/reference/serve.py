@@ -72,7 +72,7 @@ from curate.verify.reference.noise import (
     random_numbers,
     short_type,
 )
-from curate.verify.reference.smaller import shrink
+from curate.verify.reference.smaller import ALL, shrink
 from curate.verify.reference.timed import Baselines
 from curate.verify.reference.vary import GROWTH, DrawCost, LongDraws, find_variants
 
@@ -83,7 +83,7 @@ LARGE_STATE = 2**27
 """Bytes of parameters from which on no other constructor's arguments are tried: each try makes
 them anew."""
 
-LARGE_CALL = 2**28
+LARGE_CALL = 2**24
 """Bytes that the operators of a reference read and write from which on other arguments are tried
 without data first."""
 
@@ -121,9 +121,7 @@ class Reference:
         # PyTorch's own default, which is True, says nothing of what a problem means.
         allow_cudnn_tf32(False)
         self.task = LoadedTask(request["source"])
-        smaller = {}
-        if request["shrink"]:
-            smaller = shrink(self.task, lambda: self._run_on_meta()[0].call_bytes)
+        smaller = shrink(self.task, request["shrink"], lambda: self._run_on_meta()[0].call_bytes)
         free = free_sizes(self.task)
         own_size = getattr(self.task.module, free[0]) if free else None
         return {"own_size": own_size, "smaller": smaller, "precision": get_precision()}, []
@@ -561,7 +559,7 @@ def warm() -> None:
     reference = Reference()
     random_numbers("cpu")
     with torch.no_grad():
-        reference.load({"source": EXAMPLE[0], "device": "cpu", "shrink": True}, [])
+        reference.load({"source": EXAMPLE[0], "device": "cpu", "shrink": ALL}, [])
         reference.facts({"draw": Draw(0).to_json()}, [])
         reference.estimate({}, [])
 

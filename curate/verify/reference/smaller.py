@@ -11,50 +11,59 @@ from curate.verify.problem import LoadedTask
 from curate.verify.protocol.role import list_tensors
 from curate.verify.reference.draw import free_sizes, named_sizes
 
-ELEMENTS = 2**18
+ELEMENTS = 2**16
 """Elements of the inputs, in all, that a CPU's draws have where the file has more than `MUCH`."""
 
-MUCH = 2 * ELEMENTS
+MUCH = 4 * ELEMENTS
 
-PARAMETERS = 2**22
+PARAMETERS = 2**20
 """Elements of the parameters that they have at most, if sizes that the constructor takes tell."""
 
-CALL_BYTES = 2**28
+CALL_BYTES = 2**26
 """Bytes that a forward's operators read and write at most then: a result may be far larger than
 the inputs, such as all distances between two sets."""
+
+ALL, FIRST, NONE = SHRINKS = "all", "first", "none"
+"""Which sizes are made smaller: all, or the first that only the inputs have."""
 
 FEWEST, FEWEST_SHARED = 3, 32
 """Sizes that are made no smaller: those of inputs only, and those of the constructor as well."""
 
 
-def shrink(task: LoadedTask, run: Callable[[], int]) -> dict[str, list[int]]:
-    """Halve a file's named sizes, the largest first, until a CPU can run it in little time.
+def shrink(task: LoadedTask, which: str, run: Callable[[], int]) -> dict[str, list[int]]:
+    """Halve a file's named sizes until a CPU can run it in little time.
 
-    Sizes that only the inputs have are halved first, then those of the constructor. What the model
-    does not take stays as the file has it.
+    The first of those that only the inputs have is halved first: it is a batch more often than not,
+    whose elements are much the same. Then come the others of the inputs, the largest first, and
+    those of the constructor. What the model does not take stays as the file has it.
 
     Args:
         task: the file; its integers are changed.
+        which: one of `SHRINKS`.
         run: runs the model at the sizes of the moment, without values, and returns how many bytes
             its operators read and write; raises where it does not take the sizes.
 
     Returns:
         For each changed name the file's size and the smaller one; empty where nothing is changed.
     """
+    if which == NONE:
+        return {}
     many_inputs, many_parameters = input_elements(task) > MUCH, _parameters(task) > PARAMETERS
     if not many_inputs and not many_parameters:
         return {}
     own = {name: int(getattr(task.module, name)) for name in named_sizes(task)}
     free = free_sizes(task)
     shared = [name for name in own if name not in free]
-    for names in (shared, []):
+    first = free[:1]
+    for names, others in [(first, [])] if which == FIRST else [(free, shared), (free, [])]:
         if many_inputs:
-            _halve(task, free, FEWEST, lambda: input_elements(task) > ELEMENTS)
-        _halve(task, names, FEWEST_SHARED, lambda: _parameters(task) > PARAMETERS)
+            _halve(task, first, FEWEST, lambda: input_elements(task) > ELEMENTS)
+            _halve(task, names, FEWEST, lambda: input_elements(task) > ELEMENTS)
+        _halve(task, others, FEWEST_SHARED, lambda: _parameters(task) > PARAMETERS)
         if many_inputs:
-            _halve(task, names, FEWEST_SHARED, lambda: input_elements(task) > ELEMENTS)
+            _halve(task, others, FEWEST_SHARED, lambda: input_elements(task) > ELEMENTS)
         try:
-            _halve(task, free, FEWEST, lambda: run() > CALL_BYTES)
+            _halve(task, names, FEWEST, lambda: run() > CALL_BYTES)
             run()
             now = {name: int(getattr(task.module, name)) for name in own}
             return {name: [own[name], now[name]] for name in own if now[name] != own[name]}

@@ -49,7 +49,7 @@ def get_init_inputs():
 def load(source: str) -> Reference:
     torch.set_num_threads(1)
     reference = Reference()
-    reference.load({"source": source, "device": "cpu", "shrink": False}, [])
+    reference.load({"source": source, "device": "cpu", "shrink": "none"}, [])
     return reference
 
 

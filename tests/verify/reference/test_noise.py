@@ -51,7 +51,7 @@ def get_inputs():
 def get_init_inputs():
     return []
 """
-    reference.load({"source": source, "device": "cpu", "shrink": False}, [])
+    reference.load({"source": source, "device": "cpu", "shrink": "none"}, [])
     draw = Draw(4, 4)
     with torch.no_grad():
         found, tensors = reference.draw({"draw": draw.to_json()}, [])

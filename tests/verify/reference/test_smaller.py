@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from curate.verify.problem import LoadedTask
-from curate.verify.reference.smaller import CALL_BYTES, shrink
+from curate.verify.reference.smaller import ALL, CALL_BYTES, FIRST, NONE, shrink
 from curate.verify.verdict import Candidate
 
 pytest_plugins = ["shared_judge"]
@@ -65,14 +65,15 @@ class ModelNew(nn.Module):
 """
 
 
-def shrunk(batch, check="pass"):
-    task = LoadedTask(FILE.format(batch=batch, check=check))
+def shrunk(batch, check="pass", which=ALL, features=4096):
+    text = FILE.format(batch=batch, check=check).replace("4096", str(features))
+    task = LoadedTask(text)
 
     def run():
         with torch.device("meta"):
             return task.module.Model(*task.init_inputs())(*task.inputs()).nbytes
 
-    found = shrink(task, run)
+    found = shrink(task, which, run)
     with torch.device("meta"):
         (x,) = task.inputs()
     return found, tuple(x.shape)
@@ -80,14 +81,25 @@ def shrunk(batch, check="pass"):
 
 def test_sizes_of_the_inputs_are_halved_first():
     found, shape = shrunk(512)
-    assert found == {"batch_size": [512, 8], "seq_len": [2048, 8]}
-    assert shape == (8, 8, 4096)
+    assert found == {"batch_size": [512, 4], "seq_len": [2048, 4]}
+    assert shape == (4, 4, 4096)
+
+
+def test_a_batch_is_halved_before_other_sizes_of_the_inputs():
+    found, shape = shrunk(64, features=64)
+    assert found == {"batch_size": [64, 4], "seq_len": [2048, 256]}
+    assert shape == (4, 256, 64)
+
+
+def test_the_others_stay_on_demand():
+    assert shrunk(512, which=FIRST) == ({"batch_size": [512, 4]}, (4, 2048, 4096))
+    assert shrunk(512, which=NONE) == ({}, (512, 2048, 4096))
 
 
 def test_sizes_of_the_constructor_follow_where_that_is_not_enough():
     found, shape = shrunk(3)
-    assert found == {"seq_len": [2048, 16]}
-    assert shape == (3, 16, 4096)
+    assert found == {"seq_len": [2048, 4]}
+    assert shape == (3, 4, 4096)
 
 
 @pytest.mark.parametrize(
@@ -99,19 +111,19 @@ def test_what_the_model_does_not_take_stays(check):
 
 
 def test_a_large_result_makes_them_smaller_still():
-    task = LoadedTask(FILE.format(batch=512, check="x = x.repeat(1, 1000, 1)"))
+    task = LoadedTask(FILE.format(batch=512, check="x = x.repeat(1, 250, 1)"))
 
     def run():
         with torch.device("meta"):
             return task.module.Model(*task.init_inputs())(*task.inputs()).nbytes
 
-    assert shrink(task, run)["batch_size"] == [512, 4]
+    assert shrink(task, ALL, run)["batch_size"] == [512, 4]
     assert run() <= CALL_BYTES
 
 
 def test_few_elements_stay():
     task = LoadedTask(FILE.format(batch=1, check="pass").replace("4096", "64"))
-    assert shrink(task, lambda: pytest.fail("runs")) == {}
+    assert shrink(task, ALL, lambda: pytest.fail("runs")) == {}
 
 
 def test_a_verdict_names_both_sizes(warm_judge):
@@ -119,4 +131,4 @@ def test_a_verdict_names_both_sizes(warm_judge):
     (verdict,) = warm_judge.run([Candidate("", text, PROGRAM)])
     assert verdict.status == "correct", verdict
     assert "smaller_sizes_only" in verdict.caveats
-    assert verdict.evidence["smaller_sizes_only"]["sizes"]["seq_len"] == [2048, 8]
+    assert verdict.evidence["smaller_sizes_only"]["sizes"]["seq_len"] == [2048, 4]

@@ -40,7 +40,7 @@ def loaded(
     names = {"arguments": arguments, "setup": setup, "init": init, "given": given, "sizes": sizes}
     reference = Reference()
     source = PROBLEM.format(forward=forward, inputs=inputs, **names)
-    reference.load({"source": source, "device": "cpu", "shrink": False}, [])
+    reference.load({"source": source, "device": "cpu", "shrink": "none"}, [])
     return reference
 
 
@@ -138,7 +138,7 @@ def test_a_change_that_raises_after_much_work_is_not_begun(
         given="2",
     )
     reference = Reference()
-    reference.load({"source": text, "device": "cpu", "shrink": False}, [])
+    reference.load({"source": text, "device": "cpu", "shrink": "none"}, [])
     for request in (reference.facts, reference.variants):
         request({"draw": Draw(2, 2).to_json()}, [])
     assert set(reference.task.module.DONE) == {2}, "other numbers do not fit the norm"
