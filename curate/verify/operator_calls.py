@@ -10,6 +10,8 @@ import torch
 
 from curate.verify.protocol.role import Mode, list_tensors
 
+DOUBLE = 8  # bytes of a float64
+
 MOVES = {
     *("empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided"),
     *("zeros", "zeros_like", "new_zeros", "ones", "ones_like", "new_ones", "full", "full_like"),
@@ -38,7 +40,7 @@ class OperatorCalls(Mode):
         calls: name of an ATen operator to the number of its calls.
         unstable: those that were not told to keep the order of what is equal.
         call_bytes: bytes that those operators read and wrote.
-        most_bytes: bytes of all operators' results that there were at one time.
+        most_bytes: bytes of all operators' results that there were at one time, were they float64.
     """
 
     def __init__(self) -> None:
@@ -69,7 +71,7 @@ class OperatorCalls(Mode):
         storage = tensor.untyped_storage()
         key = storage._cdata
         self._users[key] += 1
-        self._sizes[key] = storage.nbytes()
+        self._sizes[key] = storage.nbytes() // tensor.element_size() * DOUBLE
         self.most_bytes = max(self.most_bytes, sum(self._sizes.values()))
         weakref.finalize(tensor, self._drop, key).atexit = False
 

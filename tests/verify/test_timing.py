@@ -15,6 +15,7 @@ from curate.verify.executor.replay import Recording, Replay
 from curate.verify.executor.serve import Storages
 from curate.verify.judge import timer as timing_judge
 from curate.verify.judge.check import CandidateCheck, EarlyVerdict
+from curate.verify.judge.device import Room
 from curate.verify.judge.oracle import NoOracle, TimedOracle
 from curate.verify.judge.slot import TIMED, Slot
 from curate.verify.judge.slots import make_slot
@@ -353,7 +354,7 @@ def own_sizes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
 def timer_of(slot: Slot, reference: str, candidate: str) -> Timer:
     oracle = slot._oracle(reference)
     oracle.load()
-    check = CandidateCheck(oracle, slot._session(False), "eval", slot.options)
+    check = CandidateCheck(oracle, slot._session(False), "eval", slot.options, Room())
     check.run(Candidate("one", reference, candidate))
     timed = WithoutCompile(slot.host("reference", TIMED), reference, "cpu", 120, 1)
     return Timer(check, timed)

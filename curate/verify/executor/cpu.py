@@ -33,6 +33,7 @@ class CpuBackend:
         self.order = 0
         self.check_races = True
         self.exact = False
+        self.compiled_s = 0.0
 
     def allocate(self, number: int, size: int, fill: int) -> torch.Tensor:
         """Return bytes for a storage, each of them ``fill``."""

@@ -11,6 +11,7 @@ import ctypes
 import gc
 import re
 import struct
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -79,6 +80,7 @@ class CudaBackend:
         self.loaded: dict[tuple[str, tuple[Any, ...]], list[LoadedCubin]] = {}
         self.programs: dict[str, tuple[Module, dict[str, tuple[PtxParameter, ...]]]] = {}
         self.exact = False
+        self.compiled_s = 0.0  # seconds that it has waited for the compiler
 
     # memory
 
@@ -195,6 +197,7 @@ class CudaBackend:
         return known[-1]
 
     def _compile(self, text: str, options: dict[str, Any], aligned: frozenset[int]) -> LoadedCubin:
+        started = time.monotonic()
         self.compiler.send(
             {
                 "do": "cubin",
@@ -206,6 +209,7 @@ class CudaBackend:
             }
         )
         reply, tensors = self.compiler.receive()
+        self.compiled_s += time.monotonic() - started
         if "refused" in reply:
             raise Refusal(**reply["refused"])
         parameters = tuple(PtxParameter(*one) for one in reply["parameters"])

@@ -92,6 +92,7 @@ class ExecutorBackend(Protocol):
 
     name: str
     exact: bool
+    compiled_s: float
 
     def allocate(self, number: int, size: int, fill: int) -> torch.Tensor: ...
 
@@ -307,6 +308,7 @@ class CandidateExecutor:
         results = [*request["places"], *(request["watched"][i][1] for i in changed)]
         trace = self.origins.trace([read_place(place).storage for place in results])
         kept = [(c.name, t) for c, t in self.kept if self.origins.comes_first(c)]
+        compiled_s, self.device.compiled_s = self.device.compiled_s, 0.0
         sent = found + [t for _, t in kept]
         if not self.shares:
             sent = [t.cpu() for t in sent]
@@ -323,6 +325,7 @@ class CandidateExecutor:
             "elements": 0 if math.isinf(self.allowed) else self.allowed - self.work.left,
             "stream": self._ended_at(request["places"]),
             "laps": dict(self.laps),
+            "compiled_s": compiled_s,
             "commands": self.commands,
             "values_asked": self.values_asked,
             "wrote_old": sorted(self.wrote_old)[:MAX_HEARD],

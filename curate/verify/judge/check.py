@@ -12,6 +12,7 @@ import torch
 
 from curate.verify.branches import Branch, find_branches
 from curate.verify.grids import Grids
+from curate.verify.judge.device import Room
 from curate.verify.judge.halves import Halves
 from curate.verify.judge.oracle import REFERENCE_OOM, Expected, NoOracle, Oracle, Variety
 from curate.verify.judge.session import RequestRefused, SessionEnded
@@ -50,9 +51,12 @@ COSTLY = 20_000_000
 """Elements in a forward of the file's own size above which the tests after the draws use a small
 size, on the CPU."""
 
-LARGE_BYTES = 2**28
-"""Bytes of a draw's tensors from which on a device does the same: fewer draws of the file's own
-size, and small ones after them."""
+LARGE_BYTES, LARGE_HELD = 2**28, 2**30
+"""Bytes of a draw's tensors, and of what the reference holds in float64, from which on a device
+does the same: one draw of the file's own size, and small ones after it."""
+
+SMALL_ROOM = 2
+"""Units of the device's memory that are enough for the small ones."""
 
 REFUSED = 2
 """Other sizes that a program refuses on such a problem before no more are drawn."""
@@ -136,8 +140,20 @@ class Outcome:
 class CandidateCheck:
     """One candidate, alongside its oracle, in one mode."""
 
-    def __init__(self, oracle: Oracle, session: Halves, mode: str, options: Options) -> None:
+    def __init__(
+        self, oracle: Oracle, session: Halves, mode: str, options: Options, room: Room
+    ) -> None:
+        """Make a check.
+
+        Args:
+            oracle: knows what is right.
+            session: with the candidate's processes.
+            mode: ``eval`` or ``train``.
+            options: how to judge.
+            room: the memory that it has; what it no longer needs it gives back.
+        """
         self.oracle, self.session, self.mode, self.options = oracle, session, mode, options
+        self.room = room
         self.on_cpu = options.backend == "cpu"
         self.own_size = oracle.own_size if options.vary_sizes else None
         self.kind = "pure_triton"
@@ -220,16 +236,21 @@ class CandidateCheck:
         self.thrifty = (self.on_cpu and dear) or self._is_large()
         many = not (dear or self.thrifty) and self._may_grow()
         few = LARGE_SETS if self._is_large() else 0
+        others_are_small = bool(few) and self.own_size is not None
+        if others_are_small:
+            self._try_again()
+            self.room.keep(SMALL_ROOM)
         draws = plan(trials, self.own_size, seed, self.thrifty, many, few)
         for i, draw in enumerate(draws[1:], start=1):
             if draw.size is None or not few or self.refused < REFUSED:
                 self._try(self._draw(draw))
-            if i == min(SETS, trials) - 1:
+            if i == min(SETS, trials) - 1 and not others_are_small:
                 self._try_again()
 
     def _is_large(self) -> bool:
         """Whether the file's own inputs and results are so large that few draws take them."""
-        return bool(self.outcome.trials) and self.own_bytes > LARGE_BYTES
+        held = 0 if self.on_cpu else self.oracle.most_bytes
+        return bool(self.outcome.trials) and (self.own_bytes > LARGE_BYTES or held > LARGE_HELD)
 
     def _may_grow(self) -> bool:
         """Whether `MANY` instead of the file's own size takes little enough memory and work."""

@@ -7,9 +7,10 @@ import math
 import re
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 import torch
 
@@ -98,6 +99,29 @@ reference, and its part of the judge."""
 POLL_S = 0.02
 
 
+class Room:
+    """A part of a device's memory that somebody has."""
+
+    def __init__(self) -> None:
+        self._units: list[IO[bytes]] = []
+
+    def add(self, path: Path) -> bool:
+        """Take a unit, unless somebody else has it."""
+        file = path.open("ab")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.close()
+            return False
+        self._units.append(file)
+        return True
+
+    def keep(self, units: int) -> None:
+        """Give back all units but so many."""
+        while len(self._units) > units:
+            self._units.pop().close()
+
+
 class Gate:
     """Shares a device's memory out among checks, and lets one of them measure in peace.
 
@@ -113,22 +137,24 @@ class Gate:
         self._folder, self._memory = folder, memory
 
     @contextmanager
-    def room(self, wanted: float) -> Iterator[None]:
+    def room(self, wanted: float) -> Iterator[Room]:
         """Have so many bytes inside the context, or all that there are."""
-        with ExitStack() as stack:
+        room = Room()
+        try:
             if self._folder is not None:
-                needed = math.ceil(UNITS * wanted / max(1, self._memory))
-                self._take(self._folder, max(1, min(UNITS, needed)), stack)
-            yield
+                needed = math.ceil(min(UNITS, UNITS * wanted / max(1, self._memory)))
+                self._take(self._folder, max(1, needed), room)
+            yield room
+        finally:
+            room.keep(0)
 
-    def _take(self, folder: Path, needed: int, stack: ExitStack) -> None:
+    def _take(self, folder: Path, needed: int, room: Room) -> None:
         # One at a time, or those who want much would wait for ever.
         with _locked(folder / "queue", fcntl.LOCK_EX):
             free = {folder / f"unit-{number}" for number in range(UNITS)}
             while needed:
                 for path in sorted(free):
-                    with suppress(BlockingIOError):
-                        stack.enter_context(_locked(path, fcntl.LOCK_EX | fcntl.LOCK_NB))
+                    if room.add(path):
                         free.remove(path)
                         needed -= 1
                         if not needed:

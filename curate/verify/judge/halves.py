@@ -260,6 +260,7 @@ class Halves:
             most=self.limit,
         )
         self.elements -= did["elements"]
+        self.executor.host.waited["compile"] += did["compiled_s"]
         return did, found
 
     def _load(self, request: dict[str, Any], tensors: Tensors) -> Answer:

@@ -9,7 +9,6 @@ import itertools
 import math
 import time
 import traceback
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -18,7 +17,7 @@ import triton
 from curate.devices import ON_CPU
 from curate.engine.processes.sandbox import SandboxUnavailable
 from curate.verify.judge.check import CandidateCheck, EarlyVerdict, Outcome
-from curate.verify.judge.device import DeviceInfo, Gate, describe_device
+from curate.verify.judge.device import DeviceInfo, Gate, Room, describe_device
 from curate.verify.judge.halves import ExecutorProcess, Halves
 from curate.verify.judge.oracle import REFERENCE_OOM, NoOracle, Oracle, TimedOracle
 from curate.verify.judge.session import (
@@ -48,9 +47,9 @@ WHOLE_BYTES = 2**27
 """Bytes that a reference's operators may read and write for a program that raises at smaller sizes
 to be tried at the file's own, which it may be made for."""
 
-TIMES = 8
-"""How many times the bytes that a reference holds at its peak a check has on the device at its own:
-inputs, parameters and results in float32 and float64, in three processes."""
+TIMES = 4
+"""How many times the bytes that a reference in float64 holds at its peak a check has on the device
+at its own: in two precisions, with noise, and the candidate's."""
 
 
 class Slot:
@@ -64,6 +63,7 @@ class Slot:
         self.executor: ExecutorProcess | None = None
         self.assembler: Lasting | None = None
         self.on_cpu: Slot | None = None
+        self.waited = 0.0
 
     def host(self, purpose: str, number: int = 0) -> Host:
         """Return the slot's own host for a purpose; it is started when first used."""
@@ -85,11 +85,13 @@ class Slot:
         started = time.monotonic()
         for host in self.hosts.values():
             host.waited.clear()
+        self.waited = 0.0
         verdict = self._judge(candidate)
         seconds = collections.defaultdict(float, {"in all": time.monotonic() - started})
         for host in self.hosts.values():
             for do, waited in host.waited.items():
                 seconds[f"{host.purpose} {do}"] += waited  # two hosts may have one purpose
+        seconds["room"] = self.waited
         told = {what: round(s, 3) for what, s in seconds.items()}
         return dataclasses.replace(verdict, seconds=told)
 
@@ -117,7 +119,9 @@ class Slot:
             gc.collect()
             give_back()
             self._prepare()
+            asked = time.monotonic()
             with self.gate.room(math.inf):
+                self.waited += time.monotonic() - asked
                 checked = self._check_safely(candidate, verdict, has_room=True)
         if checked.status == "correct" and self.device.is_gpu and uses_atomics(checked):
             return self.check_atomics(candidate, checked)
@@ -249,21 +253,19 @@ class Slot:
                 oracle.load()
         except NoOracle as error:
             return dataclasses.replace(verdict, **_fields(error))
-        with self._room(oracle, has_room):
-            return self._check_in(candidate, verdict, oracle, mode)
-
-    def _room(self, oracle: Oracle, has_room: bool) -> AbstractContextManager[None]:
-        """Return a context with as much of the device's memory as a check needs."""
         if has_room:
-            return nullcontext()
-        return self.gate.room(TIMES * oracle.most_bytes if oracle.device != "cpu" else 0)
+            return self._check_in(Room(), candidate, verdict, oracle, mode)
+        started = time.monotonic()
+        with self.gate.room(TIMES * oracle.most_bytes if oracle.device != "cpu" else 0) as room:
+            self.waited += time.monotonic() - started
+            return self._check_in(room, candidate, verdict, oracle, mode)
 
     def _check_in(
-        self, candidate: Candidate, verdict: Verdict, oracle: Oracle, mode: str
+        self, room: Room, candidate: Candidate, verdict: Verdict, oracle: Oracle, mode: str
     ) -> Verdict:
         """Return the verdict of a check that has the memory that it needs."""
         session = self._session(oracle.device != "cpu")
-        check = CandidateCheck(oracle, session, mode, self.options)
+        check = CandidateCheck(oracle, session, mode, self.options, room)
         fields: dict[str, Any] = {"status": "correct", "reason": None}
         try:
             with self.gate.together():

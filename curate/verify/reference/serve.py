@@ -23,7 +23,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from curate.verify.operator_calls import OperatorCalls
+from curate.verify.operator_calls import DOUBLE, OperatorCalls
 from curate.verify.problem import EXAMPLE, LoadedTask, describe, seed_everything
 from curate.verify.protocol.compare import FACTOR, Mismatch, compare, flatten, is_short, lean
 from curate.verify.protocol.role import (
@@ -194,7 +194,7 @@ class Reference:
         return {
             "calls": dict(called.calls),
             "call_bytes": called.call_bytes,
-            "most_bytes": called.most_bytes + _bytes_of(held),
+            "most_bytes": called.most_bytes + DOUBLE * sum(t.numel() for t in held),
         }, []
 
     def _run_on_meta(self) -> tuple[OperatorCalls, Tensors]:

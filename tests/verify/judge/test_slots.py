@@ -278,7 +278,9 @@ CASES = {
     "smaller sizes only": Case(
         "correct",
         None,
-        SOFTMAX.reference.replace("rows = 7", "rows = 40_000"),
+        SOFTMAX.reference.replace("rows = 7", "rows = 40_000").replace(
+            "return", "assert len(x) >= 40_000 or len(x) <= 3; return"  # nothing to halve it to
+        ),
         SOFTMAX.honest,
         ("smaller_sizes_only", "fewer_trials", "constant_inputs"),
     ),
