@@ -122,6 +122,7 @@ class Body:
         self.pointers: dict[str, str] = {}
         self.arguments: dict[str, str] = {}
         self.helpers: set[str] = set()
+        self.rounds_products = False
         self.rank = sum(dim.tile is not None for dim in dims)
         self._texts: dict[int, str] = {}
         self._leaves: dict[int, str] = {}
@@ -567,6 +568,10 @@ class Body:
         dtype = value.dtype
         floating = dtype.is_floating_point
         first = texts[0] if texts else ""
+        if op == "exp" and value.args[0].op == "sub":
+            scores, peak = value.args[0].args
+            if set(peak.axes) < set(scores.axes):
+                self.exponential(scores)
         if op in ("mul", "lshift") and dtype == torch.int64:
             texts = [
                 f"({text}).to(tl.int64)"
@@ -685,6 +690,16 @@ class Body:
         return f"({text}).to({TYPES[value.dtype]})"
 
     # -- what masked lanes hold -------------------------------------------------------------------
+
+    def exponential(self, scores: Value) -> None:
+        """Note of what a softmax is.
+
+        A product must be the same number in the peak and where the peak is taken off: an FMA has
+        digits of it that were rounded off in the peak, and their exponential may be infinite.
+        """
+        while scores.op in ("where", "to_dtype"):
+            scores = scores.args[1 if scores.op == "where" else 0]
+        self.rounds_products |= scores.op in ("mul", "square")
 
     def filled(self, value: Value, want: Any, dim: Dim) -> str:
         """Return a value's text whose lanes without an element along ``dim`` hold ``want``.

@@ -212,6 +212,8 @@ class _Tile:
         body.index(self.dims["keys"], "start")
         body.say(f"k = {self._factor(loops.k, 'dims')}{self.k_type}")
         body.say(f"scores = {self.product()}")
+        if loops.scores.factor is None:
+            body.exponential(scores or loops.scores.scores)
         filled = body.filled(scores or loops.scores.scores, -math.inf, keys)
         if filled != "scores":
             body.say(f"scores = {filled}")

@@ -135,6 +135,7 @@ class Reducer:
         if reduce.name == "welford_reduce":
             self._moments(reduce, element)
         elif reduce.name == "online_softmax_reduce":
+            self.body.exponential(reduce.args[0])
             x = self._variable("logits", element)
             peak = self._named("peak", f"tl.max({x}, {self.axis})")
             total = self._named("exp_sum", f"tl.sum(tl.exp({x} - {peak}), {self.axis})")
@@ -200,6 +201,7 @@ class Reducer:
             return
         element = self.element(reduce)
         if kind == "online_softmax_reduce":
+            self.body.exponential(reduce.args[0])
             x = self._variable("logits", element)
             peak, total = state
             new = self._named("new_peak", f"tl.maximum({peak}, {x})")

@@ -26,7 +26,7 @@ from curate.verify.executor.launch import STORES
 from curate.verify.executor.memory import OutOfBounds
 from curate.verify.executor.operations import UnsupportedOperation
 from curate.verify.protocol.driver import Launcher, Module
-from curate.verify.protocol.role import SPARE, Refusal
+from curate.verify.protocol.role import SPARE, Refusal, give_back
 from curate.verify.protocol.wire import Channel
 
 GUARD = 16 * 1024
@@ -116,6 +116,7 @@ class CudaBackend:
         self.checked_later.clear()
         if any(bool((torch.cat(parts) != fill).any()) for fill, parts in seen.items()):
             raise OutOfBounds("a kernel wrote beyond the memory of a tensor")
+        give_back()
 
     def wipe(self) -> None:
         """Leave nothing of a candidate to the next one."""

@@ -279,7 +279,7 @@ CASES = {
         "correct",
         None,
         SOFTMAX.reference.replace("rows = 7", "rows = 40_000").replace(
-            "return", "assert len(x) >= 40_000 or len(x) <= 3; return"  # nothing to halve it to
+            "return torch", "assert len(x) >= 40_000 or len(x) <= 3; return torch"
         ),
         SOFTMAX.honest,
         ("smaller_sizes_only", "fewer_trials", "constant_inputs"),
