@@ -13,6 +13,7 @@ from typing import Any
 from curate.verify.judge.session import Host, RequestRefused, Session, SessionEnded
 from curate.verify.protocol.compare import Agreement, Mismatch, Strict, compare
 from curate.verify.protocol.role import (
+    FATAL,
     Tensors,
     give_back,
     list_tensors,
@@ -280,7 +281,10 @@ class Oracle:
     def variants(self, draw: Draw) -> tuple[dict[str, list[Draw]], list[str]]:
         """Return what else a caller may do: draws by what they change, and layouts of inputs."""
         if draw not in self._variants:
-            found, _ = self._ask("variants", draw=draw.to_json())
+            try:
+                found, _ = self._ask("variants", draw=draw.to_json())
+            except _Skip:
+                found = {"draws": {}, "layouts": []}
             draws = {what: [Draw.from_json(d) for d in ds] for what, ds in found["draws"].items()}
             self._variants[draw] = draws, found["layouts"]
         return self._variants[draw]
@@ -313,6 +317,8 @@ class Oracle:
         try:
             return self.session.ask(do, **fields)
         except RequestRefused as refused:
+            if self.device != "cpu" and any(words in refused.message for words in FATAL):
+                self.session.close()  # an assertion on a device leaves its process no context
             if refused.status == SKIP:
                 raise _Skip from refused
             known = {"unsupported": refused.reason, "oom": REFERENCE_OOM}

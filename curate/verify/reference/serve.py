@@ -241,6 +241,7 @@ class Reference:
         """Return draws with changes that the reference takes, and layouts of inputs likewise."""
         draw = Draw.from_json(request["draw"])
         inputs = self.inputs(draw)
+        broken: list[Refusal] = []
 
         def forward(tried: Draw, most: int) -> Any:
             given = self.inputs(tried)
@@ -249,7 +250,12 @@ class Reference:
             if self._is_too_much(tried, given):
                 return None
             _, model = self.model(tried)
-            result = self._forward(model, given, tried.seed)["output"]
+            try:
+                result = self._forward(model, given, tried.seed)["output"]
+            except Exception as error:
+                if (why := refusal(error)).status == "crash":
+                    broken.append(why)
+                raise
             return [result, list(model.state_dict().values())]
 
         def takes(layout: str) -> bool:
@@ -262,6 +268,8 @@ class Reference:
 
         is_large = _bytes_of(self.model(draw)[1].state_dict()) > LARGE_STATE
         found = find_variants(self.task, draw, inputs, forward, not is_large)
+        if broken:  # and with it the device's context
+            raise Refusal(SKIP, "variants", broken[0].message)
         draws = {what: [one.to_json() for one in ones] for what, ones in found.items()}
         return {"draws": draws, "layouts": [layout for layout in LAYOUTS if takes(layout)]}, []
 
