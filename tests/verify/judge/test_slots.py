@@ -282,7 +282,7 @@ CASES = {
             "return torch", "assert len(x) >= 40_000 or len(x) <= 3; return torch"
         ),
         SOFTMAX.honest,
-        ("smaller_sizes_only", "fewer_trials", "constant_inputs"),
+        ("smaller_sizes_only", "contiguous_only", "own_ranks_only"),
     ),
 }
 
