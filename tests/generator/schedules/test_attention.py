@@ -3,6 +3,7 @@
 import re
 
 import pytest
+import torch
 from shared_judge import not_correct
 
 from curate.generator.generate import generate
@@ -204,3 +205,46 @@ def test_half_weights_multiply_as_they_are_unless_a_mask_makes_pytorch_exact(pro
 
 def test_weights_that_are_returned_are_kept(programs):
     assert programs["returned"].count("@triton.jit") > 1
+
+
+def test_of_a_float32_head_of_32_only_small_tiles_are_left():
+    program = generate(reference(SDPA.format(""), inputs(head=32))).text
+    made = {}
+    exec(program[: program.index("@triton.autotune")], made)
+    tiles, named = made["ATTENTION_TILES"], {"q_ptr": torch.zeros(1)}
+
+    def left(**blocks):
+        kept = made["fitting_tiles"](tiles, named, **blocks)
+        return max(tile.kwargs["BLOCK_M"] * tile.kwargs["BLOCK_N"] for tile in kept)
+
+    assert left(BLOCK_D=16) > left(BLOCK_D=64) > 2**11
+    assert left(BLOCK_D=32) == left(BLOCK_D=64, BLOCK_V=32) == 2**11
+
+
+SCALED = """
+import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        return torch.softmax({logits}, dim=-1) + 1
+
+
+def get_inputs():
+    return [torch.randn(64, 100)]
+
+
+def get_init_inputs():
+    return []
+"""
+
+
+@pytest.mark.parametrize(
+    ("logits", "rounds"),
+    [("x.tanh() * 1.3", True), ("x.tanh() / 0.7", True), ("x + 1.3", False), ("x", False)],
+)
+def test_a_softmax_of_a_product_takes_off_the_same_product(logits, rounds):
+    """An FMA would take a rounded peak off a product that is not: exp(1e9 * x - peak) overflows."""
+    program = generate(SCALED.format(logits=logits)).text
+    assert ("enable_fp_fusion=False" in program) == rounds
