@@ -55,8 +55,9 @@ FAMILIES = (OWN, "steps", "signed", "shifted", "large", "small", "outlier", "neg
   minus the largest spread, and one above it, where a maximum that starts at a number stays there;
 - ``small``: normal with a spread of 0.001, where an absolute tolerance hides everything; one
   element in sixteen is a millionth of that, which half precision takes for zero;
-- ``outlier``: as the file draws them, but for two elements, one of them 1,000 times as large:
-  what holds for a sorted or padded input holds no more;
+- ``outlier``: as the file draws them, but for two elements of one row, 1,000 times as large, one
+  above zero and one below: what holds for a sorted or padded input, and for other rows, holds no
+  more;
 - ``negative``: below zero everywhere, where a maximum that starts at zero stays there.
 """
 
@@ -423,11 +424,13 @@ def redraw(value: Any, again: Any, family: str, found: Sequence[float] = ()) -> 
     if not 0 < spread < float("inf"):
         return value
     if family == "outlier":
-        drawn = (value.double() if value.numel() <= MUCH else value).reshape(-1).clone()
-        chosen = _places(drawn.numel(), 2)
-        far = spread * torch.randn(2, dtype=torch.float64) * torch.tensor([1000.0, 3.0])
-        drawn[chosen] = far[: len(chosen)].to(drawn.dtype)
-        drawn = drawn.reshape(value.shape)
+        drawn = (value.double() if value.numel() <= MUCH else value).clone()
+        rows = drawn.reshape(-1, *value.shape[-1:])
+        row = rows[int(torch.randint(len(rows), ()))]
+        chosen = _places(row.numel(), 2)
+        far = spread * torch.randn(2, dtype=torch.float64).abs() * torch.tensor([1000.0, -1000.0])
+        row.reshape(-1)[chosen] = far[: len(chosen)].to(drawn.dtype)
+        drawn = rows.reshape(value.shape)
     else:
         drawn = _family(family, tuple(value.shape), spread, value.dtype, found)
     drawn = drawn.clamp(
