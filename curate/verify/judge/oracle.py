@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import dataclasses
 import hashlib
@@ -281,12 +282,13 @@ class Oracle:
     def variants(self, draw: Draw) -> tuple[dict[str, list[Draw]], list[str]]:
         """Return what else a caller may do: draws by what they change, and layouts of inputs."""
         if draw not in self._variants:
-            try:
+            draws: dict[str, list[Draw]] = collections.defaultdict(list)
+            layouts: list[str] = []
+            with contextlib.suppress(_Skip):
                 found, _ = self._ask("variants", draw=draw.to_json())
-            except _Skip:
-                found = {"draws": {}, "layouts": []}
-            draws = {what: [Draw.from_json(d) for d in ds] for what, ds in found["draws"].items()}
-            self._variants[draw] = draws, found["layouts"]
+                draws |= {k: [Draw.from_json(d) for d in ds] for k, ds in found["draws"].items()}
+                layouts = found["layouts"]
+            self._variants[draw] = draws, layouts
         return self._variants[draw]
 
     def long_draw(self, draw: Draw, number: int, short: bool) -> tuple[Draw | None, int]:

@@ -75,7 +75,8 @@ def who_worked(named: list[tuple[str, torch.Tensor]], given: Tensors, outputs: T
     work = [(n, t) for n, t in others if n not in MOVES and not moves_only(n)]
     if others and _joined_holds(given, outputs):
         # The problem only moves data, and so whoever moves it does the work.
-        work = [("moved", _joined([t for _, t in others]))]
+        moved = [t for _, t in others if t.numel() and _varies(t)]  # no fill
+        work = [("moved", _joined(moved))] if moved else []
     return Credit(_was_done(uploads, outputs), _was_done(work, outputs))
 
 

@@ -11,6 +11,7 @@ from curate.verify.judge.work import (
     held_in_order,
     holds_result,
     moves_only,
+    who_worked,
 )
 
 Named = list[tuple[str, torch.Tensor]]
@@ -99,3 +100,10 @@ def test_a_plan_made_of_integers_is_honest() -> None:
     lengths = torch.arange(64)
     account = {"read_bytes": 64 * 8, "sent_bytes": 64 * 8 + 400}
     assert not by_host(account, [INPUT, lengths], [INPUT.sum(1)])
+
+
+def test_zeros_that_a_program_counts_into_are_no_result() -> None:
+    """Few of twelve bins are hit: their means are mostly zeros, as the inputs may be."""
+    means = torch.tensor([0.4, 0.6] + [0.0] * 10)
+    zeros = [("aten::zeros", torch.zeros(12, dtype=torch.int64))] * 2
+    assert not who_worked(zeros, [torch.tensor([0.0, 1.0] * 128)], [means]).ready
