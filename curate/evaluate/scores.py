@@ -81,7 +81,8 @@ class ScoredAnswer:
             return False
         # The first draw's outputs may be the wrong ones; other names of parameters come before it.
         wrong = verdict.status == "incorrect" and verdict.reason != "state_dict"
-        ran = verdict.status != "compile_error" and (verdict.trials > 0 or wrong)
+        gave = verdict.trials > 0 or wrong or bool(verdict.evidence.get("launches"))
+        ran = verdict.status != "compile_error" and gave
         return ran and all(target["ok"] for target in verdict.compile)
 
     def speedup(self, baseline: str) -> float:

@@ -536,7 +536,9 @@ def rules_of_cheats(code: str) -> set[str]:
     return {
         *re.findall(r'"cheat", "(\w+)"[,)]', code),
         *re.findall(r'return "(\w+)"', decided),
-        *watch.EVENTS.values(),
+        *watch.NOBODY_ELSES.values(),
+        *watch.IMPORTS.values(),
+        *(rule for _, _, rule in watch.SILENT),
     }
 
 

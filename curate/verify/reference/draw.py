@@ -55,9 +55,9 @@ FAMILIES = (OWN, "steps", "signed", "shifted", "large", "small", "outlier", "neg
   minus the largest spread, and one above it, where a maximum that starts at a number stays there;
 - ``small``: normal with a spread of 0.001, where an absolute tolerance hides everything; one
   element in sixteen is a millionth of that, which half precision takes for zero;
-- ``outlier``: as the file draws them, but for two elements of one row, 1,000 times as large, one
-  above zero and one below: what holds for a sorted or padded input, and for other rows, holds no
-  more;
+- ``outlier``: as the file draws them, but for an element in each half of one row, 1,000 times as
+  large, one above zero and one below: what holds for a sorted or padded input, and for other
+  rows, holds no more;
 - ``negative``: below zero everywhere, where a maximum that starts at zero stays there.
 """
 
@@ -426,10 +426,12 @@ def redraw(value: Any, again: Any, family: str, found: Sequence[float] = ()) -> 
     if family == "outlier":
         drawn = (value.double() if value.numel() <= MUCH else value).clone()
         rows = drawn.reshape(-1, *value.shape[-1:])
-        row = rows[int(torch.randint(len(rows), ()))]
-        chosen = _places(row.numel(), 2)
+        row = rows[int(torch.randint(len(rows), ()))].reshape(-1)
         far = spread * torch.randn(2, dtype=torch.float64).abs() * torch.tensor([1000.0, -1000.0])
-        row.reshape(-1)[chosen] = far[: len(chosen)].to(drawn.dtype)
+        halves = row.tensor_split(2)  # one may be padding
+        for half, number in zip(halves, far[torch.randperm(2)].to(drawn.dtype), strict=True):
+            if len(half):
+                half[int(torch.randint(len(half), ()))] = number
         drawn = rows.reshape(value.shape)
     else:
         drawn = _family(family, tuple(value.shape), spread, value.dtype, found)
