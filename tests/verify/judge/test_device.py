@@ -7,6 +7,7 @@ import multiprocessing
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ import pytest
 from curate.verify.judge.device import Gate
 
 Start = Callable[[str], threading.Event]
+Stay = Callable[[str, AbstractContextManager[object]], threading.Event]
 
 
 def wait_until(true: Callable[[], bool]) -> None:
@@ -40,29 +42,39 @@ def entered() -> list[str]:
 
 
 @pytest.fixture
-def start(tmp_path: Path, entered: list[str]) -> Iterator[Start]:
-    """Return what starts a thread that enters a gate and stays until its event is set."""
+def stay(entered: list[str]) -> Iterator[Stay]:
+    """Return what starts a thread that enters a context and stays until its event is set."""
     threads, events = [], []
 
-    def enter(how: str) -> threading.Event:
+    def begin(name: str, context: AbstractContextManager[object]) -> threading.Event:
         leave = threading.Event()
 
-        def stay() -> None:
-            gate = Gate(tmp_path)
-            with gate.alone() if how == "alone" else gate.together():
-                entered.append(how)
+        def run() -> None:
+            with context:
+                entered.append(name)
                 leave.wait(20)
 
         events.append(leave)
-        threads.append(threading.Thread(target=stay, daemon=True))
+        threads.append(threading.Thread(target=run, daemon=True))
         threads[-1].start()
         return leave
 
-    yield enter
+    yield begin
     for event in events:
         event.set()
     for thread in threads:
         thread.join()
+
+
+@pytest.fixture
+def start(tmp_path: Path, stay: Stay) -> Start:
+    """Return what enters a gate in a thread, alone or shared."""
+
+    def enter(how: str) -> threading.Event:
+        gate = Gate(tmp_path)
+        return stay(how, gate.alone() if how == "alone" else gate.together())
+
+    return enter
 
 
 def test_many_share_and_one_is_alone(tmp_path: Path, start: Start, entered: list[str]) -> None:
@@ -123,28 +135,9 @@ def test_one_slot_needs_no_locks() -> None:
 
 
 @pytest.fixture
-def take(tmp_path: Path, entered: list[str]) -> Iterator[Callable[[str, float], threading.Event]]:
-    """Return what starts a thread that takes room of 100 bytes until its event is set."""
-    threads, events = [], []
-
-    def enter(name: str, wanted: float) -> threading.Event:
-        leave = threading.Event()
-
-        def stay() -> None:
-            with Gate(tmp_path, 100).room(wanted):
-                entered.append(name)
-                leave.wait(20)
-
-        events.append(leave)
-        threads.append(threading.Thread(target=stay, daemon=True))
-        threads[-1].start()
-        return leave
-
-    yield enter
-    for event in events:
-        event.set()
-    for thread in threads:
-        thread.join()
+def take(tmp_path: Path, stay: Stay) -> Callable[[str, float], threading.Event]:
+    """Return what takes some of 100 bytes in a thread."""
+    return lambda name, wanted: stay(name, Gate(tmp_path, 100).room(wanted))
 
 
 def test_memory_is_shared_out_in_the_order_in_which_it_is_asked_for(
