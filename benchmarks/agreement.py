@@ -138,7 +138,7 @@ def digest(value: Any) -> str:
     """Return a hash of all tensors in a value: shapes, types and bits."""
     import torch
 
-    from curate.verify.protocol.role import list_tensors
+    from curate.problem.values import list_tensors
 
     found = hashlib.sha256()
     for tensor in list_tensors(value):
@@ -151,8 +151,8 @@ def digest(value: Any) -> str:
 @contextlib.contextmanager
 def recorded(backend: str, known: dict[str, Outputs]) -> Iterator[None]:
     """Keep the outputs of every draw that the judge compares on a backend, by candidate."""
+    from curate.problem.values import list_tensors
     from curate.verify.judge.check import CandidateCheck
-    from curate.verify.protocol.role import list_tensors
 
     run, compare = CandidateCheck.run, CandidateCheck._compare
 

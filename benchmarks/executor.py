@@ -51,7 +51,7 @@ import triton
 from usual_harness import agree
 
 from curate.candidates import read_candidates
-from curate.verify.problem import LoadedProgram, LoadedTask, describe
+from curate.problem.problem import LoadedProgram, LoadedTask, describe
 from curate.verify.verdict import Candidate
 
 SIDES = ("interpreter", "executor")
@@ -107,8 +107,8 @@ class OnExecutor(Interpreter):
 
     def place(self) -> None:
         """Put fresh inputs into the executor's memory."""
+        from curate.problem.values import map_tensors
         from curate.verify.host_half.handles import on_device, to_gpu
-        from curate.verify.protocol.role import map_tensors
 
         self.device.begin(0, math.inf, races=True)
         with on_device(self.device.stream):
@@ -116,8 +116,8 @@ class OnExecutor(Interpreter):
 
     def forward(self) -> Any:
         """Return the outputs of one forward, read from the executor's memory."""
+        from curate.problem.values import map_tensors
         from curate.verify.host_half.handles import Handle, on_device, to_cpu
-        from curate.verify.protocol.role import map_tensors
 
         with on_device(self.device.stream):
             outputs = self.model(*self.given)

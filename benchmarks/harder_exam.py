@@ -50,10 +50,10 @@ import torch.utils._pytree as pytree
 from throughput import spaced
 
 from curate.harvest.kernels import cpu_device
+from curate.problem.problem import LoadedProgram, LoadedTask, describe
+from curate.problem.values import map_tensors
 from curate.verify.host_half.handles import Handle, on_device, to_cpu, to_gpu
 from curate.verify.host_half.stream import ExecutorStopped
-from curate.verify.problem import LoadedProgram, LoadedTask, describe
-from curate.verify.protocol.role import map_tensors
 
 Change = tuple[str, list[Any], list[Any], Callable[[torch.Tensor], torch.Tensor] | None]
 """A kind of change, arguments of the constructor, inputs, and what is done to parameters."""

@@ -22,8 +22,8 @@ TARGETS = ("cuda:80", "cuda:90", "hip:gfx942")
 
 def compiled(row: dict[str, Any]) -> list[dict[str, Any]]:
     """Return what each target says of a row's kernels; nothing if they cannot be found."""
+    from curate.problem.problem import ProgramError
     from curate.verify.compile.aot import LaunchError, compile_program
-    from curate.verify.problem import ProgramError
 
     try:
         return compile_program(

@@ -33,11 +33,11 @@ import triton
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from curate.problem.draw import Draw, draw_inputs, redraw_parameters
+from curate.problem.problem import LoadedProgram, LoadedTask
+from curate.problem.values import to_device
 from curate.verify.judge.slot import Slot
 from curate.verify.judge.slots import make_slot, verify
-from curate.verify.problem import LoadedProgram, LoadedTask
-from curate.verify.protocol.role import to_device
-from curate.verify.reference.draw import Draw, draw_inputs, redraw_parameters
 from curate.verify.timing import as_users_run
 from curate.verify.verdict import Candidate, Options, Verdict
 

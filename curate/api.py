@@ -23,7 +23,7 @@ from curate.engine.records import TRIAL, Record, read_records, run_names
 from curate.engine.run import NoSuchStep, OthersFirst, Progress, RunError, Stage, Walk
 from curate.engine.store import LedgerError, Store, sweep_output
 from curate.evaluate.evaluate import evaluate as evaluate
-from curate.files import Damaged, remove
+from curate.files import Damaged, InputError, remove
 from curate.formats.dataset.replace import InTheWay, check_place
 from curate.generate.generate import generate_triton as generate_triton
 from curate.generate.models import ModelError
@@ -37,7 +37,6 @@ from curate.step import RowStep, SourceError, StepError, TableError
 from curate.teacher.answers import TokenUsage, total_usage
 from curate.teacher.teacher import UNANSWERED
 from curate.train.train import train as train
-from curate.verify.files import InputError
 from curate.verify.files import shard as take_shard
 from curate.verify.label import CannotJudge, Tally, label
 from curate.verify.merge import merge as merge_files

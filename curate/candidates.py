@@ -6,13 +6,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from curate.verify.files import (
-    InputError,
-    make_candidates,
-    not_none,
-    read_jsonl,
-    read_programs,
-)
+from curate.files import InputError
+from curate.verify.files import make_candidates, not_none, read_jsonl, read_programs
 from curate.verify.verdict import Candidate
 
 COLUMNS = ("id", "reference", "triton")

@@ -12,6 +12,7 @@ import contextlib
 import errno
 import hashlib
 import json
+import math
 import os
 import re
 import shutil
@@ -61,6 +62,10 @@ class Damaged(Exception):
 
     def __str__(self) -> str:
         return f"{self.path}: {self.what}; `curate run RECIPE` makes it again"
+
+
+class InputError(Exception):
+    """A file that the user gave is not as it should be; the message says where."""
 
 
 class CannotWrite(OSError):
@@ -280,3 +285,56 @@ def read_sealed(path: Path) -> dict[str, Any]:
 def _seal(value: dict[str, Any]) -> str:
     plain = json.loads(json.dumps(value))  # as it will be read: keys are texts, tuples lists
     return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
+
+
+# --- what a user gives ----------------------------------------------------------------------
+
+
+def read_text(path: Path) -> str:
+    """Return what a file of UTF-8 holds.
+
+    Raises:
+        InputError: it cannot be read.
+    """
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: cannot be read: {error}") from error
+
+
+def json_lines(path: Path, text: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the object of each line, and before it the place that errors name.
+
+    Raises:
+        InputError: a line is something else.
+    """
+    # Not splitlines(): a JSON text may hold U+2028 and its like.
+    for number, line in enumerate(text.split("\n"), 1):
+        if not line.strip():
+            continue
+        place = f"{path}:{number}"
+        try:
+            row = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise InputError(f"{place}: is not JSON: {error}") from error
+        if not isinstance(row, dict):
+            raise InputError(f"{place}: must be a JSON object")
+        yield place, row
+
+
+def strict_json(value: Any) -> Any:
+    """Return a value with what strict readers of JSON refuse put in words.
+
+    Evidence may hold what a candidate's process said; it must not spoil the lines of others.
+    """
+    if isinstance(value, dict):
+        return {strict_json(str(name)): strict_json(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [strict_json(item) for item in value]
+    if isinstance(value, str):
+        return value.encode(errors="replace").decode()
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, int) and abs(value) >= 2**63:
+        return "an integer of more than 64 bits"
+    return value

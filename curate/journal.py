@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
-from curate.files import writing
+from curate.files import InputError, json_lines, writing
 
 _NOW = fcntl.LOCK_NB  # rather than wait until the lock is free
 _MOST_COMMAND = 300  # characters of a command that a message shows
@@ -135,6 +135,37 @@ def whole_lines(path: Path, start: bytes = b"") -> list[bytes]:
     if torn[: len(start)] != start[: len(torn)]:
         raise NotAJournal("its last line has no end, and does not start as its lines do")
     return lines
+
+
+def journal_lines(path: Path, start: bytes) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the objects of a journal and their places, as `json_lines` does.
+
+    Raises:
+        InputError: the file cannot be read, or holds something else.
+    """
+    try:
+        text = b"\n".join(whole_lines(path, start)).decode()
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: cannot be read: {error}") from error
+    yield from json_lines(path, text)
+
+
+def open_journal(path: Path, start: bytes, what: str, *, durable: bool = False) -> Journal:
+    """Return the `Journal` in a file that the user gave; ``what`` says what is written there.
+
+    Raises:
+        InputError: the file holds something else, cannot be written, or another process is
+            writing it.
+    """
+    try:
+        return Journal(path, start, durable=durable)
+    except Locked as error:
+        who = f": {error.holder}" if error.holder else ""
+        raise InputError(f"{path}: another process is writing {what} there{who}") from error
+    except NotAJournal as error:
+        raise InputError(f"{path}: {error}") from error
+    except OSError as error:
+        raise InputError(str(error)) from error
 
 
 def shown_command(arguments: Sequence[str]) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from curate.generate.sampling import Message, Progress, Sample, Sampling, Stream
+from curate.problem.problem import EXAMPLE
 from curate.teacher.template import fence
-from curate.verify.problem import EXAMPLE
 from curate.verify.verdict import Options
 
 OPTIONS = Options(backend="cpu", trials=2, workers=1, vary_sizes=False)

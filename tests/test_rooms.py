@@ -20,7 +20,7 @@ TREE = ROOT / "CONTRIBUTING.md"
 
 ORDER = [
     *("files", "flags", "wording", "terminal", "shipped", "journal", "devices", "rows", "step"),
-    *("cache", "engine", "verify"),
+    *("problem", "cache", "engine", "verify"),
     *("candidates", "sources", "licenses", "syntax", "generator", "teacher"),
     *("harvest", "clean", "formats", "generate", "evaluate", "train", "order", "registry"),
     *("recipe", "pin"),

@@ -38,10 +38,9 @@ from pydantic import Field, field_validator
 
 from curate.clean.fingerprint import FORM, find_file, read_benchmark, shipped_names
 from curate.clean.normalize import COLUMNS
-from curate.files import file_sha256
+from curate.files import InputError, file_sha256
 from curate.rows import Loose, Nearest, Row, select
 from curate.step import Context, Drop, Keep, Outcome, RowStep
-from curate.verify.files import InputError
 
 if TYPE_CHECKING:
     from curate.clean.computed import ComputedItem

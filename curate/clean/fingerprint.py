@@ -35,7 +35,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from curate.clean.forms.parts import MIN_NODES, Kind, PlainProgram
 from curate.clean.wiring.graph import NOTHING
-from curate.verify.files import InputError
+from curate.files import InputError
 from curate.wording import plain
 
 if TYPE_CHECKING:

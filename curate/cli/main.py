@@ -28,8 +28,9 @@ from curate.cli.shared import (
     run_argument,
     step_argument,
 )
+from curate.files import strict_json
 from curate.terminal.shown import say, say_json
-from curate.verify.files import parse_shard, strict_json
+from curate.verify.files import parse_shard
 from curate.verify.label import exit_status, summary
 from curate.verify.progress import ProgressLine
 from curate.verify.verdict import SHARD_HELP, Options

@@ -18,13 +18,13 @@ import click
 from click.core import ParameterSource
 
 from curate.cli.options import judge_options, make_options, options_of
+from curate.files import InputError
 from curate.generate.models import ModelError, need
 from curate.generate.sampling import ENGINES
 from curate.terminal.shown import say
 from curate.train.grpo import GrpoOptions, train_grpo
 from curate.train.options import TrainOptions
 from curate.train.presets import PRESETS, with_preset
-from curate.verify.files import InputError
 from curate.verify.label import CannotJudge
 from curate.verify.verdict import Options
 

@@ -21,11 +21,10 @@ from curate.evaluate.folder import SAMPLES, VERDICTS, EvaluationSettings, Sample
 from curate.evaluate.problems import Problem
 from curate.evaluate.results import summarize, write_results
 from curate.evaluate.scores import ScoredAnswer
-from curate.files import file_sha256
+from curate.files import InputError, file_sha256
 from curate.formats.prompts.question import conversation
 from curate.generate.sampling import TOO_LONG, Sample, Sampler, Sampling, make_sampler
 from curate.teacher.program import program_of
-from curate.verify.files import InputError
 from curate.verify.label import Tally, check_device, label
 from curate.verify.verdict import Candidate, Options, Verdict
 

@@ -19,12 +19,11 @@ from pathlib import Path
 from typing import Any
 
 from curate.evaluate.problems import Problem
-from curate.files import write_atomically
+from curate.files import InputError, write_atomically
 from curate.formats.prompts.question import conversation
 from curate.generate.sampling import Sample, Sampling
-from curate.journal import json_line, whole_lines
+from curate.journal import json_line, open_journal, whole_lines
 from curate.teacher.program import program_of
-from curate.verify.files import InputError, open_journal
 
 SAMPLES, VERDICTS = "samples.jsonl", "verdicts.jsonl"
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from curate.candidates import parquet_rows
-from curate.verify.files import InputError, json_lines, read_text
+from curate.files import InputError, json_lines, read_text
 from curate.wording import choose
 
 NAMES = {"Model", "get_inputs", "get_init_inputs"}

@@ -11,7 +11,7 @@ Definitions
     **correct**: the judge's status is ``correct``. What the judge could not judge is not correct.
 
     **pass@k, compile@k**: the chance that one of k answers is right, or compiles (Chen et al. 2021,
-    by `curate.verify.metrics.pass_at_k`), averaged over problems. The rates are those of k = 1.
+    by `curate.evaluate.metrics.pass_at_k`), averaged over problems. The rates are those of k = 1.
 
     **fast_p**: the share of problems that one answer solves, correct and more than p times as fast
     as the baseline (Ouyang et al., "KernelBench", 2025, section 3.3), as a mean over the answers to
@@ -34,7 +34,7 @@ from typing import Any
 
 import numpy as np
 
-from curate.verify.metrics import pass_at_k
+from curate.evaluate.metrics import pass_at_k
 from curate.verify.verdict import Verdict
 
 RESAMPLES = 2_000

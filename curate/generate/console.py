@@ -6,6 +6,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from curate.files import InputError, read_text
 from curate.generate.generate import (
     Answered,
     Asking,
@@ -19,7 +20,6 @@ from curate.generate.sampling import Sampler, Sampling
 from curate.generate.trace import Attempt
 from curate.generate.turns import explanation, timing_text
 from curate.terminal.shown import say, say_program
-from curate.verify.files import InputError, read_text
 from curate.verify.verdict import Options, Verdict
 
 COLOURS = {"correct": "green", "unsupported": "yellow", "degenerate": "yellow"}

@@ -17,12 +17,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from curate.files import InputError
 from curate.formats.prompts.question import conversation
 from curate.generate.sampling import Message, Sample, Sampler, Sampling, Stream
 from curate.generate.trace import Attempt, TraceFile
 from curate.generate.turns import BASELINES, QUESTION, next_turn
 from curate.teacher.program import program_of
-from curate.verify.files import InputError
 from curate.verify.label import CannotJudge, start_judge
 from curate.verify.verdict import Candidate, Options, Verdict
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from curate.files import InputError
 from curate.generate.generate import Generation
 from curate.generate.models import ModelError
 from curate.terminal.shown import say, say_program
-from curate.verify.files import InputError
 
 HELP = """\
 Paste a PyTorch module (Model, get_inputs, get_init_inputs), and end it with a line that holds only

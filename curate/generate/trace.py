@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+from curate.files import InputError, strict_json
 from curate.generate.sampling import Message
-from curate.journal import json_line
-from curate.verify.files import InputError, journal_lines, open_journal, strict_json
+from curate.journal import journal_lines, json_line, open_journal
 from curate.verify.verdict import Verdict
 
 _START = b'{"reference": "'  # of every line of a trace

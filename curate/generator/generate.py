@@ -35,7 +35,7 @@ from curate.generator.text.operations import HELPERS
 from curate.generator.text.tidy import said_once, tidy
 from curate.generator.trace import Symbolic, Traced, find_parts, trace, trace_part
 from curate.generator.unprintable import Unprintable
-from curate.verify import problem
+from curate.problem import problem
 
 T = TypeVar("T")
 

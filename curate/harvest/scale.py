@@ -104,9 +104,9 @@ def enlarged(reference: str, wanted: float) -> str:
 
     For the sandbox only: it runs the problem, on tensors without values.
     """
-    from curate.verify.problem import LoadedTask
-    from curate.verify.reference.draw import free_sizes
-    from curate.verify.reference.smaller import input_elements
+    from curate.problem.draw import free_sizes
+    from curate.problem.problem import LoadedTask
+    from curate.problem.smaller import input_elements
 
     try:
         task = LoadedTask(reference)
@@ -134,7 +134,7 @@ def _fits(task: Any) -> bool:
     """Whether the model takes inputs of these sizes, and with them no more than `CALL_BYTES`."""
     import torch
 
-    from curate.verify.operator_calls import OperatorCalls
+    from curate.problem.operator_calls import OperatorCalls
 
     try:
         with torch.device("meta"), torch.no_grad(), OperatorCalls() as called:
@@ -145,7 +145,7 @@ def _fits(task: Any) -> bool:
 
 
 def _runs(reference: str) -> bool:
-    from curate.verify.eager import Unusable, check
+    from curate.problem.eager import Unusable, check
 
     try:
         check(reference)

@@ -56,7 +56,7 @@ DRAWS = {
     "outlier": "inputs of which two are far from the others",
     "negative": "inputs that are all below zero",
 }
-"""Families of draws (`curate.verify.reference.draw.FAMILIES`) in words."""
+"""Families of draws (`curate.problem.draw.FAMILIES`) in words."""
 
 MOST_CHARACTERS = 1500  # of a message
 

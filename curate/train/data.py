@@ -14,11 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from curate.files import file_sha256
+from curate.files import InputError, file_sha256
 from curate.formats.fim.fim_tokens import FAMILIES, FamilyName, render_fim
 from curate.shipped.find import find_recipe
 from curate.teacher.template import fence
-from curate.verify.files import InputError
 
 if TYPE_CHECKING:
     from datasets import Dataset

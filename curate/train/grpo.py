@@ -20,7 +20,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from curate.files import write_atomically
+from curate.files import InputError, write_atomically
 from curate.flags import option
 from curate.generate.models import ModelError, default_device, default_dtype, load_model
 from curate.train import data
@@ -36,7 +36,6 @@ from curate.train.training import (
     last_checkpoint,
     say_nothing,
 )
-from curate.verify.files import InputError
 from curate.verify.verdict import BACKENDS, SANDBOXES, Options
 
 if TYPE_CHECKING:

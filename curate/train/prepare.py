@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from curate.files import write_atomically
+from curate.files import InputError, write_atomically
 from curate.generate.models import check_four_bits, default_device, load_tokenizer
 from curate.train import data, memory
 from curate.train.memory import Facts, MemoryEstimate
 from curate.train.options import TrainOptions
-from curate.verify.files import InputError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

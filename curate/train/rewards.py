@@ -22,9 +22,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from curate.journal import json_line, whole_lines
+from curate.journal import json_line, open_journal, whole_lines
 from curate.teacher.program import program_of, without_thinking
-from curate.verify.files import VerdictFile, open_journal, text_sha256
+from curate.verify.files import VerdictFile, text_sha256
 from curate.verify.label import judged, start_judge
 from curate.verify.screen.program import ParsedProgram
 from curate.verify.screen.screen import RULES

@@ -11,9 +11,10 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from curate.files import InputError
 from curate.flags import flags, parse
 from curate.terminal.shown import say, show_uncaught
-from curate.verify.files import InputError, parse_shard, read_jsonl, shard
+from curate.verify.files import parse_shard, read_jsonl, shard
 from curate.verify.label import CannotJudge, exit_status, label
 from curate.verify.progress import ProgressLine
 from curate.verify.verdict import EXIT_HELP, SHARD_HELP, STATUSES, Options

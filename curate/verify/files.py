@@ -9,22 +9,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from curate.journal import Journal, Locked, NotAJournal, json_line, whole_lines
+from curate.files import InputError, json_lines, read_text, strict_json
+from curate.journal import journal_lines, json_line, open_journal
 from curate.verify.verdict import VERSION, Candidate, Options, Verdict
 
 LINE_START = b'{"sha256": "'
 """How every line of a verdict file starts, and no other file's: what else stands at its end is
 not taken for a torn verdict, and not cut off."""
-
-
-class InputError(Exception):
-    """A file that the user gave is not as it should be; the message says where."""
 
 
 # --- candidates -------------------------------------------------------------------------------
@@ -103,69 +99,6 @@ def _text(place: str, row: dict[str, Any], name: str) -> str:
     return value
 
 
-def read_text(path: Path) -> str:
-    """Return what a file of UTF-8 holds.
-
-    Raises:
-        InputError: it cannot be read.
-    """
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: cannot be read: {error}") from error
-
-
-def json_lines(path: Path, text: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the object of each line, and before it the place that errors name.
-
-    Raises:
-        InputError: a line is something else.
-    """
-    # Not splitlines(): a JSON text may hold U+2028 and its like.
-    for number, line in enumerate(text.split("\n"), 1):
-        if not line.strip():
-            continue
-        place = f"{path}:{number}"
-        try:
-            row = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise InputError(f"{place}: is not JSON: {error}") from error
-        if not isinstance(row, dict):
-            raise InputError(f"{place}: must be a JSON object")
-        yield place, row
-
-
-def journal_lines(path: Path, start: bytes) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the objects of a journal and their places, as `json_lines` does.
-
-    Raises:
-        InputError: the file cannot be read, or holds something else.
-    """
-    try:
-        text = b"\n".join(whole_lines(path, start)).decode()
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path}: cannot be read: {error}") from error
-    yield from json_lines(path, text)
-
-
-def open_journal(path: Path, start: bytes, what: str, *, durable: bool = False) -> Journal:
-    """Return the `Journal` in a file that the user gave; ``what`` says what is written there.
-
-    Raises:
-        InputError: the file holds something else, cannot be written, or another process is
-            writing it.
-    """
-    try:
-        return Journal(path, start, durable=durable)
-    except Locked as error:
-        who = f": {error.holder}" if error.holder else ""
-        raise InputError(f"{path}: another process is writing {what} there{who}") from error
-    except NotAJournal as error:
-        raise InputError(f"{path}: {error}") from error
-    except OSError as error:
-        raise InputError(str(error)) from error
-
-
 def parse_shard(text: str) -> tuple[int, int]:
     """Return i and n of ``i/n``.
 
@@ -219,24 +152,6 @@ class Entry:
         """Return the line."""
         said = {"sha256": self.sha256, "options": self.options}
         return json_line(said | strict_json(self.verdict.to_json()))
-
-
-def strict_json(value: Any) -> Any:
-    """Return a value with what strict readers of JSON refuse put in words.
-
-    Evidence may hold what a candidate's process said; it must not spoil the lines of others.
-    """
-    if isinstance(value, dict):
-        return {strict_json(str(name)): strict_json(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [strict_json(item) for item in value]
-    if isinstance(value, str):
-        return value.encode(errors="replace").decode()
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    if isinstance(value, int) and abs(value) >= 2**63:
-        return "an integer of more than 64 bits"
-    return value
 
 
 def read_verdicts(path: Path) -> dict[str, Entry]:

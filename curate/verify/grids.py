@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from curate.verify.branches import Function, is_jit, parse
+from curate.problem.branches import Function, is_jit, parse
 
 Axes = frozenset[int]
 """Axes that are computed, of an expression that is a grid; of a number, 0 if it is computed."""

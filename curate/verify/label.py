@@ -150,8 +150,8 @@ def start_judge(options: Options) -> Judge:
     Raises:
         CannotJudge: there is no such device here, or no sandbox, or the example is not correct.
     """
+    from curate.problem.problem import EXAMPLE
     from curate.verify.judge.slots import Judge
-    from curate.verify.problem import EXAMPLE
 
     check_device(options)
     judge = Judge(options)

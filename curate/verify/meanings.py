@@ -39,4 +39,4 @@ FAMILIES = {
     "large",
     "negative": "inputs are below zero everywhere",
 }
-"""What inputs of each family of draws are; `curate.verify.reference.draw` draws them."""
+"""What inputs of each family of draws are; `curate.problem.draw` draws them."""

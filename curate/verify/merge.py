@@ -10,9 +10,9 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from curate.files import write_atomically
+from curate.files import InputError, write_atomically
 from curate.terminal.shown import say, show_uncaught
-from curate.verify.files import Entry, InputError, read_jsonl, read_verdicts
+from curate.verify.files import Entry, read_jsonl, read_verdicts
 from curate.verify.verdict import Candidate, Verdict
 
 NAMED = 10

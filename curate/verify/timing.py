@@ -27,7 +27,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import torch
 
-from curate.verify.problem import describe
+from curate.problem.problem import describe
 
 Tensors = list[torch.Tensor]
 

@@ -698,7 +698,7 @@ for text in texts:
     ),
     _search(
         "the judge's modules",
-        "import curate.verify.problem as problem",
+        "import curate.problem.problem as problem",
         "found = [problem.sys.modules[problem.REFERENCE].Model]",
     ),
     Case(

@@ -11,7 +11,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 
 from faults import _Child, _serve_search
 
-from curate.verify.problem import EXAMPLE
+from curate.problem.problem import EXAMPLE
 
 REFERENCE, ORIGINAL = EXAMPLE
 

@@ -18,7 +18,7 @@ from curate.clean.fingerprint import (
     write_benchmark,
 )
 from curate.clean.forms.parts import PlainProgram
-from curate.verify.files import InputError
+from curate.files import InputError
 
 # --- making files -----------------------------------------------------------------------------
 

@@ -287,7 +287,7 @@ def test_caveats_and_families_are_explained() -> None:
 
 
 def test_every_family_has_an_explanation() -> None:
-    from curate.verify.reference import draw  # it imports torch
+    from curate.problem import draw  # it imports torch
 
     assert list(FAMILIES) == list(draw.FAMILIES)
 
@@ -548,7 +548,7 @@ def rules_of_cheats(code: str) -> set[str]:
 @pytest.mark.weekly
 @pytest.mark.slow
 def test_the_real_judge_behind_both_commands(tmp_path: Path) -> None:
-    from curate.verify.problem import EXAMPLE  # it imports torch
+    from curate.problem.problem import EXAMPLE  # it imports torch
 
     reference, right = EXAMPLE
     wrong = right.replace("x + 1, mask", "x + 1.01, mask")

@@ -22,11 +22,11 @@ from curate.evaluate.evaluate import Contestant, evaluate, fingerprint
 from curate.evaluate.folder import SampleFile
 from curate.evaluate.live import LiveEvaluation
 from curate.evaluate.problems import Problem
+from curate.files import InputError
 from curate.generate.models import ModelError
 from curate.generate.sampling import Message, Progress, Sample, Sampler, Sampling
+from curate.problem.problem import EXAMPLE
 from curate.teacher.template import fence
-from curate.verify.files import InputError
-from curate.verify.problem import EXAMPLE
 from curate.verify.verdict import Options
 
 OPTIONS = Options(backend="cpu", workers=1, trials=2, memory_mb=1024)

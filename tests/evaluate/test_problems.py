@@ -8,9 +8,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from curate.evaluate.problems import read_problems
+from curate.files import InputError
 from curate.formats.prompts.question import conversation
-from curate.verify.files import InputError
-from curate.verify.problem import EXAMPLE
+from curate.problem.problem import EXAMPLE
 
 REFERENCE, RIGHT = EXAMPLE
 

@@ -22,6 +22,7 @@ from scripted_model import (
     programs,
 )
 
+from curate.files import InputError
 from curate.formats.repair import Repair
 from curate.generate import generate as module
 from curate.generate.generate import Answered, Asking, Event, Piece, check_module, generate_triton
@@ -30,7 +31,6 @@ from curate.generate.trace import Attempt, TraceFile, read_trace
 from curate.teacher.program import program_of
 from curate.teacher.template import fence
 from curate.train.traces import repair_table, sample_row
-from curate.verify.files import InputError
 from curate.verify.label import CannotJudge
 from curate.verify.verdict import Candidate, Options, Verdict
 

@@ -3,7 +3,7 @@
 import pytest
 
 from curate.harvest.scale import enlarged, in_16_bits
-from curate.verify.problem import LoadedTask
+from curate.problem.problem import LoadedTask
 
 FILE = """import torch
 import torch.nn as nn

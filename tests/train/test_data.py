@@ -11,9 +11,9 @@ from rows import conversation, conversations, write_dataset
 from transformers import PreTrainedTokenizerBase
 from trl import SFTConfig, SFTTrainer
 
+from curate.files import InputError
 from curate.generate.models import load_model, load_tokenizer
 from curate.train import data
-from curate.verify.files import InputError
 
 HOLE = {"id": "hole", "prefix": "x = tl.load(p", "middle": " + i", "suffix": ")\n"}
 

@@ -16,14 +16,15 @@ from click.testing import CliRunner
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
+from curate.files import InputError
 from curate.generate.models import ModelError
+from curate.problem.problem import EXAMPLE
 from curate.teacher.program import program_of
 from curate.teacher.template import fence
 from curate.train.__main__ import main
 from curate.train.grpo import GrpoOptions, audit, train_grpo
 from curate.train.options import TrainOptions
-from curate.verify.files import InputError, read_jsonl, read_verdicts
-from curate.verify.problem import EXAMPLE
+from curate.verify.files import read_jsonl, read_verdicts
 
 REFERENCE, RIGHT = EXAMPLE
 ADDS_TWO = REFERENCE.replace("x + 1", "x + 2")

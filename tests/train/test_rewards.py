@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from curate.files import InputError
+from curate.problem.problem import EXAMPLE
 from curate.teacher.template import fence
 from curate.train.rewards import (
     FASTEST,
@@ -25,9 +27,8 @@ from curate.train.rewards import (
     similarity_reward,
     where_judged,
 )
-from curate.verify.files import InputError, read_jsonl, read_verdicts
+from curate.verify.files import read_jsonl, read_verdicts
 from curate.verify.label import CannotJudge
-from curate.verify.problem import EXAMPLE
 from curate.verify.verdict import STATUSES, Candidate, Options, Verdict
 
 OPTIONS = Options(backend="cpu", workers=2, trials=2, timeout_s=10, memory_mb=1024)

@@ -10,10 +10,10 @@ import pytest
 import torch
 from rows import conversation, conversations, write_dataset
 
+from curate.files import InputError
 from curate.generate.models import ModelError, load_model, load_tokenizer
 from curate.train.options import TrainOptions
 from curate.train.train import train
-from curate.verify.files import InputError
 
 
 def options(dataset: Path, model: str, output: Path, **changed: Any) -> TrainOptions:

@@ -6,9 +6,9 @@ from typing import Any
 import polars as pl
 import pytest
 
+from curate.files import InputError
 from curate.verify.files import (
     Entry,
-    InputError,
     VerdictFile,
     parse_shard,
     read_jsonl,

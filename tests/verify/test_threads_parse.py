@@ -4,7 +4,7 @@ import gc
 import threading
 import time
 
-from curate.verify.branches import parse
+from curate.problem.branches import parse
 
 SOURCE = "x = " + " + ".join(["a * (b + c[1:2])"] * 300)
 

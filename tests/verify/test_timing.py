@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 
+from curate.problem.draw import Draw, Variation
 from curate.verify.executor.cpu import CpuBackend
 from curate.verify.executor.replay import Recording, Replay
 from curate.verify.executor.serve import Storages
@@ -28,7 +29,6 @@ from curate.verify.judge.timer import (
     to_json,
 )
 from curate.verify.protocol.places import TensorPlace
-from curate.verify.reference.draw import Draw, Variation
 from curate.verify.reference.serve import Reference
 from curate.verify.reference.timed import COMPILED, EAGER, Baselines
 from curate.verify.timing import InputSets, TimedCall

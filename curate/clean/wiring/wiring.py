@@ -64,7 +64,7 @@ def read_wiring(reference: str) -> dict[str, Any] | None:
     from curate.clean.wiring.graph import Coarse, exact_sha256
     from curate.clean.wiring.operators import trace
     from curate.clean.wiring.small_inputs import value_hashes
-    from curate.verify.eager import load
+    from curate.problem.eager import load
 
     logging.getLogger("torch").setLevel(logging.CRITICAL)  # it prints what it cannot trace
     try:

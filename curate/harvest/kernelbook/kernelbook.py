@@ -39,14 +39,14 @@ class Kernelbook(RowStep):
         import torch
 
         from curate.harvest.kernelbook.task import run_task
-        from curate.verify.problem import EXAMPLE
+        from curate.problem.problem import EXAMPLE
 
         torch.set_num_threads(1)
         run_task(EXAMPLE[0])  # torch imports much when a module is first built
 
     def apply(self, row: FileRow, context: Context) -> Outcome:
         from curate.harvest.kernelbook.task import run_task, write_task
-        from curate.verify.eager import Unusable
+        from curate.problem.eager import Unusable
 
         record = json.loads(row["text"])
         missing = [name for name in _COLUMNS if not isinstance(record.get(name), str)]

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 
 from curate.harvest.modules.taskfile import make_positional
+from curate.problem.eager import Unusable, check, load, shown
 from curate.syntax import rename
-from curate.verify.eager import Unusable, check, load, shown
 
 _IMPORTABLE = {"torch", "numpy"} | sys.stdlib_module_names
 _MODEL = "Model"

@@ -14,12 +14,12 @@ import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
 from curate.devices import ON_CPU
+from curate.problem.values import Tensors
 from curate.verify.executor import serve as executor
 from curate.verify.executor.cpu import CpuBackend
 from curate.verify.host_half import serve as host_half
 from curate.verify.host_half.launches import HostLaunches
 from curate.verify.host_half.stream import CommandStream, ExecutorStopped
-from curate.verify.protocol.role import Tensors
 
 MOST_BYTES = 2**30
 """Bytes of tensors that may be on the device at once."""

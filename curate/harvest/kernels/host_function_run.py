@@ -27,12 +27,13 @@ from curate.harvest.guess import hill_climb
 from curate.harvest.kernels.cpu_device import CpuDevice, asked_launches
 from curate.harvest.kernels.host_function_inputs import OMIT, Hints, Scale, options, scales
 from curate.harvest.kernels.host_function_text import HostFunctionReading, Known
+from curate.problem.problem import ProgramError, describe, load
+from curate.problem.values import list_tensors, map_tensors
 from curate.rows import KernelRow
 from curate.verify.compile.aot import first_line
 from curate.verify.host_half.handles import Handle, on_device, to_cpu, to_gpu
 from curate.verify.host_half.stream import ExecutorStopped
-from curate.verify.problem import ProgramError, describe, load
-from curate.verify.protocol.role import list_tensors, map_tensors, refusal
+from curate.verify.protocol.role import refusal
 
 MODULE = "wrapper"
 FILENAME = f"<{MODULE}>"

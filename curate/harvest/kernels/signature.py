@@ -66,7 +66,7 @@ class Signature(RowStep):
 
     def apply(self, row: KernelRow, context: Context) -> Outcome:
         from curate.harvest.kernels.signature_search import NoSignature, SignatureSearch
-        from curate.verify.problem import ProgramError
+        from curate.problem.problem import ProgramError
 
         launches = json.loads(row["kernel"]["launches"] or "[]")
         what = (row["triton"], row["entry_point"], launches)

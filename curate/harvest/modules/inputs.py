@@ -66,7 +66,7 @@ class Inputs(RowStep):
     def apply(self, row: ModuleRow, context: Context) -> Outcome:
         from curate.engine.processes.time_limit import OutOfTime, time_limit
         from curate.harvest.modules.search import ArgumentSearch, SearchLimits
-        from curate.verify.eager import Unusable
+        from curate.problem.eager import Unusable
 
         limits = SearchLimits(
             self.tries, self.seconds, self.max_elements, self.max_parameters, self.max_ops

@@ -49,7 +49,7 @@ from curate.harvest.modules.sizes import (
     names_in,
 )
 from curate.harvest.modules.taskfile import assemble, renamed
-from curate.verify.eager import Unusable, check, load, shown
+from curate.problem.eager import Unusable, check, load, shown
 
 _NOT_FAKEABLE = (
     DataDependentOutputException,

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from curate.clean.fingerprint import find_file, read_benchmark, shipped_names
 from curate.engine.records import Record
-from curate.files import file_sha256
+from curate.files import InputError, file_sha256
 from curate.publish.analysis.counts import Counts, Distribution, Frozen, ranked
 from curate.rows import Loose
-from curate.verify.files import InputError
 
 if TYPE_CHECKING:
     from curate.publish.analysis.analysis import Run

@@ -9,11 +9,11 @@ from urllib.parse import urlsplit
 
 from curate.engine.history import lost_rows
 from curate.engine.records import Record
+from curate.evaluate.metrics import pass_at_k
 from curate.publish.analysis.counts import Frozen
 from curate.rows import Loose
 from curate.teacher.answers import AnswerAddress, TokenUsage, request_key, usage, usage_of
 from curate.teacher.teacher import UNANSWERED, Teacher
-from curate.verify.metrics import pass_at_k
 from curate.verify.verdict import WRONG
 
 if TYPE_CHECKING:

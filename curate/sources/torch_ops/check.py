@@ -11,8 +11,8 @@ from contextlib import contextmanager
 
 import torch
 
+from curate.problem import eager
 from curate.step import Drop
-from curate.verify import eager
 
 MAX_ELEMENTS = 2**20
 """Largest tensor of a problem: more makes the judge slow on a CPU."""

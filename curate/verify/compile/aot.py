@@ -31,7 +31,7 @@ from triton.runtime.autotuner import Autotuner
 from triton.runtime.jit import JITFunction, create_function_from_signature
 
 from curate.devices import MAX_THREADS, Device, find_device
-from curate.verify.problem import LoadedProgram, LoadedTask, describe
+from curate.problem.problem import LoadedProgram, LoadedTask, describe
 
 if os.environ.get("TRITON_INTERPRET", "0") not in ("", "0"):
     raise ImportError("TRITON_INTERPRET is set, and interpreted kernels cannot be compiled")

@@ -25,6 +25,7 @@ from triton.runtime.autotuner import Autotuner, Heuristics
 from triton.runtime.jit import JITFunction
 
 from curate.devices import Device, find_device
+from curate.problem.problem import EXAMPLE, ProgramError, load
 from curate.verify.compile.aot import (
     CompiledLaunch,
     KernelError,
@@ -32,7 +33,6 @@ from curate.verify.compile.aot import (
     compile_launch,
     stub_driver,
 )
-from curate.verify.problem import EXAMPLE, ProgramError, load
 
 KERNEL = "kernel"  # the name of the module that a kernel's file becomes
 SECONDS = 15  # of CPU time that one compilation may take

@@ -21,6 +21,8 @@ from typing import Any
 import torch
 
 from curate.devices import Device, find_device
+from curate.problem.problem import EXAMPLE
+from curate.problem.values import Tensors
 from curate.verify.compile.aot import (
     KernelError,
     LaunchError,
@@ -30,8 +32,7 @@ from curate.verify.compile.aot import (
 )
 from curate.verify.compile.lowering import OPTIONS
 from curate.verify.compile.ptx import entries
-from curate.verify.problem import EXAMPLE
-from curate.verify.protocol.role import Answer, Refusal, Tensors, serve_requests
+from curate.verify.protocol.role import Answer, Refusal, serve_requests
 from curate.verify.protocol.wire import Channel
 
 

@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.profiler import ProfilerActivity, profile
 
+from curate.problem.values import Tensors, list_tensors, same
 from curate.verify.executor.launch_arguments import read_argument, read_launch_value
 from curate.verify.executor.operators import find_operator, read_value
 from curate.verify.protocol.places import TensorPlace, read_place
-from curate.verify.protocol.role import Answer, Handlers, Refusal, Tensors, list_tensors, same
+from curate.verify.protocol.role import Answer, Handlers, Refusal
 from curate.verify.timing import InputSets, TimedCall
 
 if TYPE_CHECKING:

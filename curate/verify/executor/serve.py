@@ -37,6 +37,9 @@ import torch
 
 from curate.devices import Device
 from curate.engine.processes.child import die_with_parent
+from curate.problem.operator_calls import is_compute
+from curate.problem.problem import seed_everything
+from curate.problem.values import Tensors, same
 from curate.verify.executor.cpu import CpuBackend
 from curate.verify.executor.launch_arguments import read_argument, read_launch_value
 from curate.verify.executor.memory import Misaligned, OutOfBounds, Race
@@ -46,17 +49,13 @@ from curate.verify.executor.operators import find_operator, read_value
 from curate.verify.executor.origins import READ, Command, Origins
 from curate.verify.executor.replay import Replays
 from curate.verify.executor.ttir import TTIRError
-from curate.verify.operator_calls import is_compute
-from curate.verify.problem import seed_everything
 from curate.verify.protocol.places import TensorPlace, place_of, read_place
 from curate.verify.protocol.role import (
     Answer,
     Refusal,
-    Tensors,
     answer_one,
     give_back,
     refusal,
-    same,
     set_precision,
 )
 from curate.verify.protocol.wire import Channel, ConnectionClosed, WireError

@@ -18,9 +18,9 @@ from torch._prims_common import suggest_memory_format
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import _disable_current_modes
 
+from curate.problem.operator_calls import Mode
 from curate.verify.executor.memory import address_of
 from curate.verify.host_half.stream import CommandStream
-from curate.verify.protocol.role import Mode
 
 CUDA = torch.device("cuda", 0)
 META = torch.device("meta")

@@ -9,7 +9,7 @@ It serves these requests, one candidate per process:
   row; the answer says at which places the results of the last lie; ``holds``: earlier results are
   kept; ``permuted``: parameters of four dimensions have channels last;
 - ``branches``: which branches of host functions were taken since that was last asked
-  (`curate.verify.branches`).
+  (`curate.problem.branches`).
 
 The inputs are places in the executor's memory: none of their numbers is ever here.
 """
@@ -32,22 +32,16 @@ from triton.runtime.autotuner import Autotuner
 from triton.runtime.jit import JITFunction
 
 from curate.devices import Device
+from curate.problem.problem import EXAMPLE, LoadedProgram, LoadedTask, seed_everything
+from curate.problem.values import Tensors
 from curate.verify.host_half import virtual_cuda
 from curate.verify.host_half.cuda_launches import LAUNCH, make_launcher
 from curate.verify.host_half.handles import Handle, on_device, to_gpu
 from curate.verify.host_half.launches import HostLaunches
 from curate.verify.host_half.stream import FEW_LAPS, LAPS_S, CommandStream, ExecutorStopped
 from curate.verify.host_half.watch import watch_events, watch_judge
-from curate.verify.problem import EXAMPLE, LoadedProgram, LoadedTask, seed_everything
 from curate.verify.protocol.places import read_place
-from curate.verify.protocol.role import (
-    Answer,
-    Handler,
-    Refusal,
-    Tensors,
-    serve_requests,
-    unpack_named,
-)
+from curate.verify.protocol.role import Answer, Handler, Refusal, serve_requests, unpack_named
 from curate.verify.protocol.wire import Channel, ConnectionClosed, pack, unpack
 
 KEPT = 8

@@ -10,22 +10,8 @@ from typing import Any
 
 import torch
 
-from curate.verify.branches import Branch, find_branches
-from curate.verify.grids import Grids
-from curate.verify.judge.device import Room
-from curate.verify.judge.halves import Halves
-from curate.verify.judge.oracle import REFERENCE_OOM, Expected, NoOracle, Oracle, Variety
-from curate.verify.judge.session import RequestRefused, SessionEnded
-from curate.verify.protocol.compare import Agreement, Mismatch
-from curate.verify.protocol.role import (
-    Answer,
-    Tensors,
-    map_tensors,
-    pack_all,
-    same_tensors,
-    unpack_named,
-)
-from curate.verify.reference.draw import (
+from curate.problem.branches import Branch, find_branches
+from curate.problem.draw import (
     MANY,
     NEGATIVE_INTEGERS,
     NOT_FINITE,
@@ -36,6 +22,14 @@ from curate.verify.reference.draw import (
     draws_integers,
     plan,
 )
+from curate.problem.values import Tensors, map_tensors, same_tensors
+from curate.verify.grids import Grids
+from curate.verify.judge.device import Room
+from curate.verify.judge.halves import Halves
+from curate.verify.judge.oracle import REFERENCE_OOM, Expected, NoOracle, Oracle, Variety
+from curate.verify.judge.session import RequestRefused, SessionEnded
+from curate.verify.protocol.compare import Agreement, Mismatch
+from curate.verify.protocol.role import Answer, pack_all, unpack_named
 from curate.verify.verdict import Candidate, Options
 
 BUDGET = "too_much_work"

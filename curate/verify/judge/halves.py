@@ -15,20 +15,12 @@ import socket
 from collections.abc import Sequence
 from typing import Any
 
+from curate.problem.values import Tensors, list_tensors, map_tensors, same_tensors
 from curate.verify.host_half.stream import FEW_LAPS, JUDGES
 from curate.verify.judge.session import Host, Lasting, RequestRefused, Session, SessionEnded
 from curate.verify.judge.work import by_host, by_operators, who_worked
 from curate.verify.protocol.places import TensorPlace, read_place
-from curate.verify.protocol.role import (
-    PERMUTED,
-    Answer,
-    Tensors,
-    layout_of,
-    list_tensors,
-    map_tensors,
-    mutated_inputs,
-    same_tensors,
-)
+from curate.verify.protocol.role import PERMUTED, Answer, layout_of, mutated_inputs
 from curate.verify.protocol.wire import MAX_PAYLOAD, WireError, pack, unpack
 
 STOPPED = "stopped"
@@ -170,7 +162,7 @@ class Halves:
         - ``ablate {inputs, seed, refuse}``: one forward whose launches are left out, or raise;
         - ``burst {inputs, seed, count}``: many forwards, of whose results one comes back, what they
           have changed of calls before (``harmed``), and whether they keep a state of their own;
-        - ``branches``: which ones (`curate.verify.branches`) the host half claims to have taken
+        - ``branches``: which ones (`curate.problem.branches`) the host half claims to have taken
           since it was last asked;
         - ``grids``: the largest grid of each kernel that the last call launched, axis by axis.
 

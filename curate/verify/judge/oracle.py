@@ -11,22 +11,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from curate.problem.draw import OVERFLOWS, OWN, TIES, Draw, parameters_seed
+from curate.problem.smaller import ALL, NONE
+from curate.problem.values import Tensors, list_tensors, same_tensors, without_float8
 from curate.verify.judge.session import Host, RequestRefused, Session, SessionEnded
 from curate.verify.protocol.compare import Agreement, Mismatch, Strict, compare
-from curate.verify.protocol.role import (
-    FATAL,
-    Tensors,
-    give_back,
-    list_tensors,
-    pack_all,
-    same_tensors,
-    unpack_named,
-    without_float8,
-)
-from curate.verify.reference.draw import OVERFLOWS, OWN, TIES, Draw, parameters_seed
+from curate.verify.protocol.role import FATAL, give_back, pack_all, unpack_named
 from curate.verify.reference.noise import PRODUCTS
 from curate.verify.reference.serve import MORE, ROUGH, SKIP, USUAL
-from curate.verify.reference.smaller import ALL, NONE
 
 SMALL_BYTES, SMALL_PRODUCT_BYTES = 2**24, 2**22
 """Bytes that a reference's operators may read and write for it to run on the CPU; the latter if
@@ -294,7 +286,7 @@ class Oracle:
     def long_draw(self, draw: Draw, number: int, short: bool) -> tuple[Draw | None, int]:
         """Return a draw with one dimension long, or None, and how many dimensions there are.
 
-        See `curate.verify.reference.vary.LongDraws`.
+        See `curate.problem.vary.LongDraws`.
         """
         key = draw, number, short
         if key not in self._long:

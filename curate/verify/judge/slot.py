@@ -16,6 +16,8 @@ import triton
 
 from curate.devices import ON_CPU
 from curate.engine.processes.sandbox import SandboxUnavailable
+from curate.problem.problem import describe
+from curate.problem.smaller import ALL, FIRST, NONE
 from curate.verify.judge.check import CandidateCheck, EarlyVerdict, Outcome
 from curate.verify.judge.device import DeviceInfo, Gate, Room, describe_device
 from curate.verify.judge.halves import ExecutorProcess, Halves
@@ -28,10 +30,8 @@ from curate.verify.judge.session import (
     SessionEnded,
 )
 from curate.verify.judge.timer import Timer
-from curate.verify.problem import describe
 from curate.verify.protocol.role import give_back, refusal
 from curate.verify.protocol.wire import WireError
-from curate.verify.reference.smaller import ALL, FIRST, NONE
 from curate.verify.screen.screen import screen
 from curate.verify.verdict import Candidate, Options, Verdict
 

@@ -14,12 +14,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from curate.problem.draw import Draw, Variation, parameters_seed
+from curate.problem.values import list_tensors, map_tensors
 from curate.verify.judge.check import CandidateCheck, EarlyVerdict
 from curate.verify.judge.oracle import Expected, NoOracle, TimedOracle, TrySize
 from curate.verify.judge.session import RequestRefused, SessionEnded
 from curate.verify.protocol.compare import Mismatch
-from curate.verify.protocol.role import list_tensors, map_tensors
-from curate.verify.reference.draw import Draw, Variation, parameters_seed
 from curate.verify.reference.timed import COMPILED, EAGER
 from curate.verify.timing import FLUSH_BYTES, LEAST_SCALE
 

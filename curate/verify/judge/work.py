@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
-from curate.verify.operator_calls import MOVES
-from curate.verify.protocol.role import Tensors
+from curate.problem.operator_calls import MOVES
+from curate.problem.values import Tensors
 
 UPLOAD = "upload"
 """Name of what the host half sent, among the names of operators."""

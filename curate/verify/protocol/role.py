@@ -6,15 +6,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 from triton.compiler.errors import CompilationError
 from triton.runtime.errors import OutOfResources, PTXASError
 
-from curate.verify.problem import ProgramError, describe
+from curate.problem.problem import ProgramError, describe
+from curate.problem.values import Tensors, same_tensors
 from curate.verify.protocol.compare import flatten
 from curate.verify.protocol.wire import Channel, ConnectionClosed, WireError, pack, unpack
 
-Tensors = list[torch.Tensor]
 Answer = tuple[dict[str, Any], Tensors]
 Handler = Callable[[dict[str, Any], Tensors], Answer]
 Handlers = dict[str, Handler]
@@ -109,66 +108,7 @@ def give_back() -> None:
         torch.cuda.empty_cache()
 
 
-class Mode(TorchDispatchMode):  # type: ignore[misc]
-    """A dispatch mode that `torch.compile` may trace, and so need not be loaded for."""
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        return False
-
-
 # --- values ---------------------------------------------------------------------------------
-
-
-def to_device(value: Any, device: str) -> Any:
-    """Return a value with its tensors on a device, their strides kept."""
-    return map_tensors(value, lambda tensor: tensor.to(device))
-
-
-def map_tensors(value: Any, function: Callable[[torch.Tensor], torch.Tensor]) -> Any:
-    """Return a value with a function applied to every tensor in it."""
-    if isinstance(value, torch.Tensor):
-        return function(value)
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*(map_tensors(item, function) for item in value))
-    if isinstance(value, list | tuple):
-        return type(value)(map_tensors(item, function) for item in value)
-    if isinstance(value, dict):
-        return {key: map_tensors(item, function) for key, item in value.items()}
-    return value
-
-
-def list_tensors(value: Any) -> Tensors:
-    """Return the tensors in a value, in order."""
-    if isinstance(value, torch.Tensor):
-        return [value]
-    parts = value.values() if isinstance(value, dict) else value
-    if not isinstance(value, dict | list | tuple):
-        return []
-    return [tensor for part in parts for tensor in list_tensors(part)]
-
-
-def without_float8(tensor: torch.Tensor) -> torch.Tensor:
-    """Return a tensor, in float32 where it is float8: PyTorch only converts from and to that."""
-    return tensor.float() if tensor.is_floating_point() and tensor.itemsize == 1 else tensor
-
-
-def same(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Whether two tensors hold the same values, NaN where the other has NaN."""
-    if one.shape != other.shape or one.dtype != other.dtype:
-        return False
-    one, other = without_float8(one), without_float8(other)
-    if one is other or torch.equal(one, other):
-        return True
-    if one.is_floating_point() or one.is_complex():
-        return bool(torch.equal(one.nan_to_num(nan=0.123), other.nan_to_num(nan=0.123)))
-    return False
-
-
-def same_tensors(one: Any, other: Any) -> bool:
-    """Whether all tensors of two values are the `same`."""
-    pairs = list_tensors(one), list_tensors(other)
-    return len(pairs[0]) == len(pairs[1]) and all(map(same, *pairs))
 
 
 def mutated_inputs(given: Any, inputs: Any) -> dict[str, Any]:

@@ -14,8 +14,8 @@ from typing import Any
 
 import torch
 
-from curate.verify.operator_calls import is_compute
-from curate.verify.protocol.role import Mode, list_tensors, map_tensors, without_float8
+from curate.problem.operator_calls import Mode, is_compute
+from curate.problem.values import list_tensors, map_tensors, without_float8
 
 PRODUCTS = (
     *("mm", "mv", "linear", "convolution", "attention", "attention_for_cpu"),

@@ -23,32 +23,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from curate.verify.operator_calls import DOUBLE, OperatorCalls
-from curate.verify.problem import EXAMPLE, LoadedTask, describe, seed_everything
-from curate.verify.protocol.compare import FACTOR, Mismatch, compare, flatten, is_short, lean
-from curate.verify.protocol.role import (
-    LAYOUTS,
-    Answer,
-    Refusal,
-    Tensors,
-    allow_cudnn_tf32,
-    get_precision,
-    lay_out,
-    layout_of,
-    list_tensors,
-    map_tensors,
-    mutated_inputs,
-    pack_all,
-    poison_memory,
-    refusal,
-    same_tensors,
-    serve_requests,
-    to_device,
-    without_float8,
-)
-from curate.verify.protocol.wire import Channel, WireError
-from curate.verify.reference.copies import copied
-from curate.verify.reference.draw import (
+from curate.problem.copies import copied
+from curate.problem.draw import (
     NOT_FINITE,
     OWN,
     TIES,
@@ -58,6 +34,34 @@ from curate.verify.reference.draw import (
     free_sizes,
     redraw_parameters,
 )
+from curate.problem.operator_calls import DOUBLE, OperatorCalls
+from curate.problem.problem import EXAMPLE, LoadedTask, describe, seed_everything
+from curate.problem.smaller import ALL, shrink
+from curate.problem.values import (
+    Tensors,
+    list_tensors,
+    map_tensors,
+    same_tensors,
+    to_device,
+    without_float8,
+)
+from curate.problem.vary import GROWTH, DrawCost, LongDraws, find_variants
+from curate.verify.protocol.compare import FACTOR, Mismatch, compare, flatten, is_short, lean
+from curate.verify.protocol.role import (
+    LAYOUTS,
+    Answer,
+    Refusal,
+    allow_cudnn_tf32,
+    get_precision,
+    lay_out,
+    layout_of,
+    mutated_inputs,
+    pack_all,
+    poison_memory,
+    refusal,
+    serve_requests,
+)
+from curate.verify.protocol.wire import Channel, WireError
 from curate.verify.reference.noise import (
     COARSE,
     CONVOLUTION,
@@ -72,9 +76,7 @@ from curate.verify.reference.noise import (
     random_numbers,
     short_type,
 )
-from curate.verify.reference.smaller import ALL, shrink
 from curate.verify.reference.timed import Baselines
-from curate.verify.reference.vary import GROWTH, DrawCost, LongDraws, find_variants
 
 Results = tuple[dict[str, Any], dict[str, Any]]
 """What is right: in the file's own precision, and in float64."""

@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from curate.verify.problem import describe
-from curate.verify.protocol.role import Answer, Handlers, Tensors, list_tensors, map_tensors
-from curate.verify.reference.copies import copied
-from curate.verify.reference.draw import Draw
+from curate.problem.copies import copied
+from curate.problem.draw import Draw
+from curate.problem.problem import describe
+from curate.problem.values import Tensors, list_tensors, map_tensors
+from curate.verify.protocol.role import Answer, Handlers
 from curate.verify.timing import InputSets, TimedCall, as_users_run
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 from itertools import chain
 
-from curate.verify.branches import parse
+from curate.problem.branches import parse
 
 MODEL = "ModelNew"
 

@@ -46,8 +46,8 @@ class Compile(RowStep):
         os.environ["TRITON_CACHE_DIR"] = f"{tempfile.gettempdir()}/triton"
         import torch
 
+        from curate.problem.problem import EXAMPLE
         from curate.verify.compile.aot import compile_program
-        from curate.verify.problem import EXAMPLE
 
         torch.set_num_threads(1)
         compile_program(*EXAMPLE, list(self.targets))
@@ -56,8 +56,8 @@ class Compile(RowStep):
         return self._kernel(row) if row["kind"] == "kernel" else self._program(row)
 
     def _kernel(self, row: KernelRow) -> Outcome:
+        from curate.problem.problem import ProgramError
         from curate.verify.compile.kernel import compile_kernel, read_signature
-        from curate.verify.problem import ProgramError
 
         signature = read_signature(row["kernel"]["signature"] or "")
         try:
@@ -72,8 +72,8 @@ class Compile(RowStep):
         return Keep(({**row, "compile": cast(list[Compiled], results)},))
 
     def _program(self, row: PairRow) -> Outcome:
+        from curate.problem.problem import ProgramError
         from curate.verify.compile.aot import LaunchError, compile_program
-        from curate.verify.problem import ProgramError
 
         try:
             results = compile_program(row["reference"], row["triton"], list(self.targets))

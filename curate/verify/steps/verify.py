@@ -108,8 +108,8 @@ class Verify(RowStep):
         )  # a time is worth something on a device without neighbours
 
     def setup(self, context: Context) -> None:
+        from curate.problem.problem import EXAMPLE
         from curate.verify.judge.slots import make_slot
-        from curate.verify.problem import EXAMPLE
         from curate.verify.verdict import Candidate, Options
 
         options = Options(

@@ -102,7 +102,8 @@ class VerifyCuda(RowStep):
         return super().options() | {"sha256": digests}
 
     def setup(self, context: Context) -> None:
-        from curate.verify.files import InputError, read_verdicts
+        from curate.files import InputError
+        from curate.verify.files import read_verdicts
         from curate.verify.judge.slots import make_slot
         from curate.verify.verdict import Options
 

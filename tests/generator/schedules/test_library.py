@@ -7,7 +7,7 @@ import torch
 from shared_judge import not_correct
 
 from curate.generator.generate import generate
-from curate.verify.problem import load
+from curate.problem.problem import load
 from curate.verify.verdict import Candidate
 
 pytest_plugins = ["shared_judge"]

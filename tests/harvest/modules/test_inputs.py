@@ -5,10 +5,10 @@ import pytest
 
 from curate.harvest.modules.inputs import Inputs
 from curate.harvest.modules.taskfile import make_positional
+from curate.problem.draw import Draw, Variation, free_sizes, resized
+from curate.problem.problem import LoadedTask
 from curate.rows import make_origin, make_row
 from curate.step import Context, Drop, Keep, Outcome
-from curate.verify.problem import LoadedTask
-from curate.verify.reference.draw import Draw, Variation, free_sizes, resized
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 import torch
 
+from curate.problem.eager import load
 from curate.rows import LICENSE, ORIGIN, ROW, Row
 from curate.sources.torch_ops.check import check
 from curate.sources.torch_ops.compositions import FAMILIES, compositions
 from curate.sources.torch_ops.skips import skip_reason
 from curate.sources.torch_ops.torch_ops import TorchOps
 from curate.step import Context, Drop
-from curate.verify.eager import load
 
 
 def _read(source: TorchOps, context: Context) -> tuple[list[Row], list[tuple[Row, Drop]]]:

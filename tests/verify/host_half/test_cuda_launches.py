@@ -18,6 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "benchmarks"))
 import cuda_pairs
 
 from curate.devices import ON_CPU
+from curate.problem.problem import ProgramError
 from curate.verify.compile.ptx import PtxParameter, compile_ptx, find_nvcc
 from curate.verify.executor.cpu import CpuBackend
 from curate.verify.executor.serve import EXAMPLE, CandidateExecutor
@@ -28,7 +29,6 @@ from curate.verify.host_half.launches import HostLaunches, LaunchLeftOut
 from curate.verify.host_half.serve import HostHalf
 from curate.verify.host_half.stream import CommandStream, Tape
 from curate.verify.judge.slots import Judge, verify
-from curate.verify.problem import ProgramError
 from curate.verify.protocol.role import Refusal
 from curate.verify.protocol.wire import Channel
 from curate.verify.verdict import Candidate, Options

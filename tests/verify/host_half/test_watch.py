@@ -137,7 +137,7 @@ import torch
 COLLECT = """
 import importlib, json, sys
 from curate.verify.host_half.watch import watch_events
-from curate.verify.problem import CANDIDATE, load
+from curate.problem.problem import CANDIDATE, load
 
 cases, folder = json.load(sys.stdin)
 sys.path.insert(0, folder)

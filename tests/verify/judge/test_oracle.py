@@ -15,11 +15,11 @@ import torch
 
 import curate
 from curate.engine.processes import sandbox
+from curate.problem.draw import FAMILIES, OWN, Draw, Variation
 from curate.verify.judge.oracle import Expected, NoOracle, Oracle, Variety, easier
 from curate.verify.judge.session import Host, HostError
 from curate.verify.protocol.compare import Mismatch
 from curate.verify.protocol.role import pack_all
-from curate.verify.reference.draw import FAMILIES, OWN, Draw, Variation
 from curate.verify.reference.serve import MORE, USUAL
 
 REFERENCE = """

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 import torch
 
+from curate.problem.draw import OWN, Draw
 from curate.verify.protocol import wire
 from curate.verify.protocol.role import answer_one, refusal
 from curate.verify.protocol.wire import Channel
-from curate.verify.reference.draw import OWN, Draw
 from curate.verify.reference.serve import SKIP, _failure
 
 

@@ -6,8 +6,8 @@ import pytest
 import torch
 from verify_programs import PAIRS
 
+from curate.problem.draw import Draw
 from curate.verify.protocol.role import Refusal
-from curate.verify.reference.draw import Draw
 from curate.verify.reference.serve import Reference
 
 CONVOLVED = """

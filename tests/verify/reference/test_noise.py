@@ -3,9 +3,9 @@
 import pytest
 import torch
 
+from curate.problem.draw import Draw
 from curate.verify.protocol.compare import Mismatch, compare
 from curate.verify.protocol.role import unpack_named
-from curate.verify.reference.draw import Draw
 from curate.verify.reference.noise import RoundFactors, walk_of
 from curate.verify.reference.serve import Reference
 

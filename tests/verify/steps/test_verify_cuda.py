@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from curate.devices import ON_CPU
+from curate.problem.problem import LoadedProgram, LoadedTask
 from curate.rows import Row
 from curate.step import Context, Drop, Keep, StepError
 from curate.verify.compile.ptx import compile_ptx, find_nvcc
@@ -17,7 +18,6 @@ from curate.verify.host_half.handles import on_device
 from curate.verify.host_half.launches import HostLaunches
 from curate.verify.host_half.serve import Nowhere
 from curate.verify.host_half.stream import CommandStream
-from curate.verify.problem import LoadedProgram, LoadedTask
 from curate.verify.steps.cuda_programs import BindingError, find_binding, read_binding
 from curate.verify.steps.verify_cuda import VerifyCuda, graded
 from curate.verify.verdict import Options, Verdict

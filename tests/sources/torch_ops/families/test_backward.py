@@ -12,9 +12,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from curate.problem.eager import load
 from curate.sources.torch_ops.draft import ProblemDraft
 from curate.sources.torch_ops.families import backward
-from curate.verify.eager import load
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "GELU": F.gelu,

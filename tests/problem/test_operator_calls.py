@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from curate.verify.operator_calls import OperatorCalls, is_compute
+from curate.problem.operator_calls import OperatorCalls, is_compute
 
 torch.set_num_threads(1)
 

@@ -7,8 +7,9 @@ import weakref
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
-from curate.verify.protocol.role import Mode, list_tensors
+from curate.problem.values import list_tensors
 
 DOUBLE = 8  # bytes of a float64
 
@@ -31,6 +32,14 @@ def is_compute(operator: Any) -> bool:
     if library in ("profiler", "prim"):
         return False
     return library != "aten" or (name not in MOVES and not is_view)
+
+
+class Mode(TorchDispatchMode):  # type: ignore[misc]
+    """A dispatch mode that `torch.compile` may trace, and so need not be loaded for."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False
 
 
 class OperatorCalls(Mode):

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from curate.verify.branches import compile_noted
+from curate.problem.branches import compile_noted
 
 REFERENCE = "reference"
 CANDIDATE = "candidate"
@@ -90,7 +90,7 @@ def load(
         given: globals that it finds there.
         name: its name.
         note: which of the globals is to be called with the number of each branch that host
-            functions take (`curate.verify.branches`); None for a text that runs as it is.
+            functions take (`curate.problem.branches`); None for a text that runs as it is.
 
     The text is registered with `linecache`, where `inspect` and so Triton find it: no file is
     written.

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from curate.verify import problem
+from curate.problem import problem
 
 NOISE = 1e-5
 """Relative difference below which two outputs count as equal, and one output as constant."""

@@ -2,7 +2,7 @@ from itertools import combinations
 
 import pytest
 
-from curate.verify.metrics import pass_at_k
+from curate.evaluate.metrics import pass_at_k
 
 
 @pytest.mark.parametrize("n", [1, 2, 5, 8])

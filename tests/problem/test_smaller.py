@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from curate.verify.problem import LoadedTask
-from curate.verify.reference.smaller import ALL, CALL_BYTES, FIRST, NONE, shrink
+from curate.problem.problem import LoadedTask
+from curate.problem.smaller import ALL, CALL_BYTES, FIRST, NONE, shrink
 from curate.verify.verdict import Candidate
 
 pytest_plugins = ["shared_judge"]

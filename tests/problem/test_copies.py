@@ -5,7 +5,7 @@ import copy
 import torch
 from torch import nn
 
-from curate.verify.reference.copies import copied
+from curate.problem.copies import copied
 
 
 class Block(nn.Module):

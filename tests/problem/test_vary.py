@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from curate.problem.draw import Draw, Variation
 from curate.verify.reference import serve
-from curate.verify.reference.draw import Draw, Variation
 from curate.verify.reference.serve import Reference
 
 PROBLEM = """

@@ -12,9 +12,7 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
-from curate.verify.problem import LoadedTask
-from curate.verify.protocol.role import list_tensors, same_tensors
-from curate.verify.reference.draw import (
+from curate.problem.draw import (
     NONES,
     Draw,
     Variation,
@@ -22,6 +20,8 @@ from curate.verify.reference.draw import (
     free_sizes,
     named_sizes,
 )
+from curate.problem.problem import LoadedTask
+from curate.problem.values import list_tensors, same_tensors
 
 MOST_DRAWS = 2
 """Draws over which changes are spread that do not go together."""

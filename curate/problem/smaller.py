@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import torch
 
-from curate.verify.problem import LoadedTask
-from curate.verify.protocol.role import list_tensors
-from curate.verify.reference.draw import free_sizes, named_sizes
+from curate.problem.draw import free_sizes, named_sizes
+from curate.problem.problem import LoadedTask
+from curate.problem.values import list_tensors
 
 ELEMENTS = 2**16
 """Elements of the inputs, in all, that a CPU's draws have where the file has more than `MUCH`."""

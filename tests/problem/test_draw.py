@@ -8,8 +8,7 @@ import torch
 from torch import nn
 from verify_programs import LINEAR, SOFTMAX
 
-from curate.verify.problem import LoadedTask
-from curate.verify.reference.draw import (
+from curate.problem.draw import (
     FAMILIES,
     MANY,
     NOT_FINITE,
@@ -28,6 +27,7 @@ from curate.verify.reference.draw import (
     reshaped,
     sizes,
 )
+from curate.problem.problem import LoadedTask
 
 # --- plans ----------------------------------------------------------------------------------
 

@@ -20,8 +20,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from curate.verify.problem import LoadedTask, seed_everything
-from curate.verify.protocol.role import list_tensors, map_tensors, to_device
+from curate.problem.problem import LoadedTask, seed_everything
+from curate.problem.values import list_tensors, map_tensors, to_device
 
 MUCH = 2**26
 """Elements of a tensor above which it is drawn in float32, to spare memory."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from curate.verify.branches import compile_noted, find_branches
+from curate.problem.branches import compile_noted, find_branches
 
 PROGRAM = '''\
 from __future__ import annotations
