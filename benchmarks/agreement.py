@@ -41,7 +41,7 @@ from curate.engine.processes.time_limit import OutOfTime, time_limit
 if TYPE_CHECKING:
     import torch
 
-    from curate.verify.verdict import Candidate, Verdict
+    from curate.verify import Candidate, Verdict
 
 SEED = 20261123
 """Of the draws that both backends get."""
@@ -76,8 +76,7 @@ def label(verdict: dict[str, Any]) -> str:
 
 def judge(given: argparse.Namespace) -> None:
     """Judge every pair; print the table, and write it with the pairs that need explaining."""
-    from curate.verify.judge.slots import verify
-    from curate.verify.verdict import Candidate, Options
+    from curate.verify import Candidate, Options, verify
 
     rows = {
         row["id"]: row
@@ -183,8 +182,7 @@ def judge_on(
     backend: str, candidates: list[Candidate], given: argparse.Namespace
 ) -> tuple[dict[str, Verdict], dict[str, Outputs], float]:
     """Return the verdicts and outputs of a backend within its limit, and the seconds."""
-    from curate.verify.judge.slots import verify
-    from curate.verify.verdict import Options
+    from curate.verify import Options, verify
 
     options = Options(
         backend=backend, timeout_s=given.timeout, workers=given.workers, draw_seed=SEED
@@ -242,7 +240,7 @@ def bits(row: dict[str, Any], sides: list[Outputs], verdicts: list[Verdict]) -> 
 
 def both(given: argparse.Namespace) -> None:
     """Judge every pair on two backends; compare verdicts and the bits of outputs."""
-    from curate.verify.verdict import Candidate
+    from curate.verify import Candidate
 
     lines = given.source.read_text().splitlines()[: given.first]
     rows = {row["id"]: row for row in map(json.loads, lines)}

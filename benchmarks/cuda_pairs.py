@@ -19,11 +19,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from curate.verify import Candidate, Options, Verdict, label, read_jsonl
 from curate.verify.compile.ptx import NvccError, compile_ptx
-from curate.verify.files import read_jsonl
-from curate.verify.label import label
 from curate.verify.steps.cuda_programs import find_binding
-from curate.verify.verdict import Candidate, Options, Verdict
 
 ARCH, NVCC_S = 90, 300.0
 

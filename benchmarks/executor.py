@@ -52,7 +52,7 @@ from usual_harness import agree
 
 from curate.candidates import read_candidates
 from curate.problem.problem import LoadedProgram, LoadedTask, describe
-from curate.verify.verdict import Candidate
+from curate.verify import Candidate
 
 SIDES = ("interpreter", "executor")
 SHOWN = 5
@@ -96,8 +96,7 @@ class OnExecutor(Interpreter):
     """Runs forwards on handles, and their kernels on the executor."""
 
     def __init__(self, given: Row) -> None:
-        from curate.harvest.kernels.cpu_device import CpuDevice
-        from curate.verify.host_half.handles import on_device
+        from curate.verify.cpu_device import CpuDevice, on_device
 
         self.device = CpuDevice()
         self.device.begin(0, math.inf, races=True)
@@ -108,7 +107,7 @@ class OnExecutor(Interpreter):
     def place(self) -> None:
         """Put fresh inputs into the executor's memory."""
         from curate.problem.values import map_tensors
-        from curate.verify.host_half.handles import on_device, to_gpu
+        from curate.verify.cpu_device import on_device, to_gpu
 
         self.device.begin(0, math.inf, races=True)
         with on_device(self.device.stream):
@@ -117,7 +116,7 @@ class OnExecutor(Interpreter):
     def forward(self) -> Any:
         """Return the outputs of one forward, read from the executor's memory."""
         from curate.problem.values import map_tensors
-        from curate.verify.host_half.handles import Handle, on_device, to_cpu
+        from curate.verify.cpu_device import Handle, on_device, to_cpu
 
         with on_device(self.device.stream):
             outputs = self.model(*self.given)
@@ -181,7 +180,7 @@ def serve(name: str) -> None:
     torch.set_grad_enabled(False)
     side: Callable[[Row], Interpreter] = Interpreter
     if name == "executor":
-        from curate.harvest.kernels import cpu_device
+        from curate.verify import cpu_device
 
         cpu_device.warm()
         side = OnExecutor

@@ -192,8 +192,7 @@ def _verdicts(
     programs: list[Row], known: dict[str, dict[str, Row]], backend: str, workers: int
 ) -> Iterator[tuple[str, Row]]:
     """Yield the judge's verdicts on programs and mutants."""
-    from curate.verify.judge.slots import verify
-    from curate.verify.verdict import Candidate, Options
+    from curate.verify import Candidate, Options, verify
 
     candidates = [
         Candidate(id=item["id"], reference=program["reference"], candidate=text)

@@ -59,8 +59,7 @@ def generate(row: dict[str, Any], verbose: bool, variant: int) -> None:
 
 def judge(rows: list[dict[str, Any]], seed: int) -> None:
     """Add each program's verdict."""
-    from curate.verify.judge.slots import verify
-    from curate.verify.verdict import Candidate, Options
+    from curate.verify import Candidate, Options, verify
 
     candidates = [
         Candidate(r["id"], r["reference"], r["candidate"]) for r in rows if "candidate" in r

@@ -4,7 +4,7 @@
 
 PAIRS.jsonl has a JSON object per line, with ``id``, ``reference`` and ``triton`` or ``candidate``;
 pairs are taken at even distances. The reference runs on the CPU, the program on the judge's
-executor (`curate.harvest.kernels.cpu_device`), one process for a pair, without a sandbox: give it
+executor (`curate.verify.cpu_device`), one process for a pair, without a sandbox: give it
 pairs that you trust. Changes:
 
 - one argument of the constructor, or a plain number of forward's, is another;
@@ -49,11 +49,10 @@ import torch
 import torch.utils._pytree as pytree
 from throughput import spaced
 
-from curate.harvest.kernels import cpu_device
 from curate.problem.problem import LoadedProgram, LoadedTask, describe
 from curate.problem.values import map_tensors
-from curate.verify.host_half.handles import Handle, on_device, to_cpu, to_gpu
-from curate.verify.host_half.stream import ExecutorStopped
+from curate.verify import cpu_device
+from curate.verify.cpu_device import ExecutorStopped, Handle, on_device, to_cpu, to_gpu
 
 Change = tuple[str, list[Any], list[Any], Callable[[torch.Tensor], torch.Tensor] | None]
 """A kind of change, arguments of the constructor, inputs, and what is done to parameters."""

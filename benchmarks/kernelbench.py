@@ -35,8 +35,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from throughput import spaced
 
 from curate.engine.processes.time_limit import OutOfTime, time_limit
-from curate.verify.judge.slots import verify
-from curate.verify.verdict import Candidate, Options, Verdict
+from curate.verify import Candidate, Options, Verdict, verify
 
 HARNESS = Path(__file__).with_name("kernelbench_harness.py")
 UNJUDGED = ("degenerate", "unsupported")

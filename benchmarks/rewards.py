@@ -41,7 +41,7 @@ from throughput import count, resample, spaced, usual_process
 from curate.teacher.program import program_of
 from curate.teacher.template import fence
 from curate.train.rewards import VerifiedReward
-from curate.verify.verdict import Candidate, Options
+from curate.verify import Candidate, Options
 
 GROUP = {"grpo": 8, "hard": 10}
 """Answers to one problem."""

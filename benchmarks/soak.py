@@ -37,9 +37,7 @@ from processes import tree
 from soak_programs import Trial, make_trials
 
 from curate.engine.processes.time_limit import OutOfTime, time_limit
-from curate.verify.judge.session import HostError
-from curate.verify.judge.slots import verify
-from curate.verify.verdict import Options, Verdict
+from curate.verify import HostError, Options, Verdict, verify
 
 SETTLED_S = 30.0
 """Seconds after which a process has loaded all that it needs."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from string import Template
 
-from curate.verify.verdict import Candidate
+from curate.verify import Candidate
 
 PER_PROBLEM = 8
 """Candidates of one problem, as where a model is sampled more than once."""

@@ -36,8 +36,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from curate.verify.judge.slots import verify
-from curate.verify.verdict import Candidate, Options, Verdict
+from curate.verify import Candidate, Options, Verdict, verify
 
 SAMPLES = 8
 """Candidates of one problem in the second case."""

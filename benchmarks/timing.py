@@ -36,10 +36,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from curate.problem.draw import Draw, draw_inputs, redraw_parameters
 from curate.problem.problem import LoadedProgram, LoadedTask
 from curate.problem.values import to_device
+from curate.verify import Candidate, Options, Verdict, verify
 from curate.verify.judge.slot import Slot
-from curate.verify.judge.slots import make_slot, verify
+from curate.verify.judge.slots import make_slot
 from curate.verify.timing import as_users_run
-from curate.verify.verdict import Candidate, Options, Verdict
 
 KERNELS = Path(__file__).with_name("kernels")
 PARTS = ("bench", "repeat", "pairs")

@@ -37,10 +37,9 @@ from typing import Any
 
 import torch
 
-from curate.harvest.kernels import cpu_device
 from curate.problem.problem import load
-from curate.verify.host_half.handles import Handle, on_device, to_cpu, to_gpu
-from curate.verify.host_half.stream import ExecutorStopped
+from curate.verify import cpu_device
+from curate.verify.cpu_device import ExecutorStopped, Handle, on_device, to_cpu, to_gpu
 
 FACTOR = 4.0
 ULPS = {torch.float16: 2.0, torch.bfloat16: 2.0}

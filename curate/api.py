@@ -37,11 +37,8 @@ from curate.step import RowStep, SourceError, StepError, TableError
 from curate.teacher.answers import TokenUsage, total_usage
 from curate.teacher.teacher import UNANSWERED
 from curate.train.train import train as train
-from curate.verify.files import shard as take_shard
-from curate.verify.label import CannotJudge, Tally, label
-from curate.verify.merge import merge as merge_files
-from curate.verify.merge import write_entries
-from curate.verify.verdict import Options, Verdict
+from curate.verify import CannotJudge, Options, Tally, Verdict, label, merge_files, write_entries
+from curate.verify import shard as take_shard
 from curate.wording import choose, did_you_mean
 
 if TYPE_CHECKING:

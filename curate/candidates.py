@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from curate.files import InputError
-from curate.verify.files import make_candidates, not_none, read_jsonl, read_programs
-from curate.verify.verdict import Candidate
+from curate.verify import Candidate, make_candidates, not_none, read_jsonl, read_programs
 
 COLUMNS = ("id", "reference", "triton")
 

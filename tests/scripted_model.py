@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from curate.generate.sampling import Message, Progress, Sample, Sampling, Stream
 from curate.problem.problem import EXAMPLE
 from curate.teacher.template import fence
-from curate.verify.verdict import Options
+from curate.verify import Options
 
 OPTIONS = Options(backend="cpu", trials=2, workers=1, vary_sizes=False)
 REFERENCE, RIGHT = EXAMPLE

@@ -10,9 +10,7 @@ import pytest
 from scripted_model import OPTIONS
 
 from curate.generate import generate
-from curate.verify.judge.slots import Judge
-from curate.verify.label import start_judge
-from curate.verify.verdict import Candidate, Options, Verdict
+from curate.verify import Candidate, Judge, Options, Verdict, start_judge
 
 
 @pytest.fixture(scope="session")

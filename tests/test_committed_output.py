@@ -8,7 +8,7 @@ from datasets import load_dataset
 
 from curate.files import file_sha256
 from curate.publish.check import publishable
-from curate.verify.verdict import Candidate, Options
+from curate.verify import Candidate, Options
 
 pytest_plugins = ["shared_judge"]
 

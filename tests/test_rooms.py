@@ -74,6 +74,19 @@ def test_a_room_has_no_circles_and_fits_in_one_head(room: Path) -> None:
     assert len([path for path in room.glob("*.py") if path.stem != "__init__"]) <= LARGEST
 
 
+DOORS = {"__init__.py", "compile/kernel.py", "cpu_device.py"}
+"""Of the judge: what other rooms import. The registry names its steps as well."""
+
+
+def test_the_judge_has_few_doors() -> None:
+    judge = PACKAGE / "verify"
+    outside = [path for path in modules(PACKAGE) if not path.is_relative_to(judge)]
+    found = {file.relative_to(judge) for path in outside for file in inside(path, judge)}
+    assert {str(door) for door in found if door.name != "__init__.py"} <= DOORS | {
+        str(path.relative_to(judge)) for path in (judge / "steps").glob("*.py")
+    }
+
+
 def docstring(path: Path) -> str:
     """Return the first line of a module's docstring."""
     return (ast.get_docstring(ast.parse(path.read_text())) or "").partition("\n")[0]

@@ -26,11 +26,10 @@ from curate.engine.history import Losses, RowEvent
 from curate.engine.plan import PlanLine
 from curate.engine.run import Progress, Stage
 from curate.rows import Loose, place
+from curate.terminal import progress
 from curate.terminal.safe_console import SafeConsole
 from curate.terminal.shown import visible
-from curate.verify import progress
-from curate.verify.meanings import CAVEATS, FAMILIES
-from curate.verify.verdict import STATUSES, Verdict
+from curate.verify import CAVEATS, FAMILIES, STATUSES, Verdict
 
 if TYPE_CHECKING:
     from curate.licenses.relicensing import Checked

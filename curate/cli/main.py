@@ -29,11 +29,9 @@ from curate.cli.shared import (
     step_argument,
 )
 from curate.files import strict_json
+from curate.terminal.progress import ProgressLine
 from curate.terminal.shown import say, say_json
-from curate.verify.files import parse_shard
-from curate.verify.label import exit_status, summary
-from curate.verify.progress import ProgressLine
-from curate.verify.verdict import SHARD_HELP, Options
+from curate.verify import SHARD_HELP, Options, exit_status, parse_shard, summary
 
 LIMIT = click.option(
     "--limit",

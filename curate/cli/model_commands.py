@@ -25,8 +25,7 @@ from curate.terminal.shown import say
 from curate.train.grpo import GrpoOptions, train_grpo
 from curate.train.options import TrainOptions
 from curate.train.presets import PRESETS, with_preset
-from curate.verify.label import CannotJudge
-from curate.verify.verdict import Options
+from curate.verify import CannotJudge, Options
 
 USER_ERRORS = (ModelError, InputError, CannotJudge)
 """Errors of these commands that a user can mend."""

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import click
 
 from curate.flags import Flag, flags, parse
-from curate.verify.verdict import Options
+from curate.verify import Options
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 Made = TypeVar("Made")

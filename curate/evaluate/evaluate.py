@@ -25,8 +25,7 @@ from curate.files import InputError, file_sha256
 from curate.formats.prompts.question import conversation
 from curate.generate.sampling import TOO_LONG, Sample, Sampler, Sampling, make_sampler
 from curate.teacher.program import program_of
-from curate.verify.label import Tally, check_device, label
-from curate.verify.verdict import Candidate, Options, Verdict
+from curate.verify import Candidate, Options, Tally, Verdict, check_device, label
 
 LABEL = re.compile(r"[A-Za-z0-9][\w.+-]*")
 WEIGHTS = ("*.safetensors", "*.bin", "*.gguf", "*.json", "*.jinja", "*.model", "*.txt")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from curate.evaluate.evaluate import Watcher
-from curate.verify.label import Tally
-from curate.verify.progress import ProgressLine
+from curate.terminal.progress import ProgressLine
+from curate.verify import Tally
 
 
 class LiveEvaluation(Watcher, ProgressLine):

@@ -21,7 +21,7 @@ from curate.evaluate.signals import signals
 from curate.files import write_atomically
 from curate.generate.sampling import Sampling
 from curate.terminal.shown import visible
-from curate.verify.verdict import STATUSES, Options
+from curate.verify import STATUSES, Options
 
 PACKAGES = ("kernel-curate", "torch", "triton", "transformers", "vllm", "openai")
 

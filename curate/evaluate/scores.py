@@ -35,7 +35,7 @@ from typing import Any
 import numpy as np
 
 from curate.evaluate.metrics import pass_at_k
-from curate.verify.verdict import Verdict
+from curate.verify import Verdict
 
 RESAMPLES = 2_000
 CONFIDENCE = 0.95

@@ -20,7 +20,7 @@ from curate.generate.sampling import Sampler, Sampling
 from curate.generate.trace import Attempt
 from curate.generate.turns import explanation, timing_text
 from curate.terminal.shown import say, say_program
-from curate.verify.verdict import Options, Verdict
+from curate.verify import Options, Verdict
 
 COLOURS = {"correct": "green", "unsupported": "yellow", "degenerate": "yellow"}
 

@@ -23,11 +23,10 @@ from curate.generate.sampling import Message, Sample, Sampler, Sampling, Stream
 from curate.generate.trace import Attempt, TraceFile
 from curate.generate.turns import BASELINES, QUESTION, next_turn
 from curate.teacher.program import program_of
-from curate.verify.label import CannotJudge, start_judge
-from curate.verify.verdict import Candidate, Options, Verdict
+from curate.verify import Candidate, CannotJudge, Options, Verdict, start_judge
 
 if TYPE_CHECKING:
-    from curate.verify.judge.slots import Judge
+    from curate.verify import Judge
 
 NAMES = ("Model", "get_inputs", "get_init_inputs")
 """What a module's file defines: KernelBench's form."""
@@ -341,7 +340,7 @@ def open_judge(options: Options) -> Iterator[Judge]:
         CannotJudge: there is no such device here, or no sandbox.
     """
     from curate.engine.processes.sandbox import SandboxUnavailable
-    from curate.verify.judge.session import HostError
+    from curate.verify import HostError
 
     judge = start_judge(options)
     try:

@@ -14,7 +14,7 @@ from typing import Any, Self
 from curate.files import InputError, strict_json
 from curate.generate.sampling import Message
 from curate.journal import journal_lines, json_line, open_journal
-from curate.verify.verdict import Verdict
+from curate.verify import Verdict
 
 _START = b'{"reference": "'  # of every line of a trace
 

@@ -8,7 +8,7 @@ from curate.generate.sampling import TOO_LONG
 from curate.generate.trace import Attempt
 from curate.teacher.feedback import evidence, finding
 from curate.teacher.template import Template, load
-from curate.verify.verdict import WRONG, Verdict
+from curate.verify import WRONG, Verdict
 
 QUESTION = "question"
 """Label of the first turn: `curate.evaluate.problems.conversation`."""

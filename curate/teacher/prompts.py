@@ -38,7 +38,7 @@ from curate.step import Context, Keep, RowStep
 from curate.teacher.describe import ProblemInWords, describe
 from curate.teacher.feedback import evidence, finding
 from curate.teacher.template import fence, load
-from curate.verify.verdict import WRONG
+from curate.verify import WRONG
 
 Family = Literal["implement", "convert", "convert_cuda", "optimise", "fim", "explain", "repair"]
 FAMILIES: tuple[Family, ...] = get_args(Family)

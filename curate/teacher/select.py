@@ -21,7 +21,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from curate.step import Context, TableStep
-from curate.verify.verdict import WRONG
+from curate.verify import WRONG
 
 if TYPE_CHECKING:
     import polars as pl

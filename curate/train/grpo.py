@@ -36,7 +36,7 @@ from curate.train.training import (
     last_checkpoint,
     say_nothing,
 )
-from curate.verify.verdict import BACKENDS, SANDBOXES, Options
+from curate.verify import BACKENDS, SANDBOXES, Options
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

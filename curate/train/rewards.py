@@ -24,11 +24,17 @@ from typing import Any, Self
 
 from curate.journal import json_line, open_journal, whole_lines
 from curate.teacher.program import program_of, without_thinking
-from curate.verify.files import VerdictFile, text_sha256
-from curate.verify.label import judged, start_judge
-from curate.verify.screen.program import ParsedProgram
-from curate.verify.screen.screen import RULES
-from curate.verify.verdict import Candidate, Options, Verdict
+from curate.verify import (
+    RULES,
+    Candidate,
+    Options,
+    ParsedProgram,
+    Verdict,
+    VerdictFile,
+    judged,
+    start_judge,
+    text_sha256,
+)
 
 Completion = str | Sequence[dict[str, Any]]
 """What a model wrote: a text, or the messages of a conversational data set."""

@@ -13,10 +13,10 @@ from typing import Any
 
 from curate.files import InputError
 from curate.flags import flags, parse
+from curate.terminal.progress import ProgressLine
 from curate.terminal.shown import say, show_uncaught
 from curate.verify.files import parse_shard, read_jsonl, shard
-from curate.verify.label import CannotJudge, exit_status, label
-from curate.verify.progress import ProgressLine
+from curate.verify.labelling import CannotJudge, exit_status, label
 from curate.verify.verdict import EXIT_HELP, SHARD_HELP, STATUSES, Options
 
 

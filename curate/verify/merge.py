@@ -19,7 +19,7 @@ NAMED = 10
 """Missing candidates that a message names."""
 
 
-def merge(candidates: list[Candidate], verdicts: Iterable[Path]) -> list[Entry]:
+def merge_files(candidates: list[Candidate], verdicts: Iterable[Path]) -> list[Entry]:
     """Return one entry per candidate, in the candidates' order.
 
     Raises:
@@ -92,7 +92,7 @@ def main() -> int:
     """Merge the files that the command line names; return the exit code."""
     given = make_parser().parse_args()
     try:
-        entries = merge(read_jsonl(given.input), given.verdicts)
+        entries = merge_files(read_jsonl(given.input), given.verdicts)
     except InputError as error:
         say(f"curate.verify: {error}", err=True)
         return 2

@@ -9,8 +9,7 @@ from typing import Any
 
 from cases import Case
 
-from curate.verify.judge.slots import verify
-from curate.verify.verdict import Candidate, Options, Verdict
+from curate.verify import Candidate, Options, Verdict, verify
 
 
 def judge_cases(cases: Sequence[Case], **options: Any) -> dict[str, tuple[Verdict, Verdict]]:

@@ -7,7 +7,7 @@ import torch
 from cases import NUMBERS, Case, load_cases, load_not_applicable
 from judging import judge_cases
 
-from curate.verify.verdict import Verdict
+from curate.verify import Verdict
 
 pytestmark = pytest.mark.timeout(1800)  # the first test of a backend waits for all verdicts
 

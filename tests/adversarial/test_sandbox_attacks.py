@@ -23,8 +23,7 @@ import torch
 from affine import AFFINE, CHEAP, PLAIN, program
 
 import curate
-from curate.verify.judge.slots import Judge
-from curate.verify.verdict import Candidate, Options, Verdict
+from curate.verify import Candidate, Judge, Options, Verdict
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]  # the first waits for all verdicts
 

@@ -14,7 +14,7 @@ from recipe_for_tests import KERNEL, curate, data_line, make_recipe, start
 
 from curate.cli.main import main
 from curate.engine.processes.sandbox import bubblewrap
-from curate.verify import progress
+from curate.terminal import progress
 
 ROOT = Path(__file__).parents[2]
 

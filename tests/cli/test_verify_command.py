@@ -27,10 +27,9 @@ from curate.cli.main import main
 from curate.cli.options import make_options
 from curate.engine.identity import FOR_TYPES
 from curate.flags import flags
+from curate.verify import BACKENDS, CAVEATS, EXIT_HELP, FAMILIES, STATUSES, Options, Verdict
 from curate.verify.__main__ import make_parser as light_parser
-from curate.verify.meanings import CAVEATS, FAMILIES
 from curate.verify.merge import make_parser as merge_parser
-from curate.verify.verdict import BACKENDS, EXIT_HELP, STATUSES, Options, Verdict
 
 ROOT = Path(__file__).parents[2]
 
@@ -39,7 +38,7 @@ ROOT = Path(__file__).parents[2]
 STUB = """
 import sys, time
 from types import ModuleType
-from curate.verify.verdict import Verdict
+from curate.verify import Verdict
 
 def verify(candidates, options):
     for candidate in candidates:

@@ -27,7 +27,7 @@ from curate.generate.models import ModelError
 from curate.generate.sampling import Message, Progress, Sample, Sampler, Sampling
 from curate.problem.problem import EXAMPLE
 from curate.teacher.template import fence
-from curate.verify.verdict import Options
+from curate.verify import Options
 
 OPTIONS = Options(backend="cpu", workers=1, trials=2, memory_mb=1024)
 

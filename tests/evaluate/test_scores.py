@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from curate.evaluate.scores import ScoredAnswer, Scores, compare, difference, estimate, excluded
-from curate.verify.verdict import Verdict
+from curate.verify import Verdict
 
 PROGRAM = "@triton.jit\ndef k(): ...\n"
 

@@ -31,8 +31,7 @@ from curate.generate.trace import Attempt, TraceFile, read_trace
 from curate.teacher.program import program_of
 from curate.teacher.template import fence
 from curate.train.traces import repair_table, sample_row
-from curate.verify.label import CannotJudge
-from curate.verify.verdict import Candidate, Options, Verdict
+from curate.verify import Candidate, CannotJudge, Options, Verdict
 
 pytest_plugins = ["shared_judge"]
 

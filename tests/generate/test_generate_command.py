@@ -155,7 +155,7 @@ from contextlib import contextmanager
 from curate.generate import generate
 from curate.generate import sampling
 from curate.train.__main__ import main
-from curate.verify.verdict import Verdict
+from curate.verify import Verdict
 
 
 class Model:

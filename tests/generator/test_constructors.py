@@ -7,7 +7,7 @@ from test_generator import ROWS, reference
 
 from curate.generator.generate import generate
 from curate.generator.unprintable import Unprintable
-from curate.verify.verdict import Candidate
+from curate.verify import Candidate
 
 pytest_plugins = ["shared_judge"]
 

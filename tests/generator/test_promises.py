@@ -8,7 +8,7 @@ from test_generator import PLANES, ROWS, printed, reference
 
 from curate.generator import torch_private as private
 from curate.generator.generate import generate
-from curate.verify.verdict import Candidate
+from curate.verify import Candidate
 
 pytest_plugins = ["shared_judge"]
 

@@ -3,7 +3,7 @@
 import pytest
 from test_generator import PLANES, ROWS, printed, reference
 
-from curate.verify.verdict import Candidate
+from curate.verify import Candidate
 
 pytest_plugins = ["shared_judge"]
 

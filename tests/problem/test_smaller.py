@@ -5,7 +5,7 @@ import torch
 
 from curate.problem.problem import LoadedTask
 from curate.problem.smaller import ALL, CALL_BYTES, FIRST, NONE, shrink
-from curate.verify.verdict import Candidate
+from curate.verify import Candidate
 
 pytest_plugins = ["shared_judge"]
 

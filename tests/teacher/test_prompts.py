@@ -15,7 +15,7 @@ from curate.teacher.describe import InputTensor, describe
 from curate.teacher.feedback import FINDINGS, REASONS, evidence, finding
 from curate.teacher.prompts import FAMILIES, MARKER, Prompts, make_prompts, without_body
 from curate.teacher.template import Template, load
-from curate.verify.verdict import WRONG
+from curate.verify import WRONG
 
 ROOT = Path(__file__).parents[2]
 PAIR = {"triton": page.TRITON, "verdict": {"status": "correct"}, "parent_ids": ["the task"]}

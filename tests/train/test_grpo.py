@@ -24,7 +24,7 @@ from curate.teacher.template import fence
 from curate.train.__main__ import main
 from curate.train.grpo import GrpoOptions, audit, train_grpo
 from curate.train.options import TrainOptions
-from curate.verify.files import read_jsonl, read_verdicts
+from curate.verify import read_jsonl, read_verdicts
 
 REFERENCE, RIGHT = EXAMPLE
 ADDS_TWO = REFERENCE.replace("x + 1", "x + 2")

@@ -27,9 +27,15 @@ from curate.train.rewards import (
     similarity_reward,
     where_judged,
 )
-from curate.verify.files import read_jsonl, read_verdicts
-from curate.verify.label import CannotJudge
-from curate.verify.verdict import STATUSES, Candidate, Options, Verdict
+from curate.verify import (
+    STATUSES,
+    Candidate,
+    CannotJudge,
+    Options,
+    Verdict,
+    read_jsonl,
+    read_verdicts,
+)
 
 OPTIONS = Options(backend="cpu", workers=2, trials=2, timeout_s=10, memory_mb=1024)
 

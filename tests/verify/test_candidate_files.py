@@ -17,7 +17,7 @@ from curate.verify.files import (
     shard,
     text_sha256,
 )
-from curate.verify.merge import merge, write_entries
+from curate.verify.merge import merge_files, write_entries
 from curate.verify.verdict import Candidate, Options, Verdict
 
 A = Candidate("a", "class Model: ...", "class ModelNew: ...")
@@ -245,10 +245,10 @@ def judged(path: Path, *said: tuple[Candidate, str], options: Options | None = N
 def test_merged_verdicts_are_in_the_candidates_order(tmp_path: Path) -> None:
     one = judged(tmp_path / "1.jsonl", (B, "crash"))
     two = judged(tmp_path / "2.jsonl", (A, "correct"), (B, "crash"))
-    entries = merge([A, B], [one, two])
+    entries = merge_files([A, B], [one, two])
     assert [(e.verdict.id, e.verdict.status) for e in entries] == [("a", "correct"), ("b", "crash")]
     write_entries(tmp_path / "all.jsonl", entries)
-    assert [e.verdict for e in merge([A, B], [tmp_path / "all.jsonl"])] == [
+    assert [e.verdict for e in merge_files([A, B], [tmp_path / "all.jsonl"])] == [
         e.verdict for e in entries
     ]
     with VerdictFile(tmp_path / "all.jsonl", Options()) as file:
@@ -259,7 +259,7 @@ def test_candidates_without_a_verdict_are_named(tmp_path: Path) -> None:
     changed = dataclasses.replace(B, candidate="another text")
     path = judged(tmp_path / "1.jsonl", (A, "correct"), (changed, "correct"))
     with pytest.raises(InputError, match=r"1 of 2 candidates have no verdict .*: b$"):
-        merge([A, B], [path])
+        merge_files([A, B], [path])
 
 
 @pytest.mark.parametrize(
@@ -276,7 +276,7 @@ def test_verdicts_that_do_not_go_together_are_refused(
     one = judged(tmp_path / "1.jsonl", (A, "correct"))
     two = judged(tmp_path / "2.jsonl", *other, options=options)
     with pytest.raises(InputError, match=message):
-        merge([A], [one, two])
+        merge_files([A], [one, two])
 
 
 def test_the_sha256_tells_reference_and_candidate_apart() -> None:

@@ -24,16 +24,22 @@ import triton.language as tl
 
 from curate.engine.processes.time_limit import OutOfTime, time_limit
 from curate.harvest.guess import hill_climb
-from curate.harvest.kernels.cpu_device import CpuDevice, asked_launches
 from curate.harvest.kernels.host_function_inputs import OMIT, Hints, Scale, options, scales
 from curate.harvest.kernels.host_function_text import HostFunctionReading, Known
 from curate.problem.problem import ProgramError, describe, load
 from curate.problem.values import list_tensors, map_tensors
 from curate.rows import KernelRow
-from curate.verify.compile.aot import first_line
-from curate.verify.host_half.handles import Handle, on_device, to_cpu, to_gpu
-from curate.verify.host_half.stream import ExecutorStopped
-from curate.verify.protocol.role import refusal
+from curate.verify.cpu_device import (
+    CpuDevice,
+    ExecutorStopped,
+    Handle,
+    asked_launches,
+    first_line,
+    on_device,
+    refusal,
+    to_cpu,
+    to_gpu,
+)
 
 MODULE = "wrapper"
 FILENAME = f"<{MODULE}>"

@@ -46,7 +46,7 @@ class Launch(RowStep):
         import torch
 
         import curate.harvest.kernels.host_function_run  # noqa: F401  imported once, before workers fork
-        from curate.harvest.kernels import cpu_device
+        from curate.verify import cpu_device
 
         torch.set_num_threads(1)
         cpu_device.warm()

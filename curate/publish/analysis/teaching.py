@@ -14,7 +14,7 @@ from curate.publish.analysis.counts import Frozen
 from curate.rows import Loose
 from curate.teacher.answers import AnswerAddress, TokenUsage, request_key, usage, usage_of
 from curate.teacher.teacher import UNANSWERED, Teacher
-from curate.verify.verdict import WRONG
+from curate.verify import WRONG
 
 if TYPE_CHECKING:
     from curate.publish.analysis.analysis import Run, StepCounts

@@ -18,7 +18,7 @@ from curate.publish.analysis.sections import Cell
 from curate.publish.documents.markdown import table
 from curate.rows import Loose
 from curate.teacher.template import fence
-from curate.verify.meanings import CAVEATS
+from curate.verify import CAVEATS
 
 LOOKED_AT = 1000  # rows among which the example is chosen
 MOST_SHOWN = 4000  # characters of an example, which the card has room for

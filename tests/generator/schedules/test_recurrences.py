@@ -7,7 +7,7 @@ from shared_judge import not_correct
 
 from curate.generator.generate import generate
 from curate.generator.unprintable import Unprintable
-from curate.verify.verdict import Candidate
+from curate.verify import Candidate
 
 pytest_plugins = ["shared_judge"]
 

@@ -17,8 +17,7 @@ from curate.generator.inductor import Inductor
 from curate.harvest.kernelbook.kernelbook import Kernelbook
 from curate.rows import Row, make_origin, make_row
 from curate.step import Context, Drop, Keep
-from curate.verify.judge.slots import Judge
-from curate.verify.verdict import Candidate
+from curate.verify import Candidate, Judge
 
 pytest_plugins = ["shared_judge"]
 

@@ -23,7 +23,7 @@ from curate.publish.analysis.analysis import analyse
 from curate.publish.documents.card import recipe_sha256, write_card
 from curate.publish.documents.markdown import table
 from curate.rows import Row
-from curate.verify.meanings import CAVEATS
+from curate.verify import CAVEATS
 
 
 def under(license: str) -> Row:

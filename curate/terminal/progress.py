@@ -5,13 +5,27 @@ from __future__ import annotations
 import shutil
 import sys
 import time
-from typing import Self
+from typing import Protocol, Self
 
 from curate.terminal.shown import say, visible
-from curate.verify.label import Tally
 
 QUIET_S = 30.0
 """Seconds between two lines where there is no terminal."""
+
+
+class Counted(Protocol):
+    """What is counted while it is done."""
+
+    total: int
+
+    @property
+    def done(self) -> int:
+        """How many are done."""
+        ...
+
+    def line(self) -> str:
+        """Return all of it as one line."""
+        ...
 
 
 class ProgressLine:
@@ -46,6 +60,6 @@ class ProgressLine:
             self._last = time.monotonic()
             say(line, err=True)
 
-    def show_tally(self, tally: Tally, label: str = "") -> None:
+    def show_tally(self, tally: Counted, label: str = "") -> None:
         """Show how many candidates are judged."""
         self.show(label + tally.line(), tally.done == tally.total)

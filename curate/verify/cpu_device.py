@@ -15,11 +15,18 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from curate.devices import ON_CPU
 from curate.problem.values import Tensors
+from curate.verify.compile.aot import first_line as first_line
 from curate.verify.executor import serve as executor
 from curate.verify.executor.cpu import CpuBackend
 from curate.verify.host_half import serve as host_half
+from curate.verify.host_half.handles import Handle as Handle
+from curate.verify.host_half.handles import on_device as on_device
+from curate.verify.host_half.handles import to_cpu as to_cpu
+from curate.verify.host_half.handles import to_gpu as to_gpu
 from curate.verify.host_half.launches import HostLaunches
-from curate.verify.host_half.stream import CommandStream, ExecutorStopped
+from curate.verify.host_half.stream import CommandStream
+from curate.verify.host_half.stream import ExecutorStopped as ExecutorStopped
+from curate.verify.protocol.role import refusal as refusal
 
 MOST_BYTES = 2**30
 """Bytes of tensors that may be on the device at once."""
