@@ -165,7 +165,7 @@ def recorded(backend: str, known: dict[str, Outputs]) -> Iterator[None]:
             if not self.noted.results:
                 self.noted.first = [t.detach().cpu() for t in list_tensors(results["output"])]
             if draw not in self.noted.results:
-                given = (expected.value("inputs"), expected.value("state"))
+                given = (expected.drawn.inputs, expected.drawn.state)
                 self.noted.given[draw] = digest(given)
                 self.noted.results[draw] = digest([results["output"], results["changed"]])
         compare(self, expected, results)

@@ -40,18 +40,15 @@ def loaded(
     names = {"arguments": arguments, "setup": setup, "init": init, "given": given, "sizes": sizes}
     reference = Reference()
     source = PROBLEM.format(forward=forward, inputs=inputs, **names)
-    reference.load({"source": source, "device": "cpu", "shrink": "none"}, [])
+    reference.load(source, "cpu", "none")
     return reference
 
 
 def variants(*case: str, **named: str) -> tuple[dict[str, list[tuple[Variation, ...]]], list[str]]:
     reference = loaded(*case, **named)
-    answer, _ = reference.variants({"draw": Draw(2, 2).to_json()}, [])
-    draws = {
-        what: [Draw.from_json(draw).changes for draw in found]
-        for what, found in answer["draws"].items()
-    }
-    return draws, answer["layouts"]
+    answer = reference.variants(Draw(2, 2))
+    draws = {what: [draw.changes for draw in found] for what, found in answer.draws.items()}
+    return draws, answer.layouts
 
 
 def test_sizes_without_names_are_tried_small_and_large() -> None:
@@ -94,8 +91,8 @@ def test_sizes_with_names_are_changed_by_name() -> None:
 
 def sizes_of_shapes(forward: str, arguments: str, inputs: str) -> list[list[tuple[int, ...]]]:
     reference = loaded(forward, inputs, arguments)
-    answer, _ = reference.variants({"draw": Draw(2, 2).to_json()}, [])
-    draws = [Draw.from_json(draw) for draw in answer["draws"]["sizes"]]
+    answer = reference.variants(Draw(2, 2))
+    draws = answer.draws["sizes"]
     return [[tuple(t.shape) for t in reference.inputs(draw)] for draw in draws]
 
 
@@ -138,9 +135,9 @@ def test_a_change_that_raises_after_much_work_is_not_begun(
         given="2",
     )
     reference = Reference()
-    reference.load({"source": text, "device": "cpu", "shrink": "none"}, [])
+    reference.load(text, "cpu", "none")
     for request in (reference.facts, reference.variants):
-        request({"draw": Draw(2, 2).to_json()}, [])
+        request(Draw(2, 2))
     assert set(reference.task.module.DONE) == {2}, "other numbers do not fit the norm"
 
 
@@ -199,11 +196,9 @@ def long_shapes(reference: Reference, short: bool = True) -> list[list[tuple[int
     """Return the shapes of inputs for each dimension that is made long; None where none can be."""
     found: list[list[tuple[int, ...]] | None] = []
     while True:
-        asked = {"draw": Draw(2, 2).to_json(), "number": len(found), "short": short}
-        answer, _ = reference.long(asked, [])
-        if len(found) == answer["dimensions"]:
+        draw, dimensions = reference.long(Draw(2, 2), len(found), short)
+        if len(found) == dimensions:
             return found
-        draw = answer["draw"] and Draw.from_json(answer["draw"])
         found.append(draw and [tuple(tensor.shape) for tensor in reference.inputs(draw)])
 
 

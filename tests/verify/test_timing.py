@@ -28,6 +28,7 @@ from curate.verify.judge.timer import (
     measure,
     to_json,
 )
+from curate.verify.protocol.messages import ReadyBaselines
 from curate.verify.protocol.places import TensorPlace
 from curate.verify.reference.serve import Reference
 from curate.verify.reference.timed import COMPILED, EAGER, Baselines
@@ -113,34 +114,29 @@ def get_init_inputs():
 
 def test_baselines_in_the_process_of_the_reference(monkeypatch: pytest.MonkeyPatch) -> None:
     reference = Reference()
-    answer, _ = reference.load({"source": MATMUL, "device": "cpu", "shrink": "none"}, [])
-    assert answer["own_size"] == 4
+    answer = reference.load(MATMUL, "cpu", "none")
+    assert answer.own_size == 4
     baselines = Baselines(reference)
     sizes = {}
     for size in (None, 8):
-        draw = Draw(3, size=size, changes=(Variation("scale", "inputs", 0.5),)).to_json()
-        tried, _ = baselines.try_size({"draw": draw}, [])
-        assert tried["us"] > 0
-        sizes[size] = tried["bytes"]
+        draw = Draw(3, size=size, changes=(Variation("scale", "inputs", 0.5),))
+        us, sizes[size] = baselines.try_size(draw)
+        assert us > 0
     assert sizes == {None: 2 * 4 * 16 * 4, 8: 2 * 8 * 16 * 4}
 
     def refuse(model: Any) -> Any:
         raise RuntimeError("no compiler here")
 
     monkeypatch.setattr(torch, "compile", refuse)
-    draws = [Draw(seed).to_json() for seed in (1, 2)]
-    prepared, _ = baselines.prepare({"draws": draws}, [])
-    assert prepared == {
-        "graphs": {EAGER: False},
-        "compile_problem": "RuntimeError: no compiler here",
-    }
-    _, (times,) = baselines.time({"name": EAGER, "n": 6, "seed": 1}, [])
-    assert times.shape == (6,) and bool((times > 0).all())
+    prepared = baselines.prepare_timing([Draw(seed) for seed in (1, 2)])
+    assert prepared == ReadyBaselines({EAGER: False}, "RuntimeError: no compiler here")
+    times = baselines.time(EAGER, 6, 1)
+    assert len(times) == 6 and all(us > 0 for us in times)
 
 
 def test_a_draw_can_be_the_same_but_for_a_factor() -> None:
     reference = Reference()
-    reference.load({"source": MATMUL, "device": "cpu", "shrink": "none"}, [])
+    reference.load(MATMUL, "cpu", "none")
     x, factor = reference.inputs(Draw(5))
     half, same = reference.inputs(Draw(5, changes=(Variation("scale", "inputs", 0.5),)))
     assert factor == same == 3 and torch.equal(half, 0.5 * x)
@@ -329,9 +325,9 @@ def program(forward: str, init: str = "pass") -> str:
 class WithoutCompile(TimedOracle):
     """`torch.compile` takes a minute on the CPU."""
 
-    def prepare(self, draws: list[Draw]) -> dict[str, Any]:
+    def prepare(self, draws: list[Draw]) -> ReadyBaselines:
         self.draws = draws
-        return {"graphs": {EAGER: False}, "compile_problem": None}
+        return ReadyBaselines({EAGER: False}, None)
 
     def time(self, name: str, n: int, seed: int) -> list[float]:
         return [100.0] * n
@@ -452,7 +448,7 @@ def test_programs_are_timed_at_a_larger_size_if_they_take_it(
     monkeypatch.setattr(timing_judge, "MOST_BYTES", 2 * 32 * 4 * 32)
     timer = timer_of(slot, CURVE, program("return curve(x)"))
     assert timer.run()["timing"]["size"] == 32
-    assert timer.expected[0].value("inputs")[0].shape == (32, 32)
+    assert timer.expected[0].drawn.inputs[0].shape == (32, 32)
     timer.session.close()
     only = "assert x.shape[0] == 4, 'only four'\nreturn curve(x)"
     timer = timer_of(slot, CURVE, program(only))

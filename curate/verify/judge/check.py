@@ -181,7 +181,7 @@ class CandidateCheck:
         self.kind = "pure_triton" if candidate.ptx is None else "pure_cuda"
         facts = self.oracle.facts(self.mode)
         self.outcome.evidence["reference_device"] = self.oracle.device
-        self.outcome.evidence["insensitive_inputs"] = facts["insensitive_inputs"]
+        self.outcome.evidence["insensitive_inputs"] = facts.insensitive_inputs
         if self.oracle.smaller:
             self.outcome.warn("smaller_sizes_only", sizes=self.oracle.smaller)
         with contextlib.suppress(SyntaxError, ValueError, RecursionError, MemoryError):
@@ -278,12 +278,12 @@ class CandidateCheck:
         if self.first is not None and expected.is_empty:
             return  # of one row, `pdist` makes nothing: it takes no kernel, and shows as little
         self._weigh(reply, expected, weighed)
-        self.given.append(map_tensors(expected.value("inputs"), _few))
+        self.given.append(map_tensors(expected.drawn.inputs, _few))
         self.own_bytes = self.own_bytes or expected.size
         self.variety.add(expected)
         # Draws are kept, and not what came of them: that may be most of the device's memory.
         self.last, self.last_bytes = expected.draw, expected.size
-        self.has_integers = draws_integers(expected.value("inputs"))
+        self.has_integers = draws_integers(expected.drawn.inputs)
         self.outcome.trials += 1
         if self.first is None:
             self.first, self.typical = (expected.draw, output), expected.usual
@@ -308,7 +308,10 @@ class CandidateCheck:
         draw = expected.draw
         if self.built and self.built.instance == draw.instance:
             return
-        message, tensors = expected.packed("init", "names", "state")
+        drawn = expected.drawn
+        message, tensors = pack_all(
+            {"init": drawn.init, "names": drawn.names, "state": drawn.state}
+        )
         reply, received = self.session.ask(
             "build", tensors, **message, parameters=draw.parameters, mode=self.mode
         )
@@ -324,9 +327,10 @@ class CandidateCheck:
         """
         names = list(unpack_named(reply, received, "names"))
         own = [t.cpu() for t in unpack_named(reply, received, "state")]
-        theirs, initial = self.oracle.initial_state(expected.draw)
-        state = dict(zip(expected.value("names"), expected.value("state"), strict=True))
-        pairs = _paired(names, own, theirs, [t.cpu() for t in initial])
+        first = self.oracle.initial_state(expected.draw)
+        theirs = list(first)
+        state = dict(zip(expected.drawn.names, expected.drawn.state, strict=True))
+        pairs = _paired(names, own, theirs, [t.cpu() for t in first.values()])
         if pairs is None:
             raise EarlyVerdict("incorrect", "state_dict", expected=theirs[:20], got=names[:20])
         message, tensors = pack_all(
@@ -365,7 +369,7 @@ class CandidateCheck:
 
     def _ask(self, do: str, expected: Expected, **how: Any) -> Answer:
         """Have the candidate do something on a draw's inputs."""
-        message, tensors = expected.packed("inputs")
+        message, tensors = pack_all({"inputs": expected.drawn.inputs})
         limit = expected.size + SLACK
         try:
             how = {"seed": expected.draw.seed, "holds": not self._is_large(), **how}
@@ -446,7 +450,7 @@ class CandidateCheck:
         if expected.draw.size is None:
             self.ways.add((*sorted(calls.items()), ("bytes", int(reply["call_bytes"]))))
         if weighed:
-            share = reply["call_bytes"] / max(1, self.oracle.facts(self.mode)["call_bytes"])
+            share = reply["call_bytes"] / max(1, self.oracle.facts(self.mode).call_bytes)
             trifle = reply["launch_bytes"] < TRIFLE * reply["call_bytes"]
             calls = reply["on_the_way"]
             whole = bool(calls) and (self._covers(calls) or share >= WHOLE)
@@ -457,7 +461,7 @@ class CandidateCheck:
 
     def _covers(self, calls: dict[str, int]) -> bool:
         """Whether calls of operators are all those of the reference that compute, or more."""
-        wanted = collections.Counter(self.oracle.facts(self.mode)["calls"])
+        wanted = collections.Counter(self.oracle.facts(self.mode).calls)
         return not wanted - collections.Counter(calls)
 
     def _reject_idle_kernels(self) -> None:
@@ -497,10 +501,10 @@ class CandidateCheck:
             try:
                 reply, received = self._ask("ablate", expected, refuse=refuse)
                 output = unpack_named(reply, received, "output")
-                expected.compare({"output": output, "changed": expected.value("own")["changed"]})
+                expected.compare({"output": output, "changed": expected.drawn.own["changed"]})
             except (RequestRefused, Mismatch):
                 continue
-            if expected.value("own")["changed"]:
+            if expected.drawn.own["changed"]:
                 continue  # the result may be in the inputs
             if refuse == "skip":
                 raise EarlyVerdict("cheat", "decoy_kernel", trial=expected.draw.to_json())
@@ -517,7 +521,7 @@ class CandidateCheck:
         self._build(expected)
         reply, received = self._ask("burst", expected, count=BURST)
         output = unpack_named(reply, received, "output")
-        self._compare(expected, {"output": output, "changed": expected.value("own")["changed"]})
+        self._compare(expected, {"output": output, "changed": expected.drawn.own["changed"]})
         if harmed := reply["harmed"]:
             raise EarlyVerdict("incorrect", "earlier_call", changed=harmed)
         if reply["keeps_state"]:
@@ -533,17 +537,17 @@ class CandidateCheck:
         """Try other sizes, arguments and layouts, where the reference takes them."""
         last = self._usual()
         try:
-            variants, layouts = self.oracle.variants(dataclasses.replace(last, family=OWN))
+            variants = self.oracle.variants(dataclasses.replace(last, family=OWN))
             usual = self.oracle.expect(last)
         except NoOracle as error:
             self._leave_untried(error)
             return
-        for layout in layouts:
+        for layout in variants.layouts:
             self._try_beyond("contiguous_only", usual, layout=layout)
         if self.options.vary_sizes:
-            self._try_changes("some_sizes_only", variants["sizes"])
-            self._try_changes("own_ranks_only", variants["ranks"])
-        self._try_changes("own_arguments_only", variants["arguments"])
+            self._try_changes("some_sizes_only", variants.draws.get("sizes", []))
+            self._try_changes("own_ranks_only", variants.draws.get("ranks", []))
+        self._try_changes("own_arguments_only", variants.draws.get("arguments", []))
 
     def _usual(self) -> Draw:
         """Return the last draw, or one like it with more than one row."""

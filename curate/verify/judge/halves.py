@@ -66,7 +66,7 @@ class ExecutorProcess:
         session = self.process.at_hand(seconds) or self._start(seconds)
         socket.send_fds(self.departures, [b"!"], [peer.fileno()])
         most = self.host.target.memory if self.host.device else CPU_BYTES
-        session.ask("meet", most_bytes=most)
+        session.request("meet", most_bytes=most)
         self.met += 1
         return session
 
@@ -76,7 +76,7 @@ class ExecutorProcess:
         with arrivals:
             session = self.process.start(OPENING_S, arrivals)
         if self.host.device:
-            session.ask("open", target=dataclasses.asdict(self.host.target))
+            session.request("open", target=dataclasses.asdict(self.host.target))
         session.seconds = seconds
         return session
 
@@ -86,7 +86,7 @@ class ExecutorProcess:
         if session is None:
             return
         try:
-            broken = session.ask("part")[0]["broken"]
+            broken = session.request("part")[0]["broken"]
         except (SessionEnded, RequestRefused):
             broken = True
         if broken or self.met >= MOST_MET:
@@ -194,7 +194,7 @@ class Halves:
     def _begin(self, places: list[TensorPlace], values: Tensors, **how: Any) -> None:
         usual = {"skip": False, "dry": False, "keep": False, "seed": 0, "order": 0}
         known = {**usual, "precision": None, "record": False, "shares": self.on_device, **how}
-        self.executor.ask(
+        self.executor.request(
             "begin",
             [value.detach() for value in values],
             places=[place.to_json() for place in places],
@@ -222,7 +222,7 @@ class Halves:
         refused = None
         said: dict[str, Any] = {}
         try:
-            said, _ = self.host.ask(do, tensors, MOST_SAID, **how)
+            said, _ = self.host.request(do, tensors, MOST_SAID, **how)
         except RequestRefused as error:
             refused = error
         outputs = said.get("places", [])
@@ -244,7 +244,7 @@ class Halves:
         watched: Sequence[TensorPlace] = (),
         now: Sequence[TensorPlace] = (),
     ) -> tuple[dict[str, Any], Tensors]:
-        did, found = self.executor.ask(
+        did, found = self.executor.request(
             "finish",
             number=number,
             places=list(places),
@@ -310,13 +310,13 @@ class Halves:
         record = recorded is not None
         answer = self._forward(request, tensors, keep=request["weighed"], record=record)
         if self.turn == 1 and not record:
-            self.kernels = self.executor.ask("kernels")[0]["kernels"]
+            self.kernels = self.executor.request("kernels")[0]["kernels"]
         return answer
 
     def note_other_kernels(self) -> None:
         """Take note of the kernels of the last call that no such call before has launched."""
         known = [*self.kernels, *self.other_kernels]
-        last = self.executor.ask("kernels")[0]["kernels"]
+        last = self.executor.request("kernels")[0]["kernels"]
         self.other_kernels += [kernel for kernel in last if kernel not in known]
 
     def _ablate(self, request: dict[str, Any], tensors: Tensors) -> Answer:
@@ -348,13 +348,13 @@ class Halves:
         return again, other
 
     def _branches(self, request: dict[str, Any], tensors: Tensors) -> Answer:
-        taken = self.host.ask("branches", limit=MOST_SAID)[0].get("taken")
+        taken = self.host.request("branches", limit=MOST_SAID)[0].get("taken")
         if not isinstance(taken, list) or not all(type(number) is int for number in taken):
             raise WireError("not a list of branches")
         return {"taken": taken}, []
 
     def _grids(self, request: dict[str, Any], tensors: Tensors) -> Answer:
-        return self.executor.ask("grids")
+        return self.executor.request("grids")
 
     def _laps(self, request: dict[str, Any], tensors: Tensors, like: dict[str, Any]) -> set[str]:
         """Return the streams of many forwards in a row, of which none is done."""

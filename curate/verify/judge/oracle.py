@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
-import collections
 import contextlib
 import dataclasses
 import hashlib
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Concatenate
+
+import torch
 
 from curate.problem.draw import OVERFLOWS, OWN, TIES, Draw, parameters_seed
 from curate.problem.smaller import ALL, NONE
 from curate.problem.values import Tensors, list_tensors, same_tensors, without_float8
-from curate.verify.judge.session import Host, RequestRefused, Session, SessionEnded
+from curate.verify.judge.session import Answered, Given, Host, RequestRefused, Session, SessionEnded
 from curate.verify.protocol.compare import Agreement, Mismatch, Strict, compare
-from curate.verify.protocol.role import FATAL, give_back, pack_all, unpack_named
+from curate.verify.protocol.messages import (
+    Drawn,
+    Loaded,
+    ProblemFacts,
+    ReadyBaselines,
+    Spread,
+    Variants,
+)
+from curate.verify.protocol.role import FATAL, give_back
 from curate.verify.reference.noise import PRODUCTS
-from curate.verify.reference.serve import MORE, ROUGH, SKIP, USUAL
+from curate.verify.reference.serve import MORE, ROUGH, SKIP, USUAL, Reference
+from curate.verify.reference.timed import Baselines
 
 SMALL_BYTES, SMALL_PRODUCT_BYTES = 2**24, 2**22
 """Bytes that a reference's operators may read and write for it to run on the CPU; the latter if
@@ -59,24 +69,18 @@ class Expected:
 
     Attributes:
         draw: the draw; not the one that was asked for where the reference did not take that.
-        message: the reference's reply: inputs, parameters and results, packed.
-        tensors: the tensors of the message.
+        drawn: inputs, parameters and results.
         ask_noise: gives the noise of a draw's results, made with an effort of
             `curate.verify.reference.serve.EFFORTS`; see `curate.verify.protocol.compare.compare`.
         precision: one of `curate.verify.verdict.PRECISIONS`.
     """
 
     draw: Draw
-    message: dict[str, Any]
-    tensors: Tensors
-    ask_noise: Callable[[Draw, str], Any] = dataclasses.field(
+    drawn: Drawn
+    ask_noise: Callable[[Draw, str], Spread | None] = dataclasses.field(
         default=lambda draw, effort: None, repr=False
     )
     precision: str = "own"
-
-    def value(self, name: str) -> Any:
-        """Return one of ``init``, ``inputs``, ``names``, ``state``, ``own`` and ``exact``."""
-        return unpack_named(self.message, self.tensors, name)
 
     def compare(self, results: Any, usual: float = 0.0) -> Agreement:
         """Compare a candidate's output, and the inputs that it changed, with what is right.
@@ -116,7 +120,7 @@ class Expected:
         return dataclasses.replace(agreement, coarse=True)
 
     def _compare(self, results: Any, noise: Any, usual: float) -> Agreement:
-        own, exact = self.value("own"), self.value("exact")
+        own, exact = self.drawn.own, self.drawn.exact
         # What inputs of other sizes overflow on is nobody's business.
         strict: Strict = "all" if self.draw.family == OWN else "exact"
         strict = "none" if self.draw.family in OVERFLOWS else strict
@@ -136,12 +140,12 @@ class Expected:
     @property
     def size(self) -> int:
         """Bytes of the draw's tensors."""
-        return sum(t.numel() * t.element_size() for t in self.tensors)
+        return sum(t.numel() * t.element_size() for t in self.drawn.tensors)
 
     @property
     def usual(self) -> float:
         """How large the output's values are."""
-        outputs = [t for t in list_tensors(self.value("own")["output"]) if t.is_floating_point()]
+        outputs = [t for t in list_tensors(self.drawn.own["output"]) if t.is_floating_point()]
         some = [t.reshape(-1)[:: max(1, t.numel() // SAMPLE)] for t in outputs]
         values = [t[t.isfinite()].double() for t in map(without_float8, some)]
         return max((float(v.square().mean().sqrt()) for v in values if v.numel()), default=0.0)
@@ -149,19 +153,15 @@ class Expected:
     @property
     def is_empty(self) -> bool:
         """Whether the results have no elements: there is nothing to compute."""
-        own = self.value("own")
+        own = self.drawn.own
         tensors = list_tensors([own["output"], own["changed"]])
         return bool(tensors) and not any(t.numel() for t in tensors)
 
     @property
     def varies(self) -> bool:
         """Whether the output holds two numbers that differ, so that it is not right by chance."""
-        outputs = [t for t in list_tensors(self.value("own")["output"]) if t.numel() > 1]
+        outputs = [t for t in list_tensors(self.drawn.own["output"]) if t.numel() > 1]
         return any(bool((t != t.reshape(-1)[0]).any()) for t in outputs)
-
-    def packed(self, *names: str) -> tuple[dict[str, Any], Tensors]:
-        """Return some of the values as a message with just their own tensors."""
-        return pack_all({name: self.value(name) for name in names})
 
 
 class Oracle:
@@ -181,7 +181,7 @@ class Oracle:
         self.host, self.reference, self.device, self.seconds = host, reference, device, seconds
         self.precision = precision
         self.session: Session | None = None
-        self.allows: dict[str, Any] = {}  # what the file lets its own products be
+        self.allows: dict[str, bool] = {}  # what the file lets its own products be
         self.own_size: int | None = None
         self.smaller: dict[str, list[int]] = {}  # of each size that was made smaller, both
         self.most_bytes = UNKNOWN_BYTES  # that it holds at one time, as far as that is known
@@ -189,9 +189,9 @@ class Oracle:
         told = secrets.token_hex(8) if seed is None else f"{seed} {reference}"
         self.seed = int(hashlib.sha256(told.encode()).hexdigest()[:13], 16)
         self._drawn: dict[Draw, Expected] = {}
-        self._noises: dict[tuple[Draw, str], Any] = {}
-        self._facts: dict[str, dict[str, Any]] = {}
-        self._variants: dict[Draw, tuple[dict[str, list[Draw]], list[str]]] = {}
+        self._noises: dict[tuple[Draw, str], Spread | None] = {}
+        self._facts: dict[str, ProblemFacts] = {}
+        self._variants: dict[Draw, Variants] = {}
         self._long: dict[tuple[Draw, int, bool], tuple[Draw | None, int]] = {}
         self._bytes = 0
 
@@ -208,30 +208,30 @@ class Oracle:
             return
         wanted, self.device = self.device, "cpu"
         loaded = self._load(self.shrinks if wanted == "cpu" else NONE)
-        self.allows = dict(loaded["precision"])
-        self.own_size, self.smaller = loaded["own_size"], loaded["smaller"]
+        self.allows = loaded.precision
+        self.own_size, self.smaller = loaded.own_size, loaded.smaller
         if wanted != "cpu" and not self._is_small():
             self.device = wanted
             self.close()
 
-    def _load(self, shrink: str) -> dict[str, Any]:
-        return self._ask("load", source=self.reference, device=self.device, shrink=shrink)[0]
+    def _load(self, shrink: str) -> Loaded:
+        return self._ask(Reference.load, self.reference, self.device, shrink)
 
     def takes(self, most: int) -> bool:
         """Whether its operators read and write so many bytes at most."""
         with contextlib.suppress(NoOracle):
             self.load()
-            return int(self._ask("estimate")[0]["call_bytes"]) <= most
+            return self._ask(Reference.estimate).call_bytes <= most
         return False
 
     def _is_small(self) -> bool:
         try:
-            facts, _ = self._ask("estimate")
+            estimate = self._ask(Reference.estimate)
         except NoOracle:
             return False  # it may need the device
-        self.most_bytes = int(facts["most_bytes"])
-        multiplies = any(call.endswith(PRODUCTS) for call in facts["calls"])
-        return int(facts["call_bytes"]) <= (SMALL_PRODUCT_BYTES if multiplies else SMALL_BYTES)
+        self.most_bytes = estimate.most_bytes
+        multiplies = any(call.endswith(PRODUCTS) for call in estimate.calls)
+        return estimate.call_bytes <= (SMALL_PRODUCT_BYTES if multiplies else SMALL_BYTES)
 
     def expect(self, draw: Draw) -> Expected:
         """Return what a draw gives; where the reference does not take it, the file's own.
@@ -243,11 +243,11 @@ class Oracle:
             return self._drawn[draw]
         give_back()  # what comparing the draw before has taken
         try:
-            message, tensors = self._ask("draw", draw=draw.to_json())
-            expected = Expected(draw, message, tensors, self._noise, self.precision)
+            drawn = self._ask(Reference.draw, draw)
+            expected = Expected(draw, drawn, self._noise, self.precision)
         except _Skip:
             expected = self.expect(easier(draw))
-        if self._may_keep(expected.tensors):
+        if self._may_keep(expected.drawn.tensors):
             self._drawn[draw] = expected
         return expected
 
@@ -255,32 +255,27 @@ class Oracle:
         self._bytes += sum(t.numel() * t.element_size() for t in tensors)
         return self._bytes < CACHE_BYTES
 
-    def _noise(self, draw: Draw, effort: str) -> Any:
+    def _noise(self, draw: Draw, effort: str) -> Spread | None:
         if (draw, effort) in self._noises:
             return self._noises[draw, effort]
-        message, tensors = self._ask("noise", draw=draw.to_json(), effort=effort)
-        noise = unpack_named(message, tensors, "noise")
-        if self._may_keep(tensors):
+        noise = self._ask(Reference.noise, draw, effort)
+        if self._may_keep(list_tensors(noise)):
             self._noises[draw, effort] = noise
         return noise
 
-    def facts(self, mode: str) -> dict[str, Any]:
+    def facts(self, mode: str) -> ProblemFacts:
         """Return what the reference's process says of the problem on its first draw."""
         if mode not in self._facts:
             draw = Draw(self.seed, parameters_seed(self.seed), mode=mode)
-            self._facts[mode], _ = self._ask("facts", draw=draw.to_json())
+            self._facts[mode] = self._ask(Reference.facts, draw)
         return self._facts[mode]
 
-    def variants(self, draw: Draw) -> tuple[dict[str, list[Draw]], list[str]]:
-        """Return what else a caller may do: draws by what they change, and layouts of inputs."""
+    def variants(self, draw: Draw) -> Variants:
+        """Return what else a caller may do."""
         if draw not in self._variants:
-            draws: dict[str, list[Draw]] = collections.defaultdict(list)
-            layouts: list[str] = []
+            self._variants[draw] = Variants({}, [])
             with contextlib.suppress(_Skip):
-                found, _ = self._ask("variants", draw=draw.to_json())
-                draws |= {k: [Draw.from_json(d) for d in ds] for k, ds in found["draws"].items()}
-                layouts = found["layouts"]
-            self._variants[draw] = draws, layouts
+                self._variants[draw] = self._ask(Reference.variants, draw)
         return self._variants[draw]
 
     def long_draw(self, draw: Draw, number: int, short: bool) -> tuple[Draw | None, int]:
@@ -290,26 +285,26 @@ class Oracle:
         """
         key = draw, number, short
         if key not in self._long:
-            found, _ = self._ask("long", draw=draw.to_json(), number=number, short=short)
-            one = found["draw"] and Draw.from_json(found["draw"])
-            self._long[key] = one, found["dimensions"]
+            self._long[key] = self._ask(Reference.long, draw, number, short)
         return self._long[key]
 
-    def initial_state(self, draw: Draw) -> tuple[list[str], Tensors]:
+    def initial_state(self, draw: Draw) -> dict[str, torch.Tensor]:
         """Return the parameters as the constructor makes them."""
-        message, tensors = self._ask("initial_state", draw=draw.to_json())
-        return list(unpack_named(message, tensors, "names")), list(
-            unpack_named(message, tensors, "state")
-        )
+        return self._ask(Reference.initial_state, draw)
 
-    def _ask(self, do: str, **fields: Any) -> tuple[dict[str, Any], Tensors]:
+    def _ask(
+        self,
+        method: Callable[Concatenate[Any, Given], Answered],
+        *args: Given.args,
+        **named: Given.kwargs,
+    ) -> Answered:
         if self.session is None or not self.session.is_open:
             self.session = self.host.open(self.seconds)
-            if do != "load":
+            if method.__name__ != "load":
                 self._load(self.shrinks if self.smaller else NONE)
         self.session.seconds = self.seconds
         try:
-            return self.session.ask(do, **fields)
+            return self.session.ask(method, *args, **named)
         except RequestRefused as refused:
             if self.device != "cpu" and any(words in refused.message for words in FATAL):
                 self.session.close()  # an assertion on a device leaves its process no context
@@ -339,9 +334,9 @@ class TimedOracle(Oracle):
         """
         if not self.allows:
             loaded = self._load(NONE)
-            self.allows, self.own_size = dict(loaded["precision"]), loaded["own_size"]
+            self.allows, self.own_size = loaded.precision, loaded.own_size
             self._sizes: dict[str, int | None] = {}
-            self._prepared: tuple[Any, dict[str, Any]] | None = None
+            self._prepared: tuple[Any, ReadyBaselines] | None = None
 
     def size(self, mode: str, choose: Callable[[int | None, TrySize], int | None]) -> int | None:
         """Return the size at which to time, chosen once; None for the file's own."""
@@ -352,16 +347,15 @@ class TimedOracle(Oracle):
     def _try_size(self, mode: str, size: int | None) -> tuple[float, int]:
         draw = Draw(self.seed, parameters_seed(self.seed), size=size, mode=mode)
         try:
-            tried, _ = self._ask("try_size", draw=draw.to_json())
+            return self._ask(Baselines.try_size, draw)
         except _Skip as error:
             raise NoOracle("unsupported", "size", size=size) from error
-        return float(tried["us"]), int(tried["bytes"])
 
-    def prepare(self, draws: list[Draw]) -> dict[str, Any]:
+    def prepare(self, draws: list[Draw]) -> ReadyBaselines:
         """Load the baselines with sets of inputs; see `curate.verify.reference.timed`."""
         if self._prepared is None or self._prepared[0] != (draws, self.session):
             try:
-                found, _ = self._ask("prepare_timing", draws=[draw.to_json() for draw in draws])
+                found = self._ask(Baselines.prepare_timing, draws)
             except _Skip as error:
                 raise NoOracle("unsupported", "timing") from error
             self._prepared = (draws, self.session), found
@@ -369,8 +363,7 @@ class TimedOracle(Oracle):
 
     def time(self, name: str, n: int, seed: int) -> list[float]:
         """Return the microseconds of calls of a baseline."""
-        _, (times,) = self._ask("time", name=name, n=n, seed=seed)
-        return list(times.tolist())
+        return self._ask(Baselines.time, name, n, seed)
 
 
 def easier(draw: Draw) -> Draw:
@@ -396,7 +389,7 @@ class Variety:
 
     def add(self, expected: Expected) -> None:
         """Take one draw into account."""
-        output = expected.value("own")["output"]
+        output = expected.drawn.own["output"]
         tensors = [t for t in list_tensors(output) if t.numel()]
         floats = [t for t in tensors if t.is_floating_point()]
         self._has_elements |= bool(tensors)

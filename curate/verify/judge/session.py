@@ -16,14 +16,16 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 import torch
 
 from curate.devices import ON_CPU, Device
 from curate.engine.processes.sandbox import PACKAGE, sandbox_command, worker_environment
 from curate.verify.host import PACKET, SOCKET_TYPE
+from curate.verify.protocol.calls import pack_call, read_answer
 from curate.verify.protocol.wire import (
     MAX_PAYLOAD,
     Channel,
@@ -56,6 +58,9 @@ class SessionEnded(Exception):
         super().__init__(f"{status}: {reason}")
         self.status, self.reason, self.evidence = status, reason, evidence or {}
 
+
+Given = ParamSpec("Given")
+Answered = TypeVar("Answered")
 
 CLAIMS = ("incorrect", "compile_error", "runtime_error", "oom", "crash", "unsupported", "skip")
 """What a process may say of itself: nothing that is to its advantage."""
@@ -303,22 +308,48 @@ class Session:
 
     def __init__(self, host: Host, job: int, channel: Channel, seconds: float) -> None:
         self.host, self.job, self.channel, self.seconds = host, job, channel, seconds
+        self.limit = MAX_PAYLOAD  # bytes of tensors in a reply
         self.events: list[dict[str, Any]] = []
         self.is_open = True
 
     def ask(
+        self,
+        method: Callable[Concatenate[Any, Given], Answered],
+        *args: Given.args,
+        **named: Given.kwargs,
+    ) -> Answered:
+        """Have the child call a method of what it serves; return what that gives.
+
+        Raises:
+            RequestRefused: the program raised, and its process is ready for the next request.
+            SessionEnded: its process is gone, late, or does not keep to the rules.
+        """
+        tensors: list[torch.Tensor] = []
+        given = pack_call(method, args, named, tensors)
+
+        def read(reply: dict[str, Any], received: list[torch.Tensor]) -> Answered:
+            return cast(Answered, read_answer(method, reply.get("answer"), received))
+
+        return self._ask(method.__name__, {"given": given}, tensors, self.limit, read)
+
+    def request(
         self,
         do: str,
         tensors: list[torch.Tensor] | None = None,
         limit: int = MAX_PAYLOAD,
         **fields: Any,
     ) -> tuple[dict[str, Any], list[torch.Tensor]]:
-        """Send a request and return the reply with its tensors, of at most ``limit`` bytes.
+        """Send a request and return the reply with its tensors, of at most ``limit`` bytes."""
+        return self._ask(do, fields, tensors, limit, lambda *reply: reply)
 
-        Raises:
-            Refused: the program raised, and its process is ready for the next request.
-            Ended: its process is gone, late, or does not keep to the rules.
-        """
+    def _ask(
+        self,
+        do: str,
+        fields: dict[str, Any],
+        tensors: list[torch.Tensor] | None,
+        limit: int,
+        read: Callable[[dict[str, Any], list[torch.Tensor]], Answered],
+    ) -> Answered:
         # A reply that was prepared in advance cannot know this number.
         serial = secrets.randbits(53)
         started = time.monotonic()
@@ -326,6 +357,12 @@ class Session:
         try:
             self.channel.send({"do": do, "serial": serial, **fields}, tensors, deadline)
             reply, received = self._reply(serial, deadline, limit)
+            took = time.monotonic() - started
+            self.seconds -= took
+            self.host.waited[do] += took
+            if "refused" in reply:
+                raise RequestRefused(reply["refused"])
+            return read(reply, received)
         except Late:
             self.close("timeout")
             raise SessionEnded("timeout", "timeout", {"request": do}) from None
@@ -337,12 +374,6 @@ class Session:
         except WireError as error:
             self.close("forged_message")
             raise SessionEnded("cheat", "forged_message", {"message": str(error)}) from error
-        took = time.monotonic() - started
-        self.seconds -= took
-        self.host.waited[do] += took
-        if "refused" in reply:
-            raise RequestRefused(reply["refused"])
-        return reply, received
 
     def _reply(
         self, serial: int, deadline: float, limit: int

@@ -171,7 +171,7 @@ class Slot:
         """Return what compiling for the targets says, as fields of a verdict."""
         session = self.host("compiler").open(self.options.timeout_s)
         try:
-            reply, _ = session.ask(
+            reply, _ = session.request(
                 "compile",
                 reference=candidate.reference,
                 candidate=candidate.candidate,
@@ -202,7 +202,7 @@ class Slot:
         self.assembler = self.assembler or Lasting(self.host("compiler"))
         seconds = self.options.timeout_s
         session = self.assembler.at_hand(seconds) or self.assembler.start(seconds)
-        session.ask("assemble", kernels=kernels, target=ON_CPU.name)
+        session.request("assemble", kernels=kernels, target=ON_CPU.name)
 
     def _check(self, candidate: Candidate, verdict: Verdict, has_room: bool) -> Verdict:
         """Return the verdict of running a candidate alongside its reference."""
@@ -216,7 +216,7 @@ class Slot:
             if oracle.takes(WHOLE_BYTES):
                 checked = self._check_mode(candidate, verdict, oracle, "eval", has_room)
         # KernelBench's own harness leaves modules in training mode.
-        if checked.status == "incorrect" and oracle.facts("eval")["mode_dependent"]:
+        if checked.status == "incorrect" and oracle.facts("eval").mode_dependent:
             trained = self._check_mode(candidate, verdict, oracle, "train", has_room)
             if trained.status == "correct":
                 caveats = (*trained.caveats, "train_mode_only")

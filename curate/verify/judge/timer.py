@@ -201,9 +201,9 @@ class Timer:
                 self._prepare(chosen)
             baselines = oracle.prepare([one.draw for one in self.expected])
             self.known["size"] = chosen
-            self.known["compile_problem"] = baselines["compile_problem"]
-            self.known["graph"] = self.graph and all(baselines["graphs"].values())
-            self.baselines = list(baselines["graphs"])
+            self.known["compile_problem"] = baselines.compile_problem
+            self.known["graph"] = self.graph and all(baselines.graphs.values())
+            self.baselines = list(baselines.graphs)
         except (Untimed, NoOracle, RequestRefused, SessionEnded) as error:
             self.problem = _words(error)
 
@@ -273,8 +273,8 @@ class Timer:
 
     def _replays(self) -> bool:
         """Have the executor prepare replays of what was recorded; say whether by a graph."""
-        tensors = [t for one in self.expected for t in list_tensors(one.value("inputs"))]
-        prepared, _ = self.session.executor.ask(
+        tensors = [t for one in self.expected for t in list_tensors(one.drawn.inputs)]
+        prepared, _ = self.session.executor.request(
             "prepare_timing", tensors, scales=[_scale(one.draw) for one in self.expected]
         )
         return bool(prepared["graph"])
@@ -298,7 +298,7 @@ class Timer:
         overhead = [us for _ in range(3) for us in self._ask(OVERHEAD, MOST)]
         times = measure(self._ask, [CANDIDATE, *self.baselines], self.random)
         try:
-            share = self.session.executor.ask("profile")[0]["share"]
+            share = self.session.executor.request("profile")[0]["share"]
             self.known["kernel_share"] = None if share is None else round(float(share), 4)
         except RequestRefused as refused:
             self.known["profile_problem"] = refused.message
@@ -309,7 +309,7 @@ class Timer:
             return self.oracle.time(name, n, self._seed())
         chosen = self.random.randrange(len(self.expected))
         check = [self.random.randrange(n), chosen] if name == CANDIDATE else None
-        answer, (times, *found) = self.session.executor.ask(
+        answer, (times, *found) = self.session.executor.request(
             "time", n=n, seed=self._seed(), body=name == CANDIDATE, check=check
         )
         if check:
@@ -321,7 +321,7 @@ class Timer:
 
     def _compare(self, expected: Expected, changed: list[int], found: list[Any]) -> None:
         """Raise `EarlyVerdict` unless what a replay gave is right."""
-        results = self.session.replayed(changed, found, expected.value("inputs"))
+        results = self.session.replayed(changed, found, expected.drawn.inputs)
         try:
             expected.compare(results)
         except Mismatch as mismatch:
@@ -338,7 +338,7 @@ def _scale(draw: Draw) -> float | None:
 
 def _kind(expected: Expected) -> str:
     """Return what must be equal for two sets of inputs to be for one recording."""
-    inputs = expected.value("inputs")
+    inputs = expected.drawn.inputs
     forms = [(t.shape, t.dtype, t.stride()) for t in list_tensors(inputs)]
     return repr((forms, map_tensors(inputs, lambda tensor: None), expected.draw.size))
 

@@ -16,6 +16,7 @@ import os
 import socket
 import struct
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,6 +45,10 @@ DTYPES = {
         *(torch.complex32, torch.complex64, torch.complex128),
     )
 }
+
+
+MESSAGES: dict[type, Callable[[Any, list[torch.Tensor]], Any]] = {}
+"""Classes that can be sent, and what gives their content (`curate.verify.protocol.calls`)."""
 
 
 class WireError(Exception):
@@ -91,6 +96,8 @@ def pack(value: Any, tensors: list[torch.Tensor]) -> Any:
         return {"device": str(value)}
     if isinstance(value, complex):
         return {"complex": [value.real, value.imag]}
+    if type(value) in MESSAGES:
+        return {"message": MESSAGES[type(value)](value, tensors)}
     raise WireError(f"a {type(value).__name__} is not data")
 
 

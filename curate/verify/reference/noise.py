@@ -10,12 +10,13 @@ import functools
 import itertools
 import math
 import random
-from typing import Any
+from typing import Any, cast
 
 import torch
 
 from curate.problem.operator_calls import Mode, is_compute
 from curate.problem.values import list_tensors, map_tensors, without_float8
+from curate.verify.protocol.messages import Results
 
 PRODUCTS = (
     *("mm", "mv", "linear", "convolution", "attention", "attention_for_cpu"),
@@ -364,9 +365,7 @@ def _rounds_inside(name: str, operator: Any) -> bool:
     return bool(asked & {"rounding_mode", "decimals"}) or name.startswith(ROUND_INSIDE)
 
 
-def furthest(
-    exact: dict[str, Any], moved: dict[str, Any], known: dict[str, Any] | None
-) -> dict[str, Any]:
+def furthest(exact: Results, moved: Results, known: Results | None) -> Results:
     """Return how far the floating tensors of a result are from another's, or from those before.
 
     Args:
@@ -392,4 +391,4 @@ def furthest(
             found = (without_float8(other) - without_float8(tensor)).abs().float()
         return found if most is None else torch.maximum(found, most)
 
-    return dict(map_tensors(exact, apart))
+    return cast(Results, map_tensors(exact, apart))

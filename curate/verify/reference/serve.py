@@ -1,15 +1,7 @@
 """The reference's process: draws inputs and parameters, and says what is right.
 
-It serves these requests, one problem per process:
-
-- ``load {source, device, shrink}``: run the file, and make large sizes smaller if wanted;
-- ``draw {draw}``: inputs, parameters, and the results in the file's precision and in float64;
-- ``noise {draw, effort}``: how far the latter move when last digits change on the way;
-- ``estimate``: how much work its own inputs are;
-- ``facts {draw}``: what the task is made of, and whether it can tell right from wrong;
-- ``variants {draw}``: what else a caller may do;
-- ``long {draw, number, short}``: a draw in which one dimension of the inputs is long;
-- those of `curate.verify.reference.timed`: the baselines.
+One problem per process. It serves the public methods of `Reference`, but for the work they share,
+and those of `curate.verify.reference.timed.Baselines`.
 """
 
 from __future__ import annotations
@@ -36,7 +28,8 @@ from curate.problem.draw import (
 )
 from curate.problem.operator_calls import DOUBLE, OperatorCalls
 from curate.problem.problem import EXAMPLE, LoadedTask, describe, seed_everything
-from curate.problem.smaller import ALL, shrink
+from curate.problem.smaller import ALL
+from curate.problem.smaller import shrink as shrink_sizes
 from curate.problem.values import (
     Tensors,
     list_tensors,
@@ -46,22 +39,30 @@ from curate.problem.values import (
     without_float8,
 )
 from curate.problem.vary import GROWTH, DrawCost, LongDraws, find_variants
+from curate.verify.protocol.calls import handlers_of
 from curate.verify.protocol.compare import FACTOR, Mismatch, compare, flatten, is_short, lean
+from curate.verify.protocol.messages import (
+    Drawn,
+    Estimate,
+    Loaded,
+    ProblemFacts,
+    Results,
+    Spread,
+    Variants,
+)
 from curate.verify.protocol.role import (
     LAYOUTS,
-    Answer,
     Refusal,
     allow_cudnn_tf32,
     get_precision,
     lay_out,
     layout_of,
     mutated_inputs,
-    pack_all,
     poison_memory,
     refusal,
     serve_requests,
 )
-from curate.verify.protocol.wire import Channel, WireError
+from curate.verify.protocol.wire import Channel
 from curate.verify.reference.noise import (
     COARSE,
     CONVOLUTION,
@@ -78,7 +79,7 @@ from curate.verify.reference.noise import (
 )
 from curate.verify.reference.timed import Baselines
 
-Results = tuple[dict[str, Any], dict[str, Any]]
+Right = tuple[Results, Results]
 """What is right: in the file's own precision, and in float64."""
 
 LARGE_STATE = 2**27
@@ -111,51 +112,37 @@ class Reference:
         self.device = "cpu"
         self.models: dict[Any, tuple[list[Any], nn.Module]] = {}
         self.doubles: dict[Any, nn.Module] = {}
-        self.last: tuple[Draw, list[Any], Results] | None = None
+        self.last: tuple[Draw, list[Any], Right] | None = None
         self.long_draws: LongDraws | None = None
         self.call_bytes = 0
 
-    def load(self, request: dict[str, Any], tensors: Tensors) -> Answer:
-        """Run the file's text."""
-        self.device = request["device"]
+    def load(self, source: str, device: str, shrink: str) -> Loaded:
+        """Run the file's text, and make large sizes smaller if wanted."""
+        self.device = device
         if self.device != "cpu":
             torch.cuda.init()  # from now on, seeds are the device's too
         # PyTorch's own default, which is True, says nothing of what a problem means.
         allow_cudnn_tf32(False)
-        self.task = LoadedTask(request["source"])
-        smaller = shrink(self.task, request["shrink"], lambda: self._run_on_meta()[0].call_bytes)
+        self.task = LoadedTask(source)
+        smaller = shrink_sizes(self.task, shrink, lambda: self._run_on_meta()[0].call_bytes)
         free = free_sizes(self.task)
         own_size = getattr(self.task.module, free[0]) if free else None
-        return {"own_size": own_size, "smaller": smaller, "precision": get_precision()}, []
+        return Loaded(own_size, smaller, get_precision())
 
-    def draw(self, request: dict[str, Any], tensors: Tensors) -> Answer:
+    def draw(self, draw: Draw) -> Drawn:
         """Return one draw's inputs and parameters, and the expected results."""
-        draw = Draw.from_json(request["draw"])
         init, model = self.model(draw)
         inputs, (own, exact) = self._right(draw)
         if draw.family == TIES and _has_indices(own["output"]):
             self._reject_ties(model, inputs)
         state = model.state_dict()
-        try:
-            return pack_all(
-                {
-                    "init": init,
-                    "inputs": inputs,
-                    "names": list(state),
-                    "state": list(state.values()),
-                    "own": own,
-                    "exact": exact,
-                }
-            )
-        except WireError as error:
-            raise Refusal("unsupported", "not_data", str(error)) from error
+        return Drawn(init, inputs, list(state), list(state.values()), own, exact)
 
-    def noise(self, request: dict[str, Any], tensors: Tensors) -> Answer:
-        """Return how far a draw's float64 results move, or None where there are none."""
-        draw = Draw.from_json(request["draw"])
-        return pack_all({"noise": self._noise(draw, request["effort"])})
+    def noise(self, draw: Draw, effort: str) -> Spread | None:
+        """Return how far a draw's float64 results move when last digits change on the way.
 
-    def _noise(self, draw: Draw, effort: str = USUAL) -> Any:
+        None where there are no such results.
+        """
         inputs, (own, exact) = self._right(draw)
         last, short = last_place(inputs), self._short(draw, inputs)
         coarse, single = effort == ROUGH, last == torch.finfo(torch.float32).eps
@@ -183,21 +170,16 @@ class Reference:
         if any(call.endswith(ANY_OF_EQUALS) for call in called.unstable):
             raise Refusal(SKIP, "ties", "equal inputs have no one index")
 
-    def initial_state(self, request: dict[str, Any], tensors: Tensors) -> Answer:
+    def initial_state(self, draw: Draw) -> dict[str, torch.Tensor]:
         """Return the parameters as the constructor makes them."""
-        draw = Draw.from_json(request["draw"])
         init = draw_arguments(self.task, draw)
-        state = self.task.build(draw.parameters, init).state_dict()
-        return pack_all({"names": list(state), "state": list(state.values())})
+        return dict(self.task.build(draw.parameters, init).state_dict())
 
-    def estimate(self, request: dict[str, Any], tensors: Tensors) -> Answer:
-        """Return the operators that compute, and bytes that they move and hold, without a run."""
+    def estimate(self) -> Estimate:
+        """Return how much work its own inputs are, without a run."""
         called, held = self._run_on_meta()
-        return {
-            "calls": dict(called.calls),
-            "call_bytes": called.call_bytes,
-            "most_bytes": called.most_bytes + DOUBLE * sum(t.numel() for t in held),
-        }, []
+        most = called.most_bytes + DOUBLE * sum(t.numel() for t in held)
+        return Estimate(dict(called.calls), called.call_bytes, most)
 
     def _run_on_meta(self) -> tuple[OperatorCalls, Tensors]:
         """Return the operators that compute, and inputs and state, without computing."""
@@ -215,16 +197,15 @@ class Reference:
                 model(*to_device(inputs, "meta"))
         return called, list(model.state_dict().values())
 
-    def facts(self, request: dict[str, Any], tensors: Tensors) -> Answer:
-        """Return the operators that compute, and what the output does not depend on."""
-        draw = Draw.from_json(request["draw"])
+    def facts(self, draw: Draw) -> ProblemFacts:
+        """Return what the task is made of; raise if it cannot tell right from wrong."""
         _, model = self.model(draw)
         inputs, (own, exact) = self._right(draw)
         other = self._forward(model, inputs, draw.seed + 1)
         try:
             # Sums by atomic operations differ in their last digits, which is not what is meant.
             if not same_tensors(own, other):
-                compare(other, own, exact, self._noise(draw))
+                compare(other, own, exact, self.noise(draw, USUAL))
         except Mismatch as mismatch:
             message = f"the output depends on the seed: {mismatch.evidence}"
             raise Refusal("unsupported", "random", message) from mismatch
@@ -232,16 +213,15 @@ class Reference:
         with OperatorCalls() as called:
             twin(*given)
         self.call_bytes = called.call_bytes
-        return {
-            "calls": dict(called.calls),
-            "call_bytes": called.call_bytes,
-            "mode_dependent": self._depends_on_mode(model, inputs, draw, own),
-            "insensitive_inputs": self._insensitive(model, inputs, draw, own),
-        }, []
+        return ProblemFacts(
+            dict(called.calls),
+            called.call_bytes,
+            self._depends_on_mode(model, inputs, draw, own),
+            self._insensitive(model, inputs, draw, own),
+        )
 
-    def variants(self, request: dict[str, Any], tensors: Tensors) -> Answer:
+    def variants(self, draw: Draw) -> Variants:
         """Return draws with changes that the reference takes, and layouts of inputs likewise."""
-        draw = Draw.from_json(request["draw"])
         inputs = self.inputs(draw)
         broken: list[Refusal] = []
 
@@ -272,20 +252,17 @@ class Reference:
         found = find_variants(self.task, draw, inputs, forward, not is_large)
         if broken:  # and with it the device's context
             raise Refusal(SKIP, "variants", broken[0].message)
-        draws = {what: [one.to_json() for one in ones] for what, ones in found.items()}
-        return {"draws": draws, "layouts": [layout for layout in LAYOUTS if takes(layout)]}, []
+        return Variants(found, [layout for layout in LAYOUTS if takes(layout)])
 
-    def long(self, request: dict[str, Any], tensors: Tensors) -> Answer:
-        """Return a draw in which one dimension of the inputs is long, found without computing."""
-        draw = Draw.from_json(request["draw"])
+    def long(self, draw: Draw, number: int, short: bool) -> tuple[Draw | None, int]:
+        """Return a draw in which one dimension of the inputs is long, found without computing.
+
+        Also how many dimensions there are.
+        """
         if self.long_draws is None or self.long_draws.draw != draw:
             self.long_draws = LongDraws(self.task, draw, self.inputs(draw), self._cost)
-        known, number = self.long_draws, int(request["number"])
-        found = known.find(number, request["short"]) if number < len(known.dimensions) else None
-        return {
-            "dimensions": len(known.dimensions),
-            "draw": found and found.to_json(),
-        }, []
+        count = len(self.long_draws.dimensions)
+        return self.long_draws.find(number, short) if number < count else None, count
 
     def _cost(self, draw: Draw) -> DrawCost | None:
         """Return what a draw takes, or None where it is refused, without computing."""
@@ -347,7 +324,7 @@ class Reference:
         except Exception:
             return False
 
-    def _right(self, draw: Draw) -> tuple[list[Any], Results]:
+    def _right(self, draw: Draw) -> tuple[list[Any], Right]:
         """Return a draw's inputs and results; those of the last draw asked for are kept."""
         if self.last is None or self.last[0] != draw:
             _, model = self.model(draw)
@@ -375,13 +352,13 @@ class Reference:
         except Exception as error:
             raise _failure(draw, error, self.device) from error
 
-    def _forward(self, model: nn.Module, inputs: list[Any], seed: int) -> dict[str, Any]:
+    def _forward(self, model: nn.Module, inputs: list[Any], seed: int) -> Results:
         """Return what ``forward`` gives, and those inputs that it changed; the model stays."""
         given = copy.deepcopy(inputs)
         result, state = self._call(model, given, seed)
         return {"output": result, "changed": mutated_inputs(given, inputs), "state": state}
 
-    def _exactly(self, draw: Draw, inputs: list[Any], own: dict[str, Any]) -> dict[str, Any]:
+    def _exactly(self, draw: Draw, inputs: list[Any], own: Results) -> Results:
         """Return what ``forward`` gives in float64, with the inputs that ``own`` has changed.
 
         The inputs become float64 in a copy that the call may change: a third copy of gigabytes
@@ -400,7 +377,7 @@ class Reference:
         seed_everything(seed)
         return twin(*given), _changed_state(twin, model)
 
-    def _run(self, model: nn.Module, inputs: list[Any], draw: Draw) -> Results:
+    def _run(self, model: nn.Module, inputs: list[Any], draw: Draw) -> Right:
         """Return the results in the file's own precision and in float64.
 
         Raises:
@@ -426,20 +403,20 @@ class Reference:
 
     def _moved(
         self,
-        own: dict[str, Any],
-        exact: dict[str, Any],
+        own: Results,
+        exact: Results,
         inputs: list[Any],
         draw: Draw,
         runs: int,
         how: dict[str, Any],
         keep_short: bool = True,
-    ) -> dict[str, Any]:
+    ) -> Spread:
         """Return how far float64 results move with the last digits changed on the way.
 
         Numbers of few digits are kept, unless an operator rounds something that it works out of
         them, such as a quotient: which way that goes is then nobody's fault.
         """
-        known: dict[str, Any] | None = None
+        known: Results | None = None
         leans: dict[str, float] = {}
         for seed in range(runs):
             jitter = Jitter(seed, keep_short, **how)
@@ -451,12 +428,12 @@ class Reference:
             state = _changed_state(twin, self._double(draw))
             if keep_short and jitter.rounds:
                 return self._moved(own, exact, inputs, draw, runs, how, keep_short=False)
-            parts = {"output": result, "changed": mutated_inputs(given, changed), "state": state}
+            parts = Results(output=result, changed=mutated_inputs(given, changed), state=state)
             known = furthest(exact, parts, known)
             for path, far in _leans(own, exact, parts).items():
                 leans[path] = max(far, leans.get(path, 0.0))
         assert known is not None
-        return {**known, "leans": leans}
+        return Spread(**known, leans=leans)
 
     @contextlib.contextmanager
     def _made_exact(self, draw: Draw, inputs: list[Any]) -> Iterator[None]:
@@ -480,7 +457,7 @@ class Reference:
         return RoundFactors(**allowed) if coarse else contextlib.nullcontext()
 
     def _depends_on_mode(
-        self, model: nn.Module, inputs: list[Any], draw: Draw, own: dict[str, Any]
+        self, model: nn.Module, inputs: list[Any], draw: Draw, own: Results
     ) -> bool:
         try:
             other = self._forward(copied(model).train(draw.mode == "eval"), inputs, 0)
@@ -489,7 +466,7 @@ class Reference:
         return not same_tensors(own, other)
 
     def _insensitive(
-        self, model: nn.Module, inputs: list[Any], draw: Draw, own: dict[str, Any]
+        self, model: nn.Module, inputs: list[Any], draw: Draw, own: Results
     ) -> list[int]:
         """Return positions of tensor inputs that can be drawn anew without effect."""
         others = self.inputs(dataclasses.replace(draw, seed=draw.seed + 1000))
@@ -569,9 +546,9 @@ def warm() -> None:
     reference = Reference()
     random_numbers("cpu")
     with torch.no_grad():
-        reference.load({"source": EXAMPLE[0], "device": "cpu", "shrink": ALL}, [])
-        reference.facts({"draw": Draw(0).to_json()}, [])
-        reference.estimate({}, [])
+        reference.load(EXAMPLE[0], "cpu", ALL)
+        reference.facts(Draw(0))
+        reference.estimate()
 
 
 def serve(channel: Channel) -> None:
@@ -579,17 +556,10 @@ def serve(channel: Channel) -> None:
     poison_memory()
     torch.set_grad_enabled(False)
     reference = Reference()
-    serve_requests(
-        channel,
-        {
-            "load": reference.load,
-            "draw": reference.draw,
-            "noise": reference.noise,
-            "initial_state": reference.initial_state,
-            "estimate": reference.estimate,
-            "facts": reference.facts,
-            "variants": reference.variants,
-            "long": reference.long,
-            **Baselines(reference).handlers,
-        },
+    baselines = Baselines(reference)
+    handlers = handlers_of(
+        *(reference.load, reference.draw, reference.noise, reference.initial_state),
+        *(reference.estimate, reference.facts, reference.variants, reference.long),
+        *(baselines.try_size, baselines.prepare_timing, baselines.time),
     )
+    serve_requests(channel, handlers)

@@ -1,11 +1,4 @@
-"""The baselines that a candidate is timed against: eager PyTorch and `torch.compile`.
-
-They serve these requests, in the reference's process:
-
-- ``try_size {draw}``: how long eager takes, and how much memory it touches;
-- ``prepare_timing {draws}``: sets of inputs, and the baselines ready to be timed;
-- ``time {name, n, seed}``: the microseconds of n calls.
-"""
+"""The baselines that a candidate is timed against: eager PyTorch and `torch.compile`."""
 
 from __future__ import annotations
 
@@ -19,8 +12,8 @@ import torch
 from curate.problem.copies import copied
 from curate.problem.draw import Draw
 from curate.problem.problem import describe
-from curate.problem.values import Tensors, list_tensors, map_tensors
-from curate.verify.protocol.role import Answer, Handlers
+from curate.problem.values import list_tensors, map_tensors
+from curate.verify.protocol.messages import ReadyBaselines
 from curate.verify.timing import InputSets, TimedCall, as_users_run
 
 if TYPE_CHECKING:
@@ -39,18 +32,8 @@ class Baselines:
         self.reference = reference
         self.calls: dict[str, TimedCall] = {}
 
-    @property
-    def handlers(self) -> Handlers:
-        """What answers the requests."""
-        return {
-            "try_size": self.try_size,
-            "prepare_timing": self.prepare,
-            "time": self.time,
-        }
-
-    def try_size(self, request: dict[str, Any], tensors: Tensors) -> Answer:
+    def try_size(self, draw: Draw) -> tuple[float, int]:
         """Return how long eager takes on a draw, and the bytes of its inputs and results."""
-        draw = Draw.from_json(request["draw"])
         _, model = self.reference.model(draw)
         inputs = self.reference.inputs(draw)
         self.calls.clear()
@@ -59,17 +42,13 @@ class Baselines:
         size = sum(t.numel() * t.element_size() for t in (*list_tensors(inputs), *results))
         del results
         timed = self._timed(copied(model), [inputs])
-        return {"us": statistics.median(timed.run(QUICK, 0)), "bytes": size}, []
+        return statistics.median(timed.run(QUICK, 0)), size
 
-    def prepare(self, request: dict[str, Any], tensors: Tensors) -> Answer:
+    def prepare_timing(self, draws: list[Draw]) -> ReadyBaselines:
         """Load sets of inputs, and make eager PyTorch and `torch.compile` ready.
 
-        Args:
-            request: ``draws``, one for each set; all have the first one's parameters and plain
-                numbers.
-            tensors: none.
+        All draws have the first one's parameters and plain numbers.
         """
-        draws = [Draw.from_json(draw) for draw in request["draws"]]
         _, model = self.reference.model(draws[0])
         sets = [self.reference.inputs(draw) for draw in draws]
         self.calls = {EAGER: self._timed(copied(model), sets)}
@@ -81,12 +60,11 @@ class Baselines:
         except Exception as error:
             problem = describe(error)
         graphs = {name: call.graph is not None for name, call in self.calls.items()}
-        return {"graphs": graphs, "compile_problem": problem}, []
+        return ReadyBaselines(graphs, problem)
 
-    def time(self, request: dict[str, Any], tensors: Tensors) -> Answer:
+    def time(self, name: str, n: int, seed: int) -> list[float]:
         """Return the microseconds of calls of one baseline."""
-        times = self.calls[request["name"]].run(request["n"], request["seed"])
-        return {}, [torch.tensor(times, dtype=torch.float64)]
+        return list(self.calls[name].run(n, seed))
 
     def _timed(self, model: Callable[..., Any], sets: list[list[Any]]) -> TimedCall:
         masters = [[t.detach() for t in list_tensors(one)] for one in sets]

@@ -19,7 +19,7 @@ from curate.problem.draw import FAMILIES, OWN, Draw, Variation
 from curate.verify.judge.oracle import Expected, NoOracle, Oracle, Variety, easier
 from curate.verify.judge.session import Host, HostError
 from curate.verify.protocol.compare import Mismatch
-from curate.verify.protocol.role import pack_all
+from curate.verify.protocol.messages import Drawn, Results
 from curate.verify.reference.serve import MORE, USUAL
 
 REFERENCE = """
@@ -99,10 +99,10 @@ def test_a_draw_that_is_taken_is_the_one_that_was_asked_for(ask: Ask) -> None:
         draw = Draw(oracle.seed, family=family, size=3)
         expected = oracle.expect(draw)
         assert expected.draw == draw
-        (x,) = expected.value("inputs")
+        (x,) = expected.drawn.inputs
         assert x.shape == (3, 8)
-        assert torch.equal(expected.value("own")["output"], x + 1)
-        assert torch.equal(expected.value("exact")["output"], x.double() + 1)
+        assert torch.equal(expected.drawn.own["output"], x + 1)
+        assert torch.equal(expected.drawn.exact["output"], x.double() + 1)
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_a_reference_that_does_not_take_a_draw_gets_an_easier_one(
 def test_what_overflows_is_compared_on_the_files_own_inputs_only(ask: Ask) -> None:
     for family, may_differ in ((OWN, False), ("large", True)):
         expected = ask("return (88 * x).exp()", "torch.randn(64, 8)").expect(Draw(1, family=family))
-        results = copy.deepcopy(expected.value("own"))
+        results = copy.deepcopy(expected.drawn.own)
         infinite = results["output"].isinf()
         assert infinite.any() and not infinite.all()
         results["output"][infinite] = 1.0
@@ -147,7 +147,7 @@ def test_what_overflows_is_compared_on_the_files_own_inputs_only(ask: Ask) -> No
 def test_half_precision_on_the_way_shows_on_large_inputs(ask: Ask) -> None:
     for family, is_right in ((OWN, True), ("large", False)):
         expected = ask("return x.ceil()", "torch.randn(64, 8)").expect(Draw(1, family=family))
-        results = expected.value("own")
+        results = copy.copy(expected.drawn.own)
         results["output"] = results["output"].half().float()
         if is_right:
             expected.compare(results)
@@ -163,15 +163,15 @@ def test_a_draw_is_the_same_in_every_process_and_kept(ask: Ask) -> None:
     first = one.expect(draw)
     assert one.expect(draw) is first
     second = ask("return self.linear(x)", init=linear).expect(draw)
-    assert {**first.message, "serial": None} == {**second.message, "serial": None}
-    assert all(map(torch.equal, first.tensors, second.tensors))
+    assert first.drawn.names == second.drawn.names
+    assert all(map(torch.equal, first.drawn.tensors, second.drawn.tensors))
     assert one.seed != ask("return x").seed
 
 
 def test_mutated_inputs_are_part_of_the_result(ask: Ask) -> None:
     oracle = ask("return x.mul_(2)")
     expected = oracle.expect(Draw(0))
-    own, (x,) = expected.value("own"), expected.value("inputs")
+    own, (x,) = expected.drawn.own, expected.drawn.inputs
     assert list(own["changed"]) == ["input[0]"]
     assert torch.equal(own["changed"]["input[0]"], 2 * x)
     with pytest.raises(Mismatch):
@@ -180,10 +180,10 @@ def test_mutated_inputs_are_part_of_the_result(ask: Ask) -> None:
 
 def test_initial_state_is_as_the_constructor_makes_it(ask: Ask) -> None:
     oracle = ask("return self.norm(x)", init="self.norm = nn.LayerNorm(8)")
-    names, state = oracle.initial_state(Draw(0))
-    assert names == ["norm.weight", "norm.bias"]
-    assert torch.equal(state[0], torch.ones(8)) and not state[1].any()
-    assert all(bool(t.any()) for t in oracle.expect(Draw(0)).value("state"))
+    state = oracle.initial_state(Draw(0))
+    assert list(state) == ["norm.weight", "norm.bias"]
+    assert torch.equal(state["norm.weight"], torch.ones(8)) and not state["norm.bias"].any()
+    assert all(bool(t.any()) for t in oracle.expect(Draw(0)).drawn.state)
 
 
 # --- facts ----------------------------------------------------------------------------------
@@ -192,13 +192,13 @@ def test_initial_state_is_as_the_constructor_makes_it(ask: Ask) -> None:
 def test_facts_name_operators_modes_and_inputs_without_effect(ask: Ask) -> None:
     oracle = ask("return (x @ x.t()).relu()")
     facts = oracle.facts("eval")
-    assert facts["calls"] == {"mm": 1, "relu": 1}
-    assert facts["call_bytes"] == 4 * (32 + 32 + 16 + 16 + 16)
-    assert (facts["mode_dependent"], facts["insensitive_inputs"]) == (False, [])
+    assert facts.calls == {"mm": 1, "relu": 1}
+    assert facts.call_bytes == 4 * (32 + 32 + 16 + 16 + 16)
+    assert (facts.mode_dependent, facts.insensitive_inputs) == (False, [])
     two = {"inputs": "torch.rand(rows, 8), torch.rand(3), 2", "arguments": "x, y, n"}
-    assert ask("return x + 0 * y.sum() + n", **two).facts("eval")["insensitive_inputs"] == [1]
+    assert ask("return x + 0 * y.sum() + n", **two).facts("eval").insensitive_inputs == [1]
     dropout = ask("return self.drop(x)", init="self.drop = nn.Dropout()")
-    assert dropout.facts("eval")["mode_dependent"]
+    assert dropout.facts("eval").mode_dependent
     with pytest.raises(NoOracle) as caught:
         dropout.facts("train")
     assert (caught.value.status, caught.value.reason) == ("unsupported", "random")
@@ -240,14 +240,14 @@ def test_a_reference_that_died_is_loaded_again(ask: Ask) -> None:
     oracle = ask("return os._exit(1) if len(x) == 3 else x + 1")
     with pytest.raises(NoOracle):
         oracle.expect(Draw(0, size=3))
-    assert oracle.expect(Draw(1)).value("own")["output"].shape == (4, 8)
+    assert oracle.expect(Draw(1)).drawn.own["output"].shape == (4, 8)
 
 
 # --- noise ----------------------------------------------------------------------------------
 
 
 def passes(expected: Expected, error: float) -> bool:
-    results = expected.value("own")
+    results = copy.copy(expected.drawn.own)
     results["output"] = results["output"] + error
     try:
         expected.compare(results)
@@ -262,7 +262,7 @@ def test_an_ill_conditioned_reference_is_allowed_more_error(ask: Ask) -> None:
     noise = []
     for text, allowed in (("return x - 1", False), ("return (x + 4095) - 4096", True)):
         expected = ask(text).expect(draw)
-        own, exact = expected.value("own")["output"], expected.value("exact")["output"]
+        own, exact = expected.drawn.own["output"], expected.drawn.exact["output"]
         assert torch.equal(own.double(), exact), "no error of its own"
         noise.append(float(expected.ask_noise(draw, USUAL)["output"].max()))
         assert passes(expected, 1e-4) == allowed and not passes(expected, 0.1)
@@ -278,16 +278,16 @@ def test_noise_of_integers_is_none_and_of_a_chaotic_sum_is_finite(ask: Ask) -> N
 
 def test_a_reference_of_one_precision_has_no_noise(ask: Ask) -> None:
     expected = ask("return x @ torch.ones(8, 8, dtype=torch.float32)").expect(Draw(0))
-    own, exact = expected.value("own")["output"], expected.value("exact")["output"]
+    own, exact = expected.drawn.own["output"], expected.drawn.exact["output"]
     assert expected.ask_noise(expected.draw, USUAL) is None and torch.equal(own, exact)
     assert own.dtype == torch.float32
 
 
 def test_what_a_file_makes_without_a_type_is_exact_in_float64(ask: Ask) -> None:
     expected = ask("return x + (torch.arange(8) / 7).sin()").expect(Draw(0))
-    exact = expected.value("exact")["output"]
+    exact = expected.drawn.exact["output"]
     angles = torch.arange(8, dtype=torch.float64) / 7
-    assert torch.equal(exact, expected.value("inputs")[0].double() + angles.sin())
+    assert torch.equal(exact, expected.drawn.inputs[0].double() + angles.sin())
 
 
 # --- 16 bits --------------------------------------------------------------------------------
@@ -302,8 +302,8 @@ MLP = {
 
 def two_layers(expected: Expected, rounded: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
     """Return the output of `MLP` with results on the way rounded, and sums in float32."""
-    (x,) = expected.value("inputs")
-    a, b = (t.float() for t in expected.value("state"))
+    (x,) = expected.drawn.inputs
+    a, b = (t.float() for t in expected.drawn.state)
     hidden = rounded(torch.tanh(rounded(x.float() @ a)))
     return hidden @ b
 
@@ -312,15 +312,15 @@ def two_layers(expected: Expected, rounded: Callable[[torch.Tensor], torch.Tenso
 @pytest.mark.parametrize("family", [OWN, "signed", "large", "shifted", "small"])
 def test_a_program_in_16_bits_may_round_on_the_way_or_not(ask: Ask, seed: int, family: str) -> None:
     expected = ask(**MLP).expect(Draw(seed, seed, family, size=50))
-    own = expected.value("own")
+    own = expected.drawn.own
     for rounded in (torch.Tensor.float, lambda t: t.bfloat16().float()):
         output = two_layers(expected, rounded).bfloat16()
         expected.compare({**own, "output": output})
 
 
 def accumulated(expected: Expected) -> torch.Tensor:
-    (x,) = expected.value("inputs")
-    a, b = expected.value("state")
+    (x,) = expected.drawn.inputs
+    a, b = expected.drawn.state
     hidden = torch.tanh((x.float() @ a.float()).bfloat16().float())
     total = torch.zeros(hidden.shape[0], b.shape[1], dtype=torch.bfloat16)
     for k in range(len(b)):
@@ -340,7 +340,7 @@ def accumulated(expected: Expected) -> torch.Tensor:
 def test_a_program_in_16_bits_may_not_lose_more(ask: Ask, wrong: Any) -> None:
     expected = ask(**MLP).expect(Draw(1, 1, size=50))
     with pytest.raises(Mismatch, match=r"value|bias"):
-        expected.compare({**expected.value("own"), "output": wrong(expected)})
+        expected.compare({**expected.drawn.own, "output": wrong(expected)})
 
 
 def test_only_16_bits_have_more_runs_with_noise(ask: Ask) -> None:
@@ -350,7 +350,7 @@ def test_only_16_bits_have_more_runs_with_noise(ask: Ask) -> None:
         one = dataclasses.replace(
             oracle.expect(Draw(0)), ask_noise=lambda _, how, asked=efforts: asked.append(how)
         )
-        own = one.value("own")
+        own = one.drawn.own
         wrong = own["output"].clone()
         wrong[1, 7] += 1
         with pytest.raises(Mismatch):
@@ -361,15 +361,15 @@ def test_only_16_bits_have_more_runs_with_noise(ask: Ask) -> None:
 def test_a_type_of_16_bits_that_a_file_names_is_exact_in_float64(ask: Ask) -> None:
     forward = "return (x.float() * 3 + 1).to(torch.bfloat16) @ self.a"
     expected = ask(**{**MLP, "forward": forward}).expect(Draw(0))
-    (x,), (a, _) = expected.value("inputs"), expected.value("state")
+    (x,), (a, _) = expected.drawn.inputs, expected.drawn.state
     exact = (x.float() * 3 + 1).double() @ a.double()
-    assert torch.equal(expected.value("exact")["output"], exact)
+    assert torch.equal(expected.drawn.exact["output"], exact)
 
 
 def test_float8_is_compared_as_what_it_is(ask: Ask) -> None:
     forward = "return (x * 9).to(torch.float8_e4m3fn), x.to(torch.float8_e5m2)"
     expected = ask(forward, "torch.randn(rows, 99)").expect(Draw(0))
-    own = expected.value("own")
+    own = expected.drawn.own
     expected.compare(own)
     four, five = own["output"]
     with pytest.raises(Mismatch, match="value"):
@@ -380,10 +380,8 @@ def test_float8_is_compared_as_what_it_is(ask: Ask) -> None:
 
 
 def draws(*outputs: Any) -> list[Expected]:
-    return [
-        Expected(Draw(i), *pack_all({"own": {"output": output, "changed": {}}}))
-        for i, output in enumerate(outputs)
-    ]
+    found: list[Results] = [{"output": out, "changed": {}, "state": {}} for out in outputs]
+    return [Expected(Draw(i), Drawn([], [], [], [], own, own)) for i, own in enumerate(found)]
 
 
 NAN = float("nan")

@@ -7,6 +7,7 @@ import torch
 from verify_programs import PAIRS
 
 from curate.problem.draw import Draw
+from curate.verify.protocol.messages import Estimate
 from curate.verify.protocol.role import Refusal
 from curate.verify.reference.serve import Reference
 
@@ -49,7 +50,7 @@ def get_init_inputs():
 def load(source: str) -> Reference:
     torch.set_num_threads(1)
     reference = Reference()
-    reference.load({"source": source, "device": "cpu", "shrink": "none"}, [])
+    reference.load(source, "cpu", "none")
     return reference
 
 
@@ -60,16 +61,16 @@ SOURCES = {"convolution": CONVOLVED} | {name: pair.reference for name, pair in P
 def test_an_estimate_is_what_is_counted_in_a_run(name: str) -> None:
     reference = load(SOURCES[name])
     with torch.no_grad():
-        estimate, _ = reference.estimate({}, [])
-        facts, _ = reference.facts({"draw": Draw(0).to_json()}, [])
-    assert estimate["calls"] == facts["calls"]
-    assert estimate["call_bytes"] == facts["call_bytes"]
+        estimate = reference.estimate()
+        facts = reference.facts(Draw(0))
+    assert estimate.calls == facts.calls
+    assert estimate.call_bytes == facts.call_bytes
 
 
 def test_what_no_machine_holds_is_estimated_too() -> None:
-    estimate, _ = load(PRODUCT).estimate({}, [])
+    estimate = load(PRODUCT).estimate()
     moved = 3 * 4 * 2**34
-    assert estimate == {"calls": {"mm": 1}, "call_bytes": moved, "most_bytes": 2 * moved}
+    assert estimate == Estimate({"mm": 1}, moved, 2 * moved)
 
 
 CHANGED = """

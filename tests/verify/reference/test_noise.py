@@ -5,7 +5,6 @@ import torch
 
 from curate.problem.draw import Draw
 from curate.verify.protocol.compare import Mismatch, compare
-from curate.verify.protocol.role import unpack_named
 from curate.verify.reference.noise import RoundFactors, walk_of
 from curate.verify.reference.serve import Reference
 
@@ -51,16 +50,12 @@ def get_inputs():
 def get_init_inputs():
     return []
 """
-    reference.load({"source": source, "device": "cpu", "shrink": "none"}, [])
+    reference.load(source, "cpu", "none")
     draw = Draw(4, 4)
     with torch.no_grad():
-        found, tensors = reference.draw({"draw": draw.to_json()}, [])
-        noise = unpack_named(
-            *reference.noise({"draw": draw.to_json(), "effort": "usual"}, []), "noise"
-        )
-        own, exact, (x,) = (
-            unpack_named(found, tensors, name) for name in ("own", "exact", "inputs")
-        )
+        drawn, noise = reference.draw(draw), reference.noise(draw, "usual")
+        assert noise is not None
+        own, exact, (x,) = drawn.own, drawn.exact, drawn.inputs
         conv = reference.model(draw)[1].conv
         patches = torch.nn.functional.unfold(x, 3)[0].t().contiguous()
         filters = conv.weight.reshape(8, -1).t().contiguous()

@@ -1,0 +1,134 @@
+"""Calls of a process's methods by the judge: arguments and answers have the methods' types.
+
+The judge names the method itself, as in ``session.ask(Reference.draw, draw)``, so that types are
+checked where calls are written. What comes is read by the method's annotations, which both ends
+have: values that `curate.verify.protocol.wire.pack` takes, containers of them, and classes that
+are a `message`.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import types
+from collections.abc import Callable
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints, is_typeddict
+
+import torch
+
+from curate.verify.protocol.wire import MESSAGES, WireError, pack, unpack
+
+Tensors = list[torch.Tensor]
+Answer = tuple[dict[str, Any], Tensors]
+Handler = Callable[[dict[str, Any], Tensors], Answer]
+Class = TypeVar("Class", bound=type)
+
+_READERS: dict[type, Callable[[Any, Tensors], Any]] = {}
+
+
+def message(cls: Class) -> Class:
+    """Let a dataclass be sent: field by field, or as its ``to_json`` gives it."""
+    if own_form := getattr(cls, "from_json", None):
+        MESSAGES[cls] = lambda value, tensors: value.to_json()
+        _READERS[cls] = lambda content, tensors: own_form(content)
+        return cls
+    hints = get_type_hints(cls)  # now: while a candidate runs, modules are hidden
+
+    def made(content: Any, tensors: Tensors) -> Any:
+        if not isinstance(content, list):
+            raise WireError(f"not a {cls.__name__}")
+        return cls(*(read(*pair, tensors) for pair in _pairs(hints.values(), content)))
+
+    MESSAGES[cls] = lambda value, tensors: [pack(getattr(value, n), tensors) for n in hints]
+    _READERS[cls] = made
+    return cls
+
+
+def read(hint: Any, packed: Any, tensors: Tensors) -> Any:
+    """Return the value of a type that `pack` made this of.
+
+    Raises:
+        WireError: it is none of that type.
+    """
+    if hint in _READERS:
+        return _READERS[hint](_content(packed, "message"), tensors)
+    origin, parts = get_origin(hint), get_args(hint)
+    if origin in (Union, types.UnionType):  # with None
+        return None if packed is None else read(parts[0], packed, tensors)
+    if origin is list:
+        return [read(parts[0], item, tensors) for item in _items(packed, "list")]
+    if origin is tuple:
+        items = _items(packed, "tuple")
+        kinds = parts[:1] * len(items) if parts[-1] is Ellipsis else parts
+        return tuple(read(*pair, tensors) for pair in _pairs(kinds, items))
+    if origin is dict:
+        return {
+            key: value
+            for item in _items(packed, "dict")
+            for key, value in [[read(*pair, tensors) for pair in _pairs(parts, item)]]
+        }
+    value = unpack(packed, tensors)
+    if not (hint is Any or _is(value, dict if is_typeddict(hint) else hint)):
+        raise WireError(f"a {type(value).__name__} in place of {hint}")
+    return value
+
+
+def _is(value: Any, hint: Any) -> bool:
+    if hint in (bool, int):  # a truth value is no number here
+        return type(value) is hint
+    return isinstance(value, int | float if hint is float else hint)
+
+
+def _content(packed: Any, kind: str) -> Any:
+    if not isinstance(packed, dict) or [*packed] != [kind]:
+        raise WireError(f"not a {kind}")
+    return packed[kind]
+
+
+def _items(packed: Any, kind: str) -> list[Any]:
+    items = _content(packed, kind)
+    if not isinstance(items, list):
+        raise WireError(f"not a {kind}")
+    return items
+
+
+def _pairs(hints: Any, items: Any) -> list[tuple[Any, Any]]:
+    if not isinstance(items, list) or len(hints) != len(items):
+        raise WireError("not so many values")
+    return list(zip(hints, items, strict=True))
+
+
+@functools.cache
+def _form(function: Any) -> tuple[inspect.Signature, dict[str, Any]]:
+    return inspect.signature(function), get_type_hints(function)
+
+
+def pack_call(method: Any, args: Any, named: Any, tensors: Tensors) -> dict[str, Any]:
+    """Return a call of a class's method by its arguments' names."""
+    given = _form(method)[0].bind(None, *args, **named).arguments  # without an object
+    return {name: pack(value, tensors) for name, value in list(given.items())[1:]}
+
+
+def read_answer(method: Any, packed: Any, tensors: Tensors) -> Any:
+    """Return what a method gave.
+
+    Raises:
+        WireError: it is not of the type that the method gives.
+    """
+    return read(_form(method)[1]["return"], packed, tensors)
+
+
+def handlers_of(*methods: Any) -> dict[str, Handler]:
+    """Return what answers calls of objects' methods, by the methods' names."""
+    return {method.__name__: _answering(method) for method in methods}
+
+
+def _answering(method: Any) -> Handler:
+    hints = _form(method.__func__)[1]
+
+    def handler(request: dict[str, Any], tensors: Tensors) -> Answer:
+        given = {n: read(hints[n], packed, tensors) for n, packed in request["given"].items()}
+        sent: Tensors = []
+        return {"answer": pack(method(**given), sent)}, sent
+
+    return handler
