@@ -19,7 +19,7 @@ MUCH = 4 * ELEMENTS
 PARAMETERS = 2**20
 """Elements of the parameters that they have at most, if sizes that the constructor takes tell."""
 
-CALL_BYTES = 2**26
+CALL_BYTES = 2**23
 """Bytes that a forward's operators read and write at most then: a result may be far larger than
 the inputs, such as all distances between two sets."""
 
@@ -49,13 +49,14 @@ def shrink(task: LoadedTask, which: str, run: Callable[[], int]) -> dict[str, li
     if which == NONE:
         return {}
     many_inputs, many_parameters = input_elements(task) > MUCH, _parameters(task) > PARAMETERS
-    if not many_inputs and not many_parameters:
+    if not many_inputs and not many_parameters and not _is_much(run):
         return {}
     own = {name: int(getattr(task.module, name)) for name in named_sizes(task)}
     free = free_sizes(task)
     shared = [name for name in own if name not in free]
     first = free[:1]
-    for names, others in [(first, [])] if which == FIRST else [(free, shared), (free, [])]:
+    all_names = [(free, shared), (free, []), (first, [])]
+    for names, others in [(first, [])] if which == FIRST else all_names:
         if many_inputs:
             _halve(task, first, FEWEST, lambda: input_elements(task) > ELEMENTS)
             _halve(task, names, FEWEST, lambda: input_elements(task) > ELEMENTS)
@@ -63,6 +64,7 @@ def shrink(task: LoadedTask, which: str, run: Callable[[], int]) -> dict[str, li
         if many_inputs:
             _halve(task, others, FEWEST_SHARED, lambda: input_elements(task) > ELEMENTS)
         try:
+            _halve(task, first, FEWEST, lambda: run() > CALL_BYTES)
             _halve(task, names, FEWEST, lambda: run() > CALL_BYTES)
             run()
             now = {name: int(getattr(task.module, name)) for name in own}
@@ -71,6 +73,14 @@ def shrink(task: LoadedTask, which: str, run: Callable[[], int]) -> dict[str, li
             for name, size in own.items():
                 setattr(task.module, name, size)
     return {}
+
+
+def _is_much(run: Callable[[], int]) -> bool:
+    """Whether few inputs make much work, as tokens do that become rows of a table."""
+    try:
+        return run() > 4 * CALL_BYTES
+    except Exception:  # the file's own: it may look at values
+        return False
 
 
 def _halve(task: LoadedTask, names: list[str], fewest: int, too_many: Callable[[], bool]) -> None:
