@@ -84,12 +84,20 @@ def _is_much(run: Callable[[], int]) -> bool:
 
 
 def _halve(task: LoadedTask, names: list[str], fewest: int, too_many: Callable[[], bool]) -> None:
-    while names and too_many():
-        name = max(names, key=lambda name: getattr(task.module, name))
-        size = getattr(task.module, name) // 2
-        if size < fewest:
+    """Halve the largest of some sizes while there is too much; one stays where the file raises."""
+    left = list(names)
+    is_much = bool(left) and too_many()
+    while left and is_much:
+        name = max(left, key=lambda name: getattr(task.module, name))
+        size = getattr(task.module, name)
+        if size // 2 < fewest:
             return
-        setattr(task.module, name, size)
+        setattr(task.module, name, size // 2)
+        try:
+            is_much = too_many()
+        except Exception:
+            setattr(task.module, name, size)
+            left.remove(name)
 
 
 def input_elements(task: LoadedTask) -> int:

@@ -17,8 +17,8 @@ from curate.generator.schedules.products import Matrices, Product, Sums
 from curate.generator.torch_private import CallOperand, FloorDiv, LibraryCall
 from curate.generator.values import Value
 
-FEW_CHANNELS = 16
-"""Channels of a group below which a tile of a product would be nearly empty."""
+FEW_CHANNELS, FEW_INPUTS = 16, 4
+"""Channels that a group gives, and takes, below which a tile of a product would be nearly empty."""
 
 
 def is_pointwise(call: LibraryCall) -> bool:
@@ -90,8 +90,9 @@ class Convolution(Product):
         return [sympy.sympify(n[dim] if len(n) > dim else n[0]) for n in given]
 
     def is_few(self, program: Program) -> bool:
-        """Whether a group gives few channels."""
-        few = self.groups != 1 and program.hint(self.filters) < FEW_CHANNELS
+        """Whether a group gives or takes few channels."""
+        gives, takes = program.hint(self.filters), program.hint(self.inputs)
+        few = self.groups != 1 and (gives < FEW_CHANNELS or takes < FEW_INPUTS)
         return few or bool(program.known(self.filters) == 1)
 
 
