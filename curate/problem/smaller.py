@@ -66,6 +66,7 @@ def shrink(task: LoadedTask, which: str, run: Callable[[], int]) -> dict[str, li
         try:
             _halve(task, first, FEWEST, lambda: run() > CALL_BYTES)
             _halve(task, names, FEWEST, lambda: run() > CALL_BYTES)
+            _halve(task, others, FEWEST_SHARED, lambda: run() > CALL_BYTES)
             run()
             now = {name: int(getattr(task.module, name)) for name in own}
             return {name: [own[name], now[name]] for name in own if now[name] != own[name]}

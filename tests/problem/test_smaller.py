@@ -121,9 +121,28 @@ def test_a_large_result_makes_them_smaller_still():
     assert run() <= CALL_BYTES
 
 
-def test_few_elements_stay():
+def test_few_inputs_that_make_much_work_are_fewer():
+    text = FILE.format(batch=64, check="x = x.repeat(1, 1, 4000)").replace("4096", "1")
+    task = LoadedTask(text)
+
+    def run():
+        with torch.device("meta"):
+            return task.module.Model(*task.init_inputs())(*task.inputs()).nbytes
+
+    assert run() > 4 * CALL_BYTES
+    assert shrink(task, ALL, run)["batch_size"] == [64, 4]
+    assert run() <= CALL_BYTES
+
+
+def test_a_size_stays_from_where_on_the_model_does_not_take_its_half():
+    check = "assert x.shape[1] >= 500; x = x.repeat(1, 2500, 1)"
+    found, _ = shrunk(512, check, features=1)
+    assert found == {"batch_size": [512, 4], "seq_len": [2048, 512]}
+
+
+def test_few_elements_and_little_work_stay():
     task = LoadedTask(FILE.format(batch=1, check="pass").replace("4096", "64"))
-    assert shrink(task, ALL, lambda: pytest.fail("runs")) == {}
+    assert shrink(task, ALL, lambda: CALL_BYTES) == {}
 
 
 def test_a_verdict_names_both_sizes(warm_judge):
