@@ -38,7 +38,7 @@ class Inductor(RowStep):
     sandboxed: ClassVar[bool] = True
 
     step: Literal["inductor"]
-    version: ClassVar[int] = 22
+    version: ClassVar[int] = 23
 
     variants: Annotated[
         int,

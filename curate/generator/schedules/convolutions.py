@@ -227,7 +227,9 @@ class _Tiled:
             loops.inputs * product(loops.taps),
         ]
         m, n, _ = (body.named(name, size) for name, size in zip("MNK", self.sizes, strict=True))
-        products.tile(body, m, n, "group" if self.grouped else "", tuned)
+        products.tile(body, m, n, tuned)
+        if self.grouped:
+            body.say("group = tl.program_id(1).to(tl.int64)")
         self._rows(m, outs)
         if self.grouped:
             body.say("cols = tile_n * BLOCK_N + tl.arange(0, BLOCK_N)[None, :]")
@@ -275,7 +277,7 @@ class _Tiled:
         """Say which pixels a program computes, if they are every n-th along some axes."""
         loops, body = self.loops, self.body
         masks = [f"(rows < {m})"]
-        left, phase = "rows", "tl.program_id(1)"
+        left, phase = "rows", f"tl.program_id({1 + self.grouped})"
         for dim in reversed(range(len(outs))):
             name, place = loops.names[dim], loops.places[2 + dim]
             size, count = loops.call.result.sizes[2 + dim], body.named(f"out_{name}", outs[dim])

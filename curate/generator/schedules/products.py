@@ -545,8 +545,8 @@ def _summed(
     lanes = loops.lanes(("", ""), ("a_k", "b_k"))
     body = Body(loops, program, [*dims, *lanes], reserved)
     m, n, k = (body.named(name, size) for name, size in zip("MNK", loops.sizes, strict=True))
-    tile(body, m, n, dims[2] if batched else "", grouped)
-    for dim, start in zip(dims, STARTS, strict=False):
+    tile(body, m, n, grouped)
+    for dim, start in zip(dims, (*STARTS, "tl.program_id(1)"), strict=False):
         body.index(dim, start)
     inner = body.fresh("inner")
     row, col = (
@@ -572,7 +572,7 @@ def _summed(
         buffer, at = loops.place(operand.buffer, loops.at(operand, place))
         pointers.append((body.fresh(f"{word}_ptrs"), steps[i]))
         body.say(f"{pointers[-1][0]} = {body.pointer(buffer, body.address(at))}")
-        mask = f"{inner}{'[None, :]' if word == 'a' else '[:, None]'} < {k} - start"
+        mask = f"{inner}{LANES[i]} < {k} - start"
         zero = literal(0, operand.dtype)
         loads.append(f"tl.load({pointers[-1][0]}, mask={mask}, other={zero})")
     loads = same_types(program, loads, [a, b])
@@ -608,28 +608,21 @@ OUTER, LANES = ("a_rows", "b_cols"), ("[None, :]", "[:, None]")
 """Rows and columns of a result as its factors' tiles have them, and how what is summed lies."""
 
 
-def tile(body: Body, m: str, n: str, batch: Dim | str, grouped: bool) -> None:
-    """Say which tile a program computes, and of which ``batch`` or group if that is not "".
+def tile(body: Body, m: str, n: str, grouped: bool) -> None:
+    """Say which tile a program computes.
 
     Those that are ``grouped`` go down several tiles before they go on to the next columns.
     """
-    body.say("pid = tl.program_id(0)")
-    if batch or grouped:
+    if grouped:
         body.say(f"tiles_m = tl.cdiv({m}, BLOCK_M)")
     body.say(f"tiles_n = tl.cdiv({n}, BLOCK_N)")
-    if batch:
-        if isinstance(batch, Dim):
-            body.index(batch, "pid // (tiles_m * tiles_n)")
-        else:
-            body.say(f"{batch} = (pid // (tiles_m * tiles_n)).to(tl.int64)")
-        body.say("pid = pid % (tiles_m * tiles_n)")
-    if not grouped:
+    if grouped:
+        tiles = "tiles_m, tiles_n, GROUP_M"
+        body.say(f"tile_m, tile_n = tl.swizzle2d(0, tl.program_id(0), {tiles})")
+    else:
+        body.say("pid = tl.program_id(0)")
         body.say("tile_m = pid // tiles_n")
         body.say("tile_n = pid % tiles_n")
-        return
-    body.say(
-        "tile_m, tile_n = tl.swizzle2d(pid // tiles_n, pid % tiles_n, tiles_m, tiles_n, GROUP_M)"
-    )
 
 
 STARTS = ("tile_m * BLOCK_M", "tile_n * BLOCK_N")
@@ -672,10 +665,10 @@ def launch(
     m, n = (program.size(name, size) for name, size in zip("MN", sizes, strict=False))
     blocks = dict.fromkeys(TILE, "") if tuned else FIXED
     rows, cols = (blocks[side] or f'meta["{side}"]' for side in TILE[:2])
-    grid = f"triton.cdiv({m}, {rows}) * triton.cdiv({n}, {cols})"
+    grid = [f"triton.cdiv({m}, {rows}) * triton.cdiv({n}, {cols})"]
     if batches != 1:
-        grid = f"{program.size('batches', batches)} * {grid}"
-    kernel = Kernel(body, doc, (grid, *more), blocks, part=part)
+        grid.append(program.size("batches", batches))
+    kernel = Kernel(body, doc, (*grid, *more), blocks, part=part)
     if tuned:
         key = tuple(name for name in "NK" if name in body.arguments)
         pruned = "fitting" if tiles == "TILES" else ""
