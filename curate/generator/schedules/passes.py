@@ -70,7 +70,10 @@ class Plane:
         """Return the tile with an axis of the grid for each that lanes would have to divide for."""
         if self.kept is None:
             return self
-        outer = apart(loops, program, self.dims, self.kept, 2)
+        length = program.hint(product(loops.axes[axis] for axis in self.reduced.axes))
+        long = self.by_rows and length > FEWEST  # of such rows a program takes few
+        fewest = max(2, 1024 // length) if long else FEWEST
+        outer = apart(loops, program, self.dims, self.kept, 2, fewest)
         kept = inner(self.kept, outer)
         sizes = [program.hint(product(loops.axes[a] for a in d.axes)) for d in (*outer, kept)]
         return Plane(kept, self.reduced, tuple(outer), self.by_rows and max(sizes) == sizes[-1])
@@ -80,13 +83,16 @@ FEWEST = 33
 """Elements along an axis, in the file, from which on it takes several tiles, all along it alone."""
 
 
-def apart(loops: Loops, program: Program, dims: list[Dim], dim: Dim, room: int) -> list[Dim]:
+def apart(
+    loops: Loops, program: Program, dims: list[Dim], dim: Dim, room: int, fewest: int = FEWEST
+) -> list[Dim]:
     """Return the ways along a dim's outer axes if these are to be axes of the grid; see `inner`.
 
-    Its lanes would divide otherwise. The grid has ``room`` for so many.
+    Its lanes would divide otherwise. The grid has ``room`` for so many; along the last axis there
+    are ``fewest`` elements or more, so that tiles are full.
     """
     *outer, last = Body(loops, program, dims).apart(dim) or [dim]
-    many = program.hint(product(loops.axes[axis] for axis in last.axes)) >= FEWEST
+    many = program.hint(product(loops.axes[axis] for axis in last.axes)) >= fewest
     return outer if many and len(outer) <= room else []
 
 
