@@ -3,7 +3,7 @@
 ``python -m curate.verify.host`` speaks over a socket that it inherits as standard input.
 Messages are JSON, one per packet:
 
-- ``{"purpose", "memory_mb", "sandboxed", "device", "target", "compiles"}`` comes first and is
+- ``{"purpose", "memory_mb", "sandboxed", "device", "target", "traces"}`` comes first and is
   answered by ``{"ready": true, "package": folder}``, which says whose code the host runs;
 - ``{"start": n}`` comes with file descriptors: the child's own channel to the judge
   (`curate.verify.protocol.wire`), which are two, and for some purposes channels to other children.
@@ -27,6 +27,7 @@ import socket
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 import curate
@@ -46,7 +47,7 @@ PACKET, MOST_SOCKETS = 1 << 16, 4
 SOCKET_TYPE = socket.SOCK_SEQPACKET
 
 
-def warm(purpose: str, target: Device, has_device: bool, compiles: bool) -> Callable[..., None]:
+def warm(purpose: str, target: Device, has_device: bool, traces: bool) -> Callable[..., None]:
     """Import what children need and return what they do, given their channel and other sockets.
 
     No device is used before the fork: its context does not survive one.
@@ -55,12 +56,14 @@ def warm(purpose: str, target: Device, has_device: bool, compiles: bool) -> Call
         purpose: ``host_half``, ``executor``, ``reference`` or ``compiler``.
         target: the GPU that programs see.
         has_device: whether there is a GPU to use.
-        compiles: whether children will use `torch.compile`.
+        traces: whether children will use `torch.compile` or fake tensors.
     """
     import torch
 
     torch.set_num_threads(1)
-    if compiles:
+    if not traces:
+        _spare_dynamo()
+    elif purpose == "reference":
         importlib.import_module("torch._inductor.compile_fx")
     if purpose == "host_half":
         from curate.verify.host_half import serve as host_half
@@ -78,8 +81,26 @@ def warm(purpose: str, target: Device, has_device: bool, compiles: bool) -> Call
         return reference.serve
     from curate.verify.compile import serve as compiler
 
-    compiler.warm()
+    compiler.warm(target, runs_programs=traces)
     return compiler.serve
+
+
+def _spare_dynamo() -> None:
+    """Have PyTorch's shape functions not import `torch._dynamo`, which takes 1.2 CPU seconds.
+
+    Each of them is wrapped in a function that imports it on the first call, to keep the compiler
+    out (`torch._compile`). Nothing is compiled here, so that the wrappers may call them as they
+    are. In a release of PyTorch with other wrappers this does nothing.
+    """
+    import torch
+
+    code = torch._disable_dynamo(lambda: None).__code__
+    for wrapper in gc.get_objects():
+        if type(wrapper) is FunctionType and wrapper.__code__ is code:
+            named = dict(zip(code.co_freevars, wrapper.__closure__ or (), strict=False))
+            if "fn" in named:
+                function = named["fn"].cell_contents
+                function.__dynamo_disable = function
 
 
 class HostServer:
@@ -96,7 +117,7 @@ class HostServer:
         if self.limits.sandboxed:
             remember_sandbox()
         target = Device(**hello["target"])
-        self.work = warm(hello["purpose"], target, self.has_device, hello["compiles"])
+        self.work = warm(hello["purpose"], target, self.has_device, hello["traces"])
         gc.collect()
         gc.freeze()  # children share what is loaded, and never walk it
         gc.enable()

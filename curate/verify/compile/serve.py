@@ -35,17 +35,26 @@ from curate.verify.compile.ptx import entries
 from curate.verify.protocol.role import Answer, Refusal, serve_requests
 from curate.verify.protocol.wire import Channel
 
+EXAMPLE_KERNEL = """module {
+  tt.func public @copy(%arg0: !tt.ptr<f32>, %arg1: !tt.ptr<f32>) {
+    %0 = tt.load %arg0 : !tt.ptr<f32>
+    tt.store %arg1, %0 : !tt.ptr<f32>
+    tt.return
+  }
+}"""
 
-def warm() -> None:
-    """Compile an example, so that children find everything loaded."""
+
+def warm(target: Device, runs_programs: bool = False) -> None:
+    """Compile an example, so that children find everything loaded.
+
+    Args:
+        target: what it is compiled for.
+        runs_programs: whether children will run programs, to find out what they launch.
+    """
     os.environ["TRITON_CACHE_DIR"] = f"{tempfile.gettempdir()}/triton"
-    compile_program(*EXAMPLE, ["cuda:90"])
-
-
-def warm_for_executor(name: str, ttir: str, target: Device) -> None:
-    """Compile an example as an executor asks for it, with nothing loaded that runs programs."""
-    os.environ["TRITON_CACHE_DIR"] = f"{tempfile.gettempdir()}/triton"
-    compile_cubin(name, ttir, {"num_warps": 4}, target)
+    compile_cubin("copy", EXAMPLE_KERNEL, {"num_warps": 4}, target)
+    if runs_programs:
+        compile_program(*EXAMPLE, [target.name])
 
 
 def _compile(request: dict[str, Any], tensors: Tensors) -> Answer:

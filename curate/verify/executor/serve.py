@@ -752,7 +752,7 @@ def warm(target: Device | None = None) -> None:
     if target is not None:
         from curate.verify.compile import serve as compiler
 
-        compiler.warm_for_executor("copy", EXAMPLE, target)
+        compiler.warm(target)
     device = CpuBackend()
     storages = Storages(device, 2**20)
     x, out = (storages.new(number, 64).view(torch.float32) for number in range(2))

@@ -102,7 +102,7 @@ class Host:
         sandbox: bool,
         device: bool = False,
         target: Device = ON_CPU,
-        compiles: bool = False,
+        traces: bool = False,
     ) -> None:
         """Make a host that is started when it is first asked for something.
 
@@ -112,10 +112,10 @@ class Host:
             sandbox: whether it has one.
             device: whether its children may use the GPU.
             target: the GPU that programs see.
-            compiles: whether its children use `torch.compile`.
+            traces: whether its children use `torch.compile` or fake tensors.
         """
         self.purpose, self.memory_mb, self.sandbox = purpose, memory_mb, sandbox
-        self.device, self.target, self.compiles = device, target, compiles
+        self.device, self.target, self.traces = device, target, traces
         self.waited: dict[str, float] = collections.defaultdict(float)  # seconds, by request
         self.process: subprocess.Popen[bytes] | None = None
         self.pid: int | None = None
@@ -191,7 +191,7 @@ class Host:
                 "sandboxed": self.sandbox,
                 "device": self.device,
                 "target": dataclasses.asdict(self.target),
-                "compiles": self.compiles,
+                "traces": self.traces,
             }
         )
         self.is_warm = False

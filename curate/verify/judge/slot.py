@@ -70,13 +70,14 @@ class Slot:
         name = f"{purpose} {number}"
         if name not in self.hosts:
             is_reference = purpose == "reference"
+            runs_programs = purpose == "compiler" and bool(self.options.targets)
             self.hosts[name] = Host(
                 purpose,
                 self.options.memory_mb,
                 self.options.sandbox,
                 device=self.device.is_gpu and (is_reference or purpose == "executor"),
                 target=self.device.target,
-                compiles=is_reference and number == TIMED,
+                traces=(is_reference and number == TIMED) or runs_programs,
             )
         return self.hosts[name]
 
