@@ -72,3 +72,31 @@ def get_init_inputs():
             coarse = (torch.mm(patches, filters) + conv.bias).t().reshape(1, 8, 6, 6)
         with pytest.raises(Mismatch, match="value"):
             compare(coarse, *right)
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16], ids=str)
+def test_a_gelu_may_add_one_to_an_error_function_near_minus_one(kind: torch.dtype) -> None:
+    reference = Reference()
+    source = f"""
+import torch
+import torch.nn as nn
+class Model(nn.Module):
+    def forward(self, x):
+        return nn.functional.gelu(x)
+def get_inputs():
+    return [torch.cat([torch.tensor([-5.25]), torch.randn(4095) - 64]).to({kind})]
+def get_init_inputs():
+    return []
+"""
+    reference.load(source, "cpu", "none")
+    draw = Draw(0)
+    with torch.no_grad():
+        drawn, noise = reference.draw(draw), reference.noise(draw, "usual")
+        assert noise is not None
+        x = drawn.inputs[0].float()
+        right = drawn.own["output"], drawn.exact["output"], noise["output"]
+        error = torch.erf(x * 0.5**0.5)
+        below = torch.nextafter(error, torch.tensor(-1.0))  # another library's
+        compare((0.5 * x * (1 + below)).to(kind), *right)
+        with pytest.raises(Mismatch, match="value"):
+            compare((0.5 * x * (1.00001 + error)).to(kind), *right)
