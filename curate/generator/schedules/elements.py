@@ -5,7 +5,7 @@ from __future__ import annotations
 import sympy
 
 from curate.generator.body import Body, Dim, Kernel
-from curate.generator.loops import Loops
+from curate.generator.loops import Loops, product
 from curate.generator.program import Program
 from curate.generator.schedules.passes import apart, inner, power_of_2
 from curate.generator.values import Value
@@ -66,7 +66,7 @@ def tiles(loops: Loops, program: Program) -> None:
         rows = [across]
     dims = [Dim("rows", rows, "row_mask", 0), Dim("cols", [columns], "col_mask", 1)]
     if across in rows and len(rows) == 1:
-        _crossed(loops, program, dims, Dim("outer", outer) if outer else None)
+        _crossed(loops, program, dims, outer)
         return
     rough = any(columns in loops.live(v.axes) and _is_rough(loops, v, columns) for v in read)
     many = sum(columns in loops.live(v.axes) for v in read) > 4
@@ -121,27 +121,35 @@ def _side_by_side(
 _SIDES = ("ROWS", "COLS")
 
 
-def _crossed(loops: Loops, program: Program, dims: list[Dim], outer: Dim | None) -> None:
+MANY = 1024
+"""Matrices, in the file, from which on these are axis 0 of the grid: it alone has room for all."""
+
+
+def _crossed(
+    loops: Loops, program: Program, dims: list[Dim], outer_axes: list[sympy.Symbol]
+) -> None:
     """Print a kernel whose tiles are read along rows and written along columns."""
-    body = Body(loops, program, [*dims, *([outer] if outer else [])], ("pid", "row_blocks"))
-    n_rows, n_cols = (dim.count(body, loops) for dim in dims)
-    body.say("pid = tl.program_id(0)")
-    body.say(f"col_blocks = tl.cdiv({n_cols}, BLOCK_COLS)")
-    row_block = "pid // col_blocks"
-    if outer:
-        body.say(f"row_blocks = tl.cdiv({n_rows}, BLOCK_ROWS)")
-        body.index(outer, "pid // col_blocks // row_blocks")
-        row_block = "pid // col_blocks % row_blocks"
-    body.index(dims[0], f"{row_block} * BLOCK_ROWS")
+    outer = [Dim("outer", outer_axes)] if outer_axes else []
+    many = program.hint(product(loops.axes[axis] for axis in outer_axes)) >= MANY
+    if outer and not many:
+        apart = Body(loops, program, [*dims, *outer]).apart(outer[0])
+        outer = apart if 0 < len(apart) <= 2 else outer
+    body = Body(loops, program, [*dims, *outer], ("pid",))
+    for number, dim in enumerate(outer, int(not many)):
+        body.index(dim, f"tl.program_id({number})")
+    body.say(f"pid = tl.program_id({int(many)})")
+    body.say(f"col_blocks = tl.cdiv({dims[1].count(body, loops)}, BLOCK_COLS)")
+    body.index(dims[0], "pid // col_blocks * BLOCK_ROWS")
     body.index(dims[1], "pid % col_blocks * BLOCK_COLS")
     host_rows, host_cols = (dim.count(program, loops) for dim in dims)
-    grid = [outer.count(program, loops)] if outer else []
-    grid += [f"triton.cdiv({host_rows}, BLOCK_ROWS)", f"triton.cdiv({host_cols}, BLOCK_COLS)"]
+    blocks = f"triton.cdiv({host_rows}, BLOCK_ROWS) * triton.cdiv({host_cols}, BLOCK_COLS)"
+    grid = [dim.count(program, loops) for dim in outer]
+    grid.insert(int(many), blocks)
     setup = (
         f"BLOCK_ROWS = {power_of_2(host_rows, '64')}",
         f"BLOCK_COLS = {power_of_2(host_cols, '2048 // BLOCK_ROWS')}",
     )
-    _launch(body, program, (" * ".join(grid),), setup)
+    _launch(body, program, tuple(grid), setup)
 
 
 def _launch(body: Body, program: Program, grid: tuple[str, ...], setup: tuple[str, ...]) -> None:
