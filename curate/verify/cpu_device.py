@@ -26,6 +26,7 @@ from curate.verify.host_half.handles import to_gpu as to_gpu
 from curate.verify.host_half.launches import HostLaunches
 from curate.verify.host_half.stream import CommandStream
 from curate.verify.host_half.stream import ExecutorStopped as ExecutorStopped
+from curate.verify.protocol.messages import CallLimits
 from curate.verify.protocol.role import refusal as refusal
 
 MOST_BYTES = 2**30
@@ -93,13 +94,7 @@ class CpuDevice:
         self.stream.sweep()
         self.executor.storages.fills = 0  # what nobody wrote is the same in every call
         self.backend.check_races = races
-        how = {
-            "places": [],
-            "order": seed,
-            **dict.fromkeys(("skip", "dry", "keep", "shares"), False),
-        }
-        limits = {"elements": elements, "seconds": math.inf}
-        self.executor.begin({**how, **limits, "seed": seed}, [])
+        self.executor.begin([], [], CallLimits(elements, math.inf, seed, seed))
 
     def check(self) -> None:
         """Raise `ExecutorStopped` if the call did something wrong."""

@@ -1,11 +1,7 @@
 """The process that compiles a candidate's kernels for devices that are not here.
 
-It serves
-
-- ``compile {reference, candidate, targets}``: the program's own code runs, to find out what it
-  launches;
-- ``assemble {kernels, target}``: names, TTIR and options of kernels that were launched;
-- ``cubin {name, ttir, options, target}``: the executor asks for a kernel that it is to launch.
+It serves the judge the methods of `Compiler`, and an executor ``cubin {name, ttir, options,
+target}``: a kernel that it is to launch.
 
 Its input is other people's code, so it is a process of its own, in the sandbox.
 """
@@ -32,7 +28,8 @@ from curate.verify.compile.aot import (
 )
 from curate.verify.compile.lowering import OPTIONS
 from curate.verify.compile.ptx import entries
-from curate.verify.protocol.role import Answer, Refusal, serve_requests
+from curate.verify.protocol.calls import Answer, handlers_of
+from curate.verify.protocol.role import Refusal, serve_requests
 from curate.verify.protocol.wire import Channel
 
 EXAMPLE_KERNEL = """module {
@@ -57,12 +54,36 @@ def warm(target: Device, runs_programs: bool = False) -> None:
         compile_program(*EXAMPLE, [target.name])
 
 
-def _compile(request: dict[str, Any], tensors: Tensors) -> Answer:
-    try:
-        results = compile_program(request["reference"], request["candidate"], request["targets"])
-    except LaunchError as error:
-        raise Refusal("runtime_error", "launch_error", str(error)) from error
-    return {"results": results}, []
+class Compiler:
+    """What the judge asks for."""
+
+    def __init__(self) -> None:
+        self.assembled: set[Any] = set()  # for one candidate or another: many are the same
+
+    def compile(self, reference: str, candidate: str, targets: list[str]) -> list[dict[str, Any]]:
+        """Return what a program's kernels are compiled to; its own code runs, and launches them."""
+        try:
+            return compile_program(reference, candidate, targets)
+        except LaunchError as error:
+            raise Refusal("runtime_error", "launch_error", str(error)) from error
+
+    def assemble(self, kernels: list[tuple[str, str, Any]], target: str) -> None:
+        """Compile kernels that were launched: names, TTIR and options."""
+        device = find_device(target)
+        try:
+            for name, ttir, options in kernels:
+                known = _known(options)
+                key = _content(name, ttir), tuple(sorted(known.items())), device
+                if key not in self.assembled:
+                    compile_ttir(name, ttir, known, device)
+                    self.assembled.add(key)
+        except KernelError as error:
+            raise _refused(error, device) from error
+
+
+def _refused(error: KernelError, target: Device) -> Refusal:
+    message = f"{error.kernel} for {target.name}: {error.message}"
+    return Refusal("compile_error", error.error, message)
 
 
 def _known(options: dict[str, Any]) -> dict[str, int]:
@@ -70,25 +91,6 @@ def _known(options: dict[str, Any]) -> dict[str, int]:
     given = {name: options.get(name) for name in OPTIONS}
     usual = {"num_warps": 4}
     return usual | {name: v for name, v in given.items() if isinstance(v, int)}
-
-
-def _assemble(request: dict[str, Any], tensors: Tensors) -> Answer:
-    target = find_device(request["target"])
-    try:
-        for name, ttir, options in request["kernels"]:
-            known = _known(options)
-            key = _content(name, ttir), tuple(sorted(known.items())), target
-            if key not in _assembled:
-                compile_ttir(name, ttir, known, target)
-                _assembled.add(key)
-    except KernelError as error:
-        message = f"{error.kernel} for {target.name}: {error.message}"
-        raise Refusal("compile_error", error.error, message) from error
-    return {}, []
-
-
-_assembled: set[tuple[Any, ...]] = set()
-"""What this process has compiled, for one candidate or another: many products are the same."""
 
 
 def _content(name: str, ttir: str) -> str:
@@ -104,8 +106,7 @@ def _cubin(request: dict[str, Any], tensors: Tensors) -> Answer:
     try:
         compiled = compile_cubin(name, request["ttir"], _known(request["options"]), target)
     except KernelError as error:
-        message = f"{error.kernel} for {target.name}: {error.message}"
-        raise Refusal("compile_error", error.error, message) from error
+        raise _refused(error, target) from error
     known = compiled.metadata
     parameters = [] if target.is_amd else entries(compiled.asm["ptx"])[known.name]
     image = compiled.asm["hsaco" if target.is_amd else "cubin"]
@@ -125,4 +126,6 @@ def _cubin(request: dict[str, Any], tensors: Tensors) -> Answer:
 
 def serve(channel: Channel) -> None:
     """Serve the judge or an executor, in a process of its own."""
-    serve_requests(channel, {"compile": _compile, "assemble": _assemble, "cubin": _cubin})
+    compiler = Compiler()
+    handlers = handlers_of(compiler.compile, compiler.assemble)
+    serve_requests(channel, {**handlers, "cubin": _cubin})

@@ -14,13 +14,15 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.profiler import ProfilerActivity, profile
+from torch.profiler import ProfilerActivity
+from torch.profiler import profile as profiler
 
 from curate.problem.values import Tensors, list_tensors, same
 from curate.verify.executor.launch_arguments import read_argument, read_launch_value
 from curate.verify.executor.operators import find_operator, read_value
+from curate.verify.protocol.messages import Replayed
 from curate.verify.protocol.places import TensorPlace, read_place
-from curate.verify.protocol.role import Answer, Handlers, Refusal
+from curate.verify.protocol.role import Refusal
 from curate.verify.timing import InputSets, TimedCall
 
 if TYPE_CHECKING:
@@ -60,11 +62,14 @@ class Recording:
         elif do in DONE_AGAIN:
             self.commands.append((do, message, tensors))
 
-    def end(self, request: dict[str, Any], changed: list[int]) -> None:
+    def end(
+        self,
+        outputs: list[TensorPlace],
+        watched: list[tuple[TensorPlace, TensorPlace]],
+        changed: list[int],
+    ) -> None:
         """Take note of where the call's results lie, by the judge's request for them."""
-        self.outputs = [read_place(place) for place in request["places"]]
-        self.watched = [(read_place(was), read_place(now)) for was, now in request["watched"]]
-        self.changed = changed
+        self.outputs, self.watched, self.changed = outputs, watched, changed
 
 
 class Replay:
@@ -225,12 +230,7 @@ class Replays:
         self.replay: Replay | None = None
         self.timed: TimedCall | None = None
         self.masters: list[Tensors] = []
-        self.found: Answer = {}, []
-
-    @property
-    def handlers(self) -> Handlers:
-        """What answers the judge's requests."""
-        return {"prepare_timing": self.prepare, "time": self.time, "profile": self.profile}
+        self.found: tuple[list[int], Tensors] = [], []
 
     def begin(self, inputs: list[TensorPlace] | None) -> None:
         """Forget the last recording; keep what is done from now on, if there are inputs."""
@@ -239,12 +239,12 @@ class Replays:
         self.device.exact = inputs is not None
         self.storages.hold(inputs is not None)
 
-    def prepare(self, request: dict[str, Any], tensors: Tensors) -> Answer:
-        """Make the recorded call ready to be timed.
+    def prepare_timing(self, tensors: list[torch.Tensor], scales: list[float | None]) -> bool:
+        """Make the recorded call ready to be timed; return whether by a graph.
 
         Args:
-            request: ``scales``, one for each set of inputs; see `InputSets`.
             tensors: the inputs of one set after the other.
+            scales: one for each set; see `InputSets`.
         """
         recorded = self.recording
         if recorded is None:
@@ -256,32 +256,24 @@ class Replays:
         kept = [self.written[place] for place in state]
         masters = [
             [t.to(self.device.name) for t in (*tensors[start : start + count], *kept)]
-            for start in range(0, count * len(request["scales"]), max(1, count))
+            for start in range(0, count * len(scales), max(1, count))
         ]
-        self.masters = masters or [kept for _ in request["scales"]]
-        sets = InputSets(targets, self.masters, request["scales"], count)
+        self.masters = masters or [kept for _ in scales]
+        sets = InputSets(targets, self.masters, scales, count)
         self.timed = TimedCall(self.replay, sets, self.device.name)
         self.device.settle()
-        return {"graph": self.timed.graph is not None, "problem": self.timed.problem}, []
+        return self.timed.graph is not None
 
-    def time(self, request: dict[str, Any], tensors: Tensors) -> Answer:
-        """Return the microseconds of replays, and what one of them gave.
+    def time(self, n: int, seed: int, body: bool, check: tuple[int, int] | None) -> Replayed:
+        """Return how long replays take, and with ``check`` what one of them gave.
 
-        Args:
-            request: ``n``, ``seed``, ``body`` and ``check`` as `TimedCall.run` takes them.
-            tensors: none.
-
-        Returns:
-            The times, and with ``check`` the results of that replay: outputs, then those of the
-            watched tensors that held other values than were written (``changed``).
+        The arguments are those of `TimedCall.run`.
         """
-        timed, check = self._ready(), request["check"]
-        self.found = {"changed": []}, []
-        at = None if check is None else (int(check[0]), int(check[1]))
-        times = timed.run(request["n"], request["seed"], request["body"], at, self._look)
+        self.found = [], []
+        times = self._ready().run(n, seed, body, check, self._look)
         self.device.settle()
-        (answer, found), self.found = self.found, ({}, [])
-        return answer, [torch.tensor(times, dtype=torch.float64), *found]
+        (changed, found), self.found = self.found, ([], [])
+        return Replayed(list(times), changed, found)
 
     def _ready(self) -> TimedCall:
         if self.timed is None:
@@ -300,18 +292,18 @@ class Replays:
             if not same(after, before.to(after.device)):
                 changed.append(i)
                 values.append(after.clone())
-        self.found = {"changed": changed}, outputs + values
+        self.found = changed, outputs + values
 
-    def profile(self, request: dict[str, Any], tensors: Tensors) -> Answer:
+    def profile(self) -> float | None:
         """Return the share of a replay's time on the device that the candidate's kernels take."""
         timed, replay = self._ready(), self.replay
         assert replay
-        timed.once(watch := profile(activities=[ProfilerActivity.CUDA]))
+        timed.once(watch := profiler(activities=[ProfilerActivity.CUDA]))
         spent = [e for e in watch.events() if e.device_type == torch.autograd.DeviceType.CUDA]
         names = replay.names | {_demangled(name) for name in replay.names}
         own = sum(float(event.device_time) for event in spent if event.name in names)
         whole = sum(float(event.device_time) for event in spent)
-        return {"share": own / whole if whole else None}, []
+        return own / whole if whole else None
 
 
 def _demangled(name: str) -> str:

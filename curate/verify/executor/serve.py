@@ -17,14 +17,15 @@ it needs a value:
 - ``{"do": "keep", "storage", "bytes"}``: like ``new``, for what outlived such calls;
 - ``{"do": "end", "number"}``: all that belongs to a call has been sent.
 
-The **judge** asks for `begin`, `finish` and the like (`CandidateExecutor`). It runs no candidate's
-code and knows no expected value. After an error of the candidate's, what comes is read and not
-done.
+The **judge** calls methods of `ExecutorServer`, `CandidateExecutor` and `Replays`. Nothing here
+runs candidates' code or knows an expected value. After an error of the candidate's, what comes is
+read and not done.
 """
 
 from __future__ import annotations
 
 import collections
+import dataclasses
 import hashlib
 import math
 import os
@@ -49,9 +50,10 @@ from curate.verify.executor.operators import find_operator, read_value
 from curate.verify.executor.origins import READ, Command, Origins
 from curate.verify.executor.replay import Replays
 from curate.verify.executor.ttir import TTIRError
+from curate.verify.protocol.calls import Answer, Handler, handlers_of
+from curate.verify.protocol.messages import CallAccount, CallLimits
 from curate.verify.protocol.places import TensorPlace, place_of, read_place
 from curate.verify.protocol.role import (
-    Answer,
     Refusal,
     answer_one,
     give_back,
@@ -225,31 +227,24 @@ class CandidateExecutor:
 
     # --- what the judge asks ---------------------------------------------------------------
 
-    def begin(self, request: dict[str, Any], tensors: Tensors) -> Answer:
+    def begin(self, places: list[TensorPlace], values: list[torch.Tensor], how: CallLimits) -> None:
         """Start a call.
 
         Args:
-            request: ``places`` for the tensors, which are written there, into new storages where
-                the number is new; ``elements`` and ``seconds`` that the call may take; ``seed`` of
-                random operators; ``order``, the seed of the order of atomic operations; ``keep``:
-                whether results of operators and uploads are kept; ``skip``: leave out launches;
-                ``dry``: do nothing but take note of the stream; ``precision`` that operators may
-                have, where that is to change; ``ptx``: in the first call of a program that is
-                judged as CUDA, the hash of the PTX whose kernels count; ``shares``: whether results
-                stay on the device; ``record``: whether the call is to be done again (`replay`).
-            tensors: values.
+            places: where values are written, into new storages where the number is new.
+            values: one for each.
+            how: what the call may do.
         """
         self._reset()
-        places = [read_place(place) for place in request["places"]]
-        self.replays.begin(places if request.get("record") else None)
-        self.shares = request["shares"]
-        if request.get("precision"):
-            set_precision(self.device.name, request["precision"])
-        if request.get("ptx"):
-            self.ptx = request["ptx"]
+        self.replays.begin(places if how.record else None)
+        self.shares = how.shares
+        if how.precision:
+            set_precision(self.device.name, how.precision)
+        if how.ptx:
+            self.ptx = how.ptx
         for place in [p for p in self.written if p.storage not in self.storages.known]:
             del self.written[place]
-        for place, value in zip(places, tensors, strict=True):
+        for place, value in zip(places, values, strict=True):
             if place.storage not in self.storages.known:
                 self.storages.new(place.storage, place.extent)
             there = self.storages.tensor(place).copy_(value)
@@ -257,37 +252,37 @@ class CandidateExecutor:
             self.written[place] = kept
             self.given.setdefault(place.storage, len(self.given))
         self.order = dict(self.given)
-        self.skip_launches, self.keep = request["skip"], request["keep"]
-        self.dry = request["dry"]
-        self.work = Work(request["elements"], request["seconds"])
+        self.skip_launches, self.keep, self.dry = how.skip, how.keep, how.dry
+        self.work = Work(how.elements, how.seconds)
         self.allowed = self.work.left
         if isinstance(self.device, CpuBackend):
-            self.device.work, self.device.order = self.work, request["order"]
-        seed_everything(request["seed"])
-        return {}, []
+            self.device.work, self.device.order = self.work, how.order
+        seed_everything(how.seed)
 
-    def finish(self, request: dict[str, Any], tensors: Tensors) -> Answer:
+    def finish(
+        self,
+        number: int | None,
+        places: list[TensorPlace],
+        watched: list[tuple[TensorPlace, TensorPlace]],
+        most: int,
+    ) -> CallAccount:
         """Return what a call did, once its last command was read.
 
-        Tensors are those at ``places``, then those of ``watched`` that hold other values than the
-        judge wrote last (``changed`` has their positions), then what was kept.
-
         Args:
-            request: ``number`` of the call, or None not to wait for its end; ``places`` of its
-                results; ``watched``: pairs of a place that the judge has written and of where its
-                tensor is now; ``most`` bytes of tensors there.
-            tensors: none.
+            number: of the call, or None not to wait for its end.
+            places: of its results.
+            watched: pairs of a place that the judge has written and of where its tensor is now.
+            most: bytes of tensors there.
 
         Raises:
             Refusal: the candidate did something wrong.
         """
-        self._hear_all_of(request["number"])
+        self._hear_all_of(number)
         self._settle()
         if self.error is not None:
             raise Refusal(self.error.status, self.error.reason, self.error.message)
         try:
-            found = [self.storages.tensor(read_place(place)) for place in request["places"]]
-            watched = [tuple(map(read_place, pair)) for pair in request["watched"]]
+            found = [self.storages.tensor(place) for place in places]
             there = [self.storages.tensor(now) for _, now in watched]
         except WireError as error:
             raise Refusal("crash", "bad_command", str(error)) from error
@@ -300,36 +295,38 @@ class CandidateExecutor:
                 changed.append(i)
         found += [there[i] for i in changed]
         if self.replays.recording:
-            self.replays.recording.end(request, changed)
+            self.replays.recording.end(places, watched, changed)
         size = sum(t.numel() * t.element_size() for t in found)
-        if size > request["most"]:
+        if size > most:
             raise Refusal("incorrect", "shape", f"{size} bytes of results")
-        results = [*request["places"], *(request["watched"][i][1] for i in changed)]
-        trace = self.origins.trace([read_place(place).storage for place in results])
+        results = [*places, *(watched[i][1] for i in changed)]
+        trace = self.origins.trace([place.storage for place in results])
         kept = [(c.name, t) for c, t in self.kept if self.origins.comes_first(c)]
         compiled_s, self.device.compiled_s = self.device.compiled_s, 0.0
-        sent = found + [t for _, t in kept]
-        if not self.shares:
-            sent = [t.cpu() for t in sent]
-        return {
-            "changed": changed,
-            "launches": dict(self.launches),
-            "calls": dict(self.calls),
-            "on_the_way": dict(trace.calls),
-            "call_bytes": trace.call_bytes,
-            "launch_bytes": trace.launch_work,
-            "by_operators": trace.by_operators,
-            "read_bytes": self.read_bytes,
-            "sent_bytes": self.sent_bytes,
-            "elements": 0 if math.isinf(self.allowed) else self.allowed - self.work.left,
-            "stream": self._ended_at(request["places"]),
-            "laps": dict(self.laps),
-            "compiled_s": compiled_s,
-            "commands": self.commands,
-            "values_asked": self.values_asked,
-            "wrote_old": sorted(self.wrote_old)[:MAX_HEARD],
-            "kept": [name for name, _ in kept],
-        }, sent
+        return CallAccount(
+            found=self._sent(found),
+            changed=changed,
+            kept=[(name, self._sent([t])[0]) for name, t in kept],
+            launches=dict(self.launches),
+            calls=dict(self.calls),
+            on_the_way=dict(trace.calls),
+            call_bytes=trace.call_bytes,
+            launch_bytes=trace.launch_work,
+            by_operators=trace.by_operators,
+            read_bytes=self.read_bytes,
+            sent_bytes=self.sent_bytes,
+            elements=0 if math.isinf(self.allowed) else self.allowed - self.work.left,
+            stream=self._ended_at([place.to_json() for place in places]),
+            laps=dict(self.laps),
+            compiled_s=compiled_s,
+            commands=self.commands,
+            values_asked=self.values_asked,
+            wrote_old=sorted(self.wrote_old)[:MAX_HEARD],
+        )
+
+    def _sent(self, tensors: Tensors) -> Tensors:
+        """Return tensors as the judge takes them: on the device, or not."""
+        return tensors if self.shares else [t.cpu() for t in tensors]
 
     def _settle(self) -> None:
         """Wait for the device; what went wrong there ends the call, and may end this process."""
@@ -358,25 +355,38 @@ class CandidateExecutor:
         self.stream.update(self._text({"do": "lap", "places": places}))
         return self.stream.hexdigest()
 
-    def launched_kernels(self, request: dict[str, Any], tensors: Tensors) -> Answer:
+    def launched_kernels(self) -> list[tuple[str, str, Any]]:
         """Return the kernels of the last call: names, TTIR and options of the launches."""
-        kernels = [[name, self.kernels[sha], how] for sha, (name, how) in self.launched.items()]
-        return {"kernels": kernels}, []
+        return [(name, self.kernels[sha], how) for sha, (name, how) in self.launched.items()]
 
-    def launched_grids(self, request: dict[str, Any], tensors: Tensors) -> Answer:
+    def launched_grids(self) -> dict[str, list[int]]:
         """Return the largest grid of each kernel in the last call, axis by axis."""
-        return {"grids": self.grids}, []
+        return self.grids
 
-    def replayed(self, request: dict[str, Any], tensors: Tensors) -> Answer:
-        """Answer what the judge asks about the last recorded call; see `Replays`."""
-        try:
-            answer, found = self.replays.handlers[request["do"]](request, tensors)
-        except Exception as error:
-            self._stop(error)
-            self._settle()
-            assert self.error
-            raise Refusal(self.error.status, self.error.reason, self.error.message) from error
-        return answer, found if self.shares else [t.cpu() for t in found]
+    @property
+    def handlers(self) -> dict[str, Handler]:
+        """What answers the judge's requests, `Replays` those about the last recorded call."""
+        replays = self.replays
+        timing = handlers_of(replays.prepare_timing, replays.time, replays.profile)
+        return {
+            **handlers_of(self.begin, self.finish, self.launched_kernels, self.launched_grids),
+            **{name: self._stopping(handler) for name, handler in timing.items()},
+        }
+
+    def _stopping(self, handler: Handler) -> Handler:
+        """Take an error of the candidate's for the end of the call."""
+
+        def stopping(request: dict[str, Any], tensors: Tensors) -> Answer:
+            try:
+                answer, found = handler(request, tensors)
+            except Exception as error:
+                self._stop(error)
+                self._settle()
+                assert self.error
+                raise Refusal(self.error.status, self.error.reason, self.error.message) from error
+            return answer, self._sent(found)
+
+        return stopping
 
     # --- what the host half asks -----------------------------------------------------------
 
@@ -817,6 +827,7 @@ class ExecutorServer:
         self.executor: CandidateExecutor | None = None
         self.device: ExecutorBackend | None = None
         self.listens = False  # there is a host half
+        self.own = self.handlers = handlers_of(self.open, self.meet, self.part)
 
     def serve_one(self) -> bool:
         """Do a command or answer a request; return False once the judge is gone."""
@@ -835,61 +846,43 @@ class ExecutorServer:
     def _answer(self) -> bool:
         """Answer one request of the judge; return whether it is still there."""
         try:
-            answer_one(self.judge, self._find)
+            answer_one(self.judge, self.handlers.__getitem__)
         except ConnectionClosed:
             return False
         give_back()
         return True
 
-    def _find(self, do: str) -> Callable[[dict[str, Any], Tensors], Answer]:
-        if do in ("open", "meet", "part"):
-            return {"open": self.open, "meet": self.meet, "part": self.part}[do]
-        assert self.executor, f"{do} without a candidate"
-        return {
-            "begin": self.executor.begin,
-            "finish": self.executor.finish,
-            "kernels": self.executor.launched_kernels,
-            "grids": self.executor.launched_grids,
-            **dict.fromkeys(self.executor.replays.handlers, self.executor.replayed),
-        }[do]
-
-    def open(self, request: dict[str, Any], tensors: Tensors) -> Answer:
-        """Take the GPU, and be ready for candidates.
-
-        Args:
-            request: ``target``, the fields of the device's `curate.devices.Device`.
-            tensors: none.
-        """
+    def open(self, target: Device) -> None:
+        """Take the GPU, and be ready for candidates."""
         from curate.verify.executor.cuda import CudaBackend
 
         # Before there is a context, which does not survive a fork.
         compiler = _start_compiler([self.judge.sock, self.arrivals])
-        self.device = CudaBackend(compiler, request["target"])
+        self.device = CudaBackend(compiler, dataclasses.asdict(target))
         torch.ones(1, device=self.device.name)
-        return {}, []
 
-    def meet(self, request: dict[str, Any], tensors: Tensors) -> Answer:
+    def meet(self, most_bytes: int) -> None:
         """Be the device of a new candidate, whose host half's connection has been sent.
 
         Args:
-            request: ``most_bytes`` of tensors that it may have.
-            tensors: none.
+            most_bytes: of tensors that it may have.
         """
         _, (fd,), _, _ = socket.recv_fds(self.arrivals, 1, 1)
         host = Channel(socket.socket(fileno=fd))
-        self.executor = CandidateExecutor(host, self.device or CpuBackend(), request["most_bytes"])
+        self.executor = CandidateExecutor(host, self.device or CpuBackend(), most_bytes)
+        self.handlers = {**self.own, **self.executor.handlers}
         self.listens = True
-        return {}, []
 
-    def part(self, request: dict[str, Any], tensors: Tensors) -> Answer:
-        """Forget the candidate, with all that it has in memory; say whether that can be done."""
+    def part(self) -> bool:
+        """Forget the candidate, with all that it has in memory; say if that cannot be done."""
         assert self.executor
         self.executor.host.close()
         broken, self.executor, self.listens = self.executor.broken, None, False
+        self.handlers = self.own
         if self.device and not broken:
             try:
                 self.device.wipe()
                 self.judge.wipe()
             except RuntimeError:  # a kernel that was under way has failed
                 broken = True
-        return {"broken": broken}, []
+        return broken

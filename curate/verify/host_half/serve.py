@@ -1,16 +1,6 @@
 """The host half's process: builds a program on handles and runs it, as the judge asks.
 
-It serves these requests, one candidate per process:
-
-- ``load {source, ptx}``: run the file, which may launch the kernels of the PTX;
-- ``build {init, parameters, mode, state}``: construct ``ModelNew``; the answer says at which places
-  its state lies, where the judge then writes values;
-- ``run {inputs, places, seed, turn, refuse, laps, holds, permuted}``: one forward, or many in a
-  row; the answer says at which places the results of the last lie; ``holds``: earlier results are
-  kept; ``permuted``: parameters of four dimensions have channels last;
-- ``branches``: which branches of host functions were taken since that was last asked
-  (`curate.problem.branches`).
-
+One candidate per process. It serves the public methods of `HostHalf`.
 The inputs are places in the executor's memory: none of their numbers is ever here.
 """
 
@@ -40,8 +30,10 @@ from curate.verify.host_half.handles import Handle, on_device, to_gpu
 from curate.verify.host_half.launches import HostLaunches
 from curate.verify.host_half.stream import FEW_LAPS, LAPS_S, CommandStream, ExecutorStopped
 from curate.verify.host_half.watch import watch_events, watch_judge
-from curate.verify.protocol.places import read_place
-from curate.verify.protocol.role import Answer, Handler, Refusal, serve_requests, unpack_named
+from curate.verify.protocol.calls import Answer, Handler, handlers_of
+from curate.verify.protocol.messages import Forward, Returned
+from curate.verify.protocol.places import TensorPlace
+from curate.verify.protocol.role import Refusal, serve_requests
 from curate.verify.protocol.wire import Channel, ConnectionClosed, pack, unpack
 
 KEPT = 8
@@ -66,29 +58,34 @@ class HostHalf:
         self.program: LoadedProgram
         self.model: nn.Module
 
-    def load(self, request: dict[str, Any], tensors: Tensors) -> Answer:
-        """Run the file's text."""
-        ptx = request["ptx"]
+    def load(self, source: str, ptx: str | None) -> None:
+        """Run the file's text, which may launch the kernels of the PTX."""
         with self._call():
             note = f"note_{self.name}"
             given = {note: self.taken.add}
             if ptx is not None:
                 given[LAUNCH] = make_launcher(ptx, self.launches)
-            self.program = LoadedProgram(request["source"], given, self.name, note)
-        return {}, []
+            self.program = LoadedProgram(source, given, self.name, note)
 
-    def build(self, request: dict[str, Any], tensors: Tensors) -> Answer:
-        """Construct the model; say under which names its state lies where."""
+    def build(
+        self, init: list[Any], parameters: int, mode: str, state: list[tuple[str, list[int]]]
+    ) -> list[tuple[str, TensorPlace]]:
+        """Construct the model; say under which names its state lies where.
+
+        Args:
+            init: arguments of the constructor.
+            parameters: seed.
+            mode: ``eval`` or ``train``.
+            state: names and shapes of what the judge writes there, if the model has the same.
+        """
         with self._call():
-            init = unpack_named(request, tensors, "init")
             self.results.clear()
-            model = self.program.build(request["parameters"], init)
-            self.stream.given = _large_state(model, request["state"])
-            self.model = model.train(request["mode"] == "train").to("cuda")
+            model = self.program.build(parameters, init)
+            self.stream.given = _large_state(model, state)
+            self.model = model.train(mode == "train").to("cuda")
             self.stream.given = set()
             self._state = {name: self._handle(t) for name, t in self.model.state_dict().items()}
-            state = [[n, self.stream.place(t.inner).to_json()] for n, t in self._state.items()]
-        return {"state": state}, []
+            return [(str(n), self.stream.place(t.inner)) for n, t in self._state.items()]
 
     def _handle(self, value: Any) -> Handle:
         if isinstance(value, Handle):
@@ -97,38 +94,37 @@ class HostHalf:
             return to_gpu(value)
         raise Refusal("runtime_error", "state", "the state holds what is no tensor")
 
-    def run(self, request: dict[str, Any], tensors: Tensors) -> Answer:
-        """Run one forward."""
-        self.launches.turn = request["turn"]
-        self.launches.refused = request["refuse"]
+    def run(self, turn: int, forward: Forward) -> Returned | None:
+        """Run a forward as the autotuners' turn decides; of many in a row, nothing is said."""
+        self.launches.turn, self.launches.refused = turn, forward.refuse
         with self._call():
-            if request["laps"] > 1:
+            if forward.laps > 1:
                 with self.stream.laps():
-                    self._run_laps(request)
-                return {}, []
-            answer = self._forward(request)
-            answer["given"] += self._state_places()
-            return answer, []
+                    self._run_laps(forward)
+                return None
+            answer = self._forward(forward)
+            answer.given.extend(self._state_places())
+            return answer
 
-    def _state_places(self) -> list[Any]:
+    def _state_places(self) -> list[TensorPlace]:
         """Return where the state lies now: a parameter's data may be another's."""
         now = self.model.state_dict()
         held = [now[n] if isinstance(now.get(n), Handle) else t for n, t in self._state.items()]
-        return [self.stream.place(t.inner).to_json() for t in held]
+        return [self.stream.place(t.inner) for t in held]
 
-    def _run_laps(self, request: dict[str, Any]) -> None:
+    def _run_laps(self, forward: Forward) -> None:
         late = time.monotonic() + LAPS_S
-        for lap in range(request["laps"]):
-            self.stream.lap(self._forward(request)["places"])
+        for lap in range(forward.laps):
+            self.stream.lap([place.to_json() for place in self._forward(forward).places])
             if lap >= FEW_LAPS and time.monotonic() > late:
                 break
 
-    def _forward(self, request: dict[str, Any]) -> dict[str, Any]:
-        given = self._given(request["places"])
-        inputs = unpack(request["inputs"], given)
-        seed_everything(request["seed"])
-        self.stream.order.begin(request["places"])
-        own = [(p, p.data) for p in self.model.parameters() if request["permuted"] and p.dim() == 4]
+    def _forward(self, forward: Forward) -> Returned:
+        given = self._given(forward.places)
+        inputs = unpack(forward.inputs, given)
+        seed_everything(forward.seed)
+        self.stream.order.begin([place.to_json() for place in forward.places])
+        own = [(p, p.data) for p in self.model.parameters() if forward.permuted and p.dim() == 4]
         for parameter, data in own:
             parameter.data = data.contiguous(memory_format=torch.channels_last)
         try:
@@ -140,36 +136,30 @@ class HostHalf:
         packed = pack(result, leaves)
         devices = sorted({t.device.type for t in leaves})
         handles = [t if isinstance(t, Handle) else to_gpu(t) for t in leaves]
-        places = [self.stream.place(t.inner).to_json() for t in handles]
+        places = [self.stream.place(t.inner) for t in handles]
         kinds = sorted({type(t).__name__ for t in leaves} - PLAIN)
-        if not request["holds"]:
+        if not forward.holds:
             self.results.clear()
         self.results.append((inputs, result))
-        after = [self.stream.place(t.inner).to_json() for t in given]  # its data may be another's
+        after = [self.stream.place(t.inner) for t in given]  # its data may be another's
         used = [t for t in self._state.values() if self.stream.order.concurrent]
-        state = [self.stream.place(t.inner).to_json() for t in used]
-        self.stream.order.end([*places, *after, *state])
-        return {
-            "output": packed,
-            "places": places,
-            "given": after,
-            "devices": devices,
-            "subclasses": kinds,
-        }
+        state = [self.stream.place(t.inner) for t in used]
+        self.stream.order.end([place.to_json() for place in (*places, *after, *state)])
+        return Returned(packed, places, after, devices, kinds)
 
-    def branches(self, request: dict[str, Any], tensors: Tensors) -> Answer:
-        """Return the numbers of branches that were taken, and forget them."""
+    def branches(self) -> list[int]:
+        """Return the numbers of branches (`curate.problem.branches`) taken, and forget them."""
         taken = sorted(self.taken)
         self.taken.clear()
-        return {"taken": taken}, []
+        return taken
 
-    def _given(self, places: list[Any]) -> list[Handle]:
+    def _given(self, places: list[TensorPlace]) -> list[Handle]:
         """Return inputs: where they lie as before the same objects, whose values are others."""
         key = repr(places)
         if key not in self.inputs:
             if len(self.inputs) >= KEPT:
                 del self.inputs[next(iter(self.inputs))]
-            made = [self.stream.adopt(read_place(place)) for place in places]
+            made = [self.stream.adopt(place) for place in places]
             self.inputs[key] = [(Handle(inner), inner) for inner in made]
         for handle, inner in self.inputs[key]:
             handle.inner = inner
@@ -187,7 +177,7 @@ class HostHalf:
                 self.stream.end()
 
 
-def _large_state(model: nn.Module, expected: list[Any]) -> set[int]:
+def _large_state(model: nn.Module, expected: list[tuple[str, list[int]]]) -> set[int]:
     """Return the addresses of large tensors of a state that the judge is going to write.
 
     Args:
@@ -195,7 +185,7 @@ def _large_state(model: nn.Module, expected: list[Any]) -> set[int]:
         expected: names and shapes; where the model has others, its own values are asked for.
     """
     state = model.state_dict()
-    if [[name, list(value.shape)] for name, value in state.items()] != expected:
+    if [(name, list(value.shape)) for name, value in state.items()] != expected:
         return set()
     return {
         value.data_ptr()
@@ -255,17 +245,18 @@ def serve(launches: HostLaunches, channel: Channel, executor: socket.socket) -> 
             finally:
                 if what := changed():
                     report("alters_judge", what, 0)
-                elif launches.turn != request.get("turn", launches.turn):
+                elif launches.turn != request["given"].get("turn", launches.turn):
                     report("alters_judge", "turn", 0)
 
         return handler
 
     watch_events(report, half.name)
+    handlers = handlers_of(half.load, half.build, half.run)
+    handlers = {name: watched(handler) for name, handler in handlers.items()}
+    handlers |= handlers_of(half.branches)
     for name in [n for n in sys.modules if n.partition(".")[0] == "curate"]:
         del sys.modules[name]  # a program that looks for the judge finds none
     with on_device(stream):
-        handlers = {"load": watched(half.load), "build": watched(half.build)}
-        handlers |= {"run": watched(half.run), "branches": half.branches}
         serve_requests(channel, handlers)
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import collections
 import contextlib
 import dataclasses
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -25,11 +27,11 @@ from curate.problem.draw import (
 from curate.problem.values import Tensors, map_tensors, same_tensors
 from curate.verify.grids import Grids
 from curate.verify.judge.device import Room
-from curate.verify.judge.halves import Halves
+from curate.verify.judge.halves import ForwardRun, Halves, Ran
 from curate.verify.judge.oracle import REFERENCE_OOM, Expected, NoOracle, Oracle, Variety
 from curate.verify.judge.session import RequestRefused, SessionEnded
 from curate.verify.protocol.compare import Agreement, Mismatch
-from curate.verify.protocol.role import Answer, pack_all, unpack_named
+from curate.verify.protocol.messages import CallAccount
 from curate.verify.verdict import Candidate, Options
 
 BUDGET = "too_much_work"
@@ -187,12 +189,7 @@ class CandidateCheck:
         with contextlib.suppress(SyntaxError, ValueError, RecursionError, MemoryError):
             self.branches = find_branches(candidate.candidate, candidate.reference)
             self.grids = Grids(candidate.candidate)
-        self.session.ask(
-            "load",
-            source=candidate.candidate,
-            ptx=candidate.ptx,
-            precision=self.oracle.allows,
-        )
+        self.session.load(candidate.candidate, candidate.ptx, self.oracle.allows)
         try:
             self._try_all()
             if self.outcome.trials:
@@ -264,7 +261,7 @@ class CandidateCheck:
             fresh = self.outcome.trials % SETS == SETS - 1
             usual = draw.size is None or self.thrifty
             weighed = usual and (draw.family in WEIGHED or len(self.ways) > 1)
-            reply, output = self._forward(expected, fresh=fresh, weighed=weighed)
+            ran = self._forward(expected, fresh=fresh, weighed=weighed)
         except RequestRefused as refused:
             if not self._may_refuse(refused, draw, expected.draw):
                 raise EarlyVerdict(
@@ -274,10 +271,10 @@ class CandidateCheck:
                     trial=expected.draw.to_json(),
                 ) from refused
             return
-        self._compare(expected, output)
+        self._compare(expected, ran.results)
         if self.first is not None and expected.is_empty:
             return  # of one row, `pdist` makes nothing: it takes no kernel, and shows as little
-        self._weigh(reply, expected, weighed)
+        self._weigh(ran, expected, weighed)
         self.given.append(map_tensors(expected.drawn.inputs, _few))
         self.own_bytes = self.own_bytes or expected.size
         self.variety.add(expected)
@@ -286,7 +283,7 @@ class CandidateCheck:
         self.has_integers = draws_integers(expected.drawn.inputs)
         self.outcome.trials += 1
         if self.first is None:
-            self.first, self.typical = (expected.draw, output), expected.usual
+            self.first, self.typical = (expected.draw, ran.results), expected.usual
             if self._is_large():
                 self.first = expected.draw, None
 
@@ -309,50 +306,48 @@ class CandidateCheck:
         if self.built and self.built.instance == draw.instance:
             return
         drawn = expected.drawn
-        message, tensors = pack_all(
-            {"init": drawn.init, "names": drawn.names, "state": drawn.state}
-        )
-        reply, received = self.session.ask(
-            "build", tensors, **message, parameters=draw.parameters, mode=self.mode
-        )
-        if reply["names"] is not None:
-            self._map_state(expected, reply, received)
+        seed = draw.parameters
+        other = self.session.build(drawn.init, drawn.names, drawn.state, seed, self.mode)
+        if other is not None:
+            self._map_state(expected, other)
         self.built = draw
 
-    def _map_state(self, expected: Expected, reply: dict[str, Any], received: Tensors) -> None:
+    def _map_state(self, expected: Expected, other: dict[str, torch.Tensor]) -> None:
         """Give the parameters under other names, if they start with the same values.
 
         A program that is built from the same seed has the same parameters, whatever it calls
         them. Anything else is another model.
         """
-        names = list(unpack_named(reply, received, "names"))
-        own = [t.cpu() for t in unpack_named(reply, received, "state")]
+        names, own = list(other), [t.cpu() for t in other.values()]
         first = self.oracle.initial_state(expected.draw)
         theirs = list(first)
         state = dict(zip(expected.drawn.names, expected.drawn.state, strict=True))
         pairs = _paired(names, own, theirs, [t.cpu() for t in first.values()])
         if pairs is None:
             raise EarlyVerdict("incorrect", "state_dict", expected=theirs[:20], got=names[:20])
-        message, tensors = pack_all(
-            {"names": names, "state": [state[pairs[name]] for name in names]}
-        )
-        theirs = [pairs[name] for name in names]
-        self.session.ask("set_state", tensors, **message, theirs=theirs)
+        self.session.set_state(pairs, {name: state[pairs[name]] for name in names})
 
     def _forward(
-        self, expected: Expected, fresh: bool = False, weighed: bool = False, **how: Any
-    ) -> tuple[dict[str, Any], Any]:
-        """Run the candidate on a draw; return its reply and its results."""
-        reply, received = self._ask("run", expected, fresh=fresh, weighed=weighed, **how)
-        if reply["subclasses"]:
-            raise EarlyVerdict("cheat", "tensor_subclass", classes=reply["subclasses"])
-        if reply["devices"] not in ([], [DEVICE]):
-            raise EarlyVerdict("incorrect", "device", expected=DEVICE, got=reply["devices"])
-        parts = ("output", "changed", "state", "changed_state")
-        results = {name: unpack_named(reply, received, name) for name in parts}
-        return reply, results
+        self,
+        expected: Expected,
+        fresh: bool = False,
+        weighed: bool = False,
+        layout: str | None = None,
+        record: int | None = None,
+    ) -> Ran:
+        """Run the candidate on a draw."""
+        ran = self._noting(
+            lambda: self.session.run(
+                self._inputs(expected, fresh, layout), expected.size + SLACK, weighed, record
+            )
+        )
+        if ran.subclasses:
+            raise EarlyVerdict("cheat", "tensor_subclass", classes=ran.subclasses)
+        if ran.devices not in ([], [DEVICE]):
+            raise EarlyVerdict("incorrect", "device", expected=DEVICE, got=ran.devices)
+        return ran
 
-    def record(self, expected: Expected, turn: int) -> dict[str, Any]:
+    def record(self, expected: Expected, turn: int) -> CallAccount:
         """Run the candidate so that the executor can do the call again; return what it did.
 
         Args:
@@ -363,22 +358,26 @@ class CandidateCheck:
             EarlyVerdict, RequestRefused, SessionEnded: as in any other run.
         """
         self._build(expected)
-        reply, results = self._forward(expected, record=turn)
-        self._compare(expected, results)
-        return reply
+        ran = self._forward(expected, record=turn)
+        self._compare(expected, ran.results)
+        return ran.did
 
-    def _ask(self, do: str, expected: Expected, **how: Any) -> Answer:
-        """Have the candidate do something on a draw's inputs."""
-        message, tensors = pack_all({"inputs": expected.drawn.inputs})
-        limit = expected.size + SLACK
+    def _inputs(
+        self, expected: Expected, fresh: bool = False, layout: str | None = None
+    ) -> ForwardRun:
+        return ForwardRun(
+            expected.drawn.inputs, expected.draw.seed, not self._is_large(), fresh, layout
+        )
+
+    def _noting(self, ask: Callable[[], Ran]) -> Ran:
+        """Have the candidate do something, and take note of the way that it took."""
         try:
-            how = {"seed": expected.draw.seed, "holds": not self._is_large(), **how}
-            answer = self.session.ask(do, tensors, limit, **message, **how)
+            ran = ask()
         except RequestRefused:
             self._note_way()
             raise
         self._note_way()
-        return answer
+        return ran
 
     def _note_way(self) -> None:
         """Take note of the branches and grids on the way to the last results.
@@ -389,8 +388,8 @@ class CandidateCheck:
         """
         self.taken = set()
         if self.branches:
-            self.taken |= set(self.session.ask("branches")[0]["taken"])
-        for kernel, grid in self.session.ask("grids")[0]["grids"].items():
+            self.taken |= set(self.session.branches())
+        for kernel, grid in self.session.grids().items():
             wide = {(kernel, axis) for axis, programs in enumerate(grid) if programs > 1}
             self.taken |= {kernel, *wide}
 
@@ -430,32 +429,32 @@ class CandidateCheck:
 
     # what it did
 
-    def _weigh(self, reply: dict[str, Any], expected: Expected, weighed: bool) -> None:
+    def _weigh(self, ran: Ran, expected: Expected, weighed: bool) -> None:
         """Note who did the work, and raise if no kernel was launched at all."""
-        launches, calls = reply["launches"], reply["calls"]
+        launches, calls = ran.did.launches, ran.did.calls
         did = {"launches": launches, "aten_calls": calls}
         evidence = self.outcome.evidence
         if self.first is None:
             evidence |= did
         evidence["kind"] = "hybrid" if calls else evidence.get("kind", self.kind)
-        self.spent = float(reply["elements"])
+        self.spent = float(ran.did.elements)
         self.own_spent = self.own_spent or self.spent
         if not launches:
             evidence["kind"] = "no_kernel"
             raise EarlyVerdict("cheat", "no_kernel", trial=expected.draw.to_json(), **did)
-        self.by_host |= reply["by_host"]
-        if reply["by_operators"]:
+        self.by_host |= ran.by_host
+        if ran.by_operators:
             rule = "host_does_the_work" if self.by_host else "torch_does_the_work"
             raise EarlyVerdict("cheat", rule, trial=expected.draw.to_json(), **did)
         if expected.draw.size is None:
-            self.ways.add((*sorted(calls.items()), ("bytes", int(reply["call_bytes"]))))
+            self.ways.add((*sorted(calls.items()), ("bytes", ran.did.call_bytes)))
         if weighed:
-            share = reply["call_bytes"] / max(1, self.oracle.facts(self.mode).call_bytes)
-            trifle = reply["launch_bytes"] < TRIFLE * reply["call_bytes"]
-            calls = reply["on_the_way"]
+            share = ran.did.call_bytes / max(1, self.oracle.facts(self.mode).call_bytes)
+            trifle = ran.did.launch_bytes < TRIFLE * ran.did.call_bytes
+            calls = ran.did.on_the_way
             whole = bool(calls) and (self._covers(calls) or share >= WHOLE)
             self.by_torch.append(
-                reply["was_ready"]  # what a kernel was given held the result already
+                ran.was_ready  # what a kernel was given held the result already
                 or (whole and (share >= 1 or trifle))
             )
 
@@ -484,12 +483,12 @@ class CandidateCheck:
         if self.built.instance != draw.instance:
             return
         expected = self.oracle.expect(draw)
-        reply, results = self._forward(expected)
-        self._compare(expected, results)
-        if not reply["launches"]:
+        ran = self._forward(expected)
+        self._compare(expected, ran.results)
+        if not ran.did.launches:
             raise EarlyVerdict("cheat", "no_kernel", trial=expected.draw.to_json(), again=True)
         if before is not None:
-            self.outcome.evidence["deterministic"] = same_tensors(before, results)
+            self.outcome.evidence["deterministic"] = same_tensors(before, ran.results)
 
     def _ablate(self) -> None:
         """Take the kernels away: a result that is still right did not come from them."""
@@ -497,16 +496,17 @@ class CandidateCheck:
         if not expected.varies:
             return
         self._build(expected)
-        for refuse in ("skip", "raise"):
+        run, limit = self._inputs(expected), expected.size + SLACK
+        for refuse in (False, True):
             try:
-                reply, received = self._ask("ablate", expected, refuse=refuse)
-                output = unpack_named(reply, received, "output")
+                ran = self._noting(partial(self.session.ablate, run, limit, refuse))
+                output = ran.results["output"]
                 expected.compare({"output": output, "changed": expected.drawn.own["changed"]})
             except (RequestRefused, Mismatch):
                 continue
             if expected.drawn.own["changed"]:
                 continue  # the result may be in the inputs
-            if refuse == "skip":
+            if not refuse:
                 raise EarlyVerdict("cheat", "decoy_kernel", trial=expected.draw.to_json())
             self.outcome.warn("has_fallback", message="right without its kernels, if they raise")
 
@@ -519,17 +519,17 @@ class CandidateCheck:
         """Call the candidate many times, and then look again, also at what calls before gave."""
         expected = self._other()
         self._build(expected)
-        reply, received = self._ask("burst", expected, count=BURST)
-        output = unpack_named(reply, received, "output")
+        run, limit = self._inputs(expected), expected.size + SLACK
+        ran = self._noting(partial(self.session.burst, run, limit, BURST))
+        output = ran.results["output"]
         self._compare(expected, {"output": output, "changed": expected.drawn.own["changed"]})
-        if harmed := reply["harmed"]:
+        if harmed := ran.harmed:
             raise EarlyVerdict("incorrect", "earlier_call", changed=harmed)
-        if reply["keeps_state"]:
+        if ran.keeps_state:
             self.outcome.warn("keeps_state", message="it writes to memory older than the call")
-        if reply["unsteady"]:
+        if ran.unsteady:
             self.outcome.warn("calls_differ", message="equal calls ask the device for other work")
-        _, results = self._forward(expected)
-        self._compare(expected, results)
+        self._compare(expected, self._forward(expected).results)
 
     # beyond what the file asks for
 
@@ -616,8 +616,8 @@ class CandidateCheck:
             self.taken = set()
             try:
                 self._build(expected)
-                reply, results = self._forward(expected, fresh=True)
-                self._compare(expected, results)
+                ran = self._forward(expected, fresh=True)
+                self._compare(expected, ran.results)
             except SessionEnded as ended:
                 return {"message": f"{ended.status}: {ended.reason}"}
             except (RequestRefused, EarlyVerdict) as error:
@@ -625,9 +625,9 @@ class CandidateCheck:
                 return _message(error)
             if not self.taken & untried:
                 return {}
-            self.by_host |= reply["by_host"]
-            calls = reply["calls"]
-            if not reply["launches"] or reply["by_operators"] or (calls and self._covers(calls)):
+            self.by_host |= ran.by_host
+            calls = ran.did.calls
+            if not ran.did.launches or ran.by_operators or (calls and self._covers(calls)):
                 told = {"aten_calls": calls, "trial": expected.draw.to_json()}
                 self.outcome.warn("has_fallback", **told)
             self.session.note_other_kernels()
@@ -701,7 +701,7 @@ class CandidateCheck:
         """Whether the device had too little memory."""
         return not self.on_cpu and (error.status == "oom" or error.reason == REFERENCE_OOM)
 
-    def _fault(self, expected: Expected | None, **how: Any) -> dict[str, Any]:
+    def _fault(self, expected: Expected | None, layout: str | None = None) -> dict[str, Any]:
         """Return what goes wrong with a draw; nothing if there is none."""
         if expected is None:
             return {}
@@ -709,8 +709,7 @@ class CandidateCheck:
             return {"message": "its process had ended before"}
         try:
             self._build(expected)
-            _, results = self._forward(expected, fresh=True, **how)
-            expected.compare(results)
+            expected.compare(self._forward(expected, fresh=True, layout=layout).results)
             self.tried |= self.taken
         except RequestRefused as refused:
             if refused.status == "unsupported" or self._lacks_memory(refused):

@@ -1,6 +1,6 @@
 """The judge's end of a candidate: its Python in one process, its numbers in another.
 
-`Halves` answers what `curate.verify.judge.check` asks of a candidate. The host half (`host_half`)
+`Halves` does what `curate.verify.judge.check` asks of a candidate. The host half (`host_half`)
 runs the program's Python on handles; the executor does the work and says what was done. Whatever
 the host half claims is checked against the executor's account, or is of no use to a program.
 """
@@ -12,15 +12,21 @@ import dataclasses
 import hashlib
 import itertools
 import socket
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar, cast
+
+import torch
 
 from curate.problem.values import Tensors, list_tensors, map_tensors, same_tensors
+from curate.verify.executor.serve import CandidateExecutor, ExecutorServer
+from curate.verify.host_half.serve import HostHalf
 from curate.verify.host_half.stream import FEW_LAPS, JUDGES
 from curate.verify.judge.session import Host, Lasting, RequestRefused, Session, SessionEnded
 from curate.verify.judge.work import by_host, by_operators, who_worked
-from curate.verify.protocol.places import TensorPlace, read_place
-from curate.verify.protocol.role import PERMUTED, Answer, layout_of, mutated_inputs
+from curate.verify.protocol.messages import CallAccount, CallLimits, Forward, Results, Returned
+from curate.verify.protocol.places import TensorPlace
+from curate.verify.protocol.role import PERMUTED, layout_of, mutated_inputs
 from curate.verify.protocol.wire import MAX_PAYLOAD, WireError, pack, unpack
 
 STOPPED = "stopped"
@@ -35,6 +41,9 @@ PARTING_S = 2.0
 
 MOST_SAID = 2**20
 """Bytes of tensors that a host half may send: it has none, and could fill the judge's memory."""
+
+MOST_PLACES = 10_000
+"""Tensors that a result may have."""
 
 CPU_BYTES = 2**33
 """Bytes of tensors that a program may have on the CPU."""
@@ -53,6 +62,61 @@ MANY_LAPS, LAP_COMMANDS = 320, 1300
 them."""
 
 
+Said = TypeVar("Said")
+
+
+class CandidateResults(Results):
+    """A candidate's; ``changed_state`` names what it changed of its state."""
+
+    changed_state: list[str]
+
+
+@dataclass(frozen=True)
+class ForwardRun:
+    """One forward.
+
+    Attributes:
+        inputs: the arguments.
+        seed: of random operators.
+        holds: whether results of calls before are kept, as a caller may keep them.
+        fresh: whether the inputs are new objects.
+        layout: how they lie in memory, if not as they would anyway.
+    """
+
+    inputs: list[Any]
+    seed: int
+    holds: bool
+    fresh: bool = False
+    layout: str | None = None
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What a forward gave and did.
+
+    Attributes:
+        results: what it gave.
+        did: the executor's account.
+        subclasses, devices: of the results, as the host half says.
+        was_ready: whether operators had made the results before a launch.
+        by_operators, by_host: whether most of the results are theirs.
+        harmed: what a burst has changed of calls before it.
+        keeps_state: whether a burst wrote to memory older than itself.
+        unsteady: whether equal calls of a burst asked for other work.
+    """
+
+    results: CandidateResults
+    did: CallAccount
+    subclasses: list[str]
+    devices: list[str]
+    was_ready: bool
+    by_operators: bool
+    by_host: bool
+    harmed: list[str] = field(default_factory=list)
+    keeps_state: bool = False
+    unsteady: bool = False
+
+
 class ExecutorProcess:
     """The executor's process, for one host half after the other."""
 
@@ -66,7 +130,7 @@ class ExecutorProcess:
         session = self.process.at_hand(seconds) or self._start(seconds)
         socket.send_fds(self.departures, [b"!"], [peer.fileno()])
         most = self.host.target.memory if self.host.device else CPU_BYTES
-        session.request("meet", most_bytes=most)
+        session.ask(ExecutorServer.meet, most)
         self.met += 1
         return session
 
@@ -76,7 +140,7 @@ class ExecutorProcess:
         with arrivals:
             session = self.process.start(OPENING_S, arrivals)
         if self.host.device:
-            session.request("open", target=dataclasses.asdict(self.host.target))
+            session.ask(ExecutorServer.open, self.host.target)
         session.seconds = seconds
         return session
 
@@ -86,7 +150,7 @@ class ExecutorProcess:
         if session is None:
             return
         try:
-            broken = session.request("part")[0]["broken"]
+            broken = session.ask(ExecutorServer.part)
         except (SessionEnded, RequestRefused):
             broken = True
         if broken or self.met >= MOST_MET:
@@ -117,6 +181,7 @@ class Halves:
         self.device = device
         self.executor = device.meet(other, seconds)
         self.host = host.open(seconds, one)
+        self.host.limit = MOST_SAID
         one.close()
         other.close()
         self.calls = itertools.count()
@@ -131,7 +196,7 @@ class Halves:
         self.kernels: list[Any] = []
         self.other_kernels: list[Any] = []
         self.limit = MAX_PAYLOAD
-        self.said: dict[str, Any] = {}
+        self.said: Returned
 
     @property
     def is_open(self) -> bool:
@@ -148,41 +213,6 @@ class Halves:
         """Seconds that are left."""
         return min(self.host.seconds, self.executor.seconds)
 
-    def ask(self, do: str, tensors: Tensors | None = None, limit: int = 0, **fields: Any) -> Answer:
-        """Answer a request.
-
-        - ``load {source, ptx, precision}``: run the file's text;
-        - ``build {init, names, state, parameters, mode}``: construct ``ModelNew`` and give it the
-          state; the answer holds its own names and state if they are others;
-        - ``set_state {names, state, theirs}``: give it the state by its own names;
-        - ``run {inputs, seed, fresh, layout, weighed, holds}``: one forward, its
-          results, and what it did; ``holds``: those of calls before are kept, as a caller may
-          keep them; ``weighed``: also who did the work; ``record``: the number of the turn,
-          for a call that the executor is to do again (`replay`);
-        - ``ablate {inputs, seed, refuse}``: one forward whose launches are left out, or raise;
-        - ``burst {inputs, seed, count}``: many forwards, of whose results one comes back, what they
-          have changed of calls before (``harmed``), and whether they keep a state of their own;
-        - ``branches``: which ones (`curate.problem.branches`) the host half claims to have taken
-          since it was last asked;
-        - ``grids``: the largest grid of each kernel that the last call launched, axis by axis.
-
-        Raises:
-            RequestRefused: the program did something wrong.
-            SessionEnded: one of the processes is gone or late.
-        """
-        handlers = {
-            "load": self._load,
-            "build": self._build,
-            "set_state": self._set_state,
-            "run": self._run,
-            "ablate": self._ablate,
-            "burst": self._burst,
-            "branches": self._branches,
-            "grids": self._grids,
-        }
-        self.limit = limit or MAX_PAYLOAD
-        return handlers[do](fields, tensors or [])
-
     def close(self, kill: str | None = "done") -> dict[str, Any]:
         """End the host half, and have the executor forget the candidate."""
         ended = self.host.close(kill)
@@ -192,109 +222,89 @@ class Halves:
     # one call
 
     def _begin(self, places: list[TensorPlace], values: Tensors, **how: Any) -> None:
-        usual = {"skip": False, "dry": False, "keep": False, "seed": 0, "order": 0}
-        known = {**usual, "precision": None, "record": False, "shares": self.on_device, **how}
-        self.executor.request(
-            "begin",
-            [value.detach() for value in values],
-            places=[place.to_json() for place in places],
-            elements=max(0, self.elements),
-            seconds=MOST_SECONDS * self.executor.seconds,
-            **known,
-        )
+        elements, seconds = max(0, self.elements), MOST_SECONDS * self.executor.seconds
+        limits = CallLimits(elements, seconds, shares=self.on_device, **how)
+        given = [value.detach() for value in values]
+        self.executor.ask(CandidateExecutor.begin, places, given, limits)
 
     def _call(
-        self,
-        do: str,
-        tensors: Tensors | None = None,
-        watched: Sequence[TensorPlace] = (),
-        **how: Any,
-    ) -> tuple[dict[str, Any], dict[str, Any], Tensors]:
+        self, ask: Callable[[], Said], watched: Sequence[TensorPlace] = ()
+    ) -> tuple[Said, CallAccount]:
         """Have the host half do something; return what it said and what the executor did.
-
-        The tensors are those at the places that it said, then those at ``watched`` places that
-        have changed, then what operators and uploads gave; see `Executor.finish`.
 
         Raises:
             RequestRefused: by the executor's account if it has one, or else by the host half's.
         """
         number = next(self.calls)
-        refused = None
-        said: dict[str, Any] = {}
+        said, refused = None, None
         try:
-            said, _ = self.host.request(do, tensors, MOST_SAID, **how)
+            said = ask()
         except RequestRefused as error:
             refused = error
-        outputs = said.get("places", [])
-        if not isinstance(outputs, list) or len(outputs) > 10_000:
-            raise WireError("not a list of places")
-        given = said.get("given", [])  # where the program has left its inputs and its state
+        places: list[TensorPlace] = []
         now = list(watched)
-        if isinstance(given, list) and len(given) <= len(now):
-            now[: len(given)] = map(read_place, given)
-        did, found = self._finish(number, outputs, watched, now)
+        if isinstance(said, Returned):
+            places, given = said.places, said.given
+            if len(places) > MOST_PLACES:
+                raise WireError("too many places")
+            if len(given) <= len(now):  # where the program has left its inputs and its state
+                now[: len(given)] = given
+        did = self._finish(number, places, watched, now)
         if refused is not None:
             raise _claimed(refused)
-        return said, did, found
+        return cast(Said, said), did
 
     def _finish(
         self,
         number: int | None,
-        places: Sequence[Any] = (),
+        places: Sequence[TensorPlace] = (),
         watched: Sequence[TensorPlace] = (),
         now: Sequence[TensorPlace] = (),
-    ) -> tuple[dict[str, Any], Tensors]:
-        did, found = self.executor.request(
-            "finish",
-            number=number,
-            places=list(places),
-            watched=[[a.to_json(), b.to_json()] for a, b in zip(watched, now, strict=True)],
-            most=self.limit,
-        )
-        self.elements -= did["elements"]
-        self.executor.host.waited["compile"] += did["compiled_s"]
-        return did, found
+    ) -> CallAccount:
+        pairs = list(zip(watched, now, strict=True))
+        finish = CandidateExecutor.finish
+        did = self.executor.ask(finish, number, list(places), pairs, self.limit)
+        self.elements -= did.elements
+        self.executor.host.waited["compile"] += did.compiled_s
+        return did
 
-    def _load(self, request: dict[str, Any], tensors: Tensors) -> Answer:
-        ptx = request["ptx"]
+    def load(self, source: str, ptx: str | None, precision: dict[str, bool]) -> None:
+        """Run the file's text.
+
+        Raises, as all that follows:
+            RequestRefused: the program did something wrong.
+            SessionEnded: one of the processes is gone or late.
+        """
         sha256 = None if ptx is None else hashlib.sha256(ptx.encode()).hexdigest()
-        self._begin([], [], precision=request["precision"], ptx=sha256)
-        self._call("load", source=request["source"], ptx=ptx)
-        return {}, []
+        self.limit = MAX_PAYLOAD
+        self._begin([], [], precision=precision, ptx=sha256)
+        self._call(lambda: self.host.ask(HostHalf.load, source, ptx))
 
-    def _build(self, request: dict[str, Any], tensors: Tensors) -> Answer:
-        init = unpack(request["init"], tensors)
-        names, values = unpack(request["names"], tensors), unpack(request["state"], tensors)
-        sent: Tensors = []
-        packed = pack(init, sent)
-        self._begin([], [], seed=request["parameters"])
+    def build(
+        self, init: list[Any], names: list[str], values: Tensors, parameters: int, mode: str
+    ) -> dict[str, torch.Tensor] | None:
+        """Construct ``ModelNew`` and give it the state.
+
+        Returns:
+            The state that it starts with, if its names or shapes are others than those given.
+        """
+        self._begin([], [], seed=parameters)
         self.held.clear()
-        said, _, _ = self._call(
-            "build",
-            sent,
-            init=packed,
-            parameters=request["parameters"],
-            mode=request["mode"],
-            state=[[name, list(value.shape)] for name, value in zip(names, values, strict=True)],
+        self.limit = MAX_PAYLOAD
+        shapes = [(name, list(value.shape)) for name, value in zip(names, values, strict=True)]
+        self.state, _ = self._call(
+            lambda: self.host.ask(HostHalf.build, init, parameters, mode, shapes)
         )
-        self.state = [(str(name), read_place(place)) for name, place in said["state"]]
-        own = [name for name, _ in self.state]
-        shapes = {name: tuple(place.shape) for name, place in self.state}
-        fits = own == names and all(
-            shapes[name] == tuple(value.shape) for name, value in zip(names, values, strict=True)
-        )
-        if fits:
+        if [(name, list(place.shape)) for name, place in self.state] == shapes:
             self._give_state(names, values)
-            return {"names": None}, []
-        _, initial = self._finish(None, [place.to_json() for _, place in self.state])
-        found: Tensors = []
-        return {"names": pack(own, found), "state": pack(initial, found)}, found
+            return None
+        did = self._finish(None, [place for _, place in self.state])
+        return dict(zip((name for name, _ in self.state), did.found, strict=True))
 
-    def _set_state(self, request: dict[str, Any], tensors: Tensors) -> Answer:
-        names = unpack(request["names"], tensors)
-        self.pairs = dict(zip(names, request["theirs"], strict=True))
-        self._give_state(names, unpack(request["state"], tensors))
-        return {}, []
+    def set_state(self, pairs: dict[str, str], state: dict[str, torch.Tensor]) -> None:
+        """Give it the state by its own names; the pairs have the reference's for them."""
+        self.pairs = pairs
+        self._give_state(list(state), list(state.values()))
 
     def _give_state(self, names: list[str], values: Tensors) -> None:
         """Write the state; it is written again where a forward has changed it."""
@@ -304,169 +314,164 @@ class Halves:
         self._begin([places[name] for name in names], values)
         self.spoiled = False
 
-    def _run(self, request: dict[str, Any], tensors: Tensors) -> Answer:
-        recorded = request.get("record")
-        self.turn = self.turn + 1 if recorded is None else recorded
-        record = recorded is not None
-        answer = self._forward(request, tensors, keep=request["weighed"], record=record)
-        if self.turn == 1 and not record:
-            self.kernels = self.executor.request("kernels")[0]["kernels"]
-        return answer
+    def run(
+        self,
+        run: ForwardRun,
+        limit: int = MAX_PAYLOAD,
+        weighed: bool = False,
+        record: int | None = None,
+    ) -> Ran:
+        """Run one forward.
+
+        Args:
+            run: its inputs.
+            limit: bytes of results that are taken.
+            weighed: whether to look at who did the work.
+            record: the number of the turn, for a call that the executor is to do again.
+        """
+        self.turn = self.turn + 1 if record is None else record
+        self.limit = limit
+        ran = self._forward(run, keep=weighed, record=record is not None)
+        if self.turn == 1 and record is None:
+            self.kernels = self.executor.ask(CandidateExecutor.launched_kernels)
+        return ran
 
     def note_other_kernels(self) -> None:
         """Take note of the kernels of the last call that no such call before has launched."""
         known = [*self.kernels, *self.other_kernels]
-        last = self.executor.request("kernels")[0]["kernels"]
+        last = self.executor.ask(CandidateExecutor.launched_kernels)
         self.other_kernels += [kernel for kernel in last if kernel not in known]
 
-    def _ablate(self, request: dict[str, Any], tensors: Tensors) -> Answer:
+    def ablate(self, run: ForwardRun, limit: int, refuse: bool) -> Ran:
+        """Run one forward whose launches are left out, or raise."""
         self.turn += 1  # as in any other run
-        skip = request["refuse"] == "skip"
-        return self._forward(request, tensors, skip=skip, refuse=not skip)
+        self.limit = limit
+        return self._forward(run, skip=not refuse, refuse=refuse)
 
-    def _burst(self, request: dict[str, Any], tensors: Tensors) -> Answer:
+    def burst(self, run: ForwardRun, limit: int, count: int) -> Ran:
         """Run many forwards: where they send the same commands, one result stands for all.
 
         Where a call reads values, or writes to memory that is older than itself, as a counter on
         the device would be, the same commands may do something else; such calls are all done.
         """
-        _, found = self._forward({**request, "fresh": True}, tensors)
-        again, other = self._forward(request, tensors)
+        self.limit = limit
+        first = self._forward(dataclasses.replace(run, fresh=True))
+        again = self._forward(run)
         own = {place.storage for _, place in self.state}
-        again |= {"harmed": self._harmed(), "keeps_state": bool({*again["wrote_old"]} - own)}
-        if not same_tensors(found, other):
-            return again, other
-        if not again["values_asked"] and not again["wrote_old"]:
-            if self._laps(request, tensors, again) == {again["stream"]}:
-                return again, other
-            again["unsteady"] = True
-        counts = again["keeps_state"] and not again["values_asked"]
-        for _ in range(max(request["count"], _laps_for(again) if counts else 0)):
-            more, third = self._forward(request, tensors)
-            if not same_tensors(other, third):
-                return {**again, **more}, third
-        return again, other
+        keeps_state = bool({*again.did.wrote_old} - own)
+        again = dataclasses.replace(again, harmed=self._harmed(), keeps_state=keeps_state)
+        if not same_tensors(first.results, again.results):
+            return again
+        if not again.did.values_asked and not again.did.wrote_old:
+            if self._laps(run, again.did) == {again.did.stream}:
+                return again
+            again = dataclasses.replace(again, unsteady=True)
+        counts = keeps_state and not again.did.values_asked
+        for _ in range(max(count, _laps_for(again.did) if counts else 0)):
+            more = self._forward(run)
+            if not same_tensors(again.results, more.results):
+                return dataclasses.replace(more, harmed=again.harmed, keeps_state=keeps_state)
+        return again
 
-    def _branches(self, request: dict[str, Any], tensors: Tensors) -> Answer:
-        taken = self.host.request("branches", limit=MOST_SAID)[0].get("taken")
-        if not isinstance(taken, list) or not all(type(number) is int for number in taken):
-            raise WireError("not a list of branches")
-        return {"taken": taken}, []
+    def branches(self) -> list[int]:
+        """Return the branches (`curate.problem.branches`) that the host half claims to have taken.
 
-    def _grids(self, request: dict[str, Any], tensors: Tensors) -> Answer:
-        return self.executor.request("grids")
+        Those since this was last asked.
+        """
+        return self.host.ask(HostHalf.branches)
 
-    def _laps(self, request: dict[str, Any], tensors: Tensors, like: dict[str, Any]) -> set[str]:
+    def grids(self) -> dict[str, list[int]]:
+        """Return the largest grid of each kernel that the last call launched, axis by axis."""
+        return self.executor.ask(CandidateExecutor.launched_grids)
+
+    def _laps(self, run: ForwardRun, like: CallAccount) -> set[str]:
         """Return the streams of many forwards in a row, of which none is done."""
-        inputs = unpack(request["inputs"], tensors)
-        given = list_tensors(inputs)
-        places = self._input_places(given, request)
-        self._begin(places, [t.detach() for t in given], seed=request["seed"], dry=True)
+        given = list_tensors(run.inputs)
+        places = self._input_places(given, run)
+        self._begin(places, given, seed=run.seed, dry=True)
         self.held.clear()
-        request = {**request, "holds": False}
+        run = dataclasses.replace(run, holds=False)
         try:
-            _, did, _ = self._run_program(request, inputs, places, laps=_laps_for(like))
+            _, did = self._run_program(run, places, laps=_laps_for(like))
         except RequestRefused as refused:
             return {refused.reason}
-        return set(did["laps"])
+        return set(did.laps)
 
     def _harmed(self) -> list[str]:
         """Return what later calls have changed of the last calls: their results or inputs."""
         found, left = set(), self.elements
         self.limit = MAX_PAYLOAD  # they may be of other sizes
         for places, results, inputs in self.held:
-            did, now = self._finish(None, [p.to_json() for p in places], inputs, inputs)
-            found |= {"results"} if not same_tensors(results, now[: len(places)]) else set()
-            found |= {"inputs"} if did["changed"] else set()
+            did = self._finish(None, places, inputs, inputs)
+            found |= {"results"} if not same_tensors(results, did.found[: len(places)]) else set()
+            found |= {"inputs"} if did.changed else set()
         self.elements = left  # that call's work has been counted
         return sorted(found)
 
-    def _hold(self, did: dict[str, Any], found: Tensors, inputs: list[TensorPlace]) -> None:
+    def _hold(self, did: CallAccount, inputs: list[TensorPlace]) -> None:
         """Take note of a call's results, but for what lies in its inputs or in the state."""
         known = {place.storage for place in (*inputs, *(place for _, place in self.state))}
-        pairs = [(read_place(p), t) for p, t in zip(self.said["places"], found, strict=False)]
+        pairs = zip(self.said.places, did.found, strict=False)
         kept = [(p, t) for p, t in pairs if p.storage not in known]
         results = [t.clone() if self.on_device else t for _, t in kept]
-        changes = any(i < len(inputs) for i in did["changed"])
+        changes = any(i < len(inputs) for i in did.changed)
         self.held.append(([p for p, _ in kept], results, [] if changes else inputs))
 
     def _forward(
         self,
-        request: dict[str, Any],
-        tensors: Tensors,
+        run: ForwardRun,
         skip: bool = False,
         refuse: bool = False,
         keep: bool = False,
         record: bool = False,
-    ) -> Answer:
-        inputs = unpack(request["inputs"], tensors)
-        given = list_tensors(inputs)
-        places = self._input_places(given, request)
-        values = [t.detach() for t in given]
+    ) -> Ran:
+        given = list_tensors(run.inputs)
+        places = self._input_places(given, run)
         if self.spoiled:
             self._give_state(*self.given_state)
         how = {"skip": skip, "keep": keep, "record": record}
-        self._begin(places, values, seed=request["seed"], order=self.turn, **how)
+        self._begin(places, given, seed=run.seed, order=self.turn, **how)
         self.spoiled = True
-        said, did, found = self._run_program(request, inputs, places, refuse)
-        lists = [said.get(name) for name in ("places", "devices", "subclasses")]
-        if "output" not in said or not all(isinstance(one, list) for one in lists):
+        said, did = self._run_program(run, places, refuse)
+        if said is None:
             raise WireError("not what a run is answered by")
         self.said = said
-        if not request.get("holds"):
+        if not run.holds:
             self.held.clear()
         elif not skip and not refuse:
-            self._hold(did, found, places)
-        return self._answer(said, did, found, inputs)
+            self._hold(did, places)
+        return self._ran(said, did, run.inputs)
 
     def _run_program(
-        self,
-        request: dict[str, Any],
-        inputs: Any,
-        places: list[TensorPlace],
-        refuse: bool = False,
-        laps: int = 1,
-    ) -> tuple[dict[str, Any], dict[str, Any], Tensors]:
+        self, run: ForwardRun, places: list[TensorPlace], refuse: bool = False, laps: int = 1
+    ) -> tuple[Returned | None, CallAccount]:
+        seed, permuted = _unrelated(run.seed), run.layout == PERMUTED
+        forward = Forward(pack(run.inputs, []), places, seed, refuse, laps, run.holds, permuted)
         return self._call(
-            "run",
-            None,
+            lambda: self.host.ask(HostHalf.run, self.turn, forward),
             [*places, *(place for _, place in self.state)],
-            inputs=pack(inputs, []),
-            places=[place.to_json() for place in places],
-            seed=_unrelated(request["seed"]),
-            turn=self.turn,
-            refuse=refuse,
-            laps=laps,
-            holds=bool(request.get("holds")),
-            permuted=request.get("layout") == PERMUTED,
         )
 
-    def _answer(
-        self, said: dict[str, Any], did: dict[str, Any], found: Tensors, inputs: Any
-    ) -> Answer:
-        now = len(said["places"]) + len(did["changed"])
-        results = self._results(said, did["changed"], found[:now], inputs)
+    def _ran(self, said: Returned, did: CallAccount, inputs: list[Any]) -> Ran:
+        results = self._results(said, did.changed, did.found, inputs)
         given = list_tensors(inputs)
-        self.spoiled = any(i >= len(given) for i in did["changed"])
-        own = len(said["places"]) + sum(i < len(given) for i in did["changed"])  # but for state
-        sent: Tensors = []
-        packed = {name: pack(value, sent) for name, value in results.items()}
+        self.spoiled = any(i >= len(given) for i in did.changed)
+        own = len(said.places) + sum(i < len(given) for i in did.changed)  # but for state
         there = "cuda" if self.on_device else "cpu"
-        named = [(n, t.to(there)) for n, t in zip(did["kept"], found[now:], strict=True)]
-        outputs_found = list_tensors(results["output"])
-        work = who_worked(named, [*given, *self.given_state[1]], outputs_found)
-        return {
-            **did,
-            **packed,
-            "subclasses": said["subclasses"],
-            "devices": said["devices"],
-            "was_ready": work.ready,
-            "by_operators": by_operators(did["by_operators"][:own], found[:own]),
-            "by_host": work.uploaded or by_host(did, given, outputs_found),
-            "unsteady": False,
-        }, sent
+        named = [(name, tensor.to(there)) for name, tensor in did.kept]
+        outputs = list_tensors(results["output"])
+        work = who_worked(named, [*given, *self.given_state[1]], outputs)
+        return Ran(
+            results,
+            did,
+            said.subclasses,
+            said.devices,
+            was_ready=work.ready,
+            by_operators=by_operators(did.by_operators[:own], did.found[:own]),
+            by_host=work.uploaded or by_host(did.read_bytes, did.sent_bytes, given, outputs),
+        )
 
-    def replayed(self, changed: list[int], found: Tensors, inputs: Any) -> dict[str, Any]:
+    def replayed(self, changed: list[int], found: Tensors, inputs: list[Any]) -> CandidateResults:
         """Return what a replay of the last recorded call gave on some inputs.
 
         Args:
@@ -478,10 +483,10 @@ class Halves:
         return self._results(self.said, changed, found, inputs)
 
     def _results(
-        self, said: dict[str, Any], changed: list[int], found: Tensors, inputs: Any
-    ) -> dict[str, Any]:
+        self, said: Returned, changed: list[int], found: Tensors, inputs: list[Any]
+    ) -> CandidateResults:
         """Return a call's output, and the inputs and the state as it left them."""
-        outputs = len(said["places"])
+        outputs = len(said.places)
         after = dict(zip(changed, found[outputs:], strict=True))
         given = list_tensors(inputs)
         replaced = iter([after.get(i, tensor) for i, tensor in enumerate(given)])
@@ -490,22 +495,21 @@ class Halves:
             for i, (name, value) in enumerate(zip(*self.given_state, strict=True), len(given))
         }
         return {
-            "output": unpack(said["output"], found[:outputs]),
+            "output": unpack(said.output, found[:outputs]),
             "changed": mutated_inputs(map_tensors(inputs, lambda _: next(replaced)), inputs),
             "state": state,
             "changed_state": [n for i, n in enumerate(state, len(given)) if i in after],
         }
 
-    def _input_places(self, given: Tensors, request: dict[str, Any]) -> list[TensorPlace]:
+    def _input_places(self, given: Tensors, run: ForwardRun) -> list[TensorPlace]:
         """Return where inputs go: to where the last ones of their form were, if they may."""
-        layout = request.get("layout")
-        anew = layout or request.get("fresh")
+        anew = run.layout or run.fresh
         kind = repr([(t.shape, t.dtype, t.stride()) for t in given])
         if not anew and kind in self.inputs:
             return self.inputs[kind]
         places = []
         for tensor in given:
-            found = layout_of(tensor.shape, layout) if layout else None
+            found = layout_of(tensor.shape, run.layout) if run.layout else None
             stride, offset = found or (tuple(tensor.stride()), 0)
             shape = tuple(tensor.shape)
             places.append(TensorPlace(next(self.numbers), tensor.dtype, shape, stride, offset))
@@ -514,9 +518,9 @@ class Halves:
         return places
 
 
-def _laps_for(did: dict[str, Any]) -> int:
+def _laps_for(did: CallAccount) -> int:
     """Return how many forwards there may be of a call that sends so many commands."""
-    return max(FEW_LAPS, min(MANY_LAPS, LAP_COMMANDS // max(1, int(did["commands"]))))
+    return max(FEW_LAPS, min(MANY_LAPS, LAP_COMMANDS // max(1, did.commands)))
 
 
 def _claimed(refused: RequestRefused) -> RequestRefused:

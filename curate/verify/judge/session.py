@@ -325,44 +325,20 @@ class Session:
             SessionEnded: its process is gone, late, or does not keep to the rules.
         """
         tensors: list[torch.Tensor] = []
-        given = pack_call(method, args, named, tensors)
-
-        def read(reply: dict[str, Any], received: list[torch.Tensor]) -> Answered:
-            return cast(Answered, read_answer(method, reply.get("answer"), received))
-
-        return self._ask(method.__name__, {"given": given}, tensors, self.limit, read)
-
-    def request(
-        self,
-        do: str,
-        tensors: list[torch.Tensor] | None = None,
-        limit: int = MAX_PAYLOAD,
-        **fields: Any,
-    ) -> tuple[dict[str, Any], list[torch.Tensor]]:
-        """Send a request and return the reply with its tensors, of at most ``limit`` bytes."""
-        return self._ask(do, fields, tensors, limit, lambda *reply: reply)
-
-    def _ask(
-        self,
-        do: str,
-        fields: dict[str, Any],
-        tensors: list[torch.Tensor] | None,
-        limit: int,
-        read: Callable[[dict[str, Any], list[torch.Tensor]], Answered],
-    ) -> Answered:
+        given, do = pack_call(method, args, named, tensors), method.__name__
         # A reply that was prepared in advance cannot know this number.
         serial = secrets.randbits(53)
         started = time.monotonic()
         deadline = started + self.seconds
         try:
-            self.channel.send({"do": do, "serial": serial, **fields}, tensors, deadline)
-            reply, received = self._reply(serial, deadline, limit)
+            self.channel.send({"do": do, "serial": serial, "given": given}, tensors, deadline)
+            reply, received = self._reply(serial, deadline, self.limit)
             took = time.monotonic() - started
             self.seconds -= took
             self.host.waited[do] += took
             if "refused" in reply:
                 raise RequestRefused(reply["refused"])
-            return read(reply, received)
+            return cast(Answered, read_answer(method, reply.get("answer"), received))
         except Late:
             self.close("timeout")
             raise SessionEnded("timeout", "timeout", {"request": do}) from None

@@ -18,6 +18,7 @@ from curate.devices import ON_CPU
 from curate.engine.processes.sandbox import SandboxUnavailable
 from curate.problem.problem import describe
 from curate.problem.smaller import ALL, FIRST, NONE
+from curate.verify.compile.serve import Compiler
 from curate.verify.judge.check import CandidateCheck, EarlyVerdict, Outcome
 from curate.verify.judge.device import DeviceInfo, Gate, Room, describe_device
 from curate.verify.judge.halves import ExecutorProcess, Halves
@@ -172,17 +173,16 @@ class Slot:
         """Return what compiling for the targets says, as fields of a verdict."""
         session = self.host("compiler").open(self.options.timeout_s)
         try:
-            reply, _ = session.request(
-                "compile",
-                reference=candidate.reference,
-                candidate=candidate.candidate,
-                targets=list(self.options.targets),
+            results = session.ask(
+                Compiler.compile,
+                candidate.reference,
+                candidate.candidate,
+                list(self.options.targets),
             )
         except (RequestRefused, SessionEnded) as error:
             return _fields(error)
         finally:
             session.close()
-        results = [dict(result) for result in reply["results"]]
         failed = next((result for result in results if not result["ok"]), None)
         if failed and self.options.backend == "compile":
             evidence = {name: failed[name] for name in ("target", "kernel", "error", "message")}
@@ -203,7 +203,7 @@ class Slot:
         self.assembler = self.assembler or Lasting(self.host("compiler"))
         seconds = self.options.timeout_s
         session = self.assembler.at_hand(seconds) or self.assembler.start(seconds)
-        session.request("assemble", kernels=kernels, target=ON_CPU.name)
+        session.ask(Compiler.assemble, kernels, ON_CPU.name)
 
     def _check(self, candidate: Candidate, verdict: Verdict, has_room: bool) -> Verdict:
         """Return the verdict of running a candidate alongside its reference."""

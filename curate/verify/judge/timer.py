@@ -16,6 +16,7 @@ from typing import Any
 
 from curate.problem.draw import Draw, Variation, parameters_seed
 from curate.problem.values import list_tensors, map_tensors
+from curate.verify.executor.replay import Replays
 from curate.verify.judge.check import CandidateCheck, EarlyVerdict
 from curate.verify.judge.oracle import Expected, NoOracle, TimedOracle, TrySize
 from curate.verify.judge.session import RequestRefused, SessionEnded
@@ -261,9 +262,9 @@ class Timer:
 
     def _record_turn(self, turn: int) -> str:
         did = self.check.record(self.expected[0], turn)
-        if did["values_asked"]:
+        if did.values_asked:
             raise Untimed("it reads values, on which its commands depend")
-        return str(did["stream"])
+        return did.stream
 
     def _time_turn(self, turn: int, stream: str) -> float:
         if self._record_turn(turn) != stream:
@@ -274,10 +275,8 @@ class Timer:
     def _replays(self) -> bool:
         """Have the executor prepare replays of what was recorded; say whether by a graph."""
         tensors = [t for one in self.expected for t in list_tensors(one.drawn.inputs)]
-        prepared, _ = self.session.executor.request(
-            "prepare_timing", tensors, scales=[_scale(one.draw) for one in self.expected]
-        )
-        return bool(prepared["graph"])
+        scales = [_scale(one.draw) for one in self.expected]
+        return self.session.executor.ask(Replays.prepare_timing, tensors, scales)
 
     # measuring
 
@@ -298,8 +297,8 @@ class Timer:
         overhead = [us for _ in range(3) for us in self._ask(OVERHEAD, MOST)]
         times = measure(self._ask, [CANDIDATE, *self.baselines], self.random)
         try:
-            share = self.session.executor.request("profile")[0]["share"]
-            self.known["kernel_share"] = None if share is None else round(float(share), 4)
+            share = self.session.executor.ask(Replays.profile)
+            self.known["kernel_share"] = None if share is None else round(share, 4)
         except RequestRefused as refused:
             self.known["profile_problem"] = refused.message
         return to_json(times, overhead, self.known)
@@ -308,13 +307,11 @@ class Timer:
         if name in (EAGER, COMPILED):
             return self.oracle.time(name, n, self._seed())
         chosen = self.random.randrange(len(self.expected))
-        check = [self.random.randrange(n), chosen] if name == CANDIDATE else None
-        answer, (times, *found) = self.session.executor.request(
-            "time", n=n, seed=self._seed(), body=name == CANDIDATE, check=check
-        )
+        check = (self.random.randrange(n), chosen) if name == CANDIDATE else None
+        did = self.session.executor.ask(Replays.time, n, self._seed(), name == CANDIDATE, check)
         if check:
-            self._compare(self.expected[chosen], answer["changed"], found)
-        return list(times.tolist())
+            self._compare(self.expected[chosen], did.changed, did.found)
+        return did.times
 
     def _seed(self) -> int:
         return self.random.getrandbits(53)

@@ -7,11 +7,15 @@ from typing import Any, TypedDict
 
 import torch
 
+from curate.devices import Device
 from curate.problem.draw import Draw
 from curate.problem.values import Tensors, list_tensors
 from curate.verify.protocol.calls import message
+from curate.verify.protocol.places import TensorPlace
 
 message(Draw)
+message(Device)
+message(TensorPlace)
 
 # --- the reference ----------------------------------------------------------------------------
 
@@ -115,3 +119,138 @@ class ReadyBaselines:
 
     graphs: dict[str, bool]
     compile_problem: str | None
+
+
+# --- the executor -----------------------------------------------------------------------------
+
+
+@message
+@dataclass(frozen=True)
+class CallLimits:
+    """How a call is to be done.
+
+    Attributes:
+        elements, seconds: that it may take.
+        seed: of random operators.
+        order: seed of the order of atomic operations.
+        skip: leave out launches.
+        dry: do nothing but take note of the stream.
+        keep: whether results of operators and uploads are kept.
+        record: whether the call is to be done again.
+        shares: whether results stay on the device.
+        precision: that operators may have, where that is to change.
+        ptx: in the first call of a program that is judged as CUDA, the hash of the PTX whose
+            kernels count.
+    """
+
+    elements: float
+    seconds: float
+    seed: int = 0
+    order: int = 0
+    skip: bool = False
+    dry: bool = False
+    keep: bool = False
+    record: bool = False
+    shares: bool = False
+    precision: dict[str, bool] | None = None
+    ptx: str | None = None
+
+
+@message
+@dataclass(frozen=True)
+class CallAccount:
+    """What a call did.
+
+    Attributes:
+        found: tensors at the places that were asked for, then those at watched places that hold
+            other values than the judge wrote last.
+        changed: positions of these among the watched ones.
+        kept: what operators and uploads gave, by their names.
+        launches, calls: of kernels and of operators that compute, by name.
+        on_the_way, call_bytes, launch_bytes, by_operators: see
+            `curate.verify.executor.origins.WorkTrace`.
+        read_bytes, sent_bytes: that the host read, and sent in whatever way.
+        elements: that were worked on.
+        stream: hash of the commands, and of where the outputs lie.
+        laps: hashes of calls in a row, and how often each was.
+        compiled_s: seconds that the device waited for the compiler.
+        commands: how many there were.
+        values_asked: whether the host has read values.
+        wrote_old: storages older than the call that it wrote to.
+    """
+
+    found: list[torch.Tensor]
+    changed: list[int]
+    kept: list[tuple[str, torch.Tensor]]
+    launches: dict[str, int]
+    calls: dict[str, int]
+    on_the_way: dict[str, int]
+    call_bytes: int
+    launch_bytes: float
+    by_operators: list[bool]
+    read_bytes: int
+    sent_bytes: int
+    elements: float
+    stream: str
+    laps: dict[str, int]
+    compiled_s: float
+    commands: int
+    values_asked: bool
+    wrote_old: list[int]
+
+
+@message
+@dataclass(frozen=True)
+class Replayed:
+    """Microseconds of replays, and what one of them gave: see `CallAccount`."""
+
+    times: list[float]
+    changed: list[int]
+    found: list[torch.Tensor]
+
+
+# --- the host half ----------------------------------------------------------------------------
+
+
+@message
+@dataclass(frozen=True)
+class Forward:
+    """A call of ``forward``, or many in a row.
+
+    Attributes:
+        inputs: the arguments, packed; their tensors lie at places.
+        places: where those are.
+        seed: of the program's own process.
+        refuse: whether launches raise.
+        laps: how many calls.
+        holds: whether results of earlier calls are kept.
+        permuted: whether parameters of four dimensions have channels last.
+    """
+
+    inputs: Any
+    places: list[TensorPlace]
+    seed: int
+    refuse: bool
+    laps: int
+    holds: bool
+    permuted: bool
+
+
+@message
+@dataclass(frozen=True)
+class Returned:
+    """What a program gave, as its own process says.
+
+    Attributes:
+        output: the result, packed; its tensors lie at places.
+        places: where those are.
+        given: where the inputs, and then the state, lie now.
+        devices: types of devices that the result is on.
+        subclasses: names of its tensors' classes.
+    """
+
+    output: Any
+    places: list[TensorPlace]
+    given: list[TensorPlace]
+    devices: list[str]
+    subclasses: list[str]

@@ -57,6 +57,15 @@ class TensorPlace:
         name = str(self.dtype).removeprefix("torch.")
         return [self.storage, name, list(self.shape), list(self.stride), self.offset]
 
+    @classmethod
+    def from_json(cls, value: Any) -> TensorPlace:
+        """Return the place that JSON values describe.
+
+        Raises:
+            WireError: they describe none.
+        """
+        return read_place(value)
+
 
 def place_of(tensor: torch.Tensor, storage: int) -> TensorPlace:
     """Return where a tensor lies, given its storage's number."""

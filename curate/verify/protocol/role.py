@@ -10,13 +10,10 @@ from triton.compiler.errors import CompilationError
 from triton.runtime.errors import OutOfResources, PTXASError
 
 from curate.problem.problem import ProgramError, describe
-from curate.problem.values import Tensors, same_tensors
+from curate.problem.values import same_tensors
+from curate.verify.protocol.calls import Handler
 from curate.verify.protocol.compare import flatten
-from curate.verify.protocol.wire import Channel, ConnectionClosed, WireError, pack, unpack
-
-Answer = tuple[dict[str, Any], Tensors]
-Handler = Callable[[dict[str, Any], Tensors], Answer]
-Handlers = dict[str, Handler]
+from curate.verify.protocol.wire import Channel, ConnectionClosed, WireError
 
 NO_MEMORY = ("DefaultCPUAllocator: can't allocate memory",
              "CUDA error: out of memory", "HIP error: out of memory",
@@ -69,7 +66,7 @@ def _classify(error: BaseException) -> tuple[str, str]:
     return "runtime_error", name
 
 
-def serve_requests(channel: Channel, handlers: Handlers) -> None:
+def serve_requests(channel: Channel, handlers: dict[str, Handler]) -> None:
     """Answer requests, each with its own number, until the judge closes the channel."""
     while True:
         try:
@@ -115,17 +112,6 @@ def mutated_inputs(given: Any, inputs: Any) -> dict[str, Any]:
     """Return those inputs, by their path, that ``forward`` has changed."""
     after, before = flatten(given, "input"), flatten(inputs, "input")
     return {path: v for path, v in after.items() if not same_tensors(v, before.get(path))}
-
-
-def pack_all(values: dict[str, Any]) -> Answer:
-    """Return named values as a message and its tensors."""
-    tensors: Tensors = []
-    return {name: pack(value, tensors) for name, value in values.items()}, tensors
-
-
-def unpack_named(message: dict[str, Any], tensors: Tensors, name: str) -> Any:
-    """Return one of the values that `pack_all` packed."""
-    return unpack(message[name], tensors)
 
 
 STRIDED, PERMUTED = LAYOUTS = "strided", "permuted"

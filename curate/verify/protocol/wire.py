@@ -78,6 +78,8 @@ def pack(value: Any, tensors: list[torch.Tensor]) -> Any:
     """
     if value is None or isinstance(value, bool | str):
         return value
+    if type(value) in MESSAGES:
+        return {"message": MESSAGES[type(value)](value, tensors)}
     if isinstance(value, int):
         return int(value)
     if isinstance(value, float):
@@ -96,8 +98,6 @@ def pack(value: Any, tensors: list[torch.Tensor]) -> Any:
         return {"device": str(value)}
     if isinstance(value, complex):
         return {"complex": [value.real, value.imag]}
-    if type(value) in MESSAGES:
-        return {"message": MESSAGES[type(value)](value, tensors)}
     raise WireError(f"a {type(value).__name__} is not data")
 
 

@@ -13,6 +13,9 @@ OTHER = EXAMPLE.replace("@copy", "@other")
 CALLS_KERNEL = EXAMPLE.replace("tt.return", "tt.call @kernel() : () -> ()\n    tt.return")
 
 
+compiler = serve.Compiler()
+
+
 @pytest.fixture
 def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     names: list[str] = []
@@ -23,12 +26,12 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
             raise KernelError(name, "PTXASError", "as asked")
 
     monkeypatch.setattr(serve, "compile_ttir", compile_ttir)
-    monkeypatch.setattr(serve, "_assembled", set())
+    monkeypatch.setattr(compiler, "assembled", set())
     return names
 
 
 def assemble(*kernels: tuple[str, str, dict[str, int]], target: str = "cuda:90") -> None:
-    serve._assemble({"target": target, "kernels": list(kernels)}, [])
+    compiler.assemble(list(kernels), target)
 
 
 def test_a_kernel_of_another_name_is_compiled_once(compiled: list[str]) -> None:

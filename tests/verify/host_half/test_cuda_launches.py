@@ -29,6 +29,7 @@ from curate.verify.host_half.launches import HostLaunches, LaunchLeftOut
 from curate.verify.host_half.serve import HostHalf
 from curate.verify.host_half.stream import CommandStream, Tape
 from curate.verify.judge.slots import Judge, verify
+from curate.verify.protocol.messages import CallAccount, CallLimits
 from curate.verify.protocol.role import Refusal
 from curate.verify.protocol.wire import Channel
 from curate.verify.verdict import Candidate, Options
@@ -85,14 +86,11 @@ class Pair:
         self.begin(ptx=sha256)
 
     def begin(self, **how: Any) -> None:
-        usual = {"places": [], "elements": 1e6, "seconds": 60.0, "seed": 0, "order": 0}
-        flags = dict.fromkeys(("skip", "dry", "keep", "shares"), False)
-        self.executor.begin({**usual, **flags, **how}, [])
+        self.executor.begin([], [], CallLimits(1e6, 60.0, **how))
 
-    def finish(self, *results: Any) -> dict[str, Any]:
-        places = [self.stream.place(handle.inner).to_json() for handle in results]
-        request = {"number": self.stream.end(), "places": places, "watched": [], "most": 2**10}
-        return self.executor.finish(request, [])[0]
+    def finish(self, *results: Any) -> CallAccount:
+        places = [self.stream.place(handle.inner) for handle in results]
+        return self.executor.finish(self.stream.end(), places, [], 2**10)
 
     def address(self, handle: Any, start: int = 0) -> int:
         return self.backend.address(self.stream.place(handle.inner).storage, start)
@@ -188,13 +186,13 @@ def test_what_was_done_is_the_executor_s_account(pair: Pair) -> None:
     for _ in range(2):
         pair.launch("scale", 1, 128, [x, y, 8, 1.0, False])
     did = pair.finish(y)
-    assert did["launches"] == {SCALE: 2}
-    assert (did["launch_bytes"], did["on_the_way"]) == (2 * (32 + 16), {"exp": 1})
-    assert did["by_operators"] == [False]
-    assert not did["wrote_old"]
+    assert did.launches == {SCALE: 2}
+    assert (did.launch_bytes, did.on_the_way) == (2 * (32 + 16), {"exp": 1})
+    assert did.by_operators == [False]
+    assert not did.wrote_old
     pair.begin()
     pair.launch("scale", 1, 128, [x, y, 8, 1.0, False])
-    assert pair.finish()["wrote_old"], "the tensors are older than the call"
+    assert pair.finish().wrote_old, "the tensors are older than the call"
 
 
 def test_equal_calls_have_equal_streams(pair: Pair) -> None:
@@ -203,7 +201,7 @@ def test_equal_calls_have_equal_streams(pair: Pair) -> None:
         pair.begin()
         x = torch.zeros(16, device="cuda")
         pair.launch("scale", 1, 128, [x, x, size, 1.0, False])
-        streams.append(pair.finish()["stream"])
+        streams.append(pair.finish().stream)
         del x
     assert streams[0] == streams[1] != streams[2]
 
@@ -214,7 +212,7 @@ def test_launches_can_be_left_out_and_refused(pair: Pair) -> None:
     pair.finish()
     pair.begin(dry=True)
     pair.launch("empty", 1, 1, [])
-    assert pair.finish()["commands"] == 1
+    assert pair.finish().commands == 1
     assert pair.backend.seen == []
     pair.launches.refused = True
     with pytest.raises(LaunchLeftOut):
@@ -229,7 +227,7 @@ def test_a_graph_launches_when_it_is_replayed(pair: Pair) -> None:
     pair.stream.record(None)
     for _ in range(3):
         pair.stream.replay(tape)
-    assert pair.finish()["launches"] == {"_Z5emptyv": 3}
+    assert pair.finish().launches == {"_Z5emptyv": 3}
 
 
 @pytest.mark.parametrize("grid", [0, (1, 0), (1, 1, 1, 1), 1.5, (1, 2**17)])
@@ -324,7 +322,7 @@ def test_launches_of_triton_count_in_triton_programs_only(ptx: str | None) -> No
     pair.channel.hold({**NEW, "bytes": 64})
     pair.channel.hold(command)
     did = pair.finish()
-    assert did["launches"] == ({} if ptx else {"copy": 1})
+    assert did.launches == ({} if ptx else {"copy": 1})
 
 
 def test_only_a_gpu_runs_them() -> None:
@@ -342,9 +340,9 @@ def test_only_a_gpu_runs_them() -> None:
 def test_only_a_program_that_came_with_ptx_can_launch_cuda_kernels(pair: Pair) -> None:
     half = HostHalf(pair.stream, pair.launches)
     source = f"{LAUNCH}\nclass ModelNew: ...\n"
-    half.load({"source": source, "ptx": PTX}, [])
+    half.load(source, PTX)
     with pytest.raises(ProgramError, match=f"name '{LAUNCH}' is not defined"):
-        half.load({"source": source, "ptx": None}, [])
+        half.load(source, None)
 
 
 def test_ptx_is_part_of_what_is_judged(tmp_path: Path) -> None:

@@ -79,8 +79,7 @@ def test_who_moves_values_is_known_by_name() -> None:
 )
 def test_the_host_must_have_read_and_sent_enough(read: float, sent: float, did: bool) -> None:
     size = INPUT.numel() * 4
-    account = {"read_bytes": int(read * size), "sent_bytes": int(sent * size)}
-    assert by_host(account, [INPUT], [OUTPUT]) is did
+    assert by_host(int(read * size), int(sent * size), [INPUT], [OUTPUT]) is did
 
 
 def test_most_of_the_results_must_be_by_operators_alone() -> None:
@@ -93,13 +92,12 @@ def test_most_of_the_results_must_be_by_operators_alone() -> None:
 
 def test_integers_are_read_and_sent_as_well() -> None:
     ids = torch.arange(200)
-    assert by_host({"read_bytes": 1600, "sent_bytes": 256}, [ids], [ids[:32].clone()])
+    assert by_host(1600, 256, [ids], [ids[:32].clone()])
 
 
 def test_a_plan_made_of_integers_is_honest() -> None:
     lengths = torch.arange(64)
-    account = {"read_bytes": 64 * 8, "sent_bytes": 64 * 8 + 400}
-    assert not by_host(account, [INPUT, lengths], [INPUT.sum(1)])
+    assert not by_host(64 * 8, 64 * 8 + 400, [INPUT, lengths], [INPUT.sum(1)])
 
 
 def test_zeros_that_a_program_counts_into_are_no_result() -> None:

@@ -30,8 +30,10 @@ from curate.verify.executor.launch import load_kernel
 from curate.verify.executor.operations import UnsupportedOperation
 from curate.verify.executor.operators import find_operator
 from curate.verify.executor.serve import EXAMPLE, MAX_UPLOAD, CandidateExecutor
+from curate.verify.protocol.messages import CallAccount, CallLimits
+from curate.verify.protocol.places import TensorPlace
 from curate.verify.protocol.role import Refusal
-from curate.verify.protocol.wire import DTYPES, MAGIC, PREFIX, Channel
+from curate.verify.protocol.wire import DTYPES, MAGIC, PREFIX, Channel, pack
 
 EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "250"))
 MEMORY = 2**22
@@ -262,16 +264,13 @@ def frames(draw: st.DrawFn) -> bytes:
 # --- what comes of it -------------------------------------------------------------------------
 
 
-def serve(sent: list[bytes], **how: Any) -> tuple[CandidateExecutor, dict[str, Any] | Refusal]:
+def serve(sent: list[bytes], **how: Any) -> tuple[CandidateExecutor, CallAccount | Refusal]:
     """Return the executor after one call of this many frames, and its answer."""
     here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     executor = CandidateExecutor(Channel(there), CpuBackend(), MEMORY)
-    place = [INPUT, "float32", [4, 4], [4, 1], 0]
-    flags = {"skip": False, "dry": False, "keep": True, "shares": False, "ptx": PTX_HASH}
-    known = {**flags, "seed": 0, "order": 0, **how}
-    executor.begin(
-        {"places": [place], "elements": 1e6, "seconds": 60.0, **known}, [torch.ones(4, 4)]
-    )
+    place = TensorPlace(INPUT, torch.float32, (4, 4), (4, 1), 0)
+    limits = CallLimits(1e6, 60.0, keep=True, ptx=PTX_HASH, **how)
+    executor.begin([place], [torch.ones(4, 4)], limits)
 
     def write() -> None:
         with contextlib.suppress(OSError):
@@ -287,9 +286,8 @@ def serve(sent: list[bytes], **how: Any) -> tuple[CandidateExecutor, dict[str, A
     threads = [threading.Thread(target=work, daemon=True) for work in (write, read)]
     for thread in threads:
         thread.start()
-    request = {"number": 0, "places": [place], "watched": [[place, place]], "most": 2**20}
     try:
-        answer: dict[str, Any] | Refusal = executor.finish(request, [])[0]
+        answer: CallAccount | Refusal = executor.finish(0, [place], [(place, place)], 2**20)
     except Refusal as refused:
         answer = refused
     finally:
@@ -301,10 +299,10 @@ def serve(sent: list[bytes], **how: Any) -> tuple[CandidateExecutor, dict[str, A
     return executor, answer
 
 
-def check(executor: CandidateExecutor, answer: dict[str, Any] | Refusal) -> None:
+def check(executor: CandidateExecutor, answer: CallAccount | Refusal) -> None:
     assert executor.storages.used <= MEMORY
     assert executor.storages.used == sum(map(len, executor.storages.known.values()))
-    json.dumps(answer.reason if isinstance(answer, Refusal) else answer)
+    json.dumps(pack(answer.reason if isinstance(answer, Refusal) else answer, []))
     if isinstance(answer, Refusal):
         assert answer.status in (
             "crash",
@@ -350,7 +348,7 @@ def test_orderly_frames_are_answered() -> None:
     sent = [frame(m) for m in (new, add, {"do": "end", "number": 0})]
     executor, answer = serve(sent)
     check(executor, answer)
-    assert isinstance(answer, dict) and answer["calls"] == {"add": 1}, answer
+    assert isinstance(answer, CallAccount) and answer.calls == {"add": 1}, answer
 
 
 @pytest.mark.parametrize("size", [2**47, 2**40, MEMORY + 1])
