@@ -94,7 +94,7 @@ def _side_by_side(
     body = Body(loops, program, [*dims, *outer], ("pid", "col_blocks"))
     n_rows, n_cols = (dim.count(program, loops) for dim in dims)
     blocks = [f"triton.cdiv({n_rows}, BLOCK_ROWS)", f"triton.cdiv({n_cols}, BLOCK_COLS)"]
-    starts = [f"tl.program_id({len(outer) + i}) * BLOCK_{side}" for i, side in enumerate(_SIDES)]
+    starts = [f"tl.program_id({i}) * {dim.block}" for i, dim in enumerate(dims, len(outer))]
     if narrow:
         body.say("pid = tl.program_id(0)")
         body.say(f"col_blocks = tl.cdiv({dims[1].count(body, loops)}, BLOCK_COLS)")
@@ -118,22 +118,16 @@ def _side_by_side(
     _launch(body, program, grid, tuple(setup))
 
 
-_SIDES = ("ROWS", "COLS")
-
-
 MANY = 1024
 """Matrices, in the file, from which on these are axis 0 of the grid: it alone has room for all."""
 
 
-def _crossed(
-    loops: Loops, program: Program, dims: list[Dim], outer_axes: list[sympy.Symbol]
-) -> None:
+def _crossed(loops: Loops, program: Program, dims: list[Dim], axes: list[sympy.Symbol]) -> None:
     """Print a kernel whose tiles are read along rows and written along columns."""
-    outer = [Dim("outer", outer_axes)] if outer_axes else []
-    many = program.hint(product(loops.axes[axis] for axis in outer_axes)) >= MANY
-    if outer and not many:
-        apart = Body(loops, program, [*dims, *outer]).apart(outer[0])
-        outer = apart if 0 < len(apart) <= 2 else outer
+    whole, many = Dim("outer", axes), program.hint(product(loops.axes[a] for a in axes)) >= MANY
+    outer = Body(loops, program, [*dims, whole]).apart(whole)
+    if many or not 0 < len(outer) <= 2:
+        outer = [whole] if axes else []
     body = Body(loops, program, [*dims, *outer], ("pid",))
     for number, dim in enumerate(outer, int(not many)):
         body.index(dim, f"tl.program_id({number})")

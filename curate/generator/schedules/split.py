@@ -222,15 +222,15 @@ class _Stages:
         if self.spread:
             head = self._walk(body)
             body.hoist([store.value for store in self.spread], self.plane.reduced.axes)
-            self._begin_scans(body, [store.value for store in self.spread])
+            self._scanner(body, [store.value for store in self.spread])
             with body.block(head):
                 body.index(self.plane.reduced, "start")
                 for store in self.spread:
                     body.store(store)
         self._launch(body, self.doc, "")
 
-    def _begin_scans(self, body: Body, walked: list[Value]) -> None:
-        """Print what the scans of a loop begin with."""
+    def _scanner(self, body: Body, walked: list[Value]) -> Scanner | None:
+        """Begin the scans in a loop, if it has any."""
 
     def _launch(self, body: Body, doc: str, part: str) -> None:
         grid = (*(self.grid if self.plane.kept else []), self.n_splits)
@@ -265,9 +265,6 @@ class _Scans(_Stages):
         body.say("first = split * part_length")
         body.say(f"end = tl.minimum(first + part_length, {dim.count(body, self.loops)})")
         return f"for start in range(first, end, {dim.block}):"
-
-    def _begin_scans(self, body: Body, walked: list[Value]) -> None:
-        self._scanner(body, walked)
 
     def _scanner(self, body: Body, walked: list[Value]) -> Scanner:
         """Begin the scans in a loop, of which those are known that came before it."""
