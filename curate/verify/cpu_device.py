@@ -8,7 +8,6 @@ its cause is. Nothing here is a proof. It is meant for a process that does nothi
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
@@ -28,6 +27,7 @@ from curate.verify.host_half.stream import CommandStream
 from curate.verify.host_half.stream import ExecutorStopped as ExecutorStopped
 from curate.verify.protocol.messages import CallLimits
 from curate.verify.protocol.role import refusal as refusal
+from curate.verify.protocol.wire import Message
 
 MOST_BYTES = 2**30
 """Bytes of tensors that may be on the device at once."""
@@ -52,9 +52,9 @@ class _Between:
     """What is on its way from one half to the other: one message, since each waits."""
 
     def __init__(self) -> None:
-        self.sent: list[tuple[dict[str, Any], Tensors]] = []
+        self.sent: list[tuple[Message, Tensors]] = []
 
-    def send(self, message: dict[str, Any], tensors: Tensors | None = None) -> None:
+    def send(self, message: Message, tensors: Tensors | None = None) -> None:
         """Hand a message over."""
         self.sent.append((message, tensors or []))
 
@@ -62,7 +62,7 @@ class _Between:
         """Say that a message can be taken."""
         return self
 
-    def open(self) -> tuple[dict[str, Any], Tensors]:
+    def open(self) -> tuple[Message, Tensors]:
         """Take it."""
         return self.sent.pop()
 
@@ -103,7 +103,7 @@ class CpuDevice:
 
     # what `CommandStream` takes for its channel
 
-    def send(self, message: dict[str, Any], tensors: Tensors | None = None) -> None:
+    def send(self, message: Message, tensors: Tensors | None = None) -> None:
         """Have the executor do a command."""
         self._between.send(message, tensors)
         with torch._C.DisableTorchFunction(), _disable_current_modes():
@@ -112,6 +112,6 @@ class CpuDevice:
 
     hold = send  # what a wrapper did wrong is to be known at once
 
-    def receive(self) -> tuple[dict[str, Any], Tensors]:
+    def receive(self) -> tuple[Message, Tensors]:
         """Return the executor's answer to the last command."""
         return self._between.open()

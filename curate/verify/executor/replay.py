@@ -23,6 +23,7 @@ from curate.verify.executor.operators import find_operator, read_value
 from curate.verify.protocol.messages import Replayed
 from curate.verify.protocol.places import TensorPlace, read_place
 from curate.verify.protocol.role import Refusal
+from curate.verify.protocol.wire import Message
 from curate.verify.timing import InputSets, TimedCall
 
 if TYPE_CHECKING:
@@ -49,13 +50,13 @@ class Recording:
 
     def __init__(self, inputs: list[TensorPlace]) -> None:
         self.inputs = inputs
-        self.commands: list[tuple[str, dict[str, Any], Tensors]] = []
+        self.commands: list[tuple[str, Message, Tensors]] = []
         self.made: set[int] = set()
         self.outputs: list[TensorPlace] = []
         self.watched: list[tuple[TensorPlace, TensorPlace]] = []
         self.changed: list[int] = []
 
-    def add(self, do: str, message: dict[str, Any], tensors: Tensors) -> None:
+    def add(self, do: str, message: Message, tensors: Tensors) -> None:
         """Keep a command that has been done."""
         if do == "new":
             self.made.add(message["storage"])
@@ -119,7 +120,7 @@ class Replay:
 
     # steps
 
-    def _operator(self, message: dict[str, Any], tensors: Tensors) -> Step:
+    def _operator(self, message: Message, tensors: Tensors) -> Step:
         operator = find_operator(str(message["name"]))
         outs = [None if out is None else read_place(out) for out in message["outs"]]
         self._name(*_places([message["args"], message["kwargs"]]))
@@ -149,7 +150,7 @@ class Replay:
 
         return step
 
-    def _launch(self, message: dict[str, Any], tensors: Tensors) -> Step:
+    def _launch(self, message: Message, tensors: Tensors) -> Step:
         text, options = self.kernels[message["sha256"]], message["options"]
         x, y, z = message["grid"]
         self._name(*(read_place(v["t"]) for v in message["args"] if isinstance(v, dict)))
@@ -162,7 +163,7 @@ class Replay:
 
         return step
 
-    def _launch_cuda(self, message: dict[str, Any], tensors: Tensors) -> Step:
+    def _launch_cuda(self, message: Message, tensors: Tensors) -> Step:
         text, name, shared = self.kernels[message["sha256"]], message["kernel"], message["shared"]
         sizes = [*message["grid"], *message["block"]]
         self._name(*_places(message["args"]))
@@ -174,7 +175,7 @@ class Replay:
 
         return step
 
-    def _upload(self, message: dict[str, Any], tensors: Tensors) -> Step:
+    def _upload(self, message: Message, tensors: Tensors) -> Step:
         place, (value,) = read_place(message["out"]), tensors
         value = value if self.device.name == "cpu" else value.pin_memory()
         self._name(place)

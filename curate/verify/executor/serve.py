@@ -60,7 +60,7 @@ from curate.verify.protocol.role import (
     refusal,
     set_precision,
 )
-from curate.verify.protocol.wire import Channel, ConnectionClosed, WireError
+from curate.verify.protocol.wire import Channel, ConnectionClosed, Message, WireError
 
 MAX_STORAGES = 100_000
 MAX_KERNELS = 4096
@@ -428,7 +428,7 @@ class CandidateExecutor:
             said = {"status": self.error.status, "message": self.error.message}
             self.host.send({"stopped": said})
 
-    def _text(self, message: dict[str, Any]) -> bytes:
+    def _text(self, message: Message) -> bytes:
         """Return what the stream's hash takes a command for; its kernel's text has a hash there."""
         return repr(self._normal({**message, "ttir": None, "ptx": None})).encode()
 
@@ -452,7 +452,7 @@ class CandidateExecutor:
     def _known(self, storage: Any) -> Any:
         return self.order.get(storage, f"old {storage}")
 
-    def _do(self, do: str, message: dict[str, Any], tensors: Tensors) -> bytes:
+    def _do(self, do: str, message: Message, tensors: Tensors) -> bytes:
         """Do a command; return what the stream's hash takes it for."""
         self._number(message.get("storage") if do == "new" else message.get("first"))
         text = b""
@@ -462,26 +462,29 @@ class CandidateExecutor:
             self._note(do, text)
         if self.dry and do in ("read", "ask"):
             raise Stopped("skip", "asks", "a call that is not done has no values")
-        if do in ("new", "keep"):
-            number, size = _number(message["storage"]), _number(message["bytes"])
-            if do == "keep" or not self.dry:
-                self.storages.new(number, size)
-        elif do == "free":
-            self.storages.free(_number(message["storage"]))
-        elif do == "op":
-            self._operator(message)
-        elif do == "ask":
-            self._ask(message)
-        elif do == "launch":
-            self._launch(message)
-        elif do == "cuda":
-            self._launch_cuda(message)
-        elif do == "upload":
-            self._upload(message, tensors)
-        elif do == "read":
-            self._read(read_place(message["place"]))
-        elif do != "lap":
-            raise WireError("an unknown command")
+        match do:
+            case "new" | "keep":
+                number, size = _number(message["storage"]), _number(message["bytes"])
+                if do == "keep" or not self.dry:
+                    self.storages.new(number, size)
+            case "free":
+                self.storages.free(_number(message["storage"]))
+            case "op":
+                self._operator(message)
+            case "ask":
+                self._ask(message)
+            case "launch":
+                self._launch(message)
+            case "cuda":
+                self._launch_cuda(message)
+            case "upload":
+                self._upload(message, tensors)
+            case "read":
+                self._read(read_place(message["place"]))
+            case "lap":
+                pass
+            case _:
+                raise WireError("an unknown command")
         if self.replays.recording:
             self.replays.recording.add(do, message, tensors)
         return text
@@ -500,7 +503,7 @@ class CandidateExecutor:
                 raise WireError("too many streams")
             self.stream, self.order = hashlib.sha256(), dict(self.given)
 
-    def _call(self, message: dict[str, Any]) -> tuple[Any, list[torch.Tensor], list[torch.Tensor]]:
+    def _call(self, message: Message) -> tuple[Any, list[torch.Tensor], list[torch.Tensor]]:
         """Run an operator; return itself, its tensors, and what came of it."""
         operator = find_operator(str(message["name"]))
         taken: list[torch.Tensor] = []
@@ -518,7 +521,7 @@ class CandidateExecutor:
         made = [t for t in _flat(found) if isinstance(t, torch.Tensor)]
         return operator, taken, made
 
-    def _operator(self, message: dict[str, Any]) -> None:
+    def _operator(self, message: Message) -> None:
         places = [None if p is None else read_place(p) for p in message["outs"]]
         if self.dry:
             return
@@ -541,7 +544,7 @@ class CandidateExecutor:
     def _account(
         self,
         operator: Any,
-        message: dict[str, Any],
+        message: Message,
         taken: list[torch.Tensor],
         made: list[torch.Tensor],
         written: list[Any],
@@ -563,7 +566,7 @@ class CandidateExecutor:
         size = math.prod(place.shape) * place.itemsize
         return place.start == 0 and size == place.extent == len(self.storages.known[place.storage])
 
-    def _ask(self, message: dict[str, Any]) -> None:
+    def _ask(self, message: Message) -> None:
         self.values_asked = True
         first = _number(message["first"])
         operator, taken, made = self._call(message)
@@ -578,7 +581,7 @@ class CandidateExecutor:
         self._account(operator, message, taken, made, places)
         self.host.send({"places": places})
 
-    def _launch(self, message: dict[str, Any]) -> None:
+    def _launch(self, message: Message) -> None:
         sent = message.get("ttir")
         sha256, text = self._kernel(message, sent)
         name, stored = self.device.kernel(text)
@@ -604,7 +607,7 @@ class CandidateExecutor:
             work = done or _extent(touched)
             self.origins.note(Command(name, reads, size=work, kernel=text))
 
-    def _kernel(self, message: dict[str, Any], sent: Any) -> tuple[str, str]:
+    def _kernel(self, message: Message, sent: Any) -> tuple[str, str]:
         """Return the hash and the text of a launch's kernel, which is sent with the first one."""
         sha256 = str(message["sha256"])
         if sent is not None:
@@ -617,7 +620,7 @@ class CandidateExecutor:
             raise WireError("an unknown kernel")
         return sha256, self.kernels[sha256]
 
-    def _launch_cuda(self, message: dict[str, Any]) -> None:
+    def _launch_cuda(self, message: Message) -> None:
         sha256, text = self._kernel(message, message.get("ptx"))
         if sha256 != self.ptx:
             raise WireError("a kernel of another program")
@@ -650,7 +653,7 @@ class CandidateExecutor:
         """Take note of memory that is older than the call and written in it: a state."""
         self.wrote_old |= {storage for storage in storages if storage not in self.order}
 
-    def _upload(self, message: dict[str, Any], tensors: Tensors) -> None:
+    def _upload(self, message: Message, tensors: Tensors) -> None:
         place = read_place(message["out"])
         (value,) = tensors
         self.stream.update(value.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
@@ -694,7 +697,7 @@ def _numbers(value: Any) -> int:
     return int(isinstance(value, int | float))
 
 
-def _written(operator: Any, message: dict[str, Any], replaced: bool = False) -> Iterator[Any]:
+def _written(operator: Any, message: Message, replaced: bool = False) -> Iterator[Any]:
     """Yield the arguments that an operator writes to; ``replaced``: and that it does not read."""
     arguments = operator._schema.arguments
     given = {a.name: v for a, v in zip(arguments, message["args"], strict=False)}

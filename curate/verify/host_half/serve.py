@@ -34,7 +34,7 @@ from curate.verify.protocol.calls import Answer, Handler, handlers_of
 from curate.verify.protocol.messages import Forward, Returned
 from curate.verify.protocol.places import TensorPlace
 from curate.verify.protocol.role import Refusal, serve_requests
-from curate.verify.protocol.wire import Channel, ConnectionClosed, pack, unpack
+from curate.verify.protocol.wire import Channel, ConnectionClosed, Message, pack, unpack
 
 KEPT = 8
 """Sets of inputs that are kept: the judge gives some of them again, with other values. And calls
@@ -197,7 +197,7 @@ def _large_state(model: nn.Module, expected: list[tuple[str, list[int]]]) -> set
 class Nowhere:
     """A channel on which everything is lost: what a warm process works on before it forks."""
 
-    def send(self, message: dict[str, Any], tensors: Tensors | None = None) -> None:
+    def send(self, message: Message, tensors: Tensors | None = None) -> None:
         """Lose a message."""
 
     hold = send

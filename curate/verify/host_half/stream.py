@@ -18,7 +18,7 @@ from curate.verify.compile.lowering import Lowered
 from curate.verify.executor.memory import FIRST
 from curate.verify.host_half.streams import StreamOrder
 from curate.verify.protocol.places import TensorPlace, place_of, read_place
-from curate.verify.protocol.wire import Channel
+from curate.verify.protocol.wire import Channel, Message
 
 JUDGES, OUTLIVED = 1 << 24, 1 << 23
 """Numbers of the first storage that is the judge's, and of the first that outlived one of many
@@ -42,7 +42,7 @@ class Tape:
     """What a CUDA graph holds: commands, and the storages that were made for them."""
 
     def __init__(self) -> None:
-        self.commands: list[tuple[dict[str, Any], list[torch.Tensor] | None]] = []
+        self.commands: list[tuple[Message, list[torch.Tensor] | None]] = []
         self.kept: list[torch.UntypedStorage] = []
 
 
@@ -123,14 +123,14 @@ class CommandStream:
         for message, tensors in tape.commands:
             self._pass_on(message, tensors)
 
-    def send(self, message: dict[str, Any], tensors: list[torch.Tensor] | None = None) -> None:
+    def send(self, message: Message, tensors: list[torch.Tensor] | None = None) -> None:
         """Send a command, or put it on the tape: what is captured is not done."""
         if self.tape is not None:
             self.tape.commands.append((message, tensors))
         else:
             self._pass_on(message, tensors)
 
-    def _pass_on(self, message: dict[str, Any], tensors: list[torch.Tensor] | None = None) -> None:
+    def _pass_on(self, message: Message, tensors: list[torch.Tensor] | None = None) -> None:
         self.order.note(message)
         if tensors or message["do"] in ANSWERED:
             self.channel.send(message, tensors)
@@ -277,7 +277,7 @@ class CommandStream:
         self.channel.send({"do": "end", "number": number})
         return number
 
-    def _answer(self) -> tuple[dict[str, Any], list[torch.Tensor]]:
+    def _answer(self) -> tuple[Message, list[torch.Tensor]]:
         message, tensors = self.channel.receive()
         if "stopped" in message:
             raise ExecutorStopped(str(message["stopped"]))

@@ -26,6 +26,7 @@ from curate.verify.executor.code import touched_arguments
 from curate.verify.executor.launch import STORES
 from curate.verify.protocol.places import TensorPlace, read_place
 from curate.verify.protocol.role import Refusal
+from curate.verify.protocol.wire import Message
 
 DEFAULT = 0
 """The stream that a caller uses."""
@@ -139,7 +140,7 @@ class StreamOrder:
 
     # commands
 
-    def note(self, message: dict[str, Any]) -> None:
+    def note(self, message: Message) -> None:
         """Take note of a command before it is sent."""
         do = message["do"]
         if not self.concurrent:
@@ -147,25 +148,27 @@ class StreamOrder:
                 self._fresh.add(message["storage"])
             elif do in ("upload", "read", "ask"):
                 self._fresh.clear()  # the program waits
-        elif do in ("new", "free"):
-            self._uses.pop(message["storage"], None)
-        elif do == "op":
-            self._operator(message)
-        elif do in ("launch", "cuda"):
-            self._launch(message)
-        elif do == "upload":
-            self._command("a copy to the device", [], [read_place(message["out"])])
+            return
+        match do:
+            case "new" | "free":
+                self._uses.pop(message["storage"], None)
+            case "op":
+                self._operator(message)
+            case "launch" | "cuda":
+                self._launch(message)
+            case "upload":
+                self._command("a copy to the device", [], [read_place(message["out"])])
+            case "read":
+                self._command("a copy to the host", [read_place(message["place"])], [])
+            case "ask":
+                self._operator({**message, "outs": []})
+        if do in ("upload", "read", "ask"):
             self.synchronize(self.current)
-        elif do == "read":
-            self._command("a copy to the host", [read_place(message["place"])], [])
-            self.synchronize(self.current)
-        elif do == "ask":
-            self._operator({**message, "outs": []})
-            self.synchronize(self.current)
+        if do == "ask":
             for storage in range(message["first"], message["first"] + 64):
                 self._uses.pop(storage, None)
 
-    def _operator(self, message: dict[str, Any]) -> None:
+    def _operator(self, message: Message) -> None:
         given = message["args"], message["kwargs"]
         written = [place for place in message["outs"] if place is not None]
         name, _, overload = message["name"].partition(".")
@@ -177,7 +180,7 @@ class StreamOrder:
                 written += _places(by_name.get(argument.name))
         self._command(message["name"], map(read_place, _places(given)), map(read_place, written))
 
-    def _launch(self, message: dict[str, Any]) -> None:
+    def _launch(self, message: Message) -> None:
         text = self.texts[message["sha256"]]
         kernel = message.get("kernel")
         stored = _stored_arguments(text) if kernel is None else stored_parameters(text, kernel)

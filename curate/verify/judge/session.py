@@ -31,6 +31,7 @@ from curate.verify.protocol.wire import (
     Channel,
     ConnectionClosed,
     Late,
+    Message,
     TooLarge,
     WireError,
 )
@@ -259,7 +260,7 @@ class Host:
                 return answer
         return None
 
-    def _tell(self, message: dict[str, Any]) -> None:
+    def _tell(self, message: Message) -> None:
         with contextlib.suppress(OSError):  # its death is noticed when we listen
             self.control.settimeout(GRACE_S)
             self.control.send(json.dumps(message).encode())
@@ -353,7 +354,7 @@ class Session:
 
     def _reply(
         self, serial: int, deadline: float, limit: int
-    ) -> tuple[dict[str, Any], list[torch.Tensor]]:
+    ) -> tuple[Message, list[torch.Tensor]]:
         while True:
             message, tensors = self.channel.receive(deadline, limit)
             if message.get("serial") == serial:

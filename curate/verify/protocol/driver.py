@@ -15,7 +15,6 @@ from typing import Any
 import torch
 
 SHARED_MEMORY = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-STATIC_SHARED = 1  # CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES
 PLAIN_SHARED = 48 * 1024
 """Bytes of shared memory for which a kernel need not ask."""
 

@@ -47,6 +47,9 @@ DTYPES = {
 }
 
 
+Message = dict[str, Any]
+"""What a frame says, by name: JSON, in which nothing has been looked at."""
+
 MESSAGES: dict[type, Callable[[Any, list[torch.Tensor]], Any]] = {}
 """Classes that can be sent, and what gives their content (`curate.verify.protocol.calls`)."""
 
@@ -223,7 +226,7 @@ class Frame:
     payload: bytearray
     channel: Channel | None = None
 
-    def open(self) -> tuple[dict[str, Any], list[torch.Tensor]]:
+    def open(self) -> tuple[Message, list[torch.Tensor]]:
         """Return the message and its tensors.
 
         Raises:
@@ -253,7 +256,7 @@ class Frame:
             raise WireError("the payload is larger than its tensors")
         return tensors
 
-    def message(self) -> dict[str, Any]:
+    def message(self) -> Message:
         """Return the message alone.
 
         Raises:
@@ -261,7 +264,7 @@ class Frame:
         """
         return self._header()[0]
 
-    def _header(self) -> tuple[dict[str, Any], list[Any]]:
+    def _header(self) -> tuple[Message, list[Any]]:
         try:
             header = json.loads(self.header)
             message, described = header["message"], header["tensors"]
@@ -292,7 +295,7 @@ class Channel:
         """Whether bytes have been received that nobody has taken."""
         return self._at < len(self._ahead)
 
-    def hold(self, message: dict[str, Any]) -> None:
+    def hold(self, message: Message) -> None:
         """Send a message with the next one, or once there are many.
 
         Raises:
@@ -305,7 +308,7 @@ class Channel:
 
     def send(
         self,
-        message: dict[str, Any],
+        message: Message,
         tensors: list[torch.Tensor] | None = None,
         deadline: float | None = None,
     ) -> None:
@@ -401,7 +404,7 @@ class Channel:
 
     def receive(
         self, deadline: float | None = None, limit: int = MAX_PAYLOAD
-    ) -> tuple[dict[str, Any], list[torch.Tensor]]:
+    ) -> tuple[Message, list[torch.Tensor]]:
         """Return the next message and its tensors; see `receive_frame` and `Frame.open`."""
         return self.receive_frame(deadline, limit).open()
 

@@ -517,9 +517,8 @@ def output_cache(program: ParsedProgram) -> Iterator[ast.AST]:
                 if key is not None and (known(key) or names_in(key) & keys):
                     yield node
             elif isinstance(node, ast.If) and knows_again(node.test, identities):
-                for inner in program.walk(*node.body):
-                    if isinstance(inner, ast.Return) and is_stored(copied_from(inner.value), found):
-                        yield inner
+                returns = (n for n in program.walk(*node.body) if isinstance(n, ast.Return))
+                yield from (n for n in returns if is_stored(copied_from(n.value), found))
 
 
 def copied_from(node: ast.expr | None) -> ast.expr | None:
@@ -583,12 +582,16 @@ def instance_override(program: ParsedProgram) -> Iterator[ast.AST]:
                     and program.name(node.value.func) == "types.MethodType"
                 )
             )
-            for target in node.targets:
-                if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name):
-                    method = target.attr in TENSOR_METHODS and callable_value
-                    own = target.value.id in ("self", "cls", "ctx") or program.name(target.value)
-                    if (method or target.attr == "__class__") and not own:
-                        yield node
+            for target in (t for t in node.targets if isinstance(t, ast.Attribute)):
+                method = target.attr in TENSOR_METHODS and callable_value
+                if (method or target.attr == "__class__") and is_foreign(program, target.value):
+                    yield node
+
+
+def is_foreign(program: ParsedProgram, node: ast.expr) -> bool:
+    """Whether an expression is a variable, neither an import nor the method's own object."""
+    own = ("self", "cls", "ctx")
+    return isinstance(node, ast.Name) and node.id not in own and not program.name(node)
 
 
 TENSOR_METHODS = COMPUTE | {
