@@ -176,7 +176,7 @@ class CandidateCheck:
         """Try the candidate; return if it is right, with the rest in ``outcome``.
 
         Raises:
-            Found: it is not, or nothing can be said.
+            EarlyVerdict: it is not, or nothing can be said.
             SessionEnded, RequestRefused: its process died, or it raised.
             NoOracle: the reference cannot say what is right.
         """

@@ -299,7 +299,7 @@ class Channel:
         """Send a message with the next one, or once there are many.
 
         Raises:
-            Closed: the other side is gone.
+            ConnectionClosed: the other side is gone.
         """
         header = _encode({"message": message, "tensors": []}).encode()
         self._held += PREFIX.pack(MAGIC, len(header), 0) + header
@@ -316,7 +316,7 @@ class Channel:
 
         Raises:
             Late: the other side did not take it in time.
-            Closed: the other side is gone.
+            ConnectionClosed: the other side is gone.
             WireError: a tensor cannot be sent.
         """
         if self.devices is None:
@@ -417,7 +417,7 @@ class Channel:
 
         Raises:
             Late: nothing whole came in time.
-            Closed: the other side is gone.
+            ConnectionClosed: the other side is gone.
             TooLarge: its tensors have more bytes than the limit.
             WireError: what came is no frame.
         """
