@@ -45,7 +45,7 @@ dimension. The last is for dimensions that are long together, as those of an ima
 SHORT = (3, 2, 4, 8, 16)
 """What the other dimensions become then, the first that the reference takes."""
 
-LONG_ELEMENTS, LONG_BYTES = 2**20, 2**24
+LONG_ELEMENTS, LONG_BYTES = 2**21, 2**25
 """How many elements inputs and parameters may have then, and how many bytes the reference's
 operators may read and write."""
 
