@@ -14,7 +14,8 @@ from curate.problem.values import list_tensors
 ELEMENTS = 2**16
 """Elements of the inputs, in all, that a CPU's draws have where the file has more than `MUCH`."""
 
-MUCH = 4 * ELEMENTS
+FEW, MUCH = 2**10, 4 * ELEMENTS
+"""Elements of the inputs below which no work is much, and from which on they are many."""
 
 PARAMETERS = 2**20
 """Elements of the parameters that they have at most, if sizes that the constructor takes tell."""
@@ -49,7 +50,8 @@ def shrink(task: LoadedTask, which: str, run: Callable[[], int]) -> dict[str, li
     if which == NONE:
         return {}
     many_inputs, many_parameters = input_elements(task) > MUCH, _parameters(task) > PARAMETERS
-    if not many_inputs and not many_parameters and not _is_much(run):
+    many = many_inputs or many_parameters
+    if not many and (input_elements(task) < FEW or not _is_much(run)):
         return {}
     own = {name: int(getattr(task.module, name)) for name in named_sizes(task)}
     free = free_sizes(task)

@@ -237,7 +237,6 @@ class Replays:
         """Forget the last recording; keep what is done from now on, if there are inputs."""
         self.timed = self.replay = None
         self.recording = None if inputs is None else Recording(inputs)
-        self.device.exact = inputs is not None
         self.storages.hold(inputs is not None)
 
     def prepare_timing(self, tensors: list[torch.Tensor], scales: list[float | None]) -> bool:

@@ -237,6 +237,7 @@ class CandidateExecutor:
         """
         self._reset()
         self.replays.begin(places if how.record else None)
+        self.device.exact = how.exact
         self.shares = how.shares
         if how.precision:
             set_precision(self.device.name, how.precision)

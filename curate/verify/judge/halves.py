@@ -164,6 +164,8 @@ class Halves:
         events: what the host half reported that the program reached for.
         kernels: that the first call launched: names, TTIR and options.
         other_kernels: that calls launched which took other branches (`note_other_kernels`).
+        exact: whether kernels are compiled anew for each call's sizes, as Triton does. Otherwise
+            the first call's are, and a recorded one's, and what serves all sizes is for the rest.
         seconds: how long the candidate may still take.
     """
 
@@ -174,10 +176,12 @@ class Halves:
         seconds: float,
         elements: float,
         on_device: bool = False,
+        exact: bool = False,
     ) -> None:
         one, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         self.elements = elements  # that are left
         self.on_device = on_device  # where the judge has its tensors
+        self.exact = exact
         self.device = device
         self.executor = device.meet(other, seconds)
         self.host = host.open(seconds, one)
@@ -429,7 +433,8 @@ class Halves:
         places = self._input_places(given, run)
         if self.spoiled:
             self._give_state(*self.given_state)
-        how = {"skip": skip, "keep": keep, "record": record}
+        exact = self.exact or record or self.turn == 1
+        how = {"skip": skip, "keep": keep, "record": record, "exact": exact}
         self._begin(places, given, seed=run.seed, order=self.turn, **how)
         self.spoiled = True
         said, did = self._run_program(run, places, refuse)

@@ -36,6 +36,11 @@ from curate.verify.protocol.wire import WireError
 from curate.verify.screen.screen import screen
 from curate.verify.verdict import Candidate, Options, Verdict
 
+DOUBTFUL = ("incorrect", "crash")
+"""Statuses after a right first draw that a GPU's judge finds again with kernels compiled for each
+call's sizes: what serves all sizes is less tried. With heads whose size is unknown, Triton 3.6
+compiles some tiles of attention to code that reads anywhere."""
+
 TIMED = 1
 """Number of the host whose references are timed; the other's say what is right."""
 
@@ -210,6 +215,8 @@ class Slot:
         self._prepare()
         oracle = self._oracle(candidate.reference)
         checked = self._check_mode(candidate, verdict, oracle, "eval", has_room)
+        if self.device.is_gpu and checked.status in DOUBTFUL and checked.trials:
+            checked = self._check_mode(candidate, verdict, oracle, "eval", has_room, exact=True)
         for shrinks in (FIRST, NONE):  # a program may be made for some of the file's own sizes
             if not oracle.smaller or checked.status != "runtime_error" or checked.trials:
                 break
@@ -247,7 +254,13 @@ class Slot:
         return self.oracle
 
     def _check_mode(
-        self, candidate: Candidate, verdict: Verdict, oracle: Oracle, mode: str, has_room: bool
+        self,
+        candidate: Candidate,
+        verdict: Verdict,
+        oracle: Oracle,
+        mode: str,
+        has_room: bool,
+        exact: bool = False,
     ) -> Verdict:
         try:
             with self.gate.together():
@@ -255,17 +268,23 @@ class Slot:
         except NoOracle as error:
             return dataclasses.replace(verdict, **_fields(error))
         if has_room:
-            return self._check_in(Room(), candidate, verdict, oracle, mode)
+            return self._check_in(Room(), candidate, verdict, oracle, mode, exact)
         started = time.monotonic()
         with self.gate.room(TIMES * oracle.most_bytes if oracle.device != "cpu" else 0) as room:
             self.waited += time.monotonic() - started
-            return self._check_in(room, candidate, verdict, oracle, mode)
+            return self._check_in(room, candidate, verdict, oracle, mode, exact)
 
     def _check_in(
-        self, room: Room, candidate: Candidate, verdict: Verdict, oracle: Oracle, mode: str
+        self,
+        room: Room,
+        candidate: Candidate,
+        verdict: Verdict,
+        oracle: Oracle,
+        mode: str,
+        exact: bool,
     ) -> Verdict:
         """Return the verdict of a check that has the memory that it needs."""
-        session = self._session(oracle.device != "cpu")
+        session = self._session(oracle.device != "cpu", exact)
         check = CandidateCheck(oracle, session, mode, self.options, room)
         fields: dict[str, Any] = {"status": "correct", "reason": None}
         try:
@@ -311,17 +330,18 @@ class Slot:
             )
         return self.timed_oracle
 
-    def _session(self, on_device: bool) -> Halves:
+    def _session(self, on_device: bool, exact: bool) -> Halves:
         """Return a conversation with a new candidate.
 
         Args:
             on_device: whether the judge's tensors are on the device.
+            exact: whether kernels are compiled anew for all sizes (`Halves.exact`).
         """
         if self.executor is None:
             self.executor = ExecutorProcess(self.host("executor"))
         elements = math.inf if self.device.is_gpu else self.options.elements
         host = self.host("host_half")
-        return Halves(host, self.executor, self.options.timeout_s, elements, on_device)
+        return Halves(host, self.executor, self.options.timeout_s, elements, on_device, exact)
 
     def forget(self) -> None:
         """End the session with the reference at hand."""

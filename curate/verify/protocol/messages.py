@@ -137,6 +137,7 @@ class CallLimits:
         dry: do nothing but take note of the stream.
         keep: whether results of operators and uploads are kept.
         record: whether the call is to be done again.
+        exact: whether kernels are compiled for the call's own sizes (`CudaBackend.exact`).
         shares: whether results stay on the device.
         precision: that operators may have, where that is to change.
         ptx: in the first call of a program that is judged as CUDA, the hash of the PTX whose
@@ -151,6 +152,7 @@ class CallLimits:
     dry: bool = False
     keep: bool = False
     record: bool = False
+    exact: bool = False
     shares: bool = False
     precision: dict[str, bool] | None = None
     ptx: str | None = None
