@@ -144,11 +144,13 @@ ATTENTION_TILES = [
 def fitting_tiles(configs, named_args, **blocks):
     """Return the tiles that registers hold: factors in float32 are cut into three parts.
 
-    With heads of 32 Triton 3.6 compiles larger tiles of such factors wrongly for Hopper.
+    With heads of 17 to 31, Triton 3.6 may compile larger ones wrongly for Hopper.
     """
-    size = max(x.element_size() for x in named_args.values() if isinstance(x, torch.Tensor))
+    given = named_args.values()
+    size = max(x.element_size() for x in given if isinstance(x, torch.Tensor))
     heads = {blocks["BLOCK_D"], blocks.get("BLOCK_V", 0)}
-    largest = 2**11 if size == 4 and 32 in heads else 2**22 // size**2 // max(heads)
+    padded = 32 in heads and any(isinstance(n, int) and 16 < n < 32 for n in given)
+    largest = 2**11 if padded else 2**22 // size**2 // max(heads)
     return [c for c in configs if c.kwargs["BLOCK_M"] * c.kwargs["BLOCK_N"] <= largest]
 ''',
     "digamma": '''
