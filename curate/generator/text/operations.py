@@ -144,13 +144,14 @@ ATTENTION_TILES = [
 def fitting_tiles(configs, named_args, **blocks):
     """Return the tiles that registers hold: factors in float32 are cut into three parts.
 
-    With heads of 17 to 31, Triton 3.6 may compile larger ones wrongly for Hopper.
+    With heads of 17 to 31, and in float32 of 32, Triton 3.6 may compile larger ones wrongly.
     """
     given = named_args.values()
     size = max(x.element_size() for x in given if isinstance(x, torch.Tensor))
     heads = {blocks["BLOCK_D"], blocks.get("BLOCK_V", 0)}
-    padded = 32 in heads and any(isinstance(n, int) and 16 < n < 32 for n in given)
-    largest = 2**11 if padded else 2**22 // size**2 // max(heads)
+    padded = any(isinstance(n, int) and 16 < n < 32 for n in given)
+    fragile = 32 in heads and (size == 4 or padded)
+    largest = 2**11 if fragile else 2**22 // size**2 // max(heads)
     return [c for c in configs if c.kwargs["BLOCK_M"] * c.kwargs["BLOCK_N"] <= largest]
 ''',
     "digamma": '''

@@ -26,6 +26,8 @@ PRODUCTS = (
 
 CONVOLUTION = "convolution"
 GELU = "gelu"
+RESIZES = ("upsample_linear", "upsample_bilinear", "upsample_trilinear", "upsample_bicubic")
+"""Prefixes of operators that weigh neighbours by the fraction of a place."""
 
 
 class RoundFactors(Mode):
@@ -182,6 +184,12 @@ class Jitter(Mode):
                 # Where erf is near minus one, what is left of 1 + erf(x) has float32's last place.
                 step = (self.ulp or torch.finfo(torch.float32).eps) / 2
                 result.addcmul_(args[0].abs(), self._noise.uniform(result), value=step)
+            if name.startswith(RESIZES):
+                # Places are numbers of float32, and near zero so are the sums of what is weighed.
+                x, step = args[0], (self.ulp or torch.finfo(torch.float32).eps) / 2
+                far = x.abs().amax(tuple(range(2, x.dim())), keepdim=True).expand_as(result)
+                size = step * max(x.shape[2:])
+                result.addcmul_(far, self._noise.uniform(result), value=size)
             if self.weights and name.startswith("scaled_dot_product"):
                 # Tensor cores take weights of 16 bits, each of which is then rounded.
                 (attended, *_) = list_tensors(result)

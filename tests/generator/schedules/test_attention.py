@@ -207,18 +207,19 @@ def test_weights_that_are_returned_are_kept(programs):
     assert programs["returned"].count("@triton.jit") > 1
 
 
-def test_of_a_head_that_is_padded_to_32_only_small_tiles_are_left():
+def test_of_a_head_of_32_in_float32_or_padded_to_that_only_small_tiles_are_left():
     program = generate(reference(SDPA.format(""), inputs(head=32))).text
     made = {}
     exec(program[: program.index("@triton.autotune")], made)
 
-    def left(head, **blocks):
-        named = {"q_ptr": torch.zeros(1), "head_dim": head}
+    def left(head, dtype=torch.float32, **blocks):
+        named = {"q_ptr": torch.zeros(1, dtype=dtype), "head_dim": head}
         kept = made["fitting_tiles"](made["ATTENTION_TILES"], named, **blocks)
         return max(tile.kwargs["BLOCK_M"] * tile.kwargs["BLOCK_N"] for tile in kept)
 
-    assert left(16, BLOCK_D=16) == left(32, BLOCK_D=32) > left(64, BLOCK_D=64) > 2**11
-    assert left(24, BLOCK_D=32) == left(24, BLOCK_D=64, BLOCK_V=32) == 2**11
+    assert left(16, BLOCK_D=16) > left(64, BLOCK_D=64) > 2**11
+    assert left(32, BLOCK_D=32) == left(64, BLOCK_D=64, BLOCK_V=32) == 2**11
+    assert left(32, torch.bfloat16, BLOCK_D=32) > left(24, torch.bfloat16, BLOCK_D=32) == 2**11
 
 
 SCALED = """

@@ -100,3 +100,43 @@ def get_init_inputs():
         compare((0.5 * x * (1 + below)).to(kind), *right)
         with pytest.raises(Mismatch, match="value"):
             compare((0.5 * x * (1.00001 + error)).to(kind), *right)
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+def test_a_resize_may_round_the_places_of_its_pixels(mode: str) -> None:
+    reference = Reference()
+    source = f"""
+import torch
+import torch.nn as nn
+class Model(nn.Module):
+    def forward(self, x):
+        return nn.functional.interpolate(x, size=(24, 30), mode="{mode}")
+def get_inputs():
+    return [torch.randn(4, 8, 32, 40, dtype=torch.float16)]
+def get_init_inputs():
+    return []
+"""
+    reference.load(source, "cpu", "none")
+    draw = Draw(0)
+    with torch.no_grad():
+        drawn, noise = reference.draw(draw), reference.noise(draw, "usual")
+        assert noise is not None
+        right = drawn.own["output"], drawn.exact["output"], noise["output"]
+
+        def resized(moved: float) -> torch.Tensor:
+            """Along the width, by places that are ``moved`` by some last places."""
+            x = drawn.inputs[0].double()
+            columns = (torch.arange(30, dtype=torch.float64) + 0.5) * 40 / 30 - 0.5
+            columns = columns * (1 + moved * 2.0**-24)
+            rows = (torch.arange(24, dtype=torch.float64) + 0.5) * 32 / 24 - 0.5
+            grid = torch.stack(torch.meshgrid(columns / 20, rows / 16, indexing="xy"), -1)
+            grid = grid + torch.tensor([1 / 40 - 1, 1 / 32 - 1], dtype=torch.float64)
+            grid = grid.expand(4, -1, -1, -1)
+            found = torch.nn.functional.grid_sample(
+                x, grid, mode, padding_mode="border", align_corners=False
+            )
+            return found.half()
+
+        compare(resized(1.0), *right)
+        with pytest.raises(Mismatch, match="value"):
+            compare(resized(3000.0), *right)
