@@ -122,7 +122,7 @@ class Body:
         self.pointers: dict[str, str] = {}
         self.arguments: dict[str, str] = {}
         self.helpers: set[str] = set()
-        self.unfused = ""
+        self.rounds_products = False
         self.rank = sum(dim.tile is not None for dim in dims)
         self._texts: dict[int, str] = {}
         self._leaves: dict[int, str] = {}
@@ -572,10 +572,6 @@ class Body:
             scores, peak = value.args[0].args
             if set(peak.axes) < set(scores.axes):
                 self.exponential(scores)
-        if op in ("floor", "floor_to_int") and any(
-            isinstance(a, Value) and a.op == "mul" for a in value.args[0].args
-        ):
-            self.unfused = "what floor cuts is rounded after the product, too"
         if op in ("mul", "lshift") and dtype == torch.int64:
             texts = [
                 f"({text}).to(tl.int64)"
@@ -703,8 +699,7 @@ class Body:
         """
         while scores.op in ("where", "to_dtype"):
             scores = scores.args[1 if scores.op == "where" else 0]
-        if scores.op in ("mul", "square"):
-            self.unfused = "in the peak of a softmax the product is rounded, too"
+        self.rounds_products |= scores.op in ("mul", "square")
 
     def filled(self, value: Value, want: Any, dim: Dim) -> str:
         """Return a value's text whose lanes without an element along ``dim`` hold ``want``.

@@ -539,7 +539,7 @@ class Program:
         values = [*given, *body.arguments.values()]
         values += [f"{block}={value}" for block, value in kernel.blocks.items() if value]
         values += [f"num_warps={kernel.warps}"] if kernel.warps else []
-        values += ["enable_fp_fusion=False"] if body.unfused else []
+        values += ["enable_fp_fusion=False"] if body.rounds_products else []
         text = "\n".join(body.lines)
         tuned, grid = "", f"({', '.join(kernel.grid)},)"
         if kernel.tuned_by is not None:
@@ -558,8 +558,8 @@ class Program:
         if any(not re.search(r"^\d+$|cdiv|n_splits|n_phases", size) for size in kernel.grid[1:]):
             self.say(repr("# Only the first axis of a grid may have more than 65,535 programs."))
         self.say(f"grid = {grid}")
-        if body.unfused:
-            self.say(repr(f"# No FMA: {body.unfused}."))
+        if body.rounds_products:
+            self.say(repr("# No FMA: in the peak of a softmax the product is rounded, too."))
         with self.branch(kernel.loop) if kernel.loop else nullcontext():
             self.say(f"{name}[grid]({', '.join(values)})")
             if kernel.after:

@@ -249,9 +249,3 @@ def test_a_softmax_of_a_product_takes_off_the_same_product(logits, rounds):
     """An FMA would take a rounded peak off a product that is not: exp(1e9 * x - peak) overflows."""
     program = generate(SCALED.format(logits=logits)).text
     assert ("enable_fp_fusion=False" in program) == rounds
-
-
-@pytest.mark.parametrize(("moved", "rounds"), [(" - 0.3", True), ("", False)])
-def test_what_is_cut_to_a_whole_number_is_rounded_after_a_product(moved, rounds):
-    program = generate(SCALED.format(logits=f"torch.floor(x * 1.3{moved})")).text
-    assert ("enable_fp_fusion=False" in program) == rounds
