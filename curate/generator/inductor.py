@@ -38,7 +38,7 @@ class Inductor(RowStep):
     sandboxed: ClassVar[bool] = True
 
     step: Literal["inductor"]
-    version: ClassVar[int] = 23
+    version: ClassVar[int] = 24
 
     variants: Annotated[
         int,

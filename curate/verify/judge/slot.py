@@ -330,7 +330,7 @@ class Slot:
             )
         return self.timed_oracle
 
-    def _session(self, on_device: bool, exact: bool) -> Halves:
+    def _session(self, on_device: bool, exact: bool = False) -> Halves:
         """Return a conversation with a new candidate.
 
         Args:

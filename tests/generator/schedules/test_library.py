@@ -126,7 +126,7 @@ CONVOLUTIONS = {
         "self.c = nn.ConvTranspose1d(6, 20, 3, 2, 1, output_padding=1, dilation=2)",
     ),
     "transposed in groups": reference(
-        "self.c(x)", "torch.randn(2, 4, 5, 5)", "self.c = nn.ConvTranspose2d(4, 40, 3, 2, groups=2)"
+        "self.c(x)", "torch.randn(2, 8, 5, 5)", "self.c = nn.ConvTranspose2d(8, 40, 3, 2, groups=2)"
     ),
     "transposed depthwise": reference(
         "self.c(x)", "torch.randn(2, 4, 9)", "self.c = nn.ConvTranspose1d(4, 4, 3, 2, groups=4)"
