@@ -28,7 +28,7 @@ def judge_cases(cases: Sequence[Case], **options: Any) -> dict[str, tuple[Verdic
     for own, group in groups.items():
         texts = {case.id: _texts(case) for case in group}
         programs = {pair: str(i) for i, pair in enumerate(dict.fromkeys(sum(texts.values(), ())))}
-        candidates = [Candidate(name, *pair) for pair, name in programs.items()]
+        candidates = [Candidate(name, *pair, compiled=True) for pair, name in programs.items()]
         judged = verify(candidates, Options(**{"draw_seed": 1, **options, **json.loads(own)}))
         verdicts = {verdict.id: verdict for verdict in judged}
         for name, (cheat, honest) in texts.items():
