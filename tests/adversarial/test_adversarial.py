@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from cases import NUMBERS, Case, load_cases, load_not_applicable
-from judging import judge_cases
+from judging import judge_cases, judge_cheats, judge_twins
 
 from curate.verify import Verdict
 
@@ -45,20 +45,25 @@ def check_honest(verdict: Verdict) -> None:
 
 
 @pytest.fixture(scope="module")
-def on_cpu() -> Verdicts:
-    return judge_cases(ON_CPU, backend="cpu", workers=1)
+def cheats() -> dict[str, Verdict]:
+    return judge_cheats(ON_CPU, backend="cpu", workers=1)
+
+
+@pytest.fixture(scope="module")
+def twins() -> dict[str, Verdict]:
+    return judge_twins(ON_CPU, backend="cpu", workers=1)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", ON_CPU, ids=by_id)
-def test_cheat_is_caught(on_cpu: Verdicts, case: Case) -> None:
-    check_cheat(case, on_cpu[case.id][0])
+def test_cheat_is_caught(cheats: dict[str, Verdict], case: Case) -> None:
+    check_cheat(case, cheats[case.id])
 
 
-@pytest.mark.slow
+@pytest.mark.weekly
 @pytest.mark.parametrize("case", ON_CPU, ids=by_id)
-def test_honest_twin_is_correct(on_cpu: Verdicts, case: Case) -> None:
-    check_honest(on_cpu[case.id][1])
+def test_honest_twin_is_correct(twins: dict[str, Verdict], case: Case) -> None:
+    check_honest(twins[case.id])
 
 
 @pytest.fixture(scope="module")

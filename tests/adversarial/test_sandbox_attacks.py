@@ -2,7 +2,8 @@
 
 A probe tries something and then answers: right if the attempt came to nothing, wrong if it had an
 effect. So ``incorrect`` means that the sandbox leaks. The other attacks answer wrong whatever
-happens, and must not be called correct. After each, an honest program is judged by the same worker.
+happens, and must not be called correct. After each of these, the same worker judges an honest
+program.
 """
 
 from __future__ import annotations
@@ -498,7 +499,7 @@ class Memory:
 
 @pytest.fixture(scope="module")
 def judged(outside: Outside) -> tuple[Verdicts, int]:
-    """Every attack and then another program; a worker takes two at a time (`judge.GROUP`).
+    """Every attack and then an honest program; a worker takes two at a time (`judge.GROUP`).
 
     With the MiB that the judge has taken for the flood.
     """
@@ -514,7 +515,7 @@ def judged(outside: Outside) -> tuple[Verdicts, int]:
     for name, text in programs.items():
         candidates = flood if name == FLOOD else slow if name in ENDLESS else quick
         candidates.append(Candidate(name, AFFINE, text))
-        if not name.startswith(("leaves ", "finds ")):
+        if name in ATTACKS:
             candidates.append(Candidate(name + AFTER, AFFINE, program(PLAIN)))
     found: Verdicts = {}
     options = Options(backend="cpu", workers=2, timeout_s=15.0, memory_mb=1024, trials=1)
@@ -553,7 +554,7 @@ def test_nothing_is_left_for_the_next_candidate(verdicts: Verdicts, name: str) -
     assert verdict.status in ("correct", "cheat"), verdict.to_json()
 
 
-@pytest.mark.parametrize("name", [*PROBES, *ATTACKS])
+@pytest.mark.parametrize("name", ATTACKS)
 def test_an_honest_program_is_judged_right_afterwards(verdicts: Verdicts, name: str) -> None:
     verdict = verdicts[name + AFTER]
     assert verdict.status == "correct", verdict.to_json()

@@ -132,7 +132,7 @@ def test_preference(better: dict[str, Any], worse: dict[str, Any]) -> None:
     assert keys.sort(PREFERENCE[:-1], maintain_order=True)["id"].to_list() == ["b", "a"]
 
 
-@settings(deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.permutations(ROWS), st.integers(1, 14))
 def test_order_and_shards_do_not_matter(rows: list[dict[str, Any]], shard: int) -> None:
     expected = found(ROWS, 0.7)

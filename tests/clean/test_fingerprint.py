@@ -23,6 +23,7 @@ from curate.files import InputError
 # --- making files -----------------------------------------------------------------------------
 
 
+@pytest.mark.weekly
 def test_a_folder_becomes_a_file_without_code(tmp_path: Path) -> None:
     (tmp_path / "level1").mkdir()
     (tmp_path / "level1/2_Gate.py").write_text(MODULE)

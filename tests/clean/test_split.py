@@ -414,7 +414,7 @@ def write_splits(folder: Path, verdicts: dict, suffix: str = "") -> str:
     return str(folder)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(seed=st.integers(0, 10**6), repositories=st.booleans())
 def test_rows_that_are_added_move_none(
     tmp_path_factory: pytest.TempPathFactory, seed: int, repositories: bool

@@ -196,6 +196,7 @@ def test_a_slow_step_says_how_far_it_is_without_a_terminal(
     assert "\x1b" not in slow.stderr and "of 2 done" not in slow.stdout
 
 
+@pytest.mark.weekly
 def test_names_in_utf8_are_read_in_any_locale(tmp_path: Path) -> None:
     recipe = make_recipe(tmp_path)
     sources = tmp_path / "sources"

@@ -102,6 +102,7 @@ def test_another_seed_gives_other_answers(
     assert sampler.sample(CONVERSATIONS[:1], other) != drawn[:1]
 
 
+@pytest.mark.weekly
 def test_when_memory_runs_out_batches_get_smaller(
     sampler: TransformersSampler,
     drawn: list[list[Sample]],

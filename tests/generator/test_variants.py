@@ -82,6 +82,7 @@ def programs():
     return {name: [generate(text, variant=n).text for n in (0, 1)] for name, text in CASES.items()}
 
 
+@pytest.mark.weekly
 def test_both_are_right(programs, warm_judge):
     candidates = [
         Candidate(f"{name} {number}", CASES[name], text)

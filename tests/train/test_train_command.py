@@ -88,6 +88,7 @@ def test_what_cannot_be_trained_ends_in_one_message(tmp_path: Path, tiny: str) -
         assert code == 2 and says in said and "Traceback" not in said
 
 
+@pytest.mark.weekly
 def test_it_runs_where_nothing_else_of_curate_is_installed(tmp_path: Path, tiny: str) -> None:
     data = write_dataset(tmp_path / "data", train=conversations(2), validation=conversations(1))
     out = tmp_path / "out"

@@ -149,6 +149,7 @@ def test_they_are_right_at_other_sizes(programs, warm_judge):
     assert not not_correct(verdicts(programs, warm_judge).values())
 
 
+@pytest.mark.weekly
 def test_each_way_of_a_product_is_right(programs, thorough_judge):
     names = ("product", "few rows", "columns of the module")
     found = verdicts({name: programs[name] for name in names}, thorough_judge)

@@ -175,6 +175,7 @@ def test_images_are_resized_to_sizes_in_proportion() -> None:
     assert sizes and min(sizes) >= 16
 
 
+@pytest.mark.weekly
 def test_single_operators_are_many_and_written_once() -> None:
     chosen = TorchOps(source="torch_ops", single=1, compositions=0, operators=("nn.*",))
     kept, dropped = _read(chosen, Context())
