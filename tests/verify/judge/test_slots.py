@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import time
@@ -9,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -17,9 +19,11 @@ import torch
 import triton
 from verify_programs import HEAD, LAYER_NORM, SOFTMAX
 
+from curate.devices import ON_CPU
 from curate.rows import VERDICT
 from curate.verify.judge import slot as judging
-from curate.verify.judge.slot import tidy
+from curate.verify.judge.device import DeviceInfo, Gate
+from curate.verify.judge.slot import Slot, tidy
 from curate.verify.judge.slots import Judge, verify
 from curate.verify.verdict import Candidate, Options, Verdict
 
@@ -514,3 +518,34 @@ def test_evidence_is_bounded_json() -> None:
     assert len(found["long"]) == 2000 and len(found["many"]) == 100
     assert found["large"] == str(10**50)[:40]
     found["broken"].encode()
+
+
+@pytest.mark.parametrize(
+    ("is_gpu", "status", "trials", "again"),
+    [
+        (True, "crash", 1, True),
+        (True, "incorrect", 2, True),
+        (True, "incorrect", 0, False),
+        (True, "runtime_error", 1, False),
+        (False, "incorrect", 1, False),
+    ],
+)
+def test_what_fails_on_a_device_after_a_right_draw_is_compiled_for_each_size(
+    monkeypatch: pytest.MonkeyPatch, is_gpu: bool, status: str, trials: int, again: bool
+) -> None:
+    slot = Slot(OPTIONS, DeviceInfo("a device", None, is_gpu, ON_CPU), Gate())
+    facts = SimpleNamespace(mode_dependent=False)
+    oracle = SimpleNamespace(smaller={}, facts=lambda mode: facts)
+    asked: list[bool] = []
+
+    def check(_: Any, verdict: Verdict, *how: Any, exact: bool = False) -> Verdict:
+        asked.append(exact)
+        found = "correct" if exact else status
+        return dataclasses.replace(verdict, status=found, trials=trials)
+
+    monkeypatch.setattr(slot, "_prepare", lambda: None)
+    monkeypatch.setattr(slot, "_oracle", lambda reference: oracle)
+    monkeypatch.setattr(slot, "_check_mode", check)
+    found = slot._check(Candidate("a", "", ""), Verdict("a", "correct"), False)
+    assert asked == [False, True][: 1 + again]
+    assert found.status == ("correct" if again else status)
