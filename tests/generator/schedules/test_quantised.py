@@ -156,6 +156,7 @@ def launches(text):
     return re.findall(r"(\w+)_kernel\[grid\]\(", text.partition("def forward(")[2])
 
 
+@pytest.mark.weekly
 def test_they_are_right(programs, warm_judge):
     assert not not_correct(verdicts(programs, warm_judge).values())
 

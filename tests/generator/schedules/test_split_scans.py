@@ -66,6 +66,7 @@ def programs():
     return {name: generate(text).text for name, text in CASES.items()}
 
 
+@pytest.mark.weekly
 def test_programs_are_right_in_each_branch(programs, thorough_judge):
     candidates = [Candidate(name, CASES[name], text) for name, text in programs.items()]
     verdicts = {verdict.id: verdict for verdict in thorough_judge.run(candidates)}
