@@ -28,8 +28,7 @@ from collections.abc import Callable, Iterator, Sequence
 import torch
 
 from curate.problem.problem import describe
-
-Tensors = list[torch.Tensor]
+from curate.problem.values import Tensors
 
 FLUSH_BYTES = 384 << 20
 """Written between two calls, or twice the L2 cache where that is more. `do_bench` writes 256 MiB;

@@ -14,11 +14,9 @@ import types
 from collections.abc import Callable
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints, is_typeddict
 
-import torch
-
+from curate.problem.values import Tensors
 from curate.verify.protocol.wire import MESSAGES, WireError, pack, unpack
 
-Tensors = list[torch.Tensor]
 Answer = tuple[dict[str, Any], Tensors]
 Handler = Callable[[dict[str, Any], Tensors], Answer]
 Class = TypeVar("Class", bound=type)

@@ -180,16 +180,8 @@ class Jitter(Mode):
             for tensor in list_tensors(result) if self.ulp and not selects else []:
                 if tensor.dtype == torch.float64 and tensor.numel():
                     self._change(tensor, self.ulp, is_exact=name in EXACT)
-            if name == GELU:
-                # Where erf is near minus one, what is left of 1 + erf(x) has float32's last place.
-                step = (self.ulp or torch.finfo(torch.float32).eps) / 2
-                result.addcmul_(args[0].abs(), self._noise.uniform(result), value=step)
-            if name.startswith(RESIZES):
-                # Places are numbers of float32, and near zero so are the sums of what is weighed.
-                x, step = args[0], (self.ulp or torch.finfo(torch.float32).eps) / 2
-                far = x.abs().amax(tuple(range(2, x.dim())), keepdim=True).expand_as(result)
-                size = step * max(x.shape[2:])
-                result.addcmul_(far, self._noise.uniform(result), value=size)
+            if name == GELU or name.startswith(RESIZES):
+                self._round_inside(name, args[0], result)
             if self.weights and name.startswith("scaled_dot_product"):
                 # Tensor cores take weights of 16 bits, each of which is then rounded.
                 (attended, *_) = list_tensors(result)
@@ -209,6 +201,18 @@ class Jitter(Mode):
                     step = self.ulp / 2 / math.sqrt(3)
                     total.addcmul_(walk, self._noise.normal(total), value=step)
         return result
+
+    def _round_inside(self, name: str, x: torch.Tensor, result: torch.Tensor) -> None:
+        """Change a result by what float32 within the operator may do to it near zero.
+
+        Where erf is near minus one, what is left of 1 + erf(x) has the last place of one; and the
+        place of a pixel that of an image's size.
+        """
+        step, size = (self.ulp or torch.finfo(torch.float32).eps) / 2, x.abs()
+        if name != GELU:
+            step *= max(x.shape[2:])
+            size = size.amax(tuple(range(2, x.dim())), keepdim=True).expand_as(result)
+        result.addcmul_(size, self._noise.uniform(result), value=step)
 
     def _shortened(self, func: Any, args: Any) -> list[Any]:
         """Return arguments with those that are results rounded to 16 bits, or to near there."""

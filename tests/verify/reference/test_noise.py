@@ -1,5 +1,7 @@
 """How far rounding may move a result: sums in any order, but not fewer digits."""
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -74,9 +76,17 @@ def get_init_inputs():
             compare(coarse, *right)
 
 
+def first_draw(source: str) -> tuple[torch.Tensor, tuple[Any, Any, Any]]:
+    """Return the first input of a file's first draw, and what is right for it."""
+    reference, draw = Reference(), Draw(0)
+    reference.load(source, "cpu", "none")
+    drawn, noise = reference.draw(draw), reference.noise(draw, "usual")
+    assert noise is not None
+    return drawn.inputs[0], (drawn.own["output"], drawn.exact["output"], noise["output"])
+
+
 @pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16], ids=str)
 def test_a_gelu_may_add_one_to_an_error_function_near_minus_one(kind: torch.dtype) -> None:
-    reference = Reference()
     source = f"""
 import torch
 import torch.nn as nn
@@ -88,13 +98,9 @@ def get_inputs():
 def get_init_inputs():
     return []
 """
-    reference.load(source, "cpu", "none")
-    draw = Draw(0)
     with torch.no_grad():
-        drawn, noise = reference.draw(draw), reference.noise(draw, "usual")
-        assert noise is not None
-        x = drawn.inputs[0].float()
-        right = drawn.own["output"], drawn.exact["output"], noise["output"]
+        given, right = first_draw(source)
+        x = given.float()
         error = torch.erf(x * 0.5**0.5)
         below = torch.nextafter(error, torch.tensor(-1.0))  # another library's
         compare((0.5 * x * (1 + below)).to(kind), *right)
@@ -104,7 +110,6 @@ def get_init_inputs():
 
 @pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
 def test_a_resize_may_round_the_places_of_its_pixels(mode: str) -> None:
-    reference = Reference()
     source = f"""
 import torch
 import torch.nn as nn
@@ -116,16 +121,12 @@ def get_inputs():
 def get_init_inputs():
     return []
 """
-    reference.load(source, "cpu", "none")
-    draw = Draw(0)
     with torch.no_grad():
-        drawn, noise = reference.draw(draw), reference.noise(draw, "usual")
-        assert noise is not None
-        right = drawn.own["output"], drawn.exact["output"], noise["output"]
+        given, right = first_draw(source)
 
         def resized(moved: float) -> torch.Tensor:
             """Along the width, by places that are ``moved`` by some last places."""
-            x = drawn.inputs[0].double()
+            x = given.double()
             columns = (torch.arange(30, dtype=torch.float64) + 0.5) * 40 / 30 - 0.5
             columns = columns * (1 + moved * 2.0**-24)
             rows = (torch.arange(24, dtype=torch.float64) + 0.5) * 32 / 24 - 0.5
