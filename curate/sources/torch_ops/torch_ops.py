@@ -19,8 +19,9 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
+import curate
 from curate.rows import License, Row, make_origin, make_row
-from curate.step import Context, Drop, SourceStep, Unit
+from curate.step import Context, Drop, SourceStep, StepError, Unit
 
 _OPERATOR_PARTS = 8
 _COMPOSITIONS_A_UNIT = 100
@@ -32,7 +33,7 @@ class TorchOps(SourceStep):
     Each problem is run before it is yielded; one that fails is yielded as ``(row, Drop)``.
     """
 
-    version: ClassVar[int] = 4
+    version: ClassVar[int] = 5
     makes: ClassVar[frozenset[str]] = frozenset({"task"})
     sets: ClassVar[frozenset[str]] = frozenset({"reference", "entry_point", "license"})
 
@@ -157,14 +158,13 @@ def _license(folder: Path | None) -> License:
     """Return the license of the problems.
 
     The text is this project's (Apache-2.0); the operators and how they are called are PyTorch's
-    (BSD-3-Clause). A license text that is not installed is left out.
+    (BSD-3-Clause).
     """
-    texts = [_installed_text(name) for name in ("kernel-curate", "torch")]
     hashes = []
     if folder is not None:
         from curate.cache.texts import save_text
 
-        hashes = [save_text(folder, text) for text in texts if text is not None]
+        hashes = [save_text(folder, text) for text in (_own_text(), _text_of("torch"))]
     return {
         "expression": "Apache-2.0 AND BSD-3-Clause",
         "choice": "Apache-2.0 AND BSD-3-Clause",
@@ -179,13 +179,26 @@ def _license(folder: Path | None) -> License:
 
 
 @cache
-def _installed_text(distribution: str) -> str | None:
-    """Return the license file of an installed distribution, if it has one at its top."""
+def _own_text() -> str:
+    """Return the text of this project's license: the installed one, or that of the checkout."""
+    root = Path(curate.__file__).parents[1]
+    if (root / "pyproject.toml").exists():
+        return (root / "LICENSE").read_text(encoding="utf-8")
+    return _text_of("kernel-curate")
+
+
+@cache
+def _text_of(distribution: str) -> str:
+    """Return the license file at the top of an installed distribution.
+
+    Raises:
+        StepError: it has none; a row may not go without its license.
+    """
     try:
         files = importlib.metadata.files(distribution) or []
     except importlib.metadata.PackageNotFoundError:
-        return None
+        files = []
     for file in files:
         if file.parts[1:] in {("licenses", "LICENSE"), ("LICENSE",)} and ".dist-info" in str(file):
             return file.read_text(encoding="utf-8")
-    return None
+    raise StepError(f"{distribution} is installed without its license file; install it again")

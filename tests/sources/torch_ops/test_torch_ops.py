@@ -128,6 +128,9 @@ def test_license_texts_are_kept(tmp_path: Path) -> None:
     hashes = kept[0]["license"]["text_sha256"]
     texts = [(tmp_path / "texts" / f"{sha256}.txt").read_text() for sha256 in hashes]
     assert any("Redistribution and use in source and binary forms" in text for text in texts)
+    assert (
+        Path(__file__).parents[3] / "LICENSE"
+    ).read_text() in texts  # also where curate is not installed
 
 
 def test_operator_patterns_choose_and_bar() -> None:
