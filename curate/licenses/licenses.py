@@ -57,7 +57,7 @@ class Licenses(RowStep):
     takes: ClassVar[frozenset[str]] = frozenset({"file", "record", "module", "kernel", "cuda"})
     sets: ClassVar[frozenset[str]] = frozenset({"license"})
     batch: ClassVar[int] = 64
-    version: ClassVar[int] = 4
+    version: ClassVar[int] = 5
     tools: ClassVar[tuple[str, ...]] = ("license-expression", "licenseclassifier")
 
     allow: Annotated[

@@ -73,8 +73,10 @@ _OTHERS = re.compile(
     r"|bundled|vendored"
     r"|other (?:projects?|packages?|libraries)|contributions?|contributors?|contributing"
     r"|pull requests?|trademarks?|these files|optional|some (?:files|parts)|other content"
-    r"|certain (?:files|components))\b"
+    r"|certain (?:files|components)|imagenet(?:-\w+)? (?:is|was|has))\b"
 )
+# What it says of them and of itself in one breath: "the models and the code are …".
+_ITSELF = re.compile(r"\b(?:code|software|librar(?:y|ies))\b")
 
 
 def readme_claims(text: str, path: str, own_names: frozenset[str] = frozenset()) -> list[Claim]:
@@ -137,7 +139,7 @@ def _is_about_it(sentence: str, said: bool) -> bool:
     plain = fold(sentence)
     granted = _GRANTS.search(plain)
     if said and speaks(sentence, "head"):
-        return _OTHERS.search(plain[: granted.start()] if granted else plain) is None
+        return not _is_of_others(plain[: granted.start()] if granted else plain)
     at = terms_at(plain)
     if at is None and names_license(plain) and len(plain.split()) <= _FEW:
         at = 0
@@ -148,8 +150,12 @@ def _is_about_it(sentence: str, said: bool) -> bool:
         return is_unreadable(sentence, plain, in_code=True, in_comment=False)
     if _ON_IT.search(plain):
         return True
-    before = plain[:at]
-    return _OTHERS.search(before) is None or re.search(r"\bcode\b", before) is not None
+    return not _is_of_others(plain[:at])
+
+
+def _is_of_others(text: str) -> bool:
+    """Whether the words before what is granted or restricted name other things alone."""
+    return _OTHERS.search(text) is not None and _ITSELF.search(text) is None
 
 
 def _plain(text: str) -> str:

@@ -30,6 +30,8 @@ TERMS = [
     "![License: CC BY-NC 4.0](https://img.shields.io/badge/License-CC%20BY--NC%204.0-red.svg)",
     "The license is [here](https://creativecommons.org/licenses/by-nc/4.0/).",
     "<!-- Not for commercial use. -->",
+    "## License\n\nThis ImageNet trainer is for non-commercial use only.",
+    "## License\n\nThe models and the code are for non-commercial use only.",
 ]
 HONEST = [
     "## License\n\nReleased under the MIT license - see [LICENSE](LICENSE).",
@@ -40,6 +42,8 @@ HONEST = [
     "The model weights are released under CC-BY-NC 4.0.",
     "Only forward passes are supported; do not call backward.",
     "You need permission to write to `/dev/nvidia0`.",
+    "## Licenses\n\n### Code\n\nThe code is MIT.\n\n### Weights\n\nImageNet was released for "
+    "non-commercial research purposes only.",
     "This is not an official Google product.",
     "pkg is used in production at several companies.",
     "## \u8bb8\u53ef\u8bc1\n\n\u8bb8\u53ef\u8bc1: MIT",

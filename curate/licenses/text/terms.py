@@ -321,6 +321,10 @@ def _hint(word: str) -> int:
     return known | _RARE if foreign_terms().match(word) else known
 
 
+# What a tool that writes headers says of itself: the header is what follows.
+_OF_A_TOOL = re.compile(r"licen[cs]e header (?:managed|generated|added|inserted) by [\w.-]+")
+
+
 @lru_cache(maxsize=1 << 16)
 def speaks(paragraph: str, care: Care) -> bool:
     """Return whether a paragraph speaks of terms.
@@ -332,6 +336,8 @@ def speaks(paragraph: str, care: Care) -> bool:
     if care == "code" and not might_speak(paragraph):
         return False
     text = fold(" ".join(paragraph.split()))
+    if _OF_A_TOOL.fullmatch(text):
+        return False
     if care != "code":
         text = _joined(text)
     if (_STRONG if care == "code" else _STRICT).search(text):
