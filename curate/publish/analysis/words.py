@@ -61,8 +61,14 @@ def _licensing(a: Analysis) -> Iterator[str]:
     if not a.rows:
         return
     sources = _named([source.name for source in a.sources if source.rows], "source")
-    licenses = _named([license.expression for license in a.licenses], "license")
+    names = {name for license in a.licenses for name in parts(license.expression)}
+    licenses = _named(sorted(names), "license")
     yield f"From {sources}, under {licenses}; every row names both."
+
+
+def parts(expression: str) -> list[str]:
+    """Return the licenses of an SPDX expression that hold together; a choice is one of them."""
+    return [expression] if "(" in expression else expression.split(" AND ")
 
 
 def _named(names: list[str], word: str) -> str:
@@ -178,8 +184,8 @@ def _unknown_proof(a: Analysis) -> Iterator[str]:
     status, run = a.verdicts.status, a.kernels.run
     if status.n:
         yield (
-            "A verdict of correct says that no draw showed a difference beyond what was allowed. "
-            "It is evidence, not a mathematical proof."
+            "A verdict of correct is evidence, not a mathematical proof: no draw showed a "
+            "difference beyond what is allowed."
         )
     if status.unknown:
         yield f"{plural(status.unknown, judged_word(a))} were not judged."

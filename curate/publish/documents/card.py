@@ -30,15 +30,19 @@ from curate.terminal.shown import visible
 MOST = 8  # rows of a table
 
 USE = """\
-It is for teaching a model to write Triton from PyTorch, and for problems with a checked answer in
-reinforcement learning. It is no library of kernels to ship, and no benchmark.
+Use it to teach a model to write Triton from PyTorch, or as problems with a checked answer for
+reinforcement learning. It is neither a library of kernels to ship nor a benchmark.
 """
+ABOUT_FILTERS = (
+    "*It* is a row's program, and a draw is one set of inputs on which it was judged. The code "
+    "leaves these rows out."
+)
 PAIRED = frozenset({"messages", "conversion", "pairs", "kernelbook"})
 """Formats of which `USE` speaks."""
 
 ABOUT = {
-    "messages": "conversations of system, user and assistant, for TRL's conversational form",
-    "conversion": "`prompt` and `completion`, for TRL's prompt-completion form",
+    "messages": "a conversation of system, user and assistant, as TRL takes it",
+    "conversion": "`prompt` and `completion`, as TRL takes them",
     "fim": "kernels with a hole: `prefix`, `middle` and `suffix`",
     "pairs": "modules and programs with all their evidence",
     "kernels": "kernels with all their evidence",
@@ -69,8 +73,8 @@ COLUMNS = {
     "source": "package or repository that it comes from",
     "path": "file in the source",
     "symbol": "class or function in the file",
-    "pure_triton": "whether no call into a library computes anything",
-    "specialised": "arguments with the values that the program is written for, and checks",
+    "pure_triton": "true if no library call computes any part of the result",
+    "specialised": "arguments, with the values that the program is written for and asserts",
     "level": "operators in the module: 1, 2-5, 6-20, 21-60 or 61+",
     "family": "what kind of computing it is, by its operators",
     "kernels": "kernels in the program",
@@ -99,40 +103,38 @@ COLUMNS = {
     "split_overlap_id": "that row's id",
 }
 
-PLAIN = frozenset(
-    {"messages", "id", "license", "source", "path", "symbol", "kernels", "lines", "shapes"}
-    | {"dtypes", "prompt", "completion", "verdict", "caveats", "verdict_reason", "split_overlap_id"}
+PLAIN = (
+    *("messages", "prompt", "completion", "id", "license", "source", "path", "symbol", "level"),
+    *("family", "kernels", "lines", "tokens", "shapes", "dtypes", "example_id", "verdict"),
+    *("verdict_reason", "caveats", "split_overlap_id"),
 )
-"""Columns that the example shows and that need no words."""
+"""Columns that need no words of their own: the example, the counts or the filters explain them."""
 
 DOCUMENTS = {
-    "report.html": "a page with examples side by side; opens offline",
-    "ANALYSIS.md": "all counts, by step, source, benchmark and operator",
-    "PROVENANCE.md": "sources, licenses, attribution",
+    "report.html": "examples side by side, to read offline",
+    "ANALYSIS.md": "all counts, and what each step dropped",
+    "PROVENANCE.md": "sources and attribution",
     "provenance.jsonl": "origin and license of every row",
     "croissant.json": "Croissant 1.1 metadata",
-    "licenses": "license texts and notices, named by their sha256",
     "index.parquet": "one line per row, whatever configs show it",
-    "run.json": "the recipe, counts, and the sha256 of every file",
 }
 
 JUDGED = """\
-`correct` means that kernels of the program's own ran, and that on every draw every output agreed
-with the module's: as closely as float64 shows that the module's own precision allows, not within a
-constant. Draws differ in inputs, in parameters and, where the module leaves them free, in sizes.
-`unsupported` means that it could not be judged, and says nothing else.
+`correct` means that the program's own kernels ran, and that every output agreed with the module's
+on every draw: as closely as float64 shows that the module's own precision allows, not within a
+constant. Draws vary inputs, parameters and, where the module leaves them free, sizes.
 """
+UNSUPPORTED = "`unsupported` means that the program could not be judged, and nothing else.\n"
 NOT_JUDGED = (
-    "`correct` is about `forward` in eval mode, without gradients, unless a caveat says otherwise.",
+    "`correct` covers `forward` in eval mode, without gradients, unless a caveat says otherwise.",
 )
 ON_CPU = (
-    "Programs ran on a CPU: their kernels from Triton's IR, which was compiled for a device as "
-    "well. A device adds in another order, and what depends on its timing does not show."
+    "A CPU executed the kernels, from Triton's IR. A device adds in another order, and what "
+    "depends on its timing does not show."
 )
 LAUNCHED = """\
-A kernel has no module to be compared with, so nothing here says that it computes the right thing.
-What is known of it: the argument types with which it compiles, for each target, and for kernels
-with a function that launches them, whether that ran on the CPU, as Triton lowers them.
+What is known of a kernel: the argument types with which it compiles, for each target, and where a
+function launches it, whether that ran on the CPU, as Triton lowers it.
 """
 
 
@@ -166,13 +168,10 @@ def card(folder: Path, run: dict[str, Any], analysis: Analysis) -> str:
         _use(run, configs, rows),
         _filters(rows, configs),
         _limits(analysis),
+        _overlap(analysis),
         _columns(analysis, configs[:1]),
-        _proof(analysis),
-        _making(run, analysis),
-        _splits(analysis),
         _licensing(folder, rows),
-        _documents(folder),
-        _citation(run),
+        _making(folder, run, analysis),
     ]
     text = "\n\n".join("\n".join(lines).strip() for lines in parts)
     return f"{front_matter(folder, run)}\n{text}\n"
@@ -184,7 +183,8 @@ def _opening(a: Analysis, configs: list[Config]) -> Iterator[str]:
         yield f"{a.description}\n"
     if told := trial(a):
         yield f"**{told}**\n"
-    yield " ".join(headline(a)) + "\n"
+    yield from (f"- {line}" for line in headline(a))
+    yield ""
     for config in configs[:1]:
         yield "```python\nfrom datasets import load_dataset\n"
         words = f'"<user>/{a.name}", "{config.name}", split="{config.splits[0]}"'
@@ -193,7 +193,7 @@ def _opening(a: Analysis, configs: list[Config]) -> Iterator[str]:
 
 def _example(folder: Path, configs: list[Config]) -> Iterator[str]:
     for config in configs[:1]:
-        yield f"## One row\n\nA row of `{config.name}`, whole.\n"
+        yield f"## One row\n\nA short row of `{config.name}`, whole.\n"
         yield from example(folder, config)
 
 
@@ -213,25 +213,54 @@ def _use(run: dict[str, Any], configs: list[Config], rows: list[Loose]) -> Itera
 def _filters(rows: list[Loose], configs: list[Config]) -> Iterator[str]:
     yield "## What to filter\n"
     found = filters(rows, any(config.is_nested for config in configs[:1]))
-    yield "*It* is a row's program.\n" if found else "No row has a caveat.\n"
-    yield from (f"- {words} {plural(n, 'row')}: `{code}`" for words, n, code in found)
+    yield f"{ABOUT_FILTERS}\n" if found else "No row has a caveat.\n"
+    yield from (f"- **{plural(n, 'row')}**: {words}. `{code}`" for words, n, code in found)
 
 
-def _columns(a: Analysis, configs: list[Config]) -> Iterator[str]:
-    yield "## Columns\n"
-    for config in configs:
-        told = [name for name in COLUMNS if name in config.columns and name not in PLAIN]
-        yield from (f"- `{name}`: {COLUMNS[name]}" for name in told)
-        yield ""
-    if a.unwritten:
-        reasons = ", ".join(f"{reason} {number(n)}" for reason, n in a.unwritten.items())
-        yield f"Finished rows that no config has, or that one has not: {reasons}.\n"
+def _limits(a: Analysis) -> Iterator[str]:
+    yield "## Limits\n"
+    status = a.verdicts.status
+    if status.n - status.unknown:
+        yield JUDGED
+        if "unsupported" in status.counts:
+            yield UNSUPPORTED
+        if len(status.counts) > 1:
+            yield from _shown(a, "verdicts")
+    if a.kernels.run.n:
+        yield LAUNCHED
+        yield from _shown(a, "launches")
+    if any(target.ok < a.rows for target in a.targets):
+        yield from _shown(a, "compile")
+    yield "Not known, or not covered:\n"
+    yield from (f"- {limit}" for limit in limits(a))
 
 
-def _documents(folder: Path) -> Iterator[str]:
-    yield "## Alongside the rows\n"
-    documents = {path: what for path, what in DOCUMENTS.items() if (folder / path).exists()}
-    yield from (f"- [`{path}`]({path}): {what}" for path, what in documents.items())
+def limits(a: Analysis) -> list[str]:
+    """Return what a run's labels say nothing about."""
+    found = [*unknowns(a)]
+    if a.verdicts.status.n - a.verdicts.status.unknown:
+        found += NOT_JUDGED
+        if any(place.startswith("cpu") for place in a.verdicts.ran_on.counts):
+            found.append(ON_CPU)
+    if set(a.code.generators.counts) == {"generator"}:
+        found.append("One generator printed all programs, so they share one style.")
+    return found
+
+
+def _overlap(a: Analysis) -> Iterator[str]:
+    yield "## Benchmarks and splits\n"
+    found = a.contamination
+    if found.checked:
+        names = ", ".join(benchmark.name for benchmark in found.benchmarks if benchmark.name)
+        dropped = plural(sum(found.dropped.values()), "row")
+        yield f"Rows were compared, whatever their names, with {names or 'unknown benchmarks'}:"
+        yield f"{dropped} that held a part of one, or computed an item of one, were dropped."
+        yield "An edited copy may remain.\n"
+    else:
+        yield "Rows were **not** compared with any benchmark.\n"
+    if a.clusters:
+        yield f"The rows form {plural(a.clusters, 'cluster')} of near copies, each in one split."
+        yield " ".join(overlapping(a)) + "\n"
 
 
 def _shown(a: Analysis, *keys: str) -> Iterator[str]:
@@ -243,85 +272,48 @@ def _shown(a: Analysis, *keys: str) -> Iterator[str]:
         yield from render(block)
 
 
-def _making(run: dict[str, Any], a: Analysis) -> Iterator[str]:
+def _columns(a: Analysis, configs: list[Config]) -> Iterator[str]:
+    yield "## Columns\n"
+    for config in configs:
+        told = [name for name in COLUMNS if name in config.columns and name not in PLAIN]
+        yield from (f"- `{name}`: {COLUMNS[name]}" for name in told)
+        yield ""
+    if a.unwritten:
+        reasons = ", ".join(f"{reason} {number(n)}" for reason, n in a.unwritten.items())
+        yield f"Finished rows that no config has, or that one lacks: {reasons}.\n"
+
+
+def _licensing(folder: Path, rows: list[Loose]) -> Iterator[str]:
+    yield "## Licenses and attribution\n"
+    yield "A row is under all licenses that it names, those of the example in its prompt included."
+    yield "There is no license for the whole."
+    if (folder / "licenses").exists():
+        yield "If you pass rows on, pass on the texts and notices in [`licenses`](licenses) too."
+    yield ""
+    yield from licenses(rows)
+    yield "If you wrote a part of a row, you can have it taken out of all later versions: open a"
+    yield "discussion in the data set's repository that names the package, the file or the ids."
+
+
+def _making(folder: Path, run: dict[str, Any], a: Analysis) -> Iterator[str]:
     yield "## How it was made\n"
-    yield f"By the recipe `{a.name}` (sha256 `{recipe_sha256(run)}`, seed {a.seed}), which"
-    yield "`run.json` holds; `ANALYSIS.md` says what each step dropped. The same recipe and the"
-    yield "same versions give the same bytes.\n"
     tools = ", ".join(f"{name} {version}" for name, version in sorted(a.tools.items()))
-    yield f"Versions that decide the result: {tools or 'none'}.\n"
+    yield "By the recipe in [`run.json`](run.json) (sha256"
+    yield f"`{recipe_sha256(run)}`, seed {a.seed}), with"
+    yield f"{tools or 'no tools that decide the result'}. The same again gives the same bytes.\n"
     if a.teachings:
         yield "Answers came from a language model; `ANALYSIS.md` has how often they were right:\n"
         yield from _shown(a, "teachings")
+    documents = {path: what for path, what in DOCUMENTS.items() if (folder / path).exists()}
+    yield from (f"- [`{path}`]({path}): {what}" for path, what in documents.items())
+    yield "\nCite the revision that you used (`load_dataset(…, revision=…)`); it never changes.\n"
+    yield f"```bibtex\n{citation(run)}\n```"
 
 
 def recipe_sha256(run: dict[str, Any]) -> str:
     """Return the sha256 of a run's recipe, as JSON with sorted keys."""
     text = json.dumps(run["recipe"], sort_keys=True, ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _proof(a: Analysis) -> Iterator[str]:
-    yield "## What the labels prove\n"
-    status = a.verdicts.status
-    if status.n - status.unknown:
-        yield JUDGED
-        if len(status.counts) > 1:
-            yield from _shown(a, "verdicts")
-    if a.kernels.run.n:
-        yield LAUNCHED
-        yield from _shown(a, "launches")
-    if a.targets:
-        yield "Compiling ahead of time needs no GPU.\n"
-        if any(target.ok < a.rows for target in a.targets):
-            yield from _shown(a, "compile")
-
-
-def _splits(a: Analysis) -> Iterator[str]:
-    yield "## Benchmarks and splits\n"
-    found = a.contamination
-    if found.checked:
-        dropped = plural(sum(found.dropped.values()), "row")
-        yield "Rows were compared with benchmarks, part by part and whatever their names:"
-        yield f"{dropped} that held a part of one were dropped. An edited copy may stay.\n"
-    else:
-        yield "Rows were **not** compared with any benchmark.\n"
-    if a.clusters:
-        yield f"The rows form {plural(a.clusters, 'cluster')} of near copies, each in one split."
-        yield " ".join(overlapping(a)) + "\n"
-
-
-def _limits(a: Analysis) -> Iterator[str]:
-    yield "## Limits: what is not known\n"
-    yield from (f"- {limit}" for limit in limits(a))
-
-
-def limits(a: Analysis) -> list[str]:
-    """Return what a run's labels say nothing about."""
-    found = [*unknowns(a)]
-    if a.verdicts.status.n - a.verdicts.status.unknown:
-        found += NOT_JUDGED
-        if any(place.startswith("cpu") for place in a.verdicts.ran_on.counts):
-            found.append(ON_CPU)
-    return found
-
-
-def _licensing(folder: Path, rows: list[Loose]) -> Iterator[str]:
-    yield "## Licenses and attribution\n"
-    yield "Each row is under the license that it names, with that of the example that it shows;"
-    yield "there is none for the whole."
-    if (folder / "licenses").exists():
-        yield "Whoever passes rows on passes on the texts and notices in `licenses/` with them."
-    yield ""
-    yield from licenses(rows)
-    yield "Whoever wrote a part of a row can have it taken out: open a discussion in the data set's"
-    yield "repository and name the package, the file or the ids of rows. No later version has it."
-
-
-def _citation(run: dict[str, Any]) -> Iterator[str]:
-    yield "## Citation\n"
-    yield "Name the revision that you used (`load_dataset(…, revision=…)`); it never changes.\n"
-    yield f"```bibtex\n{citation(run)}\n```"
 
 
 def citation(run: dict[str, Any]) -> str:

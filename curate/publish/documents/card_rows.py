@@ -13,8 +13,9 @@ import pyarrow.parquet as pq
 
 from curate.formats.dataset.front_matter import Config
 from curate.formats.described import ABOVE, LEVELS, POINTWISE
-from curate.publish.analysis.numbers import plural, share
+from curate.publish.analysis.numbers import number
 from curate.publish.analysis.sections import Cell
+from curate.publish.analysis.words import parts
 from curate.publish.documents.markdown import table
 from curate.rows import Loose
 from curate.teacher.template import fence
@@ -100,15 +101,11 @@ def _quoted(text: str) -> str:
 
 def sizes(rows: list[Loose]) -> Iterator[str]:
     """Yield tables of what is in the rows: levels, families, lengths, inputs."""
-    for name, title, order in (
-        ("level", "Operators in a module", [*LEVELS.values(), ABOVE]),
-        ("family", "Families", []),
-    ):
-        counts = Counter(row[name] for row in rows if row.get(name))
-        known = sorted(counts, key=lambda key: order.index(key) if key in order else -counts[key])
-        if known:
-            told = (f"{key} in {share(counts[key], len(rows))}" for key in known)
-            yield f"{title}: {', '.join(told)} of the rows.\n"
+    levels = Counter(row["level"] for row in rows if row.get("level"))
+    known = (level for level in (*LEVELS.values(), ABOVE) if level in levels)
+    yield from _counted("level", "operators in the module", [(x, levels[x]) for x in known])
+    families = Counter(row["family"] for row in rows if row.get("family"))
+    yield from _counted("family", "the kind of computing", families.most_common())
     elements = [_largest(row["shapes"]) for row in rows if row.get("shapes")]
     spreads: list[tuple[Cell, ...]] = [
         (what, *_spread([row[name] for row in rows if row.get(name) is not None]))
@@ -118,11 +115,20 @@ def sizes(rows: list[Loose]) -> Iterator[str]:
     told_spreads = [line for line in spreads if len(line) > 1]
     yield from table(("per row", "5 %", "median", "95 %", "largest"), told_spreads)
     if told_spreads:
-        yield "\\* Names, numbers and signs of all messages; a tokenizer makes more of them.\n"
+        total = sum(row.get("tokens") or 0 for row in rows)
+        yield (
+            f"\\* Names, numbers and signs of all messages, {number(total)} in all rows. Most "
+            "tokenizers make 1.1 to 1.5 times as many.\n"
+        )
     types = Counter(dtype for row in rows for dtype in set(row.get("dtypes") or []))
-    if types:
-        said = ", ".join(f"{dtype} in {plural(n, 'row')}" for dtype, n in types.most_common())
-        yield f"Types of inputs: {said}.\n"
+    yield from _counted("dtypes", "types of inputs", types.most_common())
+
+
+def _counted(column: str, what: str, counts: list[tuple[str, int]]) -> Iterator[str]:
+    """Yield how many rows have each value of a column, in a sentence."""
+    if counts:
+        told = ", ".join(f"{value} ({number(n)})" for value, n in counts)
+        yield f"Rows by `{column}`, {what}: {told}.\n"
 
 
 def _spread(values: list[int]) -> tuple[float, ...]:
@@ -147,25 +153,24 @@ def _weak(rows: list[Loose], is_nested: bool) -> Iterator[tuple[str, int, str]]:
     if any(row.get("verdict") for row in rows):
         n = sum(row["verdict"] != "correct" for row in rows)
         code = f'{_column("verdict", is_nested)} == "correct"'
-        yield "The verdict is not `correct`, or there is none.", n, code
+        yield "the verdict is not `correct`, or there is none", n, code
     n = sum(row.get("pure_triton") is False for row in rows)
     code = f"{_column('pure_triton', is_nested)} is not False"
-    yield "PyTorch computes a part of the result.", n, code
+    yield "PyTorch computes a part of the result", n, code
     caveats = Counter(caveat for row in rows for caveat in row.get("caveats") or [])
     given = _column("caveats", is_nested)
     if any(row.get("caveats") is None for row in rows):
         given = f"({given} or [])"
     for caveat, n in caveats.most_common():
-        words = CAVEATS.get(caveat, caveat)
-        yield f"{words[0].upper()}{words[1:]}.", n, f'"{caveat}" not in {given}'
+        yield CAVEATS.get(caveat, caveat), n, f'"{caveat}" not in {given}'
 
 
 def _others(rows: list[Loose], is_nested: bool) -> Iterator[tuple[str, int, str]]:
     """Yield what may not suit a reader, though nothing is wrong with it."""
     others = (
-        ("It is written for some values of arguments, which the prompt names.", "specialised"),
-        ("A row of another split shares most of its words.", "split_overlap"),
-        ("The prompt shows another row's program as an example.", "example_id"),
+        ("it is written for some values of arguments, which the prompt names", "specialised"),
+        ("a row of another split shares most of its words", "split_overlap"),
+        ("the prompt shows another row's program as an example", "example_id"),
     )
     for words, column in others:
         n = sum(bool(row.get(column)) for row in rows)
@@ -173,14 +178,15 @@ def _others(rows: list[Loose], is_nested: bool) -> Iterator[tuple[str, int, str]
     times = [(row.get("program_us"), row.get("compile_us")) for row in rows]
     n = sum(other < SLOW * own for own, other in times if own and other)
     code = f'not r["compile_us"] or r["compile_us"] >= {SLOW} * r["program_us"]'
-    yield f"Its speed is below {SLOW} of that of `torch.compile`.", n, code
+    yield f"its speed is below {SLOW} of that of `torch.compile`", n, code
     n = sum((row.get("level"), row.get("family")) == ("1", POINTWISE) for row in rows)
     code = f'(r["level"], r["family"]) != ("1", "{POINTWISE}")'
-    yield "The module is a single elementwise operator.", n, code
+    yield "the module is a single elementwise operator", n, code
 
 
 def licenses(rows: list[Loose]) -> Iterator[str]:
-    """Yield the table of the licenses that rows are under."""
-    counts = Counter(row["license"] for row in rows if row.get("license"))
+    """Yield the table of the licenses that rows are under, alone or with others."""
+    names = (row["license"] for row in rows if row.get("license"))
+    counts = Counter(license for name in names for license in parts(name))
     told: list[tuple[Cell, ...]] = [*counts.most_common()]
-    yield from table(("license (SPDX)", "rows"), told)
+    yield from table(("license (SPDX)", "rows, alone or with others"), told)

@@ -26,7 +26,7 @@ from curate.publish.analysis.analysis import Analysis, Run, StepCounts
 from curate.publish.analysis.counts import ranked
 from curate.publish.analysis.numbers import plural, share
 from curate.publish.analysis.words import REMOVAL, headline, step_line
-from curate.publish.documents.card import ABOUT, COLUMNS, JUDGED, citation, limits
+from curate.publish.documents.card import ABOUT, COLUMNS, JUDGED, UNSUPPORTED, citation, limits
 from curate.publish.documents.provenance import Account, Pin, Provenance
 
 Json = dict[str, Any]
@@ -164,7 +164,7 @@ def _responsibility(run: Run, a: Analysis, found: Provenance) -> Iterator[tuple[
         [_step_line(step) for step, record in steps if record.kinds],
     )
     if a.verdicts.judge.counts:
-        yield "rai:dataAnnotationProtocol", _line(JUDGED)
+        yield "rai:dataAnnotationProtocol", _line(JUDGED + UNSUPPORTED)
         yield "rai:machineAnnotationTools", list(a.verdicts.judge.counts)
     yield "rai:annotationsPerItem", "None by people: programs make all labels."
     yield "rai:dataUseCases", ["Training and fine-tuning of models that write Triton kernels."]

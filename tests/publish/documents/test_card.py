@@ -92,21 +92,29 @@ def test_configs_that_are_flat() -> None:
 
 
 @pytest.mark.parametrize(
-    ("licenses", "told"),
+    ("licenses", "told", "counted"),
     [
-        (["MIT", "MIT AND BSD-3-Clause"], {"license": ["bsd-3-clause", "mit"]}),
-        (["MIT", "0BSD"], {"license": "other", "license_name": "spdx-id-per-row"}),
-        (["not one"], {"license": "other"}),
+        (
+            ["MIT", "MIT AND BSD-3-Clause"],
+            {"license": ["bsd-3-clause", "mit"]},
+            {"MIT": 2, "BSD-3-Clause": 1},
+        ),
+        (
+            ["MIT", "0BSD"],
+            {"license": "other", "license_name": "spdx-id-per-row"},
+            {"MIT": 1, "0BSD": 1},
+        ),
+        (["not one"], {"license": "other"}, {"not one": 1}),
     ],
 )
-def test_licenses_under_the_hubs_names(
-    written: Write, licenses: list[str], told: dict[str, Any]
+def test_licenses_under_the_hubs_names_and_how_many_rows_are_under_each(
+    written: Write, licenses: list[str], told: dict[str, Any], counted: dict[str, int]
 ) -> None:
     text, head = written(*(pair(i, license=under(x)) for i, x in enumerate(licenses)))
     assert told.items() <= head.items()
     assert list(mistakes(head)) == []
-    for license in licenses:
-        assert f"| {license} | 1 |" in text
+    for license, n in counted.items():
+        assert f"| {license} | {n} |" in text
 
 
 def test_what_the_card_tells(written: Write, tmp_path: Path) -> None:
@@ -116,7 +124,7 @@ def test_what_the_card_tells(written: Write, tmp_path: Path) -> None:
     text, _ = written(*rows)
     run = json.loads((tmp_path / "adders/run.json").read_text())
     assert "# adders\n\nModules that add.\n" in text
-    assert "TRL's conversational form | 5 | 0 | 1 | 6 |" in text
+    assert "as TRL takes it | 5 | 0 | 1 | 6 |" in text
     assert "| `correct` | 5 | 83.3 % |\n| `unsupported` | 1 | 16.7 % |" in text
     assert "Every row compiles for cuda:90." in text
     assert 'load_dataset("<user>/adders", "messages", split="train")' in text
@@ -141,7 +149,7 @@ def test_the_card_says_what_the_splits_share(written: Write) -> None:
 def test_questions_are_answered_in_the_order_in_which_they_are_asked(written: Write) -> None:
     text, _ = written(*(pair(i) for i in range(5)))
     heads = re.findall("^## (.*)$", text, re.MULTILINE)
-    first = ["One row", "Is it for me?", "What to filter", "Limits: what is not known"]
+    first = ["One row", "Is it for me?", "What to filter", "Limits"]
     assert heads[:4] == first
 
 
@@ -162,7 +170,7 @@ def test_each_caveat_comes_with_the_code_that_leaves_it_out(tmp_path: Path, conf
     make(tmp_path, rows, formats=[config])
     write_card(tmp_path / "adders", analyse(tmp_path, "adders"))
     text = (tmp_path / "adders/README.md").read_text()
-    found = re.findall(r"^- .*?(\d+) rows?: `(ds\.filter\(.*\))`$", text, re.MULTILINE)
+    found = re.findall(r"^- \*\*(\d+) rows?\*\*: .*`(ds\.filter\(.*\))`$", text, re.MULTILINE)
     assert [int(n) for n, _ in found] == [2, 1, 1]
     ds = datasets.Dataset.from_parquet(
         str(tmp_path / f"adders/{config}/train-00000-of-00001.parquet"),
