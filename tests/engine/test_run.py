@@ -323,6 +323,21 @@ def test_processes_that_share_a_run_make_what_one_makes(tmp_path: Path) -> None:
     assert manifests(tmp_path / "shared").keys() == before.keys(), "nothing was left to do"
 
 
+def test_steps_done_on_another_machine_are_taken_over(tmp_path: Path) -> None:
+    """No folder is shared: `cache/steps` is copied there and back."""
+    here, there = tmp_path / "here", tmp_path / "there"
+    walk(here).run(until="act")
+    shutil.copytree(here / "cache/steps", there / "cache/steps")
+    walk(there).run(until="double")
+    read_there = [name for name in manifests(there) if name not in manifests(here)]
+    assert len(read_there) == 4, "one shard a unit, of the step that was done there"
+    shutil.copytree(there / "cache/steps", here / "cache/steps", dirs_exist_ok=True)
+    before = manifests(here)
+    last, alone = walk(here), walk(tmp_path / "alone")
+    assert write_dataset(last, last.run()) == write_dataset(alone, alone.run())
+    assert manifests(here) == before
+
+
 def test_a_large_unit_is_written_while_it_is_read(tmp_path: Path) -> None:
     rows = [
         make_row("file", f"x = {i}", make_origin("t", path=f"{i}"), text="") for i in range(2200)
