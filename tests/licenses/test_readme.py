@@ -45,6 +45,7 @@ HONEST = [
     "## Licenses\n\n### Code\n\nThe code is MIT.\n\n### Weights\n\nImageNet was released for "
     "non-commercial research purposes only.",
     "This is not an official Google product.",
+    "Forum: ask questions and discuss implementations, research, and ideas.",
     "pkg is used in production at several companies.",
     "## \u8bb8\u53ef\u8bc1\n\n\u8bb8\u53ef\u8bc1: MIT",
 ]
