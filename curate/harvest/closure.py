@@ -22,7 +22,7 @@ class Closure(RowStep):
 
     The file holds the class, renamed ``Model``, or the kernel under its own name, and every
     class, function and constant that it needs from its own file and from files of the same
-    artifact, in the order in which Python would have run them. It imports torch, triton (for
+    artifact, in the order in which Python would have run them. It imports torch, NumPy (for modules), triton (for
     kernels) and in-memory parts of the standard library only. ``origin.derived_from`` names the
     lines taken from other files.
 
@@ -39,7 +39,7 @@ class Closure(RowStep):
 
     step: Literal["closure"]
 
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 4
     tools: ClassVar[tuple[str, ...]] = ("tree-sitter", "tree-sitter-cuda", "tree-sitter-python")
     takes: ClassVar[frozenset[str]] = frozenset({"module", "kernel", "cuda"})
     reads: ClassVar[frozenset[str]] = frozenset({"text", "entry_point"})

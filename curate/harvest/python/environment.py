@@ -11,33 +11,45 @@ _STDLIB = frozenset(
     (
         "__future__",
         "abc",
+        "array",
         "bisect",
         "cmath",
         "collections",
         "contextlib",
         "copy",
         "dataclasses",
+        "datetime",
         "decimal",
         "enum",
         "fractions",
         "functools",
+        "hashlib",
         "heapq",
         "inspect",
         "itertools",
+        "keyword",
         "logging",
         "math",
         "numbers",
         "operator",
         "os",
+        "pprint",
         "random",
         "re",
         "statistics",
         "string",
+        "struct",
         "sys",
+        "textwrap",
+        "threading",
+        "time",
+        "traceback",
         "types",
         "typing",
         "typing_extensions",
+        "uuid",
         "warnings",
+        "weakref",
     )
 )
 
@@ -95,7 +107,7 @@ class Environment:
         return _truth(condition) if self.decides else None
 
 
-TASKS = Environment(("torch",))
+TASKS = Environment(("torch", "numpy"))
 """Where PyTorch problems run."""
 KERNELS = Environment(("torch", "triton"), decides=True)
 """Where kernels and their wrappers run."""

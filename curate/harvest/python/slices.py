@@ -229,7 +229,7 @@ _MATH = re.compile(
 
 
 def _is_third_party(line: str) -> bool:
-    return line.split()[1].startswith(("torch", "triton"))
+    return line.split()[1].startswith(("numpy", "torch", "triton"))
 
 
 def _home(found: External) -> str:
