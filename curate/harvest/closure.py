@@ -22,9 +22,9 @@ class Closure(RowStep):
 
     The file holds the class, renamed ``Model``, or the kernel under its own name, and every
     class, function and constant that it needs from its own file and from files of the same
-    artifact, in the order in which Python would have run them. It imports torch, NumPy (for modules), triton (for
-    kernels) and in-memory parts of the standard library only. ``origin.derived_from`` names the
-    lines taken from other files.
+    artifact, in the order in which Python would have run them. It imports torch, in-memory parts
+    of the standard library, for modules NumPy and for kernels triton, and nothing else.
+    ``origin.derived_from`` names the lines taken from other files.
 
     A kernel keeps Triton's own decorators; ``@triton.autotune`` and ``@triton.heuristics`` go
     where what they read cannot be had. Questions to the platform that a file cannot ask alone are
