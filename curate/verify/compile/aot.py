@@ -311,7 +311,7 @@ def compile_launch(launch: CompiledLaunch, target: Device) -> ResourceUsage:
     return _compile_source(launch.kernel.__name__, source, launch.options, target)
 
 
-def compile_ttir(name: str, ttir: str, options: dict[str, Any], target: Device) -> ResourceUsage:
+def compile_ttir(name: str, ttir: str, options: dict[str, int], target: Device) -> ResourceUsage:
     """Compile one kernel from its TTIR.
 
     Raises:
@@ -321,7 +321,7 @@ def compile_ttir(name: str, ttir: str, options: dict[str, Any], target: Device) 
         return _compile_source(name, path, options, target)
 
 
-def compile_cubin(name: str, ttir: str, options: dict[str, Any], target: Device) -> Any:
+def compile_cubin(name: str, ttir: str, options: dict[str, int], target: Device) -> Any:
     """Return Triton's `CompiledKernel` of a kernel's TTIR.
 
     Raises:

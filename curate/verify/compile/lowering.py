@@ -40,7 +40,7 @@ class Lowered:
     sha256: str
     arguments: tuple[Any, ...]
     grid: tuple[int, int, int]
-    options: dict[str, int]
+    options: dict[str, int | bool]
 
 
 OPTIONS = (

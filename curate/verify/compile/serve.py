@@ -1,9 +1,7 @@
 """The process that compiles a candidate's kernels for devices that are not here.
 
-It serves the judge the methods of `Compiler`, and an executor ``cubin {name, ttir, options,
-target}``: a kernel that it is to launch.
-
-Its input is other people's code, so it is a process of its own, in the sandbox.
+It serves the judge and an executor the methods of `Compiler`. Its input is other people's code, so
+it is a process of its own, in the sandbox.
 """
 
 from __future__ import annotations
@@ -18,7 +16,6 @@ import torch
 
 from curate.devices import Device, find_device
 from curate.problem.problem import EXAMPLE
-from curate.problem.values import Tensors
 from curate.verify.compile.aot import (
     KernelError,
     LaunchError,
@@ -28,7 +25,8 @@ from curate.verify.compile.aot import (
 )
 from curate.verify.compile.lowering import OPTIONS
 from curate.verify.compile.ptx import entries
-from curate.verify.protocol.calls import Answer, handlers_of
+from curate.verify.protocol.calls import handlers_of
+from curate.verify.protocol.messages import Cubin, LaunchedKernel, LaunchOptions
 from curate.verify.protocol.role import Refusal, serve_requests
 from curate.verify.protocol.wire import Channel
 
@@ -55,10 +53,10 @@ def warm(target: Device, runs_programs: bool = False) -> None:
 
 
 class Compiler:
-    """What the judge asks for."""
+    """What the judge and the executor ask for."""
 
     def __init__(self) -> None:
-        self.assembled: set[Any] = set()  # for one candidate or another: many are the same
+        self.assembled: set[object] = set()  # for one candidate or another: many are the same
 
     def compile(self, reference: str, candidate: str, targets: list[str]) -> list[dict[str, Any]]:
         """Return what a program's kernels are compiled to; its own code runs, and launches them."""
@@ -67,7 +65,7 @@ class Compiler:
         except LaunchError as error:
             raise Refusal("runtime_error", "launch_error", str(error)) from error
 
-    def assemble(self, kernels: list[tuple[str, str, Any]], target: str) -> None:
+    def assemble(self, kernels: list[LaunchedKernel], target: str) -> None:
         """Compile kernels that were launched: names, TTIR and options."""
         device = find_device(target)
         try:
@@ -80,17 +78,35 @@ class Compiler:
         except KernelError as error:
             raise _refused(error, device) from error
 
+    def cubin(self, name: str, ttir: str, options: LaunchOptions, target: Device) -> Cubin:
+        """Return a kernel that a device is to launch."""
+        try:
+            compiled = compile_cubin(name, ttir, _known(options), target)
+        except KernelError as error:
+            raise _refused(error, target) from error
+        known = compiled.metadata
+        image = compiled.asm["hsaco" if target.is_amd else "cubin"]
+        scratch = getattr(known, "global_scratch_size", 0)
+        return Cubin(
+            image=torch.frombuffer(bytearray(image), dtype=torch.uint8),
+            name=known.name,
+            parameters=[] if target.is_amd else [*entries(compiled.asm["ptx"])[known.name]],
+            shared=known.shared,
+            num_warps=known.num_warps,
+            num_ctas=getattr(known, "num_ctas", 1),
+            cooperative=bool(getattr(known, "launch_cooperative_grid", False)),
+            scratch=(scratch, getattr(known, "global_scratch_align", 1)),
+        )
+
 
 def _refused(error: KernelError, target: Device) -> Refusal:
     message = f"{error.kernel} for {target.name}: {error.message}"
     return Refusal("compile_error", error.error, message)
 
 
-def _known(options: dict[str, Any]) -> dict[str, int]:
+def _known(options: LaunchOptions) -> LaunchOptions:
     """Return the options that a launch may have: a candidate's process has sent them."""
-    given = {name: options.get(name) for name in OPTIONS}
-    usual = {"num_warps": 4}
-    return usual | {name: v for name, v in given.items() if isinstance(v, int)}
+    return {"num_warps": 4} | {name: v for name, v in options.items() if name in OPTIONS}
 
 
 def _content(name: str, ttir: str) -> str:
@@ -100,32 +116,7 @@ def _content(name: str, ttir: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _cubin(request: dict[str, Any], tensors: Tensors) -> Answer:
-    """Return a kernel as a device loads it, and what a launch must know of it."""
-    name, target = request["name"], Device(**request["target"])
-    try:
-        compiled = compile_cubin(name, request["ttir"], _known(request["options"]), target)
-    except KernelError as error:
-        raise _refused(error, target) from error
-    known = compiled.metadata
-    parameters = [] if target.is_amd else entries(compiled.asm["ptx"])[known.name]
-    image = compiled.asm["hsaco" if target.is_amd else "cubin"]
-    return {
-        "name": known.name,
-        "parameters": [[one.type, one.size] for one in parameters],
-        "shared": known.shared,
-        "num_warps": known.num_warps,
-        "num_ctas": getattr(known, "num_ctas", 1),
-        "cooperative": bool(getattr(known, "launch_cooperative_grid", False)),
-        "scratch": [
-            getattr(known, "global_scratch_size", 0),
-            getattr(known, "global_scratch_align", 1),
-        ],
-    }, [torch.frombuffer(bytearray(image), dtype=torch.uint8)]
-
-
 def serve(channel: Channel) -> None:
     """Serve the judge or an executor, in a process of its own."""
     compiler = Compiler()
-    handlers = handlers_of(compiler.compile, compiler.assemble)
-    serve_requests(channel, {**handlers, "cubin": _cubin})
+    serve_requests(channel, handlers_of(compiler.compile, compiler.assemble, compiler.cubin))

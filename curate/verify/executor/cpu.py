@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 
 from curate.verify.executor import launch
 from curate.verify.executor.memory import Allocation, Memory, address_of
 from curate.verify.executor.operations import UnsupportedOperation, Work
+from curate.verify.protocol.messages import LaunchOptions
 
 
 class CpuBackend:
@@ -57,7 +57,7 @@ class CpuBackend:
     def launch(
         self,
         text: str,
-        options: dict[str, Any],
+        options: LaunchOptions,
         values: Sequence[int | float | bool],
         grid: tuple[int, int, int],
     ) -> int:

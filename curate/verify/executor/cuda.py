@@ -21,12 +21,14 @@ import torch
 
 from curate.devices import Device
 from curate.verify.compile.ptx import PtxParameter, entries, find_entry
+from curate.verify.compile.serve import Compiler
 from curate.verify.executor import code, ttir
 from curate.verify.executor.launch import STORES
 from curate.verify.executor.memory import OutOfBounds
 from curate.verify.executor.operations import UnsupportedOperation
 from curate.verify.protocol.driver import Launcher, Module
-from curate.verify.protocol.role import SPARE, Refusal, give_back
+from curate.verify.protocol.messages import LaunchOptions
+from curate.verify.protocol.role import SPARE, ask, give_back
 from curate.verify.protocol.wire import Channel
 
 GUARD = 16 * 1024
@@ -73,7 +75,7 @@ class CudaBackend:
 
     name = "cuda"
 
-    def __init__(self, compiler: Channel, target: dict[str, Any]) -> None:
+    def __init__(self, compiler: Channel, target: Device) -> None:
         self.compiler, self.target = compiler, target
         self.blocks: dict[int, tuple[torch.Tensor, int, int]] = {}  # with size and canary
         self.checked_later: list[tuple[torch.Tensor, int]] = []
@@ -150,7 +152,7 @@ class CudaBackend:
     def launch(
         self,
         text: str,
-        options: dict[str, Any],
+        options: LaunchOptions,
         values: Sequence[int | float | bool],
         grid: tuple[int, int, int],
     ) -> int:
@@ -187,7 +189,7 @@ class CudaBackend:
         address = int(room.data_ptr())
         return -(-address // step) * step
 
-    def _cubin(self, text: str, options: dict[str, Any], aligned: frozenset[int]) -> LoadedCubin:
+    def _cubin(self, text: str, options: LaunchOptions, aligned: frozenset[int]) -> LoadedCubin:
         """Return compiled code that is right for these arguments."""
         key = text, tuple(sorted(options.items()))
         known = self.loaded.setdefault(key, [])
@@ -197,39 +199,26 @@ class CudaBackend:
         known.append(self._compile(text, options, aligned))
         return known[-1]
 
-    def _compile(self, text: str, options: dict[str, Any], aligned: frozenset[int]) -> LoadedCubin:
+    def _compile(self, text: str, options: LaunchOptions, aligned: frozenset[int]) -> LoadedCubin:
         started = time.monotonic()
-        self.compiler.send(
-            {
-                "do": "cubin",
-                "serial": 0,
-                "name": _described(text)[0],
-                "ttir": specialised(text, aligned),
-                "options": options,
-                "target": self.target,
-            }
-        )
-        reply, tensors = self.compiler.receive()
+        name, ttir = _described(text)[0], specialised(text, aligned)
+        made = ask(self.compiler, Compiler.cubin, name, ttir, options, self.target)
         self.compiled_s += time.monotonic() - started
-        if "refused" in reply:
-            raise Refusal(**reply["refused"])
-        parameters = tuple(PtxParameter(*one) for one in reply["parameters"])
+        parameters = tuple(made.parameters)
         if not parameters:  # there is no PTX for AMD's devices
             kinds = (*argument_kinds(text), "ptr", "ptr")  # and two of scratch memory
             parameters = tuple(PtxParameter(kind, SIZES[kind]) for kind in kinds)
-        module = Module(bytes(tensors[0].numpy()))
-        function = module.function(reply["name"], reply["shared"])
-        threads = Device(**self.target).warp_size * reply["num_warps"]
+        module = Module(bytes(made.image.numpy()))
         launcher = Launcher(
-            function,
+            module.function(made.name, made.shared),
             [parameter.size for parameter in parameters],
-            (threads, 1, 1),
-            reply["shared"],
-            cluster=reply["num_ctas"],
-            cooperative=reply["cooperative"],
+            (self.target.warp_size * made.num_warps, 1, 1),
+            made.shared,
+            cluster=made.num_ctas,
+            cooperative=made.cooperative,
         )
-        scratch = reply["scratch"][0] * reply["num_ctas"], reply["scratch"][1]
-        return LoadedCubin(aligned, launcher, parameters, scratch, module)
+        size, step = made.scratch
+        return LoadedCubin(aligned, launcher, parameters, (size * made.num_ctas, step), module)
 
     # CUDA's kernels
 

@@ -25,7 +25,6 @@ read and not done.
 from __future__ import annotations
 
 import collections
-import dataclasses
 import hashlib
 import math
 import os
@@ -50,8 +49,13 @@ from curate.verify.executor.operators import find_operator, read_value
 from curate.verify.executor.origins import READ, Command, Origins
 from curate.verify.executor.replay import Replays
 from curate.verify.executor.ttir import TTIRError
-from curate.verify.protocol.calls import Answer, Handler, handlers_of
-from curate.verify.protocol.messages import CallAccount, CallLimits
+from curate.verify.protocol.calls import Handler, Packed, handlers_of
+from curate.verify.protocol.messages import (
+    CallAccount,
+    CallLimits,
+    LaunchedKernel,
+    LaunchOptions,
+)
 from curate.verify.protocol.places import TensorPlace, place_of, read_place
 from curate.verify.protocol.role import (
     Refusal,
@@ -106,7 +110,7 @@ class ExecutorBackend(Protocol):
     def launch(
         self,
         text: str,
-        options: dict[str, Any],
+        options: LaunchOptions,
         values: Sequence[int | float | bool],
         grid: tuple[int, int, int],
     ) -> int: ...
@@ -212,7 +216,7 @@ class CandidateExecutor:
         self.calls: collections.Counter[str] = collections.Counter()
         self.origins, self.read_bytes = Origins(), 0
         self.kept: list[tuple[Command, torch.Tensor]] = []
-        self.launched: dict[str, tuple[str, Any]] = {}
+        self.launched: dict[str, tuple[str, LaunchOptions]] = {}
         self.grids: dict[str, list[int]] = {}
         self.sent_bytes = 0
         self.stream = hashlib.sha256()
@@ -356,8 +360,8 @@ class CandidateExecutor:
         self.stream.update(self._text({"do": "lap", "places": places}))
         return self.stream.hexdigest()
 
-    def launched_kernels(self) -> list[tuple[str, str, Any]]:
-        """Return the kernels of the last call: names, TTIR and options of the launches."""
+    def launched_kernels(self) -> list[LaunchedKernel]:
+        """Return the kernels of the last call."""
         return [(name, self.kernels[sha], how) for sha, (name, how) in self.launched.items()]
 
     def launched_grids(self) -> dict[str, list[int]]:
@@ -377,9 +381,9 @@ class CandidateExecutor:
     def _stopping(self, handler: Handler) -> Handler:
         """Take an error of the candidate's for the end of the call."""
 
-        def stopping(request: dict[str, Any], tensors: Tensors) -> Answer:
+        def stopping(given: Packed, tensors: Tensors) -> tuple[object, Tensors]:
             try:
-                answer, found = handler(request, tensors)
+                answer, found = handler(given, tensors)
             except Exception as error:
                 self._stop(error)
                 self._settle()
@@ -589,7 +593,8 @@ class CandidateExecutor:
         counts = self.ptx is None  # a program that is judged as CUDA has no others
         if counts:
             self.launches[name] += 1
-        self.launched[sha256] = name, message["options"]
+        options = _read_options(message["options"])
+        self.launched[sha256] = name, options
         grid = tuple(_number(size) for size in message["grid"])
         if (self.skip_launches and counts) or self.dry or len(grid) != 3:
             return
@@ -602,7 +607,7 @@ class CandidateExecutor:
         self.sent_bytes += NUMBER_BYTES * numbers + len(sent or "")
         pointers = [message["args"][i] for i in (range(len(values)) if stored is None else stored)]
         self._writes(p["t"][0] for p in pointers if isinstance(p, dict))
-        done = self.device.launch(text, message["options"], values, grid)
+        done = self.device.launch(text, options, values, grid)
         if counts:  # where nobody counts what was done, all that the tensors hold
             reads = [a["t"][0] if isinstance(a, dict) else None for a in message["args"]]
             work = done or _extent(touched)
@@ -736,6 +741,12 @@ def _number(value: Any) -> int:
     return value
 
 
+def _read_options(value: Any) -> LaunchOptions:
+    if not isinstance(value, dict) or not all(isinstance(v, int) for v in value.values()):
+        raise WireError("not a launch's options")
+    return value
+
+
 def _stopped(error: Exception) -> Stopped:
     """Return what an error says of the candidate."""
     if isinstance(error, Stopped):
@@ -862,7 +873,7 @@ class ExecutorServer:
 
         # Before there is a context, which does not survive a fork.
         compiler = _start_compiler([self.judge.sock, self.arrivals])
-        self.device = CudaBackend(compiler, dataclasses.asdict(target))
+        self.device = CudaBackend(compiler, target)
         torch.ones(1, device=self.device.name)
 
     def meet(self, most_bytes: int) -> None:

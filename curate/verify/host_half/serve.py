@@ -30,7 +30,7 @@ from curate.verify.host_half.handles import Handle, on_device, to_gpu
 from curate.verify.host_half.launches import HostLaunches
 from curate.verify.host_half.stream import FEW_LAPS, LAPS_S, CommandStream, ExecutorStopped
 from curate.verify.host_half.watch import watch_events, watch_judge
-from curate.verify.protocol.calls import Answer, Handler, handlers_of
+from curate.verify.protocol.calls import Handler, Packed, handlers_of
 from curate.verify.protocol.messages import Forward, Returned
 from curate.verify.protocol.places import TensorPlace
 from curate.verify.protocol.role import Refusal, serve_requests
@@ -239,13 +239,13 @@ def serve(launches: HostLaunches, channel: Channel, executor: socket.socket) -> 
     changed = watch_judge(*_accounts(half))
 
     def watched(serve_it: Handler) -> Handler:
-        def handler(request: dict[str, Any], tensors: Tensors) -> Answer:
+        def handler(given: Packed, tensors: Tensors) -> tuple[object, Tensors]:
             try:
-                return serve_it(request, tensors)
+                return serve_it(given, tensors)
             finally:
                 if what := changed():
                     report("alters_judge", what, 0)
-                elif launches.turn != request["given"].get("turn", launches.turn):
+                elif launches.turn != given.get("turn", launches.turn):
                     report("alters_judge", "turn", 0)
 
         return handler

@@ -24,7 +24,14 @@ from curate.verify.host_half.serve import HostHalf
 from curate.verify.host_half.stream import FEW_LAPS, JUDGES
 from curate.verify.judge.session import Host, Lasting, RequestRefused, Session, SessionEnded
 from curate.verify.judge.work import by_host, by_operators, who_worked
-from curate.verify.protocol.messages import CallAccount, CallLimits, Forward, Results, Returned
+from curate.verify.protocol.messages import (
+    CallAccount,
+    CallLimits,
+    Forward,
+    LaunchedKernel,
+    Results,
+    Returned,
+)
 from curate.verify.protocol.places import TensorPlace
 from curate.verify.protocol.role import PERMUTED, layout_of, mutated_inputs
 from curate.verify.protocol.wire import MAX_PAYLOAD, WireError, pack, unpack
@@ -162,7 +169,7 @@ class Halves:
 
     Attributes:
         events: what the host half reported that the program reached for.
-        kernels: that the first call launched: names, TTIR and options.
+        kernels: that the first call launched.
         other_kernels: that calls launched which took other branches (`note_other_kernels`).
         exact: whether kernels are compiled anew for each call's sizes, as Triton does. Otherwise
             the first call's are, and a recorded one's, and what serves all sizes is for the rest.
@@ -197,8 +204,8 @@ class Halves:
         self.pairs: dict[str, str] = {}
         self.given_state: tuple[list[str], Tensors] = [], []
         self.spoiled = False
-        self.kernels: list[Any] = []
-        self.other_kernels: list[Any] = []
+        self.kernels: list[LaunchedKernel] = []
+        self.other_kernels: list[LaunchedKernel] = []
         self.limit = MAX_PAYLOAD
         self.said: Returned
 

@@ -15,7 +15,8 @@ import torch
 from curate.problem.draw import OVERFLOWS, OWN, TIES, Draw, parameters_seed
 from curate.problem.smaller import ALL, NONE
 from curate.problem.values import Tensors, list_tensors, same_tensors, without_float8
-from curate.verify.judge.session import Answered, Given, Host, RequestRefused, Session, SessionEnded
+from curate.verify.judge.session import Host, RequestRefused, Session, SessionEnded
+from curate.verify.protocol.calls import Answered, Given
 from curate.verify.protocol.compare import Agreement, Mismatch, Strict, compare
 from curate.verify.protocol.messages import (
     Drawn,

@@ -18,14 +18,14 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Concatenate, ParamSpec, TypeVar, cast
+from typing import Any, Concatenate, cast
 
 import torch
 
 from curate.devices import ON_CPU, Device
 from curate.engine.processes.sandbox import PACKAGE, sandbox_command, worker_environment
 from curate.verify.host import PACKET, SOCKET_TYPE
-from curate.verify.protocol.calls import pack_call, read_answer
+from curate.verify.protocol.calls import Answered, Given, pack_call, read_answer
 from curate.verify.protocol.wire import (
     MAX_PAYLOAD,
     Channel,
@@ -59,9 +59,6 @@ class SessionEnded(Exception):
         super().__init__(f"{status}: {reason}")
         self.status, self.reason, self.evidence = status, reason, evidence or {}
 
-
-Given = ParamSpec("Given")
-Answered = TypeVar("Answered")
 
 CLAIMS = ("incorrect", "compile_error", "runtime_error", "oom", "crash", "unsupported", "skip")
 """What a process may say of itself: nothing that is to its advantage."""

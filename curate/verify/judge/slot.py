@@ -31,6 +31,7 @@ from curate.verify.judge.session import (
     SessionEnded,
 )
 from curate.verify.judge.timer import Timer
+from curate.verify.protocol.messages import LaunchedKernel
 from curate.verify.protocol.role import give_back, refusal
 from curate.verify.protocol.wire import WireError
 from curate.verify.screen.screen import screen
@@ -199,7 +200,7 @@ class Slot:
             }
         return {"compile": results}
 
-    def _assemble(self, kernels: list[Any]) -> None:
+    def _assemble(self, kernels: list[LaunchedKernel]) -> None:
         """Compile kernels that were run without a device.
 
         Raises:

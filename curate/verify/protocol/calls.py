@@ -12,14 +12,20 @@ import functools
 import inspect
 import types
 from collections.abc import Callable
-from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints, is_typeddict
+from typing import Any, ParamSpec, TypeVar, get_args, get_origin, get_type_hints, is_typeddict
 
 from curate.problem.values import Tensors
 from curate.verify.protocol.wire import MESSAGES, WireError, pack, unpack
 
-Answer = tuple[dict[str, Any], Tensors]
-Handler = Callable[[dict[str, Any], Tensors], Answer]
+Packed = dict[str, object]
+"""Arguments of a call by their names, as `pack` gives them; nothing in it has been looked at."""
+
+Handler = Callable[[Packed, Tensors], tuple[object, Tensors]]
+"""Answers a call with what `pack` makes of what the method gave, and its tensors."""
+
 Class = TypeVar("Class", bound=type)
+Given = ParamSpec("Given")
+Answered = TypeVar("Answered")
 
 _READERS: dict[type, Callable[[Any, Tensors], Any]] = {}
 
@@ -51,7 +57,7 @@ def read(hint: Any, packed: Any, tensors: Tensors) -> Any:
     if hint in _READERS:
         return _READERS[hint](_content(packed, "message"), tensors)
     origin, parts = get_origin(hint), get_args(hint)
-    if origin in (Union, types.UnionType):  # with None
+    if types.NoneType in parts:
         return None if packed is None else read(parts[0], packed, tensors)
     if origin is list:
         return [read(parts[0], item, tensors) for item in _items(packed, "list")]
@@ -66,7 +72,8 @@ def read(hint: Any, packed: Any, tensors: Tensors) -> Any:
             for key, value in [[read(*pair, tensors) for pair in _pairs(parts, item)]]
         }
     value = unpack(packed, tensors)
-    if not (hint is Any or _is(value, dict if is_typeddict(hint) else hint)):
+    kinds = parts or (dict if is_typeddict(hint) else hint,)  # of a union, such as int | bool
+    if hint is not Any and not any(_is(value, kind) for kind in kinds):
         raise WireError(f"a {type(value).__name__} in place of {hint}")
     return value
 
@@ -101,7 +108,7 @@ def _form(function: Any) -> tuple[inspect.Signature, dict[str, Any]]:
     return inspect.signature(function), get_type_hints(function)
 
 
-def pack_call(method: Any, args: Any, named: Any, tensors: Tensors) -> dict[str, Any]:
+def pack_call(method: Any, args: Any, named: Any, tensors: Tensors) -> Packed:
     """Return a call of a class's method by its arguments' names."""
     given = _form(method)[0].bind(None, *args, **named).arguments  # without an object
     return {name: pack(value, tensors) for name, value in list(given.items())[1:]}
@@ -124,9 +131,9 @@ def handlers_of(*methods: Any) -> dict[str, Handler]:
 def _answering(method: Any) -> Handler:
     hints = _form(method.__func__)[1]
 
-    def handler(request: dict[str, Any], tensors: Tensors) -> Answer:
-        given = {n: read(hints[n], packed, tensors) for n, packed in request["given"].items()}
+    def handler(given: Packed, tensors: Tensors) -> tuple[object, Tensors]:
         sent: Tensors = []
-        return {"answer": pack(method(**given), sent)}, sent
+        arguments = {name: read(hints[name], packed, tensors) for name, packed in given.items()}
+        return pack(method(**arguments), sent), sent
 
     return handler

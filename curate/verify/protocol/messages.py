@@ -10,12 +10,20 @@ import torch
 from curate.devices import Device
 from curate.problem.draw import Draw
 from curate.problem.values import Tensors, list_tensors
+from curate.verify.compile.ptx import PtxParameter
 from curate.verify.protocol.calls import message
 from curate.verify.protocol.places import TensorPlace
 
 message(Draw)
 message(Device)
+message(PtxParameter)
 message(TensorPlace)
+
+LaunchOptions = dict[str, int | bool]
+"""What a launch has of `curate.verify.compile.lowering.OPTIONS`."""
+
+LaunchedKernel = tuple[str, str, LaunchOptions]
+"""A kernel's name, its TTIR, and how it was launched."""
 
 # --- the reference ----------------------------------------------------------------------------
 
@@ -209,6 +217,31 @@ class Replayed:
     times: list[float]
     changed: list[int]
     found: list[torch.Tensor]
+
+
+@message
+@dataclass(frozen=True)
+class Cubin:
+    """A kernel as a device loads it, and what a launch must know of it.
+
+    Attributes:
+        image: the file's bytes.
+        name: of the kernel in it.
+        parameters: of the kernel; none where there is no PTX.
+        shared: bytes of shared memory.
+        num_warps, num_ctas: of a block, and blocks of a cluster.
+        cooperative: whether all blocks must be there at the same time.
+        scratch: bytes of global scratch memory for each block, and their alignment.
+    """
+
+    image: torch.Tensor
+    name: str
+    parameters: list[PtxParameter]
+    shared: int
+    num_warps: int
+    num_ctas: int
+    cooperative: bool
+    scratch: tuple[int, int]
 
 
 # --- the host half ----------------------------------------------------------------------------

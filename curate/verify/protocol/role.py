@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Concatenate, cast
 
 import torch
 from triton.compiler.errors import CompilationError
 from triton.runtime.errors import OutOfResources, PTXASError
 
 from curate.problem.problem import ProgramError, describe
-from curate.problem.values import same_tensors
-from curate.verify.protocol.calls import Handler
+from curate.problem.values import Tensors, same_tensors
+from curate.verify.protocol.calls import Answered, Given, Handler, pack_call, read_answer
 from curate.verify.protocol.compare import flatten
 from curate.verify.protocol.wire import Channel, ConnectionClosed, WireError
 
@@ -66,6 +66,26 @@ def _classify(error: BaseException) -> tuple[str, str]:
     return "runtime_error", name
 
 
+def ask(
+    channel: Channel,
+    method: Callable[Concatenate[Any, Given], Answered],
+    *args: Given.args,
+    **named: Given.kwargs,
+) -> Answered:
+    """Have the process at the other end, which is trusted, call a method of what it serves.
+
+    Raises:
+        Refusal: as its answer.
+    """
+    tensors: Tensors = []
+    given = pack_call(method, args, named, tensors)
+    channel.send({"do": method.__name__, "serial": 0, "given": given}, tensors)
+    reply, received = channel.receive()
+    if "refused" in reply:
+        raise Refusal(**reply["refused"])
+    return cast(Answered, read_answer(method, reply["answer"], received))
+
+
 def serve_requests(channel: Channel, handlers: dict[str, Handler]) -> None:
     """Answer requests, each with its own number, until the judge closes the channel."""
     while True:
@@ -85,8 +105,8 @@ def answer_one(channel: Channel, find: Callable[[str], Handler]) -> None:
     frame = channel.receive_frame()
     try:
         request, tensors = frame.open()
-        answer, sent = find(request["do"])(request, tensors)
-        channel.send({"serial": request["serial"], **answer}, sent)
+        answer, sent = find(request["do"])(request["given"], tensors)
+        channel.send({"serial": request["serial"], "answer": answer}, sent)
     except Exception as error:
         why = refusal(error)
         refused = {"status": why.status, "reason": why.reason, "message": why.message[:1000]}
@@ -148,12 +168,12 @@ def lay_out(tensor: torch.Tensor, layout: str) -> torch.Tensor:
     return room.as_strided(tensor.shape, *found).copy_(tensor)
 
 
-def set_precision(device: str, precision: dict[str, Any]) -> None:
+def set_precision(device: str, precision: dict[str, bool]) -> None:
     """Allow TF32 and the like as far as the reference does."""
     if device == "cpu":
         return
-    torch.backends.cuda.matmul.allow_tf32 = bool(precision["matmul_tf32"])
-    allow_cudnn_tf32(bool(precision["cudnn_tf32"]))
+    torch.backends.cuda.matmul.allow_tf32 = precision["matmul_tf32"]
+    allow_cudnn_tf32(precision["cudnn_tf32"])
 
 
 def allow_cudnn_tf32(allowed: bool) -> None:
@@ -164,7 +184,7 @@ def allow_cudnn_tf32(allowed: bool) -> None:
     torch._C._set_cudnn_allow_tf32(allowed)
 
 
-def get_precision() -> dict[str, Any]:
+def get_precision() -> dict[str, bool]:
     """Return what this process allows."""
     return {
         "matmul_tf32": bool(torch.backends.cuda.matmul.allow_tf32),

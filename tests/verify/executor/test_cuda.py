@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+import socket
 import struct
+import threading
+from collections.abc import Iterator
 
 import pytest
 import torch
@@ -11,11 +14,12 @@ import triton
 import triton.language as tl
 
 from curate.devices import find_device
-from curate.verify.compile.aot import compile_cubin
 from curate.verify.compile.lowering import Lowering
-from curate.verify.compile.ptx import entries
+from curate.verify.compile.serve import Compiler, serve
 from curate.verify.executor import ttir
 from curate.verify.executor.cuda import argument_kinds, pack_number, specialised
+from curate.verify.protocol.role import Refusal, ask
+from curate.verify.protocol.wire import Channel
 
 ALIGNED = "{tt.divisibility = 16 : i32}"
 
@@ -56,13 +60,35 @@ def test_a_kernel_is_specialised_on_what_is_known_and_no_more(
     assert specialised(made, frozenset(aligned)) == made
 
 
-def test_what_is_specialised_compiles_to_a_cubin_that_takes_its_arguments(text: str) -> None:
+@pytest.fixture
+def compiler() -> Iterator[Channel]:
+    """Yield a channel to a compiler, which serves in a thread."""
+    own, other = socket.socketpair()
+    served = threading.Thread(target=serve, args=(Channel(other),), daemon=True)
+    served.start()
+    yield Channel(own)
+    own.close()
+    served.join(10)
+
+
+def test_what_is_specialised_compiles_to_a_cubin_that_takes_its_arguments(
+    text: str, compiler: Channel
+) -> None:
     made = specialised(text, frozenset((0, 1)))
+    options = {"num_warps": 8, "enable_fp_fusion": True, "name of none": 3}
     target = find_device("cuda:90")
-    compiled = compile_cubin("add_scaled", made, {"num_warps": 4}, target)
-    sizes = [one.size for one in entries(compiled.asm["ptx"])[compiled.metadata.name]]
-    assert sizes[:6] == [8, 8, 4, 8, 4, 1]
-    assert compiled.asm["cubin"][:4] == b"\x7fELF"
+    cubin = ask(compiler, Compiler.cubin, "add_scaled", made, options, target)
+    assert [one.size for one in cubin.parameters][:6] == [8, 8, 4, 8, 4, 1]
+    assert bytes(cubin.image[:4].numpy()) == b"\x7fELF"
+    assert (cubin.name, cubin.num_warps, cubin.num_ctas) == ("add_scaled", 8, 1)
+    assert not cubin.cooperative and cubin.scratch[0] == 0
+
+
+def test_a_kernel_that_a_device_cannot_hold_is_refused(text: str, compiler: Channel) -> None:
+    with pytest.raises(Refusal, match="add_scaled for cuda:90") as refused:
+        target = find_device("cuda:90")
+        ask(compiler, Compiler.cubin, "add_scaled", text, {"num_warps": 64}, target)
+    assert (refused.value.status, refused.value.reason) == ("compile_error", "threads")
 
 
 @pytest.mark.parametrize(

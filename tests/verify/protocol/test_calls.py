@@ -28,6 +28,9 @@ class Process:
         results: Results = {"output": values, "changed": {}, "state": {}}
         return Seen(draw, sizes, results, share if share else None)
 
+    def flags(self, known: dict[str, int | bool]) -> dict[str, int | bool]:
+        return known
+
     def pair(self, number: int = 3) -> tuple[int, bool]:
         return number, True
 
@@ -39,10 +42,9 @@ def ask(method: Any, *args: Any, **named: Any) -> Any:
     """Call a method as if it were in another process."""
     tensors: list[torch.Tensor] = []
     process = Process()
-    handlers = handlers_of(process.look, process.pair)
-    given = {"given": pack_call(method, args, named, tensors)}
-    answer, received = handlers[method.__name__](given, tensors)
-    return read_answer(method, answer["answer"], received)
+    handlers = handlers_of(process.look, process.pair, process.flags)
+    given = pack_call(method, args, named, tensors)
+    return read_answer(method, *handlers[method.__name__](given, tensors))
 
 
 @pytest.mark.parametrize("share", [0.5, 1, 0])
@@ -54,6 +56,12 @@ def test_what_is_sent_arrives(share: float) -> None:
     assert seen.results["output"][1] == values[1]
     assert seen.share == (share or None)
     assert ask(Process.pair) == (3, True)
+    assert repr(ask(Process.flags, {"warps": 4, "fused": True})) == "{'warps': 4, 'fused': True}"
+
+
+def test_neither_a_number_nor_a_truth_value_is_refused() -> None:
+    with pytest.raises(WireError):
+        ask(Process.flags, {"warps": 4.0})
 
 
 @pytest.mark.parametrize(
