@@ -41,6 +41,13 @@ class Mode(TorchDispatchMode):  # type: ignore[misc]
     def _should_skip_dynamo(cls) -> bool:
         return False
 
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return self.call(func, *args, **(kwargs or {}))
+
+    def call(self, func: Any, /, *args: Any, **kwargs: Any) -> Any:
+        """Return what an operator gives while the mode is entered."""
+        raise NotImplementedError
+
 
 class OperatorCalls(Mode):
     """Counts calls of operators that compute while it is entered.
@@ -60,14 +67,13 @@ class OperatorCalls(Mode):
         self._sizes: dict[int, int] = {}
         self._users: collections.Counter[int] = collections.Counter()
 
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        result = func(*args, **(kwargs or {}))
+    def call(self, func: Any, /, *args: Any, **kwargs: Any) -> Any:
+        """Count a call."""
+        result = func(*args, **kwargs)
         if is_compute(func):
             name = func._schema.name.removeprefix("aten::")
             self.calls[name] += 1
-            if not (kwargs or {}).get("stable"):
+            if not kwargs.get("stable"):
                 self.unstable.add(name)
             for tensor in [*list_tensors(args), *list_tensors(kwargs), *list_tensors(result)]:
                 self.call_bytes += tensor.numel() * tensor.element_size()

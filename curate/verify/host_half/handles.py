@@ -106,10 +106,8 @@ class Handle(torch.Tensor):  # type: ignore[misc]
         return f"tensor(..., device='cuda:0', size={tuple(self.shape)}, dtype={self.dtype})"
 
     @classmethod
-    def __torch_dispatch__(
-        cls, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        return dispatch(func, args, kwargs or {})
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return dispatch(func, *args, **(kwargs or {}))
 
 
 def unwrap(value: Any) -> Any:
@@ -166,7 +164,7 @@ def to_cpu(handle: Handle) -> torch.Tensor:
         return VirtualDevice.get().read(handle.inner)
 
 
-def dispatch(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+def dispatch(func: Any, /, *args: Any, **kwargs: Any) -> Any:
     """Do what an operator means for handles."""
     own = None if func.namespace in ("aten", "prims") else OPDEFS.get(func._schema.name)
     if own is not None:  # the program's own, by `torch.library.custom_op`: its Python does it
@@ -174,15 +172,15 @@ def dispatch(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         with OnDevice():
             return body(*args, **kwargs)
     with _disable_current_modes():
-        return _dispatch(func, args, kwargs)
+        return _dispatch(func, *args, **kwargs)
 
 
-def _dispatch(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+def _dispatch(func: Any, /, *args: Any, **kwargs: Any) -> Any:
     if func in EMPTY:
-        return _allocate(func, args, kwargs)
+        return _allocate(func, *args, **kwargs)
     if func is aten._to_copy.default:
-        moved, args, kwargs = _move(args, kwargs)
-        if moved is not None:
+        device, *_ = [kwargs.pop(name, None) for name in ("device", "non_blocking", "pin_memory")]
+        if (moved := _moved(device, *args, **kwargs)) is not None:
             return moved
     if func is aten.copy_.default and not all(isinstance(t, Handle) for t in args[:2]):
         return _copy(*args[:2])
@@ -198,7 +196,7 @@ def _dispatch(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     except (NotImplementedError, RuntimeError) as error:
         if not _needs_values(func, error):
             raise
-        return _ask(func, inner_args, inner_kwargs)
+        return _ask(func, *inner_args, **inner_kwargs)
     if func is aten.convolution.default:
         found = _as_cudnn(inner_args, found)
     schema = func._schema
@@ -243,24 +241,24 @@ EMPTY = frozenset(
 """Operators that only allocate."""
 
 
-def _allocate(func: Any, args: Any, kwargs: dict[str, Any]) -> Handle:
+def _allocate(func: Any, /, *args: Any, **kwargs: Any) -> Handle:
     if kwargs.get("device") is not None:
-        kwargs = {**kwargs, "device": META}
+        kwargs["device"] = META
     made = func(*(unwrap(value) for value in args), **kwargs)
     VirtualDevice.get().storage(made)
     return Handle(made)
 
 
-def _move(args: Any, kwargs: dict[str, Any]) -> tuple[Any, Any, dict[str, Any]]:
-    """Return the copy that ``to`` makes between devices, or what is left to do on one."""
-    source, device = args[0], kwargs.get("device")
-    rest = {k: v for k, v in kwargs.items() if k not in ("device", "non_blocking", "pin_memory")}
-    if isinstance(source, Handle) and device is not None and not is_gpu(device):
+def _moved(device: Any, source: torch.Tensor, **kwargs: Any) -> torch.Tensor | None:
+    """Return the copy that ``to`` makes between devices, or None on one."""
+    if isinstance(source, Handle):
+        if device is None or is_gpu(device):
+            return None
         value = to_cpu(source)
-        return (aten._to_copy.default(value, **rest) if rest else value), args, kwargs
-    if not isinstance(source, Handle) and is_gpu(device):
-        return to_gpu(aten._to_copy.default(source, **rest) if rest else source), args, kwargs
-    return None, args, rest
+        return aten._to_copy.default(value, **kwargs) if kwargs else value
+    if not is_gpu(device):
+        return None
+    return to_gpu(aten._to_copy.default(source, **kwargs) if kwargs else source)
 
 
 def _copy(target: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
@@ -292,7 +290,7 @@ def _needs_values(func: Any, error: Exception) -> bool:
     return isinstance(error, NotImplementedError) or "meta" in str(error).lower()
 
 
-def _ask(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+def _ask(func: Any, /, *args: Any, **kwargs: Any) -> Any:
     name = func._schema.name + (f".{o}" if (o := func._overloadname) != "default" else "")
     found = [Handle(tensor) for tensor in VirtualDevice.get().ask(name, args, kwargs)]
     if len(func._schema.returns) == 1 and str(func._schema.returns[0].type) == "Tensor":
@@ -303,28 +301,24 @@ def _ask(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
 class OnDevice(Mode):
     """Makes handles of what is created on the GPU."""
 
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        kwargs = kwargs or {}
+    def call(self, func: Any, /, *args: Any, **kwargs: Any) -> Any:
+        """Send an operator to the GPU if it makes something there or is given something there."""
         device = kwargs.get("device")
         if is_gpu(device) or any(isinstance(t, Handle) for t in tensors_in((args, kwargs))):
-            return dispatch(func, args, kwargs)
+            return dispatch(func, *args, **kwargs)
         return func(*args, **kwargs)
 
 
 class DriverCalls(TorchFunctionMode):  # type: ignore[misc]
     """Answers calls that PyTorch would answer with the help of a driver."""
 
-    def __torch_function__(
-        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         special = SPECIAL.get(getattr(func, "__name__", ""))
         if special is None and not kwargs:
             return func(*args)
         kwargs = dict(kwargs or {})
         if special is not None:
-            found = special(func, args, kwargs)
+            found = special(func, *args, **kwargs)
             if found is not NotImplemented:
                 return found
         if kwargs.get("device") is not None and is_gpu(kwargs["device"]):
@@ -334,19 +328,19 @@ class DriverCalls(TorchFunctionMode):  # type: ignore[misc]
         return func(*args, **kwargs)
 
 
-def _to(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+def _to(func: Any, /, *args: Any, **kwargs: Any) -> Any:
     """`Tensor.to`, with the device by position."""
     given = [META if isinstance(a, str | torch.device) and is_gpu(a) else a for a in args[1:]]
     if kwargs.get("device") is not None and is_gpu(kwargs["device"]):
-        kwargs = {**kwargs, "device": META}
+        kwargs["device"] = META
     return func(args[0], *given, **kwargs)
 
 
-def _cuda(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-    return args[0] if isinstance(args[0], Handle) else args[0].to(META)
+def _cuda(func: Any, tensor: torch.Tensor, /, *args: Any, **kwargs: Any) -> Any:
+    return tensor if isinstance(tensor, Handle) else tensor.to(META)
 
 
-def _tensor(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+def _tensor(func: Any, /, *args: Any, **kwargs: Any) -> Any:
     """`torch.tensor` and the like: made here, and sent."""
     device = kwargs.get("device")
     if device is None or not is_gpu(device) or (args and isinstance(args[0], Handle)):
@@ -355,11 +349,11 @@ def _tensor(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     return made.to(META)
 
 
-def _tolist(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+def _tolist(func: Any, /, *args: Any, **kwargs: Any) -> Any:
     return to_cpu(args[0]).tolist() if isinstance(args[0], Handle) else NotImplemented
 
 
-def _numpy(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+def _numpy(func: Any, /, *args: Any, **kwargs: Any) -> Any:
     if not isinstance(args[0], Handle):
         return NotImplemented
     raise TypeError(
@@ -368,7 +362,7 @@ def _numpy(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     )
 
 
-def _set(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+def _set(func: Any, /, *args: Any, **kwargs: Any) -> Any:
     """``tensor.data = other``."""
     if func == torch.Tensor.data.__set__ and all(isinstance(t, Handle) for t in args):
         func(*args)
@@ -377,11 +371,11 @@ def _set(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     return NotImplemented
 
 
-def _pinned(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+def _pinned(func: Any, /, *args: Any, **kwargs: Any) -> Any:
     return args[0]
 
 
-SPECIAL: dict[str, Callable[[Any, Any, dict[str, Any]], Any]] = {
+SPECIAL: dict[str, Callable[..., Any]] = {
     "cuda": _cuda,
     "to": _to,
     "tensor": _tensor,

@@ -41,15 +41,12 @@ class RoundFactors(Mode):
         if cudnn_tf32:
             self.factors[CONVOLUTION] = slice(0, 2)
 
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        found = self.factors.get(func._schema.name.removeprefix("aten::"))
+    def call(self, func: Any, /, *args: Any, **kwargs: Any) -> Any:
+        """Cut an operator's factors."""
+        given, found = list(args), self.factors.get(func._schema.name.removeprefix("aten::"))
         if found is not None:
-            given = list(args)
             given[found] = map(_cut, given[found])
-            args = tuple(given)
-        return func(*args, **(kwargs or {}))
+        return func(*given, **kwargs)
 
 
 def _cut(tensor: torch.Tensor) -> torch.Tensor:
@@ -116,13 +113,11 @@ class Widened(Mode):
         super().__init__()
         self.short = short
 
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        given = dict(kwargs or {})
-        if given.get("dtype") == self.short:
-            given["dtype"] = torch.float64
-        return func(*args, **given)
+    def call(self, func: Any, /, *args: Any, **kwargs: Any) -> Any:
+        """Have an operator give float64."""
+        if kwargs.get("dtype") == self.short:
+            kwargs["dtype"] = torch.float64
+        return func(*args, **kwargs)
 
 
 class Jitter(Mode):
@@ -165,16 +160,15 @@ class Jitter(Mode):
         self.rounds = False  # an operator of `ROUND_INSIDE` was called
         self._noise = Noise(seed)
 
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
+    def call(self, func: Any, /, *args: Any, **kwargs: Any) -> Any:
+        """Change an operator's result."""
         name = func._schema.name.removeprefix("aten::").strip("_")
         if self.factors and name.endswith(self.products):
-            args = list(map_tensors(list(args), self._rounded))
+            args = tuple(map_tensors(list(args), self._rounded))
         selects = self.short is not None and name in SELECT
         if self.short and is_compute(func) and not selects:
-            args = self._shortened(func, args)
-        result = func(*args, **(kwargs or {}))
+            args = tuple(self._shortened(func, args))
+        result = func(*args, **kwargs)
         if is_compute(func):
             self.rounds |= _rounds_inside(name, func)
             for tensor in list_tensors(result) if self.ulp and not selects else []:
@@ -196,7 +190,7 @@ class Jitter(Mode):
                 result.addcmul_(before, self._noise.uniform(result), value=self.weights / 2)
             total = result[1] if name == "var_mean" else result  # the mean may be near zero
             if isinstance(total, torch.Tensor) and total.dtype == torch.float64 and not self.short:
-                walk = walk_of(name, args, kwargs or {})
+                walk = walk_of(name, *args, **kwargs)
                 if walk is not None and walk.shape == total.shape:
                     step = self.ulp / 2 / math.sqrt(3)
                     total.addcmul_(walk, self._noise.normal(total), value=step)
@@ -310,7 +304,7 @@ WALK_CHUNKS = 64
 """Partial sums by which the roundings of a long sum are estimated."""
 
 
-def walk_of(name: str, args: Any, kwargs: dict[str, Any]) -> torch.Tensor | None:
+def walk_of(name: str, /, *args: Any, **kwargs: Any) -> torch.Tensor | None:
     """Return the root of the sum of squares of an accumulating operator's partial sums.
 
     Adding n numbers one by one rounds each partial sum s by at most u |s|; the roundings are a

@@ -23,7 +23,7 @@ def test_the_walk_of_a_convolution_is_as_long_as_that_of_its_products(
     shape = (inside, outside // groups) if transposed else (outside, inside // groups)
     weight = torch.randn(*shape, 3, 3, dtype=torch.float64)
     how = [1, 1], [1, 1], [1, 1], transposed, [0, 0], groups
-    found = walk_of("convolution", (x, weight, None, *how), {})
+    found = walk_of("convolution", x, weight, None, *how)
     assert found is not None and found.shape == (2, outside, 7, 7)
     if transposed:  # the same products, with the filter turned round
         parts = weight.reshape(groups, inside // groups, outside // groups, 3, 3)
