@@ -26,9 +26,10 @@ def compiled(row: dict[str, Any]) -> list[dict[str, Any]]:
     from curate.verify.compile.aot import LaunchError, compile_program
 
     try:
-        return compile_program(
+        found = compile_program(
             row["reference"], row.get("candidate") or row["triton"], list(TARGETS)
         )
+        return [dict(result.to_row()) for result in found]
     except (LaunchError, ProgramError) as error:
         print(f"  {row['id']}: {error}")
         return []

@@ -25,7 +25,7 @@ from rich.text import Text
 from curate.engine.history import Losses, RowEvent
 from curate.engine.plan import PlanLine
 from curate.engine.run import Progress, Stage
-from curate.rows import Loose, place
+from curate.rows import Compiled, Loose, place
 from curate.terminal import progress
 from curate.terminal.safe_console import SafeConsole
 from curate.terminal.shown import visible
@@ -375,7 +375,7 @@ def _evidence(values: dict[str, Any]) -> str:
     return facts(shown)
 
 
-def _compiled(result: dict[str, Any]) -> str:
+def _compiled(result: Compiled) -> str:
     if not result["ok"]:
         return f"{result['target']}: {result['error']}: {result['message']}"
     return (

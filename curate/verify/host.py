@@ -3,15 +3,12 @@
 ``python -m curate.verify.host`` speaks over a socket that it inherits as standard input.
 Messages are JSON, one per packet:
 
-- ``{"purpose", "memory_mb", "sandboxed", "device", "target", "traces"}`` comes first and is
-  answered by ``{"ready": true, "package": folder}``, which says whose code the host runs;
-- ``{"start": n}`` comes with file descriptors: the child's own channel to the judge
+- `HostOptions` comes first and is answered by the folder of the package whose code the host runs;
+- an `HostOrder` to start a child comes with file descriptors: the child's own channel to the judge
   (`curate.verify.protocol.wire`), which are two, and for some purposes channels to other children.
   The host forks a child that serves on them, and never reads them;
-- ``{"kill": reason}`` ends the child that is running;
-- when a child ends, the host clears the sandbox and sends ``{"ended": n, "died": why or null,
-  "spoiled": whether something is left that cannot be cleared, "changed": what the child changed
-  of the host itself}``.
+- an `HostOrder` to kill ends the child that is running;
+- when a child ends, the host clears the sandbox and sends `Ended`.
 
 Everything that every child needs is imported before the first fork.
 """
@@ -26,12 +23,12 @@ import select
 import socket
 import tempfile
 from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import FunctionType
-from typing import Any
 
 import curate
-from curate.devices import Device
+from curate.devices import ON_CPU, Device
 from curate.engine.processes.child import (
     TICK,
     Child,
@@ -45,6 +42,54 @@ from curate.verify.protocol.wire import Channel
 
 PACKET, MOST_SOCKETS = 1 << 16, 4
 SOCKET_TYPE = socket.SOCK_SEQPACKET
+
+
+@dataclass(frozen=True)
+class HostOptions:
+    """What a host is for.
+
+    Attributes:
+        purpose: of its children; see `warm`.
+        memory_mb: of each child.
+        sandboxed: whether they are in a sandbox.
+        device: whether they may use the GPU.
+        target: the GPU that programs see.
+        traces: whether they use `torch.compile` or fake tensors.
+    """
+
+    purpose: str
+    memory_mb: int
+    sandboxed: bool
+    device: bool = False
+    target: Device = ON_CPU
+    traces: bool = False
+
+
+@dataclass(frozen=True)
+class HostOrder:
+    """What the judge wants: a child with a number of its own, or none any more for some reason."""
+
+    start: int | None = None
+    kill: str | None = None
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a child ended.
+
+    Attributes:
+        job: its number.
+        died: why, in a word; None if it went well.
+        evidence: what shows it.
+        spoiled: whether something is left that cannot be cleared.
+        changed: what it changed of the host itself.
+    """
+
+    job: int
+    died: str | None = None
+    evidence: dict[str, object] = field(default_factory=dict)
+    spoiled: bool = False
+    changed: list[str] = field(default_factory=list)
 
 
 def warm(purpose: str, target: Device, has_device: bool, traces: bool) -> Callable[..., None]:
@@ -108,37 +153,41 @@ class HostServer:
 
     def __init__(self, control: socket.socket) -> None:
         self.control = control
-        self.waiting: tuple[dict[str, Any], list[int]] | None = None
-        hello, _ = self._next()
-        self.has_device = bool(hello["device"])
+        self.waiting: tuple[HostOrder, list[int]] | None = None
+        told = json.loads(self._receive()[0])
+        asked = HostOptions(**{**told, "target": Device(**told["target"])})
+        self.has_device = asked.device
         self.limits = ChildLimits(
-            hello["memory_mb"], hello["sandboxed"], address_space=not self.has_device
+            asked.memory_mb, asked.sandboxed, address_space=not self.has_device
         )
         if self.limits.sandboxed:
             remember_sandbox()
-        target = Device(**hello["target"])
-        self.work = warm(hello["purpose"], target, self.has_device, hello["traces"])
+        self.work = warm(asked.purpose, asked.target, asked.device, asked.traces)
         gc.collect()
         gc.freeze()  # children share what is loaded, and never walk it
         gc.enable()
-        self._say({"ready": True, "package": str(Path(curate.__file__).absolute().parent)})
+        self._say(str(Path(curate.__file__).absolute().parent))
 
-    def _next(self) -> tuple[dict[str, Any], list[int]]:
+    def _receive(self) -> tuple[bytes, list[int]]:
         """Return the judge's next message, and the file descriptors that came with it."""
         data, fds, _, _ = socket.recv_fds(self.control, PACKET, MOST_SOCKETS)
         if not data:
             os._exit(0)  # the judge is gone
-        return json.loads(data), fds
+        return data, fds
 
-    def _say(self, message: dict[str, Any]) -> None:
+    def _next(self) -> tuple[HostOrder, list[int]]:
+        data, fds = self._receive()
+        return HostOrder(**json.loads(data)), fds
+
+    def _say(self, message: object) -> None:
         self.control.send(json.dumps(message).encode()[:PACKET])
 
     def run(self) -> None:
         """Fork children as the judge asks, one at a time."""
         while True:
             (order, fds), self.waiting = self.waiting or self._next(), None
-            if "start" in order:
-                self._serve(order["start"], fds)
+            if order.start is not None:
+                self._serve(order.start, fds)
 
     def _serve(self, job: int, fds: list[int]) -> None:
         def work() -> None:
@@ -154,7 +203,8 @@ class HostServer:
             died = child.bury()
         spoiled = self.limits.sandboxed and is_spoiled()
         changed = changed_state() if spoiled else []
-        self._say({"ended": job, "died": died, "spoiled": spoiled, "changed": changed})
+        why = died or {"reason": None, "evidence": {}}
+        self._say(asdict(Ended(job, why["reason"], why["evidence"], spoiled, changed)))
 
     def _watch(self, child: Child) -> None:
         """Return when the child has ended, or takes too much, or the judge wants it gone."""
@@ -166,8 +216,8 @@ class HostServer:
                     return
                 if self.control.fileno() in ready:
                     order, fds = self._next()
-                    child.killed = order.get("kill", "superseded")
-                    if "start" in order:  # another fork of the judge has taken over
+                    child.killed = order.kill or "superseded"
+                    if order.start is not None:  # another fork of the judge has taken over
                         self.waiting = order, fds
                 child.check()
         finally:

@@ -12,7 +12,7 @@ from curate.devices import find_device
 from curate.flags import option
 
 if TYPE_CHECKING:
-    from curate.rows import Judgement
+    from curate.rows import Compiled, Judgement
 
 VERSION = 17
 """Raised whenever the judge may judge a candidate otherwise than before."""
@@ -153,6 +153,20 @@ class Options:
         return {name: value for name, value in values.items() if name != "workers"}
 
 
+class Ending(Exception):
+    """What ends a check before its verdict is found.
+
+    Attributes:
+        status: one of `STATUSES`.
+        reason: a short code.
+        evidence: what shows it.
+    """
+
+    def __init__(self, status: str, reason: str, **evidence: Any) -> None:
+        super().__init__(f"{status}: {reason}")
+        self.status, self.reason, self.evidence = status, reason, evidence
+
+
 @dataclass(frozen=True)
 class Verdict:
     """What the judge says of one candidate. What does not apply is None or empty.
@@ -193,8 +207,8 @@ class Verdict:
     max_abs_error: float | None = None
     error_ratio: float | None = None
     evidence: dict[str, Any] = field(default_factory=dict)
-    findings: tuple[dict[str, Any], ...] = ()
-    compile: list[dict[str, Any]] = field(default_factory=list)
+    findings: tuple[dict[str, str | int], ...] = ()
+    compile: list[Compiled] = field(default_factory=list)
     timing: dict[str, Any] | None = None
     seconds: dict[str, float] = field(default_factory=dict, compare=False)
 
@@ -217,7 +231,7 @@ class Verdict:
     def to_row(self) -> Judgement:
         """Return the verdict as a row has it; there is no evidence of what is correct."""
         did = self.evidence
-        launches = did.get("launches")
+        launches, timing = did.get("launches"), self.timing
         names = ("status", "reason", "backend", "device", "driver", "torch", "triton", "judge")
         values = {
             **{name: getattr(self, name) for name in names},
@@ -230,13 +244,10 @@ class Verdict:
             "aten_calls": sorted(did.get("aten_calls", {})),
             "deterministic": did.get("deterministic"),
             "insensitive_inputs": did.get("insensitive_inputs", []),
-            "findings": sorted({finding["rule"] for finding in self.findings}),
+            "findings": sorted({str(finding["rule"]) for finding in self.findings}),
             "evidence": None if self.status == "correct" else evidence_text(did),
-            "timing": self.timing
-            and {
-                name: self.timing[name]
-                for name in ("candidate_us", "eager_us", "compile_us", "spread")
-            },
+            "timing": timing
+            and {n: timing[n] for n in ("candidate_us", "eager_us", "compile_us", "spread")},
         }
         return cast("Judgement", values)
 

@@ -326,7 +326,7 @@ ATTACKS = {
         BAD,
         """
         for job in range(1000):
-            end = {"ended": job, "died": None, "spoiled": False, "changed": []}
+            end = {"job": job, "died": None, "evidence": {}, "spoiled": False, "changed": []}
             for fd in files():
                 write(fd, json.dumps(end).encode())
         """,

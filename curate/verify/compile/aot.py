@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import triton
@@ -32,6 +32,9 @@ from triton.runtime.jit import JITFunction, create_function_from_signature
 
 from curate.devices import MAX_THREADS, Device, find_device
 from curate.problem.problem import LoadedProgram, LoadedTask, describe
+
+if TYPE_CHECKING:
+    from curate.rows import Compiled
 
 if os.environ.get("TRITON_INTERPRET", "0") not in ("", "0"):
     raise ImportError("TRITON_INTERPRET is set, and interpreted kernels cannot be compiled")
@@ -63,7 +66,7 @@ class CompiledLaunch:
         """Return a text that is equal for launches that compile to the same code."""
         return repr((self.kernel.cache_key, self.describe(), self.attributes))
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, object]:
         """Return the signature as JSON values."""
         names = list(self.types)
         return {
@@ -82,6 +85,52 @@ class CompiledLaunch:
         }
 
 
+@dataclass(frozen=True)
+class ResourceUsage:
+    """What one compiled kernel takes: registers and spilled bytes per thread, shared bytes."""
+
+    registers: int
+    spills: int
+    shared: int
+
+
+@dataclass(frozen=True)
+class CompiledTarget:
+    """What a compiler made of kernels for one target; see `curate.rows.Compiled`.
+
+    Attributes:
+        kernel: name of the one that does not compile.
+    """
+
+    target: str
+    kernels: int
+    signature: str
+    usage: ResourceUsage | None
+    error: str | None = None
+    message: str | None = None
+    kernel: str | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Whether they compile."""
+        return self.usage is not None
+
+    def to_row(self) -> Compiled:
+        """Return the result as a row has it."""
+        usage = self.usage
+        return {
+            "target": self.target,
+            "ok": usage is not None,
+            "kernels": self.kernels,
+            "registers": None if usage is None else usage.registers,
+            "spills": None if usage is None else usage.spills,
+            "shared": None if usage is None else usage.shared,
+            "error": self.error,
+            "message": self.message,
+            "signature": self.signature,
+        }
+
+
 class KernelError(Exception):
     """A kernel that does not compile for a target.
 
@@ -96,7 +145,7 @@ class KernelError(Exception):
         self.kernel, self.error, self.message = kernel, error, message
 
 
-def compile_program(reference: str, candidate: str, targets: list[str]) -> list[dict[str, Any]]:
+def compile_program(reference: str, candidate: str, targets: list[str]) -> list[CompiledTarget]:
     """Compile every kernel that a candidate launches, for every target.
 
     Args:
@@ -105,8 +154,7 @@ def compile_program(reference: str, candidate: str, targets: list[str]) -> list[
         targets: names such as ``cuda:90`` and ``hip:gfx942``.
 
     Returns:
-        One dict per target with the fields of `curate.rows.COMPILE`, and ``kernel``, the name of
-        the kernel that failed, or None. ``kernels`` is 0 where ``forward`` launches none.
+        One result per target; ``kernels`` is 0 where ``forward`` launches none.
 
     Raises:
         ProgramError: a file cannot be loaded or a model cannot be built.
@@ -292,15 +340,6 @@ def gpu_target(target: Device) -> GPUTarget:
 # --- compiling ------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class ResourceUsage:
-    """What one compiled kernel takes: registers and spilled bytes per thread, shared bytes."""
-
-    registers: int
-    spills: int
-    shared: int
-
-
 def compile_launch(launch: CompiledLaunch, target: Device) -> ResourceUsage:
     """Compile one kernel for one target and return what it takes.
 
@@ -412,35 +451,20 @@ def first_line(error: BaseException) -> str:
     return lines[0][:500] if lines else type(error).__name__
 
 
-def _compile_target(target: Device, launches: list[CompiledLaunch]) -> dict[str, Any]:
-    result: dict[str, Any] = {
-        "target": target.name,
-        "ok": True,
-        "kernels": len(launches),
-        "registers": None,
-        "spills": None,
-        "shared": None,
-        "error": None,
-        "message": None,
-        "signature": json.dumps(_signatures(launches), sort_keys=True),
-        "kernel": None,
-    }
+def _compile_target(target: Device, launches: list[CompiledLaunch]) -> CompiledTarget:
+    signatures: dict[str, list[object]] = {}  # of each kernel, by its name
+    for launch in launches:
+        signatures.setdefault(launch.kernel.__name__, []).append(launch.describe())
+    known = target.name, len(launches), json.dumps(signatures, sort_keys=True)
     try:
         used = [compile_launch(launch, target) for launch in launches]
     except KernelError as error:
-        failed = {"kernel": error.kernel, "error": error.error, "message": error.message}
-        return result | {"ok": False} | failed
-    for name in ("registers", "spills", "shared"):
-        result[name] = max((getattr(usage, name) for usage in used), default=0)
-    return result
-
-
-def _signatures(launches: list[CompiledLaunch]) -> dict[str, list[dict[str, Any]]]:
-    """Return each kernel's signatures, by its name."""
-    named: dict[str, list[dict[str, Any]]] = {}
-    for launch in launches:
-        named.setdefault(launch.kernel.__name__, []).append(launch.describe())
-    return named
+        return CompiledTarget(*known, None, error.error, error.message, error.kernel)
+    registers, spills, shared = (
+        max((getattr(usage, name) for usage in used), default=0)
+        for name in ("registers", "spills", "shared")
+    )
+    return CompiledTarget(*known, ResourceUsage(registers, spills, shared))
 
 
 def _plain(value: Any) -> Any:

@@ -28,6 +28,7 @@ from curate.devices import Device, find_device
 from curate.problem.problem import EXAMPLE, ProgramError, load
 from curate.verify.compile.aot import (
     CompiledLaunch,
+    CompiledTarget,
     KernelError,
     ResourceUsage,
     compile_launch,
@@ -82,7 +83,7 @@ class LoadedKernel:
     module: ModuleType
     function: Any
     configs: list[Any]
-    heuristics: dict[str, Callable[[dict[str, Any]], Any]]
+    heuristics: dict[str, Callable[..., Any]]
 
     def launch(self, signature: KernelSignature) -> CompiledLaunch:
         """Return the launch that has this signature.
@@ -183,7 +184,7 @@ def compile_signature(
     return CompiledKernel(None, found["error"], message or found["message"], tuple(found["lines"]))
 
 
-def _compile(launch: CompiledLaunch, target: Device) -> dict[str, Any]:
+def _compile(launch: CompiledLaunch, target: Device) -> dict[str, object]:
     try:
         return {"usage": asdict(compile_launch(launch, target))}
     except KernelError as error:
@@ -207,7 +208,7 @@ def _diagnostic(printed: str) -> str | None:
     return found[1].strip()[:500] if found else None
 
 
-def _in_child(work: Callable[[], dict[str, Any]]) -> tuple[str, str, int]:
+def _in_child(work: Callable[[], object]) -> tuple[str, str, int]:
     """Return what ``work`` gave as JSON, what it printed, and the signal that ended it or 0.
 
     The answer is empty where the process ended before it gave one.
@@ -223,7 +224,7 @@ def _in_child(work: Callable[[], dict[str, Any]]) -> tuple[str, str, int]:
         return given.read().decode(), said, os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
 
 
-def _answer(work: Callable[[], dict[str, Any]], given: int, printed: int) -> None:
+def _answer(work: Callable[[], object], given: int, printed: int) -> None:
     """Do ``work``, write what it gives, and end the process: what a child does."""
     try:
         # CPU time, which other work on the machine does not change; ptxas gets as much again.
@@ -238,7 +239,7 @@ def _answer(work: Callable[[], dict[str, Any]], given: int, printed: int) -> Non
 
 def compile_kernel(
     source: str, entry_point: str, signature: KernelSignature, targets: list[str]
-) -> list[dict[str, Any]]:
+) -> list[CompiledTarget]:
     """Compile a kernel for every target.
 
     Args:
@@ -248,7 +249,7 @@ def compile_kernel(
         targets: names such as ``cuda:90`` and ``hip:gfx942``.
 
     Returns:
-        One dict per target with the fields of `curate.rows.COMPILE`.
+        One result per target.
 
     Raises:
         ProgramError: the file cannot be loaded, or ``entry_point`` is no kernel in it.
@@ -260,16 +261,6 @@ def compile_kernel(
     for target in parsed:
         kernel = load_kernel(source, entry_point, target)
         found = compile_signature(kernel, signature, target)
-        usage = asdict(found.usage) if found.usage else dict.fromkeys(ResourceUsage.__annotations__)
-        results.append(
-            {
-                "target": target.name,
-                "ok": found.usage is not None,
-                "kernels": 1,
-                **usage,
-                "error": found.error,
-                "message": found.message,
-                "signature": shown,
-            }
-        )
+        known = found.usage, found.error, found.message
+        results.append(CompiledTarget(target.name, 1, shown, *known))
     return results

@@ -10,25 +10,29 @@ import hashlib
 import os
 import re
 import tempfile
-from typing import Any
 
 import torch
 
 from curate.devices import Device, find_device
 from curate.problem.problem import EXAMPLE
 from curate.verify.compile.aot import (
+    CompiledTarget,
     KernelError,
     LaunchError,
+    ResourceUsage,
     compile_cubin,
     compile_program,
     compile_ttir,
 )
 from curate.verify.compile.lowering import OPTIONS
 from curate.verify.compile.ptx import entries
-from curate.verify.protocol.calls import handlers_of
+from curate.verify.protocol.calls import handlers_of, message
 from curate.verify.protocol.messages import Cubin, LaunchedKernel, LaunchOptions
 from curate.verify.protocol.role import Refusal, serve_requests
 from curate.verify.protocol.wire import Channel
+
+message(ResourceUsage)
+message(CompiledTarget)
 
 EXAMPLE_KERNEL = """module {
   tt.func public @copy(%arg0: !tt.ptr<f32>, %arg1: !tt.ptr<f32>) {
@@ -58,7 +62,7 @@ class Compiler:
     def __init__(self) -> None:
         self.assembled: set[object] = set()  # for one candidate or another: many are the same
 
-    def compile(self, reference: str, candidate: str, targets: list[str]) -> list[dict[str, Any]]:
+    def compile(self, reference: str, candidate: str, targets: list[str]) -> list[CompiledTarget]:
         """Return what a program's kernels are compiled to; its own code runs, and launches them."""
         try:
             return compile_program(reference, candidate, targets)
@@ -86,11 +90,12 @@ class Compiler:
             raise _refused(error, target) from error
         known = compiled.metadata
         image = compiled.asm["hsaco" if target.is_amd else "cubin"]
+        parameters = () if target.is_amd else entries(compiled.asm["ptx"])[known.name]
         scratch = getattr(known, "global_scratch_size", 0)
         return Cubin(
             image=torch.frombuffer(bytearray(image), dtype=torch.uint8),
             name=known.name,
-            parameters=[] if target.is_amd else [*entries(compiled.asm["ptx"])[known.name]],
+            parameters=[(one.type, one.size) for one in parameters],
             shared=known.shared,
             num_warps=known.num_warps,
             num_ctas=getattr(known, "num_ctas", 1),

@@ -204,7 +204,7 @@ class CudaBackend:
         name, ttir = _described(text)[0], specialised(text, aligned)
         made = ask(self.compiler, Compiler.cubin, name, ttir, options, self.target)
         self.compiled_s += time.monotonic() - started
-        parameters = tuple(made.parameters)
+        parameters = tuple(PtxParameter(*one) for one in made.parameters)
         if not parameters:  # there is no PTX for AMD's devices
             kinds = (*argument_kinds(text), "ptr", "ptr")  # and two of scratch memory
             parameters = tuple(PtxParameter(kind, SIZES[kind]) for kind in kinds)

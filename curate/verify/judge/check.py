@@ -32,7 +32,7 @@ from curate.verify.judge.oracle import REFERENCE_OOM, Expected, NoOracle, Oracle
 from curate.verify.judge.session import RequestRefused, SessionEnded
 from curate.verify.protocol.compare import Agreement, Mismatch
 from curate.verify.protocol.messages import CallAccount
-from curate.verify.verdict import Candidate, Options
+from curate.verify.verdict import Candidate, Ending, Options
 
 BUDGET = "too_much_work"
 """Reason for a program that takes more work than it may."""
@@ -96,18 +96,8 @@ Way = int | str | tuple[str, int]
 kernel, by its name; it has two programs or more along an axis of a kernel's grid."""
 
 
-class EarlyVerdict(Exception):
-    """A verdict, found before the last draw.
-
-    Attributes:
-        status: one of the judge's statuses.
-        reason: a short code.
-        evidence: what shows it.
-    """
-
-    def __init__(self, status: str, reason: str, **evidence: Any) -> None:
-        super().__init__(f"{status}: {reason}")
-        self.status, self.reason, self.evidence = status, reason, evidence
+class EarlyVerdict(Ending):
+    """A verdict, found before the last draw."""
 
 
 @dataclass
@@ -204,7 +194,7 @@ class CandidateCheck:
             enough = self.outcome.trials >= min(ENOUGH, self.options.trials)
             if not self.on_cpu or error.reason != BUDGET or not enough:
                 raise
-            self.outcome.warn("fewer_trials", **_message(error))
+            self.outcome.warn("fewer_trials", **error.evidence)
         if not self.outcome.trials:
             raise EarlyVerdict("unsupported", BUDGET)
         self._reject_idle_kernels()
@@ -619,10 +609,10 @@ class CandidateCheck:
                 ran = self._forward(expected, fresh=True)
                 self._compare(expected, ran.results)
             except SessionEnded as ended:
-                return {"message": f"{ended.status}: {ended.reason}"}
+                return {"message": str(ended)}
             except (RequestRefused, EarlyVerdict) as error:
                 self._reject_new(error, expected, bool(self.taken & untried))
-                return _message(error)
+                return error.evidence
             if not self.taken & untried:
                 return {}
             self.by_host |= ran.by_host
@@ -719,7 +709,7 @@ class CandidateCheck:
         except Mismatch as mismatch:
             return {"reason": mismatch.reason, **mismatch.evidence}
         except SessionEnded as ended:
-            return {"message": f"{ended.status}: {ended.reason}"}
+            return {"message": str(ended)}
         except EarlyVerdict as found:
             if found.status == "cheat":
                 raise
@@ -789,7 +779,3 @@ def _lacks_digits(mismatch: Mismatch, expected: Expected, results: Any) -> bool:
     except (Mismatch, NoOracle):
         return False
     return True
-
-
-def _message(error: EarlyVerdict | RequestRefused) -> dict[str, Any]:
-    return {"message": error.message} if isinstance(error, RequestRefused) else error.evidence

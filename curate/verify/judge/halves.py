@@ -22,7 +22,14 @@ from curate.problem.values import Tensors, list_tensors, map_tensors, same_tenso
 from curate.verify.executor.serve import CandidateExecutor, ExecutorServer
 from curate.verify.host_half.serve import HostHalf
 from curate.verify.host_half.stream import FEW_LAPS, JUDGES
-from curate.verify.judge.session import Host, Lasting, RequestRefused, Session, SessionEnded
+from curate.verify.judge.session import (
+    Host,
+    HostEvent,
+    Lasting,
+    RequestRefused,
+    Session,
+    SessionEnded,
+)
 from curate.verify.judge.work import by_host, by_operators, who_worked
 from curate.verify.protocol.messages import (
     CallAccount,
@@ -136,7 +143,8 @@ class ExecutorProcess:
         """Return the session, for at most so many seconds with the host half at the other end."""
         session = self.process.at_hand(seconds) or self._start(seconds)
         socket.send_fds(self.departures, [b"!"], [peer.fileno()])
-        most = self.host.target.memory if self.host.device else CPU_BYTES
+        options = self.host.options
+        most = options.target.memory if options.device else CPU_BYTES
         session.ask(ExecutorServer.meet, most)
         self.met += 1
         return session
@@ -146,8 +154,8 @@ class ExecutorProcess:
         self.met = 0
         with arrivals:
             session = self.process.start(OPENING_S, arrivals)
-        if self.host.device:
-            session.ask(ExecutorServer.open, self.host.target)
+        if self.host.options.device:
+            session.ask(ExecutorServer.open, self.host.options.target)
         session.seconds = seconds
         return session
 
@@ -215,7 +223,7 @@ class Halves:
         return self.host.is_open and self.executor.is_open
 
     @property
-    def events(self) -> list[dict[str, Any]]:
+    def events(self) -> list[HostEvent]:
         """What the program reached for, as its own process claims."""
         return self.host.events
 
@@ -224,11 +232,10 @@ class Halves:
         """Seconds that are left."""
         return min(self.host.seconds, self.executor.seconds)
 
-    def close(self, kill: str | None = "done") -> dict[str, Any]:
+    def close(self) -> None:
         """End the host half, and have the executor forget the candidate."""
-        ended = self.host.close(kill)
+        self.host.close()
         self.device.part()
-        return ended
 
     # one call
 

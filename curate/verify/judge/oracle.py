@@ -30,6 +30,7 @@ from curate.verify.protocol.role import FATAL, give_back
 from curate.verify.reference.noise import PRODUCTS
 from curate.verify.reference.serve import MORE, ROUGH, SKIP, USUAL, Reference
 from curate.verify.reference.timed import Baselines
+from curate.verify.verdict import Ending
 
 SMALL_BYTES, SMALL_PRODUCT_BYTES = 2**24, 2**22
 """Bytes that a reference's operators may read and write for it to run on the CPU; the latter if
@@ -50,18 +51,8 @@ TrySize = Callable[[int | None], tuple[float, int]]
 """Gives the microseconds of eager PyTorch at a size, and the bytes of inputs and results."""
 
 
-class NoOracle(Exception):
-    """The reference cannot say what is right.
-
-    Attributes:
-        status: ``unsupported`` or ``degenerate``.
-        reason: a short code.
-        evidence: what it said.
-    """
-
-    def __init__(self, status: str, reason: str, **evidence: Any) -> None:
-        super().__init__(f"{status}: {reason}")
-        self.status, self.reason, self.evidence = status, reason, evidence
+class NoOracle(Ending):
+    """The reference cannot say what is right: it is ``unsupported`` or ``degenerate``."""
 
 
 @dataclass(frozen=True)
@@ -315,8 +306,8 @@ class Oracle:
             reason = known.get(refused.status, "reference_error")
             raise NoOracle("unsupported", reason, message=refused.message) from refused
         except SessionEnded as ended:
-            evidence = {"ended": f"{ended.status}: {ended.reason}", **ended.evidence}
-            raise NoOracle("unsupported", "reference_error", **evidence) from ended
+            said = {"ended": str(ended), **ended.evidence}
+            raise NoOracle("unsupported", "reference_error", **said) from ended
 
     def close(self) -> None:
         """End the session; what was drawn stays."""

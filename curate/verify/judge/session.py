@@ -18,13 +18,12 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Concatenate, cast
+from typing import Any, Concatenate, TypedDict, cast
 
 import torch
 
-from curate.devices import ON_CPU, Device
 from curate.engine.processes.sandbox import PACKAGE, sandbox_command, worker_environment
-from curate.verify.host import PACKET, SOCKET_TYPE
+from curate.verify.host import PACKET, SOCKET_TYPE, Ended, HostOptions, HostOrder
 from curate.verify.protocol.calls import Answered, Given, pack_call, read_answer
 from curate.verify.protocol.wire import (
     MAX_PAYLOAD,
@@ -35,6 +34,7 @@ from curate.verify.protocol.wire import (
     TooLarge,
     WireError,
 )
+from curate.verify.verdict import Ending
 
 START_S = 300.0  # seconds that a host may take to import what it needs
 STARTS = 3  # times that a host is started before it is given up
@@ -46,25 +46,15 @@ class HostError(Exception):
     """A host could not start; the message holds what it printed."""
 
 
-class SessionEnded(Exception):
-    """A session ended early.
-
-    Attributes:
-        status: what that says of the program: ``timeout``, ``oom``, ``crash`` or ``cheat``.
-        reason: a short code.
-        evidence: the signal, the exit code, what was printed.
-    """
-
-    def __init__(self, status: str, reason: str, evidence: dict[str, Any] | None = None) -> None:
-        super().__init__(f"{status}: {reason}")
-        self.status, self.reason, self.evidence = status, reason, evidence or {}
+class SessionEnded(Ending):
+    """A session ended early; the evidence is the signal, the exit code, what was printed."""
 
 
 CLAIMS = ("incorrect", "compile_error", "runtime_error", "oom", "crash", "unsupported", "skip")
 """What a process may say of itself: nothing that is to its advantage."""
 
 
-class RequestRefused(Exception):
+class RequestRefused(Ending):
     """A request that a process could not answer; see `curate.verify.protocol.role.Refusal`.
 
     Raises:
@@ -74,9 +64,12 @@ class RequestRefused(Exception):
     def __init__(self, refused: Any) -> None:
         if not isinstance(refused, dict) or refused.get("status") not in CLAIMS:
             raise WireError("not a refusal")
-        self.status, self.reason = refused["status"], str(refused.get("reason"))[:100]
         self.message = str(refused.get("message"))[:2000]
-        super().__init__(self.message)
+        reason = str(refused.get("reason"))[:100]
+        super().__init__(refused["status"], reason, message=self.message)
+
+    def __str__(self) -> str:
+        return self.message
 
 
 # A host dies with the thread that started it (PR_SET_PDEATHSIG), so a thread that stays starts it.
@@ -91,29 +84,10 @@ def spawn(command: list[str], **options: Any) -> Any:
 
 
 class Host:
-    """A warm process in a sandbox of its own; see `curate.verify.host`."""
+    """A warm process in a sandbox of its own, started when it is first asked for something."""
 
-    def __init__(
-        self,
-        purpose: str,
-        memory_mb: int,
-        sandbox: bool,
-        device: bool = False,
-        target: Device = ON_CPU,
-        traces: bool = False,
-    ) -> None:
-        """Make a host that is started when it is first asked for something.
-
-        Args:
-            purpose: what its children do; see `curate.verify.host.warm`.
-            memory_mb: of each child.
-            sandbox: whether it has one.
-            device: whether its children may use the GPU.
-            target: the GPU that programs see.
-            traces: whether its children use `torch.compile` or fake tensors.
-        """
-        self.purpose, self.memory_mb, self.sandbox = purpose, memory_mb, sandbox
-        self.device, self.target, self.traces = device, target, traces
+    def __init__(self, options: HostOptions) -> None:
+        self.options = options
         self.waited: dict[str, float] = collections.defaultdict(float)  # seconds, by request
         self.process: subprocess.Popen[bytes] | None = None
         self.pid: int | None = None
@@ -162,9 +136,8 @@ class Host:
         # What PyTorch asks CUDA itself, rather than NVML, leaves a process that cannot fork.
         # With one connection to the device a context opens 2.4 times as fast.
         environment = {"PYTORCH_NVML_BASED_CUDA_CHECK": "1", "CUDA_DEVICE_MAX_CONNECTIONS": "1"}
-        if self.sandbox:
-            command = sandbox_command(command, environment, devices=self.device)
-        if self.sandbox:
+        if self.options.sandboxed:
+            command = sandbox_command(command, environment, devices=self.options.device)
             given = {"PATH": os.environ.get("PATH", "")}
         else:
             path = [str(PACKAGE.parent), os.environ.get("PYTHONPATH")]
@@ -182,29 +155,20 @@ class Host:
         self.pid = self.process.pid
         other.close()
         self.control = own
-        self._tell(
-            {
-                "purpose": self.purpose,
-                "memory_mb": self.memory_mb,
-                "sandboxed": self.sandbox,
-                "device": self.device,
-                "target": dataclasses.asdict(self.target),
-                "traces": self.traces,
-            }
-        )
+        self._tell(self.options)
         self.is_warm = False
 
     def _await(self) -> None:
         """Wait until the process is warm, and make sure that it runs this code."""
         if self.is_warm:
             return
-        answer = self._hear(START_S)
-        if answer is None:
-            raise HostError(f"the judge's {self.purpose} host did not start\n{self.last_words()}")
-        if answer["package"] != str(PACKAGE):
+        package, name = self._hear(START_S), f"the judge's {self.options.purpose} host"
+        if package is None:
+            raise HostError(f"{name} did not start\n{self.last_words()}")
+        if package != str(PACKAGE):
             raise HostError(
-                f"the judge's {self.purpose} host runs the code in {answer['package']} and not "
-                f"that in {PACKAGE}: its sandbox cannot read that folder, or one above it"
+                f"{name} runs the code in {package} and not that in {PACKAGE}: its sandbox cannot "
+                "read that folder, or one above it"
             )
         self.is_warm = True
 
@@ -230,39 +194,38 @@ class Host:
             socket.send_fds(self.control, [order], given)
         other.close()
         other_devices.close()
-        if not self.device:
+        if not self.options.device:
             devices.close()
-        channel = Channel(own, devices if self.device else None)
+        channel = Channel(own, devices if self.options.device else None)
         self.last = Session(self, job, channel, seconds)
         return self.last
 
-    def end(self, job: int, reason: str | None) -> dict[str, Any]:
+    def end(self, job: int, reason: str | None) -> Ended:
         """Kill a child, at once if there is a reason to, and return how it ended."""
         answer = self._wait_for(job, LEAVING_S) if reason is None else None
         if answer is None:
-            self._tell({"kill": reason or "left_its_channel"})
+            self._tell(HostOrder(kill=reason or "left_its_channel"))
             answer = self._wait_for(job, GRACE_S)
         if answer is None:
-            evidence = {"printed": self.last_words()}
-            answer = {"died": {"reason": "crash", "evidence": evidence}, "spoiled": True}
-        if answer["spoiled"]:
+            answer = Ended(job, "crash", {"printed": self.last_words()}, spoiled=True)
+        if answer.spoiled:
             self.stop()  # the next session gets a new process, in a new sandbox
         return answer
 
-    def _wait_for(self, job: int, seconds: float) -> dict[str, Any] | None:
+    def _wait_for(self, job: int, seconds: float) -> Ended | None:
         deadline = time.monotonic() + seconds
         while (left := deadline - time.monotonic()) > 0:
             answer = self._hear(left)
-            if answer is None or answer.get("ended") == job:
-                return answer
+            if answer is None or answer["job"] == job:
+                return answer and Ended(**answer)
         return None
 
-    def _tell(self, message: Message) -> None:
+    def _tell(self, message: HostOptions | HostOrder) -> None:
         with contextlib.suppress(OSError):  # its death is noticed when we listen
             self.control.settimeout(GRACE_S)
-            self.control.send(json.dumps(message).encode())
+            self.control.send(json.dumps(dataclasses.asdict(message)).encode())
 
-    def _hear(self, seconds: float) -> dict[str, Any] | None:
+    def _hear(self, seconds: float) -> Any:
         """Return the host's next message, or None if it is gone or silent."""
         try:
             self.control.settimeout(seconds)
@@ -295,6 +258,14 @@ class Host:
         self.pid = None
 
 
+class HostEvent(TypedDict):
+    """What a program reached for: the rule that this breaks, and where."""
+
+    rule: str
+    what: str
+    line: object  # as its process says
+
+
 class Session:
     """A conversation with one child, which may die, hang or lie.
 
@@ -307,7 +278,7 @@ class Session:
     def __init__(self, host: Host, job: int, channel: Channel, seconds: float) -> None:
         self.host, self.job, self.channel, self.seconds = host, job, channel, seconds
         self.limit = MAX_PAYLOAD  # bytes of tensors in a reply
-        self.events: list[dict[str, Any]] = []
+        self.events: list[HostEvent] = []
         self.is_open = True
 
     def ask(
@@ -339,15 +310,15 @@ class Session:
             return cast(Answered, read_answer(method, reply.get("answer"), received))
         except Late:
             self.close("timeout")
-            raise SessionEnded("timeout", "timeout", {"request": do}) from None
+            raise SessionEnded("timeout", "timeout", request=do) from None
         except ConnectionClosed:
             raise _how(self.close(None)) from None
         except TooLarge as error:
             self.close("too_large")
-            raise SessionEnded("incorrect", "shape", {"message": str(error)}) from error
+            raise SessionEnded("incorrect", "shape", message=str(error)) from error
         except WireError as error:
             self.close("forged_message")
-            raise SessionEnded("cheat", "forged_message", {"message": str(error)}) from error
+            raise SessionEnded("cheat", "forged_message", message=str(error)) from error
 
     def _reply(
         self, serial: int, deadline: float, limit: int
@@ -358,23 +329,17 @@ class Session:
                 return message, tensors
             if "event" not in message or len(self.events) > 1000:
                 raise WireError("a message that nobody asked for")
-            self.events.append(
-                {
-                    "rule": str(message["event"])[:100],
-                    "what": str(message.get("what"))[:100],
-                    "line": message.get("line"),
-                }
-            )
+            rule, what = str(message["event"])[:100], str(message.get("what"))[:100]
+            self.events.append(HostEvent(rule=rule, what=what, line=message.get("line")))
 
-    def close(self, kill: str | None = "done") -> dict[str, Any]:
+    def close(self, kill: str | None = "done") -> Ended:
         """End the child; return how it ended."""
         if not self.is_open:
-            return {}
+            return Ended(self.job)
         self.is_open = False
         self.channel.close()
         ended = self.host.end(self.job, kill)
-        for what in ended.get("changed", []):
-            self.events.append({"rule": "changes_host", "what": what, "line": None})
+        self.events += [HostEvent(rule="changes_host", what=w, line=None) for w in ended.changed]
         return ended
 
 
@@ -406,10 +371,10 @@ class Lasting:
         return self._session
 
 
-def _how(ended: dict[str, Any]) -> SessionEnded:
+def _how(ended: Ended) -> SessionEnded:
     """Return what a child's death says of its program."""
-    died = ended.get("died") or {"reason": "left", "evidence": {"message": "it ended itself"}}
-    reason, evidence = str(died["reason"]), dict(died["evidence"])
-    if reason == "out_of_memory":
-        return SessionEnded("oom", "host_memory", evidence)
-    return SessionEnded("crash", reason, evidence)
+    if ended.died is None:
+        return SessionEnded("crash", "left", message="it ended itself")
+    if ended.died == "out_of_memory":
+        return SessionEnded("oom", "host_memory", **ended.evidence)
+    return SessionEnded("crash", ended.died, **ended.evidence)

@@ -19,13 +19,15 @@ from curate.engine.processes.sandbox import SandboxUnavailable
 from curate.problem.problem import describe
 from curate.problem.smaller import ALL, FIRST, NONE
 from curate.verify.compile.serve import Compiler
-from curate.verify.judge.check import CandidateCheck, EarlyVerdict, Outcome
+from curate.verify.host import HostOptions
+from curate.verify.judge.check import CandidateCheck, Outcome
 from curate.verify.judge.device import DeviceInfo, Gate, Room, describe_device
 from curate.verify.judge.halves import ExecutorProcess, Halves
 from curate.verify.judge.oracle import REFERENCE_OOM, NoOracle, Oracle, TimedOracle
 from curate.verify.judge.session import (
     Host,
     HostError,
+    HostEvent,
     Lasting,
     RequestRefused,
     SessionEnded,
@@ -35,7 +37,7 @@ from curate.verify.protocol.messages import LaunchedKernel
 from curate.verify.protocol.role import give_back, refusal
 from curate.verify.protocol.wire import WireError
 from curate.verify.screen.screen import screen
-from curate.verify.verdict import Candidate, Options, Verdict
+from curate.verify.verdict import Candidate, Ending, Options, Verdict
 
 DOUBTFUL = ("incorrect", "crash")
 """Statuses after a right first draw that a GPU's judge finds again with kernels compiled for each
@@ -79,12 +81,14 @@ class Slot:
             is_reference = purpose == "reference"
             runs_programs = purpose == "compiler" and bool(self.options.targets)
             self.hosts[name] = Host(
-                purpose,
-                self.options.memory_mb,
-                self.options.sandbox,
-                device=self.device.is_gpu and (is_reference or purpose == "executor"),
-                target=self.device.target,
-                traces=(is_reference and number == TIMED) or runs_programs,
+                HostOptions(
+                    purpose,
+                    self.options.memory_mb,
+                    self.options.sandbox,
+                    device=self.device.is_gpu and (is_reference or purpose == "executor"),
+                    target=self.device.target,
+                    traces=(is_reference and number == TIMED) or runs_programs,
+                )
             )
         return self.hosts[name]
 
@@ -98,7 +102,7 @@ class Slot:
         seconds = collections.defaultdict(float, {"in all": time.monotonic() - started})
         for host in self.hosts.values():
             for do, waited in host.waited.items():
-                seconds[f"{host.purpose} {do}"] += waited  # two hosts may have one purpose
+                seconds[f"{host.options.purpose} {do}"] += waited  # two hosts may have one purpose
         seconds["room"] = self.waited
         told = {what: round(s, 3) for what, s in seconds.items()}
         return dataclasses.replace(verdict, seconds=told)
@@ -118,7 +122,7 @@ class Slot:
         if candidate.ptx is not None and self.options.backend != "cuda":
             return dataclasses.replace(verdict, reason="needs_cuda")
         if self.options.targets:
-            verdict = dataclasses.replace(verdict, **self._compile(candidate))
+            verdict = self._compile(candidate, verdict)
         if self.options.backend == "compile":
             return verdict
         checked = self._check_safely(candidate, verdict)
@@ -175,8 +179,8 @@ class Slot:
         caveats = (*verdict.caveats, "atomics_unproved")
         return dataclasses.replace(verdict, caveats=caveats, evidence=evidence)
 
-    def _compile(self, candidate: Candidate) -> dict[str, Any]:
-        """Return what compiling for the targets says, as fields of a verdict."""
+    def _compile(self, candidate: Candidate, verdict: Verdict) -> Verdict:
+        """Return a verdict with what compiling for the targets says."""
         session = self.host("compiler").open(self.options.timeout_s)
         try:
             results = session.ask(
@@ -186,19 +190,16 @@ class Slot:
                 list(self.options.targets),
             )
         except (RequestRefused, SessionEnded) as error:
-            return _fields(error)
+            return _ended(verdict, error)
         finally:
             session.close()
-        failed = next((result for result in results if not result["ok"]), None)
+        verdict = dataclasses.replace(verdict, compile=[result.to_row() for result in results])
+        failed = next((result for result in results if not result.ok), None)
         if failed and self.options.backend == "compile":
-            evidence = {name: failed[name] for name in ("target", "kernel", "error", "message")}
-            return {
-                "status": "compile_error",
-                "reason": failed["error"],
-                "evidence": evidence,
-                "compile": results,
-            }
-        return {"compile": results}
+            said = {"error": failed.error, "message": failed.message}
+            shown = {"target": failed.target, "kernel": failed.kernel, **said}
+            return _ended(verdict, Ending("compile_error", str(failed.error), **shown))
+        return verdict
 
     def _assemble(self, kernels: list[LaunchedKernel]) -> None:
         """Compile kernels that were run without a device.
@@ -267,7 +268,7 @@ class Slot:
             with self.gate.together():
                 oracle.load()
         except NoOracle as error:
-            return dataclasses.replace(verdict, **_fields(error))
+            return _ended(verdict, error)
         if has_room:
             return self._check_in(Room(), candidate, verdict, oracle, mode, exact)
         started = time.monotonic()
@@ -287,7 +288,7 @@ class Slot:
         """Return the verdict of a check that has the memory that it needs."""
         session = self._session(oracle.device != "cpu", exact)
         check = CandidateCheck(oracle, session, mode, self.options, room)
-        fields: dict[str, Any] = {"status": "correct", "reason": None}
+        found = dataclasses.replace(verdict, status="correct", reason=None, evidence={})
         try:
             with self.gate.together():
                 check.run(candidate)
@@ -298,17 +299,18 @@ class Slot:
                 if kernels and not self.device.is_gpu:
                     self._assemble(kernels)
             if self.options.timing:
-                fields |= self._time(check, candidate.reference)
-        except (EarlyVerdict, RequestRefused, SessionEnded, NoOracle) as error:
-            fields = _fields(error)
+                timing = self._time(check, candidate.reference)
+                found = dataclasses.replace(found, timing=timing)
+        except Ending as error:
+            found = _ended(found, error)
         except WireError as error:
-            fields = _fields(SessionEnded("cheat", "forged_message", {"message": describe(error)}))
+            found = _ended(found, Ending("cheat", "forged_message", message=describe(error)))
         finally:
             session.close()
-        return dataclasses.replace(verdict, **_result(fields, check.outcome, session.events))
+        return _with_outcome(found, check.outcome, session.events)
 
     def _time(self, check: CandidateCheck, reference: str) -> dict[str, Any]:
-        """Return what timing adds to the verdict on a correct candidate, as fields.
+        """Return what timing adds to the verdict on a correct candidate.
 
         Raises:
             EarlyVerdict, WireError: it is wrong when it is timed.
@@ -370,29 +372,25 @@ def uses_atomics(verdict: Verdict) -> bool:
     return any(found["rule"] == "atomics" for found in verdict.findings)
 
 
-def _fields(error: EarlyVerdict | RequestRefused | SessionEnded | NoOracle) -> dict[str, Any]:
-    """Return the fields of a verdict that a failure decides."""
-    evidence = {"message": error.message} if isinstance(error, RequestRefused) else error.evidence
-    return {"status": error.status, "reason": error.reason, "evidence": evidence}
+def _ended(verdict: Verdict, why: Ending) -> Verdict:
+    return dataclasses.replace(verdict, status=why.status, reason=why.reason, evidence=why.evidence)
 
 
-def _result(
-    fields: dict[str, Any], outcome: Outcome, events: list[dict[str, Any]]
-) -> dict[str, Any]:
-    """Return the fields of a verdict after a check."""
-    evidence = {**outcome.evidence, **fields.get("evidence", {})}
-    if events and fields["status"] != "unsupported":
-        fields = {**fields, "status": "cheat", "reason": events[0]["rule"]}
+def _with_outcome(verdict: Verdict, outcome: Outcome, events: list[HostEvent]) -> Verdict:
+    """Return a verdict with what its check has found, and what the program reached for."""
+    evidence = {**outcome.evidence, **verdict.evidence}
+    if events and verdict.status != "unsupported":
+        verdict = dataclasses.replace(verdict, status="cheat", reason=events[0]["rule"])
         evidence["events"] = events[:20]
-    right = fields["status"] == "correct"
-    return {
-        **fields,
-        "caveats": tuple(outcome.caveats),
-        "evidence": tidy(evidence),
-        "trials": outcome.trials,
-        "max_abs_error": outcome.agreement.max_abs_error if right else None,
-        "error_ratio": outcome.agreement.error_ratio if right else None,
-    }
+    right = verdict.status == "correct"
+    return dataclasses.replace(
+        verdict,
+        caveats=tuple(outcome.caveats),
+        evidence=tidy(evidence),
+        trials=outcome.trials,
+        max_abs_error=outcome.agreement.max_abs_error if right else None,
+        error_ratio=outcome.agreement.error_ratio if right else None,
+    )
 
 
 def tidy(value: Any, depth: int = 4) -> Any:

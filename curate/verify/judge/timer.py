@@ -206,7 +206,7 @@ class Timer:
             self.known["graph"] = self.graph and all(baselines.graphs.values())
             self.baselines = list(baselines.graphs)
         except (Untimed, NoOracle, RequestRefused, SessionEnded) as error:
-            self.problem = _words(error)
+            self.problem = str(error)
 
     def _prepare(self, size: int | None) -> None:
         """Have the candidate recorded at a size, and ready to be replayed.
@@ -220,7 +220,7 @@ class Timer:
         except (RequestRefused, EarlyVerdict) as error:
             if size is None and isinstance(error, EarlyVerdict):
                 raise
-            raise Untimed(f"at size {size or 'of its own'}: {_words(error)}") from error
+            raise Untimed(f"at size {size or 'of its own'}: {error}") from error
 
     def _draw(self, size: int | None) -> list[Expected]:
         """Return sets of inputs with what is right for them: one only, if two are not alike."""
@@ -281,17 +281,17 @@ class Timer:
     # measuring
 
     def run(self) -> dict[str, Any]:
-        """Measure, with the device alone; return the fields of a verdict.
+        """Measure, with the device alone; return a verdict's `timing`.
 
         Raises:
             EarlyVerdict: a replay gave a wrong result.
         """
         if self.problem is None:
             try:
-                return {"timing": self._measure()}
+                return self._measure()
             except (Untimed, NoOracle, RequestRefused, SessionEnded) as error:
-                self.problem = _words(error)
-        return {"timing": to_json({}, [], {**self.known, "problem": self.problem})}
+                self.problem = str(error)
+        return to_json({}, [], {**self.known, "problem": self.problem})
 
     def _measure(self) -> dict[str, Any]:
         overhead = [us for _ in range(3) for us in self._ask(OVERHEAD, MOST)]
@@ -338,10 +338,3 @@ def _kind(expected: Expected) -> str:
     inputs = expected.drawn.inputs
     forms = [(t.shape, t.dtype, t.stride()) for t in list_tensors(inputs)]
     return repr((forms, map_tensors(inputs, lambda tensor: None), expected.draw.size))
-
-
-def _words(error: Exception) -> str:
-    """Return why something could not be done."""
-    if isinstance(error, EarlyVerdict | NoOracle | SessionEnded):
-        return f"{error.status}: {error.reason}"
-    return f"{error}"

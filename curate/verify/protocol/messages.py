@@ -10,13 +10,11 @@ import torch
 from curate.devices import Device
 from curate.problem.draw import Draw
 from curate.problem.values import Tensors, list_tensors
-from curate.verify.compile.ptx import PtxParameter
 from curate.verify.protocol.calls import message
 from curate.verify.protocol.places import TensorPlace
 
 message(Draw)
 message(Device)
-message(PtxParameter)
 message(TensorPlace)
 
 LaunchOptions = dict[str, int | bool]
@@ -227,7 +225,7 @@ class Cubin:
     Attributes:
         image: the file's bytes.
         name: of the kernel in it.
-        parameters: of the kernel; none where there is no PTX.
+        parameters: type and bytes of each, as PTX has them; none where there is no PTX.
         shared: bytes of shared memory.
         num_warps, num_ctas: of a block, and blocks of a cluster.
         cooperative: whether all blocks must be there at the same time.
@@ -236,7 +234,7 @@ class Cubin:
 
     image: torch.Tensor
     name: str
-    parameters: list[PtxParameter]
+    parameters: list[tuple[str, int]]
     shared: int
     num_warps: int
     num_ctas: int

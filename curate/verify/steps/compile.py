@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import tempfile
-from typing import Annotated, ClassVar, Literal, cast
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
 
 from curate.devices import DEVICES, known_device
-from curate.rows import Compiled, KernelRow, PairRow
+from curate.rows import KernelRow, PairRow
 from curate.step import Context, Drop, Keep, Outcome, RowStep
+
+if TYPE_CHECKING:
+    from curate.verify.compile.aot import CompiledTarget
 
 TargetName = Annotated[str, AfterValidator(known_device)]
 
@@ -66,10 +69,9 @@ class Compile(RowStep):
             )
         except ProgramError as error:
             return Drop("import_error", {"message": str(error)})
-        if not any(result["ok"] for result in results):
-            shown = {name: results[0][name] for name in ("target", "error", "message")}
-            return Drop("compile_error", {"kernel": row["entry_point"], **shown})
-        return Keep(({**row, "compile": cast(list[Compiled], results)},))
+        if not any(result.ok for result in results):
+            return Drop("compile_error", _shown(results[0], row["entry_point"]))
+        return Keep(({**row, "compile": [result.to_row() for result in results]},))
 
     def _program(self, row: PairRow) -> Outcome:
         from curate.problem.problem import ProgramError
@@ -79,11 +81,14 @@ class Compile(RowStep):
             results = compile_program(row["reference"], row["triton"], list(self.targets))
         except (LaunchError, ProgramError) as error:
             return Drop("launch_error", {"message": str(error)})
-        if not any(result["kernels"] for result in results):
+        if not any(result.kernels for result in results):
             return Drop("no_kernel", {"message": "forward launches no Triton kernel"})
-        kernels = [result.pop("kernel") for result in results]
-        for kernel, result in zip(kernels, results, strict=True):
-            if not result["ok"]:
-                shown = {name: result[name] for name in ("target", "error", "message")}
-                return Drop("compile_error", {"kernel": kernel, **shown})
-        return Keep(({**row, "compile": cast(list[Compiled], results)},))
+        for result in results:
+            if not result.ok:
+                return Drop("compile_error", _shown(result, result.kernel))
+        return Keep(({**row, "compile": [result.to_row() for result in results]},))
+
+
+def _shown(failed: CompiledTarget, kernel: str | None) -> dict[str, object]:
+    said = {"error": failed.error, "message": failed.message}
+    return {"kernel": kernel, "target": failed.target, **said}

@@ -29,23 +29,23 @@ def row(candidate: str, reference: str = SOFTMAX.reference) -> Row:
 def test_every_kind_of_kernel_compiles_for_both_vendors(name: str) -> None:
     pair = PAIRS[name]
     for result in compile_program(pair.reference, pair.honest, THREE):
-        assert result["ok"], result
-        assert result["kernels"] == 1
-        assert result["registers"] > 0
-        assert result["spills"] == 0
+        assert result.ok, result
+        assert result.kernels == 1
+        assert result.usage.registers > 0
+        assert result.usage.spills == 0
 
 
 @pytest.mark.parametrize("target", DEVICES)
 def test_every_target(target: str) -> None:
     result = only(compile_program(SOFTMAX.reference, SOFTMAX.honest, [target]))
-    assert result["ok"], result
-    assert 8 <= result["registers"] <= 255
-    assert 0 < result["shared"] <= 1024
+    assert result.ok, result
+    assert 8 <= result.usage.registers <= 255
+    assert 0 < result.usage.shared <= 1024
 
 
 def test_signature_says_what_was_compiled() -> None:
     result = only(compile_program(LINEAR.reference, LINEAR.honest, ["cuda:90"]))
-    signature = only(json.loads(result["signature"])["linear_kernel"])
+    signature = only(json.loads(result.signature)["linear_kernel"])
     assert signature["types"]["a_ptr"] == "*fp32"
     assert signature["types"]["M"] == "i32"
     assert signature["constants"] == {"BM": 16, "BN": 16, "BK": 32}
@@ -55,7 +55,7 @@ def test_signature_says_what_was_compiled() -> None:
 
 def test_autotuned_kernel_takes_its_first_configuration() -> None:
     result = only(compile_program(AUTOTUNED.reference, AUTOTUNED.honest, ["cuda:80"]))
-    signature = only(json.loads(result["signature"])["subtract_kernel"])
+    signature = only(json.loads(result.signature)["subtract_kernel"])
     assert signature["constants"] == {"BLOCK": 128, "EVEN": False}
     assert signature["num_warps"] == 8
 
@@ -73,32 +73,32 @@ def test_equal_launches_are_compiled_once_and_others_apart() -> None:
 
 def test_fake_tensors_take_no_memory() -> None:
     huge = SOFTMAX.reference.replace("torch.rand(rows, 100)", "torch.rand(2**34, 100)")
-    assert only(compile_program(huge, SOFTMAX.honest, ["cuda:90"]))["ok"]
+    assert only(compile_program(huge, SOFTMAX.honest, ["cuda:90"])).ok
 
 
 def test_program_that_looks_at_values_is_run_on_real_tensors() -> None:
     looks = SOFTMAX.honest.replace("y = torch.empty_like(x)", "y = x * float(x.max().item() > 0)")
     result = only(compile_program(SOFTMAX.reference, looks, ["cuda:90"]))
-    assert result["ok"] and result["kernels"] == 1
+    assert result.ok and result.kernels == 1
 
 
 def test_shared_memory_beyond_the_target() -> None:
     big = LINEAR.honest.replace('input_precision="ieee"', 'input_precision="tf32"')
     big = big.replace("BM=16, BN=16, BK=32", "BM=64, BN=64, BK=64, num_stages=5")
     small, large = compile_program(LINEAR.reference, big, ["cuda:86", "cuda:80"])
-    assert not small["ok"]
-    assert small["error"] == "shared_memory"
-    assert small["kernel"] == "linear_kernel"
-    assert str(99 * 1024) in small["message"]
-    assert large["ok"], large
-    assert large["shared"] > 99 * 1024
+    assert not small.ok
+    assert small.error == "shared_memory"
+    assert small.kernel == "linear_kernel"
+    assert str(99 * 1024) in small.message
+    assert large.ok, large
+    assert large.usage.shared > 99 * 1024
 
 
 def test_more_threads_than_a_block_may_have() -> None:
     wide = SOFTMAX.honest.replace("BLOCK=block)", "BLOCK=block, num_warps=32)")
     cuda, hip = compile_program(SOFTMAX.reference, wide, ["cuda:90", "hip:gfx942"])
-    assert cuda["ok"]
-    assert not hip["ok"]
+    assert cuda.ok
+    assert not hip.ok
 
 
 @pytest.mark.parametrize(
@@ -154,4 +154,4 @@ def test_unknown_target_names_the_known_ones() -> None:
 def test_library_calls_compile_for_hip() -> None:
     # OCML and libdevice are different libraries behind one name.
     result = only(compile_program(LIBRARY.reference, LIBRARY.honest, ["hip:gfx90a"]))
-    assert result["ok"], result
+    assert result.ok, result

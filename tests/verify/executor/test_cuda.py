@@ -78,7 +78,7 @@ def test_what_is_specialised_compiles_to_a_cubin_that_takes_its_arguments(
     options = {"num_warps": 8, "enable_fp_fusion": True, "name of none": 3}
     target = find_device("cuda:90")
     cubin = ask(compiler, Compiler.cubin, "add_scaled", made, options, target)
-    assert [one.size for one in cubin.parameters][:6] == [8, 8, 4, 8, 4, 1]
+    assert [size for _, size in cubin.parameters][:6] == [8, 8, 4, 8, 4, 1]
     assert bytes(cubin.image[:4].numpy()) == b"\x7fELF"
     assert (cubin.name, cubin.num_warps, cubin.num_ctas) == ("add_scaled", 8, 1)
     assert not cubin.cooperative and cubin.scratch[0] == 0

@@ -16,6 +16,7 @@ import torch
 import curate
 from curate.engine.processes import sandbox
 from curate.problem.draw import FAMILIES, OWN, Draw, Variation
+from curate.verify.host import HostOptions
 from curate.verify.judge.oracle import Expected, NoOracle, Oracle, Variety, easier
 from curate.verify.judge.session import Host, HostError
 from curate.verify.protocol.compare import Mismatch
@@ -61,7 +62,7 @@ Ask = Callable[..., Oracle]
 def ask() -> Iterator[Ask]:
     """Return an oracle for a reference; they are closed one after the other."""
     opened: list[Oracle] = []
-    with closing(Host("reference", 1024, sandbox=True)) as host:
+    with closing(Host(HostOptions("reference", 1024, True))) as host:
 
         def load(*args: Any, **kwargs: Any) -> Oracle:
             for oracle in opened:
@@ -433,6 +434,9 @@ def test_a_host_that_would_run_other_code_does_not_start(
     package = Path(curate.__file__).absolute().parent
     shutil.copytree(package, tmp_path / "curate", ignore=shutil.ignore_patterns("__pycache__"))
     monkeypatch.setattr(sandbox, "PACKAGE", tmp_path / "curate")
-    with closing(Host("reference", 1024, sandbox=True)) as host, pytest.raises(HostError) as caught:
+    with (
+        closing(Host(HostOptions("reference", 1024, True))) as host,
+        pytest.raises(HostError) as caught,
+    ):
         host.start()
     assert f"and not that in {package}" in str(caught.value)

@@ -9,6 +9,7 @@ from contextlib import closing
 import pytest
 
 from curate.verify.compile.serve import Compiler
+from curate.verify.host import HostOptions
 from curate.verify.judge import session
 from curate.verify.judge.session import Host, HostError
 
@@ -20,7 +21,7 @@ def kill(host: Host) -> None:
 
 @pytest.mark.slow
 def test_a_host_that_is_killed_while_it_starts_is_started_again() -> None:
-    with closing(Host("compiler", 8192, sandbox=False)) as host:
+    with closing(Host(HostOptions("compiler", 8192, False))) as host:
         host.prepare()
         killed = host.pid
         kill(host)
@@ -38,7 +39,7 @@ def test_a_host_that_never_starts_is_given_up(monkeypatch: pytest.MonkeyPatch) -
         kill(host)
 
     monkeypatch.setattr(Host, "prepare", prepare_and_kill)
-    with closing(Host("compiler", 8192, sandbox=False)) as host:
+    with closing(Host(HostOptions("compiler", 8192, False))) as host:
         with pytest.raises(HostError, match="compiler host did not start"):
             host.start()
         assert len(killed) == session.STARTS and host.pid is None
