@@ -16,7 +16,7 @@ from curate.devices import ON_CPU
 from curate.problem.values import Tensors
 from curate.verify.compile.aot import first_line as first_line
 from curate.verify.executor import serve as executor
-from curate.verify.executor.cpu import CpuBackend
+from curate.verify.executor.device import CpuBackend
 from curate.verify.host_half import serve as host_half
 from curate.verify.host_half.handles import Handle as Handle
 from curate.verify.host_half.handles import on_device as on_device
@@ -26,6 +26,7 @@ from curate.verify.host_half.launches import HostLaunches
 from curate.verify.host_half.stream import CommandStream
 from curate.verify.host_half.stream import ExecutorStopped as ExecutorStopped
 from curate.verify.protocol.messages import CallLimits
+from curate.verify.protocol.role import Refusal
 from curate.verify.protocol.role import refusal as refusal
 from curate.verify.protocol.wire import Message
 
@@ -77,7 +78,7 @@ class CpuDevice:
         self.stream = CommandStream(self)  # type: ignore[arg-type]
 
     @property
-    def error(self) -> executor.Stopped | None:
+    def error(self) -> Refusal | None:
         """What the call did wrong on the device, if it did."""
         return self.executor.error
 

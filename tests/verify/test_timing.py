@@ -11,9 +11,8 @@ import pytest
 import torch
 
 from curate.problem.draw import Draw, Variation
-from curate.verify.executor.cpu import CpuBackend
+from curate.verify.executor.device import CpuBackend, Storages
 from curate.verify.executor.replay import Recording, Replay
-from curate.verify.executor.serve import Storages
 from curate.verify.judge import timer as timing_judge
 from curate.verify.judge.check import CandidateCheck, EarlyVerdict
 from curate.verify.judge.device import Room
@@ -371,7 +370,7 @@ def timer_of(slot: Slot, reference: str, candidate: str) -> Timer:
 def test_replays_give_what_is_right_for_their_inputs(slot: Slot, forward: str) -> None:
     timer = timer_of(slot, CURVE, program(forward))
     assert timer.problem is None
-    timing = timer.run()["timing"]
+    timing = timer.run()
     assert timing["candidate_us"] > 0 and timing["eager_us"] == 100.0
     assert timing["graph"] is False and timing["problem"] is None
     timer.session.close()
@@ -388,7 +387,7 @@ def test_state_is_written_before_each_replay(slot: Slot) -> None:
     candidate = program(forward, "self.register_buffer('seen', torch.zeros(1))")
     timer = timer_of(slot, reference, candidate)
     assert timer.problem is None
-    assert timer.run()["timing"]["candidate_us"] > 0
+    assert timer.run()["candidate_us"] > 0
     timer.session.close()
 
 
@@ -407,7 +406,7 @@ def test_state_is_written_before_each_replay(slot: Slot) -> None:
 )
 def test_what_cannot_be_replayed_has_no_time(slot: Slot, forward: str, problem: str) -> None:
     timer = timer_of(slot, CURVE, program(forward))
-    timing = timer.run()["timing"]
+    timing = timer.run()
     assert timing["candidate_us"] is None and problem in timing["problem"]
     timer.session.close()
 
@@ -420,7 +419,7 @@ return y
 """
     timer = timer_of(slot, CURVE, program(forward))
     assert timer.problem is None and timer.session.turn in (0, 1, 2)
-    assert timer.run()["timing"]["candidate_us"] > 0
+    assert timer.run()["candidate_us"] > 0
     timer.session.close()
 
 
@@ -447,13 +446,13 @@ def test_programs_are_timed_at_a_larger_size_if_they_take_it(
     monkeypatch.setattr(timing_judge, "LONG_US", 1e9)
     monkeypatch.setattr(timing_judge, "MOST_BYTES", 2 * 32 * 4 * 32)
     timer = timer_of(slot, CURVE, program("return curve(x)"))
-    assert timer.run()["timing"]["size"] == 32
+    assert timer.run()["size"] == 32
     assert timer.expected[0].drawn.inputs[0].shape == (32, 32)
     timer.session.close()
     only = "assert x.shape[0] == 4, 'only four'\nreturn curve(x)"
     timer = timer_of(slot, CURVE, program(only))
     assert "own_sizes_only" in timer.check.outcome.caveats
-    timing = timer.run()["timing"]
+    timing = timer.run()
     assert timing["size"] is None and timing["problem"] is None and timing["candidate_us"] > 0
     timer.session.close()
 

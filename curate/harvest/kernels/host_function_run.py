@@ -311,7 +311,7 @@ class HostFunctionSearch:
                 result = self.function(*positional, **named)
                 device.check()  # the wrapper may have caught what was raised
         finally:
-            self.spent += elements - device.executor.work.left
+            self.spent += elements - device.backend.work.left
         return result, given
 
     def _try(self, call: dict[str, str]) -> HostFunctionTry | None:

@@ -18,16 +18,20 @@ from torch.profiler import ProfilerActivity
 from torch.profiler import profile as profiler
 
 from curate.problem.values import Tensors, list_tensors, same
-from curate.verify.executor.launch_arguments import read_argument, read_launch_value
-from curate.verify.executor.operators import find_operator, read_value
+from curate.verify.executor.operators import (
+    find_operator,
+    read_argument,
+    read_launch_value,
+    read_value,
+)
 from curate.verify.protocol.messages import Replayed
-from curate.verify.protocol.places import TensorPlace, read_place
+from curate.verify.protocol.places import TensorPlace, places_in, read_place
 from curate.verify.protocol.role import Refusal
 from curate.verify.protocol.wire import Message
 from curate.verify.timing import InputSets, TimedCall
 
 if TYPE_CHECKING:
-    from curate.verify.executor.serve import ExecutorBackend, Storages
+    from curate.verify.executor.device import ExecutorBackend, Storages
 
 Step = Callable[[], None]
 
@@ -115,17 +119,17 @@ class Replay:
             return self.storages.address(place)
         return int(data.data_ptr()) + place.start
 
-    def _name(self, *places: TensorPlace) -> None:
-        self.fresh.difference_update(place.storage for place in places)
+    def _name(self, places: Any) -> None:
+        self.fresh.difference_update(place[0] for place in places_in(places))
 
     # steps
 
     def _operator(self, message: Message, tensors: Tensors) -> Step:
         operator = find_operator(str(message["name"]))
         outs = [None if out is None else read_place(out) for out in message["outs"]]
-        self._name(*_places([message["args"], message["kwargs"]]))
+        self._name([message["args"], message["kwargs"]])
         new = {place.storage for place in outs if place} & self.fresh
-        self._name(*filter(None, outs))
+        self._name(message["outs"])
 
         def tensor(described: Any) -> torch.Tensor:
             return self.tensor(read_place(described))
@@ -153,7 +157,7 @@ class Replay:
     def _launch(self, message: Message, tensors: Tensors) -> Step:
         text, options = self.kernels[message["sha256"]], message["options"]
         x, y, z = message["grid"]
-        self._name(*(read_place(v["t"]) for v in message["args"] if isinstance(v, dict)))
+        self._name(message["args"])
         if not self.is_cuda:
             self.names.add(self.device.kernel(text)[0])
 
@@ -166,7 +170,7 @@ class Replay:
     def _launch_cuda(self, message: Message, tensors: Tensors) -> Step:
         text, name, shared = self.kernels[message["sha256"]], message["kernel"], message["shared"]
         sizes = [*message["grid"], *message["block"]]
-        self._name(*_places(message["args"]))
+        self._name(message["args"])
         self.names.add(name)
 
         def step() -> None:
@@ -178,22 +182,12 @@ class Replay:
     def _upload(self, message: Message, tensors: Tensors) -> Step:
         place, (value,) = read_place(message["out"]), tensors
         value = value if self.device.name == "cpu" else value.pin_memory()
-        self._name(place)
+        self._name(message["out"])
 
         def step() -> None:
             self.tensor(place).copy_(value, non_blocking=True)
 
         return step
-
-
-def _places(value: Any) -> list[TensorPlace]:
-    """Return the places that a command's arguments name."""
-    if isinstance(value, list) and len(value) == 5 and isinstance(value[1], str):
-        return [read_place(value)]
-    parts = value.values() if isinstance(value, dict) else value
-    if not isinstance(value, dict | list):
-        return []
-    return [place for part in parts for place in _places(part)]
 
 
 def _fills(place: TensorPlace, result: torch.Tensor, given: set[int]) -> bool:

@@ -66,7 +66,7 @@ def _three(sizes: Any) -> tuple[int, ...]:
 def pack_arguments(
     name: str, wanted: Sequence[PtxParameter], arguments: Sequence[Any]
 ) -> list[Any]:
-    """Return a kernel's arguments as `curate.verify.executor.launch_arguments` reads them.
+    """Return a kernel's arguments as `curate.verify.executor.operators.read_argument` reads them.
 
     Raises:
         TypeError: there are more or fewer than the kernel takes, or one is of another type.

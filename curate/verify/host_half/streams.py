@@ -14,7 +14,7 @@ from __future__ import annotations
 import functools
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,7 @@ from curate.verify.compile.ptx import stored_parameters
 from curate.verify.executor import ttir
 from curate.verify.executor.code import touched_arguments
 from curate.verify.executor.launch import STORES
-from curate.verify.protocol.places import TensorPlace, read_place
+from curate.verify.protocol.places import TensorPlace, places_in, read_place
 from curate.verify.protocol.role import Refusal
 from curate.verify.protocol.wire import Message
 
@@ -177,14 +177,14 @@ class StreamOrder:
         by_name.update(given[1])
         for argument in arguments:
             if argument.alias_info is not None and argument.alias_info.is_write:
-                written += _places(by_name.get(argument.name))
-        self._command(message["name"], map(read_place, _places(given)), map(read_place, written))
+                written += places_in(by_name.get(argument.name))
+        self._command(message["name"], map(read_place, places_in(given)), map(read_place, written))
 
     def _launch(self, message: Message) -> None:
         text = self.texts[message["sha256"]]
         kernel = message.get("kernel")
         stored = _stored_arguments(text) if kernel is None else stored_parameters(text, kernel)
-        places = [(i, read_place(p)) for i, a in enumerate(message["args"]) for p in _places(a)]
+        places = [(i, read_place(p)) for i, a in enumerate(message["args"]) for p in places_in(a)]
         written = [place for i, place in places if stored is None or i in stored]
         self._command("a launch", [place for _, place in places], written)
 
@@ -218,19 +218,6 @@ def _name(stream: int) -> str:
 
 def _joined(one: Clocks, other: Clocks) -> Clocks:
     return {**one, **{stream: max(when, one.get(stream, 0)) for stream, when in other.items()}}
-
-
-def _places(value: Any) -> Iterator[Any]:
-    """Yield the places in packed arguments of an operator or of a launch."""
-    if isinstance(value, list | tuple):
-        for item in value:
-            yield from _places(item)
-    elif isinstance(value, dict):
-        if "t" in value:
-            yield value["t"]
-        for _, place in value.get("s", ()):  # in a struct
-            yield place
-        yield from _places(value.get("l", []))
 
 
 @functools.lru_cache(maxsize=512)

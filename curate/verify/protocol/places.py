@@ -7,6 +7,7 @@ touched.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -93,3 +94,12 @@ def read_place(value: Any) -> TensorPlace:
     if not isinstance(name, str) or name not in DTYPES:
         raise WireError("not a type")
     return TensorPlace(storage, DTYPES[name], tuple(shape), tuple(stride), offset)
+
+
+def places_in(value: Any) -> Iterator[list[Any]]:
+    """Yield the descriptions of places among a command's arguments, which may be anything."""
+    if isinstance(value, list) and len(value) == 5 and isinstance(value[1], str):
+        yield value
+    elif isinstance(value, dict | list | tuple):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from places_in(item)

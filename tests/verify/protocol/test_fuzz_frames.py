@@ -25,11 +25,12 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from curate.verify.executor.cpu import CpuBackend
+from curate.verify.executor.commands import MAX_UPLOAD
+from curate.verify.executor.device import CpuBackend
 from curate.verify.executor.launch import load_kernel
 from curate.verify.executor.operations import UnsupportedOperation
 from curate.verify.executor.operators import find_operator
-from curate.verify.executor.serve import EXAMPLE, MAX_UPLOAD, CandidateExecutor
+from curate.verify.executor.serve import EXAMPLE, CandidateExecutor
 from curate.verify.protocol.messages import CallAccount, CallLimits
 from curate.verify.protocol.places import TensorPlace
 from curate.verify.protocol.role import Refusal
