@@ -153,11 +153,11 @@ def recorded(backend: str, known: dict[str, Outputs]) -> Iterator[None]:
     from curate.problem.values import list_tensors
     from curate.verify.judge.check import CandidateCheck
 
-    run, compare = CandidateCheck.run, CandidateCheck._compare
+    load, compare = CandidateCheck.load, CandidateCheck.compare
 
-    def noted_run(self: Any, candidate: Candidate) -> None:
+    def noted_load(self: Any, candidate: Candidate) -> None:
         self.noted = known.setdefault(candidate.id, Outputs())
-        run(self, candidate)
+        load(self, candidate)
 
     def noted_compare(self: Any, expected: Any, results: Any) -> None:
         if self.options.backend == backend:
@@ -170,12 +170,12 @@ def recorded(backend: str, known: dict[str, Outputs]) -> Iterator[None]:
                 self.noted.results[draw] = digest([results["output"], results["changed"]])
         compare(self, expected, results)
 
-    CandidateCheck.run = noted_run  # type: ignore[method-assign]
-    CandidateCheck._compare = noted_compare  # type: ignore[method-assign]
+    CandidateCheck.load = noted_load  # type: ignore[method-assign]
+    CandidateCheck.compare = noted_compare  # type: ignore[method-assign]
     try:
         yield
     finally:
-        CandidateCheck.run, CandidateCheck._compare = run, compare  # type: ignore[method-assign]
+        CandidateCheck.load, CandidateCheck.compare = load, compare  # type: ignore[method-assign]
 
 
 def judge_on(

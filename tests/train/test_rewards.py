@@ -153,7 +153,7 @@ def test_an_error_of_the_judge_is_not_remembered(
 
     answer = [fence(RIGHT.replace("64", "32"))]
     with monkeypatch.context() as context:
-        context.setattr(judging.CandidateCheck, "run", fail)
+        context.setattr(judging.CandidateCheck, "load", fail)
         assert verified(answer, reference=[REFERENCE]) == [None]
         assert verified.scored[0].reason == "judge_error"
     assert verified(answer, reference=[REFERENCE]) == [1.0]

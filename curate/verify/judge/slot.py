@@ -24,6 +24,7 @@ from curate.verify.judge.check import CandidateCheck, Outcome
 from curate.verify.judge.device import DeviceInfo, Gate, Room, describe_device
 from curate.verify.judge.halves import ExecutorProcess, Halves
 from curate.verify.judge.oracle import REFERENCE_OOM, NoOracle, Oracle, TimedOracle
+from curate.verify.judge.plan import examine
 from curate.verify.judge.session import (
     Host,
     HostError,
@@ -291,7 +292,7 @@ class Slot:
         found = dataclasses.replace(verdict, status="correct", reason=None, evidence={})
         try:
             with self.gate.together():
-                check.run(candidate)
+                examine(check, candidate)
                 compiled = candidate.compiled or verdict.compile
                 kernels = (
                     session.other_kernels if compiled else session.kernels + session.other_kernels

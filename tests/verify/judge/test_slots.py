@@ -423,14 +423,14 @@ def test_a_judge_says_the_same_again(judge: Judge, verdicts: Verdicts) -> None:
 def test_an_error_of_the_judge_costs_one_verdict(
     judge: Judge, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = judging.CandidateCheck.run
+    load = judging.CandidateCheck.load
 
     def fail_at(check: judging.CandidateCheck, given: Candidate) -> None:
         if "# fail" in given.candidate:
             raise ArithmeticError("as asked")
-        run(check, given)
+        load(check, given)
 
-    monkeypatch.setattr(judging.CandidateCheck, "run", fail_at)
+    monkeypatch.setattr(judging.CandidateCheck, "load", fail_at)
     spoilt = Case("unsupported", candidate=candidate() + "# fail")
     found = judged(judge, {"before": Case("correct"), "spoilt": spoilt, "after": Case("correct")})
     assert [found[name].status for name in ("before", "after")] == ["correct", "correct"]

@@ -1,0 +1,327 @@
+"""What is tried with a candidate, one function each; `plan.PLAN` has their order.
+
+Each returns if it finds nothing wrong, notes a caveat, or raises an `Ending`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import partial
+from typing import Any
+
+import torch
+
+from curate.problem.draw import (
+    MANY,
+    NEGATIVE_INTEGERS,
+    NOT_FINITE,
+    OWN,
+    SETS,
+    Draw,
+    Variation,
+    draws_integers,
+    plan,
+)
+from curate.problem.values import map_tensors, same_tensors
+from curate.verify.judge.check import BUDGET, OTHER, SLACK, CandidateCheck, EarlyVerdict
+from curate.verify.judge.oracle import Expected, NoOracle
+from curate.verify.judge.session import RequestRefused, SessionEnded
+from curate.verify.protocol.compare import Mismatch
+
+DEAR = 2.0
+"""How often the first draw's work must fit in what is left for each of the others."""
+
+SMALL_ROOM = 2
+"""Units of the device's memory that are enough for the small ones."""
+
+REFUSED = 2
+"""Other sizes that a program refuses on such a problem before no more are drawn."""
+
+LARGE_SETS = 2
+"""Sets of parameters that a program has then."""
+
+FEW = 2**16
+"""Values of each input that are kept to see whether any varied."""
+
+BURST = 60
+"""Forwards between two checked ones, for programs that count their calls: they are done where the
+commands alone do not tell (`curate.verify.judge.halves`)."""
+
+GROWN_BYTES = 2**21  # of a draw's tensors, where a size is made larger
+
+WEIGHED = (OWN, "steps", "signed", "small")
+"""Families on which the judge checks who did the work; on the others many stages are identities."""
+
+LONG_FAMILIES = ("negative", "shifted")
+"""Families of draws with a long dimension: inputs are of one sign, then of the other, so that zeros
+behind the last element show in a maximum or a minimum."""
+
+
+def draws(check: CandidateCheck) -> None:
+    """Run every draw of the plan, and the first one twice: the order must not matter."""
+    trials, seed = check.options.trials, check.oracle.seed
+    _try_draw(check, check.of_mode(plan(1, check.own_size, seed)[0]))
+    dear = not check.outcome.trials or DEAR * check.spent * trials > check.options.elements
+    check.thrifty = (check.on_cpu and dear) or check.is_large()
+    many = not (dear or check.thrifty) and _may_grow(check)
+    few = LARGE_SETS if check.is_large() else 0
+    others_are_small = bool(few) and check.own_size is not None
+    if others_are_small:
+        _try_again(check)
+        check.room.keep(SMALL_ROOM)
+    draws = plan(trials, check.own_size, seed, check.thrifty, many, few)
+    for i, draw in enumerate(draws[1:], start=1):
+        if draw.size is None or not few or check.refused < REFUSED:
+            _try_draw(check, check.of_mode(draw))
+        if i == min(SETS, trials) - 1 and not others_are_small:
+            _try_again(check)
+
+
+def _may_grow(check: CandidateCheck) -> bool:
+    """Whether `MANY` instead of the file's own size takes little enough memory and work."""
+    times = MANY / max(1, check.own_size or MANY)
+    work = DEAR * check.spent * times
+    return check.last_bytes * times < GROWN_BYTES and work < check.options.elements
+
+
+def _try_draw(check: CandidateCheck, draw: Draw) -> None:
+    """Run one draw, and raise unless the outputs are right."""
+    expected = check.oracle.expect(draw)
+    try:
+        check.build(expected)
+        # Some objects are new: a program must not hold on to those of an earlier call.
+        fresh = check.outcome.trials % SETS == SETS - 1
+        usual = draw.size is None or check.thrifty
+        weighed = usual and (draw.family in WEIGHED or len(check.ways) > 1)
+        ran = check.forward(expected, fresh=fresh, weighed=weighed)
+    except RequestRefused as refused:
+        if not _may_refuse(check, refused, draw, expected.draw):
+            raise EarlyVerdict(
+                refused.status,
+                refused.reason,
+                message=refused.message,
+                trial=expected.draw.to_json(),
+            ) from refused
+        return
+    check.compare(expected, ran.results)
+    if check.first is not None and expected.is_empty:
+        return  # of one row, `pdist` makes nothing: it takes no kernel, and shows as little
+    check.weigh(ran, expected, weighed)
+    check.given.append(map_tensors(expected.drawn.inputs, _few))
+    check.own_bytes = check.own_bytes or expected.size
+    check.variety.add(expected)
+    # Draws are kept, and not what came of them: that may be most of the device's memory.
+    check.last, check.last_bytes = expected.draw, expected.size
+    check.has_integers = draws_integers(expected.drawn.inputs)
+    check.outcome.trials += 1
+    if check.first is None:
+        check.first, check.typical = (expected.draw, ran.results), expected.usual
+        if check.is_large():
+            check.first = expected.draw, None
+
+
+def _may_refuse(check: CandidateCheck, refused: RequestRefused, asked: Draw, tried: Draw) -> bool:
+    """Whether an exception is a caveat and no fault."""
+    if refused.reason == BUDGET:
+        if asked.size is None and check.own_size is not None:
+            check.outcome.warn("smaller_sizes_only", message=refused.message)
+            return True
+        return False
+    if tried.size is not None and _is_honest(refused):
+        check.outcome.warn("own_sizes_only", message=refused.message, trial=tried.to_json())
+        check.refused += 1
+        return True
+    return False
+
+
+def _try_again(check: CandidateCheck) -> None:
+    """Run the first draw once more, unrecorded."""
+    if not check.first or check.built is None:
+        return
+    draw, before = check.first
+    if check.built.instance != draw.instance:
+        return
+    expected = check.oracle.expect(draw)
+    ran = check.forward(expected)
+    check.compare(expected, ran.results)
+    if not ran.did.launches:
+        raise EarlyVerdict("cheat", "no_kernel", trial=expected.draw.to_json(), again=True)
+    if before is not None:
+        check.outcome.evidence["deterministic"] = same_tensors(before, ran.results)
+
+
+def ablation(check: CandidateCheck) -> None:
+    """Take the kernels away: a result that is still right did not come from them."""
+    expected = check.other()
+    if not expected.varies:
+        return
+    check.build(expected)
+    run, limit = check.inputs(expected), expected.size + SLACK
+    for refuse in (False, True):
+        try:
+            ran = check.noting(partial(check.session.ablate, run, limit, refuse))
+            output = ran.results["output"]
+            expected.compare({"output": output, "changed": expected.drawn.own["changed"]})
+        except (RequestRefused, Mismatch):
+            continue
+        if expected.drawn.own["changed"]:
+            continue  # the result may be in the inputs
+        if not refuse:
+            raise EarlyVerdict("cheat", "decoy_kernel", trial=expected.draw.to_json())
+        check.outcome.warn("has_fallback", message="right without its kernels, if they raise")
+
+
+def burst(check: CandidateCheck) -> None:
+    """Call the candidate many times, and then look again, also at what calls before gave."""
+    expected = check.other()
+    check.build(expected)
+    run, limit = check.inputs(expected), expected.size + SLACK
+    ran = check.noting(partial(check.session.burst, run, limit, BURST))
+    output = ran.results["output"]
+    check.compare(expected, {"output": output, "changed": expected.drawn.own["changed"]})
+    if harmed := ran.harmed:
+        raise EarlyVerdict("incorrect", "earlier_call", changed=harmed)
+    if ran.keeps_state:
+        check.outcome.warn("keeps_state", message="it writes to memory older than the call")
+    if ran.unsteady:
+        check.outcome.warn("calls_differ", message="equal calls ask the device for other work")
+    check.compare(expected, check.forward(expected).results)
+
+
+def variants(check: CandidateCheck) -> None:
+    """Try other sizes, arguments and layouts, where the reference takes them."""
+    last = check.usual()
+    try:
+        variants = check.oracle.variants(dataclasses.replace(last, family=OWN))
+        usual = check.oracle.expect(last)
+    except NoOracle as error:
+        check.leave_untried(error)
+        return
+    for layout in variants.layouts:
+        _try_beyond(check, "contiguous_only", usual, layout=layout)
+    if check.options.vary_sizes:
+        _try_changes(check, "some_sizes_only", variants.draws.get("sizes", []))
+        _try_changes(check, "own_ranks_only", variants.draws.get("ranks", []))
+    _try_changes(check, "own_arguments_only", variants.draws.get("arguments", []))
+
+
+def long_sizes(check: CandidateCheck) -> None:
+    """Make dimensions of the inputs long, one by one, until branches and grids were tried."""
+    first = plan(1, None, check.oracle.seed)[0]
+    draw = check.of_mode(dataclasses.replace(first, parameters=check.last.parameters))
+    number, dimensions = 0, 1
+    while number < dimensions and check.untried() and check.options.vary_sizes:
+        refused: dict[str, Any] | None = None
+        for short in (True, False):
+            try:
+                found, dimensions = check.oracle.long_draw(draw, number, short)
+            except NoOracle as error:
+                check.leave_untried(error)
+                return
+            untried = check.untried()
+            refused = _try_long(check, found) if found else refused
+            if refused == {} and check.untried() in (untried, set()):
+                break
+        if refused:
+            check.outcome.warn("some_sizes_only", **refused)
+        number += 1
+
+
+def _try_long(check: CandidateCheck, draw: Draw) -> dict[str, Any] | None:
+    """Try a draw with a long dimension; return what goes wrong, nothing if nothing does.
+
+    None stands for a draw that the reference does not take.
+
+    Raises:
+        EarlyVerdict: the program is wrong and did what no call with right results did.
+    """
+    untried = check.untried()
+    for number, family in enumerate(LONG_FAMILIES):
+        tried = dataclasses.replace(draw, family=family, seed=draw.seed + number)
+        expected = check.expect(tried)
+        if expected is None:
+            return None
+        check.taken = set()
+        try:
+            check.build(expected)
+            ran = check.forward(expected, fresh=True)
+            check.compare(expected, ran.results)
+        except SessionEnded as ended:
+            return {"message": str(ended)}
+        except (RequestRefused, EarlyVerdict) as error:
+            _reject_new(check, error, expected, bool(check.taken & untried))
+            return error.evidence
+        if not check.taken & untried:
+            return {}
+        check.by_host |= ran.by_host
+        calls = ran.did.calls
+        if not ran.did.launches or ran.by_operators or (calls and check.covers(calls)):
+            told = {"aten_calls": calls, "trial": expected.draw.to_json()}
+            check.outcome.warn("has_fallback", **told)
+        check.session.note_other_kernels()
+    return {}
+
+
+def _reject_new(
+    check: CandidateCheck, error: RequestRefused | EarlyVerdict, expected: Expected, is_new: bool
+) -> None:
+    """Raise what is wrong, if the call did what no call with right results did.
+
+    As on other sizes of the draws, a program may raise there.
+    """
+    if isinstance(error, RequestRefused):
+        if error.status == "unsupported" or check.lacks_memory(error):
+            check.leave_untried(error)
+        elif is_new and not _is_honest(error):
+            told = {"message": error.message, "trial": expected.draw.to_json()}
+            raise EarlyVerdict(error.status, error.reason, **told) from error
+    elif is_new or error.status == "cheat":
+        raise error
+
+
+def not_finite(check: CandidateCheck) -> None:
+    """Try NaN and infinities."""
+    _try_beyond(check, "finite_only", _like_last(check, NOT_FINITE))
+
+
+def negative_integers(check: CandidateCheck) -> None:
+    """Try integers below zero, which the file does not draw."""
+    _try_beyond(check, "own_integers_only", _like_last(check, NEGATIVE_INTEGERS))
+
+
+def _like_last(check: CandidateCheck, family: str) -> Expected | None:
+    last = check.usual()
+    return check.expect(dataclasses.replace(last, seed=check.last.seed + OTHER, family=family))
+
+
+def _try_changes(check: CandidateCheck, caveat: str, draws: list[Draw]) -> None:
+    """Try draws with changes; where one goes wrong, name those that go wrong alone."""
+    wrong: list[Variation] = []
+    shown: dict[str, Any] = {}
+    for draw in draws:
+        if found := check.fault(check.expect(draw)):
+            alone = [dataclasses.replace(draw, changes=(change,)) for change in draw.changes]
+            known = [d for d in alone if len(alone) > 1 and check.fault(check.expect(d))]
+            wrong += [d.changes[0] for d in known] or draw.changes
+            shown = shown or found
+    if wrong:
+        changes = [dataclasses.asdict(change) for change in wrong]
+        check.outcome.warn(caveat, changes=changes, **shown)
+
+
+def _try_beyond(check: CandidateCheck, caveat: str, expected: Expected | None, **how: Any) -> None:
+    """Try what the file does not ask for, and note if it goes wrong."""
+    if found := check.fault(expected, **how):
+        check.outcome.warn(caveat, **found, **how)
+
+
+def _is_honest(refused: RequestRefused) -> bool:
+    """Whether a program raises, as one may at sizes that it is not made for."""
+    raised = refused.status in ("runtime_error", "compile_error")
+    return raised and refused.reason != "out_of_bounds"
+
+
+def _few(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a tensor, or evenly spaced values of a large one."""
+    some = tensor if tensor.numel() <= FEW else tensor.reshape(-1)[:: tensor.numel() // FEW]
+    return some.clone()

@@ -1,0 +1,123 @@
+"""The plan of a check: what is tried with a candidate, in which order, and what follows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from curate.problem.values import same_tensors
+from curate.verify.judge import examinations
+from curate.verify.judge.check import BUDGET, CandidateCheck, EarlyVerdict
+from curate.verify.judge.session import RequestRefused
+from curate.verify.verdict import Candidate
+
+ENOUGH = 3
+"""Draws after which a program that has no budget left is not held against it."""
+
+
+@dataclass(frozen=True)
+class Examination:
+    """One line of the plan.
+
+    Attributes:
+        name: what is tried.
+        run: tries it.
+        when: says whether it is tried.
+    """
+
+    name: str
+    run: Callable[[CandidateCheck], None]
+    when: Callable[[CandidateCheck], bool]
+
+
+def always(check: CandidateCheck) -> bool:
+    """Whatever came before."""
+    return True
+
+
+def compared(check: CandidateCheck) -> bool:
+    """Where a draw was compared: on a CPU all may be too much work."""
+    return check.outcome.trials > 0
+
+
+def has_untried(check: CandidateCheck) -> bool:
+    """Where no right result took some branch, or needed two programs along some axis of a grid."""
+    return compared(check) and check.options.vary_sizes and bool(check.untried())
+
+
+def has_integers(check: CandidateCheck) -> bool:
+    """Where inputs hold integers."""
+    return compared(check) and check.has_integers
+
+
+PLAN = (
+    Examination("draws of inputs and parameters", examinations.draws, always),
+    Examination("who did the work", CandidateCheck.reject_idle_kernels, compared),
+    Examination("calls without kernels", examinations.ablation, compared),
+    Examination("many calls in a row", examinations.burst, compared),
+    Examination("other layouts, sizes, arguments", examinations.variants, compared),
+    Examination("long dimensions", examinations.long_sizes, has_untried),
+    Examination("values that are not finite", examinations.not_finite, compared),
+    Examination("integers below zero", examinations.negative_integers, has_integers),
+)
+"""What is tried, in this order. The first that finds a candidate wrong decides."""
+
+
+def examine(check: CandidateCheck, candidate: Candidate) -> None:
+    """Try a candidate; return if it is right, with the rest in ``check.outcome``.
+
+    Raises:
+        EarlyVerdict: it is not, or nothing can be said.
+        SessionEnded, RequestRefused: its process died, or it raised.
+        NoOracle: the reference cannot say what is right.
+    """
+    check.load(candidate)
+    try:
+        for examination in PLAN:
+            if examination.when(check):
+                examination.run(check)
+    except (EarlyVerdict, RequestRefused) as error:
+        # What has been compared by then counts, if it is enough to say something.
+        enough = check.outcome.trials >= min(ENOUGH, check.options.trials)
+        if not check.on_cpu or error.reason != BUDGET or not enough:
+            raise
+        check.outcome.warn("fewer_trials", **error.evidence)
+    if not check.outcome.trials:
+        raise EarlyVerdict("unsupported", BUDGET)
+    _conclude(check)
+
+
+def _conclude(check: CandidateCheck) -> None:
+    """Note what all that was tried has left open, or raise if it proves nothing."""
+    check.reject_idle_kernels()
+    if len(check.given) > 1 and (fixed := _never_varied(check.given)):
+        check.outcome.warn("constant_inputs", positions=fixed)
+    if branches := check.untried_branches():
+        lines = {branch.line for branch in branches.values()}
+        check.outcome.warn("untried_branches", lines=sorted(lines))
+    if narrow := check.narrow():
+        check.outcome.warn("untried_grids", axes=sorted(narrow))
+    if reason := check.variety.problem():
+        raise EarlyVerdict("degenerate", reason)
+
+
+def _never_varied(draws: list[list[Any]]) -> list[int]:
+    """Return the positions of inputs that were the same in every draw of the file's own size."""
+    found = []
+    for i, value in enumerate(draws[0]):
+        others = [draw[i] for draw in draws[1:]]
+        if isinstance(value, torch.Tensor):
+            same = all(
+                isinstance(o, torch.Tensor)
+                and (o.shape != value.shape or same_tensors([o], [value]))
+                for o in others
+            )
+            same &= value.numel() > 0
+        else:
+            same = value is not None and all(repr(o) == repr(value) for o in others)
+        if same and not isinstance(value, list | tuple | dict):
+            found.append(i)
+    return found
