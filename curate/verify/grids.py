@@ -38,12 +38,7 @@ class Grids:
         return self._found.get(kernel, self._others)
 
     def _read(self, statements: list[ast.stmt], known: dict[str, Axes]) -> None:
-        """Read statements in order.
-
-        Args:
-            statements: a block.
-            known: axes of variables; gets what the statements assign.
-        """
+        """Read statements in order."""
         for statement in statements:
             if isinstance(statement, Function):
                 self._read_function(statement, known)

@@ -96,12 +96,6 @@ def warm(purpose: str, target: Device, has_device: bool, traces: bool) -> Callab
     """Import what children need and return what they do, given their channel and other sockets.
 
     No device is used before the fork: its context does not survive one.
-
-    Args:
-        purpose: ``host_half``, ``executor``, ``reference`` or ``compiler``.
-        target: the GPU that programs see.
-        has_device: whether there is a GPU to use.
-        traces: whether children will use `torch.compile` or fake tensors.
     """
     import torch
 

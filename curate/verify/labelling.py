@@ -131,17 +131,16 @@ def _together(candidates: Iterable[Candidate]) -> list[Candidate]:
 
 
 def _judge(candidates: list[Candidate], options: Options) -> Generator[Verdict, None, None]:
-    """Yield what the judge says, and say in one way why it cannot."""
+    """Yield what a judge of their own says."""
     if not candidates:
         return  # torch takes seconds to import
-    from curate.engine.processes.sandbox import SandboxUnavailable
-    from curate.verify.judge.session import HostError
-    from curate.verify.judge.slots import verify
+    from curate.verify.judge.slots import Judge
 
+    judge = Judge(options)
     try:
-        yield from verify(candidates, options)
-    except (HostError, SandboxUnavailable) as error:
-        raise CannotJudge(str(error)) from error
+        yield from judged(judge, candidates)
+    finally:
+        judge.close()
 
 
 def start_judge(options: Options) -> Judge:

@@ -17,6 +17,7 @@ from curate.verify.judge import timer as timing_judge
 from curate.verify.judge.check import CandidateCheck, EarlyVerdict
 from curate.verify.judge.device import Room
 from curate.verify.judge.oracle import NoOracle, TimedOracle
+from curate.verify.judge.plan import examine
 from curate.verify.judge.slot import TIMED, Slot
 from curate.verify.judge.slots import make_slot
 from curate.verify.judge.timer import (
@@ -350,8 +351,8 @@ def timer_of(slot: Slot, reference: str, candidate: str) -> Timer:
     oracle = slot._oracle(reference)
     oracle.load()
     check = CandidateCheck(oracle, slot._session(False), "eval", slot.options, Room())
-    check.run(Candidate("one", reference, candidate))
-    timed = WithoutCompile(slot.host("reference", TIMED), reference, "cpu", 120, 1)
+    examine(check, Candidate("one", reference, candidate))
+    timed = WithoutCompile(slot.host("reference", TIMED), reference, "cpu", slot.options)
     return Timer(check, timed)
 
 

@@ -146,21 +146,7 @@ class KernelError(Exception):
 
 
 def compile_program(reference: str, candidate: str, targets: list[str]) -> list[CompiledTarget]:
-    """Compile every kernel that a candidate launches, for every target.
-
-    Args:
-        reference: text of the file with ``get_inputs`` and ``get_init_inputs``.
-        candidate: text of the file with ``ModelNew``.
-        targets: names such as ``cuda:90`` and ``hip:gfx942``.
-
-    Returns:
-        One result per target; ``kernels`` is 0 where ``forward`` launches none.
-
-    Raises:
-        ProgramError: a file cannot be loaded or a model cannot be built.
-        LaunchError: ``forward`` raised.
-        ValueError: an unknown target.
-    """
+    """Compile every kernel that a candidate launches, for every target."""
     parsed = [find_device(name) for name in targets]
     found = find_launches(reference, candidate, parsed)
     return [_compile_target(target, found[target.name]) for target in parsed]
@@ -173,10 +159,6 @@ def find_launches(
 
     Fake tensors cost no memory and no arithmetic. A program that looks at values cannot run on
     them and is run again on real tensors.
-
-    Raises:
-        ProgramError: a file cannot be loaded or a model cannot be built.
-        LaunchError: ``forward`` raised.
     """
     with contextlib.suppress(Exception):
         return _run_forward(reference, candidate, targets, FakeTensorMode())
@@ -351,21 +333,13 @@ def compile_launch(launch: CompiledLaunch, target: Device) -> ResourceUsage:
 
 
 def compile_ttir(name: str, ttir: str, options: dict[str, int], target: Device) -> ResourceUsage:
-    """Compile one kernel from its TTIR.
-
-    Raises:
-        KernelError: as `compile_launch`.
-    """
+    """Compile one kernel from its TTIR."""
     with _file_of(ttir) as path:
         return _compile_source(name, path, options, target)
 
 
 def compile_cubin(name: str, ttir: str, options: dict[str, int], target: Device) -> Any:
-    """Return Triton's `CompiledKernel` of a kernel's TTIR.
-
-    Raises:
-        KernelError: as `compile_launch`.
-    """
+    """Return Triton's `CompiledKernel` of a kernel's TTIR."""
     with _file_of(ttir) as path:
         try:
             with stub_driver(target):

@@ -86,11 +86,7 @@ class LoadedKernel:
     heuristics: dict[str, Callable[..., Any]]
 
     def launch(self, signature: KernelSignature) -> CompiledLaunch:
-        """Return the launch that has this signature.
-
-        Raises:
-            KeyError: the signature lacks a parameter.
-        """
+        """Return the launch that has this signature."""
         order = self.function.arg_names
         return CompiledLaunch(
             self.function,
@@ -241,12 +237,6 @@ def compile_kernel(
     source: str, entry_point: str, signature: KernelSignature, targets: list[str]
 ) -> list[CompiledTarget]:
     """Compile a kernel for every target.
-
-    Args:
-        source: text of the kernel's file.
-        entry_point: the kernel's name.
-        signature: what to compile it with, on all targets.
-        targets: names such as ``cuda:90`` and ``hip:gfx942``.
 
     Returns:
         One result per target.

@@ -71,9 +71,6 @@ class Lowering:
             args: arguments by position.
             grid: a tuple of up to three numbers, or a function of the arguments.
             named: arguments by name, and options such as ``num_warps``.
-
-        Raises:
-            Exception: whatever Triton's front end raises of a kernel that it refuses.
         """
         with torch._C.DisableTorchFunction():
             launch = bind_launch(kernel, self.target, args, named)

@@ -61,10 +61,6 @@ def compile_ptx(source: str, arch: int, timeout_s: float, sandbox: bool = False)
         timeout_s: seconds that the compiler may take.
         sandbox: whether the compiler runs in a sandbox of its own, so that the source can include
             none of the user's files.
-
-    Raises:
-        NvccError: it cannot be compiled.
-        SandboxUnavailable: there is no sandbox.
     """
     nvcc = find_nvcc()
     if nvcc is None:

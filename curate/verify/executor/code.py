@@ -98,30 +98,22 @@ _FLOAT = {
     "arith.maxnumf": "np.fmax({0}, {1})",
     "arith.minnumf": "np.fmin({0}, {1})",
     "math.absf": "np.abs({0})",
-    "math.ceil": "np.ceil({0})",
-    "math.floor": "np.floor({0})",
-    "math.trunc": "np.trunc({0})",
     "math.round": "o.library('__nv_round', KIND, {0})",
     "math.roundeven": "np.rint({0})",
-    "math.cos": "np.cos({0})",
-    "math.sin": "np.sin({0})",
-    "math.tan": "np.tan({0})",
-    "math.tanh": "np.tanh({0})",
-    "math.exp": "np.exp({0})",
-    "math.exp2": "np.exp2({0})",
-    "math.expm1": "np.expm1({0})",
-    "math.log": "np.log({0})",
-    "math.log2": "np.log2({0})",
-    "math.log10": "np.log10({0})",
-    "math.log1p": "np.log1p({0})",
     "math.powf": "np.power({0}, {1})",
-    "math.sqrt": "np.sqrt({0})",
     "tt.precise_sqrt": "np.sqrt({0})",
     "math.rsqrt": "ONE / np.sqrt({0})",
     "math.erf": "o.library('__nv_erf', KIND, {0})",
     "math.fma": "o.fused({0}, {1}, {2})",
     "math.copysign": "np.copysign({0}, {1})",
     "tt.clampf": "CLAMP",
+    **{
+        f"math.{name}": f"np.{name}({{0}})"
+        for name in (
+            *("ceil", "floor", "trunc", "cos", "sin", "tan", "tanh", "sqrt"),
+            *("exp", "exp2", "expm1", "log", "log2", "log10", "log1p"),
+        )
+    },
 }
 """Operations on floating numbers. ``KIND`` is NumPy's type of the result, ``ONE`` its one."""
 
@@ -131,14 +123,10 @@ _NOTHING = frozenset(
 """What has no effect on values: programs here are one thread each."""
 
 _ENDS = frozenset(
-    {
-        "scf.yield",
-        "scf.condition",
-        "tt.return",
-        "tt.reduce.return",
-        "tt.scan.return",
-        "tt.map_elementwise.return",
-    }
+    (
+        *("scf.yield", "scf.condition", "tt.return"),
+        *("tt.reduce.return", "tt.scan.return", "tt.map_elementwise.return"),
+    )
 )
 
 _AXES = {"x": 0, "y": 1, "z": 2}
@@ -719,11 +707,7 @@ class _Writer:
 
 
 def _in_order(blocks: list[Block]) -> list[Block]:
-    """Return blocks so that each comes behind all that branch to it.
-
-    Raises:
-        UnsupportedOperation: they make a loop.
-    """
+    """Return blocks so that each comes behind all that branch to it."""
     labelled = {block.label: block for block in blocks}
     awaited = Counter(label for block in blocks for label, _ in block.ops[-1].targets)
     ready, found = blocks[:1], []

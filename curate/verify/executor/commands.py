@@ -87,12 +87,7 @@ class CommandRunner:
         self.is_new: Callable[[int], bool] = lambda storage: True
 
     def begin(self, limits: CallLimits, is_new: Callable[[int], bool]) -> None:
-        """Start a call.
-
-        Args:
-            limits: what it may do.
-            is_new: whether a storage is the call's own, or was given to it.
-        """
+        """Start a call."""
         self.done, self.limits, self.is_new = WorkDone(), limits, is_new
         self.budget = Work(limits.elements, limits.seconds)
         self.ptx = limits.ptx or self.ptx

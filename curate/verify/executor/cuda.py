@@ -156,12 +156,7 @@ class CudaBackend:
         values: Sequence[int | float | bool],
         grid: tuple[int, int, int],
     ) -> int:
-        """Launch a kernel; return 0: nobody counts what it does.
-
-        Raises:
-            Refusal: it does not compile.
-            DriverError: the driver does not take the launch.
-        """
+        """Launch a kernel; return 0: nobody counts what it does."""
         kinds = argument_kinds(text)
         if len(values) != len(kinds):
             raise UnsupportedOperation("arguments", f"{len(values)} for {len(kinds)}")
@@ -297,13 +292,7 @@ _FORMATS = {"f16": "<e", "f64": "<d"}
 
 
 def pack_number(value: int | float | bool, kind: str, size: int) -> bytes:
-    """Return a launch's argument as a parameter of so many bytes.
-
-    Args:
-        value: the number; an address where the kernel takes a pointer.
-        kind: TTIR's name of its type, or ``ptr``.
-        size: bytes of the compiled kernel's parameter.
-    """
+    """Return a launch's argument as a parameter of so many bytes."""
     if kind == "bf16":
         return struct.pack("<f", value)[2:]  # cut off, as Triton's launcher does
     if kind == "f32":

@@ -67,11 +67,7 @@ class Storages:
         self.held: list[int] | None = None
 
     def new(self, number: int, size: int) -> torch.Tensor:
-        """Make a storage, filled with what no program should count on.
-
-        Raises:
-            Refusal: there is no such memory.
-        """
+        """Make a storage, filled with what no program should count on."""
         if number in self.known or len(self.known) >= MAX_STORAGES or not 0 <= size < 2**48:
             raise WireError("not a new storage")
         if self.used + size > self.most_bytes:
@@ -98,11 +94,7 @@ class Storages:
         self.held = [] if hold else None
 
     def tensor(self, place: TensorPlace) -> torch.Tensor:
-        """Return the tensor at a place.
-
-        Raises:
-            WireError: the place is outside its storage.
-        """
+        """Return the tensor at a place."""
         data = self.known.get(place.storage)
         if data is None:
             raise WireError("no such storage")

@@ -94,21 +94,7 @@ def run(
     seed: int = 0,
     check_races: bool = True,
 ) -> None:
-    """Run all programs of a grid.
-
-    Args:
-        kernel: from `load_kernel`.
-        memory: what its pointers lead to.
-        arguments: a number for each of its arguments; for a pointer, an address.
-        grid: programs along x, y and z.
-        work: bounds what it may cost.
-        seed: of the order of atomic operations.
-        check_races: whether two programs that touch one element are an error.
-
-    Raises:
-        OutOfBounds, Misaligned, Race: an access is wrong.
-        WorkExceeded, UnsupportedOperation, DeviceAssert: see there.
-    """
+    """Run all programs of a grid."""
     programs = grid[0] * grid[1] * grid[2]
     if min(grid) < 0 or programs > MAX_PROGRAMS:
         raise UnsupportedOperation("grid", f"a grid of {grid}")

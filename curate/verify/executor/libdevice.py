@@ -38,14 +38,6 @@ def _round_half_away(x: Array) -> Any:
     return whole + np.copysign(np.abs(x - whole) >= 0.5, x)
 
 
-def _sinpi(x: Array) -> Any:
-    return np.sin(np.pi * np.fmod(x, 2.0))
-
-
-def _cospi(x: Array) -> Any:
-    return np.cos(np.pi * np.fmod(x, 2.0))
-
-
 def _tgamma(x: Array) -> Any:
     sign = np.where((x < 0) & (np.floor(x) % 2 != 0), -1.0, 1.0)
     value = sign * np.exp(_gammaln(x))
@@ -71,63 +63,41 @@ def _power_of_two(x: Array, exponent: Array) -> Any:
     return np.ldexp(x, exponent.astype(np.int32))
 
 
-def _integer_power(x: Array, exponent: Array) -> Any:
-    return np.power(x, exponent.astype(np.float64))
-
-
 def _exponent(x: Array) -> Any:
     return np.where(x == 0, -np.inf, np.where(np.isinf(x), np.inf, np.frexp(x)[1] - 1.0))
 
 
 UNARY: dict[str, Function] = {
-    "acos": np.arccos,
-    "acosh": np.arccosh,
-    "asin": np.arcsin,
-    "asinh": np.arcsinh,
-    "atan": np.arctan,
-    "atanh": np.arctanh,
-    "cbrt": np.cbrt,
-    "ceil": np.ceil,
-    "cos": np.cos,
-    "cosh": np.cosh,
-    "cospi": _cospi,
+    **{
+        name: getattr(np, name)
+        for name in (
+            *("cbrt", "ceil", "floor", "rint", "trunc", "sqrt", "fabs", "cos", "cosh", "sin"),
+            *("sinh", "tan", "tanh", "exp", "exp2", "expm1", "log", "log10", "log1p", "log2"),
+        )
+    },
+    **{
+        f"a{name}": getattr(np, f"arc{name}")
+        for name in ("cos", "cosh", "sin", "sinh", "tan", "tanh")
+    },
+    **{name: _torch(name) for name in ("erf", "erfc", "erfcx", "erfinv")},
+    "cospi": lambda x: np.cos(np.pi * np.fmod(x, 2.0)),
     "cyl_bessel_i0": _torch("i0"),
     "cyl_bessel_i1": _torch("i1"),
-    "erf": _torch("erf"),
-    "erfc": _torch("erfc"),
     "erfcinv": lambda x: _torch("erfinv")(1.0 - x),
-    "erfcx": _torch("erfcx"),
-    "erfinv": _torch("erfinv"),
-    "exp": np.exp,
     "exp10": lambda x: np.power(10.0, x),
-    "exp2": np.exp2,
-    "expm1": np.expm1,
-    "fabs": np.abs,
-    "floor": np.floor,
     "j0": _torch("bessel_j0"),
     "j1": _torch("bessel_j1"),
     "lgamma": _gammaln,
-    "log": np.log,
-    "log10": np.log10,
-    "log1p": np.log1p,
-    "log2": np.log2,
     "logb": _exponent,
     "nearbyint": np.rint,
     "normcdf": _torch("ndtr"),
     "normcdfinv": _torch("ndtri"),
     "rcbrt": lambda x: 1.0 / np.cbrt(x),
-    "rint": np.rint,
     "round": _round_half_away,
     "rsqrt": lambda x: 1.0 / np.sqrt(x),
     "saturate": lambda x: np.where(np.isnan(x), 0.0, np.clip(x, 0.0, 1.0)),
-    "sin": np.sin,
-    "sinh": np.sinh,
-    "sinpi": _sinpi,
-    "sqrt": np.sqrt,
-    "tan": np.tan,
-    "tanh": np.tanh,
+    "sinpi": lambda x: np.sin(np.pi * np.fmod(x, 2.0)),
     "tgamma": _tgamma,
-    "trunc": np.trunc,
     "y0": _torch("bessel_y0"),
     "y1": _torch("bessel_y1"),
 }
@@ -143,7 +113,7 @@ OTHER_FLOAT: dict[str, Function] = {
     "norm3d": _norm,
     "norm4d": _norm,
     "pow": np.power,
-    "powi": _integer_power,
+    "powi": lambda x, exponent: np.power(x, exponent.astype(np.float64)),
     "remainder": _remainder,
     "rhypot": lambda x, y: 1.0 / np.hypot(x, y),
     "rnorm3d": lambda *parts: 1.0 / _norm(*parts),
@@ -269,24 +239,17 @@ _INTEGER: dict[str, Function] = {
     "__nv_abs": np.abs,
     "__nv_llabs": np.abs,
     "__triton_hip_iabs": np.abs,
-    "__nv_brev": _reverse_bits,
-    "__nv_brevll": _reverse_bits,
-    "__nv_clz": _count_leading_zeros,
-    "__nv_clzll": _count_leading_zeros,
-    "__nv_ffs": _find_first_set,
-    "__nv_ffsll": _find_first_set,
+    **dict.fromkeys(("__nv_brev", "__nv_brevll"), _reverse_bits),
+    **dict.fromkeys(("__nv_clz", "__nv_clzll"), _count_leading_zeros),
+    **dict.fromkeys(("__nv_ffs", "__nv_ffsll"), _find_first_set),
+    **dict.fromkeys(("__nv_popc", "__nv_popcll"), _count_bits),
     "__nv_hadd": lambda x, y: _average(x, y, 0),
     "__nv_uhadd": lambda x, y: _average(x, y, 0),
     "__nv_rhadd": lambda x, y: _average(x, y, 1),
     "__nv_urhadd": lambda x, y: _average(x, y, 1),
     "__nv_mul24": _multiply_24,
     "__nv_umul24": _multiply_24,
-    "__nv_mulhi": _multiply_high,
-    "__nv_umulhi": _multiply_high,
-    "__nv_mul64hi": _multiply_high,
-    "__nv_umul64hi": _multiply_high,
-    "__nv_popc": _count_bits,
-    "__nv_popcll": _count_bits,
+    **dict.fromkeys(("__nv_mulhi", "__nv_umulhi", "__nv_mul64hi", "__nv_umul64hi"), _multiply_high),
     "__nv_float_as_int": lambda x: x.view(np.int32),
     "__nv_float_as_uint": lambda x: x.view(np.uint32),
     "__nv_int_as_float": lambda x: x.view(np.float32),
@@ -294,10 +257,8 @@ _INTEGER: dict[str, Function] = {
     "__nv_double_as_longlong": lambda x: x.view(np.int64),
     "__nv_longlong_as_double": lambda x: x.view(np.float64),
     # The step between two floats depends on their type, so float64 would not do.
-    "__nv_nextafter": np.nextafter,
-    "__nv_nextafterf": np.nextafter,
-    "__ocml_nextafter_f32": np.nextafter,
-    "__ocml_nextafter_f64": np.nextafter,
+    **dict.fromkeys(("__nv_nextafter", "__nv_nextafterf"), np.nextafter),
+    **dict.fromkeys(("__ocml_nextafter_f32", "__ocml_nextafter_f64"), np.nextafter),
 }
 """Functions that see their arguments as they are, not widened to float64."""
 

@@ -89,11 +89,7 @@ class Memory:
         return self.bases[at] if at >= 0 else 0
 
     def find(self, address: int, size: int, what: str) -> Allocation:
-        """Return the allocation that holds ``size`` bytes at an address.
-
-        Raises:
-            OutOfBounds: none does.
-        """
+        """Return the allocation that holds ``size`` bytes at an address."""
         at = bisect_right(self.bases, address) - 1
         if at >= 0:
             allocation = self.allocations[at]
@@ -112,17 +108,8 @@ class Memory:
     def places(self, addresses: Array, size: int, what: str) -> tuple[Allocation, Array] | None:
         """Return the allocation that holds all addresses, and the elements' numbers in it.
 
-        Args:
-            addresses: int64, at least one.
-            size: bytes of an element, a power of two.
-            what: ``load`` or ``store``, for messages.
-
-        Returns:
-            None where the addresses lie in several allocations; `groups` takes them apart then.
-
-        Raises:
-            OutOfBounds: an address is in no allocation.
-            Misaligned: ``size`` does not divide an address.
+        None where the addresses lie in several allocations; `groups` takes them apart then. An
+        element's size is a power of two; ``what`` is for messages.
         """
         low, high = int(addresses.min()), int(addresses.max())
         allocation = self.find(low, size, what)
@@ -278,7 +265,7 @@ class Shadow:
 
 
 class Races:
-    """Who stored and who loaded what, in one launch.
+    """Who stored and who loaded what, in one launch; raises `Race`.
 
     Two programs that store different values to one element, or one that loads what another
     stores, make a race, unless atomic operations order them (`Order`). So do a store and another
@@ -351,11 +338,7 @@ class Races:
                 self._check(where, others, before, times, programs, "load and store")
 
     def loaded(self, allocation: Allocation, size: int, index: Array, programs: Array) -> None:
-        """Note a load from an allocation that is watched.
-
-        Raises:
-            Race: another program stored there.
-        """
+        """Note a load from an allocation that is watched."""
         if self._order is not None and allocation.base in self._atomics:
             addresses = allocation.base + index.astype(np.int64) * size
             self._order.note(programs, addresses, ACQUIRE)
@@ -375,11 +358,7 @@ class Races:
     def updated(
         self, allocation: Allocation, size: int, index: Array, programs: Array, hands: int
     ) -> None:
-        """Note atomic operations, in the order in which they were done; ``hands``: see `Order`.
-
-        Raises:
-            Race: another program stored there.
-        """
+        """Note atomic operations, in the order in which they were done; ``hands``: see `Order`."""
         if not self.on or self._order is None:
             return
         now = self._now()

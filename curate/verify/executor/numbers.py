@@ -57,11 +57,7 @@ class UnsupportedType(Exception):
 
 
 def element_size(kind: Type) -> int:
-    """Return the bytes of an element in memory.
-
-    Raises:
-        UnsupportedType: nothing here can hold it.
-    """
+    """Return the bytes of an element in memory."""
     if kind.element not in STORED:
         raise UnsupportedType(f"elements of type {kind.element}")
     return np.dtype(STORED[kind.element]).itemsize

@@ -55,11 +55,7 @@ class Work:
         self.deadline = time.monotonic() + seconds
 
     def spend(self, elements: int) -> None:
-        """Count work.
-
-        Raises:
-            WorkExceeded: it is too much.
-        """
+        """Count work."""
         self.left -= elements
         if self.left < 0:
             raise WorkExceeded("more elements than one request may touch")
@@ -179,19 +175,15 @@ class Chunk:
         """Return what memory holds; where the mask is false ``other``, or `undefined` numbers."""
         mask = self._mask(live, mask, pointers.ndim)
         if mask is not None:
+            pointers, mask = np.broadcast_arrays(pointers, mask)
             if mask.all():
-                pointers = np.broadcast_to(
-                    pointers, np.broadcast_shapes(pointers.shape, mask.shape)
-                )
                 mask = None
             elif not mask.any():
-                shape = np.broadcast_shapes(pointers.shape, mask.shape)
                 blank = undefined(np.dtype(COMPUTED[element]))
-                return np.full(shape, blank) if other is None else other
+                return np.full(pointers.shape, blank) if other is None else other
+            else:
+                pointers = np.where(mask, pointers, pointers.flat[int(mask.argmax())])
         size = np.dtype(STORED[element]).itemsize
-        if mask is not None:
-            pointers, mask = np.broadcast_arrays(pointers, mask)
-            pointers = np.where(mask, pointers, pointers.flat[int(mask.argmax())])
         self.work.spend(pointers.size)
         placed = self.memory.places(pointers, size, "load") if pointers.size else None
         if placed is not None:
@@ -302,30 +294,13 @@ class Chunk:
         """Do an atomic operation, in a random order; return what memory held before each."""
         lanes = (len(self.programs), *np.broadcast_shapes(pointers.shape, values.shape)[1:])
         result = np.zeros(lanes, COMPUTED[element])
-        mask = self._mask(live, mask, len(lanes))
-        where = np.broadcast_to(True if mask is None else mask, lanes).reshape(-1)
-        chosen = np.nonzero(where)[0]
+        chosen = self._shuffled(live, mask, lanes)
         if not chosen.size:
             return result
-        chosen = self.order.permutation(chosen)
-        addresses = np.broadcast_to(pointers, lanes).reshape(-1)[chosen]
-        given = np.broadcast_to(values, lanes).reshape(-1)[chosen]
-        self.work.spend(4 * chosen.size)
-        who = self._who(lanes).reshape(-1)[chosen]
-        before = self._update_lanes(addresses, given, who, how, element, used, hands)
-        result.reshape(-1)[chosen] = before
-        return result
-
-    def _update_lanes(
-        self,
-        addresses: Array,
-        given: Array,
-        who: Array,
-        how: str,
-        element: str,
-        used: bool,
-        hands: int,
-    ) -> Array:
+        addresses, given, who = (
+            np.broadcast_to(x, lanes).reshape(-1)[chosen]
+            for x in (pointers, values, self._who(lanes))
+        )
         size = np.dtype(STORED[element]).itemsize
         placed = self.memory.places(addresses, size, "atomic operation")
         parts = (
@@ -333,16 +308,24 @@ class Chunk:
             if placed is not None
             else self.memory.groups(addresses, size, "atomic operation")
         )
-        before = np.zeros(len(addresses), COMPUTED[element])
+        fast = _AT.get(how) if not used and element in ("f32", "f64", "i32", "i64") else None
         for allocation, index, which in parts:
             view = allocation.view(STORED[element])
-            fast = _AT.get(how) if not used and element in ("f32", "f64", "i32", "i64") else None
             if fast is not None:
                 fast.at(view, index, given[which])
             else:
-                before[which] = _one_after_other(view, index, given[which], how, element)
+                before = _one_after_other(view, index, given[which], how, element)
+                result.reshape(-1)[chosen[which]] = before
             self.races.updated(allocation, size, index, who[which], hands)
-        return before
+        return result
+
+    def _shuffled(self, live: Array | None, mask: Array | None, lanes: tuple[int, ...]) -> Array:
+        """Return the numbers of the lanes that are there, in a random order."""
+        mask = self._mask(live, mask, len(lanes))
+        there = np.broadcast_to(True if mask is None else mask, lanes).reshape(-1)
+        chosen = self.order.permutation(np.nonzero(there)[0])
+        self.work.spend(4 * chosen.size)
+        return chosen
 
     def compare_and_swap(
         self,
@@ -359,14 +342,10 @@ class Chunk:
             *np.broadcast_shapes(pointers.shape, values.shape, expected.shape)[1:],
         )
         result = np.zeros(lanes, COMPUTED[element])
-        mask = self._mask(live, None, len(lanes))
-        where = np.broadcast_to(True if mask is None else mask, lanes).reshape(-1)
         flat = [np.broadcast_to(x, lanes).reshape(-1) for x in (pointers, expected, values)]
         size = np.dtype(STORED[element]).itemsize
-        chosen = self.order.permutation(np.nonzero(where)[0])
-        self.work.spend(4 * chosen.size)
         who = self._who(lanes).reshape(-1)
-        for lane in chosen.tolist():
+        for lane in self._shuffled(live, None, lanes).tolist():
             address = int(flat[0][lane])
             allocation = self.memory.find(address, size, "atomic operation")
             view, at = allocation.view(STORED[element]), (address - allocation.base) // size
@@ -521,11 +500,7 @@ def multiply_high(a: Array, b: Array) -> Array:
 
 
 def library(symbol: str, kind: str, *arrays: Array) -> Array:
-    """Return a libdevice function of arrays, in NumPy's type ``kind``.
-
-    Raises:
-        Unsupported: there is no such function here.
-    """
+    """Return a libdevice function of arrays, in NumPy's type ``kind``."""
     function = libdevice.find(symbol)
     if function is None:
         raise UnsupportedOperation("library_function", f"{symbol} is not known here")
@@ -535,11 +510,7 @@ def library(symbol: str, kind: str, *arrays: Array) -> Array:
 
 
 def gather(source: Array, index: Array, axis: int) -> Array:
-    """Return elements of a block along an axis.
-
-    Raises:
-        OutOfBounds: an index is outside the block.
-    """
+    """Return elements of a block along an axis."""
     if index.size and (int(index.min()) < 0 or int(index.max()) >= source.shape[axis]):
         raise OutOfBounds("gather outside its block")
     lead = max(source.shape[0], index.shape[0])
@@ -549,11 +520,7 @@ def gather(source: Array, index: Array, axis: int) -> Array:
 
 
 def histogram(x: Array, mask: Array | None, bins: int) -> Array:
-    """Return how many elements of each program's block have each value.
-
-    Raises:
-        Unsupported: a value is in no bin.
-    """
+    """Return how many elements of each program's block have each value."""
     lead = x.shape[0] if mask is None else max(x.shape[0], mask.shape[0])
     x = np.broadcast_to(x, (lead, *x.shape[1:]))
     there = np.broadcast_to(True if mask is None else mask, x.shape)
@@ -648,17 +615,8 @@ def reduce(work: Work, combine: Code, axis: int, *blocks: Array) -> Values:
 
 
 RUNNING: dict[str, np.ufunc] = {
-    name: FOLDS[name]
-    for name in (
-        "arith.addf",
-        "arith.addi",
-        "arith.mulf",
-        "arith.muli",
-        "arith.maxsi",
-        "arith.minsi",
-        "arith.maximumf",
-        "arith.minimumf",
-    )
+    f"arith.{name}": FOLDS[f"arith.{name}"]
+    for name in ("addf", "addi", "mulf", "muli", "maxsi", "minsi", "maximumf", "minimumf")
 }
 
 

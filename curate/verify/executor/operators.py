@@ -49,11 +49,7 @@ UNCHECKED = {"aten::_unsafe_index.Tensor": "aten::index.Tensor"}
 
 @functools.lru_cache(maxsize=4096)
 def find_operator(name: str) -> Callable[..., Any]:
-    """Return the operator of a name such as ``aten::add.Tensor``.
-
-    Raises:
-        UnsupportedOperation: it is not one that may be called.
-    """
+    """Return the operator of a name such as ``aten::add.Tensor``."""
     name = UNCHECKED.get(name, name)
     space, _, rest = name.partition("::")
     packet, _, overload = rest.partition(".")
@@ -83,9 +79,6 @@ def read_value(
     """Return an argument that the host half packed; see `curate.verify.host_half.stream.pack`.
 
     ``device`` is what stands for the one device that the host half knows.
-
-    Raises:
-        WireError: it is not of that form.
     """
     if value is None or isinstance(value, bool | int | float | str):
         return value
@@ -149,9 +142,6 @@ def read_argument(value: Any, address: Callable[[TensorPlace], int]) -> bytes:
         value: null; ``{"t": place}``; ``{"b": hexadecimal digits}``, of a number or a struct; or
             such bytes with ``"s": [[offset, place], …]``, which says where addresses go.
         address: gives that of a place.
-
-    Raises:
-        WireError: it is not of that form.
     """
     if value is None:
         return bytes(8)

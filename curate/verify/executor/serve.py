@@ -172,13 +172,7 @@ class CandidateExecutor:
     # --- what the judge asks ---------------------------------------------------------------
 
     def begin(self, places: list[TensorPlace], values: list[torch.Tensor], how: CallLimits) -> None:
-        """Start a call.
-
-        Args:
-            places: where values are written, into new storages where the number is new.
-            values: one for each.
-            how: what the call may do.
-        """
+        """Start a call."""
         self.error = None
         self.stream = CallStream(place.storage for place in places)
         self.commands.begin(how, self.stream.is_new)
@@ -433,12 +427,7 @@ EXAMPLE = """module {
 
 
 def serve(judge: Channel, arrivals: socket.socket) -> None:
-    """Serve the judge in a child of its own, for one candidate after the other, until it closes.
-
-    Args:
-        judge: the channel to the judge.
-        arrivals: brings the connection with each candidate's host half.
-    """
+    """Serve the judge in a child of its own, for one candidate after the other, until it closes."""
     torch.set_grad_enabled(False)
     server = ExecutorServer(judge, arrivals)
     while server.serve_one():
@@ -503,11 +492,7 @@ class ExecutorServer:
         torch.ones(1, device=self.device.name)
 
     def meet(self, most_bytes: int) -> None:
-        """Be the device of a new candidate, whose host half's connection has been sent.
-
-        Args:
-            most_bytes: of tensors that it may have.
-        """
+        """Be the device of a new candidate, whose host half's connection has been sent."""
         _, (fd,), _, _ = socket.recv_fds(self.arrivals, 1, 1)
         host = Channel(socket.socket(fileno=fd))
         self.executor = CandidateExecutor(host, self.device or CpuBackend(), most_bytes)

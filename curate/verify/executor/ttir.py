@@ -8,6 +8,7 @@ builds plain values, bounds their number, and knows only the forms that Triton's
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -54,10 +55,7 @@ class Type:
     @property
     def numel(self) -> int:
         """Number of elements."""
-        count = 1
-        for size in self.shape:
-            count *= size
-        return count
+        return math.prod(self.shape)
 
 
 @dataclass
@@ -95,11 +93,7 @@ class Op:
         return found[1] if found else None
 
     def integer(self, name: str) -> int:
-        """Return an integer attribute.
-
-        Raises:
-            TTIRError: there is none.
-        """
+        """Return an integer attribute."""
         value = self.attribute(name)
         if value is None or not re.fullmatch(r"-?\d+", value):
             raise TTIRError(f"line {self.line}: {self.name} has no integer {name}")
@@ -107,12 +101,8 @@ class Op:
 
     def integers(self, name: str) -> list[int]:
         """Return the numbers of an attribute such as ``array<i32: 1, 0>``; empty if absent."""
-        value = self.attribute(name)
-        return (
-            [int(n) for n in re.findall(r"(?<![\w])-?\d+", value.partition(":")[2] or value)]
-            if value
-            else []
-        )
+        value = self.attribute(name) or ""
+        return [int(n) for n in re.findall(r"(?<!\w)-?\d+", value.partition(":")[2] or value)]
 
 
 @dataclass
@@ -152,16 +142,12 @@ class Function:
 
 @lru_cache(maxsize=4096)
 def parse_type(text: str) -> Type:
-    """Return the type that a text names.
-
-    Raises:
-        TTIRError: it names none that is known.
-    """
+    """Return the type that a text names."""
     text = text.strip()
     if text.startswith("tensor<") and text.endswith(">"):
         found = re.match(r"((?:\d+x)*)(.*)$", text[7:-1], re.S)
         assert found
-        inner = parse_type(_without_encoding(found[2]))
+        inner = parse_type(found[2].partition(", #")[0])  # without an encoding
         if inner.shape:
             raise TTIRError(f"a tensor of tensors: {text[:80]}")
         return Type(inner.element, tuple(int(n) for n in found[1].split("x")[:-1]), inner.pointee)
@@ -171,11 +157,6 @@ def parse_type(text: str) -> Type:
     if re.fullmatch(r"i(1|4|8|16|32|64|128)|f(16|32|64)|bf16|index|f8E\w+", text):
         return Type(text)
     raise TTIRError(f"unknown type {text[:80]!r}")
-
-
-def _without_encoding(text: str) -> str:
-    head, _, _ = text.partition(", #")
-    return head
 
 
 def split_top(text: str, separator: str = ",") -> list[str]:
@@ -217,11 +198,7 @@ _LABEL = re.compile(r"^\^(\w+)(?:\((.*)\))?:")
 
 
 def parse(text: str) -> dict[str, Function]:
-    """Return the functions of a module, by name.
-
-    Raises:
-        TTIRError: the text is too long, or is no TTIR.
-    """
+    """Return the functions of a module, by name."""
     if len(text) > MAX_BYTES:
         raise TTIRError(f"{len(text)} characters, at most {MAX_BYTES} are read")
     try:
@@ -452,25 +429,12 @@ class _Parser:
 
 
 _NO_RESULT = frozenset(
-    {
-        "tt.store",
-        "tt.return",
-        "tt.print",
-        "tt.assert",
-        "tt.reduce.return",
-        "tt.scan.return",
-        "tt.map_elementwise.return",
-        "scf.yield",
-        "scf.condition",
-        "llvm.intr.assume",
-        "tt.assume",
-        "gpu.barrier",
-        "ttg.barrier",
-        "ttg.local_barrier",
-        "tt.descriptor_store",
-        "tt.descriptor_scatter",
-        "tt.descriptor_reduce",
-    }
+    (
+        *("tt.store", "tt.return", "tt.print", "tt.assert", "scf.yield", "scf.condition"),
+        *("tt.reduce.return", "tt.scan.return", "tt.map_elementwise.return"),
+        *("tt.assume", "llvm.intr.assume", "gpu.barrier", "ttg.barrier", "ttg.local_barrier"),
+        *("tt.descriptor_store", "tt.descriptor_scatter", "tt.descriptor_reduce"),
+    )
 )
 
 

@@ -178,12 +178,7 @@ class HostHalf:
 
 
 def _large_state(model: nn.Module, expected: list[tuple[str, list[int]]]) -> set[int]:
-    """Return the addresses of large tensors of a state that the judge is going to write.
-
-    Args:
-        model: the program's.
-        expected: names and shapes; where the model has others, its own values are asked for.
-    """
+    """Return the addresses of large tensors of a state that the judge is going to write."""
     state = model.state_dict()
     if [(name, list(value.shape)) for name, value in state.items()] != expected:
         return set()

@@ -92,15 +92,7 @@ class CandidateCheck:
     def __init__(
         self, oracle: Oracle, session: Halves, mode: str, options: Options, room: Room
     ) -> None:
-        """Make a check.
-
-        Args:
-            oracle: knows what is right.
-            session: with the candidate's processes.
-            mode: ``eval`` or ``train``.
-            options: how to judge.
-            room: the memory that it has; what it no longer needs it gives back.
-        """
+        """Make a check."""
         self.oracle, self.session, self.mode, self.options = oracle, session, mode, options
         self.room = room
         self.on_cpu = options.backend == "cpu"
@@ -191,9 +183,6 @@ class CandidateCheck:
         Args:
             expected: the draw.
             turn: what decides on configurations of autotuners, which are taken in turn.
-
-        Raises:
-            EarlyVerdict, RequestRefused, SessionEnded: as in any other run.
         """
         self.build(expected)
         ran = self.forward(expected, record=turn)

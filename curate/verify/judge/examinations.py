@@ -231,9 +231,6 @@ def _try_long(check: CandidateCheck, draw: Draw) -> dict[str, Any] | None:
     """Try a draw with a long dimension; return what goes wrong, nothing if nothing does.
 
     None stands for a draw that the reference does not take.
-
-    Raises:
-        EarlyVerdict: the program is wrong and did what no call with right results did.
     """
     untried = check.untried()
     for number, family in enumerate(LONG_FAMILIES):

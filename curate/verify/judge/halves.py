@@ -491,13 +491,7 @@ class Halves:
         )
 
     def replayed(self, changed: list[int], found: Tensors, inputs: list[Any]) -> CandidateResults:
-        """Return what a replay of the last recorded call gave on some inputs.
-
-        Args:
-            changed: positions of what the judge had written that held other values afterwards.
-            found: outputs, then those.
-            inputs: the inputs.
-        """
+        """Return what a replay of the last recorded call gave on some inputs."""
         self.spoiled = True
         return self._results(self.said, changed, found, inputs)
 

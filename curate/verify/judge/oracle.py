@@ -30,7 +30,7 @@ from curate.verify.protocol.role import FATAL, give_back
 from curate.verify.reference.noise import PRODUCTS
 from curate.verify.reference.serve import MORE, ROUGH, SKIP, USUAL, Reference
 from curate.verify.reference.timed import Baselines
-from curate.verify.verdict import Ending
+from curate.verify.verdict import Ending, Options
 
 SMALL_BYTES, SMALL_PRODUCT_BYTES = 2**24, 2**22
 """Bytes that a reference's operators may read and write for it to run on the CPU; the latter if
@@ -79,10 +79,6 @@ class Expected:
 
         Noise only allows more, so what is right without it need not know it.
 
-        Args:
-            results: the candidate's.
-            usual: see `curate.verify.protocol.compare.compare`.
-
         Raises:
             Mismatch: they differ.
             NoOracle: the reference cannot say how exact its results are.
@@ -103,11 +99,7 @@ class Expected:
                     raise
 
     def compare_coarsely(self, results: Any) -> Agreement:
-        """Compare like `compare`, where 10 bits are enough on the way.
-
-        Raises:
-            Mismatch: they differ all the same.
-        """
+        """Compare like `compare`, where 10 bits are enough on the way."""
         agreement = self._compare(results, self.ask_noise(self.draw, ROUGH), 0.0)
         return dataclasses.replace(agreement, coarse=True)
 
@@ -160,24 +152,17 @@ class Oracle:
     """A session with a reference, and the draws that it gave."""
 
     def __init__(
-        self,
-        host: Host,
-        reference: str,
-        device: str,
-        seconds: float,
-        seed: int | None = None,
-        precision: str = "own",
-        shrinks: str = ALL,
+        self, host: Host, reference: str, device: str, options: Options, shrinks: str = ALL
     ) -> None:
-        self.shrinks = shrinks
-        self.host, self.reference, self.device, self.seconds = host, reference, device, seconds
-        self.precision = precision
+        self.host, self.reference, self.device, self.shrinks = host, reference, device, shrinks
+        self.seconds, self.precision = options.timeout_s, options.precision
         self.session: Session | None = None
         self.allows: dict[str, bool] = {}  # what the file lets its own products be
         self.own_size: int | None = None
         self.smaller: dict[str, list[int]] = {}  # of each size that was made smaller, both
         self.most_bytes = UNKNOWN_BYTES  # that it holds at one time, as far as that is known
         # Seeds that a candidate cannot know; with one of the caller's own, the same in every run.
+        seed = options.draw_seed
         told = secrets.token_hex(8) if seed is None else f"{seed} {reference}"
         self.seed = int(hashlib.sha256(told.encode()).hexdigest()[:13], 16)
         self._drawn: dict[Draw, Expected] = {}
@@ -192,9 +177,6 @@ class Oracle:
 
         What is small runs on the CPU: a context on the device costs more than the work, and what
         is right never is in the device's memory.
-
-        Raises:
-            NoOracle: it cannot be run.
         """
         if self.allows:
             return
@@ -319,11 +301,7 @@ class TimedOracle(Oracle):
     """The same on the device, however small the problem is, with baselines to be timed."""
 
     def load(self) -> None:
-        """Run the reference's file, once.
-
-        Raises:
-            NoOracle: it cannot be run.
-        """
+        """Run the reference's file, once."""
         if not self.allows:
             loaded = self._load(NONE)
             self.allows, self.own_size = loaded.precision, loaded.own_size

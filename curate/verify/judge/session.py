@@ -122,11 +122,7 @@ class Host:
             return False
 
     def prepare(self) -> None:
-        """Start the process, unless it is there; several may warm up at the same time.
-
-        Raises:
-            HostError: the judge is closed.
-        """
+        """Start the process, unless it is there; several may warm up at the same time."""
         if self.pid is not None:
             return
         if self.closed:

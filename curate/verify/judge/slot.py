@@ -9,6 +9,7 @@ import itertools
 import math
 import time
 import traceback
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -60,6 +61,24 @@ to be tried at the file's own, which it may be made for."""
 TIMES = 4
 """How many times the bytes that a reference in float64 holds at its peak a check has on the device
 at its own: in two precisions, with noise, and the candidate's."""
+
+
+@dataclass(frozen=True)
+class _Way:
+    """One way of checking a candidate.
+
+    Attributes:
+        has_room: whether the whole device is its own.
+        mode: ``eval`` or ``train``.
+        exact: whether kernels are compiled anew for all sizes (`Halves.exact`).
+    """
+
+    candidate: Candidate
+    verdict: Verdict
+    oracle: Oracle
+    has_room: bool
+    mode: str = "eval"
+    exact: bool = False
 
 
 class Slot:
@@ -203,11 +222,7 @@ class Slot:
         return verdict
 
     def _assemble(self, kernels: list[LaunchedKernel]) -> None:
-        """Compile kernels that were run without a device.
-
-        Raises:
-            RequestRefused, SessionEnded: the compiler does not take one.
-        """
+        """Compile kernels that were run without a device."""
         self.assembler = self.assembler or Lasting(self.host("compiler"))
         seconds = self.options.timeout_s
         session = self.assembler.at_hand(seconds) or self.assembler.start(seconds)
@@ -217,18 +232,20 @@ class Slot:
         """Return the verdict of running a candidate alongside its reference."""
         self._prepare()
         oracle = self._oracle(candidate.reference)
-        checked = self._check_mode(candidate, verdict, oracle, "eval", has_room)
+        way = _Way(candidate, verdict, oracle, has_room)
+        checked = self._check_in_room(way)
         if self.device.is_gpu and checked.status in DOUBTFUL and checked.trials:
-            checked = self._check_mode(candidate, verdict, oracle, "eval", has_room, exact=True)
+            checked = self._check_in_room(dataclasses.replace(way, exact=True))
         for shrinks in (FIRST, NONE):  # a program may be made for some of the file's own sizes
             if not oracle.smaller or checked.status != "runtime_error" or checked.trials:
                 break
             oracle = self._oracle(candidate.reference, shrinks)
+            way = dataclasses.replace(way, oracle=oracle)
             if oracle.takes(WHOLE_BYTES):
-                checked = self._check_mode(candidate, verdict, oracle, "eval", has_room)
+                checked = self._check_in_room(way)
         # KernelBench's own harness leaves modules in training mode.
         if checked.status == "incorrect" and oracle.facts("eval").mode_dependent:
-            trained = self._check_mode(candidate, verdict, oracle, "train", has_room)
+            trained = self._check_in_room(dataclasses.replace(way, mode="train"))
             if trained.status == "correct":
                 caveats = (*trained.caveats, "train_mode_only")
                 return dataclasses.replace(trained, caveats=caveats)
@@ -243,52 +260,30 @@ class Slot:
         known = self.oracle and (self.oracle.reference, self.oracle.shrinks)
         if self.oracle is None or known != (reference, shrinks):
             self.forget()
-            host = self.host("reference")
-            options = self.options
-            self.oracle = Oracle(
-                host,
-                reference,
-                self.device.torch_device,
-                options.timeout_s,
-                options.draw_seed,
-                options.precision,
-                shrinks,
-            )
+            host, device = self.host("reference"), self.device.torch_device
+            self.oracle = Oracle(host, reference, device, self.options, shrinks)
         return self.oracle
 
-    def _check_mode(
-        self,
-        candidate: Candidate,
-        verdict: Verdict,
-        oracle: Oracle,
-        mode: str,
-        has_room: bool,
-        exact: bool = False,
-    ) -> Verdict:
+    def _check_in_room(self, way: _Way) -> Verdict:
+        """Return the verdict of a check, for which there has to be memory of the device."""
+        oracle = way.oracle
         try:
             with self.gate.together():
                 oracle.load()
         except NoOracle as error:
-            return _ended(verdict, error)
-        if has_room:
-            return self._check_in(Room(), candidate, verdict, oracle, mode, exact)
+            return _ended(way.verdict, error)
+        if way.has_room:
+            return self._check_way(way, Room())
         started = time.monotonic()
         with self.gate.room(TIMES * oracle.most_bytes if oracle.device != "cpu" else 0) as room:
             self.waited += time.monotonic() - started
-            return self._check_in(room, candidate, verdict, oracle, mode, exact)
+            return self._check_way(way, room)
 
-    def _check_in(
-        self,
-        room: Room,
-        candidate: Candidate,
-        verdict: Verdict,
-        oracle: Oracle,
-        mode: str,
-        exact: bool,
-    ) -> Verdict:
+    def _check_way(self, way: _Way, room: Room) -> Verdict:
         """Return the verdict of a check that has the memory that it needs."""
-        session = self._session(oracle.device != "cpu", exact)
-        check = CandidateCheck(oracle, session, mode, self.options, room)
+        candidate, verdict, oracle = way.candidate, way.verdict, way.oracle
+        session = self._session(oracle.device != "cpu", way.exact)
+        check = CandidateCheck(oracle, session, way.mode, self.options, room)
         found = dataclasses.replace(verdict, status="correct", reason=None, evidence={})
         try:
             with self.gate.together():
@@ -311,11 +306,7 @@ class Slot:
         return _with_outcome(found, check.outcome, session.events)
 
     def _time(self, check: CandidateCheck, reference: str) -> dict[str, Any]:
-        """Return what timing adds to the verdict on a correct candidate.
-
-        Raises:
-            EarlyVerdict, WireError: it is wrong when it is timed.
-        """
+        """Return what timing adds to the verdict on a correct candidate."""
         with self.gate.together():
             timer = Timer(check, self._timed_oracle(reference))
         with self.gate.alone():
@@ -323,24 +314,12 @@ class Slot:
 
     def _timed_oracle(self, reference: str) -> TimedOracle:
         if self.timed_oracle is None:
-            options = self.options
-            self.timed_oracle = TimedOracle(
-                self.host("reference", TIMED),
-                reference,
-                self.device.torch_device,
-                options.timeout_s,
-                options.draw_seed,
-                options.precision,
-            )
+            host, device = self.host("reference", TIMED), self.device.torch_device
+            self.timed_oracle = TimedOracle(host, reference, device, self.options)
         return self.timed_oracle
 
     def _session(self, on_device: bool, exact: bool = False) -> Halves:
-        """Return a conversation with a new candidate.
-
-        Args:
-            on_device: whether the judge's tensors are on the device.
-            exact: whether kernels are compiled anew for all sizes (`Halves.exact`).
-        """
+        """Return a conversation with a new candidate."""
         if self.executor is None:
             self.executor = ExecutorProcess(self.host("executor"))
         elements = math.inf if self.device.is_gpu else self.options.elements

@@ -70,9 +70,6 @@ def choose_size(own: int | None, try_size: TrySize) -> int | None:
 
     It is doubled until eager PyTorch takes `LONG_US`, unless inputs and results would be more
     than `MOST_BYTES`, or do not depend on it, or the reference does not take it.
-
-    Raises:
-        NoOracle: the reference cannot be run at the file's own size.
     """
     us, size = try_size(None)
     chosen, wanted = None, own or 0
@@ -240,11 +237,7 @@ class Timer:
     # recordings
 
     def _record(self) -> None:
-        """Record the candidate's stream, with the fastest configuration of autotuners.
-
-        Raises:
-            Untimed: its calls differ, or depend on values that it reads.
-        """
+        """Record the candidate's stream, with the fastest configuration of autotuners."""
         self._record_turn(0)  # what is made in the first call only is made
         streams: dict[str, int] = {}
         for turn in range(MOST_TURNS):

@@ -115,11 +115,7 @@ def pack_call(method: Any, args: Any, named: Any, tensors: Tensors) -> Packed:
 
 
 def read_answer(method: Any, packed: Any, tensors: Tensors) -> Any:
-    """Return what a method gave.
-
-    Raises:
-        WireError: it is not of the type that the method gives.
-    """
+    """Return what a method gave."""
     return read(_form(method)[1]["return"], packed, tensors)
 
 

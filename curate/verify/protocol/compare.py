@@ -180,8 +180,8 @@ def compare(
         expected = own_leaves[path]
         if isinstance(expected, torch.Tensor):
             known = expected, exact_leaves[path], noise_leaves.get(path)
-            how = strict, ties, usual, (leans or {}).get(path, 0.0)
-            worst = worst.join(_compare_tensors(path, leaf, *known, *how))
+            noise_lean = (leans or {}).get(path, 0.0)
+            worst = worst.join(_Leaf(path, leaf, *known, strict, ties, usual, noise_lean).compare())
         elif isinstance(leaf, torch.Tensor) or not _same_value(leaf, expected):
             raise Mismatch("value", output=path, expected=repr(expected), got=repr(leaf)[:200])
     return worst
@@ -193,138 +193,157 @@ def _same_value(got: Any, expected: Any) -> bool:
     return bool(type(got) is type(expected) and got == expected)
 
 
-def _compare_tensors(
-    path: str,
-    got: Any,
-    own: torch.Tensor,
-    exact: torch.Tensor,
-    noise: torch.Tensor | None,
-    *how: Any,
-) -> Agreement:
-    if not isinstance(got, torch.Tensor):
-        raise Mismatch("structure", output=path, expected="a tensor", got=type(got).__name__)
-    if got.shape != own.shape:
-        raise Mismatch("shape", output=path, expected=list(own.shape), got=list(got.shape))
-    if got.dtype != own.dtype:
-        raise Mismatch("dtype", output=path, expected=str(own.dtype), got=str(got.dtype))
-    if own.is_complex():
-        got, own, exact = (torch.view_as_real(t.resolve_conj()) for t in (got, own, exact))
-        noise = None if noise is None else noise.unsqueeze(-1)
-    if own.is_floating_point():
-        return _compare_floats(path, got, own, exact, noise, *how)
-    _compare_exactly(path, got, own, exact, noise)
-    return Agreement()
+@dataclasses.dataclass(frozen=True)
+class _Leaf:
+    """One tensor of an output; see `compare` for what is known of it."""
 
+    path: str
+    got: torch.Tensor
+    own: torch.Tensor
+    exact: torch.Tensor
+    noise: torch.Tensor | None
+    strict: Strict
+    ties: bool
+    usual: float
+    noise_lean: float
 
-def _compare_exactly(
-    path: str,
-    got: torch.Tensor,
-    own: torch.Tensor,
-    exact: torch.Tensor,
-    noise: torch.Tensor | None,
-) -> None:
-    """Compare integers; either precision's answer will do where rounding decides."""
-    wrong = (got != own) & (got != exact.to(own.dtype))
-    if noise is not None and float(wrong.double().mean()) <= UNCERTAIN:
-        wrong &= noise == 0
-    if wrong.any():
-        raise _mismatch("value", path, wrong, got, own)
-
-
-def _compare_floats(
-    path: str,
-    got: torch.Tensor,
-    own: torch.Tensor,
-    exact: torch.Tensor,
-    noise: torch.Tensor | None,
-    *how: Any,
-) -> Agreement:
-    """Compare floating tensors, piece by piece where they are large: each piece takes six copies
-    in float64."""
-    if own.numel() <= PIECE:
-        return _compare_piece(path, got, own, exact, noise, *how)
-    worst = Agreement()
-    width = row if (row := _row_length(own)) <= PIECE else 1
-    form = (-1, width) if width > 1 else (-1,)
-    whole = [t.reshape(form) for t in (got, own, exact)]
-    moved = None if noise is None else noise.expand(own.shape).reshape(form)
-    # Equal pieces: of a few elements that are left over, little could be said.
-    count = -(-own.numel() // PIECE)
-    step = -(-len(whole[0]) // count)
-    for start in range(0, len(whole[0]), step):
-        part = slice(start, start + step)
-        near = None if moved is None else moved[part]
-        try:
-            one, other, true = (t[part] for t in whole)
-            worst = worst.join(_compare_piece(path, one, other, true, near, *how))
-        except Mismatch as mismatch:
-            if "index" in mismatch.evidence:
-                row, *column = mismatch.evidence["index"]
-                at = torch.tensor((start + row) * width + sum(column))
-                index = [int(i) for i in torch.unravel_index(at, own.shape)]
-                mismatch.evidence["index"] = index
-            raise
-    return worst
-
-
-def _compare_piece(
-    path: str,
-    got: torch.Tensor,
-    own: torch.Tensor,
-    exact: torch.Tensor,
-    noise: torch.Tensor | None,
-    strict: Strict,
-    ties: bool,
-    usual: float,
-    noise_lean: float,
-) -> Agreement:
-    kind = own.dtype
-    if kind.itemsize == 1:  # PyTorch only converts from and to float8
-        got, own, exact = (t.float() for t in (got, own, exact))
-    finite = own.isfinite()
-    if not (all_finite := bool(finite.all())) or not got.isfinite().all():
-        same = (got == own) | (got.isnan() & own.isnan())
-        if ties:  # the sign of a zero, which operators may lose, decides that of an infinity
-            same |= got.isinf() & own.isinf()
-        asked = {"all": True, "exact": ~exact.isfinite(), "none": False}[strict]
-        bad = ~got.isfinite()
-        if is_short(kind):
-            bad &= ~_overflows_by_rounding(got, exact, kind)
-            # A program that keeps float32 on the way has numbers where 16 bits overflow.
-            better = ~finite & asked & ~same & got.isfinite()
-            better &= exact.abs() <= torch.finfo(kind).max
-            own = torch.where(better, exact.to(own.dtype), own)
-            finite |= better
-        wrong = torch.where(finite, bad, ~same & asked)
-        if wrong.any():
-            raise _mismatch("nonfinite", path, wrong, got, own)
-        finite &= got.isfinite()
-        all_finite = bool(finite.all())
-    known, true, found = own.double(), exact.double(), got.double()
-    true = torch.where(true.isfinite(), true, known)
-    if not all_finite:
-        known, true, found = (torch.where(finite, t, 0.0) for t in (known, true, found))
-    error = (found - true).abs_()
-    if not error.numel():
+    def compare(self) -> Agreement:
+        path, got, own = self.path, self.got, self.own
+        if not isinstance(got, torch.Tensor):
+            raise Mismatch("structure", output=path, expected="a tensor", got=type(got).__name__)
+        if got.shape != own.shape:
+            raise Mismatch("shape", output=path, expected=list(own.shape), got=list(got.shape))
+        if got.dtype != own.dtype:
+            raise Mismatch("dtype", output=path, expected=str(own.dtype), got=str(got.dtype))
+        if own.is_complex():
+            got, own, exact = (torch.view_as_real(t.resolve_conj()) for t in (got, own, self.exact))
+            noise = None if self.noise is None else self.noise.unsqueeze(-1)
+            return self._with(got, own, exact, noise)._compare_floats()
+        if own.is_floating_point():
+            return self._compare_floats()
+        self._compare_exactly()
         return Agreement()
-    # Where rounding decides between two values, as in `floor`, the reference's own is right too.
-    differs = (found - known).abs_() > _floor(kind) * known.abs()
-    agreement = Agreement(float(error.max()))
-    if differs.any():
-        allowed = allowed_error(known.to(kind), true, noise, ties)
-        if usual:
-            size = true.abs() + float(true.square().mean().sqrt())
-            allowed = allowed + (BESIDE * size).clamp(max=_floor(kind) * usual)
-        ratio = torch.where(differs, error / allowed, 0.0)
-        agreement = Agreement(float(error.max()), float(ratio.max()))
-        if agreement.error_ratio > 1:
-            wrong = ratio == agreement.error_ratio
-            mismatch = _mismatch("value", path, wrong, got, own, error, allowed)
-            mismatch.is_rare = is_short(kind) and mismatch.evidence["wrong_share"] <= RARE
-            raise mismatch
-    if is_short(kind) and int(finite.sum()) >= MANY:
-        _reject_bias(path, found, known, true, kind, noise_lean)
-    return agreement
+
+    def _with(self, got: Any, own: Any, exact: Any, noise: Any) -> _Leaf:
+        return dataclasses.replace(self, got=got, own=own, exact=exact, noise=noise)
+
+    def _compare_exactly(self) -> None:
+        """Compare integers; either precision's answer will do where rounding decides."""
+        wrong = (self.got != self.own) & (self.got != self.exact.to(self.own.dtype))
+        if self.noise is not None and float(wrong.double().mean()) <= UNCERTAIN:
+            wrong &= self.noise == 0
+        if wrong.any():
+            raise self._mismatch("value", wrong)
+
+    def _compare_floats(self) -> Agreement:
+        """Compare floating tensors, piece by piece where they are large: each piece takes six
+        copies in float64."""
+        shape, noise = self.own.shape, self.noise
+        if self.own.numel() <= PIECE:
+            return self._compare_piece()
+        worst = Agreement()
+        width = row if (row := _row_length(self.own)) <= PIECE else 1
+        form = (-1, width) if width > 1 else (-1,)
+        whole = [t.reshape(form) for t in (self.got, self.own, self.exact)]
+        moved = None if noise is None else noise.expand(shape).reshape(form)
+        # Equal pieces: of a few elements that are left over, little could be said.
+        count = -(-self.own.numel() // PIECE)
+        step = -(-len(whole[0]) // count)
+        for start in range(0, len(whole[0]), step):
+            part = slice(start, start + step)
+            got, own, exact = (t[part] for t in whole)
+            piece = self._with(got, own, exact, None if moved is None else moved[part])
+            try:
+                worst = worst.join(piece._compare_piece())
+            except Mismatch as mismatch:
+                if "index" in mismatch.evidence:
+                    row, *column = mismatch.evidence["index"]
+                    at = torch.tensor((start + row) * width + sum(column))
+                    index = [int(i) for i in torch.unravel_index(at, shape)]
+                    mismatch.evidence["index"] = index
+                raise
+        return worst
+
+    def _compare_piece(self) -> Agreement:
+        kind = self.own.dtype
+        got, own, exact = self.got, self.own, self.exact
+        if kind.itemsize == 1:  # PyTorch only converts from and to float8
+            got, own, exact = (t.float() for t in (got, own, exact))
+        finite = own.isfinite()
+        if not (all_finite := bool(finite.all())) or not got.isfinite().all():
+            same = (got == own) | (got.isnan() & own.isnan())
+            if self.ties:  # the sign of a zero, which operators may lose, decides an infinity's
+                same |= got.isinf() & own.isinf()
+            asked = {"all": True, "exact": ~exact.isfinite(), "none": False}[self.strict]
+            bad = ~got.isfinite()
+            if is_short(kind):
+                bad &= ~_overflows_by_rounding(got, exact, kind)
+                # A program that keeps float32 on the way has numbers where 16 bits overflow.
+                better = ~finite & asked & ~same & got.isfinite()
+                better &= exact.abs() <= torch.finfo(kind).max
+                own = torch.where(better, exact.to(own.dtype), own)
+                finite |= better
+            wrong = torch.where(finite, bad, ~same & asked)
+            if wrong.any():
+                raise self._with(got, own, exact, None)._mismatch("nonfinite", wrong)
+            finite &= got.isfinite()
+            all_finite = bool(finite.all())
+        known, true, found = own.double(), exact.double(), got.double()
+        true = torch.where(true.isfinite(), true, known)
+        if not all_finite:
+            known, true, found = (torch.where(finite, t, 0.0) for t in (known, true, found))
+        error = (found - true).abs_()
+        if not error.numel():
+            return Agreement()
+        # Where rounding decides between two values, as in `floor`, the reference's is right too.
+        differs = (found - known).abs_() > _floor(kind) * known.abs()
+        agreement = Agreement(float(error.max()))
+        if differs.any():
+            allowed = allowed_error(known.to(kind), true, self.noise, self.ties)
+            if self.usual:
+                size = true.abs() + float(true.square().mean().sqrt())
+                allowed = allowed + (BESIDE * size).clamp(max=_floor(kind) * self.usual)
+            ratio = torch.where(differs, error / allowed, 0.0)
+            agreement = Agreement(float(error.max()), float(ratio.max()))
+            if agreement.error_ratio > 1:
+                wrong = ratio == agreement.error_ratio
+                plain = self._with(got, own, exact, None)
+                mismatch = plain._mismatch("value", wrong, error, allowed)
+                mismatch.is_rare = is_short(kind) and mismatch.evidence["wrong_share"] <= RARE
+                raise mismatch
+        if is_short(kind) and int(finite.sum()) >= MANY:
+            self._reject_bias(found, known, true)
+        return agreement
+
+    def _reject_bias(self, found: torch.Tensor, known: torch.Tensor, true: torch.Tensor) -> None:
+        """Raise if results in a short type lean to one side, and neither the reference's nor those
+        with noise do.
+
+        Each may be as far off as its rounding; a factor of 1.01 is no more, and shows in the mean.
+        """
+        kind = self.own.dtype
+        units = _units_off(found, true, kind)
+        got, own = float(units.mean()), lean(known, true, kind)
+        by_chance = 4 * float(units.std()) / units.numel() ** 0.5
+        if abs(got) > abs(own) + SHORT_FACTOR * self.noise_lean + BIAS + by_chance:
+            raise Mismatch("bias", output=self.path, units=round(got, 3), expected=round(own, 3))
+
+    def _mismatch(
+        self,
+        reason: str,
+        wrong: torch.Tensor,
+        error: torch.Tensor | None = None,
+        allowed: torch.Tensor | None = None,
+    ) -> Mismatch:
+        """Describe the first element at which ``wrong`` is true."""
+        index = tuple(torch.nonzero(wrong)[0].tolist())
+        pair = {"expected": _plain(self.own[index].item()), "got": _plain(self.got[index].item())}
+        mismatch = Mismatch(reason, output=self.path, index=list(index), **pair)
+        if error is not None and allowed is not None:
+            share = float((error > allowed).double().mean())
+            how_far = {"error": float(error[index]), "allowed": float(allowed[index])}
+            mismatch.evidence |= {**how_far, "wrong_share": round(share, 6)}
+        return mismatch
 
 
 def _overflows_by_rounding(
@@ -333,26 +352,6 @@ def _overflows_by_rounding(
     """Return where an infinity stands for a number at the end of what a short type holds."""
     most = torch.finfo(kind).max * (1 - torch.finfo(kind).eps)
     return got.isinf() & (exact.abs() >= most) & (got.sign() == exact.sign())
-
-
-def _reject_bias(
-    path: str,
-    found: torch.Tensor,
-    known: torch.Tensor,
-    true: torch.Tensor,
-    kind: torch.dtype,
-    noise_lean: float,
-) -> None:
-    """Raise if results in a short type lean to one side, and neither the reference's nor those
-    with noise do.
-
-    Each may be as far off as its rounding; a factor of 1.01 is no more, and shows in the mean.
-    """
-    units = _units_off(found, true, kind)
-    got, own = float(units.mean()), lean(known, true, kind)
-    by_chance = 4 * float(units.std()) / units.numel() ** 0.5
-    if abs(got) > abs(own) + SHORT_FACTOR * noise_lean + BIAS + by_chance:
-        raise Mismatch("bias", output=path, units=round(got, 3), expected=round(own, 3))
 
 
 def lean(found: torch.Tensor, true: torch.Tensor, kind: torch.dtype) -> float:
@@ -460,30 +459,6 @@ def _quantile(values: torch.Tensor, share: float) -> float:
     flat = values.reshape(-1)
     flat = flat[:: max(1, flat.numel() // SAMPLE)]
     return float(flat.kthvalue(max(1, round(share * flat.numel()))).values)
-
-
-def _mismatch(
-    reason: str,
-    path: str,
-    wrong: torch.Tensor,
-    got: torch.Tensor,
-    own: torch.Tensor,
-    error: torch.Tensor | None = None,
-    allowed: torch.Tensor | None = None,
-) -> Mismatch:
-    """Describe the first element at which ``wrong`` is true."""
-    index = tuple(torch.nonzero(wrong)[0].tolist())
-    evidence: dict[str, Any] = {
-        "output": path,
-        "index": list(index),
-        "expected": _plain(own[index].item()),
-        "got": _plain(got[index].item()),
-    }
-    if error is not None and allowed is not None:
-        evidence["error"] = float(error[index])
-        evidence["allowed"] = float(allowed[index])
-        evidence["wrong_share"] = round(float((error > allowed).double().mean()), 6)
-    return Mismatch(reason, **evidence)
 
 
 def _plain(value: Any) -> Any:

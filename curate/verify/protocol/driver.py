@@ -142,11 +142,7 @@ class Launcher:
         self.config.count += 1
 
     def __call__(self, grid: Sequence[int], packed: Sequence[bytes]) -> None:
-        """Launch on PyTorch's current stream.
-
-        Raises:
-            DriverError: the driver does not take the launch.
-        """
+        """Launch on PyTorch's current stream."""
         for place, value in zip(self.places, packed, strict=True):
             ctypes.memmove(place, value, len(value))
         config = self.config

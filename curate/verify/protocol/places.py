@@ -60,11 +60,7 @@ class TensorPlace:
 
     @classmethod
     def from_json(cls, value: Any) -> TensorPlace:
-        """Return the place that JSON values describe.
-
-        Raises:
-            WireError: they describe none.
-        """
+        """Return the place that JSON values describe."""
         return read_place(value)
 
 

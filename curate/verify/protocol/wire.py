@@ -257,11 +257,7 @@ class Frame:
         return tensors
 
     def message(self) -> Message:
-        """Return the message alone.
-
-        Raises:
-            WireError: the frame breaks the rules.
-        """
+        """Return the message alone."""
         return self._header()[0]
 
     def _header(self) -> tuple[Message, list[Any]]:
@@ -296,11 +292,7 @@ class Channel:
         return self._at < len(self._ahead)
 
     def hold(self, message: Message) -> None:
-        """Send a message with the next one, or once there are many.
-
-        Raises:
-            ConnectionClosed: the other side is gone.
-        """
+        """Send a message with the next one, or once there are many."""
         header = _encode({"message": message, "tensors": []}).encode()
         self._held += PREFIX.pack(MAGIC, len(header), 0) + header
         if len(self._held) > AHEAD:
@@ -353,11 +345,7 @@ class Channel:
         return is_new
 
     def shared_bytes(self, is_new: Any) -> torch.Tensor | None:
-        """Return the memory in which the other side shares tensors.
-
-        Args:
-            is_new: what it says: whether it has just made that memory; None if it shares nothing.
-        """
+        """Return the memory in which the other side shares tensors."""
         if self.devices is None or is_new is None:
             return None
         if is_new:

@@ -379,11 +379,6 @@ def _rounds_inside(name: str, operator: Any) -> bool:
 def furthest(exact: Results, moved: Results, known: Results | None) -> Results:
     """Return how far the floating tensors of a result are from another's, or from those before.
 
-    Args:
-        exact: the result.
-        moved: another.
-        known: what came of those before, if there were any.
-
     Returns:
         Tensors in float32; 0 for what is no tensor, or not of the same shape each time; 1 where
         integers and truth values are others.

@@ -96,11 +96,7 @@ def _constants(path: Path, program: str) -> dict[str, str]:
 
 
 def find_binding(folder: Path, row: dict[str, Any]) -> Binding | None:
-    """Return the binding of a row's pair, or None where nobody wrote one.
-
-    Raises:
-        BindingError: there is one, and it is malformed.
-    """
+    """Return the binding of a row's pair, or None where nobody wrote one."""
     package = str(row["origin"]["purl"]).rpartition("/")[2].partition("@")[0]
     path = folder / package / f"{row['origin']['symbol']}.py"
     return read_binding(path) if path.exists() else None

@@ -22,6 +22,7 @@ from curate.verify.judge.session import Host, HostError
 from curate.verify.protocol.compare import Mismatch
 from curate.verify.protocol.messages import Drawn, Results
 from curate.verify.reference.serve import MORE, USUAL
+from curate.verify.verdict import Options
 
 REFERENCE = """
 import os
@@ -67,7 +68,7 @@ def ask() -> Iterator[Ask]:
         def load(*args: Any, **kwargs: Any) -> Oracle:
             for oracle in opened:
                 oracle.close()
-            oracle = Oracle(host, reference(*args, **kwargs), "cpu", seconds=20.0)
+            oracle = Oracle(host, reference(*args, **kwargs), "cpu", Options(timeout_s=20.0))
             opened.append(oracle)
             oracle.load()
             return oracle

@@ -156,13 +156,13 @@ def test_large_tensors_are_compared_in_pieces(
 def test_no_piece_is_left_over(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compare_module, "PIECE", 1000)
     sizes: list[int] = []
-    piece = compare_module._compare_piece
+    piece = compare_module._Leaf._compare_piece
 
-    def seen(path: str, got: torch.Tensor, *known: Any) -> Agreement:
-        sizes.append(got.numel())
-        return piece(path, got, *known)
+    def seen(leaf: Any) -> Agreement:
+        sizes.append(leaf.got.numel())
+        return piece(leaf)
 
-    monkeypatch.setattr(compare_module, "_compare_piece", seen)
+    monkeypatch.setattr(compare_module._Leaf, "_compare_piece", seen)
     own = torch.randn(1001)
     compare(own, own, own.double(), torch.tensor(0.0))
     assert sizes == [501, 500]
