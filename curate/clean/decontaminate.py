@@ -127,9 +127,10 @@ class Decontaminate(RowStep):
         return {**super().options(), "against": sorted(files), "form": FORM}
 
     def setup(self, context: Context) -> None:
+        import curate.clean.snippets  # noqa: F401  imported once, before workers fork
         from curate.clean.nearest import load_evaluation
 
-        load_evaluation(self.against)
+        load_evaluation(self.against).compare("pass")  # which imports datasketch
 
     def apply(self, row: Row, context: Context) -> Outcome:
         from curate.clean.nearest import find_match, find_nearest, load_evaluation

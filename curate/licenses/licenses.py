@@ -128,6 +128,7 @@ class Licenses(RowStep):
         return options
 
     def setup(self, context: Context) -> None:
+        import curate.licenses.resolve  # noqa: F401  imported once, before workers fork
         from curate.licenses.detect import place
 
         self._ready()

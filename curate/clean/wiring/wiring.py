@@ -38,6 +38,8 @@ class Wiring(RowStep):
     def setup(self, context: Context) -> None:
         import torch
 
+        import curate.clean.wiring.small_inputs
+        import curate.problem.eager  # noqa: F401  imported once, before workers fork
         from curate.clean.wiring.operators import warm
 
         torch.set_num_threads(1)
