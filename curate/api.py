@@ -163,7 +163,8 @@ def make_executor(
         ExecutorUnavailable: Ray is not installed, or does not answer.
     """
     if name == "local":
-        yield LocalExecutor(workers or os.cpu_count() or 1, sandbox)
+        with LocalExecutor(workers or os.cpu_count() or 1, sandbox) as local:
+            yield local
         return
     from curate.engine.processes.ray import RayExecutor
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import resource
+import signal
 import socket
 import time
 from collections.abc import Iterator
@@ -124,6 +125,12 @@ def act(text: str) -> None:
     elif text == "lower limits":
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.prlimit(os.getppid(), resource.RLIMIT_NOFILE, (soft - 1, hard))
+    elif text == "lower the first process's limits":
+        soft, hard = resource.prlimit(1, resource.RLIMIT_NOFILE)
+        resource.prlimit(1, resource.RLIMIT_NOFILE, (soft - 1, hard))
+    elif text == "kill the first process":
+        os.kill(1, signal.SIGKILL)
+        os.kill(1, signal.SIGSTOP)
     elif text.startswith("has limit "):
         assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] == int(text.split()[-1])
 
@@ -200,6 +207,21 @@ class NotReady(Act):
 
     def setup(self, context: Context) -> None:
         raise StepError("not ready")
+
+
+class Note(Act):
+    """Tells which processes it was forked from; fails to start where another step has been."""
+
+    step: Literal["note"] = "note"
+
+    def setup(self, context: Context) -> None:
+        assert os.environ.get("STEP_BEFORE") is None, "a step finds what another has set"
+        os.environ["STEP_BEFORE"] = "note"
+
+    def apply(self, row: Row, context: Context) -> Outcome:
+        server = os.getppid()
+        worker = Path(f"/proc/{server}/stat").read_text().split()[3]
+        return Drop("forked", {"server": server, "worker": int(worker)})
 
 
 class Forge(RowStep):

@@ -24,6 +24,7 @@ MAX_PROCESSES = 64  # processes that one child may have inside the sandbox
 TEMPORARY = (Path("/tmp"), Path("/dev/shm"))  # emptied after every child, in the sandbox
 FOUND_THERE: set[Path] = set()  # what was there before any child: where Python itself may lie
 STATE_THEN: dict[str, Any] = {}  # our own limits, priority and CPUs, which a child can change
+WATCHED = [0]  # processes whose state no child may change: this one, and what it is a fork of
 IOPRIO_GET = {"x86_64": 252, "aarch64": 31}  # the number of ioprio_get(2), which libc lacks
 MAX_DYING_S = 10.0  # seconds for which killed processes may still be seen
 TICK = 0.1  # seconds between two looks at a child's memory and processes
@@ -170,7 +171,7 @@ def remember_sandbox() -> None:
     """Note how the sandbox is before any child has run in it."""
     hide_memory()
     FOUND_THERE.update(*(place.iterdir() for place in TEMPORARY))
-    STATE_THEN.update(_own_state())
+    STATE_THEN.update(_state(0))
 
 
 def kill_group(pid: int) -> None:
@@ -185,7 +186,7 @@ def sweep_sandbox() -> None:
     What a child did that cannot be undone ends this process, and the sandbox with it.
     """
     with contextlib.suppress(ProcessLookupError):
-        os.kill(-1, signal.SIGKILL)  # all but ourselves and the sandbox's init
+        os.kill(-1, signal.SIGKILL)  # all but ourselves and the sandbox's first process
     _await_the_dying()
     for place in TEMPORARY:
         for entry in set(place.iterdir()) - FOUND_THERE:
@@ -217,20 +218,20 @@ def is_spoiled() -> bool:
 
 def changed_state() -> list[str]:
     """Return what a child has changed of this process, which no child has a reason to touch."""
-    now = _own_state()
-    return sorted(name for name in now if now[name] != STATE_THEN.get(name))
+    now = (item for pid in WATCHED for item in _state(pid).items())
+    return sorted({name for name, value in now if value != STATE_THEN.get(name)})
 
 
-def _own_state() -> dict[str, Any]:
-    """Return what any process of our user can change from outside, and what forks inherit."""
-    limits = [name for name in dir(resource) if name.startswith("RLIMIT_")]
-    state: dict[str, Any] = {n: resource.getrlimit(getattr(resource, n)) for n in limits}
-    state["nice"] = os.getpriority(os.PRIO_PROCESS, 0)
+def _state(pid: int) -> dict[str, Any]:
+    """Return what any process of our user can change of another, and what forks inherit."""
+    state: dict[str, Any] = {"nice": os.getpriority(os.PRIO_PROCESS, pid)}
     if sys.platform == "linux":
-        state["scheduler"] = os.sched_getscheduler(0), os.sched_getparam(0).sched_priority
-        state["affinity"] = sorted(os.sched_getaffinity(0))
+        limits = [name for name in dir(resource) if name.startswith("RLIMIT_")]
+        state |= {name: resource.prlimit(pid, getattr(resource, name)) for name in limits}
+        state["scheduler"] = os.sched_getscheduler(pid), os.sched_getparam(pid).sched_priority
+        state["affinity"] = sorted(os.sched_getaffinity(pid))
         call = IOPRIO_GET.get(os.uname().machine)
-        state["io_priority"] = call and ctypes.CDLL(None).syscall(call, 1, 0)  # of a process
+        state["io_priority"] = call and ctypes.CDLL(None).syscall(call, 1, pid)  # of a process
     return state
 
 
@@ -243,5 +244,6 @@ def _resident(pid: int) -> int:
 
 
 def _all_processes() -> list[int]:
-    """Return the sandbox's processes, except its init and the process that forks its children."""
-    return [int(p.name) for p in Path("/proc").iterdir() if p.name.isdigit() and int(p.name) > 2]
+    """Return the sandbox's processes, except its first and ourselves, who fork its children."""
+    ours = ("1", str(os.getpid()))
+    return [int(p.name) for p in Path("/proc").iterdir() if p.name.isdigit() and p.name not in ours]

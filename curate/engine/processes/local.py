@@ -17,7 +17,7 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 from curate.engine.executor import Job, Lost, Result, WorkerError, part_rows, stopping_error
 from curate.engine.processes.sandbox import sandbox_command, worker_environment
@@ -61,11 +61,13 @@ class _Task:
 class _Worker:
     """One worker process, seen from outside."""
 
-    def __init__(self, step: Step, context: Context, sandboxed: bool) -> None:
+    def __init__(self, sandboxed: bool) -> None:
         command = [sys.executable, "-m", "curate.engine.processes.worker"]
+        self.sandboxed = sandboxed
+        self.steps = 0  # that it has begun
         self.stderr = tempfile.TemporaryFile()  # noqa: SIM115 (closed by stop)
         self.process = subprocess.Popen(
-            sandbox_command(command) if sandboxed else command,
+            sandbox_command(command, as_init=True) if sandboxed else command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self.stderr,
@@ -79,12 +81,17 @@ class _Worker:
         self.ready = False
         self.heard = time.monotonic()
         self._buffer = b""
+
+    def begin(self, step: Step, context: Context) -> None:
+        """Have it load a step; it is ready for jobs once it says so."""
+        self.ready = False
+        self.steps += 1
         self.send(
             {
                 "step": step_reference(step),
                 "seed": context.seed,
-                "cache": None if sandboxed else str(context.cache),
-                "sandboxed": sandboxed,
+                "cache": None if self.sandboxed else str(context.cache),
+                "sandboxed": self.sandboxed,
                 "sandbox": context.sandbox,
             }
         )
@@ -119,19 +126,60 @@ class _Worker:
         self.stderr.close()
 
 
+class Shelf:
+    """Workers that wait for another step, at most ``most`` of a kind."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.workers: list[_Worker] = []
+
+    def take(self, sandboxed: bool) -> _Worker:
+        """Return a worker that waits, or a new one."""
+        for worker in [w for w in self.workers if w.sandboxed == sandboxed]:
+            self.workers.remove(worker)
+            if worker.process.poll() is None:
+                return worker
+            worker.stop()
+        return _Worker(sandboxed)
+
+    def put(self, worker: _Worker) -> None:
+        """Keep a worker if it can take another step, or end it."""
+        same = sum(w.sandboxed == worker.sandboxed for w in self.workers)
+        if worker.ready and not worker.task and same < self.most:
+            self.workers.append(worker)
+        else:
+            worker.stop()
+
+    def clear(self) -> None:
+        """End all workers."""
+        while self.workers:
+            self.workers.pop().stop()
+
+
 class LocalExecutor:
-    """Runs jobs in ``workers`` processes of this machine, or in as many as a step asks for."""
+    """Runs jobs in ``workers`` processes of this machine, or in as many as a step asks for.
+
+    In a ``with`` statement, processes serve one step after the other until its end.
+    """
 
     def __init__(self, workers: int, sandbox: bool = True) -> None:
         self.workers = workers
         self.sandbox = sandbox
+        self.shelf = Shelf(0)
+
+    def __enter__(self) -> Self:
+        self.shelf = Shelf(self.workers)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.shelf.clear()
 
     def run(
         self, step: Step, context: Context, jobs: Iterator[Job]
     ) -> Iterator[tuple[Job, int, Result]]:
         """Yield ``(job, index, result)`` as items end; see `curate.engine.executor.Executor`."""
         own = step.workers if isinstance(step, RowStep) else None
-        pool = Pool(step, context, own or self.workers, self.sandbox)
+        pool = Pool(step, context, own or self.workers, self.sandbox, self.shelf)
         try:
             yield from pool.run(jobs)
         finally:
@@ -147,11 +195,12 @@ class Pool:
         context: Context,
         workers: int,
         sandbox: bool,
+        shelf: Shelf | None = None,
     ) -> None:
-        self.step, self.context = step, context
+        self.step, self.context, self.shelf = step, context, shelf or Shelf(0)
         self.sandboxed = sandbox and isinstance(step, RowStep) and step.sandboxed
         self.jobs: Iterator[Job] = iter(())
-        self.again: deque[_Task] = deque()
+        self.waiting: deque[_Task] = deque()
         self.size = workers
         self.stopped: Exception | None = None  # why no more is begun
         self.workers: list[_Worker] = []
@@ -167,43 +216,43 @@ class Pool:
             StepError, Damaged, CannotWrite: the step raised it; what was under way has ended.
         """
         self.jobs = jobs
-        waiting = self._next()
-        while waiting or any(w.task for w in self.workers):
-            while waiting and (worker := self._free_worker()):
-                self._give(worker, waiting)
-                waiting = self._next()
+        while self._waits() or any(w.task for w in self.workers):
+            while (worker := self._free_worker()) and self._waits():
+                self._give(worker, self.waiting.popleft())
+            while len(self.workers) < self.size and self._waits(self._starting()):
+                self._hire()
             for key, _ in self.selector.select(timeout=1.0):
                 yield from self._hear(key.data)
             for worker in [w for w in self.workers if w.task and self._is_silent(w)]:
                 yield from self._bury(worker, "timeout")
-            waiting = None if self.stopped else waiting or self._next()
         if self.stopped:
             raise self.stopped
 
     def stop(self) -> None:
-        """End all workers, whatever they are at."""
+        """Let all workers go, whatever they are at."""
         for worker in self.workers:
-            worker.stop()
+            self.shelf.put(worker)
         self.selector.close()
 
-    def _next(self) -> _Task | None:
+    def _waits(self, most: int = 0) -> bool:
+        """Whether more than ``most`` tasks wait; no more jobs are pulled than that takes."""
         if self.stopped:
-            return None
-        if self.again:
-            return self.again.popleft()
-        job = next(self.jobs, None)
-        return _Task(job) if job else None
+            return False
+        while len(self.waiting) <= most and (job := next(self.jobs, None)):
+            self.waiting.append(_Task(job))
+        return len(self.waiting) > most
 
     def _free_worker(self) -> _Worker | None:
-        for worker in self.workers:
-            if worker.task is None:
-                return worker
-        if len(self.workers) == self.size:
-            return None
-        worker = _Worker(self.step, self.context, self.sandboxed)
+        return next((w for w in self.workers if w.ready and not w.task), None)
+
+    def _starting(self) -> int:
+        return sum(not worker.ready for worker in self.workers)
+
+    def _hire(self) -> None:
+        worker = self.shelf.take(self.sandboxed)
+        worker.begin(self.step, self.context)
         self.workers.append(worker)
         self.selector.register(worker.process.stdout, selectors.EVENT_READ, worker)  # type: ignore[arg-type]
-        return worker
 
     def _give(self, worker: _Worker, task: _Task) -> None:
         worker.task = task
@@ -280,7 +329,7 @@ class Pool:
             last.cpu_s, last.peak_mb = message["cpu_s"], message["peak_mb"]
         yield from ready
         if task.done < len(task.job.items):
-            self.again.append(task)
+            self.waiting.appendleft(task)
         if message.get("spoiled"):  # the next job gets a new sandbox
             self._dismiss(worker)
 
@@ -293,7 +342,7 @@ class Pool:
         """Take leave of a worker that died or went silent, and blame the row it had."""
         words = worker.last_words()
         self._dismiss(worker)
-        if not worker.ready:
+        if not worker.ready and worker.steps == 1:
             raise WorkerError(f"step {self.step.name}: a worker could not start\n{words}")
         if worker.task:
             died = {"reason": reason, "evidence": {"printed": words}}

@@ -75,7 +75,10 @@ def bubblewrap() -> str:
 
 
 def sandbox_command(
-    command: list[str], environment: dict[str, str] | None = None, devices: bool = False
+    command: list[str],
+    environment: dict[str, str] | None = None,
+    devices: bool = False,
+    as_init: bool = False,
 ) -> list[str]:
     """Return the command line that runs ``command`` in the sandbox.
 
@@ -83,6 +86,8 @@ def sandbox_command(
         command: what to run.
         environment: variables besides those that every sandbox has.
         devices: whether it may use the GPUs of this machine.
+        as_init: whether the command is the sandbox's first process, which nothing in it can kill,
+            and which has to reap orphans.
     """
     binds: list[str] = []
     for path in _visible_paths():
@@ -96,6 +101,7 @@ def sandbox_command(
         bubblewrap(),
         *("--unshare-all", "--die-with-parent", "--new-session", "--clearenv"),
         *("--cap-drop", "ALL"),
+        *(("--as-pid-1",) if as_init else ()),
         *("--proc", "/proc", "--dev", "/dev"),
         *("--size", str(TMP_BYTES), "--tmpfs", "/tmp"),
         *("--size", str(TMP_BYTES), "--tmpfs", "/dev/shm"),

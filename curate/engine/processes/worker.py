@@ -1,11 +1,13 @@
-"""A worker: one warm process that forks a child for every job.
+"""A worker: a warm process that forks a server for every step, which forks a child for every job.
 
-``python -m curate.engine.processes.worker`` reads JSON lines from standard input. The first names
-the step; each later one is a job. The worker imports and warms the step once, then forks a child a
-job, so that a child starts with everything imported and may crash, hang or be killed at the cost
-of its own row only. A child sends, for each item, any number of ``emit`` and ``lose`` messages and
-then one ``end``. It never sees the worker's own pipes: its lines are relayed with ``C`` before
-them, the worker's own carry ``W``, so that a hostile row can speak for itself only.
+``python -m curate.engine.processes.worker`` reads JSON lines from standard input. One that names a
+step begins it; each that follows is a job of it. What all steps import is imported once, by the
+worker, which runs nothing of a step's and stays as it is. So a step's server begins the same
+whichever steps were before it: it imports and warms the step, then forks a child for each job, so
+that a child starts with everything imported and may crash, hang or be killed at the cost of its own
+row only. A child sends, for each item, any number of ``emit`` and ``lose`` messages and then one
+``end``. It never sees the worker's own pipes: its lines are relayed with ``C`` before them, the
+worker's own carry ``W``, so that a hostile row can speak for itself only.
 """
 
 from __future__ import annotations
@@ -26,11 +28,14 @@ from typing import IO, Any
 from curate.engine.executor import STOPPING
 from curate.engine.processes.child import (
     TICK,
+    WATCHED,
     Child,
     ChildLimits,
     Message,
+    die_with_parent,
     fork_child,
     is_spoiled,
+    kill_group,
     remember_sandbox,
 )
 from curate.step import (
@@ -45,6 +50,8 @@ from curate.step import (
 )
 
 MAX_MESSAGE = 64 * 2**20  # bytes that one message of a child may have
+SANDBOXED_BASE = "torch._dynamo"
+"""What every step in the sandbox imports, which takes longer than the rest of most of them."""
 
 
 def step_reference(step: Step) -> Message:
@@ -141,7 +148,7 @@ def _child(step: Step, items: list[Message], context: Context, limit: int | None
                 return
 
 
-# --- in the worker --------------------------------------------------------------------------
+# --- in a step's server ---------------------------------------------------------------------
 
 
 class Watch:
@@ -155,6 +162,9 @@ class Watch:
         """Yield the child's lines until it has closed its pipe or was killed."""
         deadline = time.monotonic() + self.seconds
         while not self.child.killed:
+            if _is_deserted():
+                kill_group(self.child.pid)
+                os._exit(0)
             ready, _, _ = select.select([self.fd], [], [], TICK)
             if ready:
                 data = os.read(self.fd, 1 << 20)
@@ -171,14 +181,23 @@ class Watch:
                 self.child.killed = "timeout"
 
 
-def serve_job(step: Step, job: Message, context: Context, sandboxed: bool, out: IO[bytes]) -> None:
-    """Run one job in a fresh child and relay what it says."""
+def _is_deserted() -> bool:
+    """Whether the run that gives us jobs is gone: leave nothing behind."""
+    stdin = select.poll()
+    stdin.register(sys.stdin, select.POLLHUP)
+    return bool(stdin.poll(0))
+
+
+def serve_job(
+    step: Step, job: Message, context: Context, sandboxed: bool, out: IO[bytes], close: list[int]
+) -> None:
+    """Run one job in a fresh child, which must not have the files ``close``; relay what it says."""
     memory, seconds = (
         (step.memory_mb, step.timeout_s) if isinstance(step, RowStep) else (None, float("inf"))
     )
     limits = ChildLimits(memory, sandboxed)
     read_end, write_end = os.pipe()
-    close = [read_end, out.fileno(), sys.stdin.fileno()]
+    close = [*close, read_end, out.fileno(), sys.stdin.fileno()]
     with tempfile.TemporaryFile() as printed:
         pid = fork_child(
             lambda: _child(step, job["items"], context, job["limit"], write_end),
@@ -204,30 +223,70 @@ def tell(out: IO[bytes], message: Message) -> None:
     out.flush()
 
 
-def main() -> None:
-    """Serve jobs from standard input until it closes."""
-    gc.disable()  # what is imported stays: there is nothing to find
-    # Whatever a row prints must not get between our messages.
-    out = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)
-    hello = json.loads(sys.stdin.buffer.readline())
-    step = load_step(hello["step"])
-    cache = hello["cache"]
-    context = Context(hello["seed"], Path(cache) if cache else None, hello["sandbox"])
-    sandboxed = hello["sandboxed"]
-    if sandboxed:
-        remember_sandbox()
+def serve(orders: Message, out: IO[bytes], close: list[int]) -> bytes:
+    """Serve a step's jobs from standard input; return the line that begins another step."""
+    step = load_step(orders["step"])
+    cache, sandboxed = orders["cache"], orders["sandboxed"]
+    context = Context(orders["seed"], Path(cache) if cache else None, orders["sandbox"])
     try:
         step.setup(context)
     except STOPPING as error:
         tell(out, {"stopped": True, **_told(error)})
-        return
-    gc.collect()
-    gc.freeze()  # children share what is loaded, and never walk it
+        return b""
+    keep_imported()
     gc.enable()
     tell(out, {"ready": True})
     for line in sys.stdin.buffer:
-        serve_job(step, json.loads(line), context, sandboxed, out)
+        message = json.loads(line)
+        if "step" in message:
+            return line
+        serve_job(step, message, context, sandboxed, out, close)
+    return b""
+
+
+def keep_imported() -> None:
+    """Let forks share what is loaded, and never walk it."""
+    gc.collect()
+    gc.freeze()
+
+
+# --- in the worker --------------------------------------------------------------------------
+
+
+def serve_apart(orders: Message, out: IO[bytes]) -> bytes:
+    """Serve a step in a fork of this process; return the orders that it ended with."""
+    with tempfile.TemporaryFile() as following:
+        server = os.fork()
+        if not server:
+            try:
+                die_with_parent()
+                if orders["sandboxed"]:
+                    WATCHED.append(os.getppid())
+                following.write(serve(orders, out, [following.fileno()]))
+                following.flush()
+            except BaseException:
+                traceback.print_exc()
+                os._exit(1)
+            os._exit(0)
+        while os.waitpid(-1, 0)[0] != server:
+            pass  # an orphan of the sandbox, whose first process we are
+        following.seek(0)
+        return following.read()
+
+
+def main() -> None:
+    """Serve steps from standard input, one after the other, until it closes."""
+    gc.disable()  # what is imported stays: there is nothing to find
+    # Whatever a row prints must not get between our messages.
+    out = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    orders = sys.stdin.buffer.readline()
+    if json.loads(orders)["sandboxed"]:
+        remember_sandbox()
+        importlib.import_module(SANDBOXED_BASE)
+    keep_imported()
+    while orders:
+        orders = serve_apart(json.loads(orders), out)
 
 
 if __name__ == "__main__":

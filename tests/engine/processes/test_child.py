@@ -144,7 +144,7 @@ def clean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "python").mkdir()
     monkeypatch.setattr(children, "TEMPORARY", (tmp_path,))
     monkeypatch.setattr(children, "FOUND_THERE", {tmp_path / "python"})
-    monkeypatch.setattr(children, "STATE_THEN", children._own_state())
+    monkeypatch.setattr(children, "STATE_THEN", children._state(0))
     return tmp_path
 
 

@@ -3,7 +3,7 @@ import resource
 from pathlib import Path
 
 import pytest
-from steps_for_tests import LICENSE, Act, ActInSandbox, Meet, NotReady
+from steps_for_tests import LICENSE, Act, ActInSandbox, Meet, Note, NotReady
 
 from curate.engine.executor import Job, Result, WorkerError
 from curate.engine.processes.local import LocalExecutor
@@ -97,12 +97,45 @@ LIMIT = f"has limit {resource.getrlimit(resource.RLIMIT_NOFILE)[0]}"
 
 
 @pytest.mark.parametrize(
-    ("spoil", "look"), [("lower limits", LIMIT), ("leave closed folder", "find closed folder")]
+    ("spoil", "look"),
+    [
+        ("lower limits", LIMIT),
+        ("lower the first process's limits", LIMIT),
+        ("leave closed folder", "find closed folder"),
+    ],
 )
 def test_a_spoiled_sandbox_is_replaced(tmp_path: Path, spoil: str, look: str) -> None:
     texts = [look, spoil, look, look, "good"]
     for text, result in zip(texts, run(ActInSandbox(), texts, tmp_path, workers=1), strict=True):
         assert fate(result) == "kept", (text, result)
+
+
+def test_a_worker_serves_one_step_after_the_other(tmp_path: Path) -> None:
+    step = Note()
+
+    def seen(executor: LocalExecutor) -> dict[str, int]:
+        jobs = iter([Job("s", 0, rows(["a"]))])
+        ((_, _, result),) = executor.run(step, Context(cache=tmp_path), jobs)
+        assert result.lost[0].fate == "dropped", result.lost
+        return result.lost[0].evidence
+
+    with LocalExecutor(2) as executor:
+        first, second = seen(executor), seen(executor)
+    assert first["worker"] == second["worker"] and first["server"] != second["server"]
+    assert not Path(f"/proc/{first['worker']}").exists()
+    assert seen(executor)["worker"] != first["worker"]
+
+
+def test_nothing_that_a_row_does_reaches_the_next_step(tmp_path: Path) -> None:
+    texts = ["kill the first process", "lower the first process's limits", "leave file", "segfault"]
+    step = ActInSandbox()
+    with LocalExecutor(1) as executor:
+        for last in texts:
+            found = []
+            for text in (last, LIMIT, "find file"):
+                jobs = iter([Job("s", 0, rows([text]))])
+                found += [r for _, _, r in executor.run(step, Context(cache=tmp_path), jobs)]
+            assert [fate(result) for result in found[1:]] == ["kept", "kept"], last
 
 
 @pytest.mark.skipif(not Path("/root/.bashrc").exists() or os.getuid() != 0, reason="needs /root")
