@@ -9,11 +9,11 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
-from curate.engine.executor import SHARD_ROWS, Lost, Result
+from curate.engine.executor import Lost, Result
 from curate.rows import RAW, Loose
 from curate.step import RowStep, SourceStep, Step
 
-READ = SHARD_ROWS[0]
+READ = 32
 """Files or records that are read for each problem or kernel that is wanted."""
 
 
