@@ -16,6 +16,7 @@ import json
 import os
 import re
 import tempfile
+import types
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -283,31 +284,18 @@ def _stand_in(value: Any) -> Any:
     return value
 
 
-class _StubDriver:
-    """Answers what the compiler and kernels' wrappers ask about the device."""
-
-    def __init__(self, target: Device) -> None:
-        self.target = gpu_target(target)
-
-    def get_current_target(self) -> GPUTarget:
-        return self.target
-
-    def get_current_device(self) -> int:
-        return 0
-
-    def get_current_stream(self, device: int) -> int:
-        return 0
-
-    def get_active_torch_device(self) -> torch.device:
-        return torch.device("cpu")
-
-
 @contextmanager
 def stub_driver(target: Device) -> Iterator[None]:
     """Answer for ``target`` what Triton and kernels' files ask about the device."""
     config = triton.runtime.driver
     saved = config._active
-    config.set_active(_StubDriver(target))
+    answers = types.SimpleNamespace(
+        get_current_target=lambda: gpu_target(target),
+        get_current_device=lambda: 0,
+        get_current_stream=lambda device: 0,
+        get_active_torch_device=lambda: torch.device("cpu"),
+    )
+    config.set_active(answers)
     try:
         yield
     finally:

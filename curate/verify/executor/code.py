@@ -337,8 +337,10 @@ class _Writer:
         )
         if special:
             special(op, given, depth, live)
-            return
-        self.result(op, depth, self.expression(op, given))
+        elif form := _FORMS.get(op.name):
+            self.result(op, depth, form(self, op, given))
+        else:
+            self.result(op, depth, self.expression(op, given))
 
     def result(self, op: Op, depth: int, expression: str) -> None:
         names = [self.define(name, kind) for name, kind in zip(op.results, op.types, strict=True)]
@@ -405,36 +407,15 @@ class _Writer:
         value = np.zeros((1,) * (1 + len(kind.shape)), COMPUTED[kind.element])
         self.result(op, depth, self.constant(value))
 
-    def op_tt_get_program_id(self, op: Op, given: list[str], depth: int, live: str) -> None:
-        self.result(op, depth, f"k.index[{_AXES[op.text.split()[0]]}]")
-
-    def op_tt_get_num_programs(self, op: Op, given: list[str], depth: int, live: str) -> None:
-        self.result(op, depth, f"np.array([k.grid[{_AXES[op.text.split()[0]]}]], 'i4')")
-
     def op_tt_make_range(self, op: Op, given: list[str], depth: int, live: str) -> None:
         value = np.arange(op.integer("start"), op.integer("end"), dtype=np.int32)
         self.result(op, depth, self.constant(value.reshape(1, -1)))
 
     # shapes
 
-    def op_tt_splat(self, op: Op, given: list[str], depth: int, live: str) -> None:
-        self.result(op, depth, f"o.splat({given[0]}, {len(op.types[0].shape)})")
-
-    def op_tt_unsplat(self, op: Op, given: list[str], depth: int, live: str) -> None:
-        self.result(op, depth, f"{given[0]}.reshape(-1)")
-
-    def op_tt_broadcast(self, op: Op, given: list[str], depth: int, live: str) -> None:
-        self.result(op, depth, given[0])
-
-    def op_tt_expand_dims(self, op: Op, given: list[str], depth: int, live: str) -> None:
-        self.result(op, depth, f"np.expand_dims({given[0]}, {op.integer('axis') + 1})")
-
-    def full(self, op: Op, at: int, name: str) -> str:
-        return f"o.full({name}, {self.types[op.operands[at]].shape})"
-
-    def op_tt_reshape(self, op: Op, given: list[str], depth: int, live: str) -> None:
-        shape = op.types[0].shape
-        self.result(op, depth, f"{self.full(op, 0, given[0])}.reshape((-1, *{shape}))")
+    def full(self, op: Op) -> list[str]:
+        """Return an operation's operands with their axes in their true lengths."""
+        return [f"o.full({self.names[o]}, {self.types[o].shape})" for o in op.operands]
 
     def op_builtin_unrealized_conversion_cast(
         self, op: Op, given: list[str], depth: int, live: str
@@ -443,31 +424,10 @@ class _Writer:
         before, after = self.types[op.operands[0]], op.types[0]
         if (before.element, before.numel) != (after.element, after.numel):
             raise UnsupportedOperation("operation", f"a cast from {before} to {after}")
-        self.op_tt_reshape(op, given, depth, live)
-
-    def op_tt_trans(self, op: Op, given: list[str], depth: int, live: str) -> None:
-        order = [0, *(axis + 1 for axis in op.integers("order"))]
-        self.result(op, depth, f"{given[0]}.transpose({order})")
-
-    def op_tt_cat(self, op: Op, given: list[str], depth: int, live: str) -> None:
-        parts = ", ".join(self.full(op, i, name) for i, name in enumerate(given))
-        self.result(op, depth, f"o.joined(np.concatenate, {parts}, axis=1)")
-
-    def op_tt_join(self, op: Op, given: list[str], depth: int, live: str) -> None:
-        parts = ", ".join(self.full(op, i, name) for i, name in enumerate(given))
-        self.result(op, depth, f"o.joined(np.stack, {parts}, axis=-1)")
-
-    def op_tt_split(self, op: Op, given: list[str], depth: int, live: str) -> None:
-        whole = self.full(op, 0, given[0])
-        self.result(op, depth, f"{whole}[..., 0], {whole}[..., 1]")
-
-    def op_tt_gather(self, op: Op, given: list[str], depth: int, live: str) -> None:
-        source, index = (self.full(op, i, name) for i, name in enumerate(given))
-        self.result(op, depth, f"o.gather({source}, {index}, {op.integer('axis') + 1})")
+        self.result(op, depth, _FORMS["tt.reshape"](self, op, given))
 
     def op_tt_histogram(self, op: Op, given: list[str], depth: int, live: str) -> None:
-        mask = self.full(op, 1, given[1]) if len(given) > 1 else "None"
-        whole = self.full(op, 0, given[0])
+        whole, mask = [*self.full(op), "None"][:2]
         self.result(op, depth, f"o.histogram({whole}, {mask}, {op.types[0].shape[0]})")
 
     # comparisons, choices, conversions
@@ -477,12 +437,6 @@ class _Writer:
         if self.types[op.operands[0]].element == "i1":
             given = [f"{name}.view('i1')" for name in given]
         self.result(op, depth, _COMPARE[predicate].format(*given))
-
-    def op_arith_cmpf(self, op: Op, given: list[str], depth: int, live: str) -> None:
-        self.result(op, depth, _COMPARE_FLOAT[op.text.split(",")[0].strip()].format(*given))
-
-    def op_arith_select(self, op: Op, given: list[str], depth: int, live: str) -> None:
-        self.result(op, depth, f"o.choose({', '.join(given)})")
 
     def _as(self, op: Op, given: list[str], depth: int, live: str) -> None:
         self.result(op, depth, f"{given[0]}.astype('{COMPUTED[op.types[0].element]}', copy=False)")
@@ -520,26 +474,6 @@ class _Writer:
         bits = given[0] if source == "i1" else f"o.view_unsigned({given[0]})"
         self.result(op, depth, self.rounded(kind, f"{bits}.astype('{COMPUTED[kind.element]}')"))
 
-    def _to_integer(self, op: Op, given: list[str], depth: int, unsigned: bool) -> None:
-        kind = COMPUTED[op.types[0].element]
-        if kind == "?":
-            self.result(op, depth, f"np.trunc({given[0]}) != 0")
-        else:
-            self.result(op, depth, f"o.to_integer({given[0]}, '{kind}', {unsigned})")
-
-    def op_arith_fptosi(self, op: Op, given: list[str], depth: int, live: str) -> None:
-        self._to_integer(op, given, depth, unsigned=False)
-
-    def op_arith_fptoui(self, op: Op, given: list[str], depth: int, live: str) -> None:
-        self._to_integer(op, given, depth, unsigned=True)
-
-    def _convert(self, op: Op, given: list[str], depth: int, live: str) -> None:
-        source, target = self.types[op.operands[0]].element, op.types[0].element
-        down = "rtz" in op.text
-        self.result(op, depth, f"n.convert_float({given[0]}, '{source}', '{target}', {down})")
-
-    op_arith_extf = op_arith_truncf = op_tt_fp_to_fp = _convert
-
     def _bitcast(self, op: Op, given: list[str], depth: int, live: str) -> None:
         source, target = self.types[op.operands[0]].element, op.types[0].element
         if source == target or {source, target} <= {"ptr", "i64"}:
@@ -548,9 +482,6 @@ class _Writer:
             self.result(op, depth, f"o.bitcast({given[0]}, '{source}', '{target}')")
 
     op_arith_bitcast = op_tt_bitcast = _bitcast
-
-    def op_tt_int_to_ptr(self, op: Op, given: list[str], depth: int, live: str) -> None:
-        self.result(op, depth, given[0])
 
     # memory
 
@@ -595,7 +526,7 @@ class _Writer:
     def op_tt_dot(self, op: Op, given: list[str], depth: int, live: str) -> None:
         left = self.types[op.operands[0]]
         precision = op.attribute("inputPrecision") or "ieee"
-        blocks = ", ".join(self.full(op, i, name) for i, name in enumerate(given))
+        blocks = ", ".join(self.full(op))
         work = left.numel * op.types[0].shape[-1] // 16 + 1
         self.line(depth, f"k.work.spend(len(k.programs) * {work})")
         self.result(
@@ -620,7 +551,7 @@ class _Writer:
         scaled = re.match(r"\s*%\S+( scale %\S+)?, %\S+( scale %\S+)?, ", op.text)
         if not kinds or not scaled:
             raise TTIRError(f"line {op.line}: a product of unknown form")
-        names = iter(self.full(op, i, name) for i, name in enumerate(given))
+        names = iter(self.full(op))
         computed = "f16" if "fp16" in kinds.groups() else "bf16"
         sides = []
         for side, kind, scale in zip(("lhs", "rhs"), kinds.groups(), scaled.groups(), strict=True):
@@ -689,7 +620,7 @@ class _Writer:
 
     def op_tt_reduce(self, op: Op, given: list[str], depth: int, live: str) -> None:
         axis = op.integer("axis") + 1
-        blocks = [self.full(op, i, name) for i, name in enumerate(given)]
+        blocks = self.full(op)
         if name := self._fold_name(op, FOLDS):
             self.result(op, depth, f"o.fold(k.work, '{name}', {blocks[0]}, {axis})")
             return
@@ -698,12 +629,53 @@ class _Writer:
 
     def op_tt_scan(self, op: Op, given: list[str], depth: int, live: str) -> None:
         axis, reverse = op.integer("axis") + 1, op.attribute("reverse") == "true"
-        blocks = [self.full(op, i, name) for i, name in enumerate(given)]
+        blocks = self.full(op)
         if name := self._fold_name(op, RUNNING):
             self.result(op, depth, f"o.running(k.work, '{name}', {blocks[0]}, {axis}, {reverse})")
             return
         body = self.nested(op.regions[0], depth)
         self.spread(op, depth, f"o.scan(k.work, {body}, {axis}, {reverse}, {', '.join(blocks)})")
+
+
+def _to_integer(writer: _Writer, op: Op, given: list[str], unsigned: bool) -> str:
+    kind = COMPUTED[op.types[0].element]
+    if kind == "?":
+        return f"np.trunc({given[0]}) != 0"
+    return f"o.to_integer({given[0]}, '{kind}', {unsigned})"
+
+
+def _convert(writer: _Writer, op: Op, given: list[str]) -> str:
+    source, target = writer.types[op.operands[0]].element, op.types[0].element
+    return f"n.convert_float({given[0]}, '{source}', '{target}', {'rtz' in op.text})"
+
+
+_FORMS: dict[str, Callable[[_Writer, Op, list[str]], str]] = {
+    "tt.get_program_id": lambda w, op, x: f"k.index[{_AXES[op.text.split()[0]]}]",
+    "tt.get_num_programs": lambda w, op, x: (
+        f"np.array([k.grid[{_AXES[op.text.split()[0]]}]], 'i4')"
+    ),
+    # shapes
+    "tt.splat": lambda w, op, x: f"o.splat({x[0]}, {len(op.types[0].shape)})",
+    "tt.unsplat": lambda w, op, x: f"{x[0]}.reshape(-1)",
+    "tt.broadcast": lambda w, op, x: x[0],
+    "tt.expand_dims": lambda w, op, x: f"np.expand_dims({x[0]}, {op.integer('axis') + 1})",
+    "tt.reshape": lambda w, op, x: f"{w.full(op)[0]}.reshape((-1, *{op.types[0].shape}))",
+    "tt.trans": lambda w, op, x: (
+        f"{x[0]}.transpose({[0, *(axis + 1 for axis in op.integers('order'))]})"
+    ),
+    "tt.cat": lambda w, op, x: f"o.joined(np.concatenate, {', '.join(w.full(op))}, axis=1)",
+    "tt.join": lambda w, op, x: f"o.joined(np.stack, {', '.join(w.full(op))}, axis=-1)",
+    "tt.split": lambda w, op, x: "{0}[..., 0], {0}[..., 1]".format(*w.full(op)),
+    "tt.gather": lambda w, op, x: f"o.gather({', '.join(w.full(op))}, {op.integer('axis') + 1})",
+    # choices and conversions
+    "arith.cmpf": lambda w, op, x: _COMPARE_FLOAT[op.text.split(",")[0].strip()].format(*x),
+    "arith.select": lambda w, op, x: f"o.choose({', '.join(x)})",
+    "tt.int_to_ptr": lambda w, op, x: x[0],
+    "arith.fptosi": lambda w, op, x: _to_integer(w, op, x, unsigned=False),
+    "arith.fptoui": lambda w, op, x: _to_integer(w, op, x, unsigned=True),
+    **dict.fromkeys(("arith.extf", "arith.truncf", "tt.fp_to_fp"), _convert),
+}
+"""Expressions of other operations, from the names of what they are given."""
 
 
 def _in_order(blocks: list[Block]) -> list[Block]:

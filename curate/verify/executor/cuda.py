@@ -22,8 +22,8 @@ import torch
 from curate.devices import Device
 from curate.verify.compile.ptx import PtxParameter, entries, find_entry
 from curate.verify.compile.serve import Compiler
-from curate.verify.executor import code, ttir
-from curate.verify.executor.launch import STORES
+from curate.verify.executor import ttir
+from curate.verify.executor.launch import described
 from curate.verify.executor.memory import OutOfBounds
 from curate.verify.executor.operations import UnsupportedOperation
 from curate.verify.protocol.driver import Launcher, Module
@@ -147,7 +147,7 @@ class CudaBackend:
 
     def kernel(self, text: str) -> tuple[str, frozenset[int] | None]:
         """Return a kernel's name, and the arguments that it may store to; None: all of them."""
-        return _described(text)
+        return described(text)
 
     def launch(
         self,
@@ -196,7 +196,7 @@ class CudaBackend:
 
     def _compile(self, text: str, options: LaunchOptions, aligned: frozenset[int]) -> LoadedCubin:
         started = time.monotonic()
-        name, ttir = _described(text)[0], specialised(text, aligned)
+        name, ttir = described(text)[0], specialised(text, aligned)
         made = ask(self.compiler, Compiler.cubin, name, ttir, options, self.target)
         self.compiled_s += time.monotonic() - started
         parameters = tuple(PtxParameter(*one) for one in made.parameters)
@@ -269,19 +269,6 @@ def specialised(text: str, aligned: frozenset[int]) -> str:
         f"{name}{kind}{known if i in aligned else ''}" for i, (name, kind) in enumerate(arguments)
     ]
     return text[:start] + ", ".join(listed) + text[end:]
-
-
-@lru_cache(maxsize=1024)
-def _described(text: str) -> tuple[str, frozenset[int] | None]:
-    """Return a kernel's name, and which of its arguments it may store to."""
-    try:
-        functions = ttir.parse(text)
-        stored = code.touched_arguments(functions, STORES)
-    except ttir.TTIRError:
-        found = re.search(r"tt\.func public @([\w$.]+)", text)
-        return found[1] if found else "kernel", None
-    name = next(function.name for function in functions.values() if function.public)
-    return name, None if stored is None else frozenset(stored)
 
 
 SIZES = {"ptr": 8, "i1": 1, "i8": 1, "i16": 2, "i32": 4, "i64": 8}

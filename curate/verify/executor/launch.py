@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -83,6 +84,19 @@ def load_kernel(text: str) -> ReadyKernel:
         atomics,
         waits and (atomics or loaded is None or stored is None or bool(loaded & stored)),
     )
+
+
+@lru_cache(maxsize=1024)
+def described(text: str) -> tuple[str, frozenset[int] | None]:
+    """Return a kernel's name, and which of its arguments it may store to; None: any of them."""
+    try:
+        functions = ttir.parse(text)
+        stored = code.touched_arguments(functions, STORES)
+    except ttir.TTIRError:
+        found = re.search(r"tt\.func public @([\w$.]+)", text)
+        return found[1] if found else "kernel", None
+    name = next(function.name for function in functions.values() if function.public)
+    return name, None if stored is None else frozenset(stored)
 
 
 def run(

@@ -316,9 +316,6 @@ class Races:
             programs: who, of the same shape as ``index``.
             differs: whether the element held another value before.
             lost: whether it holds another value now: another lane stored there, too.
-
-        Raises:
-            Race: another program stored another value there, or loaded from there.
         """
         if not self.on or (writers := self._shadow(self._writers, allocation, size)) is None:
             return
@@ -331,24 +328,30 @@ class Races:
             before, times = np.where(lost, now, before), np.where(lost, self._now(), times)
         self._check(where, others, before, times, programs, "store to")
         for table in (self._atomics, self._readers):
-            known = table.get(allocation.base)
-            if known is not None and known.size == size:
-                before, times = known.look(index)
-                others = (before != 0) & (before != programs) & differs
-                self._check(where, others, before, times, programs, "load and store")
+            self._meet(table, where, programs, "load and store", differs)
+
+    def _meet(
+        self,
+        table: dict[int, Shadow],
+        where: tuple[Allocation, int, Array],
+        programs: Array,
+        what: str,
+        among: Array | bool = True,
+    ) -> None:
+        """Look at who accessed some elements before, among those that count."""
+        allocation, size, index = where
+        known = table.get(allocation.base)
+        if known is not None and known.size == size:
+            before, times = known.look(index)
+            others = (before != 0) & (before != programs) & among
+            self._check(where, others, before, times, programs, what)
 
     def loaded(self, allocation: Allocation, size: int, index: Array, programs: Array) -> None:
         """Note a load from an allocation that is watched."""
         if self._order is not None and allocation.base in self._atomics:
             addresses = allocation.base + index.astype(np.int64) * size
             self._order.note(programs, addresses, ACQUIRE)
-        known = self._writers.get(allocation.base)
-        if known is not None and known.size == size:
-            before, times = known.look(index)
-            others = (before != 0) & (before != programs)
-            self._check(
-                (allocation, size, index), others, before, times, programs, "load and store"
-            )
+        self._meet(self._writers, (allocation, size, index), programs, "load and store")
         readers = self._shadow(self._readers, allocation, size)
         if readers is not None:
             before, _ = readers.look(index)
@@ -366,11 +369,7 @@ class Races:
         atomics = self._shadow(self._atomics, allocation, size)
         if atomics is not None:
             atomics.note(index, programs, now)
-        known = self._writers.get(allocation.base)
-        if known is not None and known.size == size:
-            before, times = known.look(index)
-            others = (before != 0) & (before != programs)
-            self._check((allocation, size, index), others, before, times, programs, "update")
+        self._meet(self._writers, (allocation, size, index), programs, "update")
 
     def _check(
         self,

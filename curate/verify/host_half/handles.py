@@ -336,10 +336,6 @@ def _to(func: Any, /, *args: Any, **kwargs: Any) -> Any:
     return func(args[0], *given, **kwargs)
 
 
-def _cuda(func: Any, tensor: torch.Tensor, /, *args: Any, **kwargs: Any) -> Any:
-    return tensor if isinstance(tensor, Handle) else tensor.to(META)
-
-
 def _tensor(func: Any, /, *args: Any, **kwargs: Any) -> Any:
     """`torch.tensor` and the like: made here, and sent."""
     device = kwargs.get("device")
@@ -347,10 +343,6 @@ def _tensor(func: Any, /, *args: Any, **kwargs: Any) -> Any:
         return NotImplemented
     made = func(*args, **{**kwargs, "device": "cpu"})
     return made.to(META)
-
-
-def _tolist(func: Any, /, *args: Any, **kwargs: Any) -> Any:
-    return to_cpu(args[0]).tolist() if isinstance(args[0], Handle) else NotImplemented
 
 
 def _numpy(func: Any, /, *args: Any, **kwargs: Any) -> Any:
@@ -371,21 +363,17 @@ def _set(func: Any, /, *args: Any, **kwargs: Any) -> Any:
     return NotImplemented
 
 
-def _pinned(func: Any, /, *args: Any, **kwargs: Any) -> Any:
-    return args[0]
-
-
 SPECIAL: dict[str, Callable[..., Any]] = {
-    "cuda": _cuda,
+    "cuda": lambda func, x, *args, **kwargs: x if isinstance(x, Handle) else x.to(META),
     "to": _to,
     "tensor": _tensor,
     "as_tensor": _tensor,
     "asarray": _tensor,
-    "tolist": _tolist,
+    "tolist": lambda func, x: to_cpu(x).tolist() if isinstance(x, Handle) else NotImplemented,
     "numpy": _numpy,
     "__set__": _set,
     "__array__": _numpy,
-    "pin_memory": _pinned,
+    "pin_memory": lambda func, x, *args, **kwargs: x,
 }
 
 

@@ -5,6 +5,7 @@ Replaces methods of Triton's runtime; tested with triton 3.6, 3.7 and 3.9.
 
 from __future__ import annotations
 
+import types
 from typing import Any
 
 import torch
@@ -15,7 +16,7 @@ from triton.runtime.jit import JITFunction
 from curate import devices
 from curate.verify.compile.lowering import Lowering
 from curate.verify.host_half.handles import Handle, VirtualDevice
-from curate.verify.host_half.virtual_cuda import VirtualDriver
+from curate.verify.host_half.virtual_cuda import virtual_driver
 
 MAX_GRID = (2**31 - 1, 65535, 65535)
 """Programs along x, y and z (CUDA C++ Programming Guide, "Compute Capabilities")."""
@@ -39,19 +40,20 @@ class HostLaunches:
         self.turn = 0
         self.asked = 0
 
-    def reset(self) -> None:
-        """Forget what was lowered."""
-        self.lowering = Lowering(self.target)
-
     def install(self) -> None:
         """Take the place of Triton's runtime in this process, for good."""
-        JITFunction.run = self._runner()
-        JITFunction.warmup = self._warmer()
-        Autotuner._bench = lambda tuner, *args, config, **meta: 0.0
-        choose = Autotuner.run
-        launches = self
+        choose, launches = Autotuner.run, self
 
-        def run(tuner: Any, *args: Any, **named: Any) -> Any:
+        def run(kernel: Any, *args: Any, grid: Any, warmup: bool, **named: Any) -> Any:
+            compiled = WarmKernel(launches, kernel, args, named)
+            if not warmup:
+                compiled.launch(grid, args, named)
+            return compiled
+
+        def warm(kernel: Any, *args: Any, grid: Any, **named: Any) -> Any:
+            return WarmKernel(launches, kernel, args, named)
+
+        def tune(tuner: Any, *args: Any, **named: Any) -> Any:
             """Take the configurations in turn: only a device can say which is fastest."""
             tuner.cache = {}
             configs = tuner.configs
@@ -62,27 +64,9 @@ class HostLaunches:
             finally:
                 tuner.configs = configs
 
-        Autotuner.run = run
-        triton.runtime.driver.set_active(VirtualDriver(self.target))
-
-    def _runner(self) -> Any:
-        launches = self
-
-        def run(kernel: Any, *args: Any, grid: Any, warmup: bool, **named: Any) -> Any:
-            compiled = WarmKernel(launches, kernel, args, named)
-            if not warmup:
-                compiled.launch(grid, args, named)
-            return compiled
-
-        return run
-
-    def _warmer(self) -> Any:
-        launches = self
-
-        def warmup(kernel: Any, *args: Any, grid: Any, **named: Any) -> Any:
-            return WarmKernel(launches, kernel, args, named)
-
-        return warmup
+        JITFunction.run, JITFunction.warmup = run, warm
+        Autotuner.run, Autotuner._bench = tune, lambda tuner, *args, config, **meta: 0.0
+        triton.runtime.driver.set_active(virtual_driver(self.target))
 
     def admit(self) -> None:
         """Count a launch that a program asks for."""
@@ -123,7 +107,10 @@ class WarmKernel:
         self._launches, self._kernel, self._args, self._named = launches, kernel, args, named
         self.name = kernel.__name__
         self.n_regs, self.n_spills = 32, 0
-        self.metadata = Metadata(named)
+        # What programs ask of a compiled kernel: figures of a small one.
+        usual = {"num_warps": 4, "num_stages": 3, "num_ctas": 1}
+        known = {name: named.get(name, value) for name, value in usual.items()}
+        self.metadata = types.SimpleNamespace(**known, shared=0)
 
     def __getitem__(self, grid: Any) -> Any:
         def call(*args: Any, **named: Any) -> None:
@@ -147,13 +134,3 @@ class WarmKernel:
 
     def _init_handles(self) -> None:
         """Do nothing: there is no device to load a module on."""
-
-
-class Metadata:
-    """What programs ask of a compiled kernel; figures of a small one."""
-
-    def __init__(self, named: dict[str, Any]) -> None:
-        self.num_warps = named.get("num_warps", 4)
-        self.num_stages = named.get("num_stages", 3)
-        self.num_ctas = named.get("num_ctas", 1)
-        self.shared = 0

@@ -24,6 +24,7 @@ from triton.runtime.jit import JITFunction
 from curate.devices import Device
 from curate.problem.problem import EXAMPLE, LoadedProgram, LoadedTask, seed_everything
 from curate.problem.values import Tensors
+from curate.verify.compile.lowering import Lowering
 from curate.verify.host_half import virtual_cuda
 from curate.verify.host_half.cuda_launches import LAUNCH, make_launcher
 from curate.verify.host_half.handles import Handle, on_device, to_gpu
@@ -218,7 +219,7 @@ def prepare(target: Device) -> HostLaunches:
         torch.cat([x, x.new_zeros(1, 2, 1)], -1).clamp(min=0).contiguous().view(-1).copy_(
             x.new_ones(1)
         )
-    launches.reset()
+    launches.lowering = Lowering(target)  # forgets what was lowered
     return launches
 
 

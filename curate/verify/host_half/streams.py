@@ -11,7 +11,6 @@ results are read there. Between two calls the caller waits for that stream.
 
 from __future__ import annotations
 
-import functools
 import math
 from collections import defaultdict
 from collections.abc import Iterable
@@ -21,9 +20,7 @@ import numpy as np
 import torch
 
 from curate.verify.compile.ptx import stored_parameters
-from curate.verify.executor import ttir
-from curate.verify.executor.code import touched_arguments
-from curate.verify.executor.launch import STORES
+from curate.verify.executor.launch import described
 from curate.verify.protocol.places import TensorPlace, places_in, read_place
 from curate.verify.protocol.role import Refusal
 from curate.verify.protocol.wire import Message
@@ -183,7 +180,7 @@ class StreamOrder:
     def _launch(self, message: Message) -> None:
         text = self.texts[message["sha256"]]
         kernel = message.get("kernel")
-        stored = _stored_arguments(text) if kernel is None else stored_parameters(text, kernel)
+        stored = described(text)[1] if kernel is None else stored_parameters(text, kernel)
         places = [(i, read_place(p)) for i, a in enumerate(message["args"]) for p in places_in(a)]
         written = [place for i, place in places if stored is None or i in stored]
         self._command("a launch", [place for _, place in places], written)
@@ -218,16 +215,6 @@ def _name(stream: int) -> str:
 
 def _joined(one: Clocks, other: Clocks) -> Clocks:
     return {**one, **{stream: max(when, one.get(stream, 0)) for stream, when in other.items()}}
-
-
-@functools.lru_cache(maxsize=512)
-def _stored_arguments(text: str) -> frozenset[int] | None:
-    """Return the arguments that a Triton kernel may write through; None: it cannot be told."""
-    try:
-        found = touched_arguments(ttir.parse(text), STORES)
-    except ttir.TTIRError:
-        return None
-    return None if found is None else frozenset(found)
 
 
 def overlap(one: Place, other: Place) -> bool:

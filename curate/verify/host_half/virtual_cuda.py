@@ -4,7 +4,7 @@ The facts are those of the GPU that runs the work or, where there is none, of on
 Streams and events are virtual: work is done in the order in which it is asked for, and `streams`
 takes note of who waits for whom.
 
-Stands in for a private class of Triton; tested with triton 3.6, 3.7 and 3.9.
+Stands in for a private class of Triton (`virtual_driver`); tested with triton 3.6, 3.7 and 3.9.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import types
 from typing import Any
 
 import torch
-from triton.backends.compiler import GPUTarget
 
 from curate.devices import Device
 from curate.verify.compile.aot import gpu_target
@@ -24,70 +23,38 @@ from curate.verify.host_half.streams import DEFAULT, Clocks, StreamOrder
 L2_BYTES = 50 * 2**20
 
 
-class Utilities:
-    """What kernels' wrappers ask Triton's driver of the device."""
-
-    def __init__(self, device: Device) -> None:
-        self._facts = device.properties()
-
-    def get_device_properties(self, device: int = 0) -> dict[str, int]:
-        """As the driver's function of this name."""
-        return {
-            "max_shared_mem": self._facts.shared_memory_per_block_optin,
-            "max_num_regs": self._facts.regs_per_multiprocessor,
-            "multiprocessor_count": self._facts.multi_processor_count,
-            "warpSize": self._facts.warp_size,
-            "sm_clock_rate": 1_980_000,
-            "mem_clock_rate": 2_619_000,
-            "mem_bus_width": 5120,
-        }
-
-
-class VirtualDriver:
-    """Triton's driver, for a device that is not there."""
-
-    def __init__(self, device: Device) -> None:
-        self.target, self.utils = gpu_target(device), Utilities(device)
-        self._capability = device.capability
-
-    def get_current_target(self) -> GPUTarget:
-        """Return what kernels are compiled for."""
-        return self.target
-
-    def get_current_device(self) -> int:
-        """Return the device's number."""
-        return 0
-
-    def set_current_device(self, device: int) -> None:
-        """Do nothing: there is one device."""
-
-    def get_current_stream(self, device: int = 0) -> int:
-        """Return a stream's handle."""
-        return current_stream().cuda_stream
-
-    def get_active_torch_device(self) -> torch.device:
-        """Return what PyTorch calls the device."""
-        return CUDA
-
-    def get_device_interface(self) -> Any:
-        """Return PyTorch's module for the device."""
-        return torch.cuda
-
-    def get_device_capability(self, device: int = 0) -> tuple[int, int]:
-        """Return the compute capability."""
-        return self._capability
-
-    def get_empty_cache_for_benchmark(self) -> torch.Tensor:
-        """Return a buffer as large as the L2 cache."""
-        return torch.empty(L2_BYTES // 4, dtype=torch.int32, device=CUDA)
-
-    def clear_cache(self, cache: torch.Tensor) -> None:
-        """Clear the L2 cache."""
-        cache.zero_()
-
-    def get_benchmarker(self) -> Any:
-        """Return a function that times: every candidate takes as long as every other."""
-        return lambda function, *args, quantiles=None, **kwargs: [1.0] * len(quantiles or (1,))
+def virtual_driver(device: Device) -> Any:
+    """Return Triton's driver, for a device that is not there."""
+    facts = device.properties()
+    properties = {
+        "max_shared_mem": facts.shared_memory_per_block_optin,
+        "max_num_regs": facts.regs_per_multiprocessor,
+        "multiprocessor_count": facts.multi_processor_count,
+        "warpSize": facts.warp_size,
+        "sm_clock_rate": 1_980_000,
+        "mem_clock_rate": 2_619_000,
+        "mem_bus_width": 5120,
+    }
+    target = gpu_target(device)
+    return types.SimpleNamespace(
+        target=target,
+        utils=types.SimpleNamespace(get_device_properties=lambda number=0: dict(properties)),
+        get_current_target=lambda: target,
+        get_current_device=lambda: 0,
+        set_current_device=lambda number: None,
+        get_current_stream=lambda number=0: current_stream().cuda_stream,
+        get_active_torch_device=lambda: CUDA,
+        get_device_interface=lambda: torch.cuda,
+        get_device_capability=lambda number=0: device.capability,
+        get_empty_cache_for_benchmark=lambda: torch.empty(
+            L2_BYTES // 4, dtype=torch.int32, device=CUDA
+        ),
+        clear_cache=lambda cache: cache.zero_(),
+        # Every candidate takes as long as every other.
+        get_benchmarker=lambda: (
+            lambda function, *args, quantiles=None, **kwargs: [1.0 for _ in quantiles or (1,)]
+        ),
+    )
 
 
 class NoOpContext:
@@ -233,6 +200,21 @@ def set_stream(stream: Stream | None) -> None:
         _order().current = stream.stream_id
 
 
+WITHOUT_EFFECT = (
+    *("init", "_lazy_init", "set_device", "empty_cache", "ipc_collect", "_sleep"),
+    *("manual_seed", "manual_seed_all", "seed", "seed_all", "set_rng_state", "set_rng_state_all"),
+    *("set_per_process_memory_fraction", "set_sync_debug_mode"),
+    *("reset_peak_memory_stats", "reset_max_memory_allocated"),
+)
+"""Functions of `torch.cuda` that do nothing here."""
+
+ZERO = (
+    *("memory_allocated", "max_memory_allocated", "memory_reserved", "max_memory_reserved"),
+    *("current_device", "initial_seed", "get_sync_debug_mode"),
+)
+"""Functions of `torch.cuda` that answer zero."""
+
+
 def install(target: Device) -> None:
     """Answer for CUDA in this process, for good."""
     cuda: Any = torch.cuda
@@ -241,13 +223,11 @@ def install(target: Device) -> None:
         **vars(target.properties()), L2_cache_size=L2_BYTES, is_integrated=0
     )
     answers: dict[str, Any] = {
+        **dict.fromkeys(WITHOUT_EFFECT, lambda *args, **kwargs: None),
+        **dict.fromkeys(ZERO, lambda *args, **kwargs: 0),
         "is_available": lambda: True,
         "is_initialized": lambda: True,
-        "init": lambda: None,
-        "_lazy_init": lambda: None,
         "device_count": lambda: 1,
-        "current_device": lambda: 0,
-        "set_device": lambda device: None,
         "synchronize": lambda device=None: _order().synchronize(),
         "get_device_properties": lambda device=None: facts,
         "get_device_capability": lambda device=None: target.capability,
@@ -264,32 +244,13 @@ def install(target: Device) -> None:
         "StreamContext": StreamContext,
         "device": NoOpContext,
         "device_of": NoOpContext,
-        "empty_cache": lambda: None,
         "mem_get_info": lambda device=None: (target.memory, target.memory),
-        "memory_allocated": lambda device=None: 0,
-        "max_memory_allocated": lambda device=None: 0,
-        "memory_reserved": lambda device=None: 0,
-        "max_memory_reserved": lambda device=None: 0,
         "memory_stats": lambda device=None: {},
         "memory_summary": lambda device=None, abbreviated=False: "",
-        "set_per_process_memory_fraction": lambda fraction, device=None: None,
-        "ipc_collect": lambda: None,
-        "reset_peak_memory_stats": lambda device=None: None,
-        "reset_max_memory_allocated": lambda device=None: None,
-        "manual_seed": lambda seed: None,
-        "manual_seed_all": lambda seed: None,
-        "seed": lambda: None,
-        "seed_all": lambda: None,
-        "initial_seed": lambda: 0,
         "get_rng_state": lambda device=None: torch.zeros(16, dtype=torch.uint8),
         "get_rng_state_all": lambda: [torch.zeros(16, dtype=torch.uint8)],
-        "set_rng_state": lambda state, device=None: None,
-        "set_rng_state_all": lambda states: None,
-        "_sleep": lambda cycles: None,
         "is_tf32_supported": lambda: True,
         "can_device_access_peer": lambda device, peer: False,
-        "get_sync_debug_mode": lambda: 0,
-        "set_sync_debug_mode": lambda mode: None,
         "graph_pool_handle": lambda: (0, 0),
         "cudart": lambda: profiler,
         "is_current_stream_capturing": lambda: _stream().tape is not None,

@@ -1,7 +1,7 @@
 """Slots in processes of their own: one interpreter does not weigh more than a few at a time.
 
-Such a process (`curate.verify.judge.lane_process`) inherits a socket per slot, its lane, on which
-candidates come and verdicts go, one JSON object per line.
+Such a process, ``python -m curate.verify.judge.lanes``, inherits a socket per slot, its lane, on
+which candidates come and verdicts go, one JSON object per line.
 """
 
 from __future__ import annotations
@@ -13,10 +13,16 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
+import torch
+
+from curate.engine.processes.child import die_with_parent
 from curate.engine.processes.sandbox import PACKAGE, SandboxUnavailable
+from curate.verify.judge.device import describe_device
 from curate.verify.judge.session import HostError, spawn
+from curate.verify.judge.slot import Slot
 from curate.verify.verdict import Candidate, Options, Verdict
 
 LANES = 4
@@ -36,7 +42,7 @@ class LaneProcess:
         told = {"options": dataclasses.asdict(options), "gate": str(gate), "lanes": fds}
         path = [str(PACKAGE.parent), os.environ.get("PYTHONPATH")]
         self.process: subprocess.Popen[bytes] = spawn(
-            [sys.executable, "-P", "-m", "curate.verify.judge.lane_process", json.dumps(told)],
+            [sys.executable, "-P", "-m", "curate.verify.judge.lanes", json.dumps(told)],
             stdin=subprocess.DEVNULL,
             pass_fds=fds,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, path))},
@@ -83,3 +89,38 @@ class Lane:
         self.process.close()
         with contextlib.suppress(OSError):
             self.own.shutdown(socket.SHUT_RDWR)
+
+
+def serve(own: socket.socket, slot: Slot) -> None:
+    """Judge what comes on a lane until it is closed."""
+    for line in own.makefile("r", encoding="utf-8"):
+        try:
+            said = slot.judge(Candidate(**json.loads(line))).to_json()
+        except (HostError, SandboxUnavailable) as error:
+            said = {"error": type(error).__name__, "message": str(error)}
+        own.sendall(json.dumps(said).encode() + b"\n")
+
+
+def main() -> None:
+    """Serve all lanes, a thread each, until the judge is gone."""
+    die_with_parent()
+    told = json.loads(sys.argv[1])
+    options = Options(**{**told["options"], "targets": tuple(told["options"]["targets"])})
+    torch.set_num_threads(1)
+    device = describe_device(options.backend)
+    gate = device.gate(Path(told["gate"]), options.workers)
+    slots = [Slot(options, device, gate) for _ in told["lanes"]]
+    threads = [
+        threading.Thread(target=serve, args=(socket.socket(fileno=fd), slot), daemon=True)
+        for fd, slot in zip(told["lanes"], slots, strict=True)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for slot in slots:
+        slot.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -10,6 +10,7 @@ import functools
 import itertools
 import math
 import random
+from dataclasses import dataclass
 from typing import Any, cast
 
 import torch
@@ -120,6 +121,25 @@ class Widened(Mode):
         return func(*args, **kwargs)
 
 
+@dataclass(frozen=True)
+class Rounding:
+    """What rounding may do on the way to a result.
+
+    Attributes:
+        ulp: the last place of the type that a program computes in; 0 if what rounding in it may do
+            is nothing next to what rounding to 16 bits may.
+        short: the 16-bit type that a problem is in: what an operator is given may then be rounded
+            to that, as may the weights of an attention.
+        factors: the last place of the type that factors of products may be rounded to.
+        products: suffixes of the operators whose factors may be.
+    """
+
+    ulp: float
+    short: torch.dtype | None
+    factors: float
+    products: tuple[str, ...]
+
+
 class Jitter(Mode):
     """Changes the result of every operator by up to a unit in float32's last place.
 
@@ -127,36 +147,21 @@ class Jitter(Mode):
     Vignes, Discrete Stochastic Arithmetic for Validating Results of Numerical Software, 2004).
     """
 
-    def __init__(
-        self,
-        seed: int,
-        keep_short: bool,
-        ulp: float = torch.finfo(torch.float32).eps,
-        short: torch.dtype | None = None,
-        factors: float = 0.0,
-        products: tuple[str, ...] = PRODUCTS,
-    ) -> None:
+    def __init__(self, seed: int, keep_short: bool, rounding: Rounding) -> None:
         """Make a run.
 
         Args:
             seed: of the changes.
-            ulp: the last place of the type that a program computes in; 0 if what rounding in it may
-                do is nothing next to what rounding to 16 bits may.
             keep_short: whether inputs of few digits stay, and results of `EXACT` operators. Such a
                 number is meant as it is: where ``target == 1`` decides, it must not become
                 1.0000001, or the result would pass for one that any change tips.
-            short: the 16-bit type that a problem is in: what an operator is given may then be
-                rounded to that, as may the weights of an attention.
-            factors: the last place of the type that factors of products may be rounded to.
-            products: suffixes of the operators whose factors may be.
+            rounding: what rounding may do.
         """
         super().__init__()
-        self.seed = seed
-        self.ulp = ulp
         self.keep_short = keep_short
-        self.short = short
-        self.weights = torch.finfo(short).eps if short else 0.0
-        self.factors, self.products = factors, products
+        self.ulp, self.short = rounding.ulp, rounding.short
+        self.weights = torch.finfo(self.short).eps if self.short else 0.0
+        self.factors, self.products = rounding.factors, rounding.products
         self.rounds = False  # an operator of `ROUND_INSIDE` was called
         self._noise = Noise(seed)
 

@@ -71,6 +71,7 @@ from curate.verify.reference.noise import (
     PRODUCTS,
     Jitter,
     RoundFactors,
+    Rounding,
     Widened,
     furthest,
     last_place,
@@ -150,14 +151,10 @@ class Reference:
             return None
         products: tuple[str, ...] = PRODUCTS if coarse else _on_tensor_cores()
         place = torch.finfo(short).eps if short else COARSE / FACTOR
-        how = {
-            "ulp": place if coarse else 0.0 if short else last,
-            "short": short,
-            "factors": COARSE / 2 if single else 0.0,
-            "products": products,
-        }
+        ulp = place if coarse else 0.0 if short else last
+        rounding = Rounding(ulp, short, COARSE / 2 if single else 0.0, products)
         runs = MORE_JITTERS if effort == MORE else JITTERS
-        return self._moved(own, exact, inputs, draw, runs, how)
+        return self._moved(draw, inputs, (own, exact), runs, rounding)
 
     def _short(self, draw: Draw, inputs: list[Any]) -> torch.dtype | None:
         return short_type([*inputs, *self.model(draw)[1].state_dict().values()])
@@ -403,12 +400,11 @@ class Reference:
 
     def _moved(
         self,
-        own: Results,
-        exact: Results,
-        inputs: list[Any],
         draw: Draw,
+        inputs: list[Any],
+        right: Right,
         runs: int,
-        how: dict[str, Any],
+        rounding: Rounding,
         keep_short: bool = True,
     ) -> Spread:
         """Return how far float64 results move with the last digits changed on the way.
@@ -416,10 +412,11 @@ class Reference:
         Numbers of few digits are kept, unless an operator rounds something that it works out of
         them, such as a quotient: which way that goes is then nobody's fault.
         """
+        own, exact = right
         known: Results | None = None
         leans: dict[str, float] = {}
         for seed in range(runs):
-            jitter = Jitter(seed, keep_short, **how)
+            jitter = Jitter(seed, keep_short, rounding)
             changed = jitter.change(inputs)
             given, twin = copy.deepcopy(changed), copied(self._double(draw))
             seed_everything(draw.seed)
@@ -427,7 +424,7 @@ class Reference:
                 result = twin(*given)
             state = _changed_state(twin, self._double(draw))
             if keep_short and jitter.rounds:
-                return self._moved(own, exact, inputs, draw, runs, how, keep_short=False)
+                return self._moved(draw, inputs, right, runs, rounding, keep_short=False)
             parts = Results(output=result, changed=mutated_inputs(given, changed), state=state)
             known = furthest(exact, parts, known)
             for path, far in _leans(own, exact, parts).items():

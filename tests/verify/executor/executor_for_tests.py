@@ -14,7 +14,7 @@ from curate.verify.compile.lowering import Lowering
 from curate.verify.executor import launch
 from curate.verify.executor.memory import Memory, OutOfBounds
 from curate.verify.executor.operations import UnsupportedOperation, Work
-from curate.verify.host_half.virtual_cuda import VirtualDriver
+from curate.verify.host_half.virtual_cuda import virtual_driver
 
 __all__ = ["OutOfBounds", "UnsupportedOperation", "install"]
 
@@ -42,4 +42,4 @@ def run(kernel: Any, *args: Any, grid: Any, warmup: bool, **named: Any) -> None:
 def install() -> None:
     JITFunction.run = run
     Autotuner._bench = lambda tuner, *args, config, **meta: 0.0
-    triton.runtime.driver.set_active(VirtualDriver(TARGET))
+    triton.runtime.driver.set_active(virtual_driver(TARGET))

@@ -12,7 +12,7 @@ from curate.verify.compile.lowering import Lowering
 from curate.verify.executor import launch
 from curate.verify.executor.memory import Memory
 from curate.verify.executor.operations import Work
-from curate.verify.host_half.virtual_cuda import VirtualDriver
+from curate.verify.host_half.virtual_cuda import virtual_driver
 
 TARGET = find_device("cuda:90")
 M, N, K = 16, 32, 64
@@ -85,7 +85,7 @@ def test_products_of_scaled_blocks(
     a: str, b: str, a_scaled: bool, b_scaled: bool, along: bool
 ) -> None:
     torch.manual_seed(0)
-    triton.runtime.driver.set_active(VirtualDriver(TARGET))
+    triton.runtime.driver.set_active(virtual_driver(TARGET))
     left, left_values = operand(a, (M, K), 1 if along else 0)
     right, right_values = operand(b, (K, N), 0 if along else 1)
     left_scale, right_scale = (

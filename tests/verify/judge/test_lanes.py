@@ -15,8 +15,7 @@ from verify_programs import PAIRS
 from verify_programs import Judge as AskJudge
 
 from curate.engine.processes.sandbox import SandboxUnavailable
-from curate.verify.judge.lane_process import serve
-from curate.verify.judge.lanes import LANES, Lane, LaneProcess
+from curate.verify.judge.lanes import LANES, Lane, LaneProcess, serve
 from curate.verify.judge.session import HostError
 from curate.verify.judge.slots import Judge
 from curate.verify.verdict import Candidate, Options, Verdict
