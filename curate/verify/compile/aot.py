@@ -329,11 +329,7 @@ def compile_ttir(name: str, ttir: str, options: dict[str, int], target: Device) 
 def compile_cubin(name: str, ttir: str, options: dict[str, int], target: Device) -> Any:
     """Return Triton's `CompiledKernel` of a kernel's TTIR."""
     with _file_of(ttir) as path:
-        try:
-            with stub_driver(target):
-                compiled = triton.compile(path, target=gpu_target(target), options=dict(options))
-        except Exception as error:
-            raise KernelError(name, type(error).__name__, first_line(error)) from error
+        compiled = _compiled(name, path, dict(options), target)
     _reject_too_large(name, int(compiled.metadata.shared), options, target)
     return compiled
 
@@ -357,15 +353,20 @@ def _reject_too_large(name: str, shared: int, options: dict[str, Any], target: D
         raise KernelError(name, "threads", message)
 
 
+def _compiled(name: str, source: Any, options: dict[str, Any], target: Device) -> Any:
+    try:
+        with stub_driver(target):
+            return triton.compile(source, target=gpu_target(target), options=options)
+    except Exception as error:
+        raise KernelError(name, type(error).__name__, first_line(error)) from error
+
+
 def _compile_source(
     name: str, source: Any, options: dict[str, Any], target: Device
 ) -> ResourceUsage:
     log = io.StringIO()
-    try:
-        with stub_driver(target), _ptxas_log(), contextlib.redirect_stdout(log):
-            compiled = triton.compile(source, target=gpu_target(target), options=options)
-    except Exception as error:
-        raise KernelError(name, type(error).__name__, first_line(error)) from error
+    with _ptxas_log(), contextlib.redirect_stdout(log):
+        compiled = _compiled(name, source, options, target)
     usage = _usage(compiled, target, log.getvalue())
     _reject_too_large(name, usage.shared, options, target)
     return usage

@@ -7,6 +7,7 @@ import contextlib
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -166,11 +167,8 @@ class CandidateCheck:
         record: int | None = None,
     ) -> Ran:
         """Run the candidate on a draw."""
-        ran = self.noting(
-            lambda: self.session.run(
-                self.inputs(expected, fresh, layout), expected.size + SLACK, weighed, record
-            )
-        )
+        run = self.inputs(expected, fresh, layout)
+        ran = self.noting(partial(self.session.run, run, weighed, record))
         if ran.subclasses:
             raise EarlyVerdict("cheat", "tensor_subclass", classes=ran.subclasses)
         if ran.devices not in ([], [DEVICE]):
@@ -192,9 +190,9 @@ class CandidateCheck:
     def inputs(
         self, expected: Expected, fresh: bool = False, layout: str | None = None
     ) -> ForwardRun:
-        return ForwardRun(
-            expected.drawn.inputs, expected.draw.seed, not self.is_large(), fresh, layout
-        )
+        limit, holds = expected.size + SLACK, not self.is_large()
+        draw, inputs = expected.draw, expected.drawn.inputs
+        return ForwardRun(inputs, draw.seed, limit, holds, fresh, layout)
 
     def noting(self, ask: Callable[[], Ran]) -> Ran:
         """Have the candidate do something, and take note of the way that it took."""

@@ -23,7 +23,7 @@ from curate.problem.draw import (
     plan,
 )
 from curate.problem.values import map_tensors, same_tensors
-from curate.verify.judge.check import BUDGET, OTHER, SLACK, CandidateCheck, EarlyVerdict
+from curate.verify.judge.check import BUDGET, OTHER, CandidateCheck, EarlyVerdict
 from curate.verify.judge.oracle import Expected, NoOracle
 from curate.verify.judge.session import RequestRefused, SessionEnded
 from curate.verify.protocol.compare import Mismatch
@@ -156,10 +156,10 @@ def ablation(check: CandidateCheck) -> None:
     if not expected.varies:
         return
     check.build(expected)
-    run, limit = check.inputs(expected), expected.size + SLACK
+    run = check.inputs(expected)
     for refuse in (False, True):
         try:
-            ran = check.noting(partial(check.session.ablate, run, limit, refuse))
+            ran = check.noting(partial(check.session.ablate, run, refuse))
             output = ran.results["output"]
             expected.compare({"output": output, "changed": expected.drawn.own["changed"]})
         except (RequestRefused, Mismatch):
@@ -175,8 +175,7 @@ def burst(check: CandidateCheck) -> None:
     """Call the candidate many times, and then look again, also at what calls before gave."""
     expected = check.other()
     check.build(expected)
-    run, limit = check.inputs(expected), expected.size + SLACK
-    ran = check.noting(partial(check.session.burst, run, limit, BURST))
+    ran = check.noting(partial(check.session.burst, check.inputs(expected), BURST))
     output = ran.results["output"]
     check.compare(expected, {"output": output, "changed": expected.drawn.own["changed"]})
     if harmed := ran.harmed:

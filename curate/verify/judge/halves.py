@@ -92,6 +92,7 @@ class ForwardRun:
     Attributes:
         inputs: the arguments.
         seed: of random operators.
+        limit: bytes of results that are taken.
         holds: whether results of calls before are kept, as a caller may keep them.
         fresh: whether the inputs are new objects.
         layout: how they lie in memory, if not as they would anyway.
@@ -99,6 +100,7 @@ class ForwardRun:
 
     inputs: list[Any]
     seed: int
+    limit: int
     holds: bool
     fresh: bool = False
     layout: str | None = None
@@ -332,23 +334,15 @@ class Halves:
         self._begin([places[name] for name in names], values)
         self.spoiled = False
 
-    def run(
-        self,
-        run: ForwardRun,
-        limit: int = MAX_PAYLOAD,
-        weighed: bool = False,
-        record: int | None = None,
-    ) -> Ran:
+    def run(self, run: ForwardRun, weighed: bool = False, record: int | None = None) -> Ran:
         """Run one forward.
 
         Args:
             run: its inputs.
-            limit: bytes of results that are taken.
             weighed: whether to look at who did the work.
             record: the number of the turn, for a call that the executor is to do again.
         """
         self.turn = self.turn + 1 if record is None else record
-        self.limit = limit
         ran = self._forward(run, keep=weighed, record=record is not None)
         if self.turn == 1 and record is None:
             self.kernels = self.executor.ask(CandidateExecutor.launched_kernels)
@@ -360,19 +354,17 @@ class Halves:
         last = self.executor.ask(CandidateExecutor.launched_kernels)
         self.other_kernels += [kernel for kernel in last if kernel not in known]
 
-    def ablate(self, run: ForwardRun, limit: int, refuse: bool) -> Ran:
+    def ablate(self, run: ForwardRun, refuse: bool) -> Ran:
         """Run one forward whose launches are left out, or raise."""
         self.turn += 1  # as in any other run
-        self.limit = limit
         return self._forward(run, skip=not refuse, refuse=refuse)
 
-    def burst(self, run: ForwardRun, limit: int, count: int) -> Ran:
+    def burst(self, run: ForwardRun, count: int) -> Ran:
         """Run many forwards: where they send the same commands, one result stands for all.
 
         Where a call reads values, or writes to memory that is older than itself, as a counter on
         the device would be, the same commands may do something else; such calls are all done.
         """
-        self.limit = limit
         first = self._forward(dataclasses.replace(run, fresh=True))
         again = self._forward(run)
         own = {place.storage for _, place in self.state}
@@ -447,7 +439,7 @@ class Halves:
         places = self._input_places(given, run)
         if self.spoiled:
             self._give_state(*self.given_state)
-        exact = self.exact or record or self.turn == 1
+        self.limit, exact = run.limit, self.exact or record or self.turn == 1
         how = {"skip": skip, "keep": keep, "record": record, "exact": exact}
         self._begin(places, given, seed=run.seed, order=self.turn, **how)
         self.spoiled = True
