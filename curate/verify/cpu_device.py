@@ -16,7 +16,7 @@ from curate.devices import ON_CPU
 from curate.problem.values import Tensors
 from curate.verify.compile.aot import first_line as first_line
 from curate.verify.executor import serve as executor
-from curate.verify.executor.device import CpuBackend
+from curate.verify.executor.launch import CpuBackend
 from curate.verify.host_half import serve as host_half
 from curate.verify.host_half.handles import Handle as Handle
 from curate.verify.host_half.handles import on_device as on_device

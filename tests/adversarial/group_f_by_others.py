@@ -356,10 +356,10 @@ with torch.cuda.stream(side):
 return y
 """
 SILENT = {
-    "commands that are not counted": "type(account.stream.order)._command = lambda *a: None",
-    "what is said of one object": "account.stream.order.note = lambda message: None",
+    "streams that are not used": "type(account.stream.streams).use = lambda *a: None",
+    "what one object says": "account.stream.streams._say = lambda *a: None",
     "the code of a function": (
-        "type(account.stream.order)._command.__code__ = (lambda self, a, b, c: None).__code__"
+        "type(account.stream.streams).use.__code__ = (lambda self, stream: None).__code__"
     ),
 }
 BY_SILENCE = [

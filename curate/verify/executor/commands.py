@@ -5,15 +5,15 @@ from __future__ import annotations
 import collections
 import hashlib
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
 from curate.problem.operator_calls import is_compute
 from curate.problem.values import Tensors, list_tensors
-from curate.verify.executor.device import ExecutorBackend, Storages
+from curate.verify.compile.ptx import stored_parameters
 from curate.verify.executor.operations import UnsupportedOperation, Work
 from curate.verify.executor.operators import (
     find_operator,
@@ -22,12 +22,14 @@ from curate.verify.executor.operators import (
     read_value,
 )
 from curate.verify.executor.origins import READ, Command, Origins
+from curate.verify.executor.streams import StreamOrder
 from curate.verify.protocol.messages import CallLimits, LaunchOptions
 from curate.verify.protocol.places import TensorPlace, place_of, places_in, read_place
 from curate.verify.protocol.role import Refusal
 from curate.verify.protocol.wire import Message, WireError
 
 MAX_KERNELS = 4096
+MAX_STORAGES = 100_000
 NUMBER_BYTES = 4
 """Bytes that a number among arguments counts as, in what the host half sends; so do a truth value,
 a view that does not begin where its storage does, and an axis of a grid."""
@@ -39,6 +41,97 @@ KEPT_ON_HOST = 2**24
 """Bytes up to which the result of an operator is kept in the host's memory."""
 MAX_UPLOAD = 2**30
 """Bytes that the host half may send or read at once."""
+
+
+class ExecutorBackend(Protocol):
+    """Where storages lie and kernels run: `CpuBackend` or `CudaBackend`."""
+
+    name: str
+    exact: bool
+    compiled_s: float
+
+    def allocate(self, number: int, size: int, fill: int) -> torch.Tensor: ...
+
+    def free(self, number: int) -> None: ...
+
+    def address(self, number: int, start: int) -> int: ...
+
+    def kernel(self, text: str) -> tuple[str, frozenset[int] | None]: ...
+
+    def launch(
+        self,
+        text: str,
+        options: LaunchOptions,
+        values: Sequence[int | float | bool],
+        grid: tuple[int, int, int],
+    ) -> int: ...
+
+    def launch_ptx(
+        self, text: str, name: str, sizes: Sequence[int], packed: Sequence[bytes], shared: int
+    ) -> None: ...
+
+    def settle(self) -> None: ...
+
+    def wipe(self) -> None: ...
+
+
+FILLS = (0xFF, 0x5A, 0x01)
+"""Bytes of fresh memory, in turn: NaN, large finite numbers or small ones, the same in float32 and
+in float64, and large as an integer. No program should count on them."""
+
+
+class Storages:
+    """A device's memory: bytes by the number that the host half gave them."""
+
+    def __init__(self, device: ExecutorBackend, most_bytes: int) -> None:
+        self.device, self.most_bytes = device, most_bytes
+        self.used = 0
+        self.known: dict[int, torch.Tensor] = {}
+        self.fills = 0
+        self.held: list[int] | None = None
+
+    def new(self, number: int, size: int) -> torch.Tensor:
+        """Make a storage, filled with what no program should count on."""
+        if number in self.known or len(self.known) >= MAX_STORAGES or not 0 <= size < 2**48:
+            raise WireError("not a new storage")
+        if self.used + size > self.most_bytes:
+            raise Refusal("oom", "device_memory", f"{self.used + size} bytes of tensors")
+        data = self.device.allocate(number, size, FILLS[self.fills % len(FILLS)])
+        self.fills += 1
+        self.used += size
+        self.known[number] = data
+        return data
+
+    def free(self, number: int) -> None:
+        """Forget a storage; one that is held, later."""
+        if self.held is not None:
+            self.held.append(number)
+        elif (data := self.known.pop(number, None)) is not None:
+            self.used -= len(data)
+            self.device.free(number)
+
+    def hold(self, hold: bool) -> None:
+        """Free what should have been freed meanwhile; from now on free nothing, or free again."""
+        held, self.held = self.held, None
+        for number in held or ():
+            self.free(number)
+        self.held = [] if hold else None
+
+    def tensor(self, place: TensorPlace) -> torch.Tensor:
+        """Return the tensor at a place."""
+        data = self.known.get(place.storage)
+        if data is None:
+            raise WireError("no such storage")
+        if place.extent > len(data):
+            raise WireError("a place outside its storage")
+        whole = len(data) // place.itemsize * place.itemsize
+        flat = data[:whole].view(place.dtype)
+        return flat.as_strided(place.shape, place.stride, flat.storage_offset() + place.offset)
+
+    def address(self, place: TensorPlace) -> int:
+        """Return the address of a place's first element."""
+        self.tensor(place)
+        return self.device.address(place.storage, place.start)
 
 
 @dataclass
@@ -75,6 +168,7 @@ class CommandRunner:
         kernels: texts of those that came, by their hashes.
         budget: what the call may still take.
         done: what it did.
+        streams: which commands wait for which.
     """
 
     def __init__(self, device: ExecutorBackend, storages: Storages) -> None:
@@ -84,6 +178,7 @@ class CommandRunner:
         self.limits = CallLimits(math.inf, math.inf)
         self.budget = Work(math.inf, math.inf)
         self.done = WorkDone()
+        self.streams = StreamOrder()
         self.is_new: Callable[[int], bool] = lambda storage: True
 
     def begin(self, limits: CallLimits, is_new: Callable[[int], bool]) -> None:
@@ -104,8 +199,14 @@ class CommandRunner:
                 number, size = read_number(message["storage"]), read_number(message["bytes"])
                 if do == "keep" or not self.limits.dry:
                     self.storages.new(number, size)
+                    self.streams.made(number)
             case "free":
-                self.storages.free(read_number(message["storage"]))
+                number = read_number(message["storage"])
+                self.streams.freed(number)
+                self.storages.free(number)
+            case "order":
+                stream, event = read_number(message["stream"]), read_number(message["event"])
+                self.streams.follow(str(message["what"]), stream, event)
             case "op":
                 self._operator(message)
             case "ask":
@@ -154,11 +255,13 @@ class CommandRunner:
         for number, result in enumerate(made, start=first):
             result = result.contiguous()
             self.storages.new(number, result.numel() * result.element_size())
+            self.streams.made(number)
             place = place_of(result, number)
             place = TensorPlace(number, result.dtype, place.shape, place.stride, 0)
             self.storages.tensor(place).copy_(result)
             places.append(place.to_json())
         self._account(operator, message, taken, made, places)
+        self.streams.waited()
         return {"places": places}
 
     def _call(self, message: Message) -> tuple[Any, Tensors, Tensors]:
@@ -189,7 +292,10 @@ class CommandRunner:
         replaced = list(_written(operator, message, replaced=True))
         given = places_in([message["args"], message["kwargs"]])
         reads = [place[0] for place in given if place not in replaced]
-        writes = [(place[0], self._is_whole(read_place(place))) for place in written]
+        places = [read_place(place) for place in written]
+        writes = [(place.storage, self._is_whole(place)) for place in places]
+        touched = map(read_place, places_in([message["args"], message["kwargs"]]))
+        self.streams.command(str(message["name"]), touched, places)
         command = self.done.origins.note(Command(name, reads, writes, size, computes))
         if self.limits.keep:
             self.done.kept += [(command, _copied(t)) for t in made]
@@ -211,20 +317,28 @@ class CommandRunner:
         options = _read_options(message["options"])
         self.done.launched[sha256] = name, options
         grid = tuple(read_number(size) for size in message["grid"])
-        if (self.limits.skip and counts) or self.limits.dry or len(grid) != 3:
+        if self.limits.dry or len(grid) != 3:
+            return
+        given = enumerate(message["args"])
+        places = {i: read_place(a["t"]) for i, a in given if isinstance(a, dict)}
+        written = [place for i, place in places.items() if stored is None or i in stored]
+        self.streams.command("a launch", places.values(), written)
+        if self.limits.skip and counts:
             return
         known = self.done.grids.get(name, grid)
         self.done.grids[name] = [max(sizes) for sizes in zip(known, grid, strict=True)]
         touched: list[TensorPlace] = []
         address = self._noting(touched)
-        values = [read_launch_value(value, address) for value in message["args"]]
+        values = [
+            address(places[i]) if i in places else read_launch_value(value, address)
+            for i, value in enumerate(message["args"])
+        ]
         numbers = _numbers(message["args"]) + sum(size > 1 for size in grid)
         self.done.sent_bytes += NUMBER_BYTES * numbers + len(sent or "")
-        pointers = [message["args"][i] for i in (range(len(values)) if stored is None else stored)]
-        self._writes(p["t"][0] for p in pointers if isinstance(p, dict))
+        self._writes(place.storage for place in written)
         work = self.device.launch(text, options, values, grid)
         if counts:  # where nobody counts what was done, all that the tensors hold
-            reads = [a["t"][0] if isinstance(a, dict) else None for a in message["args"]]
+            reads = [places[i].storage if i in places else None for i in range(len(values))]
             size = work or _extent(touched)
             self.done.origins.note(Command(name, reads, size=size, kernel=text))
 
@@ -250,7 +364,13 @@ class CommandRunner:
         if len(sizes) != 6 or not all(sizes) or max(*sizes, shared) >= 2**31:
             raise WireError("not a grid of blocks")
         self.done.launches[name] += 1
-        if self.limits.skip or self.limits.dry:
+        if self.limits.dry:
+            return
+        places = [(i, read_place(p)) for i, a in enumerate(message["args"]) for p in places_in(a)]
+        stored = stored_parameters(text, name)
+        written = [place for i, place in places if stored is None or i in stored]
+        self.streams.command("a launch", [place for _, place in places], written)
+        if self.limits.skip:
             return
         touched: list[TensorPlace] = []
         address = self._noting(touched)
@@ -280,6 +400,8 @@ class CommandRunner:
         target = self.storages.tensor(place)
         if target.shape != value.shape or target.dtype != value.dtype:
             raise WireError("an upload to another place")
+        self.streams.command("a copy to the device", [], [place])
+        self.streams.waited()
         target.copy_(value)
         self.done.sent_bytes += value.numel() * value.element_size()
         self._writes([place.storage])
@@ -291,6 +413,8 @@ class CommandRunner:
     def _read(self, place: TensorPlace) -> torch.Tensor:
         self.done.values_asked = True
         value = self.storages.tensor(place)
+        self.streams.command("a copy to the host", [place], [])
+        self.streams.waited()
         if value.numel() * value.element_size() > MAX_UPLOAD:  # by strides of zero
             raise Refusal("oom", "host_memory", "a tensor larger than a program may read")
         value = value.to("cpu", copy=True)

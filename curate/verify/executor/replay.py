@@ -31,7 +31,7 @@ from curate.verify.protocol.wire import Message
 from curate.verify.timing import InputSets, TimedCall
 
 if TYPE_CHECKING:
-    from curate.verify.executor.device import ExecutorBackend, Storages
+    from curate.verify.executor.commands import ExecutorBackend, Storages
 
 Step = Callable[[], None]
 

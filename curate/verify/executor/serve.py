@@ -12,6 +12,7 @@ it needs a value:
 - ``{"do": "cuda", "ptx" or "sha256", "kernel", "grid", "block", "shared", "args"}``, with arguments
   as `operators.read_argument` reads them: a kernel of the PTX that the judge has named by its hash;
 - ``{"do": "upload", "out"}`` with a tensor; ``{"do": "read", "place"}``, answered with one;
+- ``{"do": "order", "what", "stream", "event"}``: see `streams.StreamOrder.follow`;
 - ``{"do": "lap", "places"}``: one of many calls in a row has been sent, whose outputs lie there;
   each numbers its storages alike, and the executor makes none of them;
 - ``{"do": "keep", "storage", "bytes"}``: like ``new``, for what outlived such calls;
@@ -40,8 +41,13 @@ from curate.devices import Device
 from curate.engine.processes.child import die_with_parent
 from curate.problem.problem import seed_everything
 from curate.problem.values import Tensors, same
-from curate.verify.executor.commands import MAX_UPLOAD, CommandRunner
-from curate.verify.executor.device import CpuBackend, ExecutorBackend, Storages
+from curate.verify.executor.commands import (
+    MAX_UPLOAD,
+    CommandRunner,
+    ExecutorBackend,
+    Storages,
+)
+from curate.verify.executor.launch import CpuBackend
 from curate.verify.executor.memory import Misaligned, OutOfBounds, Race
 from curate.verify.executor.numbers import UnsupportedType
 from curate.verify.executor.operations import DeviceAssert, UnsupportedOperation, Work, WorkExceeded
@@ -58,7 +64,7 @@ ANSWERED = ("ask", "read")
 MAX_LAPS = 4096
 MAX_HEARD, SAME_IN_LAPS = 4096, ("new", "op", "launch", "cuda", "lap")
 """Commands of laps that are recognised by their bytes: how many, and which."""
-UNCOUNTED = ("free", "read", "keep")
+UNCOUNTED = ("free", "read", "keep", "order")
 """Commands that say nothing of the work that a call asks for."""
 
 
@@ -176,6 +182,7 @@ class CandidateExecutor:
         self.error = None
         self.stream = CallStream(place.storage for place in places)
         self.commands.begin(how, self.stream.is_new)
+        self.commands.streams.begin(place.storage for place in places)
         self.replays.begin(places if how.record else None)
         self.device.exact = how.exact
         if how.precision:
@@ -211,6 +218,12 @@ class CandidateExecutor:
             Refusal: the candidate did something wrong.
         """
         self._hear_all_of(number)
+        used = [*places, *(now for _, now in watched)]
+        if number is not None and used and not self.commands.limits.dry:
+            try:
+                self.commands.streams.end(used)
+            except Refusal as race:
+                self._stop(race)
         self._settle()
         if self.error is not None:
             raise self.error

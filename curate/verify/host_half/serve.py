@@ -30,6 +30,7 @@ from curate.verify.host_half.cuda_launches import LAUNCH, make_launcher
 from curate.verify.host_half.handles import Handle, on_device, to_gpu
 from curate.verify.host_half.launches import HostLaunches
 from curate.verify.host_half.stream import FEW_LAPS, LAPS_S, CommandStream, ExecutorStopped
+from curate.verify.host_half.streams import DEFAULT
 from curate.verify.host_half.watch import watch_events, watch_judge
 from curate.verify.protocol.calls import Handler, Packed, handlers_of
 from curate.verify.protocol.messages import Forward, Returned
@@ -124,7 +125,7 @@ class HostHalf:
         given = self._given(forward.places)
         inputs = unpack(forward.inputs, given)
         seed_everything(forward.seed)
-        self.stream.order.begin([place.to_json() for place in forward.places])
+        self.stream.streams.use(DEFAULT)
         own = [(p, p.data) for p in self.model.parameters() if forward.permuted and p.dim() == 4]
         for parameter, data in own:
             parameter.data = data.contiguous(memory_format=torch.channels_last)
@@ -143,9 +144,6 @@ class HostHalf:
             self.results.clear()
         self.results.append((inputs, result))
         after = [self.stream.place(t.inner) for t in given]  # its data may be another's
-        used = [t for t in self._state.values() if self.stream.order.concurrent]
-        state = [self.stream.place(t.inner) for t in used]
-        self.stream.order.end([place.to_json() for place in (*places, *after, *state)])
         return Returned(packed, places, after, devices, kinds)
 
     def branches(self) -> list[int]:
@@ -261,4 +259,4 @@ def _accounts(half: HostHalf) -> list[Any]:
     modules = [m for name, m in sys.modules.items() if name.startswith(__package__ + ".")]
     classes = [c for m in modules for c in vars(m).values() if isinstance(c, type)]
     own = [c for c in dict.fromkeys(classes) if c.__module__.startswith("curate.")]
-    return [*modules, *own, JITFunction, Autotuner, half, half.stream, half.stream.order]
+    return [*modules, *own, JITFunction, Autotuner, half, half.stream, half.stream.streams]

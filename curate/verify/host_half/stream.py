@@ -16,7 +16,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from curate.verify.compile.lowering import Lowered
 from curate.verify.executor.memory import FIRST
-from curate.verify.host_half.streams import StreamOrder
+from curate.verify.host_half.streams import HostStreams
 from curate.verify.protocol.places import TensorPlace, place_of, read_place
 from curate.verify.protocol.wire import Channel, Message
 
@@ -63,7 +63,7 @@ class CommandStream:
         self.given: set[int] = set()  # addresses of tensors whose values the judge writes
         self.calls = itertools.count()
         self.tape: Tape | None = None
-        self.order = StreamOrder()
+        self.streams = HostStreams(self._say)
 
     def storage(self, tensor: torch.Tensor) -> int:
         """Return the number of a tensor's storage; one that is new is made in the executor."""
@@ -111,12 +111,15 @@ class CommandStream:
         self._remember(tensor.untyped_storage(), place.storage)
         return tensor
 
+    def _say(self, what: str, stream: int, event: int) -> None:
+        self.channel.hold({"do": "order", "what": what, "stream": stream, "event": event})
+
     # graphs
 
     def record(self, tape: Tape | None) -> None:
         """Put commands on a tape from now on instead of sending them, or no more."""
         self.tape = tape
-        self.order.capturing = tape is not None
+        self.streams.capturing = tape is not None
 
     def replay(self, tape: Tape) -> None:
         """Send the commands of a tape."""
@@ -131,7 +134,6 @@ class CommandStream:
             self._pass_on(message, tensors)
 
     def _pass_on(self, message: Message, tensors: list[torch.Tensor] | None = None) -> None:
-        self.order.note(message)
         if tensors or message["do"] in ANSWERED:
             self.channel.send(message, tensors)
         else:
@@ -213,7 +215,6 @@ class CommandStream:
 
     def _unsent(self, text: str, sha256: str) -> str | None:
         """Return the text of a kernel, unless the executor has it."""
-        self.order.texts[sha256] = text
         if sha256 in self.sent:
             return None
         if self.tape is None:  # a tape may never be sent

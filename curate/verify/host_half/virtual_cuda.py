@@ -1,7 +1,7 @@
 """What programs ask of CUDA and of Triton's driver, answered for a device that is not there.
 
 The facts are those of the GPU that runs the work or, where there is none, of one NVIDIA H100 SXM.
-Streams and events are virtual: work is done in the order in which it is asked for, and `streams`
+Streams and events are virtual: work is done in the order in which it is asked for, and the executor
 takes note of who waits for whom.
 
 Stands in for a private class of Triton (`virtual_driver`); tested with triton 3.6, 3.7 and 3.9.
@@ -18,7 +18,7 @@ from curate.devices import Device
 from curate.verify.compile.aot import gpu_target
 from curate.verify.host_half.handles import CUDA, VirtualDevice
 from curate.verify.host_half.stream import CommandStream, Tape
-from curate.verify.host_half.streams import DEFAULT, Clocks, StreamOrder
+from curate.verify.host_half.streams import DEFAULT, HostStreams
 
 L2_BYTES = 50 * 2**20
 
@@ -82,7 +82,7 @@ class Stream:
     def __init__(
         self, device: Any = None, priority: int = 0, stream_id: int | None = None, **kwargs: Any
     ) -> None:
-        self.stream_id = _order().make(priority) if stream_id is None else stream_id
+        self.stream_id = _streams().make(priority) if stream_id is None else stream_id
         self.priority = priority
         self._before: list[int] = []
 
@@ -98,7 +98,7 @@ class Stream:
 
     def synchronize(self) -> None:
         """Have the program wait for the stream."""
-        _order().synchronize(self.stream_id)
+        _streams().synchronize(self.stream_id)
 
     def query(self) -> bool:
         """Say that all work is done, as a program may wait to hear."""
@@ -120,12 +120,12 @@ class Stream:
         return event
 
     def __enter__(self) -> Stream:
-        self._before.append(_order().current)
+        self._before.append(_streams().current)
         set_stream(self)
         return self
 
     def __exit__(self, *error: Any) -> None:
-        _order().current = self._before.pop()
+        _streams().use(self._before.pop())
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Stream) and other.stream_id == self.stream_id
@@ -139,7 +139,7 @@ class ExternalStream(Stream):
 
     def __init__(self, stream_ptr: int, device: Any = None, **kwargs: Any) -> None:
         number, odd = divmod(stream_ptr - ADDRESSES, STEP)
-        known = stream_ptr == 0 or (not odd and _order().knows(number))
+        known = stream_ptr == 0 or (not odd and _streams().knows(number))
         super().__init__(device, stream_id=(number if stream_ptr else 0) if known else None)
 
 
@@ -165,19 +165,21 @@ class Event(NoOpContext):
     cuda_event = 0
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self._clocks: Clocks = {}
+        self._number: int | None = None
 
     def record(self, stream: Any = None) -> None:
         """Take the moment from a stream, by default the current one."""
-        self._clocks = _order().record((stream or current_stream()).stream_id)
+        self._number = _streams().record((stream or current_stream()).stream_id)
 
     def wait(self, stream: Any = None) -> None:
         """Have what comes on a stream wait for the event."""
-        _order().wait((stream or current_stream()).stream_id, self._clocks)
+        if self._number is not None:
+            _streams().wait((stream or current_stream()).stream_id, self._number)
 
     def synchronize(self) -> None:
         """Have the program wait for the event."""
-        _order().wait_on_host(self._clocks)
+        if self._number is not None:
+            _streams().wait_on_host(self._number)
 
     def query(self) -> bool:
         """Say that it has happened, as a program may wait to hear."""
@@ -191,13 +193,13 @@ class Event(NoOpContext):
 
 def current_stream(device: Any = None) -> Stream:
     """Return the stream that commands go to."""
-    return Stream(stream_id=_order().current)
+    return Stream(stream_id=_streams().current)
 
 
 def set_stream(stream: Stream | None) -> None:
     """Have commands go to a stream."""
     if stream is not None:
-        _order().current = stream.stream_id
+        _streams().use(stream.stream_id)
 
 
 WITHOUT_EFFECT = (
@@ -223,12 +225,13 @@ def install(target: Device) -> None:
         **vars(target.properties()), L2_cache_size=L2_BYTES, is_integrated=0
     )
     answers: dict[str, Any] = {
-        **dict.fromkeys(WITHOUT_EFFECT, lambda *args, **kwargs: None),
-        **dict.fromkeys(ZERO, lambda *args, **kwargs: 0),
+        # Each has a function of its own, or `torch._dynamo` finds one object under two rules.
+        **{name: (lambda *args, **kwargs: None) for name in WITHOUT_EFFECT},
+        **{name: (lambda *args, **kwargs: 0) for name in ZERO},
         "is_available": lambda: True,
         "is_initialized": lambda: True,
         "device_count": lambda: 1,
-        "synchronize": lambda device=None: _order().synchronize(),
+        "synchronize": lambda device=None: _streams().synchronize(),
         "get_device_properties": lambda device=None: facts,
         "get_device_capability": lambda device=None: target.capability,
         "get_device_name": lambda device=None: target.card,
@@ -306,7 +309,7 @@ class Capture:
         self.graph = cuda_graph
 
     def __enter__(self) -> None:
-        _order().synchronize()
+        _streams().synchronize()
         self.graph.capture_begin()
 
     def __exit__(self, *error: Any) -> None:
@@ -317,5 +320,5 @@ def _stream() -> CommandStream:
     return VirtualDevice.get()
 
 
-def _order() -> StreamOrder:
-    return _stream().order
+def _streams() -> HostStreams:
+    return _stream().streams

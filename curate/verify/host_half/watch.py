@@ -104,8 +104,8 @@ FUNCTIONS = (
 def watch_judge(*places: Any) -> Callable[[], str | None]:
     """Return what says which function of some modules, classes or objects is another by now.
 
-    Streams, and the turns of an autotuner's configurations, are accounted for in the program's own
-    process: whoever changes a function there changes the account.
+    They say what a program asks for, such as a launch or a stream, and which configuration an
+    autotuner takes: whoever changes one says something else.
     """
     kept = {
         (number, name): (value, getattr(value, "__code__", None))

@@ -20,7 +20,7 @@ import cuda_pairs
 from curate.devices import ON_CPU
 from curate.problem.problem import ProgramError
 from curate.verify.compile.ptx import PtxParameter, compile_ptx, find_nvcc
-from curate.verify.executor.device import CpuBackend
+from curate.verify.executor.launch import CpuBackend
 from curate.verify.executor.serve import EXAMPLE, CandidateExecutor
 from curate.verify.files import read_jsonl, text_sha256
 from curate.verify.host_half.cuda_launches import LAUNCH, make_launcher, pack_arguments

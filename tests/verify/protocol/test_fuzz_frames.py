@@ -26,8 +26,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from curate.verify.executor.commands import MAX_UPLOAD
-from curate.verify.executor.device import CpuBackend
-from curate.verify.executor.launch import load_kernel
+from curate.verify.executor.launch import CpuBackend, load_kernel
 from curate.verify.executor.operations import UnsupportedOperation
 from curate.verify.executor.operators import find_operator
 from curate.verify.executor.serve import EXAMPLE, CandidateExecutor
@@ -169,6 +168,7 @@ def launches(draw: st.DrawFn) -> dict[str, Any]:
             )
         ),
         "grid": draw(st.one_of(st.just([1, 1, 1]), st.lists(ANY_NUMBER, max_size=4))),
+        "options": draw(st.one_of(st.just({"num_warps": 4}), JUNK)),
     }
 
 
@@ -195,7 +195,18 @@ CUDA = st.fixed_dictionaries(
         "args": st.one_of(st.lists(CUDA_ARGUMENT, max_size=3), JUNK),
     }
 )
+WAITS = ("make", "use", "record", "wait", "hold", "synchronize", "synchronize all", "")
+ORDER = st.fixed_dictionaries(
+    {
+        "do": st.just("order"),
+        "what": st.one_of(st.sampled_from(WAITS), st.sampled_from(WAITS), JUNK),
+        "stream": st.one_of(SMALL, ANY_NUMBER),
+        "event": st.one_of(SMALL, ANY_NUMBER),
+    }
+)
 COMMAND = st.one_of(
+    ORDER,
+    ORDER,
     st.fixed_dictionaries({"do": st.just("new"), "storage": STORAGE, "bytes": ANY_NUMBER}),
     st.fixed_dictionaries({"do": st.just("new"), "storage": SMALL, "bytes": st.just(64)}),
     st.fixed_dictionaries({"do": st.just("free"), "storage": STORAGE}),
@@ -336,6 +347,7 @@ def test_no_text_of_a_kernel_does(text: str) -> None:
     new = {"do": "new", "storage": 0, "bytes": 64}
     args = [{"t": [INPUT, "float32", [16], [1], 0]}, {"t": [0, "float32", [16], [1], 0]}, 16]
     launch = {"do": "launch", "ttir": text, "sha256": sha256, "args": args, "grid": [1, 1, 1]}
+    launch["options"] = {}
     sent = [frame(new), frame(launch), frame({"do": "end", "number": 0})]
     check(*serve(sent))
     load_kernel.cache_clear()

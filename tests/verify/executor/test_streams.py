@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import textwrap
 from collections.abc import Iterator
 from typing import Any
@@ -11,53 +12,42 @@ import torch
 
 from curate.devices import ON_CPU
 from curate.verify.compile.ptx import stored_parameters
+from curate.verify.cpu_device import CpuDevice
 from curate.verify.executor.serve import EXAMPLE
+from curate.verify.executor.streams import overlap
 from curate.verify.host_half import virtual_cuda
 from curate.verify.host_half.handles import Handle, on_device
-from curate.verify.host_half.stream import CommandStream
-from curate.verify.host_half.streams import DEFAULT, POOL, StreamOrder, overlap
+from curate.verify.host_half.streams import DEFAULT, POOL, HostStreams
+from curate.verify.protocol.messages import CallLimits
 from curate.verify.protocol.places import TensorPlace
 from curate.verify.protocol.role import Refusal
 
-
-class Executor:
-    """Takes commands, and answers that every value is zero."""
-
-    def __init__(self) -> None:
-        self.sent: list[dict[str, Any]] = []
-
-    def hold(self, message: dict[str, Any], tensors: Any = None) -> None:
-        self.sent.append(message)
-
-    send = hold
-
-    def receive(self) -> tuple[dict[str, Any], list[torch.Tensor]]:
-        return {}, [torch.zeros(())]
+PLACE = TensorPlace(1 << 24, torch.float32, (8, 8), (8, 1), 0)
+COPY = hashlib.sha256(EXAMPLE.encode()).hexdigest()
 
 
 class Call:
     """One call of a program: its input is `x`."""
 
     def __init__(self) -> None:
-        self.stream = CommandStream(Executor())  # type: ignore[arg-type]
-        inner = self.stream.adopt(TensorPlace(1 << 24, torch.float32, (8, 8), (8, 1), 0))
-        self.x = Handle(inner)
-
-    @property
-    def order(self) -> StreamOrder:
-        return self.stream.order
+        device = CpuDevice()
+        self.stream, self.executor = device.stream, device.executor
+        self.begin()
+        self.x = Handle(self.stream.adopt(PLACE))
 
     def begin(self) -> None:
-        self.order.begin([self.stream.place(self.x.inner).to_json()])
+        self.executor.begin([PLACE], [torch.ones(8, 8)], CallLimits(1e9, 60.0))
+        self.stream.streams.use(DEFAULT)
 
     def end(self, *results: Any) -> None:
-        self.order.end([self.stream.place(t.inner).to_json() for t in results])
+        places = [self.stream.place(t.inner) for t in results]
+        self.executor.finish(self.stream.end(), places, [], 2**20)
 
     def launch(self, *tensors: Any) -> None:
         """Launch a kernel that copies the first tensor to the second."""
-        self.order.texts["copy"] = EXAMPLE
         args = [{"t": self.stream.place(t.inner).to_json()} for t in tensors]
-        self.stream.send({"do": "launch", "sha256": "copy", "args": [*args, 8]})
+        how = {"grid": [1, 1, 1], "options": {}, "args": [*args, 8]}
+        self.stream.send({"do": "launch", "ttir": EXAMPLE, "sha256": COPY, **how})
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -75,7 +65,6 @@ def device() -> Iterator[None]:
 def call() -> Iterator[Call]:
     made = Call()
     with torch.no_grad(), on_device(made.stream):
-        made.begin()
         yield made
 
 
@@ -286,12 +275,13 @@ def test_work_of_an_earlier_call_may_race(call: Call) -> None:
 
 def test_programs_of_one_stream_are_not_followed(call: Call) -> None:
     run(call, ORDERED["one stream"], 3)
-    assert not call.order.concurrent
-    assert not call.order._uses
+    order = call.executor.commands.streams
+    assert not order.concurrent
+    assert not order._uses
 
 
 def test_streams_come_round_again_by_priority() -> None:
-    order = StreamOrder()
+    order = HostStreams(lambda *said: None)
     plain = [order.make() for _ in range(POOL + 1)]
     urgent = order.make(-1)
     assert plain[0] == plain[-1]
