@@ -174,10 +174,10 @@ class TimedCall:
                 if self._buffer is not None:
                     self._buffer.zero_()
                 clock = clocks[max(i, 0)]
-                clock.start()
+                clock.note(0)
                 if body:
                     self._make()
-                clock.stop()
+                clock.note(1)
                 if check is not None and checked:
                     look(check[1])
         return [clock.microseconds() for clock in clocks]
@@ -196,13 +196,8 @@ class _Clock:
         self.events = [torch.cuda.Event(enable_timing=True) for _ in range(2 * on_device)]
         self.times = [0.0, 0.0]
 
-    def start(self) -> None:
-        self._note(0)
-
-    def stop(self) -> None:
-        self._note(1)
-
-    def _note(self, which: int) -> None:
+    def note(self, which: int) -> None:
+        """Take the time of the start (0) or of the stop (1)."""
         if self.events:
             self.events[which].record()
         else:

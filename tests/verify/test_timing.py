@@ -11,7 +11,8 @@ import pytest
 import torch
 
 from curate.problem.draw import Draw, Variation
-from curate.verify.executor.launch import CpuBackend, Storages
+from curate.verify.executor.commands import Storages
+from curate.verify.executor.launch import CpuBackend
 from curate.verify.executor.replay import Recording, Replay
 from curate.verify.judge import timer as timing_judge
 from curate.verify.judge.check import CandidateCheck, EarlyVerdict

@@ -77,11 +77,13 @@ class Lowering:
         given = _by_name(kernel, args, named)
         sizes = grid(given) if isinstance(grid, Callable) else grid  # type: ignore[arg-type]
         text, sha256 = self._text_of(launch)
+        each = enumerate(kernel.arg_names)
+        arguments = tuple(v for i, n in each for v in _flat(given[n], (i,), launch.constants))
         return Lowered(
             kernel.__name__,
             text,
             sha256,
-            tuple(_arguments(kernel, launch, given)),
+            arguments,
             _three(sizes),
             {n: v for n in OPTIONS if isinstance(v := launch.options.get(n), int)},
         )
@@ -90,17 +92,11 @@ class Lowering:
         """Return a launch's TTIR and its hash; those of the same object are looked up."""
         known = self._known.get(id(launch))
         if known is None or known[0] is not launch:
-            text = self.text(launch)
+            key = dataclasses.replace(launch, attributes={}).key()  # types and constants
+            text = self._texts[key] = self._texts.get(key) or self._lower(launch)
             sha256 = hashlib.sha256(text.encode()).hexdigest()
             known = self._known[id(launch)] = launch, text, sha256
         return known[1:]
-
-    def text(self, launch: CompiledLaunch) -> str:
-        """Return a kernel's TTIR for the types and constants of a launch."""
-        key = dataclasses.replace(launch, attributes={}).key()
-        if key not in self._texts:
-            self._texts[key] = self._lower(launch)
-        return self._texts[key]
 
     def _lower(self, launch: CompiledLaunch) -> str:
         backend = make_backend(self._gpu)
@@ -135,15 +131,10 @@ def _by_name(kernel: Any, args: Sequence[Any], named: dict[str, Any]) -> dict[st
     return given
 
 
-def _arguments(kernel: Any, launch: CompiledLaunch, given: dict[str, Any]) -> Iterator[Any]:
-    """Yield what the compiled kernel is called with: no constants, tuples and descriptors apart."""
-    for i, name in enumerate(kernel.arg_names):
-        yield from _flat(given[name], (i,), launch.constants)
-
-
 def _flat(
     value: Any, path: tuple[int, ...], constants: dict[tuple[int, ...], Any]
 ) -> Iterator[Any]:
+    """Yield what a compiled kernel is called with: no constants, tuples and descriptors apart."""
     if path in constants:
         return
     if isinstance(value, tuple):

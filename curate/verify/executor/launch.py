@@ -158,17 +158,14 @@ class Impatient(Chunk):
             raise Waits
 
     def load(self, *args: Any) -> Array:
-        """Load, if it has not looked too often."""
         self._look()
         return super().load(*args)
 
     def update(self, *args: Any) -> Array:
-        """Do an atomic operation, if it has not looked too often."""
         self._look()
         return super().update(*args)
 
     def compare_and_swap(self, *args: Any) -> Array:
-        """Do an atomic operation, if it has not looked too often."""
         self._look()
         return super().compare_and_swap(*args)
 

@@ -45,9 +45,18 @@ def make_launcher(ptx: str, launches: HostLaunches) -> Callable[..., None]:
         with torch._C.DisableTorchFunction():
             packed = pack_arguments(name, kernels[name], arguments)
             launches.admit()
-            VirtualDevice.get().launch_cuda(
-                ptx, sha256, name, programs, threads, operator.index(shared), packed
-            )
+            stream = VirtualDevice.get()
+            command = {
+                "do": "cuda",
+                "ptx": stream.unsent(ptx, sha256),
+                "sha256": sha256,
+                "kernel": name,
+                "grid": list(programs),
+                "block": list(threads),
+                "shared": operator.index(shared),
+                "args": packed,
+            }
+            stream.send(command)
 
     return launch_cuda
 

@@ -72,26 +72,21 @@ class Handle(torch.Tensor):  # type: ignore[misc]
 
     @property
     def device(self) -> torch.device:
-        """Where a program finds it."""
         return CUDA
 
     @property
     def is_cuda(self) -> bool:
-        """As `torch.Tensor.is_cuda`."""
         return True
 
     @property
     def is_meta(self) -> bool:
-        """As `torch.Tensor.is_meta`."""
         return False
 
     @property
     def is_cpu(self) -> bool:
-        """As `torch.Tensor.is_cpu`."""
         return False
 
     def get_device(self) -> int:
-        """As `torch.Tensor.get_device`."""
         return 0
 
     def record_stream(self, stream: Any) -> None:

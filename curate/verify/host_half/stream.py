@@ -181,7 +181,7 @@ class CommandStream:
         self.send(
             {
                 "do": "launch",
-                "ttir": self._unsent(lowered.ttir, lowered.sha256),
+                "ttir": self.unsent(lowered.ttir, lowered.sha256),
                 "sha256": lowered.sha256,
                 "args": args,
                 "grid": list(lowered.grid),
@@ -189,31 +189,7 @@ class CommandStream:
             }
         )
 
-    def launch_cuda(
-        self,
-        ptx: str,
-        sha256: str,
-        kernel: str,
-        grid: Sequence[int],
-        block: Sequence[int],
-        shared: int,
-        args: list[Any],
-    ) -> None:
-        """Have a kernel of a PTX file run, on arguments as `cuda_launches.pack_arguments` gives."""
-        self.send(
-            {
-                "do": "cuda",
-                "ptx": self._unsent(ptx, sha256),
-                "sha256": sha256,
-                "kernel": kernel,
-                "grid": list(grid),
-                "block": list(block),
-                "shared": shared,
-                "args": args,
-            }
-        )
-
-    def _unsent(self, text: str, sha256: str) -> str | None:
+    def unsent(self, text: str, sha256: str) -> str | None:
         """Return the text of a kernel, unless the executor has it."""
         if sha256 in self.sent:
             return None

@@ -88,16 +88,13 @@ class Stream:
 
     @property
     def cuda_stream(self) -> int:
-        """The driver's handle."""
         return ADDRESSES + STEP * self.stream_id if self.stream_id else 0
 
     @staticmethod
     def priority_range() -> tuple[int, int]:
-        """Return the lowest priority and the highest."""
         return 0, -5
 
     def synchronize(self) -> None:
-        """Have the program wait for the stream."""
         _streams().synchronize(self.stream_id)
 
     def query(self) -> bool:
@@ -106,11 +103,9 @@ class Stream:
         return True
 
     def wait_stream(self, stream: Any) -> None:
-        """Have what comes wait for what another stream has got so far."""
         self.wait_event(stream.record_event())
 
     def wait_event(self, event: Any) -> None:
-        """Have what comes wait for an event."""
         event.wait(self)
 
     def record_event(self, event: Event | None = None) -> Event:
@@ -168,16 +163,13 @@ class Event(NoOpContext):
         self._number: int | None = None
 
     def record(self, stream: Any = None) -> None:
-        """Take the moment from a stream, by default the current one."""
         self._number = _streams().record((stream or current_stream()).stream_id)
 
     def wait(self, stream: Any = None) -> None:
-        """Have what comes on a stream wait for the event."""
         if self._number is not None:
             _streams().wait((stream or current_stream()).stream_id, self._number)
 
     def synchronize(self) -> None:
-        """Have the program wait for the event."""
         if self._number is not None:
             _streams().wait_on_host(self._number)
 
@@ -278,24 +270,19 @@ class Graph:
         self.tape = Tape()
 
     def capture_begin(self, *args: Any, **kwargs: Any) -> None:
-        """Record commands from now on, without running them."""
         self.tape = Tape()
         _stream().record(self.tape)
 
     def capture_end(self) -> None:
-        """Stop recording commands."""
         _stream().record(None)
 
     def replay(self) -> None:
-        """Send the commands again."""
         _stream().replay(self.tape)
 
     def reset(self) -> None:
-        """Forget the commands."""
         self.tape = Tape()
 
     def pool(self) -> tuple[int, int]:
-        """Return the memory pool's id."""
         return 0, 0
 
     def instantiate(self) -> None:

@@ -183,7 +183,6 @@ class Halves:
         other_kernels: that calls launched which took other branches (`note_other_kernels`).
         exact: whether kernels are compiled anew for each call's sizes, as Triton does. Otherwise
             the first call's are, and a recorded one's, and what serves all sizes is for the rest.
-        seconds: how long the candidate may still take.
     """
 
     def __init__(
@@ -228,11 +227,6 @@ class Halves:
     def events(self) -> list[HostEvent]:
         """What the program reached for, as its own process claims."""
         return self.host.events
-
-    @property
-    def seconds(self) -> float:
-        """Seconds that are left."""
-        return min(self.host.seconds, self.executor.seconds)
 
     def close(self) -> None:
         """End the host half, and have the executor forget the candidate."""

@@ -8,7 +8,7 @@ import hashlib
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Concatenate
+from typing import Any, Concatenate, cast
 
 import torch
 
@@ -167,9 +167,7 @@ class Oracle:
         self.seed = int(hashlib.sha256(told.encode()).hexdigest()[:13], 16)
         self._drawn: dict[Draw, Expected] = {}
         self._noises: dict[tuple[Draw, str], Spread | None] = {}
-        self._facts: dict[str, ProblemFacts] = {}
-        self._variants: dict[Draw, Variants] = {}
-        self._long: dict[tuple[Draw, int, bool], tuple[Draw | None, int]] = {}
+        self._answers: dict[object, Any] = {}  # to what needs to be asked once
         self._bytes = 0
 
     def load(self) -> None:
@@ -239,32 +237,39 @@ class Oracle:
 
     def facts(self, mode: str) -> ProblemFacts:
         """Return what the reference's process says of the problem on its first draw."""
-        if mode not in self._facts:
-            draw = Draw(self.seed, parameters_seed(self.seed), mode=mode)
-            self._facts[mode] = self._ask(Reference.facts, draw)
-        return self._facts[mode]
+        draw = Draw(self.seed, parameters_seed(self.seed), mode=mode)
+        return self._once(Reference.facts, draw)
 
     def variants(self, draw: Draw) -> Variants:
         """Return what else a caller may do."""
-        if draw not in self._variants:
-            self._variants[draw] = Variants({}, [])
-            with contextlib.suppress(_Skip):
-                self._variants[draw] = self._ask(Reference.variants, draw)
-        return self._variants[draw]
+        try:
+            return self._once(Reference.variants, draw)
+        except _Skip:
+            nothing = self._answers["variants", draw] = Variants({}, [])
+            return nothing
 
     def long_draw(self, draw: Draw, number: int, short: bool) -> tuple[Draw | None, int]:
         """Return a draw with one dimension long, or None, and how many dimensions there are.
 
         See `curate.problem.vary.LongDraws`.
         """
-        key = draw, number, short
-        if key not in self._long:
-            self._long[key] = self._ask(Reference.long, draw, number, short)
-        return self._long[key]
+        return self._once(Reference.long, draw, number, short)
 
     def initial_state(self, draw: Draw) -> dict[str, torch.Tensor]:
         """Return the parameters as the constructor makes them."""
         return self._ask(Reference.initial_state, draw)
+
+    def _once(
+        self,
+        method: Callable[Concatenate[Any, Given], Answered],
+        *args: Given.args,
+        **named: Given.kwargs,
+    ) -> Answered:
+        """Ask, unless the answer is known."""
+        key = method.__name__, *args
+        if key not in self._answers:
+            self._answers[key] = self._ask(method, *args, **named)
+        return cast(Answered, self._answers[key])
 
     def _ask(
         self,

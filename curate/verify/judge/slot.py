@@ -53,6 +53,7 @@ JUDGE_OOM = "judge_oom"
 """Why there is no verdict where the judge itself had too little memory of the device."""
 
 NO_ROOM = (REFERENCE_OOM, JUDGE_OOM)
+"""Why there is no verdict where the device had too little memory."""
 
 WHOLE_BYTES = 2**27
 """Bytes that a reference's operators may read and write for a program that raises at smaller sizes
@@ -146,7 +147,7 @@ class Slot:
         if self.options.backend == "compile":
             return verdict
         checked = self._check_safely(candidate, verdict)
-        if self.device.is_gpu and has_no_room(checked):
+        if self.device.is_gpu and (checked.status == "oom" or checked.reason in NO_ROOM):
             self.forget()  # neighbours may have held the device's memory
             gc.collect()
             give_back()
@@ -155,7 +156,8 @@ class Slot:
             with self.gate.room(math.inf):
                 self.waited += time.monotonic() - asked
                 checked = self._check_safely(candidate, verdict, has_room=True)
-        if checked.status == "correct" and self.device.is_gpu and uses_atomics(checked):
+        uses_atomics = any(found["rule"] == "atomics" for found in checked.findings)
+        if checked.status == "correct" and self.device.is_gpu and uses_atomics:
             return self.check_atomics(candidate, checked)
         return checked
 
@@ -340,16 +342,6 @@ class Slot:
             host.close()
         if self.on_cpu:
             self.on_cpu.close()
-
-
-def has_no_room(verdict: Verdict) -> bool:
-    """Tell whether there was too little memory of the device."""
-    return verdict.status == "oom" or verdict.reason in NO_ROOM
-
-
-def uses_atomics(verdict: Verdict) -> bool:
-    """Tell whether the static screen saw atomic operations in the program's kernels."""
-    return any(found["rule"] == "atomics" for found in verdict.findings)
 
 
 def _ended(verdict: Verdict, why: Ending) -> Verdict:

@@ -297,17 +297,15 @@ class Timer:
         return to_json(times, overhead, self.known)
 
     def _ask(self, name: str, n: int) -> list[float]:
+        seed = self.random.getrandbits(53)
         if name in (EAGER, COMPILED):
-            return self.oracle.time(name, n, self._seed())
+            return self.oracle.time(name, n, seed)
         chosen = self.random.randrange(len(self.expected))
         check = (self.random.randrange(n), chosen) if name == CANDIDATE else None
-        did = self.session.executor.ask(Replays.time, n, self._seed(), name == CANDIDATE, check)
+        did = self.session.executor.ask(Replays.time, n, seed, name == CANDIDATE, check)
         if check:
             self._compare(self.expected[chosen], did.changed, did.found)
         return did.times
-
-    def _seed(self) -> int:
-        return self.random.getrandbits(53)
 
     def _compare(self, expected: Expected, changed: list[int], found: list[Any]) -> None:
         """Raise `EarlyVerdict` unless what a replay gave is right."""

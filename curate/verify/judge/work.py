@@ -72,7 +72,7 @@ def who_worked(named: list[tuple[str, torch.Tensor]], given: Tensors, outputs: T
     uploads = [(name, t) for name, t in named if name == UPLOAD]
     others = [(name, t) for name, t in named if name != UPLOAD]
     work = [(n, t) for n, t in others if n not in MOVES and not moves_only(n)]
-    if others and _joined_holds(given, outputs):
+    if others and given and holds_result([_joined(given)], outputs):
         # The problem only moves data, and so whoever moves it does the work.
         moved = [t for _, t in others if t.numel() and _varies(t)]  # no fill
         work = [("moved", _joined(moved))] if moved else []
@@ -90,10 +90,6 @@ def _was_done(named: list[tuple[str, torch.Tensor]], outputs: Tensors) -> bool:
     if not named or 2 * floats <= sum(t.numel() for t in outputs):
         return False
     return holds_result([t for _, t in named], outputs)
-
-
-def _joined_holds(tensors: Tensors, outputs: Tensors) -> bool:
-    return bool(tensors) and holds_result([_joined(tensors)], outputs)
 
 
 def _joined(tensors: Tensors) -> torch.Tensor:
