@@ -7,7 +7,7 @@ per part. What an item did to its own process never reaches another item's resul
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -79,6 +79,10 @@ class Executor(Protocol):
     """
 
     sandbox: bool
+
+    def expect(self, steps: Sequence[Step]) -> None:
+        """Hear which steps are to come, in order."""
+        ...
 
     def run(
         self, step: Step, context: Context, jobs: Iterator[Job]

@@ -180,6 +180,7 @@ class Walk:
         stages = self.stages()
         goal = only or until
         last = find_stage(stages, goal) if goal else len(stages) - 1
+        self.executor.expect([stage.step for stage in stages[: last + 1]])
         shards: list[Shard] = []
         records: list[Record] = []
         # While a run repeats what one before it did, that one's record says more.

@@ -7,6 +7,7 @@ more alone, and then quarantined; the items behind it go to another child.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import selectors
@@ -15,7 +16,7 @@ import sys
 import tempfile
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -64,6 +65,7 @@ class _Worker:
     def __init__(self, sandboxed: bool) -> None:
         command = [sys.executable, "-m", "curate.engine.processes.worker"]
         self.sandboxed = sandboxed
+        self.begun: tuple[Step, Context] | None = None
         self.steps = 0  # that it has begun
         self.stderr = tempfile.TemporaryFile()  # noqa: SIM115 (closed by stop)
         self.process = subprocess.Popen(
@@ -83,11 +85,14 @@ class _Worker:
         self._buffer = b""
 
     def begin(self, step: Step, context: Context) -> None:
-        """Have it load a step; it is ready for jobs once it says so."""
-        self.ready = False
+        """Have it load a step, unless it is at it; it is ready for jobs once it says so."""
+        if self.begun and self.begun[0] is step and self.begun[1] == context:
+            return
+        self.begun, self.ready = (step, context), False
         self.steps += 1
         self.send(
             {
+                "number": self.steps,
                 "step": step_reference(step),
                 "seed": context.seed,
                 "cache": None if self.sandboxed else str(context.cache),
@@ -131,12 +136,13 @@ class Shelf:
 
     def __init__(self, most: int) -> None:
         self.most = most
-        self.workers: list[_Worker] = []
+        self.workers: dict[bool, list[_Worker]] = {False: [], True: []}
+        """By whether they are in the sandbox."""
 
     def take(self, sandboxed: bool) -> _Worker:
         """Return a worker that waits, or a new one."""
-        for worker in [w for w in self.workers if w.sandboxed == sandboxed]:
-            self.workers.remove(worker)
+        while self.workers[sandboxed]:
+            worker = self.workers[sandboxed].pop()
             if worker.process.poll() is None:
                 return worker
             worker.stop()
@@ -144,35 +150,49 @@ class Shelf:
 
     def put(self, worker: _Worker) -> None:
         """Keep a worker if it can take another step, or end it."""
-        same = sum(w.sandboxed == worker.sandboxed for w in self.workers)
-        if worker.ready and not worker.task and same < self.most:
-            self.workers.append(worker)
+        same = self.workers[worker.sandboxed]
+        if worker.ready and not worker.task and len(same) < self.most:
+            same.append(worker)
         else:
             worker.stop()
 
-    def clear(self) -> None:
-        """End all workers."""
-        while self.workers:
-            self.workers.pop().stop()
+    def prepare(self, step: Step, context: Context, workers: int) -> None:
+        """Have workers in the sandbox load a step before there is a job of it."""
+        found = [self.take(True) for _ in range(min(workers, self.most))]
+        for worker in found:
+            worker.begin(step, context)
+        self.workers[True] += found
+
+    def clear(self, sandboxed: bool) -> None:
+        """End the workers of a kind."""
+        while self.workers[sandboxed]:
+            self.workers[sandboxed].pop().stop()
 
 
 class LocalExecutor:
     """Runs jobs in ``workers`` processes of this machine, or in as many as a step asks for.
 
-    In a ``with`` statement, processes serve one step after the other until its end.
+    In a ``with`` statement, processes serve one step after the other until its end. Those in the
+    sandbox load the next step there while others are at work: nothing outside is in their reach.
     """
 
     def __init__(self, workers: int, sandbox: bool = True) -> None:
         self.workers = workers
         self.sandbox = sandbox
         self.shelf = Shelf(0)
+        self.expected: Sequence[Step] = ()
 
     def __enter__(self) -> Self:
         self.shelf = Shelf(self.workers)
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.shelf.clear()
+        self.shelf.clear(False)
+        self.shelf.clear(True)
+
+    def expect(self, steps: Sequence[Step]) -> None:
+        """Take note of the steps that are to come, in order."""
+        self.expected = steps
 
     def run(
         self, step: Step, context: Context, jobs: Iterator[Job]
@@ -184,6 +204,17 @@ class LocalExecutor:
             yield from pool.run(jobs)
         finally:
             pool.stop()
+        if pool.workers:
+            self._prepare(step, context)
+
+    def _prepare(self, step: Step, context: Context) -> None:
+        """Have workers load the step in the sandbox that is next after one, or end them."""
+        left = itertools.dropwhile(lambda one: one is not step, self.expected)
+        following = (s for s in itertools.islice(left, 1, None) if isinstance(s, RowStep))
+        if upcoming := next((s for s in following if self.sandbox and s.sandboxed), None):
+            self.shelf.prepare(upcoming, context, upcoming.workers or self.workers)
+        else:
+            self.shelf.clear(True)
 
 
 class Pool:
@@ -272,9 +303,10 @@ class Pool:
             if message is None:
                 self._child_said(worker, line[1:])
             elif "ready" in message:
-                worker.ready = True
+                worker.ready = message["ready"] == worker.steps
             elif "stopped" in message:
-                self.stopped = stopping_error(message["error"], message["told"])
+                if message["stopped"] == worker.steps:
+                    self.stopped = stopping_error(message["error"], message["told"])
                 self._dismiss(worker)
             else:
                 yield from self._job_over(worker, message)

@@ -15,7 +15,7 @@ import socket
 import tempfile
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -66,6 +66,9 @@ class RayExecutor:
         self.sandbox = sandbox
         self.workers = workers
         self.connected = _connect(address or os.environ.get("RAY_ADDRESS") or "local", workers)
+
+    def expect(self, steps: Sequence[Step]) -> None:
+        """Take note of nothing: actors are started for each step."""
 
     def run(
         self, step: Step, context: Context, jobs: Iterator[Job]

@@ -231,11 +231,11 @@ def serve(orders: Message, out: IO[bytes], close: list[int]) -> bytes:
     try:
         step.setup(context)
     except STOPPING as error:
-        tell(out, {"stopped": True, **_told(error)})
+        tell(out, {"stopped": orders["number"], **_told(error)})
         return b""
     keep_imported()
     gc.enable()
-    tell(out, {"ready": True})
+    tell(out, {"ready": orders["number"]})
     for line in sys.stdin.buffer:
         message = json.loads(line)
         if "step" in message:

@@ -111,11 +111,9 @@ def test_a_spoiled_sandbox_is_replaced(tmp_path: Path, spoil: str, look: str) ->
 
 
 def test_a_worker_serves_one_step_after_the_other(tmp_path: Path) -> None:
-    step = Note()
-
     def seen(executor: LocalExecutor) -> dict[str, int]:
         jobs = iter([Job("s", 0, rows(["a"]))])
-        ((_, _, result),) = executor.run(step, Context(cache=tmp_path), jobs)
+        ((_, _, result),) = executor.run(Note(), Context(cache=tmp_path), jobs)
         assert result.lost[0].fate == "dropped", result.lost
         return result.lost[0].evidence
 
@@ -128,14 +126,28 @@ def test_a_worker_serves_one_step_after_the_other(tmp_path: Path) -> None:
 
 def test_nothing_that_a_row_does_reaches_the_next_step(tmp_path: Path) -> None:
     texts = ["kill the first process", "lower the first process's limits", "leave file", "segfault"]
-    step = ActInSandbox()
+    texts = [text for last in texts for text in (last, LIMIT, "find file")]
+    steps = [ActInSandbox() for _ in texts]
     with LocalExecutor(1) as executor:
-        for last in texts:
-            found = []
-            for text in (last, LIMIT, "find file"):
-                jobs = iter([Job("s", 0, rows([text]))])
-                found += [r for _, _, r in executor.run(step, Context(cache=tmp_path), jobs)]
-            assert [fate(result) for result in found[1:]] == ["kept", "kept"], last
+        executor.expect(steps)
+        for step, text in zip(steps, texts, strict=True):
+            jobs = iter([Job("s", 0, rows([text]))])
+            ((_, _, result),) = executor.run(step, Context(cache=tmp_path), jobs)
+            assert fate(result) == {"segfault": "crash"}.get(text, "kept"), (text, result)
+
+
+def test_the_next_step_in_the_sandbox_is_loaded_while_others_work(tmp_path: Path) -> None:
+    steps = [Act(), ActInSandbox(), Act(), Act()]
+    with LocalExecutor(2) as executor:
+        executor.expect(steps)
+        waiting = []
+        for step in steps:
+            jobs = iter([Job("s", 0, rows(["good"]))])
+            ((_, _, result),) = executor.run(step, Context(cache=tmp_path), jobs)
+            assert fate(result) == "kept"
+            waiting.append(len(executor.shelf.workers[True]))
+    assert waiting == [2, 0, 0, 0]
+    assert not any(executor.shelf.workers.values())
 
 
 @pytest.mark.skipif(not Path("/root/.bashrc").exists() or os.getuid() != 0, reason="needs /root")
