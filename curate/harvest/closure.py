@@ -39,7 +39,7 @@ class Closure(RowStep):
 
     step: Literal["closure"]
 
-    version: ClassVar[int] = 4
+    version: ClassVar[int] = 5
     tools: ClassVar[tuple[str, ...]] = ("tree-sitter", "tree-sitter-cuda", "tree-sitter-python")
     takes: ClassVar[frozenset[str]] = frozenset({"module", "kernel", "cuda"})
     reads: ClassVar[frozenset[str]] = frozenset({"text", "entry_point"})

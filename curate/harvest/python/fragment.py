@@ -10,7 +10,14 @@ from functools import lru_cache
 from tree_sitter import Node
 
 from curate.harvest.python import einops, probes
-from curate.harvest.python.jitted import JIT, LAUNCHERS, decorator_name, is_jitted
+from curate.harvest.python.jitted import (
+    JIT,
+    LAUNCHERS,
+    called_name,
+    decorator_name,
+    dotted_target,
+    is_jitted,
+)
 from curate.harvest.python.package import External, Package, Submodule, Symbol
 from curate.harvest.python.source import (
     Statement,
@@ -170,12 +177,13 @@ def _without_annotation(node: Node) -> dict[Span, str]:
 
 def _without_einops(package: Package, path: str, call: Node) -> dict[Span, str]:
     """Return the edits that write an einops call as torch calls; none where it cannot be."""
-    function = call.child_by_field_name("function")
-    target = package.resolve(path, source_of(function)) if function else None
-    if not isinstance(target, External) or target.dotted not in einops.FUNCTIONS | einops.LAYERS:
+    target = dotted_target(package, path, called_name(call))
+    if target == einops.EINSUM:
+        return _without_einsum(call)
+    if target not in einops.FUNCTIONS | einops.LAYERS:
         return {}
     items = items_at(call, "arguments")
-    is_layer = target.dotted in einops.LAYERS
+    is_layer = target in einops.LAYERS
     given = [source_of(item)[1:-1] for item in items if item.type == "string"]
     sizes = dict(source_of(i).split("=", 1) for i in items if i.type == "keyword_argument")
     sizes = {axis.strip(): length.strip() for axis, length in sizes.items()}
@@ -198,6 +206,18 @@ def _without_einops(package: Package, path: str, call: Node) -> dict[Span, str]:
     return {
         (call.start_byte, tensor.start_byte): opening,
         (tensor.end_byte, call.end_byte): closing + calls,
+    }
+
+
+def _without_einsum(call: Node) -> dict[Span, str]:
+    """Return the edits of einops's einsum, whose equation comes last and has words for axes."""
+    *tensors, last = items_at(call, "arguments")
+    equation = einops.einsum_equation(source_of(last)[1:-1]) if last.type == "string" else None
+    if equation is None or not tensors:
+        return {}
+    return {
+        (call.start_byte, tensors[0].start_byte): f'torch.einsum("{equation}", ',
+        (tensors[-1].end_byte, call.end_byte): ")",
     }
 
 

@@ -84,6 +84,7 @@ def close(
     loaded = {name for name in dotted if re.search(rf"\b{name}\b", body)}
     if einops.LAYER_NAME in body:
         body = f"{einops.LAYER}\n\n\n{body}"
+    if re.search(r"\btorch\.(einsum|nn\.Module)\b", body):
         loaded.add("torch")
     head = _import_block(final, loaded, any(file.future_annotations for file in files))
     taken = [_place(f.statement) for f in fragments if f.statement.path != target.path]
