@@ -366,10 +366,12 @@ class CommandRunner:
         self.done.launches[name] += 1
         if self.limits.dry:
             return
-        places = [(i, read_place(p)) for i, a in enumerate(message["args"]) for p in places_in(a)]
-        stored = stored_parameters(text, name)
-        written = [place for i, place in places if stored is None or i in stored]
-        self.streams.command("a launch", [place for _, place in places], written)
+        if self.streams.concurrent:
+            given = enumerate(message["args"])
+            places = [(i, read_place(place)) for i, value in given for place in places_in(value)]
+            stored = stored_parameters(text, name)
+            written = [place for i, place in places if stored is None or i in stored]
+            self.streams.command("a launch", [place for _, place in places], written)
         if self.limits.skip:
             return
         touched: list[TensorPlace] = []

@@ -108,7 +108,7 @@ class Memory:
     def places(self, addresses: Array, size: int, what: str) -> tuple[Allocation, Array] | None:
         """Return the allocation that holds all addresses, and the elements' numbers in it.
 
-        None where the addresses lie in several allocations; `groups` takes them apart then. An
+        None where the addresses lie in several allocations; `parts` takes them apart. An
         element's size is a power of two; ``what`` is for messages.
         """
         low, high = int(addresses.min()), int(addresses.max())
@@ -125,14 +125,17 @@ class Memory:
             offsets >>= size.bit_length() - 1
         return allocation, offsets
 
-    def groups(
+    def parts(
         self, addresses: Array, size: int, what: str
-    ) -> list[tuple[Allocation, Array, Array]]:
+    ) -> list[tuple[Allocation, Array, Array | slice]]:
         """Return, per allocation, the elements' numbers and which addresses they belong to.
 
         ``addresses`` has one dimension.
         """
-        found = []
+        whole = self.places(addresses, size, what) if len(addresses) else None
+        if whole is not None:
+            return [(*whole, slice(None))]
+        found: list[tuple[Allocation, Array, Array | slice]] = []
         which = np.searchsorted(np.array(self.bases, np.int64), addresses, side="right") - 1
         for number in np.unique(which).tolist():
             chosen = np.nonzero(which == number)[0]

@@ -216,7 +216,7 @@ class Chunk:
         there = slice(None) if mask is None else np.broadcast_to(mask, lanes).reshape(-1)
         addresses = np.broadcast_to(pointers, lanes).reshape(-1)[there]
         who = self._who(lanes).reshape(-1)[there]
-        for allocation, index, chosen in self.memory.groups(addresses, size, "load"):
+        for allocation, index, chosen in self.memory.parts(addresses, size, "load"):
             if self.races.watches(allocation):
                 self.races.loaded(allocation, size, index, who[chosen])
 
@@ -227,7 +227,7 @@ class Chunk:
     def _gather(self, pointers: Array, size: int, element: str) -> Array:
         flat = np.ascontiguousarray(pointers).reshape(-1)
         raw = np.empty(flat.shape, STORED[element])
-        for allocation, index, chosen in self.memory.groups(flat, size, "load"):
+        for allocation, index, chosen in self.memory.parts(flat, size, "load"):
             raw[chosen] = allocation.view(STORED[element])[index]
         return raw.reshape(pointers.shape)
 
@@ -242,13 +242,7 @@ class Chunk:
         size = np.dtype(STORED[element]).itemsize
         self.work.spend(addresses.size)
         raw = encode(given, element)
-        placed = self.memory.places(addresses, size, "store")
-        parts = (
-            [(*placed, slice(None))]
-            if placed is not None
-            else self.memory.groups(addresses, size, "store")
-        )
-        for allocation, index, which in parts:
+        for allocation, index, which in self.memory.parts(addresses, size, "store"):
             view = allocation.view(STORED[element])
             if not self.races.on:
                 view[index] = raw[which]
@@ -302,14 +296,8 @@ class Chunk:
             for x in (pointers, values, self._who(lanes))
         )
         size = np.dtype(STORED[element]).itemsize
-        placed = self.memory.places(addresses, size, "atomic operation")
-        parts = (
-            [(*placed, np.arange(len(addresses)))]
-            if placed is not None
-            else self.memory.groups(addresses, size, "atomic operation")
-        )
         fast = _AT.get(how) if not used and element in ("f32", "f64", "i32", "i64") else None
-        for allocation, index, which in parts:
+        for allocation, index, which in self.memory.parts(addresses, size, "atomic operation"):
             view = allocation.view(STORED[element])
             if fast is not None:
                 fast.at(view, index, given[which])

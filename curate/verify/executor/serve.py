@@ -351,7 +351,7 @@ class CandidateExecutor:
         if do == "end":
             self.ended = message.get("number", -1)
             return
-        if self.error is None:
+        if self.error is None or do == "order":  # what waits for what may matter to later calls
             try:
                 text = self._do(do, message, tensors)
                 if dry:
