@@ -290,12 +290,11 @@ class CommandRunner:
             self.done.calls[name] += 1
         size = sum(t.numel() * t.element_size() for t in (*taken, *made))
         replaced = list(_written(operator, message, replaced=True))
-        given = places_in([message["args"], message["kwargs"]])
+        given = list(places_in([message["args"], message["kwargs"]]))
         reads = [place[0] for place in given if place not in replaced]
         places = [read_place(place) for place in written]
         writes = [(place.storage, self._is_whole(place)) for place in places]
-        touched = map(read_place, places_in([message["args"], message["kwargs"]]))
-        self.streams.command(str(message["name"]), touched, places)
+        self.streams.command(str(message["name"]), map(read_place, given), places)
         command = self.done.origins.note(Command(name, reads, writes, size, computes))
         if self.limits.keep:
             self.done.kept += [(command, _copied(t)) for t in made]

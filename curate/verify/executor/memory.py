@@ -56,6 +56,28 @@ class Allocation:
         return self.views[kind]
 
 
+@dataclass(frozen=True)
+class Access:
+    """What some programs do to elements of an allocation.
+
+    Attributes:
+        size: bytes of an element.
+        index: numbers of the elements.
+        programs: who, of the same shape.
+    """
+
+    allocation: Allocation
+    size: int
+    index: Array
+    programs: Array
+
+    @property
+    def addresses(self) -> Array:
+        """Where the elements lie."""
+        found: Array = self.allocation.base + self.index.astype(np.int64) * self.size
+        return found
+
+
 class Memory:
     """All allocations of one candidate."""
 
@@ -293,107 +315,81 @@ class Races:
         """Whether loads of an allocation are to be noted."""
         return self.on and (self._stored_to is None or allocation.base in self._stored_to)
 
-    def _shadow(self, table: dict[int, Shadow], allocation: Allocation, size: int) -> Shadow | None:
-        known = table.get(allocation.base)
+    def _shadow(self, table: dict[int, Shadow], access: Access) -> Shadow | None:
+        known = table.get(access.allocation.base)
         if known is None:
-            known = Shadow(size, len(allocation.data) // size, self._order is not None)
-            table[allocation.base] = known
-        return known if known.size == size else None  # another size: not watched
+            count = len(access.allocation.data) // access.size
+            known = Shadow(access.size, count, self._order is not None)
+            table[access.allocation.base] = known
+        return known if known.size == access.size else None  # another size: not watched
 
     def _now(self) -> int:
         return self._order.count if self._order else 0
 
-    def stored(
-        self,
-        allocation: Allocation,
-        size: int,
-        index: Array,
-        programs: Array,
-        differs: Array,
-        lost: Array,
-    ) -> None:
+    def stored(self, access: Access, differs: Array, lost: Array) -> None:
         """Note a store of one value per index, after it was done.
 
         Args:
-            allocation, size, index: where.
-            programs: who, of the same shape as ``index``.
+            access: where, and by whom.
             differs: whether the element held another value before.
             lost: whether it holds another value now: another lane stored there, too.
         """
-        if not self.on or (writers := self._shadow(self._writers, allocation, size)) is None:
+        if not self.on or (writers := self._shadow(self._writers, access)) is None:
             return
-        where = allocation, size, index
-        before, times = writers.note(index, programs, self._now())
+        programs = access.programs
+        before, times = writers.note(access.index, programs, self._now())
         others = (before != 0) & (before != programs) & differs
         if lost.any():
-            now = writers.who[index]
+            now = writers.who[access.index]
             others |= (now != programs) & lost
             before, times = np.where(lost, now, before), np.where(lost, self._now(), times)
-        self._check(where, others, before, times, programs, "store to")
+        self._check(access, others, before, times, "store to")
         for table in (self._atomics, self._readers):
-            self._meet(table, where, programs, "load and store", differs)
+            self._meet(table, access, "load and store", differs)
 
-    def _meet(
-        self,
-        table: dict[int, Shadow],
-        where: tuple[Allocation, int, Array],
-        programs: Array,
-        what: str,
-        among: Array | bool = True,
-    ) -> None:
-        """Look at who accessed some elements before, among those that count."""
-        allocation, size, index = where
-        known = table.get(allocation.base)
-        if known is not None and known.size == size:
-            before, times = known.look(index)
-            others = (before != 0) & (before != programs) & among
-            self._check(where, others, before, times, programs, what)
-
-    def loaded(self, allocation: Allocation, size: int, index: Array, programs: Array) -> None:
+    def loaded(self, access: Access) -> None:
         """Note a load from an allocation that is watched."""
-        if self._order is not None and allocation.base in self._atomics:
-            addresses = allocation.base + index.astype(np.int64) * size
-            self._order.note(programs, addresses, ACQUIRE)
-        self._meet(self._writers, (allocation, size, index), programs, "load and store")
-        readers = self._shadow(self._readers, allocation, size)
+        if self._order is not None and access.allocation.base in self._atomics:
+            self._order.note(access.programs, access.addresses, ACQUIRE)
+        self._meet(self._writers, access, "load and store")
+        readers = self._shadow(self._readers, access)
         if readers is not None:
-            before, _ = readers.look(index)
-            alone = (before == 0) | (before == programs)
-            readers.note(index, np.where(alone, programs, MANY_READERS), self._now())
+            before, _ = readers.look(access.index)
+            alone = (before == 0) | (before == access.programs)
+            readers.note(access.index, np.where(alone, access.programs, MANY_READERS), self._now())
 
-    def updated(
-        self, allocation: Allocation, size: int, index: Array, programs: Array, hands: int
-    ) -> None:
+    def updated(self, access: Access, hands: int) -> None:
         """Note atomic operations, in the order in which they were done; ``hands``: see `Order`."""
         if not self.on or self._order is None:
             return
         now = self._now()
-        self._order.note(programs, allocation.base + index.astype(np.int64) * size, hands)
-        atomics = self._shadow(self._atomics, allocation, size)
+        self._order.note(access.programs, access.addresses, hands)
+        atomics = self._shadow(self._atomics, access)
         if atomics is not None:
-            atomics.note(index, programs, now)
-        self._meet(self._writers, (allocation, size, index), programs, "update")
+            atomics.note(access.index, access.programs, now)
+        self._meet(self._writers, access, "update")
 
-    def _check(
-        self,
-        where: tuple[Allocation, int, Array],
-        others: Array,
-        before: Array,
-        times: Array,
-        programs: Array,
-        what: str,
+    def _meet(
+        self, table: dict[int, Shadow], access: Access, what: str, among: Array | bool = True
     ) -> None:
+        """Look at who accessed some elements before, among those that count."""
+        known = table.get(access.allocation.base)
+        if known is not None and known.size == access.size:
+            before, times = known.look(access.index)
+            others = (before != 0) & (before != access.programs) & among
+            self._check(access, others, before, times, what)
+
+    def _check(self, access: Access, others: Array, before: Array, times: Array, what: str) -> None:
         """Raise unless atomic operations order the programs of all conflicts."""
         if not others.any():
             return
-        before, times, programs = before[others], times[others], programs[others]
+        before, times, programs = before[others], times[others], access.programs[others]
         at = 0 if self._order is None else self._order.unordered(before, times, programs)
         if at is None:
             return
-        allocation, _, index = where
         one, other = int(programs[at]) - 1, int(before[at]) - 1
         pair = f"programs {one} and {other}" if other >= 0 else f"program {one} and others"
         raise Race(
-            f"{pair} {what} element {int(index[others][at])} of an allocation of "
-            f"{len(allocation.data)} bytes"
+            f"{pair} {what} element {int(access.index[others][at])} of an allocation of "
+            f"{len(access.allocation.data)} bytes"
         )

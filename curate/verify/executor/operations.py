@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from curate.verify.executor import libdevice
-from curate.verify.executor.memory import Memory, OutOfBounds, Races
+from curate.verify.executor.memory import Access, Memory, OutOfBounds, Races
 from curate.verify.executor.numbers import COMPUTED, STORED, decode, encode, rounder
 
 Array = np.ndarray[Any, Any]
@@ -203,10 +203,10 @@ class Chunk:
         lanes = (len(self.programs), *index.shape[1:])
         index, who = np.broadcast_to(index, lanes), self._who(lanes)
         if mask is None:
-            self.races.loaded(allocation, size, index.ravel(), who.ravel())
+            self.races.loaded(Access(allocation, size, index.ravel(), who.ravel()))
         else:
             mask = np.broadcast_to(mask, lanes)
-            self.races.loaded(allocation, size, index[mask], who[mask])
+            self.races.loaded(Access(allocation, size, index[mask], who[mask]))
 
     def _note_scattered(self, pointers: Array, size: int, mask: Array | None) -> None:
         """Note loads from several allocations."""
@@ -218,7 +218,7 @@ class Chunk:
         who = self._who(lanes).reshape(-1)[there]
         for allocation, index, chosen in self.memory.parts(addresses, size, "load"):
             if self.races.watches(allocation):
-                self.races.loaded(allocation, size, index, who[chosen])
+                self.races.loaded(Access(allocation, size, index, who[chosen]))
 
     def _who(self, shape: tuple[int, ...]) -> Array:
         programs = self.programs.reshape((-1,) + (1,) * (len(shape) - 1))
@@ -250,9 +250,8 @@ class Chunk:
             bits, mine = allocation.view(f"u{size}"), raw[which].view(f"u{size}")
             before = bits[index]
             view[index] = raw[which]
-            self.races.stored(
-                allocation, size, index, who[which], before != mine, bits[index] != mine
-            )
+            access = Access(allocation, size, index, who[which])
+            self.races.stored(access, before != mine, bits[index] != mine)
 
     def _lanes(
         self, live: Array | None, mask: Array | None, pointers: Array, values: Array
@@ -304,7 +303,7 @@ class Chunk:
             else:
                 before = _one_after_other(view, index, given[which], how, element)
                 result.reshape(-1)[chosen[which]] = before
-            self.races.updated(allocation, size, index, who[which], hands)
+            self.races.updated(Access(allocation, size, index, who[which]), hands)
         return result
 
     def _shuffled(self, live: Array | None, mask: Array | None, lanes: tuple[int, ...]) -> Array:
@@ -341,7 +340,8 @@ class Chunk:
             result.reshape(-1)[lane] = held[0]
             if held[0] == flat[1][lane]:
                 view[at : at + 1] = encode(flat[2][lane : lane + 1], element)
-            self.races.updated(allocation, size, np.array([at]), who[lane : lane + 1], hands)
+            access = Access(allocation, size, np.array([at]), who[lane : lane + 1])
+            self.races.updated(access, hands)
         return result
 
     def require(self, live: Array | None, condition: Array, message: str) -> None:
