@@ -538,14 +538,14 @@ def test_what_fails_on_a_device_after_a_right_draw_is_compiled_for_each_size(
     oracle = SimpleNamespace(smaller={}, facts=lambda mode: facts)
     asked: list[bool] = []
 
-    def check(_: Any, verdict: Verdict, *how: Any, exact: bool = False) -> Verdict:
-        asked.append(exact)
-        found = "correct" if exact else status
-        return dataclasses.replace(verdict, status=found, trials=trials)
+    def check(way: Any) -> Verdict:
+        asked.append(way.exact)
+        found = "correct" if way.exact else status
+        return dataclasses.replace(way.verdict, status=found, trials=trials)
 
     monkeypatch.setattr(slot, "_prepare", lambda: None)
     monkeypatch.setattr(slot, "_oracle", lambda reference: oracle)
-    monkeypatch.setattr(slot, "_check_mode", check)
+    monkeypatch.setattr(slot, "_check_in_room", check)
     found = slot._check(Candidate("a", "", ""), Verdict("a", "correct"), False)
     assert asked == [False, True][: 1 + again]
     assert found.status == ("correct" if again else status)
