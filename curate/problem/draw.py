@@ -15,6 +15,7 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -119,7 +120,8 @@ class Variation:
             ``input``: a number for ``forward``; ``rank``: inputs of most dimensions get one more,
             in front; ``scale``: what floating inputs are multiplied with.
         which: the integer's name; the position of an argument, which may be one that the file
-            leaves to its default; or an axis, counted from the last one, which is -1.
+            leaves to its default, or position and name, ``0.eps``, of a number that a namespace
+            holds; or an axis, counted from the last one, which is -1.
         value: what is there instead; for `NONES`, what is drawn there.
         dimension: the inputs' dimensions of this size take the value as well, if not None.
     """
@@ -316,8 +318,14 @@ def changed_arguments(
         given: the file's arguments.
         what: ``argument`` or ``input``: of which changes.
     """
-    changed = {int(c.which): c.value for c in changes if c.what == what}
-    whole = given + defaults(function, len(given)) if changed else given
+    of_it = [c for c in changes if c.what == what]
+    changed = {c.which: c.value for c in of_it if isinstance(c.which, int)}
+    whole = given + defaults(function, len(given)) if changed else list(given)
+    for change in of_it:
+        position, _, name = str(change.which).partition(".")
+        if name:
+            held = {**vars(whole[int(position)]), name: change.value}
+            whole[int(position)] = SimpleNamespace(**held)
     count = max(len(given), *(which + 1 for which in changed)) if changed else len(given)
     return [_made(changed[i], given) if i in changed else whole[i] for i in range(count)]
 

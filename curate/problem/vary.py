@@ -10,6 +10,7 @@ import dataclasses
 import math
 from collections.abc import Callable
 from functools import cached_property
+from types import SimpleNamespace
 from typing import Any
 
 from curate.problem.draw import (
@@ -174,8 +175,10 @@ def _arguments(task: LoadedTask, inputs: list[Any]) -> list[list[Variation]]:
     known = {size for tensor in list_tensors(inputs) for size in tensor.shape}
     choices = []
     init = task.init_inputs()
-    whole = [*init, *defaults(task.module.Model.__init__, len(init))]
-    for i, own in enumerate(whole):
+    whole = dict(enumerate([*init, *defaults(task.module.Model.__init__, len(init))]))
+    held = {i: vars(own) for i, own in whole.items() if type(own) is SimpleNamespace}
+    numbers = {f"{i}.{name}": own for i, names in held.items() for name, own in names.items()}
+    for i, own in (whole | numbers).items():
         made = []
         for value in _others(own):
             made.append(Variation("argument", i, value))

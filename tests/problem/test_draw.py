@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -175,6 +176,14 @@ def test_arguments_are_changed_by_position_also_those_that_are_left_out() -> Non
     *others, mask = changed(Variation("input", 3, "like"))
     assert others == [x, 2, 1.0] and mask.shape == x.shape
     assert [t.shape for t in changed(Variation("input", 3, "pair"))[3]] == [x.shape, x.shape]
+
+
+def test_numbers_in_a_namespace_are_changed_by_name() -> None:
+    config = SimpleNamespace(width=8, eps=1e-5)
+    changes = [Variation("argument", "1.eps", 0.25), Variation("argument", 0, 3)]
+    changed = changed_arguments(nn.Module.__init__, [2, config], changes, "argument")
+    assert changed == [3, SimpleNamespace(width=8, eps=0.25)]
+    assert config.eps == 1e-5
 
 
 # --- inputs ---------------------------------------------------------------------------------

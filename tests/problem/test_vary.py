@@ -157,6 +157,21 @@ def test_arguments_of_the_constructor_are_changed_with_inputs_that_go_with_them(
     )
 
 
+def test_what_a_configuration_holds_is_changed() -> None:
+    found, _ = variants(
+        "y = self.norm(x); return -y if self.flag else y",
+        setup="self.norm = nn.LayerNorm(config.width, config.eps); self.flag = config.flag",
+        init=", config",
+        given="__import__('types').SimpleNamespace(width=6, eps=1e-5, flag=False)",
+    )
+    (changes,) = found["arguments"]
+    assert changes == (
+        Variation("argument", "0.flag", True),
+        Variation("argument", "0.width", 7, 6),
+        Variation("argument", "0.eps", 0.25001),
+    )
+
+
 def test_what_depends_on_a_flag_is_changed_without_it() -> None:
     found, _ = variants(
         "return x if self.flag else x * self.scale",

@@ -14,8 +14,9 @@ from curate.step import Context, Drop, Keep, Outcome, RowStep
 class Inputs(RowStep):
     """Turn a standalone module into a task in KernelBench's form.
 
-    Constructor arguments come from annotations and names, inputs from a search under fake
-    tensors that begins with the shapes in docstrings and comments. Batch, lengths, height and width
+    Constructor arguments come from annotations and names; a configuration is a ``SimpleNamespace``
+    of what the module reads of it. Inputs come from a search under fake tensors that begins with
+    the shapes in docstrings and comments. Batch, lengths, height and width
     are constants of the file, all different where the module takes it. The task is then run for
     real: it must give finite tensors, the same twice, that depend on its inputs and are not just
     these.
@@ -23,7 +24,7 @@ class Inputs(RowStep):
 
     step: Literal["inputs"]
 
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 4
     tools: ClassVar[tuple[str, ...]] = ("torch",)
     takes: ClassVar[frozenset[str]] = frozenset({"module"})
     reads: ClassVar[frozenset[str]] = frozenset({"text", "entry_point"})

@@ -16,6 +16,7 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -30,6 +31,7 @@ from torch.utils._pytree import tree_leaves
 
 from curate.engine.processes.time_limit import OutOfTime
 from curate.harvest.guess import annotation_text
+from curate.harvest.modules.config_arguments import STAND_IN, stand_ins
 from curate.harvest.modules.constructor_arguments import choices, is_config
 from curate.harvest.modules.documented import Documentation, documentation
 from curate.harvest.modules.input_shapes import (
@@ -162,7 +164,7 @@ class ArgumentSearch:
             raise Unusable("no_forward")
         lost: Unusable | None = None
         built = 0
-        for init_inputs in _constructor_attempts(cls):
+        for init_inputs in _constructor_attempts(cls, self.text):
             try:
                 model = self._construct(cls, init_inputs)
             except Exception as error:
@@ -317,16 +319,18 @@ _WORTH_ANOTHER_TRY = frozenset(("no_inputs_found", "eager_error", "not_finite"))
 """Losses that other arguments may cure."""
 
 
-def _constructor_attempts(cls: Any) -> Iterator[list[str]]:
+def _constructor_attempts(cls: Any, text: str) -> Iterator[list[str]]:
     """Yield argument lists: the likeliest values, then each argument's other values in turn."""
     if cls.__init__ is torch.nn.Module.__init__:
         yield []
         return
     options = []
     for parameter in _required(cls.__init__):
-        if is_config(parameter.name, parameter.annotation):
-            raise Unusable("needs_config", parameter=parameter.name)
         values = choices(parameter)
+        if is_config(parameter.name, parameter.annotation):
+            values = stand_ins(text, parameter.name)
+            if not values:
+                raise Unusable("needs_config", parameter=parameter.name)
         if not values or parameter.kind is parameter.KEYWORD_ONLY:
             shown = str(parameter).replace(f"{parameter.name}: ", "", 1)
             raise Unusable("constructor_unknown", parameter=parameter.name, annotation=shown)
@@ -354,7 +358,8 @@ def _required(function: Callable[..., Any]) -> list[inspect.Parameter]:
 
 
 def _instance(cls: Any, init_inputs: list[str]) -> Any:
-    arguments = [eval(expression, {"torch": torch}) for expression in init_inputs]
+    names = {"torch": torch, STAND_IN: SimpleNamespace}
+    arguments = [eval(expression, names) for expression in init_inputs]
     with contextlib.redirect_stdout(io.StringIO()):
         model = cls(*arguments)
         model.eval()  # an overridden `train` may return None

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Mapping
 
 from tree_sitter import Node
 
+from curate.harvest.modules.config_arguments import STAND_IN
 from curate.harvest.python.source import (
     has_default,
     items_at,
@@ -29,8 +31,10 @@ def assemble(
         constants: sizes that they name.
     """
     sizes = "".join(f"{name} = {value}\n" for name, value in constants.items())
+    if any(STAND_IN in one for one in init_inputs):
+        text = _with_import(text, f"from types import {STAND_IN}")
     return (
-        f"{_with_torch(text).rstrip()}\n\n\n"
+        f"{_with_import(text, 'import torch').rstrip()}\n\n\n"
         + (f"{sizes}\n\n" if sizes else "")
         + f"def get_inputs():\n    return {_listing(inputs)}\n\n\n"
         f"def get_init_inputs():\n    return {_listing(init_inputs)}\n"
@@ -48,15 +52,25 @@ def _listing(items: list[str]) -> str:
     line = f"[{', '.join(items)}]"
     if len(line) <= 85:
         return line
-    return "[\n" + "".join(f"        {item},\n" for item in items) + "    ]"
+    return "[\n" + "".join(f"        {_broken(item)},\n" for item in items) + "    ]"
 
 
-def _with_torch(text: str) -> str:
+def _broken(item: str) -> str:
+    """Return a stand-in for a configuration that is too long for a line with a line for each."""
+    if len(item) <= 85 or not item.startswith(STAND_IN):
+        return item
+    call = ast.parse(item, mode="eval").body
+    assert isinstance(call, ast.Call)
+    lines = [f"            {given.arg}={ast.unparse(given.value)},\n" for given in call.keywords]
+    return f"{STAND_IN}(\n{''.join(lines)}        )"
+
+
+def _with_import(text: str, statement: str) -> str:
     lines = text.split("\n")
-    if "import torch" in lines:
+    if statement in lines:
         return text
     first = next(i for i, line in enumerate(lines) if line and "__future__" not in line)
-    return "\n".join([*lines[:first], "import torch", *lines[first:]])
+    return "\n".join([*lines[:first], statement, *lines[first:]])
 
 
 def make_positional(text: str, model: str) -> str:

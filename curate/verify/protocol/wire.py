@@ -5,7 +5,7 @@ payload; nothing is unpickled, and a receiver checks each number before it makes
 Tensors on a device stay there, between two trusted processes: they are copied into memory that
 both have mapped, and out of it.
 Values that a header can carry are null, booleans, numbers, strings, dtypes, devices, and lists,
-tuples, dicts and dataclass-free containers of these and of tensors.
+tuples, dicts and namespaces (`types.SimpleNamespace`) of these and of tensors.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import struct
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -95,6 +96,8 @@ def pack(value: Any, tensors: list[torch.Tensor]) -> Any:
         return {kind: [pack(item, tensors) for item in value]}
     if isinstance(value, dict):
         return {"dict": [[pack(k, tensors), pack(v, tensors)] for k, v in value.items()]}
+    if type(value) is SimpleNamespace:
+        return {"namespace": [[k, pack(v, tensors)] for k, v in vars(value).items()]}
     if isinstance(value, torch.dtype):
         return {"dtype": str(value).removeprefix("torch.")}
     if isinstance(value, torch.device):
@@ -125,6 +128,8 @@ def unpack(packed: Any, tensors: list[torch.Tensor]) -> Any:
             return items if kind == "list" else tuple(items)
         if kind == "dict":
             return {unpack(k, tensors): unpack(v, tensors) for k, v in content}
+        if kind == "namespace":
+            return SimpleNamespace(**{k: unpack(v, tensors) for k, v in content})
         if kind == "float":
             return float(content)
         if kind == "dtype":

@@ -313,6 +313,42 @@ def test_layers_given_as_functions_where_classes_are_refused() -> None:
     )
 
 
+def test_a_configuration_is_what_the_module_reads_of_it() -> None:
+    found = task(
+        """
+        def __init__(self, config):
+            super().__init__()
+            self.config = config
+            self.up = nn.Linear(config.hidden_size, config.mlp.intermediate_size)
+            self.down = nn.Linear(config.mlp.intermediate_size, config.hidden_size)
+            self.gated = getattr(config, "gated", False)
+            self.norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
+
+        def forward(self, hidden_states):
+            y = self.down(torch.relu(self.up(hidden_states)))
+            return self.norm(y) if self.config.use_norm else y
+        """.replace("config.mlp", "config.mlp_config")
+    )
+    (config,) = found["names"]["get_init_inputs"]()
+    (mlp,) = [value for value in vars(config).values() if hasattr(value, "intermediate_size")]
+    assert vars(config) == {
+        "hidden_size": 64,
+        "mlp_config": mlp,
+        "layer_norm_eps": 1e-05,
+        "use_norm": False,
+    }
+    assert mlp.intermediate_size == 256
+    assert found["row"]["reference"].startswith("from types import SimpleNamespace\nimport torch")
+
+
+def test_a_configuration_that_is_looked_up_is_a_dictionary() -> None:
+    found = task(
+        INIT.format(", config", "self.l = nn.Linear(config['hidden_size'], config['n_heads'])")
+        + "def forward(self, x):\n    return self.l(x)\n"
+    )
+    assert found["names"]["get_init_inputs"]() == [{"hidden_size": 64, "n_heads": 4}]
+
+
 def test_same_module_gives_the_same_bytes() -> None:
     body = "def forward(self, x, y):\n    return x * y\n"
     assert task(body)["row"] == task(body)["row"]
@@ -321,7 +357,7 @@ def test_same_module_gives_the_same_bytes() -> None:
 @pytest.mark.parametrize(
     ("reason", "init", "forward"),
     [
-        ("needs_config", INIT.format(", config", "self.n = config.n"), "return x * self.n"),
+        ("needs_config", INIT.format(", config", "self.n = config.zzz"), "return x * self.n"),
         ("constructor_unknown", INIT.format(", zzz", "self.z = zzz"), "return x"),
         ("no_inputs_found", "", "raise ValueError('never')"),
         ("no_compute", "", "return x.transpose(0, 1)"),

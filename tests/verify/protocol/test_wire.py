@@ -11,6 +11,7 @@ from collections import namedtuple
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -143,6 +144,11 @@ def test_values_of_every_kind_arrive(ends: Ends) -> None:
 def test_special_floats_arrive(ends: Ends) -> None:
     nan, more, less = there_and_back(ends, [math.nan, math.inf, -math.inf])
     assert math.isnan(nan) and (more, less) == (math.inf, -math.inf)
+
+
+def test_a_namespace_arrives(ends: Ends) -> None:
+    sent = SimpleNamespace(width=8, inner=SimpleNamespace(eps=1e-5, sizes=(2, 3)))
+    assert there_and_back(ends, sent) == sent
 
 
 def test_named_tuples_and_sizes_become_tuples(ends: Ends) -> None:
