@@ -102,7 +102,7 @@ SELECT = {
 """Operators whose results are among what they are given: they may come before a rounding or after
 it, with the same result."""
 
-ROUND_INSIDE = ("remainder", "fmod", "floor_divide", "histc", "fake_quantize", "grid_sampler")
+ROUND_INSIDE = ("remainder", "fmod", "floor_divide", "fake_quantize", "grid_sampler")
 """Prefixes of operators that compute, and then round or compare, all in one; so
 does a division with ``rounding_mode``, and ``round`` with ``decimals``."""
 
@@ -173,6 +173,8 @@ class Jitter(Mode):
         selects = self.short is not None and name in SELECT
         if self.short and is_compute(func) and not selects:
             args = tuple(self._shortened(func, args))
+        if name == "histc" and self.ulp:
+            args = (self._within_range(args[0], *args[2:]), *args[1:])
         result = func(*args, **kwargs)
         if is_compute(func):
             self.rounds |= _rounds_inside(name, func)
@@ -200,6 +202,16 @@ class Jitter(Mode):
                     step = self.ulp / 2 / math.sqrt(3)
                     total.addcmul_(walk, self._noise.normal(total), value=step)
         return result
+
+    def _within_range(self, x: torch.Tensor, low: float = 0.0, high: float = 0.0) -> torch.Tensor:
+        """Return what is counted, moved as rounding may move it over an edge between two bins.
+
+        Whether it is within the range is a comparison, which rounds nothing.
+        """
+        if low == high:  # then the range is that of the numbers
+            low, high = float(x.min()), float(x.max())
+        moved = (x + x * self._noise.uniform(x) * self.ulp).clamp(low, high)
+        return torch.where((x >= low) & (x <= high), moved, x)
 
     def _round_inside(self, name: str, x: torch.Tensor, result: torch.Tensor) -> None:
         """Change a result by what float32 within the operator may do to it near zero.

@@ -7,7 +7,7 @@ import torch
 
 from curate.problem.draw import Draw
 from curate.verify.protocol.compare import Mismatch, compare
-from curate.verify.reference.noise import RoundFactors, walk_of
+from curate.verify.reference.noise import Jitter, RoundFactors, Rounding, walk_of
 from curate.verify.reference.serve import Reference
 
 
@@ -141,3 +141,19 @@ def get_init_inputs():
         compare(resized(1.0), *right)
         with pytest.raises(Mismatch, match="value"):
             compare(resized(3000.0), *right)
+
+
+@pytest.mark.parametrize(("span", "moves"), [((0.0, 1.0), False), ((), False), ((0.0, 1.5), True)])
+def test_rounding_moves_what_is_counted_between_bins_and_not_out_of_the_range(
+    span: tuple[float, ...], moves: bool
+) -> None:
+    x = torch.tensor([0.0, 1.0], dtype=torch.float64).repeat(32)
+    bins = 3 if moves else 4
+    right, last = torch.histc(x, bins, *span), torch.finfo(torch.float32).eps
+    found = []
+    for seed in range(4):
+        with Jitter(seed, True, Rounding(last, None, 0.0, ())):
+            found.append(torch.histc(x, bins, *span))
+    apart = torch.stack(found).sub(right).abs()
+    assert bool((apart > 1).any()) is moves  # 1.0 is an edge within the range, or its end
+    assert float(torch.stack(found).sum(1).sub(64).abs().max()) < 1e-3
