@@ -30,6 +30,19 @@ def test_files_are_those_of_the_run():
     assert sum((FOLDER / path).stat().st_size for path in paths) <= 5 * 2**20
 
 
+def test_the_card_is_read_in_minutes():
+    words, fence = 0, ""
+    for line in (FOLDER / "README.md").read_text().split("---", 2)[2].splitlines():
+        marks = line[: len(line) - len(line.lstrip("`"))]
+        if fence:
+            fence = "" if line == fence else fence
+        elif len(marks) >= 3:
+            fence = marks
+        else:
+            words += len(line.split())
+    assert 500 < words <= 1200
+
+
 def test_it_loads_with_a_row_of_each_pair(tmp_path):
     found = {config: len(rows(config, tmp_path)) for config in CONFIGS}
     assert found["messages"] == found["conversion"] == found["pairs"] >= 300
