@@ -7,6 +7,7 @@ import linecache
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 from typing import Any
 
 import sympy
@@ -64,13 +65,21 @@ def attributes(traced: Traced) -> Iterator[Fact]:
         for name, value in vars(module).items():
             if name.startswith("_"):
                 continue
-            items: Any = enumerate(value) if isinstance(value, tuple | list) else ()
-            text = f"{attribute_path(path)}.{name}"
-            for i, item in [(None, value), *items]:
-                if isinstance(item, Symbolic):
-                    e = traced.expression(item)
-                    if e.free_symbols:
-                        yield Fact(e, text if i is None else f"{text}[{i}]")
+            for text, item in _numbers_in(value, f"{attribute_path(path)}.{name}"):
+                e = traced.expression(item)
+                if e.free_symbols:
+                    yield Fact(e, text)
+
+
+def _numbers_in(value: Any, text: str) -> Iterator[tuple[str, Any]]:
+    """Yield the symbolic numbers in an attribute, and the text that reads each."""
+    if isinstance(value, Symbolic):
+        yield text, value
+    elif isinstance(value, tuple | list):
+        yield from ((f"{text}[{i}]", n) for i, n in enumerate(value) if isinstance(n, Symbolic))
+    elif type(value) is SimpleNamespace:
+        for name, held in vars(value).items():
+            yield from _numbers_in(held, f"{text}.{name}")
 
 
 class Sizes:
@@ -180,9 +189,10 @@ class Sizes:
             return
         for name, value in self.traced.arguments.items():
             given = isinstance(value, Symbolic) and self.traced.expression(value) == symbol
-            if given and self.may_keep and not hasattr(self.traced.model, name):
+            own = name.rpartition(".")[2]
+            if given and self.may_keep and not hasattr(self.traced.model, own):
                 self.kept.append(name)
-                self.names[symbol] = f"self.{name}"
+                self.names[symbol] = f"self.{own}"
                 return
         raise Unprintable("a size that nothing tells")
 
@@ -198,7 +208,7 @@ class Sizes:
         """Return a name for a size: the constructor's, the file's, or the tensor's own."""
         for name, value in self.traced.arguments.items():
             if isinstance(value, Symbolic) and self.traced.expression(value) == symbol:
-                return name
+                return name.rpartition(".")[2]
         words = words_of(self.traced.task)
         if (fact.tensor, fact.dim) in words.sizes:
             return words.sizes[fact.tensor or "", fact.dim]

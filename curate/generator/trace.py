@@ -17,7 +17,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -190,14 +190,37 @@ def _symbols_pass(task: ModuleType) -> Iterator[None]:
 
 
 def constructor_arguments(task: ModuleType) -> tuple[dict[str, Any], list[Any]]:
-    """Return the constructor's arguments by name, defaults included, and those behind ``*``."""
+    """Return the constructor's arguments by name, defaults included, and those behind ``*``.
+
+    What a namespace holds is an argument, called ``config.eps``.
+    """
     given = list(task.get_init_inputs())
     parameters = list(inspect.signature(task.Model.__init__).parameters.values())[1:]
     named = list(itertools.takewhile(lambda p: p.kind is p.POSITIONAL_OR_KEYWORD, parameters))
     values = {p.name: p.default for p in named if p.default is not p.empty}
     values |= {p.name: value for p, value in zip(named, given, strict=False)}
     ordered = {p.name: values[p.name] for p in named if p.name in values}
-    return ordered, given[len(named) :]
+    return dict(_flat(ordered)), given[len(named) :]
+
+
+def _flat(values: dict[str, Any], outer: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in values.items():
+        if type(value) is SimpleNamespace and vars(value):
+            yield from _flat(vars(value), f"{outer}{name}.")
+        else:
+            yield f"{outer}{name}", value
+
+
+def _nested(values: dict[str, Any]) -> dict[str, Any]:
+    """Return arguments as the constructor takes them, with new namespaces."""
+    whole: dict[str, Any] = {}
+    for name, value in values.items():
+        *outer, last = name.split(".")
+        holder = whole
+        for part in outer:
+            holder = vars(holder.setdefault(part, SimpleNamespace()))
+        holder[last] = value
+    return whole
 
 
 OPENNESS = ("all", "above one", "sizes", "built")
@@ -389,11 +412,12 @@ def _trace(
     with _symbols_pass(task):
         named, more = constructor_arguments(task)
         if openness in ("all", "above one"):
-            named = {n: number(v, f"argument_{n}") for n, v in named.items()}
+            named = {n: number(v, f"argument_{n.replace('.', '_')}") for n, v in named.items()}
         values = named | changed
         with torch.device("cpu"):
             with contextlib.nullcontext() if openness == "built" else mode:
-                made = task.Model(*values.values(), *more) if more else task.Model(**values)
+                whole = _nested(values)
+                made = task.Model(*whole.values(), *more) if more else task.Model(**whole)
                 model = made.eval()
             plain = set(_registered(model))
             with mode:
@@ -629,6 +653,10 @@ class _Wrapper(torch.nn.Module):  # type: ignore[misc]
 def _tracked(value: Any, known: dict[sympy.Symbol, Any]) -> Any:
     if type(value) is tuple and any(isinstance(item, Symbolic) for item in value):
         return tuple(_tracked(item, known) for item in value)
+    if type(value) is SimpleNamespace:
+        return SimpleNamespace(
+            **{name: _tracked(held, known) for name, held in vars(value).items()}
+        )
     if not isinstance(value, Symbolic):
         return value
     expression = value.node.expr

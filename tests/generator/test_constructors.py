@@ -213,3 +213,26 @@ def test_a_share_of_a_size_is_open_in_every_trace():
     texts = {generate(source.replace("share", w)).text.replace(w, "share") for w in words}
     assert len(texts) == 1
     assert "written for" not in texts.pop()
+
+
+CONFIG = module(
+    "config",
+    "self.config = config\n"
+    "self.up = nn.Linear(config.hidden_size, config.mlp.intermediate_size)\n"
+    "self.norm = nn.LayerNorm(config.mlp.intermediate_size, eps=config.layer_norm_eps)\n"
+    "assert config.act in ('gelu', 'relu')\n"
+    "self.act = F.gelu if config.act == 'gelu' else F.relu",
+    "return self.norm(self.act(self.up(x))) * self.config.scale",
+    "torch.randn(4, 7, 12)",
+).replace(
+    "return []",
+    "from types import SimpleNamespace as Config\n    mlp = Config(intermediate_size=24)\n"
+    "    return [Config(hidden_size=12, mlp=mlp, layer_norm_eps=1e-05, act='gelu', scale=0.5)]",
+)
+
+
+def test_what_a_configuration_holds_may_be_any_number(warm_judge):
+    texts, caveats = judged(warm_judge, {"config": CONFIG})
+    assert "config.act == 'gelu'" in texts["config"].replace('"', "'")
+    assert not re.search(r"\b(12|24|1e-05|0\.5)\b", texts["config"].partition("class ModelNew")[2])
+    assert "own_arguments_only" not in caveats["config"]

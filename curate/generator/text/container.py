@@ -125,12 +125,12 @@ def with_checks(class_text: str, fixed: dict[str, Any], kept: Sequence[str] = ()
     assert isinstance(tree.body[0], ast.ClassDef)
     init = _methods(tree.body[0]).get("__init__")
     known = {a.arg for a in arguments(init)} if init else set()
-    values = {name: value for name, value in fixed.items() if name in known}
+    values = {name: value for name, value in fixed.items() if name.partition(".")[0] in known}
     if init is None or init.body[0].lineno == init.lineno:
         can_keep = set[str]()
     else:
         can_keep = known - set(stores_in(*init.body))
-    if not can_keep.issuperset(kept):
+    if not can_keep.issuperset(name.partition(".")[0] for name in kept):
         raise Unprintable("an argument that the module does not keep")
     if init is None or not (values or kept):
         return class_text
@@ -141,7 +141,8 @@ def with_checks(class_text: str, fixed: dict[str, Any], kept: Sequence[str] = ()
     if kept:
         begun = [node for node in init.body if "super().__init__" in ast.unparse(node)]
         at = (begun[0].end_lineno or begun[0].lineno) if begun else _span(first)[0]
-        lines[at:at] = [f"{' ' * first.col_offset}self.{name} = {name}" for name in kept]
+        margin = " " * first.col_offset
+        lines[at:at] = [f"{margin}self.{name.rpartition('.')[2]} = {name}" for name in kept]
     told = {name: repr(value) for name, value in values.items()}
     new = check_lines(told, first.col_offset) if told else []
     at = _span(first)[0]
