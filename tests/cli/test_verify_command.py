@@ -40,14 +40,21 @@ import sys, time
 from types import ModuleType
 from curate.verify import Verdict
 
-def verify(candidates, options):
-    for candidate in candidates:
-        time.sleep(0.02)
-        status, _, reason = candidate.candidate.partition(":")
-        if status == "no host":
-            raise sys.modules["curate.verify.judge.session"].HostError("the host did not start")
-        asked.append(candidate.id)
-        yield Verdict(candidate.id, status, reason or None)
+class Judge:
+    def __init__(self, options):
+        pass
+
+    def run(self, candidates):
+        for candidate in candidates:
+            time.sleep(0.02)
+            status, _, reason = candidate.candidate.partition(":")
+            if status == "no host":
+                raise sys.modules["curate.verify.judge.session"].HostError("the host did not start")
+            asked.append(candidate.id)
+            yield Verdict(candidate.id, status, reason or None)
+
+    def close(self):
+        pass
 
 def resolve_backend(name):
     if name == "cuda":
@@ -56,7 +63,7 @@ def resolve_backend(name):
 
 asked = []
 HostError = type("HostError", (Exception,), {})
-modules = {"slots": {"verify": verify, "asked": asked}}
+modules = {"slots": {"Judge": Judge, "asked": asked}}
 modules |= {"device": {"resolve_backend": resolve_backend}, "session": {"HostError": HostError}}
 for name, names in modules.items():
     module = sys.modules[f"curate.verify.judge.{name}"] = ModuleType(name)
