@@ -31,6 +31,7 @@ from curate.generator.operators.parts import Parts, Trace, is_depthwise, open_di
 from curate.generator.operators.recurrences import recurrences
 from curate.generator.unprintable import Unprintable
 from curate.generator.words import settle, words_of
+from curate.problem.values import contents, with_changed
 
 numbers.Integral.register(torch.SymInt)  # layers ask whether a size is one
 numbers.Real.register(torch.SymFloat)  # or a share of dropout a number
@@ -190,37 +191,14 @@ def _symbols_pass(task: ModuleType) -> Iterator[None]:
 
 
 def constructor_arguments(task: ModuleType) -> tuple[dict[str, Any], list[Any]]:
-    """Return the constructor's arguments by name, defaults included, and those behind ``*``.
-
-    What a namespace holds is an argument, called ``config.eps``.
-    """
+    """Return the constructor's arguments by name, defaults included, and those behind ``*``."""
     given = list(task.get_init_inputs())
     parameters = list(inspect.signature(task.Model.__init__).parameters.values())[1:]
     named = list(itertools.takewhile(lambda p: p.kind is p.POSITIONAL_OR_KEYWORD, parameters))
     values = {p.name: p.default for p in named if p.default is not p.empty}
     values |= {p.name: value for p, value in zip(named, given, strict=False)}
     ordered = {p.name: values[p.name] for p in named if p.name in values}
-    return dict(_flat(ordered)), given[len(named) :]
-
-
-def _flat(values: dict[str, Any], outer: str = "") -> Iterator[tuple[str, Any]]:
-    for name, value in values.items():
-        if type(value) is SimpleNamespace and vars(value):
-            yield from _flat(vars(value), f"{outer}{name}.")
-        else:
-            yield f"{outer}{name}", value
-
-
-def _nested(values: dict[str, Any]) -> dict[str, Any]:
-    """Return arguments as the constructor takes them, with new namespaces."""
-    whole: dict[str, Any] = {}
-    for name, value in values.items():
-        *outer, last = name.split(".")
-        holder = whole
-        for part in outer:
-            holder = vars(holder.setdefault(part, SimpleNamespace()))
-        holder[last] = value
-    return whole
+    return ordered, given[len(named) :]
 
 
 OPENNESS = ("all", "above one", "sizes", "built")
@@ -410,13 +388,15 @@ def _trace(
 
     torch.manual_seed(0)
     with _symbols_pass(task):
-        named, more = constructor_arguments(task)
+        whole, more = constructor_arguments(task)
+        named = dict(contents(whole, (SimpleNamespace,)))
         if openness in ("all", "above one"):
             named = {n: number(v, f"argument_{n.replace('.', '_')}") for n, v in named.items()}
         values = named | changed
         with torch.device("cpu"):
             with contextlib.nullcontext() if openness == "built" else mode:
-                whole = _nested(values)
+                for name, value in values.items():
+                    whole = with_changed(whole, name, value)
                 made = task.Model(*whole.values(), *more) if more else task.Model(**whole)
                 model = made.eval()
             plain = set(_registered(model))

@@ -15,14 +15,13 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from types import SimpleNamespace
 from typing import Any
 
 import torch
 from torch import nn
 
 from curate.problem.problem import LoadedTask, seed_everything
-from curate.problem.values import list_tensors, map_tensors, to_device
+from curate.problem.values import list_tensors, map_tensors, to_device, with_changed
 
 MUCH = 2**26
 """Elements of a tensor above which it is drawn in float32, to spare memory."""
@@ -120,8 +119,8 @@ class Variation:
             ``input``: a number for ``forward``; ``rank``: inputs of most dimensions get one more,
             in front; ``scale``: what floating inputs are multiplied with.
         which: the integer's name; the position of an argument, which may be one that the file
-            leaves to its default, or position and name, ``0.eps``, of a number that a namespace
-            holds; or an axis, counted from the last one, which is -1.
+            leaves to its default, or position and name, ``0.eps``, of a number that a
+            configuration holds; or an axis, counted from the last one, which is -1.
         value: what is there instead; for `NONES`, what is drawn there.
         dimension: the inputs' dimensions of this size take the value as well, if not None.
     """
@@ -320,12 +319,12 @@ def changed_arguments(
     """
     of_it = [c for c in changes if c.what == what]
     changed = {c.which: c.value for c in of_it if isinstance(c.which, int)}
-    whole = given + defaults(function, len(given)) if changed else list(given)
+    whole = given + defaults(function, len(given)) if of_it else given
+    named = {str(i): value for i, value in enumerate(whole)}
     for change in of_it:
-        position, _, name = str(change.which).partition(".")
-        if name:
-            held = {**vars(whole[int(position)]), name: change.value}
-            whole[int(position)] = SimpleNamespace(**held)
+        if isinstance(change.which, str):
+            named = with_changed(named, change.which, change.value)
+    whole = list(named.values())
     count = max(len(given), *(which + 1 for which in changed)) if changed else len(given)
     return [_made(changed[i], given) if i in changed else whole[i] for i in range(count)]
 

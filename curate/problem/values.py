@@ -1,8 +1,9 @@
-"""Tensors within lists, tuples and dicts: finding them, changing them, comparing them."""
+"""Tensors in lists, tuples and dicts, and what configurations hold: found, changed, compared."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -59,3 +60,34 @@ def same_tensors(one: Any, other: Any) -> bool:
     """Whether all tensors of two values are the `same`."""
     pairs = list_tensors(one), list_tensors(other)
     return len(pairs[0]) == len(pairs[1]) and all(map(same, *pairs))
+
+
+# --- configurations -------------------------------------------------------------------------
+
+
+def contents(values: dict[str, Any], into: tuple[type, ...], outer: str = "") -> Iterator[Any]:
+    """Yield ``(name, value)`` of all that is held, what a configuration holds as ``config.eps``.
+
+    Args:
+        values: by their names.
+        into: which configurations are looked into: `SimpleNamespace`, dict.
+        outer: what the names begin with.
+    """
+    for name, value in values.items():
+        parts = vars(value) if type(value) is SimpleNamespace else value
+        if type(value) in into and parts and all(map(_is_word, parts)):
+            yield from contents(parts, into, f"{outer}{name}.")
+        else:
+            yield f"{outer}{name}", value
+
+
+def _is_word(key: Any) -> bool:
+    return isinstance(key, str) and key.isidentifier()
+
+
+def with_changed(values: Any, name: str, value: Any) -> Any:
+    """Return a dict or namespace with another value at a name of `contents`; none is modified."""
+    head, _, rest = name.partition(".")
+    parts = dict(values if isinstance(values, dict) else vars(values))
+    parts[head] = with_changed(parts[head], rest, value) if rest else value
+    return parts if isinstance(values, dict) else SimpleNamespace(**parts)

@@ -22,7 +22,7 @@ from curate.problem.draw import (
     named_sizes,
 )
 from curate.problem.problem import LoadedTask
-from curate.problem.values import list_tensors, same_tensors
+from curate.problem.values import contents, list_tensors, same_tensors
 
 MOST_DRAWS = 2
 """Draws over which changes are spread that do not go together."""
@@ -175,10 +175,10 @@ def _arguments(task: LoadedTask, inputs: list[Any]) -> list[list[Variation]]:
     known = {size for tensor in list_tensors(inputs) for size in tensor.shape}
     choices = []
     init = task.init_inputs()
-    whole = dict(enumerate([*init, *defaults(task.module.Model.__init__, len(init))]))
-    held = {i: vars(own) for i, own in whole.items() if type(own) is SimpleNamespace}
-    numbers = {f"{i}.{name}": own for i, names in held.items() for name, own in names.items()}
-    for i, own in (whole | numbers).items():
+    whole = [*init, *defaults(task.module.Model.__init__, len(init))]
+    named = {str(i): own for i, own in enumerate(whole)}
+    for name, own in contents(named, (SimpleNamespace, dict)):
+        i = int(name) if name.isdigit() else name
         made = []
         for value in _others(own):
             made.append(Variation("argument", i, value))

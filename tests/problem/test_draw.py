@@ -184,6 +184,11 @@ def test_numbers_in_a_namespace_are_changed_by_name() -> None:
     changed = changed_arguments(nn.Module.__init__, [2, config], changes, "argument")
     assert changed == [3, SimpleNamespace(width=8, eps=0.25)]
     assert config.eps == 1e-5
+    nested = SimpleNamespace(mlp={"width": 8}, scale=2.0)
+    change = Variation("argument", "0.mlp.width", 9)
+    changed = changed_arguments(nn.Module.__init__, [nested], [change], "argument")
+    assert changed == [SimpleNamespace(mlp={"width": 9}, scale=2.0)]
+    assert nested.mlp == {"width": 8}
 
 
 # --- inputs ---------------------------------------------------------------------------------

@@ -172,6 +172,20 @@ def test_what_a_configuration_holds_is_changed() -> None:
     )
 
 
+def test_what_is_in_a_configuration_in_another_is_changed() -> None:
+    found, _ = variants(
+        "return self.norm(x) * self.scale",
+        setup="self.norm, self.scale = nn.LayerNorm(6, config['norm'].eps), config['scale']",
+        init=", config",
+        given="{'norm': __import__('types').SimpleNamespace(eps=1e-5), 'scale': 0.5}",
+    )
+    (changes,) = found["arguments"]
+    assert changes == (
+        Variation("argument", "0.norm.eps", 0.25001),
+        Variation("argument", "0.scale", 0.75),
+    )
+
+
 def test_what_depends_on_a_flag_is_changed_without_it() -> None:
     found, _ = variants(
         "return x if self.flag else x * self.scale",

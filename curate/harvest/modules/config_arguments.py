@@ -52,7 +52,8 @@ def stand_ins(text: str, parameter: str) -> tuple[str, ...]:
         text: the module's file.
         parameter: name of the constructor's argument.
     """
-    attributes, keys = _Reads(text, ast.Attribute).names, _Reads(text, ast.Subscript).names
+    tree = ast.parse(text)
+    attributes, keys = _reads(tree, ast.Attribute), _reads(tree, ast.Subscript)
     read, looked_up = attributes.get(parameter, []), keys.get(parameter, [])
     found = []
     for rank in range(_TRIES):
@@ -91,25 +92,18 @@ def _value(name: str, rank: int) -> str | None:
     return values[min(rank, len(values) - 1)] if values else None
 
 
-class _Reads:
-    """What a file reads of each configuration, in the order of the text.
-
-    Attributes:
-        names: by what the configuration is called; nothing of one whose methods are called.
-    """
-
-    def __init__(self, text: str, kind: type[ast.Attribute] | type[ast.Subscript]) -> None:
-        tree = ast.parse(text)
-        optional = set(_optional(tree))
-        found: dict[str, dict[str, tuple[int, int]]] = {}
-        for node in ast.walk(tree):
-            if not isinstance(node, kind) or not isinstance(node.ctx, ast.Load):
-                continue
-            owner = _called(node.value)
-            name = node.attr if isinstance(node, ast.Attribute) else _key(node)
-            if owner and name and (owner, name) not in optional:
-                found.setdefault(owner, {}).setdefault(name, (node.lineno, node.col_offset))
-        self.names = {owner: sorted(read, key=read.__getitem__) for owner, read in found.items()}
+def _reads(tree: ast.AST, kind: type[ast.Attribute] | type[ast.Subscript]) -> dict[str, list[str]]:
+    """Return what a file reads of each configuration, in the order of the text."""
+    optional = set(_optional(tree))
+    found: dict[str, dict[str, tuple[int, int]]] = {}
+    for node in ast.walk(tree):
+        if not isinstance(node, kind) or not isinstance(node.ctx, ast.Load):
+            continue
+        owner = _called(node.value)
+        name = node.attr if isinstance(node, ast.Attribute) else _key(node)
+        if owner and name and (owner, name) not in optional:
+            found.setdefault(owner, {}).setdefault(name, (node.lineno, node.col_offset))
+    return {owner: sorted(read, key=read.__getitem__) for owner, read in found.items()}
 
 
 def _optional(tree: ast.AST) -> Iterator[tuple[str, str]]:
