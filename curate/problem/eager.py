@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from curate.problem import problem
+from curate.problem.half import HalfInFloat32
 
 NOISE = 1e-5
 """Relative difference below which two outputs count as equal, and one output as constant."""
@@ -63,7 +64,7 @@ def check(
     torch.manual_seed(0)
     random.seed(0)
     try:
-        with torch.no_grad():
+        with torch.no_grad(), HalfInFloat32():
             model = names[entry_point](*names["get_init_inputs"]())
             model.eval()
             inputs, others = names["get_inputs"](), names["get_inputs"]()
@@ -86,7 +87,7 @@ def check(
         raise Unusable("no_compute")
     if thorough:
         _check_values(first)
-        with torch.no_grad():
+        with torch.no_grad(), HalfInFloat32():
             _check_dependence(model, inputs, others, first)
     elif not all(torch.isfinite(t).all() for t in first):
         raise Unusable("not_finite")

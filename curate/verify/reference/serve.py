@@ -26,6 +26,7 @@ from curate.problem.draw import (
     free_sizes,
     redraw_parameters,
 )
+from curate.problem.half import HalfInFloat32
 from curate.problem.operator_calls import DOUBLE, OperatorCalls
 from curate.problem.problem import EXAMPLE, LoadedTask, describe, seed_everything
 from curate.problem.smaller import ALL
@@ -162,7 +163,7 @@ class Reference:
     def _reject_ties(self, model: nn.Module, inputs: list[Any]) -> None:
         """Raise if an index may be that of any of several equal inputs."""
         given, twin = copy.deepcopy(inputs), copied(model)
-        with OperatorCalls() as called:
+        with HalfInFloat32(), OperatorCalls() as called:
             twin(*given)
         if any(call.endswith(ANY_OF_EQUALS) for call in called.unstable):
             raise Refusal(SKIP, "ties", "equal inputs have no one index")
@@ -207,7 +208,7 @@ class Reference:
             message = f"the output depends on the seed: {mismatch.evidence}"
             raise Refusal("unsupported", "random", message) from mismatch
         given, twin = copy.deepcopy(inputs), copied(model)
-        with OperatorCalls() as called:
+        with HalfInFloat32(), OperatorCalls() as called:
             twin(*given)
         self.call_bytes = called.call_bytes
         return ProblemFacts(
@@ -372,7 +373,9 @@ class Reference:
         """Return what ``forward`` gives and the state that it changed; the model stays."""
         twin = copied(model)
         seed_everything(seed)
-        return twin(*given), _changed_state(twin, model)
+        with HalfInFloat32():
+            result = twin(*given)
+        return result, _changed_state(twin, model)
 
     def _run(self, model: nn.Module, inputs: list[Any], draw: Draw) -> Right:
         """Return the results in the file's own precision and in float64.
