@@ -63,7 +63,7 @@ class OperatorCalls(Mode):
         super().__init__()
         self.calls: collections.Counter[str] = collections.Counter()
         self.unstable: set[str] = set()
-        self.call_bytes = self.most_bytes = 0
+        self.call_bytes = self.most_bytes = self._held = 0
         self._sizes: dict[int, int] = {}
         self._users: collections.Counter[int] = collections.Counter()
 
@@ -86,11 +86,14 @@ class OperatorCalls(Mode):
         storage = tensor.untyped_storage()
         key = storage._cdata
         self._users[key] += 1
-        self._sizes[key] = storage.nbytes() // tensor.element_size() * DOUBLE
-        self.most_bytes = max(self.most_bytes, sum(self._sizes.values()))
+        size = storage.nbytes() // tensor.element_size() * DOUBLE
+        self._held += size - self._sizes.get(key, 0)
+        self._sizes[key] = size
+        self.most_bytes = max(self.most_bytes, self._held)
         weakref.finalize(tensor, self._drop, key).atexit = False
 
     def _drop(self, key: int) -> None:
         self._users[key] -= 1
         if not self._users[key]:
-            del self._users[key], self._sizes[key]
+            del self._users[key]
+            self._held -= self._sizes.pop(key)
