@@ -23,7 +23,9 @@ class Closure(RowStep):
     The file holds the class, renamed ``Model``, or the kernel under its own name, and every
     class, function and constant that it needs from its own file and from files of the same
     artifact, in the order in which Python would have run them. It imports torch, in-memory parts
-    of the standard library, for modules NumPy and for kernels triton, and nothing else.
+    of the standard library, for modules NumPy and for kernels triton, and nothing else. Parts of
+    well-known frameworks that load, log and dispatch are replaced by the least that computes the
+    same: activations by name, bases, the attention that a file defines itself.
     ``origin.derived_from`` names the lines taken from other files.
 
     A kernel keeps Triton's own decorators; ``@triton.autotune`` and ``@triton.heuristics`` go
@@ -39,7 +41,7 @@ class Closure(RowStep):
 
     step: Literal["closure"]
 
-    version: ClassVar[int] = 5
+    version: ClassVar[int] = 6
     tools: ClassVar[tuple[str, ...]] = ("tree-sitter", "tree-sitter-cuda", "tree-sitter-python")
     takes: ClassVar[frozenset[str]] = frozenset({"module", "kernel", "cuda"})
     reads: ClassVar[frozenset[str]] = frozenset({"text", "entry_point"})

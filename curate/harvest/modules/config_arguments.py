@@ -18,9 +18,9 @@ STAND_IN = "SimpleNamespace"
 """The class, of the standard library's `types`, that stands for a configuration's."""
 
 _FLAGS = (
-    r"(use|is|has|add|do|return|tie|with|enable|apply|norm_topk|gradient|pre|safer)_\w+|\w*_mode"
-    r"|output_(attentions|hidden_states)|quant_mode"
-    r"|rezero|\w+_(enabled|style|only)|fp32_\w+"
+    r"(disable|use|is|has|add|do|return|tie|with|enable|apply|norm_topk|gradient|pre|safer)_\w+"
+    r"|\w*_mode|output_(attentions|hidden_states)|quant_mode"
+    r"|rezero|rotary_value|\w+_(enabled|style|only)|fp32_\w+"
 )
 _VALUES: tuple[tuple[str, tuple[str, ...]], ...] = (
     (r"(\w*intermediate|ffn(_hidden)?|mlp)_?(size|dim)|n_inner|d_ff|dim_ff", ("256", "128")),
@@ -33,6 +33,14 @@ _VALUES: tuple[tuple[str, tuple[str, ...]], ...] = (
     (r"rope_parameters", ("{'rope_type': 'default', 'rope_theta': 10000.0}",)),
     (r"\w*theta|rotary_emb_base", ("10000.0",)),
     (r"initializer_\w+|init_std|\w+_std", ("0.02",)),
+    (r"mlp_layer_types", ("['dense', 'dense']", "['sparse', 'sparse']")),
+    (r"layer_types", ("['full_attention', 'full_attention']",)),
+    (r"\w*init_value\w*", ("0.1",)),
+    (r"\w*downsampl\w+_rate", ("2",)),
+    (r"\w*(max_distance|num_buckets)", ("32",)),
+    (r"\w*conv_kernel(_(dim|size))?", ("4", "3")),
+    (r"clip_qkv|\w*softcapping", ("None",)),
+    (r"swiglu_limit", ("7.0",)),
     (r"\w*(pad|bos|eos)_(token_)?id|chunk_size_feed_forward", ("0",)),
     (r"\w*_scaling|quantization_config|sliding_window|classifier_dropout|torch_dtype", ("None",)),
     (r"num_experts_per_tok|top_?k|topk_group|n_group|pretraining_tp", ("1", "2")),
@@ -40,7 +48,10 @@ _VALUES: tuple[tuple[str, tuple[str, ...]], ...] = (
     (r"\w*pdrop|layerdrop", ("0.0",)),
     (r"\w*(attention|kv)_heads", ("4", "2")),
     (r"d_kv|\w*_dim_head", ("16", "32")),
-    (r"(num|n|max|index)_\w+|\w+_(num|count|multiplier|mult|topk|radius|left|right)", ("4", "2")),
+    (
+        r"(\w+_)?(num|n|max|index)_\w+|\w+_(num|count|multiplier|mult|topk|radius|left|right)",
+        ("4", "2"),
+    ),
 )
 _TRIES = 3
 

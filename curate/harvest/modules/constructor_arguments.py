@@ -18,6 +18,7 @@ CHANNELS = ("64", "32", "128", "16", "256", "3")
 _CONFIG = re.compile(r"(\w+_)?(config|cfg|conf|args|opts?|options|hparams|hyperparams|params)")
 
 _BY_NAME: tuple[tuple[str, tuple[str, ...]], ...] = (
+    (r"(layer|block|stage)_?(idx|index|id|number)", ("0", "1")),
     (r".*(dropout|drop_rate|drop_path|drop_prob|proj_drop|attn_drop).*|drop|p|prob", ("0.0",)),
     (r".*eps(ilon)?", ("1e-05",)),
     (r".*(momentum|alpha|beta|gamma|temperature|sigma|slope|scale_value|weight)", ("0.5", "1.0")),

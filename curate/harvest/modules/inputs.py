@@ -24,7 +24,7 @@ class Inputs(RowStep):
 
     step: Literal["inputs"]
 
-    version: ClassVar[int] = 4
+    version: ClassVar[int] = 5
     tools: ClassVar[tuple[str, ...]] = ("torch",)
     takes: ClassVar[frozenset[str]] = frozenset({"module"})
     reads: ClassVar[frozenset[str]] = frozenset({"text", "entry_point"})

@@ -80,10 +80,12 @@ class Environment:
         libraries: what it may import besides the standard library's parts that stay in memory.
         decides: whether conditions on the platform are decided (`truth`), for code that asks
             which GPU, which vendor or which version it meets.
+        substitutes: whether parts of frameworks that do not compute are replaced.
     """
 
     libraries: tuple[str, ...]
     decides: bool = False
+    substitutes: bool = False
 
     def is_allowed(self, module: str) -> bool:
         """Whether a standalone file may import this module."""
@@ -107,7 +109,7 @@ class Environment:
         return _truth(condition) if self.decides else None
 
 
-TASKS = Environment(("torch", "numpy"))
+TASKS = Environment(("torch", "numpy"), substitutes=True)
 """Where PyTorch problems run."""
 KERNELS = Environment(("torch", "triton"), decides=True)
 """Where kernels and their wrappers run."""

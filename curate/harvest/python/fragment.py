@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -18,10 +19,18 @@ from curate.harvest.python.jitted import (
     dotted_target,
     is_jitted,
 )
-from curate.harvest.python.package import External, Package, Submodule, Symbol
+from curate.harvest.python.package import (
+    Definition,
+    External,
+    Package,
+    Submodule,
+    Symbol,
+    Target,
+)
 from curate.harvest.python.source import (
     Statement,
     dedented,
+    imports_in,
     is_attribute,
     items_at,
     read_import,
@@ -30,11 +39,15 @@ from curate.harvest.python.source import (
     undecorated,
     walk,
 )
+from curate.harvest.python.substitutes import Substitute
 
 KNOWN_NAMES = frozenset(dir(builtins)) | {"__name__", "__file__", "__class__", einops.LAYER_NAME}
 
 _BOOKKEEPING = re.compile(
-    r"register\w*|\w*doc(string)?s?\w*|deprecat\w*|typechecked|beartype|jaxtyped|export\w*"
+    r"register\w*|\w*doc(string)?s?\w*|deprecat\w*|typecheck(ed)?|beartype|jaxtyped|export\w*"
+    r"|use_kernel\w*|use_experts_implementation|dynamic_rope_update|torch_compilable_check"
+    r"|check_model_inputs|merge_with_config_defaults|capture_outputs|can_return_tuple"
+    r"|maybe_allow_in_graph|apply_forward_hook|apply_lora_scale"
 )
 """Decorators that file a class or check its use, and change nothing that it computes."""
 _COMPILERS = ("torch.jit.", "torch.compile", "torch._dynamo.", "torch.fx.wrap")
@@ -91,6 +104,7 @@ def cut(
         return isinstance(target, External) and package.environment.is_allowed(target.dotted)
 
     kernel_body = _kernel_body(package, statement)
+    inner: dict[str, Target] = {}
     for node in walk(statement.node):
         asks = node.type in probes.ASKING and node.start_byte < kernel_body
         if node.type == "decorator" and _is_needless(package, path, node, without):
@@ -105,11 +119,28 @@ def cut(
             fragment.edits[node.start_byte, node.end_byte] = answered
         elif node.type == "call":
             fragment.edits |= _without_einops(package, path, node)
-        elif node.type in ("import_statement", "import_from_statement"):
-            fragment.nested |= {"." * i.level + i.module for _, i in read_import(node)}
+        elif node.type in _CLAUSES and (block := _block_of_absent(package, path, node)):
+            fragment.edits[block.start_byte, block.end_byte] = "pass"
+        elif node.type in ("import_statement", "import_from_statement") and not _is_edited(
+            fragment, node.start_byte
+        ):
+            if found := _own_imports(package, path, node):
+                fragment.edits[node.start_byte, node.end_byte] = "pass"
+                inner |= found
+            else:
+                fragment.nested |= {"." * i.level + i.module for _, i in read_import(node)}
     free, fragment.local = scopes(dedented(statement.node, fragment.edits))
-    _resolve_uses(fragment, package, (free | statement.names) - KNOWN_NAMES)
+    _resolve_uses(fragment, package, (free | statement.names) - KNOWN_NAMES, inner)
     return fragment
+
+
+def _own_imports(package: Package, path: str, node: Node) -> dict[str, Target]:
+    """Return what an import inside a function brings from the artifact; none where not all is."""
+    found = {name: package.follow(path, item, name) for name, item in read_import(node)}
+    if any(not isinstance(target, Definition | Substitute) for target in found.values()):
+        return {}
+    clash = any(package.resolve(path, name) not in (None, found[name]) for name in found)
+    return {} if clash else {name: target for name, target in found.items() if target is not None}
 
 
 def _kernel_body(package: Package, statement: Statement) -> int:
@@ -120,9 +151,12 @@ def _kernel_body(package: Package, statement: Statement) -> int:
     return int(statement.node.end_byte)
 
 
-def _resolve_uses(fragment: Fragment, package: Package, names: set[str]) -> None:
+def _resolve_uses(
+    fragment: Fragment, package: Package, names: set[str], inner: Mapping[str, Target]
+) -> None:
+    """Note what each name stands for; ``inner`` says it of names that functions import."""
     path = fragment.statement.path
-    targets = {name: package.resolve(path, name) for name in sorted(names)}
+    targets = {name: inner.get(name) or package.resolve(path, name) for name in sorted(names)}
     absent = package.file(path).absent
     fragment.unresolved = {n for n, target in targets.items() if target is None and n not in absent}
     for node in walk(fragment.statement.node):
@@ -139,6 +173,28 @@ def _resolve_uses(fragment: Fragment, package: Package, names: set[str]) -> None
             fragment.unresolved.add(source_of(node))
         else:
             fragment.uses[start, node.end_byte] = (name, target)
+
+
+_CLAUSES = ("if_statement", "elif_clause")
+_AVAILABLE = re.compile(r"(\w+\.)*is_(?!(torch|torch_cuda|cuda|numpy)_available)\w+_available")
+
+
+def _block_of_absent(package: Package, path: str, clause: Node) -> Node | None:
+    """Return the block of an ``if`` that runs only with a library that no standalone file has."""
+    condition = clause.child_by_field_name("condition")
+    while condition is not None and condition.type == "boolean_operator":
+        is_and = any(child.type == "and" for child in condition.children)
+        condition = condition.named_children[0] if is_and else None
+    block = clause.child_by_field_name("consequence")
+    if condition is None or block is None or condition.type != "call":
+        return None
+    asked = called_name(condition)
+    if not package.environment.substitutes or not _AVAILABLE.fullmatch(asked):
+        return None
+    imported = [found.module for _, found in imports_in(block) if not found.level]
+    outside = any(not package.environment.is_allowed(module) for module in imported)
+    is_known = isinstance(package.resolve(path, asked), Substitute)
+    return block if outside or is_known else None
 
 
 def _is_edited(fragment: Fragment, position: int) -> bool:

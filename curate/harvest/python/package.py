@@ -10,6 +10,7 @@ from pathlib import Path
 
 from curate.harvest.python.environment import TASKS, Environment
 from curate.harvest.python.source import Import, SourceFile
+from curate.harvest.python.substitutes import Substitute, substitute
 from curate.rows import LocatedRow
 
 
@@ -41,7 +42,15 @@ class Submodule:
     path: str
 
 
-Symbol = Definition | External
+def dotted_name(symbol: Definition | External) -> str:
+    """Return the full name of a definition or of what a module outside the artifact holds."""
+    if isinstance(symbol, External):
+        return symbol.dotted
+    module = symbol.path.removesuffix(".py").removesuffix("/__init__").removeprefix("src/")
+    return f"{module.replace('/', '.')}.{symbol.name}"
+
+
+Symbol = Definition | External | Substitute
 
 Target = Symbol | Submodule
 
@@ -99,7 +108,7 @@ class Package:
 
     def resolve(self, path: str, name: str) -> Target | None:
         """Return what a top-level name of a file stands for, following re-exports."""
-        return self._resolve(path, name, frozenset())
+        return self._substituted(self._resolve(path, name, frozenset()))
 
     def _resolve(self, path: str, name: str, seen: frozenset[Definition]) -> Target | None:
         here = Definition(path, name)
@@ -126,7 +135,13 @@ class Package:
 
     def follow(self, path: str, found: Import, name: str) -> Target | None:
         """Return what an import statement anywhere in a file binds to a name."""
-        return self._follow(path, found, name, frozenset())
+        return self._substituted(self._follow(path, found, name, frozenset()))
+
+    def _substituted(self, target: Target | None) -> Target | None:
+        """Return what stands for a framework's definition in this environment."""
+        if not self.environment.substitutes or not isinstance(target, Definition | External):
+            return target
+        return substitute(dotted_name(target)) or target
 
     def _follow(
         self, path: str, found: Import, name: str, seen: frozenset[Definition]

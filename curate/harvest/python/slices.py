@@ -11,6 +11,7 @@ from curate.harvest.python import einops
 from curate.harvest.python.fragment import KNOWN_NAMES, Fragment, cut
 from curate.harvest.python.package import Definition, External, Package, Symbol
 from curate.harvest.python.source import Statement, dedented
+from curate.harvest.python.substitutes import Substitute
 
 Place = tuple[str, int]
 """The file of a statement, and its number there."""
@@ -82,10 +83,12 @@ def close(
     allowed = package.environment.is_allowed
     dotted = {name for file in files for name in file.loaded if "." in name and allowed(name)}
     loaded = {name for name in dotted if re.search(rf"\b{name}\b", body)}
+    ours = [found.text for found in final if isinstance(found, Substitute) and found.text]
     if einops.LAYER_NAME in body:
-        body = f"{einops.LAYER}\n\n\n{body}"
-    if re.search(r"\btorch\.(einsum|nn\.Module)\b", body):
-        loaded.add("torch")
+        ours.append(einops.LAYER)
+    body = "\n\n\n".join([*sorted(ours), body])
+    loaded |= {"torch"} if re.search(r"\btorch\.(einsum|nn\.\w+)\b", body) else set()
+    loaded |= {"contextlib"} if any("contextlib." in text for text in ours) else set()
     head = _import_block(final, loaded, any(file.future_annotations for file in files))
     taken = [_place(f.statement) for f in fragments if f.statement.path != target.path]
     places = frozenset((f.statement.path, f.statement.index) for f in fragments)
@@ -144,15 +147,19 @@ def _cut(
         raise NotClosed("syntax_error", path=statement.path, message=str(error)) from error
 
 
+_ORDER = (Substitute, External, Definition)
+"""A substitute's text has its name; the others can be called otherwise."""
+
+
 def _final_names(wished: Mapping[Symbol, str], fragments: list[Fragment]) -> dict[Symbol, str]:
     """Return the name that each used object has in the standalone file."""
     names: dict[Symbol, str] = {}
     names.update(wished)
     taken = {*wished.values()} | KNOWN_NAMES
     used = [found for fragment in fragments for _, found in fragment.uses.values()]
-    for found in sorted(dict.fromkeys(used), key=lambda found: isinstance(found, Definition)):
+    for found in sorted(dict.fromkeys(used), key=lambda found: _ORDER.index(type(found))):
         if found not in names:
-            wish = found.name if isinstance(found, Definition) else found.alias
+            wish = found.alias if isinstance(found, External) else found.name
             names[found] = _free_name(wish, taken)
             taken.add(names[found])
     return names
@@ -211,6 +218,8 @@ def _import_block(names: dict[Symbol, str], loaded: set[str], future: bool) -> s
     lines = {f"import {name}" for name in loaded}
     members: dict[str, set[str]] = {}
     for found, name in names.items():
+        if isinstance(found, Substitute) and found.home:
+            members.setdefault(found.home, set()).add(found.name)
         if not isinstance(found, External):
             continue
         if found.attr is not None:
