@@ -2,8 +2,10 @@
 
 import json
 import random
+from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
 from datasets import load_dataset
 
 from curate.files import file_sha256
@@ -12,27 +14,50 @@ from curate.verify import Candidate, Options
 
 pytest_plugins = ["shared_judge"]
 
-FOLDER = Path(__file__).parents[1] / "output/kernelbook_messages"
-RUN = json.loads((FOLDER / "run.json").read_text())
+OUTPUT = Path(__file__).parents[1] / "output"
 CONFIGS = ("messages", "conversion", "pairs")
 
 
-def rows(config, cache):
-    splits = load_dataset(str(FOLDER), config, cache_dir=str(cache))
-    return [row for split in splits.values() for row in split]
+@dataclass(frozen=True)
+class Committed:
+    """A data set of the repository: its folder, the least of its pairs, the most of its bytes."""
+
+    name: str
+    pairs: int
+    megabytes: int
+
+    @property
+    def folder(self):
+        return OUTPUT / self.name
+
+    def run(self):
+        return json.loads((self.folder / "run.json").read_text())
+
+    def rows(self, config, cache):
+        splits = load_dataset(str(self.folder), config, cache_dir=str(cache))
+        return [row for split in splits.values() for row in split]
 
 
-def test_files_are_those_of_the_run():
-    paths = [path for path in publishable(RUN) if path != "run.json"]
-    assert {path: file_sha256(FOLDER / path) for path in paths} == {
-        p: RUN["files"][p] for p in paths
+SMALL = Committed("kernelbook_messages", 300, 5)
+LARGE = Committed("kernelbook_large", 3000, 60)
+both = pytest.mark.parametrize("committed", [SMALL, LARGE], ids=lambda one: one.name)
+
+
+@both
+def test_files_are_those_of_the_run(committed):
+    run = committed.run()
+    paths = [path for path in publishable(run) if path != "run.json"]
+    assert {path: file_sha256(committed.folder / path) for path in paths} == {
+        p: run["files"][p] for p in paths
     }
-    assert sum((FOLDER / path).stat().st_size for path in paths) <= 5 * 2**20
+    size = sum((committed.folder / path).stat().st_size for path in paths)
+    assert size <= committed.megabytes * 2**20
 
 
-def test_the_card_is_read_in_minutes():
+@both
+def test_the_card_is_read_in_minutes(committed):
     words, fence = 0, ""
-    for line in (FOLDER / "README.md").read_text().split("---", 2)[2].splitlines():
+    for line in (committed.folder / "README.md").read_text().split("---", 2)[2].splitlines():
         marks = line[: len(line) - len(line.lstrip("`"))]
         if fence:
             fence = "" if line == fence else fence
@@ -43,14 +68,24 @@ def test_the_card_is_read_in_minutes():
     assert 500 < words <= 1200
 
 
-def test_it_loads_with_a_row_of_each_pair(tmp_path):
-    found = {config: len(rows(config, tmp_path)) for config in CONFIGS}
-    assert found["messages"] == found["conversion"] == found["pairs"] >= 300
+@both
+def test_it_loads_with_a_row_of_each_pair(committed, tmp_path):
+    found = {config: len(committed.rows(config, tmp_path)) for config in CONFIGS}
+    assert found["messages"] == found["conversion"] == found["pairs"] >= committed.pairs
 
 
-def test_ten_rows_drawn_at_random_are_judged_as_before(tmp_path, warm_judge, monkeypatch):
-    correct = [r for r in rows("pairs", tmp_path) if r["verdict"]["status"] == "correct"]
-    drawn = random.SystemRandom().sample(correct, 10)
+@pytest.mark.parametrize(
+    ("committed", "count"),
+    [
+        pytest.param(SMALL, 10, id=SMALL.name),
+        pytest.param(LARGE, 50, id=LARGE.name, marks=pytest.mark.weekly),
+    ],
+)
+def test_rows_drawn_at_random_are_judged_as_before(
+    committed, count, tmp_path, warm_judge, monkeypatch
+):
+    correct = [r for r in committed.rows("pairs", tmp_path) if r["verdict"]["status"] == "correct"]
+    drawn = random.SystemRandom().sample(correct, count)
     candidates = [Candidate(row["id"], row["reference"], row["triton"]) for row in drawn]
     for slot in warm_judge.slots:
         slot.forget()
