@@ -22,6 +22,9 @@ CALL_BYTES = 2**33
 """Bytes that a forward's operators may read and write: what follows from the inputs, such as all
 distances between two sets, must not be larger than a GPU's memory."""
 
+MOST_CALLS = 2**15
+"""Operators that a forward may call: a recurrence calls some for each step of long inputs."""
+
 DRAWS = ("rand", "randn", "zeros", "ones", "empty", "full")
 """Functions of `torch` that make floating tensors, and take a type."""
 
@@ -67,7 +70,7 @@ class ScaleUp(RowStep):
 
     step: Literal["scale"]
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     tools: ClassVar[tuple[str, ...]] = ("torch",)
     takes: ClassVar[frozenset[str]] = frozenset({"task"})
     reads: ClassVar[frozenset[str]] = frozenset({"reference"})
@@ -131,13 +134,13 @@ def enlarged(reference: str, wanted: float) -> str:
 
 
 def _fits(task: Any) -> bool:
-    """Whether the model takes inputs of these sizes, and with them no more than `CALL_BYTES`."""
+    """Whether the model takes inputs of these sizes, within `CALL_BYTES` and `MOST_CALLS`."""
     import torch
 
     from curate.problem.operator_calls import OperatorCalls
 
     try:
-        with torch.device("meta"), torch.no_grad(), OperatorCalls() as called:
+        with torch.device("meta"), torch.no_grad(), OperatorCalls(MOST_CALLS) as called:
             task.module.Model(*task.init_inputs()).eval()(*task.inputs())
     except Exception:  # the code is other people's: it may raise anything
         return False

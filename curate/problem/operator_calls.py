@@ -49,8 +49,15 @@ class Mode(TorchDispatchMode):  # type: ignore[misc]
         raise NotImplementedError
 
 
+class TooManyCalls(Exception):
+    """A forward calls more operators than anybody waits for, as recurrences of long inputs do."""
+
+
 class OperatorCalls(Mode):
     """Counts calls of operators that compute while it is entered.
+
+    Args:
+        most: calls after which `TooManyCalls` is raised; None for no limit.
 
     Attributes:
         calls: name of an ATen operator to the number of its calls.
@@ -59,8 +66,9 @@ class OperatorCalls(Mode):
         most_bytes: bytes of all operators' results that there were at one time, were they float64.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, most: int | None = None) -> None:
         super().__init__()
+        self.most = most
         self.calls: collections.Counter[str] = collections.Counter()
         self.unstable: set[str] = set()
         self.call_bytes = self.most_bytes = self._held = 0
@@ -73,6 +81,8 @@ class OperatorCalls(Mode):
         if is_compute(func):
             name = func._schema.name.removeprefix("aten::")
             self.calls[name] += 1
+            if self.most is not None and self.calls.total() > self.most:
+                raise TooManyCalls
             if not kwargs.get("stable"):
                 self.unstable.add(name)
             for tensor in [*list_tensors(args), *list_tensors(kwargs), *list_tensors(result)]:

@@ -24,6 +24,9 @@ CALL_BYTES = 2**23
 """Bytes that a forward's operators read and write at most then: a result may be far larger than
 the inputs, such as all distances between two sets."""
 
+MOST_CALLS = 2**13
+"""Operators that a forward calls at most then: a recurrence calls some for each step."""
+
 ALL, FIRST, NONE = SHRINKS = "all", "first", "none"
 """Which sizes are made smaller: all, or the first that only the inputs have."""
 
@@ -31,7 +34,7 @@ FEWEST, FEWEST_SHARED = 3, 32
 """Sizes that are made no smaller: those of inputs only, and those of the constructor as well."""
 
 
-def shrink(task: LoadedTask, which: str, run: Callable[[], int]) -> dict[str, list[int]]:
+def shrink(task: LoadedTask, which: str, run: Callable[[], float]) -> dict[str, list[int]]:
     """Halve a file's named sizes until a CPU can run it in little time.
 
     The first of those that only the inputs have is halved first: it is a batch more often than not,
@@ -42,7 +45,8 @@ def shrink(task: LoadedTask, which: str, run: Callable[[], int]) -> dict[str, li
         task: the file; its integers are changed.
         which: one of `SHRINKS`.
         run: runs the model at the sizes of the moment, without values, and returns how many bytes
-            its operators read and write; raises where it does not take the sizes.
+            its operators read and write, infinity where it calls more than `MOST_CALLS`; raises
+            where it does not take the sizes.
 
     Returns:
         For each changed name the file's size and the smaller one; empty where nothing is changed.
@@ -78,7 +82,7 @@ def shrink(task: LoadedTask, which: str, run: Callable[[], int]) -> dict[str, li
     return {}
 
 
-def _is_much(run: Callable[[], int]) -> bool:
+def _is_much(run: Callable[[], float]) -> bool:
     """Whether few inputs make much work, as tokens do that become rows of a table."""
     try:
         return run() > 4 * CALL_BYTES

@@ -53,6 +53,15 @@ def test_a_result_that_fills_memory_stops_it():
     assert batch * length > 400
 
 
+def test_a_recurrence_stays_short():
+    steps = """for step in range(x.shape[1]):
+            for _ in range(100):
+                x = x * 0.9
+        return x"""
+    _, length, _ = shape(enlarged(FILE.format(body=steps), 2**26))
+    assert 100 * length <= 2**15
+
+
 @pytest.mark.parametrize("body", ["assert len(x) == 4; return x", "return x / len(missing)"])
 def test_what_the_module_does_not_take_is_undone(body):
     assert shape(enlarged(FILE.format(body=body), 2**24))[0] == 4

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from curate.problem.operator_calls import OperatorCalls, is_compute
+from curate.problem.operator_calls import OperatorCalls, TooManyCalls, is_compute
 
 torch.set_num_threads(1)
 
@@ -73,3 +73,19 @@ def test_bytes_at_one_time_are_those_of_results_that_still_live() -> None:
             kept = (x + 1).view(2, 5).neg()
     assert called.most_bytes == 8 * 30  # in float64: the last round's, a sum and its negative
     assert kept.numel() == 10
+
+
+def test_too_many_calls_end_a_forward():
+    with pytest.raises(TooManyCalls), OperatorCalls(most=10) as called:
+        for _ in range(20):
+            torch.ones(3) * 2
+    assert called.calls.total() == 11
+
+
+def test_what_is_held_is_what_lives():
+    with OperatorCalls() as called:
+        for _ in range(5):
+            x = torch.ones(100) * 2
+        kept = [x * 2 for _ in range(3)]
+    del kept
+    assert 4 * 8 * 100 <= called.most_bytes <= 6 * 8 * 100

@@ -1,5 +1,7 @@
 """Sizes that fill a GPU are made smaller for a CPU, as long as the model takes them."""
 
+import math
+
 import pytest
 import torch
 
@@ -119,6 +121,15 @@ def test_a_large_result_makes_them_smaller_still():
 
     assert shrink(task, ALL, run)["batch_size"] == [512, 4]
     assert run() <= CALL_BYTES
+
+
+def test_too_many_operators_make_them_smaller_too():
+    task = LoadedTask(FILE.format(batch=64, check="pass").replace("4096", "64"))
+
+    def run():
+        return math.inf if task.module.seq_len > 64 else 0
+
+    assert shrink(task, ALL, run) == {"batch_size": [64, 4], "seq_len": [2048, 64]}
 
 
 def test_few_inputs_that_make_much_work_are_fewer():

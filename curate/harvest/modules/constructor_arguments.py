@@ -75,13 +75,12 @@ _BY_NAME: tuple[tuple[str, tuple[str, ...]], ...] = (
 _CLASSES: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
         r".*act\w*|nonlinearity|non_linearity|gate\w*",
-        ("torch.nn.ReLU", "lambda: torch.nn.ReLU()", "torch.nn.ReLU()"),
+        ("torch.nn.ReLU",),
     ),
     (
         r".*norm\w*",
         (
             "torch.nn.BatchNorm2d",
-            "lambda num_features: torch.nn.BatchNorm2d(num_features)",
             "torch.nn.LayerNorm",
             "torch.nn.BatchNorm1d",
         ),

@@ -337,8 +337,6 @@ def _constructor_attempts(cls: Any, text: str) -> Iterator[list[str]]:
         options.append(values)
     base = [values[0] for values in options]
     yield base
-    if any("torch.nn" in value for value in base):  # a class, or a function that makes a layer
-        yield [values["torch.nn" in values[0] and len(values) > 1] for values in options]
     for rank in range(1, max(map(len, options), default=0)):
         for index, values in enumerate(options):
             if rank < len(values):

@@ -104,7 +104,16 @@ def pack(value: Any, tensors: list[torch.Tensor]) -> Any:
         return {"device": str(value)}
     if isinstance(value, complex):
         return {"complex": [value.real, value.imag]}
+    if isinstance(value, type) and _layer(value.__name__) is value:
+        return {"layer": value.__name__}
     raise WireError(f"a {type(value).__name__} is not data")
+
+
+def _layer(name: str) -> type | None:
+    """Return PyTorch's class of layers of this name, as constructors are given."""
+    found = getattr(torch.nn, name, None)
+    is_layer = isinstance(found, type) and issubclass(found, torch.nn.Module)
+    return found if is_layer else None
 
 
 def unpack(packed: Any, tensors: list[torch.Tensor]) -> Any:
@@ -134,6 +143,8 @@ def unpack(packed: Any, tensors: list[torch.Tensor]) -> Any:
             return float(content)
         if kind == "dtype":
             return DTYPES[content]
+        if kind == "layer" and (found := _layer(content)):
+            return found
         if kind == "device":
             return torch.device(content)
         if kind == "complex":

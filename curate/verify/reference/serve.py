@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import dataclasses
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -27,9 +28,9 @@ from curate.problem.draw import (
     redraw_parameters,
 )
 from curate.problem.half import HalfInFloat32
-from curate.problem.operator_calls import DOUBLE, OperatorCalls
+from curate.problem.operator_calls import DOUBLE, OperatorCalls, TooManyCalls
 from curate.problem.problem import EXAMPLE, LoadedTask, describe, seed_everything
-from curate.problem.smaller import ALL
+from curate.problem.smaller import ALL, MOST_CALLS
 from curate.problem.smaller import shrink as shrink_sizes
 from curate.problem.values import (
     Tensors,
@@ -126,7 +127,7 @@ class Reference:
         # PyTorch's own default, which is True, says nothing of what a problem means.
         allow_cudnn_tf32(False)
         self.task = LoadedTask(source)
-        smaller = shrink_sizes(self.task, shrink, lambda: self._run_on_meta()[0].call_bytes)
+        smaller = shrink_sizes(self.task, shrink, self._work)
         free = free_sizes(self.task)
         own_size = getattr(self.task.module, free[0]) if free else None
         return Loaded(own_size, smaller, get_precision())
@@ -179,18 +180,27 @@ class Reference:
         most = called.most_bytes + DOUBLE * sum(t.numel() for t in held)
         return Estimate(dict(called.calls), called.call_bytes, most)
 
-    def _run_on_meta(self) -> tuple[OperatorCalls, Tensors]:
+    def _work(self) -> float:
+        """Return the bytes that a forward's operators move; infinity where there are too many."""
+        try:
+            return self._run_on_meta(MOST_CALLS)[0].call_bytes
+        except TooManyCalls:
+            return math.inf
+
+    def _run_on_meta(self, most: int | None = None) -> tuple[OperatorCalls, Tensors]:
         """Return the operators that compute, and inputs and state, without computing."""
         with torch.device("meta"):
             init, inputs = self.task.init_inputs(), self.task.inputs()
-        called, state = self._calls(init, inputs)
+        called, state = self._calls(init, inputs, most)
         return called, [*list_tensors(inputs), *state]
 
-    def _calls(self, init: list[Any], inputs: list[Any]) -> tuple[OperatorCalls, Tensors]:
+    def _calls(
+        self, init: list[Any], inputs: list[Any], most: int | None = None
+    ) -> tuple[OperatorCalls, Tensors]:
         """Return the operators that compute, and the model's state, without computing."""
         with torch.device("meta"):
             model = self.task.module.Model(*init).eval().to("meta")
-            called = OperatorCalls()
+            called = OperatorCalls(most)
             with called:
                 model(*to_device(inputs, "meta"))
         return called, list(model.state_dict().values())

@@ -172,12 +172,32 @@ def test_many_frames_arrive_in_order(ends: Ends) -> None:
         assert message == {"i": i} and tensor.tolist() == [i] * i
 
 
+def test_a_class_of_layers_arrives_as_itself(ends: Ends) -> None:
+    assert there_and_back(ends, [torch.nn.BatchNorm2d, 8]) == [torch.nn.BatchNorm2d, 8]
+
+
+@pytest.mark.parametrize("name", ["Parameter", "functional", "__name__", 3, None])
+def test_no_other_name_of_torch_nn_does(name: Any) -> None:
+    with pytest.raises(WireError):
+        unpack({"layer": name}, [])
+
+
 # --- what is not sent -----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     "value",
-    [object(), {1, 2}, b"bytes", len, torch.nn.Linear(1, 1), [1, {"a": {3}}], {"a": torch.strided}],
+    [
+        object(),
+        {1, 2},
+        b"bytes",
+        len,
+        Ends,
+        pytest.Item,
+        torch.nn.Linear(1, 1),
+        [1, {"a": {3}}],
+        {"a": torch.strided},
+    ],
     ids=lambda value: type(value).__name__,
 )
 def test_what_is_no_data_is_refused(value: Any) -> None:
