@@ -3,6 +3,8 @@
 A shard is a Parquet file of kept rows, one of lost rows, and a manifest. All three are written to
 temporary names and renamed, the manifest last: that it exists means that the shard is done. A
 shard's key names everything that decides its bytes, so that recipes share what they have in common.
+Where a step has changed and gives the same rows as before, what later steps made of them is taken
+over under new keys.
 
 To read is to check: a manifest carries a hash of its own content and those of its shard's files,
 and every file is hashed before it is parsed. What is not as it was written raises `Damaged`; a run
@@ -19,11 +21,12 @@ answers by making it again (`curate.engine.mend`).
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -262,6 +265,49 @@ class Store:
         write_atomically(self._path(step, key, ".lost.parquet"), gone)
         write_atomically(self._path(step, key, ".json"), sealed(asdict(manifest)))
         return manifest
+
+    def by_rows(self, step: str, key_of: Callable[[str], str]) -> dict[str, Manifest]:
+        """Return finished shards of a step by the hash of the rows that they were made of.
+
+        Args:
+            step: its name.
+            key_of: gives the key of what the step as it is now makes of a shard, by that one's
+                key; shards with another key were made by another version, or with other options.
+        """
+        found: dict[str, Manifest] = {}
+        for path in sorted((self.steps / step).glob("*.json")):
+            with contextlib.suppress(Damaged):  # whoever needs it will say so
+                known = None if path.stem.count(".") else self.manifest(step, path.stem)
+                if (
+                    known
+                    and known.input
+                    and known.input_sha256
+                    and key_of(known.input) == known.key
+                ):
+                    found[known.input_sha256] = known
+        return found
+
+    def adopt(self, known: Manifest, key: str, source: str) -> bool:
+        """Take a finished shard for another with the same rows before it; False if it is damaged.
+
+        Args:
+            known: what was made of those rows.
+            key: of the shard that is to be done.
+            source: key of the shard that it would be made of.
+        """
+        read = {".parquet": known.output_sha256, ".lost.parquet": known.lost_sha256}
+        try:
+            data = {
+                s: read_checked(self._path(known.step, known.key, s), h) for s, h in read.items()
+            }
+        except Damaged:
+            return False
+        for suffix, content in data.items():
+            write_atomically(self._path(known.step, key, suffix), content)
+        manifest = replace(known, key=key, input=source)
+        write_atomically(self._path(known.step, key, ".json"), sealed(asdict(manifest)))
+        remove(self.partial_path(known.step, key))
+        return True
 
     def partial_path(self, step: str, key: str) -> Path:
         """Return where the results of an unfinished shard lie; see `curate.engine.partial`."""

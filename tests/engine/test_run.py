@@ -64,6 +64,52 @@ def test_an_option_reruns_its_step_and_what_follows(tmp_path: Path) -> None:
     assert manifests(tmp_path).keys() - before.keys() == new, "a budget is no part of a shard"
 
 
+def begun(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return a list that gets the name of the step of each job that is begun."""
+    names: list[str] = []
+    run = LocalExecutor.run
+
+    def noted(self: LocalExecutor, step: Step, context: Any, jobs: Iterator[Job]) -> Any:
+        given = list(jobs)
+        names.extend(step.name for _ in given)
+        yield from run(self, step, context, iter(given))
+
+    monkeypatch.setattr(LocalExecutor, "run", noted)
+    return names
+
+
+def test_what_was_made_of_the_same_rows_is_not_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = {3: "drop"}
+    first = walk(tmp_path, sources=[Numbers(count=40, words=words)])
+    data = write_dataset(first, first.run())
+    names = begun(monkeypatch)
+    monkeypatch.setattr(Act, "version", Act.version + 1)
+    second = walk(tmp_path, sources=[Numbers(count=40, words=words)])
+    stages = second.run()
+    assert set(names) == {"act"}, "its rows are as before"
+    assert counts(stages) == [(40, 40, 40, 0), (40, 39, 39, 0), (39, 39, 78, 0)]
+    assert write_dataset(second, stages)["files"] == data["files"]
+    names.clear()
+    monkeypatch.setattr(Double, "version", Double.version + 1)
+    walk(tmp_path, sources=[Numbers(count=40, words=words)]).run()
+    assert set(names) == {"double"}, "another version is no other's"
+
+
+def test_a_damaged_shard_is_not_taken_for_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    walk(tmp_path).run()
+    for path in (tmp_path / "cache/steps/double").glob("*.parquet"):
+        path.write_bytes(b"damaged")
+    names = begun(monkeypatch)
+    monkeypatch.setattr(Act, "version", Act.version + 1)
+    stages = walk(tmp_path).run()
+    assert set(names) == {"act", "double"}
+    assert counts(stages)[2] == (40, 40, 80, 0)
+
+
 def test_a_shard_of_another_python_is_another_shard(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
