@@ -294,23 +294,24 @@ def test_logarithm_gets_positive_inputs() -> None:
     assert float(found["inputs"][0].min()) >= 0
 
 
-def test_layers_given_as_functions_where_classes_are_refused() -> None:
+def test_no_functions_are_given_for_layers_since_no_judge_can_send_them() -> None:
     head = """
     from inspect import isfunction
     from typing import Callable
 
     def make(norm, **k):
-        assert isfunction(norm)
+        {check}
         return norm(**k)
     """
-    task(
+    body = (
         INIT.format(
             ", channels: int, normalization: Callable[..., nn.Module]",
             "self.n = make(normalization, num_features=channels)",
         )
-        + "def forward(self, x):\n    return self.n(x) + x\n",
-        head,
+        + "def forward(self, x):\n    return self.n(x) + x\n"
     )
+    assert task(body, head.format(check="assert not isfunction(norm)"))
+    assert dropped(body, head.format(check="assert isfunction(norm)")) == "constructor_unknown"
 
 
 def test_a_configuration_is_what_the_module_reads_of_it() -> None:
