@@ -364,23 +364,21 @@ class Walk:
         """Return the key of what a row step makes of a shard."""
         return digest(identity(step, self.recipe.seed), shard.key)
 
-    def _finished(self, step: RowStep, pairs: list[tuple[Shard, Shard]]) -> list[Manifest | None]:
-        """Return the manifests of a step's shards, given each with the one before it; None of one
-        that is to be made.
+    def _finished(
+        self, step: RowStep, pairs: list[tuple[Manifest, Shard]]
+    ) -> list[Manifest | None]:
+        """Return the manifests of a step's shards, given each with the manifest of the one before
+        it; None of one that is to be made.
 
         What was made of the same rows is taken for done, whatever steps made those; not of a step
         that stops at a limit, since what it makes depends on that.
         """
-        inputs = [self.input_manifest(source) for source, _ in pairs]
-        done = [
-            self._done(step, new.key, source)
-            for (_, new), source in zip(pairs, inputs, strict=True)
-        ]
+        done = [self._done(step, new.key, source) for source, new in pairs]
         if None not in done or ends_raw(step):
             return done
         now = identity(step, self.recipe.seed)
         known = self.store.by_rows(step.name, lambda key: digest(now, key))
-        for place, ((_, new), source) in enumerate(zip(pairs, inputs, strict=True)):
+        for place, (source, new) in enumerate(pairs):
             old = known.get(source.output_sha256)
             if not done[place] and old and self.store.adopt(old, new.key, source.key):
                 done[place] = self._done(step, new.key, source)
@@ -391,7 +389,7 @@ class Walk:
         mine = [i for i, shard in enumerate(made) if self.is_mine(shard.owner)]
         inputs = [self.input_manifest(shards[i]) for i in mine]
         sizes = [touched(step, manifest) for manifest in inputs]
-        cached = self._finished(step, [(shards[i], made[i]) for i in mine])
+        cached = self._finished(step, list(zip(inputs, (made[i] for i in mine), strict=True)))
         todo = [(shards[i], made[i]) for i, done in zip(mine, cached, strict=True) if not done]
         budget = Budget(stage.label, step.max_error_rate, sum(sizes))
         for manifest in filter(None, cached):

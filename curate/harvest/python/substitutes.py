@@ -99,10 +99,7 @@ _TEXTS: tuple[tuple[str, str], ...] = (
     (r"(transformers|diffusers)\.utils\.logging\.get_logger", _LOGGER),
     (r"modelscope\.utils\.logger\.get_logger", _LOGGER),
     (r"(transformers|diffusers)\.utils\.import_utils\.is_torch_version", _RECENT),
-    (
-        r"(transformers|diffusers)\.utils(\.\w+)?\.is_torch_available",
-        "def {name}():\n    return True",
-    ),
+    (r"(transformers|diffusers)\.utils(\.\w+)?\.is_torch_available", _PRESENT),
     (r"(transformers|diffusers)\.utils(\.\w+)?\.is_\w+_available", _ABSENT),
     (r"transformers\.utils(\.\w+)?\.is_(torchdynamo\w*|\w*tracing)", _ABSENT),
     (r"transformers\.utils\.import_utils\.torch_compilable_check", _NOTHING),
