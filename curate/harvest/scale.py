@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import bisect
 import re
 from random import Random
 from typing import Annotated, Any, ClassVar, Literal
@@ -114,6 +115,7 @@ def enlarged(reference: str, wanted: float) -> str:
     try:
         task = LoadedTask(reference)
         names = [n for n in free_sizes(task) if re.search(rf"(?m)^{n} = \d+$", reference)]
+        own = {name: getattr(task.module, name) for name in names}
         steps: list[str] = []
         while names and input_elements(task) * 2 <= wanted:
             open_names = [n for n in names if 2 * getattr(task.module, n) <= CAPS.get(n, 2**62)]
@@ -122,13 +124,19 @@ def enlarged(reference: str, wanted: float) -> str:
             name = min(open_names, key=lambda n: getattr(task.module, n) / CAPS.get(n, 2**31))
             setattr(task.module, name, 2 * getattr(task.module, name))
             steps.append(name)
-        while steps and not _fits(task):
-            name = steps.pop()
-            setattr(task.module, name, getattr(task.module, name) // 2)
+
+        def fails(count: int) -> bool:
+            for name in names:
+                setattr(task.module, name, own[name] << steps[:count].count(name))
+            return count > 0 and not _fits(task)
+
+        count = len(steps)
+        if fails(count):
+            count = bisect.bisect_left(range(count), True, lo=1, key=fails) - 1
     except Exception:  # the code is other people's: it may raise anything
         return reference
-    for name in dict.fromkeys(steps):
-        size = getattr(task.module, name)
+    for name in dict.fromkeys(steps[:count]):
+        size = own[name] << steps[:count].count(name)
         reference = re.sub(rf"(?m)^{name} = \d+$", f"{name} = {size}", reference)
     return reference
 
