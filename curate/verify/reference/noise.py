@@ -317,6 +317,10 @@ def random_numbers(device: str) -> tuple[torch.Tensor, torch.Tensor]:
     return even.to(device), normal.to(device)
 
 
+SCANS = ("cumsum", "cumprod", "logcumsumexp")
+"""Scans that round; PyTorch's own `cumsum` adds in float64 on a CPU, so that the reference's own
+error says nothing."""
+
 WALK_CHUNKS = 64
 """Partial sums by which the roundings of a long sum are estimated."""
 
@@ -333,6 +337,8 @@ def walk_of(name: str, /, *args: Any, **kwargs: Any) -> torch.Tensor | None:
             return _walk([(a[..., lo:hi], b[..., lo:hi, :]) for lo, hi in _spans(a.shape[-1])], a)
         if name in ("sum", "mean", "var_mean") and args and args[0].dtype == torch.float64:
             return _walk_of_sum(name, *args, **kwargs)
+        if name in SCANS and args[0].dtype == torch.float64:
+            return _walk_of_scan(name, *args[:2])
         if name == CONVOLUTION:
             return _walk_of_convolution(*args)
     return None
@@ -370,6 +376,16 @@ def _walk_of_sum(
     return (
         walk.reshape([1 if d in dims else x.shape[d] for d in range(x.ndim)]) if keepdim else walk
     )
+
+
+def _walk_of_scan(name: str, x: torch.Tensor, dim: int) -> torch.Tensor:
+    """Return the same for each element, of all that comes before it."""
+    if not x.ndim:
+        return torch.zeros_like(x)
+    found = cast(torch.Tensor, getattr(torch, name)(x, dim)).nan_to_num(0.0, 0.0, 0.0)
+    if name == "cumprod":  # what is rounded in one product is in all that follow
+        return found * torch.ones_like(x).cumsum(dim).sqrt()
+    return found.square().cumsum(dim).sqrt()
 
 
 def _walk_of_convolution(

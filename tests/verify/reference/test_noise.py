@@ -2,10 +2,11 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
-from curate.problem.draw import Draw
+from curate.problem.draw import FAMILIES, Draw
 from curate.verify.protocol.compare import Mismatch, compare
 from curate.verify.reference.noise import Jitter, RoundFactors, Rounding, walk_of
 from curate.verify.reference.serve import Reference
@@ -74,6 +75,33 @@ def get_init_inputs():
             coarse = (torch.mm(patches, filters) + conv.bias).t().reshape(1, 8, 6, 6)
         with pytest.raises(Mismatch, match="value"):
             compare(coarse, *right)
+
+
+def test_a_scan_may_add_one_by_one_in_float32_but_not_drop_digits() -> None:
+    source = """
+import torch
+import torch.nn as nn
+class Model(nn.Module):
+    def forward(self, x):
+        return x.cumsum(-1)
+def get_inputs():
+    return [torch.randn(3, 5000)]
+def get_init_inputs():
+    return []
+"""
+    reference = Reference()
+    reference.load(source, "cpu", "none")
+    with torch.no_grad():
+        for seed in range(40):
+            draw = Draw(seed, 0, FAMILIES[seed % len(FAMILIES)])
+            drawn, noise = reference.draw(draw), reference.noise(draw, "usual")
+            assert noise is not None
+            right = drawn.own["output"], drawn.exact["output"], noise["output"]
+            x = drawn.inputs[0].numpy()
+            compare(torch.from_numpy(np.add.accumulate(x, -1, dtype=np.float32)), *right)
+            if draw.family != "steps":  # which have few digits
+                with pytest.raises(Mismatch, match="value"):
+                    compare(drawn.inputs[0].bfloat16().float().cumsum(-1), *right)
 
 
 def first_draw(source: str) -> tuple[torch.Tensor, tuple[Any, Any, Any]]:
