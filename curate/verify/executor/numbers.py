@@ -73,7 +73,7 @@ def _float8_values(element: str) -> Array:
 def decode(raw: Array, element: str) -> Array:
     """Return elements as a block holds them, from what memory holds."""
     if element == "f16":
-        return raw.astype(np.float32)
+        return _from_half(torch.from_numpy(np.ascontiguousarray(raw)))
     if element == "bf16":
         wide: Array = (raw.astype(np.uint32) << np.uint32(16)).view(np.float32)
         return wide
@@ -89,7 +89,8 @@ def decode(raw: Array, element: str) -> Array:
 def encode(values: Array, element: str) -> Array:
     """Return what memory holds of a block's elements, rounded to nearest even."""
     if element == "f16":
-        return values.astype(np.float16)
+        halves: Array = _to_half(values).numpy()
+        return halves
     if element == "bf16":
         rounded = _round_bf16(np.ascontiguousarray(values, np.float32))
         return (rounded.view(np.uint32) >> np.uint32(16)).astype(np.uint16)
@@ -98,6 +99,16 @@ def encode(values: Array, element: str) -> Array:
     if element in FLOAT8:
         return _to_float8(values, element)
     return values
+
+
+def _to_half(values: Array) -> torch.Tensor:
+    """Return numbers in float16; a processor has an instruction for it, which NumPy does not use."""
+    return torch.from_numpy(np.ascontiguousarray(values, np.float32)).half()
+
+
+def _from_half(halves: torch.Tensor) -> Array:
+    found: Array = halves.float().numpy()
+    return found
 
 
 def _to_float8(values: Array, element: str) -> Array:
@@ -123,7 +134,7 @@ def _is_finite(x: Array) -> bool:
 def rounder(element: str) -> Callable[[Array], Array] | None:
     """Return what rounds float32 numbers to a shorter type; None where nothing is to be done."""
     if element == "f16":
-        return lambda x: x.astype(np.float16).astype(np.float32)
+        return lambda x: _from_half(_to_half(x))
     if element == "bf16":
         return lambda x: _round_bf16(np.ascontiguousarray(x, np.float32))
     if element in FLOAT8:
@@ -233,5 +244,5 @@ def dot(a: Array, b: Array, c: Array, operand: str, result: str, precision: str)
         part = multiply(
             a[..., k : k + ACCUMULATED], b[..., k : k + ACCUMULATED, :], operand, precision
         )
-        total = (total + part).astype(np.float16).astype(np.float32)
+        total = _from_half(_to_half(total + part))
     return total

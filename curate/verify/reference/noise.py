@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import torch
+from torch.overrides import TorchFunctionMode
 
 from curate.problem.operator_calls import Mode, is_compute
 from curate.problem.values import list_tensors, map_tensors, without_float8
@@ -118,6 +119,27 @@ class Widened(Mode):
         """Have an operator give float64."""
         if kwargs.get("dtype") == self.short:
             kwargs["dtype"] = torch.float64
+        return func(*args, **kwargs)
+
+
+class OwnEpsilon(TorchFunctionMode):
+    """Has `rms_norm` add in float64 what it adds in a shorter type where a file names no ``eps``.
+
+    That is the last place of the type that it computes in.
+    """
+
+    def __init__(self, eps: float) -> None:
+        super().__init__()
+        self.eps = eps
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Call a function of PyTorch's."""
+        kwargs = kwargs or {}
+        if func in (torch.rms_norm, torch.nn.functional.rms_norm):
+            given = dict(zip(("input", "normalized_shape", "weight", "eps"), args, strict=False))
+            given |= kwargs
+            if given.get("eps") is None:
+                return torch.nn.functional.rms_norm(**given | {"eps": self.eps})
         return func(*args, **kwargs)
 
 

@@ -72,6 +72,7 @@ from curate.verify.reference.noise import (
     MORE_JITTERS,
     PRODUCTS,
     Jitter,
+    OwnEpsilon,
     RoundFactors,
     Rounding,
     Widened,
@@ -455,7 +456,10 @@ class Reference:
         usual, short = torch.get_default_dtype(), self._short(draw, inputs)
         torch.set_default_dtype(usual if short else torch.float64)
         try:
-            with Widened(short) if short else contextlib.nullcontext():
+            with (
+                OwnEpsilon(last_place(inputs)),
+                Widened(short) if short else contextlib.nullcontext(),
+            ):
                 yield
         finally:
             torch.set_default_dtype(usual)

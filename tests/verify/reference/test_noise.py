@@ -136,6 +136,28 @@ def get_init_inputs():
             compare((0.5 * x * (1.00001 + error)).to(kind), *right)
 
 
+@pytest.mark.parametrize("kind", [torch.float32, torch.float64, torch.bfloat16], ids=str)
+def test_rms_norm_adds_what_it_adds_in_the_files_own_type(kind: torch.dtype) -> None:
+    source = f"""
+import torch
+import torch.nn as nn
+class Model(nn.Module):
+    def forward(self, x):
+        return nn.functional.rms_norm(x, (64,))
+def get_inputs():
+    return [torch.randn(8, 64, dtype={kind}) * 1e-4]
+def get_init_inputs():
+    return []
+"""
+    with torch.no_grad():
+        given, (own, exact, _) = first_draw(source)
+        eps = 2.0**-52 if kind == torch.float64 else 2.0**-23
+        x = given.double()
+        right = x * (x.square().mean(-1, keepdim=True) + eps).rsqrt()
+        torch.testing.assert_close(exact, right)
+        torch.testing.assert_close(own.double(), right, rtol=1e-2, atol=0)
+
+
 @pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
 def test_a_resize_may_round_the_places_of_its_pixels(mode: str) -> None:
     source = f"""
