@@ -25,6 +25,7 @@ from curate.formats.pairs import PairsFormat
 from curate.formats.preference import Preference
 from curate.formats.repair import Repair
 from curate.generator.inductor import Inductor
+from curate.harvest.backward import Backward
 from curate.harvest.closure import Closure
 from curate.harvest.cuda.cuda_pairs import CudaPairs
 from curate.harvest.kernelbook.kernelbook import Kernelbook
@@ -64,6 +65,7 @@ AnyStep = Annotated[
     | Normalize
     | Parse
     | Wiring
+    | Backward
     | ScaleUp
     | Dedupe
     | Decontaminate

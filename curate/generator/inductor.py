@@ -38,7 +38,7 @@ class Inductor(RowStep):
     sandboxed: ClassVar[bool] = True
 
     step: Literal["inductor"]
-    version: ClassVar[int] = 25
+    version: ClassVar[int] = 26
 
     variants: Annotated[
         int,

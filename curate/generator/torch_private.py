@@ -349,6 +349,7 @@ def export(
     """
     assert mode.shape_env is not None
     held = dict(module.named_parameters(remove_duplicate=False))
+    parameters = list(held)
     held |= dict(module.named_buffers(remove_duplicate=False))
 
     paths = list(held)
@@ -356,6 +357,9 @@ def export(
 
     def run(*given: Any) -> Any:
         own = dict(zip(paths, given, strict=False))
+        for path in parameters:  # a forward may ask for gradients
+            if own[path].is_floating_point():
+                own[path].requires_grad_()
         found = torch.func.functional_call(module, own, given[len(held) :], tie_weights=False)
         assigned[:] = [i for i, path in enumerate(paths) if own[path] is not given[i]]
         return (*found, *(own[paths[i]] for i in assigned))

@@ -175,6 +175,44 @@ def _logit(x: Tensor, eps: float | None = None) -> Tensor:
     return torch.log(x / (1 - x))
 
 
+def _convolution_backward(
+    grad: Tensor,
+    x: Tensor,
+    weight: Tensor,
+    _: Any,
+    stride: list[int],
+    padding: list[int],
+    dilation: list[int],
+    transposed: bool,
+    output_padding: list[int],
+    groups: int,
+    mask: list[bool],
+) -> Any:
+    """The gradient of the input is a convolution, of the other kind; that of the weight is none
+    that is worth printing."""
+    if mask[1]:
+        return NotImplemented
+    bias = grad.sum([0, *range(2, grad.dim())]) if mask[2] else None
+    if not mask[0]:
+        return None, None, bias
+    behind = [0] * (x.dim() - 2)
+    if not transposed:  # what a window of the forward leaves over at the end
+        behind = [
+            0 if s == 1 else (size + 2 * p - d * (k - 1) - 1) % s
+            for s, size, p, d, k in zip(
+                _each(stride, x), x.shape[2:], _each(padding, x), _each(dilation, x),
+                weight.shape[2:], strict=True,
+            )
+        ]  # fmt: skip
+    how = stride, padding, dilation, not transposed, behind, groups
+    return aten.convolution(grad, weight, None, *how), None, bias
+
+
+def _each(numbers: list[int], x: Tensor) -> list[int]:
+    """Return a number for each dimension of an image; one may stand for all."""
+    return list(numbers) * (x.dim() - 2) if len(numbers) == 1 else list(numbers)
+
+
 OWN: dict[Any, Callable[..., Any]] = {
     aten.scatter_reduce.two: _scatter_reduce,
     aten.index_reduce.default: _index_reduce,
@@ -188,5 +226,6 @@ OWN: dict[Any, Callable[..., Any]] = {
     aten.addbmm.default: _addbmm,
     aten.histc.default: _histc,
     aten.logit.default: _logit,
+    aten.convolution_backward.default: _convolution_backward,
 }
 """What is decomposed otherwise than Inductor does, or than PyTorch's meta kernels ask for."""

@@ -102,7 +102,7 @@ def encode(values: Array, element: str) -> Array:
 
 
 def _to_half(values: Array) -> torch.Tensor:
-    """Return numbers in float16; a processor has an instruction for it, which NumPy does not use."""
+    """Return numbers in float16, by the processor's instruction, which NumPy does not use."""
     return torch.from_numpy(np.ascontiguousarray(values, np.float32)).half()
 
 

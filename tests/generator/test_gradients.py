@@ -1,0 +1,51 @@
+"""Forwards that return gradients: printed, and judged on the CPU."""
+
+from shared_judge import not_correct
+
+from curate.generator.generate import generate
+from curate.harvest.backward import gradients
+from curate.verify import Candidate
+
+pytest_plugins = ["shared_judge"]
+
+FILE = """import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def __init__(self, channels):
+        super().__init__()
+        self.layer = {layer}
+
+    def forward(self, x):
+        return self.layer(x) * x.mean()
+
+
+batch_size = 4
+size = 12
+
+
+def get_inputs():
+    return [torch.rand({shape})]
+
+
+def get_init_inputs():
+    return [24]
+"""
+ROWS, IMAGES = "batch_size, size, 24", "batch_size, 8, size, 14"
+CASES = {
+    "a product and a norm": (
+        "nn.Sequential(nn.LayerNorm(channels), nn.Linear(channels, 40), nn.GELU())",
+        ROWS,
+    ),
+    "strided convolution": ("nn.Conv2d(8, channels, 3, stride=2, padding=1)", IMAGES),
+    "transposed convolution": ("nn.ConvTranspose2d(8, channels, 4, 2, 1)", IMAGES),
+}
+
+
+def test_programs_are_right(warm_judge):
+    candidates = []
+    for name, (layer, shape) in CASES.items():
+        reference = gradients(FILE.format(layer=layer, shape=shape), "Block", 60)
+        candidates.append(Candidate(name, reference, generate(reference).text))
+    assert not not_correct(warm_judge.run(candidates))
