@@ -111,8 +111,9 @@ def _computing(kernel: ast.FunctionDef) -> int:
 
 
 def is_backward(row: dict[str, Any]) -> bool:
-    """Whether a problem is a backward pass: it is given a gradient of an output."""
-    return re.search(r"def forward\(self[^)]*\bgrad_out", row["reference"]) is not None
+    """Whether a problem asks for gradients, of a module's or by formulas."""
+    asks = r"def forward\(self[^)]*\bgrad_out|torch\.autograd\.grad\("
+    return re.search(asks, row["reference"]) is not None
 
 
 def twins(rows: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:

@@ -207,7 +207,11 @@ def _said(statement: ast.stmt) -> str:
     named = isinstance(statement, ast.AugAssign) or (
         isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name)
     )
-    return ast.unparse(statement if named else getattr(statement, "value", statement))
+    said = statement if named else getattr(statement, "value", statement)
+    call = said.value if isinstance(said, ast.Subscript) else said
+    if isinstance(call, ast.Call) and ast.unparse(call.func) == "torch.autograd.grad":
+        return f"the gradient{'s' * (said is call)} of {ast.unparse(call.args[0])}"
+    return ast.unparse(said)
 
 
 def words_of(module: ModuleType) -> Words:

@@ -49,3 +49,9 @@ def test_programs_are_right(warm_judge):
         reference = gradients(FILE.format(layer=layer, shape=shape), "Block", 60)
         candidates.append(Candidate(name, reference, generate(reference).text))
     assert not not_correct(warm_judge.run(candidates))
+
+
+def test_docstrings_speak_of_gradients():
+    layer, shape = CASES["strided convolution"]
+    text = generate(gradients(FILE.format(layer=layer, shape=shape), "Block", 60)).text
+    assert "the gradient of out" in text and "autograd" not in text

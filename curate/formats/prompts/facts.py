@@ -6,6 +6,7 @@ A prompt asks for nothing that the answer below it does not do. What is not know
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from functools import cached_property
 
@@ -150,8 +151,9 @@ class ProgramFacts:
 
     @property
     def is_forward_only(self) -> bool:
-        """Whether it has no backward pass."""
-        return "autograd" not in self._row["triton"] and "backward" not in self._row["triton"]
+        """Whether it has no backward pass, and is none."""
+        texts = self._row["reference"], self._row["triton"]
+        return not any(re.search(r"autograd|backward|\bgrad_", text) for text in texts)
 
     @property
     def faster_than(self) -> str:
