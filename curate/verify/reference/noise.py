@@ -122,7 +122,7 @@ class Widened(Mode):
         return func(*args, **kwargs)
 
 
-class OwnEpsilon(TorchFunctionMode):
+class OwnEpsilon(TorchFunctionMode):  # type: ignore[misc]
     """Has `rms_norm` add in float64 what it adds in a shorter type where a file names no ``eps``.
 
     That is the last place of the type that it computes in.
