@@ -49,6 +49,8 @@ _DRAWS = {
     "binary": "torch.randint(0, 2, {tuple}).float()",
     "mask": "torch.rand({shape}) > 0.2",
     "logprob": "torch.nn.functional.logsigmoid(torch.randn({shape}))",
+    "causal": "torch.full({tuple}, float('-inf')).triu(1)",
+    "rotary": "(torch.randn({shape}).cos(), torch.randn({shape}).sin())",
 }
 
 
@@ -91,10 +93,31 @@ def candidates(parameter: inspect.Parameter, subject: Subject) -> Iterator[Input
     if re.fullmatch(r"(feat_|input_|x_|img_|spatial_)?(size|shape|resolution|hw)", name):
         yield InputGuess("value", (), "(height, width)")
         yield from (InputGuess("value", (), f"({v}, {v})") for v in (12, *hints))
+    if is_rotary(parameter):
+        yield from (InputGuess("rotary", dims) for dims in _angles(subject))
+        return
+    if parameter.default is None:
+        yield InputGuess("value", (), "None")
+        return
     if kind in ("float", "bool"):
         yield InputGuess("value", (), "0.5" if kind == "float" else "False")
         return
     yield from _tensors(parameter.name, subject)
+
+
+def is_rotary(parameter: inspect.Parameter) -> bool:
+    """Whether an argument is a rotary embedding: cosines and sines of angles."""
+    kind = annotation_text(parameter.annotation).lower()
+    pair = re.search(r"tuple\[(torch\.)?tensor, ?(torch\.)?tensor\]", kind)
+    return bool(pair) and re.search("position|rotary|rope|freqs|cos", parameter.name) is not None
+
+
+def _angles(subject: Subject) -> Iterator[tuple[Dim, ...]]:
+    """Yield shapes of angles: one for each element of a head, or for half of them."""
+    heads = {getattr(module, "head_dim", None) for module in subject.model.modules()}
+    sizes = [size for size in heads if isinstance(size, int)] or subject.hints[:4]
+    for size in dict.fromkeys([*sizes, *(size // 2 for size in sizes)]):
+        yield from (("batch_size", "seq_len", size), ("seq_len", size))
 
 
 def _tensors(name: str, subject: Subject) -> Iterator[InputGuess]:
@@ -106,6 +129,8 @@ def _tensors(name: str, subject: Subject) -> Iterator[InputGuess]:
         yield from (InputGuess(k, dims, high if k == "randint" else 0) for k in kinds)
     name = name.lower()
     if "mask" in name:
+        if re.fullmatch("(attention|attn|causal)_mask", name):  # added to scores
+            yield InputGuess("causal", ("seq_len", "seq_len"))
         yield from (InputGuess("mask", dims) for dims in _MASKS)
         yield InputGuess("value", (), "None")
     drawn = [kinds[0] if kinds[0] in ("rand", "logprob", "binary") else "randn"]

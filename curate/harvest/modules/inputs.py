@@ -24,7 +24,7 @@ class Inputs(RowStep):
 
     step: Literal["inputs"]
 
-    version: ClassVar[int] = 5
+    version: ClassVar[int] = 6
     tools: ClassVar[tuple[str, ...]] = ("torch",)
     takes: ClassVar[frozenset[str]] = frozenset({"module"})
     reads: ClassVar[frozenset[str]] = frozenset({"text", "entry_point"})

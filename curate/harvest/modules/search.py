@@ -9,6 +9,7 @@ mention to the sizes to try.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import inspect
 import io
 import itertools
@@ -40,6 +41,7 @@ from curate.harvest.modules.input_shapes import (
     apart,
     candidates,
     distributions,
+    is_rotary,
     size_hints,
 )
 from curate.harvest.modules.sizes import (
@@ -164,7 +166,9 @@ class ArgumentSearch:
             raise Unusable("no_forward")
         lost: Unusable | None = None
         built = 0
-        for init_inputs in _constructor_attempts(cls, self.text):
+        width = _width(self.text)
+        for narrow in _constructor_attempts(cls, self.text):
+            init_inputs = [re.sub(r"\b64\b", width, expression) for expression in narrow]
             try:
                 model = self._construct(cls, init_inputs)
             except Exception as error:
@@ -245,10 +249,11 @@ class ArgumentSearch:
         The same shape is tried for every argument first; then one argument at a time is changed,
         and a change stays when more operators ran before the error.
         """
-        parameters = _required(type(subject.model).forward)
+        parameters = _required(type(subject.model).forward, is_rotary)
         if any(p.kind is p.KEYWORD_ONLY for p in parameters):
             raise Unusable("no_inputs_found", error="forward needs a keyword-only argument")
-        if any(re.match(_COLLECTIONS, annotation_text(p.annotation)) for p in parameters):
+        others = [p for p in parameters if p.default is p.empty and not is_rotary(p)]
+        if any(re.match(_COLLECTIONS, annotation_text(p.annotation)) for p in others):
             raise Unusable("no_inputs_found", error="forward needs a list or dictionary")
         if not parameters:
             raise Unusable("no_inputs_found", error="forward takes no argument")
@@ -319,6 +324,14 @@ _WORTH_ANOTHER_TRY = frozenset(("no_inputs_found", "eager_error", "not_finite"))
 """Losses that other arguments may cure."""
 
 
+WIDTHS = ("64", "96", "128", "192")
+
+
+def _width(text: str) -> str:
+    """Return what a module's widths are where they are free: one of `WIDTHS`, by its text."""
+    return WIDTHS[hashlib.sha256(text.encode()).digest()[0] % len(WIDTHS)]
+
+
 def _constructor_attempts(cls: Any, text: str) -> Iterator[list[str]]:
     """Yield argument lists: the likeliest values, then each argument's other values in turn."""
     if cls.__init__ is torch.nn.Module.__init__:
@@ -343,16 +356,18 @@ def _constructor_attempts(cls: Any, text: str) -> Iterator[list[str]]:
                 yield [*base[:index], values[rank], *base[index + 1 :]]
 
 
-def _required(function: Callable[..., Any]) -> list[inspect.Parameter]:
+def _required(
+    function: Callable[..., Any], wanted: Callable[[inspect.Parameter], bool] = lambda _: False
+) -> list[inspect.Parameter]:
+    """Return the arguments without a default, and those up to the last that is wanted."""
     try:
         parameters = list(inspect.signature(function).parameters.values())[1:]
     except (TypeError, ValueError) as error:
         raise Unusable("constructor_unknown", error=shown(error)) from error
-    return [
-        p
-        for p in parameters
-        if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
-    ]
+    variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    single = [p for p in parameters if p.kind not in variable]
+    last = max((i for i, p in enumerate(single) if wanted(p)), default=-1)
+    return [p for i, p in enumerate(single) if p.default is p.empty or i <= last]
 
 
 def _instance(cls: Any, init_inputs: list[str]) -> Any:

@@ -2,8 +2,10 @@ import textwrap
 from typing import Any
 
 import pytest
+import torch
 
 from curate.harvest.modules.inputs import Inputs
+from curate.harvest.modules.search import WIDTHS
 from curate.harvest.modules.taskfile import make_positional
 from curate.problem.draw import Draw, Variation, free_sizes, resized
 from curate.problem.problem import LoadedTask
@@ -66,7 +68,7 @@ def test_convolution_gets_an_image_of_realistic_size() -> None:
         + "def forward(self, x):\n    return self.c(x).relu()\n"
     )
     ((batch, channels, height, width),) = shapes(found)
-    assert batch >= 8 and channels == 64 and width > height >= 32
+    assert batch >= 8 and str(channels) in WIDTHS and width > height >= 24
 
 
 def test_linear_takes_its_width_from_the_layer() -> None:
@@ -268,6 +270,48 @@ def test_log_probabilities_are_negative() -> None:
     assert all(float(given.max()) < 0 for given in found["inputs"])
 
 
+ROTARY = """
+def rotated(x, position_embeddings):
+    cos, sin = position_embeddings
+    a, b = x.chunk(2, -1)
+    return x * cos.unsqueeze(1) + torch.cat([-b, a], -1) * sin.unsqueeze(1)
+"""
+ATTENTION = (
+    INIT.format("", "self.head_dim = 24\n    self.qkv = nn.Linear(48, 144)")
+    + """
+def forward(self, x, {}):
+    q, k, v = self.qkv(x).view(*x.shape[:2], 6, 24).transpose(1, 2).chunk(3, 1)
+    {}
+    return torch.softmax(scores, -1) @ v
+"""
+)
+
+
+@pytest.mark.parametrize("before", ["", "past: torch.Tensor | None = None, "])
+def test_a_rotary_embedding_is_cosines_and_sines(before: str) -> None:
+    default = " = None" if before else ""
+    given = f"{before}position_embeddings: tuple[torch.Tensor, torch.Tensor]{default}"
+    scores = "scores = rotated(q, position_embeddings) @ k.mT"
+    x, *past, (cos, sin) = task(ATTENTION.format(given, scores), ROTARY)["inputs"]
+    assert past == [None] * bool(before)
+    assert cos.shape == sin.shape == (*x.shape[:2], 24)
+    assert cos.abs().max() <= 1 and not torch.equal(cos, sin)
+
+
+def test_a_mask_that_is_added_to_scores_is_causal() -> None:
+    found = task(ATTENTION.format("attention_mask", "scores = q @ k.mT + attention_mask"))
+    x, mask = found["inputs"]
+    assert mask.shape == (x.shape[1], x.shape[1])
+    assert mask[0].isinf().sum() == len(mask) - 1 and (mask[-1] == 0).all()
+
+
+def test_modules_have_different_widths() -> None:
+    body = INIT.format(", dim", "self.l = nn.Linear(dim, {})")
+    forward = "def forward(self, x):\n    return self.l(x)\n"
+    widths = {shapes(task(body.format(n) + forward))[0][-1] for n in range(10, 18)}
+    assert 1 < len(widths) <= len(WIDTHS)
+
+
 def test_lists_of_tensors_are_not_guessed() -> None:
     body = "def forward(self, features: list[torch.Tensor]):\n    return features[0] * 2\n"
     assert dropped(body) == "no_inputs_found"
@@ -332,8 +376,9 @@ def test_a_configuration_is_what_the_module_reads_of_it() -> None:
     )
     (config,) = found["names"]["get_init_inputs"]()
     (mlp,) = [value for value in vars(config).values() if hasattr(value, "intermediate_size")]
+    assert str(config.hidden_size) in WIDTHS
     assert vars(config) == {
-        "hidden_size": 64,
+        "hidden_size": config.hidden_size,
         "mlp_config": mlp,
         "layer_norm_eps": 1e-05,
         "use_norm": False,
@@ -347,7 +392,8 @@ def test_a_configuration_that_is_looked_up_is_a_dictionary() -> None:
         INIT.format(", config", "self.l = nn.Linear(config['hidden_size'], config['n_heads'])")
         + "def forward(self, x):\n    return self.l(x)\n"
     )
-    assert found["names"]["get_init_inputs"]() == [{"hidden_size": 64, "n_heads": 4}]
+    (config,) = found["names"]["get_init_inputs"]()
+    assert str(config.pop("hidden_size")) in WIDTHS and config == {"n_heads": 4}
 
 
 def test_same_module_gives_the_same_bytes() -> None:
