@@ -221,7 +221,7 @@ class Jitter(Mode):
             if isinstance(total, torch.Tensor) and total.dtype == torch.float64 and not self.short:
                 walk = walk_of(name, *args, **kwargs)
                 if walk is not None and walk.shape == total.shape:
-                    step = self.ulp / 2 / math.sqrt(3)
+                    step, walk = self.ulp / 2 / math.sqrt(3), walk.nan_to_num(0.0, 0.0, 0.0)
                     total.addcmul_(walk, self._noise.normal(total), value=step)
         return result
 
@@ -273,7 +273,7 @@ class Jitter(Mode):
         if factor.dtype != torch.float64:
             return factor
         # Tensor cores drop digits: a factor becomes smaller, by half of its last place on average.
-        return factor + factor * (self._noise.uniform(factor) - 1) * self.factors
+        return factor * (1 + (self._noise.uniform(factor) - 1) * self.factors)
 
     def change(self, inputs: list[Any]) -> list[Any]:
         """Return inputs in float64, changed likewise."""
@@ -292,7 +292,8 @@ class Jitter(Mode):
         return list(map_tensors(inputs, changed))
 
     def _change(self, tensor: torch.Tensor, ulp: float, *, is_exact: bool) -> None:
-        change = tensor * self._noise.uniform(tensor)
+        # An infinity stays one.
+        change = (tensor * self._noise.uniform(tensor)).nan_to_num_(0.0, 0.0, 0.0)
         if is_exact and self.keep_short:
             digits = tensor * SHORT
             change.masked_fill_((digits == digits.round()) & (tensor.abs() <= SMALL), 0)

@@ -136,6 +136,26 @@ def get_init_inputs():
             compare((0.5 * x * (1.00001 + error)).to(kind), *right)
 
 
+@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16], ids=str)
+def test_infinities_on_the_way_leave_the_noise_a_number(kind: torch.dtype) -> None:
+    source = f"""
+import torch
+import torch.nn as nn
+class Model(nn.Module):
+    def forward(self, q, k):
+        scores = (q @ k.mT).masked_fill(torch.ones(32, 32).triu(1) > 0, -torch.inf)
+        return torch.softmax(scores, -1) @ k + scores.logsumexp(-1, keepdim=True)
+def get_inputs():
+    return [torch.randn(4, 32, 64, dtype={kind}) * 8 for _ in range(2)]
+def get_init_inputs():
+    return []
+"""
+    with torch.no_grad():
+        _, (_, exact, noise) = first_draw(source)
+        assert noise.isfinite().all() and exact.isfinite().all()
+        assert (noise > 0).double().mean() > 0.9
+
+
 @pytest.mark.parametrize("kind", [torch.float32, torch.float64, torch.bfloat16], ids=str)
 def test_rms_norm_adds_what_it_adds_in_the_files_own_type(kind: torch.dtype) -> None:
     source = f"""
