@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 CHUNKING = {"min_chunk_size": 256 * 1024, "max_chunk_size": 1024 * 1024, "norm_level": 0}
+LEVEL = 12  # of zstd: a quarter smaller than its default for these texts, in no more time to notice
 ROW_GROUP_BYTES = 100 * 10**6  # before compression
 FILE_BYTES = 500 * 10**6
 
@@ -66,6 +67,7 @@ class SplitFiles:
             self._sink,
             self._schema,
             compression="zstd",
+            compression_level=LEVEL,
             write_page_index=True,
             use_content_defined_chunking=CHUNKING,
         )
