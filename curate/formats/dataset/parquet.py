@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 CHUNKING = {"min_chunk_size": 256 * 1024, "max_chunk_size": 1024 * 1024, "norm_level": 0}
-LEVEL = 12  # of zstd: a quarter smaller than its default for these texts, in no more time to notice
+LEVEL = 12  # of zstd: files are a quarter smaller than at its default
 ROW_GROUP_BYTES = 100 * 10**6  # before compression
 FILE_BYTES = 500 * 10**6
 
