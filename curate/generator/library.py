@@ -17,9 +17,9 @@ from curate.generator.schedules import (
     quantised,
     recurrences,
 )
-from curate.generator.sizes import attribute_path
 from curate.generator.torch_private import CallOperand
 from curate.generator.unprintable import Unprintable
+from curate.problem.problem import attribute_path
 
 Joined = attention_loops.Found | quantised.Unpacked
 """Groups that are one kernel, which Inductor leaves apart."""

@@ -22,11 +22,12 @@ from curate.generator.loops import Loops, equal, in_terms_of, product
 from curate.generator.promises import guards
 from curate.generator.promises.ranks import LEAD, Lead
 from curate.generator.promises.result_types import ResultTypes
-from curate.generator.sizes import Fact, Sizes, attribute_path, attributes
+from curate.generator.sizes import Fact, Sizes, attributes
 from curate.generator.trace import Symbolic, Traced
 from curate.generator.unprintable import Unprintable
 from curate.generator.values import StoredValue, unconverted
 from curate.generator.words import is_view, note_of, operation, title, told_note, words_of
+from curate.problem.problem import attribute_path
 
 ir = private.ir
 

@@ -21,6 +21,7 @@ from curate.generator.torch_private import CeilToInt, FloorDiv, IntTrueDiv
 from curate.generator.trace import Symbolic, Traced
 from curate.generator.unprintable import Unprintable
 from curate.generator.words import words_of
+from curate.problem.problem import attribute_path
 
 _ROLES = {
     1: ("length",),
@@ -50,13 +51,6 @@ class Fact:
     text: str
     tensor: str | None = None
     dim: int = -1
-
-
-def attribute_path(path: str) -> str:
-    """Return the expression for a module's path: ``self.blocks[0].norm`` for ``blocks.0.norm``."""
-    return "self" + "".join(
-        f"[{part}]" if part.isdigit() else f".{part}" for part in path.split(".") if part
-    )
 
 
 def attributes(traced: Traced) -> Iterator[Fact]:

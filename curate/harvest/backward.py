@@ -117,7 +117,7 @@ def gradients(reference: str, name: str, max_ops: int) -> str | None:
         name: what its class is called in the new one.
         max_ops: most operators that it may call.
     """
-    from curate.problem.eager import Unusable, check
+    from curate.problem.eager import check
     from curate.problem.operator_calls import OperatorCalls
     from curate.problem.problem import LoadedTask
 
@@ -134,8 +134,6 @@ def gradients(reference: str, name: str, max_ops: int) -> str | None:
             setattr(task.module, size, 2 * layer.sizes[size])
         with OperatorCalls(max_ops):
             task.build(0, task.init_inputs())(*task.inputs())
-    except (Unusable, SyntaxError):
-        return None
     except Exception:  # the code is other people's: it may raise anything
         return None
     return text
@@ -173,8 +171,11 @@ class _Layer:
         """Return expressions of what has gradients."""
         import torch
 
+        from curate.problem.problem import attribute_path
+
         inputs = {n: t for n, t in zip(self.inputs, given, strict=True) if _is_leaf(t)}
-        held = {_path(p): t for p, t in model.named_parameters() if t.requires_grad}
+        named = model.named_parameters(self.attribute)
+        held = {attribute_path(p): t for p, t in named if t.requires_grad}
         tensors = [*inputs.values(), *held.values()]
         found = torch.autograd.grad(self.out, tensors, torch.ones_like(self.out), allow_unused=True)
         used = [n for n, g in zip([*inputs, *held], found, strict=True) if g is not None]
@@ -185,8 +186,6 @@ class _Layer:
             return first
         if len(own) == len(list(model.parameters())) > 1:
             own = [f"*self.{self.attribute}.parameters()"]
-        else:
-            own = [f"self.{self.attribute}.{path}" for path in own]
         return first + own if len(first + own) <= MOST_GRADIENTS else []
 
     def text(self) -> str | None:
@@ -313,11 +312,6 @@ def _leaf(value: Any) -> Any:
 
 def _is_leaf(value: Any) -> bool:
     return bool(getattr(value, "requires_grad", False))
-
-
-def _path(parameter: str) -> str:
-    """Return how code reads a parameter: ``net[0].weight`` for ``net.0.weight``."""
-    return re.sub(r"\.(\d+)(?=\.|$)", r"[\1]", parameter)
 
 
 def _renamed(text: str, name: str) -> str:

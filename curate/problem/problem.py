@@ -7,6 +7,7 @@ defines ``ModelNew`` with the same constructor and the same ``state_dict``
 
 from __future__ import annotations
 
+import keyword
 import linecache
 import sys
 from types import ModuleType
@@ -114,6 +115,19 @@ def load(
     except Exception as error:
         raise ProgramError(which, f"cannot be loaded: {describe(error)}") from error
     return module
+
+
+def attribute_path(path: str) -> str:
+    """Return the expression for a module's path: ``self.blocks[0].norm`` for ``blocks.0.norm``."""
+    text = "self"
+    for part in filter(None, path.split(".")):
+        if part.isdigit():
+            text += f"[{part}]"
+        elif part.isidentifier() and not keyword.iskeyword(part):
+            text += f".{part}"
+        else:  # a module may have any name
+            text = f"getattr({text}, {part!r})"
+    return text
 
 
 class LoadedTask:

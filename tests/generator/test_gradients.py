@@ -8,7 +8,9 @@ from curate.verify import Candidate
 
 pytest_plugins = ["shared_judge"]
 
-FILE = """import torch
+FILE = """from collections import OrderedDict
+
+import torch
 import torch.nn as nn
 
 
@@ -36,6 +38,10 @@ ROWS, IMAGES = "batch_size, size, 24", "batch_size, 8, size, 14"
 CASES = {
     "a product and a norm": (
         "nn.Sequential(nn.LayerNorm(channels), nn.Linear(channels, 40), nn.GELU())",
+        ROWS,
+    ),
+    "names that are no identifiers": (
+        "nn.Sequential(OrderedDict({'layer 0': nn.Linear(channels, 40), 'class': nn.Tanh()}))",
         ROWS,
     ),
     "strided convolution": ("nn.Conv2d(8, channels, 3, stride=2, padding=1)", IMAGES),

@@ -192,12 +192,15 @@ def _methods(node: ast.ClassDef) -> dict[str, ast.FunctionDef]:
 
 
 def _runs_submodules(node: ast.ClassDef) -> bool:
-    """Whether a constructor calls a module, for instance to learn the size of its output."""
+    """Whether a constructor calls a module, for instance to learn the size of its output, or has
+    one compute a parameter."""
     methods = _methods(node)
     for name, method in methods.items():
         if name == "forward" or name not in _reachable(methods):
             continue
         for call in ast.walk(method):
+            if isinstance(call, ast.Call) and "register_parametrization" in ast.unparse(call.func):
+                return True
             if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute)):
                 continue
             owner = call.func.value

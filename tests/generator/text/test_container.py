@@ -93,6 +93,25 @@ def test_a_constructor_that_runs_a_module_keeps_forward_methods():
     assert "def scaled" in preamble
 
 
+def test_a_class_that_computes_a_parameter_keeps_its_forward():
+    found = slice_reference("""
+class Unit(nn.Module):
+    def forward(self, weight):
+        return weight / weight.norm()
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+        nn.utils.parametrize.register_parametrization(self.linear, "weight", Unit())
+
+    def forward(self, x):
+        return self.linear(x)
+""")
+    assert "return weight / weight.norm()" in "\n".join(map(str, vars(found).values()))
+
+
 def test_an_inherited_forward_gives_the_signature():
     found = slice_reference(REFERENCE + "\n\nclass Child(Model):\n    pass\n", "Child")
     assert found.class_text == "class ModelNew(Model):\n    pass"
