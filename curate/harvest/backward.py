@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from curate.rows import Row, make_row
+from curate.harvest.modules.taskfile import task_row
+from curate.rows import Row
 from curate.step import Context, Keep, Outcome, RowStep
 
 if TYPE_CHECKING:
@@ -86,25 +87,13 @@ class Backward(RowStep):
         if reference is None or name is None or Random(row["id"]).random() >= self.share:
             return Keep((row,))
         text = gradients(reference, name, self.max_ops)
-        return Keep((row,) if text is None else (row, _with_text(row, text)))
+        return Keep((row,) if text is None else (row, task_row(row, text)))
 
 
 def _class_name(symbol: str | None) -> str | None:
     """Return the name that a class has here; None for what is no class."""
     name = (symbol or "").rpartition(".")[2].lstrip("_")
     return name if name[:1].isupper() and name not in ("Model", "Module") else None
-
-
-def _with_text(row: Row, text: str) -> Row:
-    return make_row(
-        "task",
-        text,
-        row["origin"],
-        reference=text,
-        entry_point=row["entry_point"],
-        license=row["license"],
-        parent_ids=[row["id"]],
-    )
 
 
 def gradients(reference: str, name: str, max_ops: int) -> str | None:

@@ -6,8 +6,8 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from curate.harvest.modules.taskfile import make_positional
-from curate.rows import ModuleRow, Row, make_row
+from curate.harvest.modules.taskfile import make_positional, task_row
+from curate.rows import ModuleRow
 from curate.step import Context, Drop, Keep, Outcome, RowStep
 
 
@@ -81,16 +81,4 @@ class Inputs(RowStep):
             return Drop("out_of_time", {"seconds": self.seconds})
         except Unusable as loss:
             return Drop(loss.reason, loss.evidence)
-        return Keep((_task_row(row, found.text),))
-
-
-def _task_row(row: ModuleRow, reference: str) -> Row:
-    return make_row(
-        "task",
-        reference,
-        row["origin"],
-        reference=reference,
-        entry_point=row["entry_point"],
-        license=row["license"],
-        parent_ids=[row["id"]],
-    )
+        return Keep((task_row(row, found.text),))

@@ -17,6 +17,20 @@ from curate.harvest.python.source import (
     text_at,
     undecorated,
 )
+from curate.rows import ModuleRow, Row, make_row
+
+
+def task_row(row: ModuleRow | Row, reference: str) -> Row:
+    """Return the row of a task that was made of another row's code."""
+    return make_row(
+        "task",
+        reference,
+        row["origin"],
+        reference=reference,
+        entry_point=row["entry_point"],
+        license=row["license"],
+        parent_ids=[row["id"]],
+    )
 
 
 def assemble(
