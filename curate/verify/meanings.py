@@ -22,7 +22,8 @@ CAVEATS = {
     "untried_grids": "no right draw had two programs along some axes of its kernels' grids",
     "smaller_sizes_only": "the file's own sizes were too much work; smaller ones were compared",
     "fewer_trials": "work or time ran out before the last draw, or before the tests after it",
-    "atomics_unproved": "it uses atomics, is right on the GPU, and could not be judged on the CPU",
+    "races_unproved": "its blocks meet in memory; it is right on the GPU, and could not be judged "
+    "on the CPU, where every race is seen",
     "train_mode_only": "it is right in training mode, and not in eval mode",
 }
 """What each caveat of a `curate.verify.verdict.Verdict` says."""

@@ -48,7 +48,8 @@ def judge(cases: list[Any]) -> list[dict[str, Any]]:
     rows = []
     for case in cases:
         cheat, honest = verdicts[case.id]
-        caught = cheat.status in case.statuses and case.rule in (None, cheat.reason)
+        # On a device a race may also show: as a wrong value.
+        caught = cheat.status in case.statuses and case.rule in (None, "race", cheat.reason)
         accepted = honest.status == "correct"
         mark = "" if caught and accepted else "  <-- WRONG"
         shown = (" ".join(filter(None, (v.status, v.reason))) for v in (cheat, honest))

@@ -14,6 +14,7 @@ import torch
 from curate.problem.operator_calls import is_compute
 from curate.problem.values import Tensors, list_tensors
 from curate.verify.compile.ptx import stored_parameters
+from curate.verify.executor.memory import all_located
 from curate.verify.executor.operations import UnsupportedOperation, Work
 from curate.verify.executor.operators import (
     find_operator,
@@ -132,6 +133,10 @@ class Storages:
         """Return the address of a place's first element."""
         self.tensor(place)
         return self.device.address(place.storage, place.start)
+
+    def base(self, number: int) -> int | None:
+        """Return the address of a storage, or None if there is none of this number."""
+        return self.device.address(number, 0) if number in self.known else None
 
 
 @dataclass
@@ -329,7 +334,9 @@ class CommandRunner:
         touched: list[TensorPlace] = []
         address = self._noting(touched)
         values = [
-            address(places[i]) if i in places else read_launch_value(value, address)
+            address(places[i])
+            if i in places
+            else read_launch_value(value, address, self.storages.base)
             for i, value in enumerate(message["args"])
         ]
         numbers = _numbers(message["args"]) + sum(size > 1 for size in grid)
@@ -403,7 +410,7 @@ class CommandRunner:
             raise WireError("an upload to another place")
         self.streams.command("a copy to the device", [], [place])
         self.streams.waited()
-        target.copy_(value)
+        target.copy_(all_located(value, self.storages.base))
         self.done.sent_bytes += value.numel() * value.element_size()
         self._writes([place.storage])
         command = Command(UPLOAD, (), [(place.storage, self._is_whole(place))])

@@ -90,6 +90,18 @@ def load_kernel(text: str) -> ReadyKernel:
 
 
 @lru_cache(maxsize=1024)
+def meets(text: str) -> bool:
+    """Say whether programs of a kernel's grid may see what others of it write."""
+    try:
+        functions = ttir.parse(text)
+        loaded = code.touched_arguments(functions, LOADS)
+        stored = code.touched_arguments(functions, STORES)
+    except ttir.TTIRError:
+        return True
+    return loaded is None or stored is None or bool(loaded & stored)
+
+
+@lru_cache(maxsize=1024)
 def described(text: str) -> tuple[str, frozenset[int] | None]:
     """Return a kernel's name, and which of its arguments it may store to; None: any of them."""
     try:

@@ -7,10 +7,12 @@ allocations are far apart, so that no step of a pointer leads from one into the 
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import torch
 
 Array = np.ndarray[Any, Any]
 
@@ -21,6 +23,30 @@ FIRST, GAP = 1 << 44, 1 << 34
 def address_of(storage: int) -> int:
     """Return the address of a storage's first byte."""
     return FIRST + storage * GAP
+
+
+def located(value: int, find: Callable[[int], int | None]) -> int:
+    """Return a number that a program has; if it is an address, that on the device.
+
+    Args:
+        value: the number, perhaps from `address_of`, which is what a program has for an address.
+        find: gives the address of a storage on the device, None if there is no such storage.
+    """
+    storage, start = divmod(value - FIRST, GAP)
+    base = find(storage) if storage >= 0 else None
+    return value if base is None else base + start
+
+
+def all_located(values: torch.Tensor, find: Callable[[int], int | None]) -> torch.Tensor:
+    """Return what a program sends, with each address in it that on the device; see `located`."""
+    if values.dtype != torch.int64:
+        return values
+    storages = (values - FIRST).div(GAP, rounding_mode="floor")
+    found = values
+    for storage in storages[values >= FIRST].unique().tolist():
+        if (base := find(storage)) is not None:
+            found = torch.where(storages == storage, values - address_of(storage) + base, found)
+    return found
 
 
 class OutOfBounds(Exception):

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from curate.verify.executor.memory import located
 from curate.verify.executor.operations import UnsupportedOperation
 from curate.verify.protocol.places import TensorPlace, read_place
 from curate.verify.protocol.wire import DTYPES, WireError
@@ -121,18 +122,23 @@ MAX_BYTES = 32764
 """Bytes that a kernel's parameters may have (CUDA C++ Programming Guide, "Function Parameters")."""
 
 
-def read_launch_value(value: Any, address: Callable[[TensorPlace], int]) -> int | float | bool:
+def read_launch_value(
+    value: Any, address: Callable[[TensorPlace], int], base: Callable[[int], int | None]
+) -> int | float | bool:
     """Return an argument of a Triton kernel; see `curate.verify.host_half.stream`.
 
     Args:
         value: a number; the words of one that is not finite; null; or ``{"t": place}``.
         address: gives that of a place.
+        base: gives that of a storage, for numbers that are addresses.
     """
     if isinstance(value, dict):
         return address(read_place(value["t"]))
     if isinstance(value, str):
         return float(value)
-    return 0 if value is None else value
+    if value is None:
+        return 0
+    return located(value, base) if type(value) is int else value
 
 
 def read_argument(value: Any, address: Callable[[TensorPlace], int]) -> bytes:

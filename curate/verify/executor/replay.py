@@ -18,6 +18,7 @@ from torch.profiler import ProfilerActivity
 from torch.profiler import profile as profiler
 
 from curate.problem.values import Tensors, list_tensors, same
+from curate.verify.executor.memory import all_located
 from curate.verify.executor.operators import (
     find_operator,
     read_argument,
@@ -119,6 +120,10 @@ class Replay:
             return self.storages.address(place)
         return int(data.data_ptr()) + place.start
 
+    def _base(self, number: int) -> int | None:
+        data = self.moved.get(number)
+        return self.storages.base(number) if data is None else int(data.data_ptr())
+
     def _name(self, places: Any) -> None:
         self.fresh.difference_update(place[0] for place in places_in(places))
 
@@ -162,7 +167,9 @@ class Replay:
             self.names.add(self.device.kernel(text)[0])
 
         def step() -> None:
-            values = [read_launch_value(value, self._address) for value in message["args"]]
+            values = [
+                read_launch_value(value, self._address, self._base) for value in message["args"]
+            ]
             self.device.launch(text, options, values, (x, y, z))
 
         return step
@@ -183,9 +190,11 @@ class Replay:
         place, (value,) = read_place(message["out"]), tensors
         value = value if self.device.name == "cpu" else value.pin_memory()
         self._name(message["out"])
+        has_addresses = all_located(value, self._base) is not value
 
         def step() -> None:
-            self.tensor(place).copy_(value, non_blocking=True)
+            sent = all_located(value, self._base) if has_addresses else value
+            self.tensor(place).copy_(sent, non_blocking=True)
 
         return step
 

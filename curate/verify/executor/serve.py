@@ -47,7 +47,7 @@ from curate.verify.executor.commands import (
     ExecutorBackend,
     Storages,
 )
-from curate.verify.executor.launch import CpuBackend
+from curate.verify.executor.launch import CpuBackend, meets
 from curate.verify.executor.memory import Misaligned, OutOfBounds, Race
 from curate.verify.executor.numbers import UnsupportedType
 from curate.verify.executor.operations import DeviceAssert, UnsupportedOperation, Work, WorkExceeded
@@ -301,6 +301,10 @@ class CandidateExecutor:
         texts, launched = self.commands.kernels, self.commands.done.launched
         return [(name, texts[sha256], how) for sha256, (name, how) in launched.items()]
 
+    def kernels_meet(self) -> bool:
+        """Say whether programs of a grid of the last call may see what others of it write."""
+        return any(meets(text) for _, text, _ in self.launched_kernels())
+
     def launched_grids(self) -> dict[str, list[int]]:
         """Return the largest grid of each kernel in the last call, axis by axis."""
         return self.commands.done.grids
@@ -312,6 +316,7 @@ class CandidateExecutor:
         timing = handlers_of(replays.prepare_timing, replays.time, replays.profile)
         return {
             **handlers_of(self.begin, self.finish, self.launched_kernels, self.launched_grids),
+            **handlers_of(self.kernels_meet),
             **{name: self._stopping(handler) for name, handler in timing.items()},
         }
 

@@ -43,8 +43,8 @@ SAMPLE = 2**26  # values of a result that say how large its values are
 
 CACHE_BYTES = 2**29  # of draws and noise, kept for the next candidate of the same reference
 
-REFERENCE_OOM = "reference_oom"
-"""Why there is no oracle where the reference had too little memory."""
+REFERENCE_OOM, REFERENCE_ERROR = "reference_oom", "reference_error"
+"""Why there is no oracle where the reference had too little memory, and where it failed."""
 
 
 TrySize = Callable[[int | None], tuple[float, int]]
@@ -87,7 +87,7 @@ class Expected:
         while True:
             try:
                 noise = effort and self.ask_noise(self.draw, effort)
-                return self._compare(results, noise, usual)
+                return self._compare(results, noise, usual, tail=effort == MORE)
             except Mismatch as mismatch:
                 if effort is None and mismatch.is_error:
                     effort = USUAL
@@ -103,7 +103,7 @@ class Expected:
         agreement = self._compare(results, self.ask_noise(self.draw, ROUGH), 0.0)
         return dataclasses.replace(agreement, coarse=True)
 
-    def _compare(self, results: Any, noise: Any, usual: float) -> Agreement:
+    def _compare(self, results: Any, noise: Any, usual: float, tail: bool = False) -> Agreement:
         own, exact = self.drawn.own, self.drawn.exact
         # What inputs of other sizes overflow on is nobody's business.
         strict: Strict = "all" if self.draw.family == OWN else "exact"
@@ -117,7 +117,7 @@ class Expected:
                 results = {**results, part: {n: kept.get(n, own[part][n]) for n in own[part]}}
             right = own[part], exact[part], noise and noise[part]
             ties, leans = self.draw.family == TIES, noise and noise["leans"]
-            found = compare(results[part], *right, part, strict, ties, usual, leans)
+            found = compare(results[part], *right, part, strict, ties, usual, leans, tail)
             agreement = agreement.join(found)
         return agreement
 
@@ -155,6 +155,7 @@ class Oracle:
         self, host: Host, reference: str, device: str, options: Options, shrinks: str = ALL
     ) -> None:
         self.host, self.reference, self.device, self.shrinks = host, reference, device, shrinks
+        self.asked_for = reference, shrinks, device
         self.seconds, self.precision = options.timeout_s, options.precision
         self.session: Session | None = None
         self.allows: dict[str, bool] = {}  # what the file lets its own products be
@@ -277,6 +278,23 @@ class Oracle:
         *args: Given.args,
         **named: Given.kwargs,
     ) -> Answered:
+        try:
+            return self._ask_once(method, *args, **named)
+        except SessionEnded as ended:
+            # An assertion on a device may come to light behind the answer to the request before.
+            if self.device == "cpu" or not any(words in str(ended.evidence) for words in FATAL):
+                raise _gone(ended) from ended
+        try:
+            return self._ask_once(method, *args, **named)
+        except SessionEnded as ended:
+            raise _gone(ended) from ended
+
+    def _ask_once(
+        self,
+        method: Callable[Concatenate[Any, Given], Answered],
+        *args: Given.args,
+        **named: Given.kwargs,
+    ) -> Answered:
         if self.session is None or not self.session.is_open:
             self.session = self.host.open(self.seconds)
             if method.__name__ != "load":
@@ -290,11 +308,8 @@ class Oracle:
             if refused.status == SKIP:
                 raise _Skip from refused
             known = {"unsupported": refused.reason, "oom": REFERENCE_OOM}
-            reason = known.get(refused.status, "reference_error")
+            reason = known.get(refused.status, REFERENCE_ERROR)
             raise NoOracle("unsupported", reason, message=refused.message) from refused
-        except SessionEnded as ended:
-            said = {"ended": str(ended), **ended.evidence}
-            raise NoOracle("unsupported", "reference_error", **said) from ended
 
     def close(self) -> None:
         """End the session; what was drawn stays."""
@@ -348,6 +363,11 @@ def easier(draw: Draw) -> Draw:
     if draw.changes:
         return dataclasses.replace(draw, changes=())
     return dataclasses.replace(draw, size=None)
+
+
+def _gone(ended: SessionEnded) -> NoOracle:
+    said = {"ended": str(ended), **ended.evidence}
+    return NoOracle("unsupported", REFERENCE_ERROR, **said)
 
 
 class _Skip(Exception):

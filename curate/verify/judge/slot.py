@@ -24,7 +24,13 @@ from curate.verify.host import HostOptions
 from curate.verify.judge.check import CandidateCheck, Outcome
 from curate.verify.judge.device import DeviceInfo, Gate, Room, describe_device
 from curate.verify.judge.halves import ExecutorProcess, Halves
-from curate.verify.judge.oracle import REFERENCE_OOM, NoOracle, Oracle, TimedOracle
+from curate.verify.judge.oracle import (
+    REFERENCE_ERROR,
+    REFERENCE_OOM,
+    NoOracle,
+    Oracle,
+    TimedOracle,
+)
 from curate.verify.judge.plan import examine
 from curate.verify.judge.session import (
     Host,
@@ -94,6 +100,7 @@ class Slot:
         self.assembler: Lasting | None = None
         self.on_cpu: Slot | None = None
         self.waited = 0.0
+        self.kernels_meet = False  # of the last candidate (`Halves.kernels_meet`)
 
     def host(self, purpose: str, number: int = 0) -> Host:
         """Return the slot's own host for a purpose; it is started when first used."""
@@ -156,9 +163,9 @@ class Slot:
             with self.gate.room(math.inf):
                 self.waited += time.monotonic() - asked
                 checked = self._check_safely(candidate, verdict, has_room=True)
-        uses_atomics = any(found["rule"] == "atomics" for found in checked.findings)
-        if checked.status == "correct" and self.device.is_gpu and uses_atomics:
-            return self.check_atomics(candidate, checked)
+        meet = self.kernels_meet or any(found["rule"] == "atomics" for found in checked.findings)
+        if checked.status == "correct" and self.device.is_gpu and meet:
+            return self.check_races(candidate, checked)
         return checked
 
     def _check_safely(
@@ -179,12 +186,13 @@ class Slot:
                 self.oracle.close()  # its process holds memory of the device
             give_back()
 
-    def check_atomics(self, candidate: Candidate, verdict: Verdict) -> Verdict:
+    def check_races(self, candidate: Candidate, verdict: Verdict) -> Verdict:
         """Return what a device's ``correct`` becomes after backend ``cpu`` has judged the program.
 
-        With atomics a program may be right on a device by luck: one block clears what the others
-        add to and is nearly always first, or zero is added outside a tensor. The CPU's executor
-        sees what programs of a grid do to each other, and knows every address.
+        Where blocks meet in memory, a program may be right on a device by luck: one block clears
+        what the others add to and is nearly always first, two have scratch memory in common and
+        are seldom there at once, or zero is added outside a tensor. The CPU's executor sees what
+        programs of a grid do to each other, and knows every address.
         """
         if self.on_cpu is None:
             options = dataclasses.replace(self.options, backend="cpu", targets=(), timing=False)
@@ -198,7 +206,7 @@ class Slot:
             return dataclasses.replace(
                 verdict, status=found.status, reason=found.reason, evidence=evidence
             )
-        caveats = (*verdict.caveats, "atomics_unproved")
+        caveats = (*verdict.caveats, "races_unproved")
         return dataclasses.replace(verdict, caveats=caveats, evidence=evidence)
 
     def _compile(self, candidate: Candidate, verdict: Verdict) -> Verdict:
@@ -236,6 +244,11 @@ class Slot:
         oracle = self._oracle(candidate.reference)
         way = _Way(candidate, verdict, oracle, has_room)
         checked = self._check_in_room(way)
+        if checked.reason == REFERENCE_ERROR and oracle.device != "cpu":
+            # An assertion on a device ends a process, where a CPU would have raised an error.
+            oracle = self._oracle(candidate.reference, device="cpu")
+            way = dataclasses.replace(way, oracle=oracle)
+            checked = self._check_in_room(way)
         if self.device.is_gpu and checked.status in DOUBTFUL and checked.trials:
             checked = self._check_in_room(dataclasses.replace(way, exact=True))
         for shrinks in (FIRST, NONE):  # a program may be made for some of the file's own sizes
@@ -258,12 +271,12 @@ class Slot:
         for purpose in ("reference", "host_half", "executor"):
             self.host(purpose).prepare()
 
-    def _oracle(self, reference: str, shrinks: str = ALL) -> Oracle:
-        known = self.oracle and (self.oracle.reference, self.oracle.shrinks)
-        if self.oracle is None or known != (reference, shrinks):
+    def _oracle(self, reference: str, shrinks: str = ALL, device: str | None = None) -> Oracle:
+        device = device or self.device.torch_device
+        wanted = reference, shrinks, device
+        if self.oracle is None or self.oracle.asked_for != wanted:
             self.forget()
-            host, device = self.host("reference"), self.device.torch_device
-            self.oracle = Oracle(host, reference, device, self.options, shrinks)
+            self.oracle = Oracle(self.host("reference"), reference, device, self.options, shrinks)
         return self.oracle
 
     def _check_in_room(self, way: _Way) -> Verdict:
@@ -290,6 +303,7 @@ class Slot:
         try:
             with self.gate.together():
                 examine(check, candidate)
+                self.kernels_meet = session.kernels_meet
                 compiled = candidate.compiled or verdict.compile
                 kernels = (
                     session.other_kernels if compiled else session.kernels + session.other_kernels

@@ -73,6 +73,13 @@ def short_type(given: list[Any]) -> torch.dtype | None:
 COARSE = 2.0**-10
 """The last place of TF32 and of float16, relative to the values."""
 
+NORMALISATIONS = ("native_layer_norm", "native_group_norm", "native_batch_norm")
+"""Operators that give a mean, and what they divide by, besides what they have normalised."""
+
+RECURRENT_CELLS = "thnn_fused_"
+"""Prefix of a GPU's operators for a step of a recurrent layer: two products, without their biases,
+go in."""
+
 SHORT_TYPES = ({torch.float16}, {torch.bfloat16})
 
 JITTERS, MORE_JITTERS = 4, 20
@@ -102,6 +109,10 @@ SELECT = {
 }
 """Operators whose results are among what they are given: they may come before a rounding or after
 it, with the same result."""
+
+PICK = ("topk", "sort", "kthvalue", "median", "nanmedian", "mode", "cummax", "cummin")
+"""Operators whose results are among what they are given, and which order it: a file may ask which
+of the same numbers are not below one of them."""
 
 ROUND_INSIDE = ("remainder", "fmod", "floor_divide", "fake_quantize", "grid_sampler")
 """Prefixes of operators that compute, and then round or compare, all in one; so
@@ -192,19 +203,24 @@ class Jitter(Mode):
         name = func._schema.name.removeprefix("aten::").strip("_")
         if self.factors and name.endswith(self.products):
             args = tuple(map_tensors(list(args), self._rounded))
-        selects = self.short is not None and name in SELECT
+        selects = self.short is not None and (name in SELECT or name in PICK)
         if self.short and is_compute(func) and not selects:
             args = tuple(self._shortened(func, args))
+        if self.weights and name.startswith(RECURRENT_CELLS):
+            args = self._with_biases(*args)
         if name == "histc" and self.ulp:
             args = (self._within_range(args[0], *args[2:]), *args[1:])
         result = func(*args, **kwargs)
         if is_compute(func):
             self.rounds |= _rounds_inside(name, func)
-            for tensor in list_tensors(result) if self.ulp and not selects else []:
+            rounds = self.ulp and not selects and name not in PICK
+            for tensor in list_tensors(result) if rounds else []:
                 if tensor.dtype == torch.float64 and tensor.numel():
                     self._change(tensor, self.ulp, is_exact=name in EXACT)
             if name == GELU or name.startswith(RESIZES):
                 self._round_inside(name, args[0], result)
+            elif name in NORMALISATIONS:
+                self._round_mean(name, args, result)
             if self.weights and name.startswith("scaled_dot_product"):
                 # Tensor cores take weights of 16 bits, each of which is then rounded.
                 (attended, *_) = list_tensors(result)
@@ -246,6 +262,38 @@ class Jitter(Mode):
             step *= max(x.shape[2:])
             size = size.amax(tuple(range(2, x.dim())), keepdim=True).expand_as(result)
         result.addcmul_(size, self._noise.uniform(result), value=step)
+
+    def _round_mean(self, name: str, args: Any, result: tuple[torch.Tensor, ...]) -> None:
+        """Change what is normalised by what the rounding of its mean may do to it.
+
+        Of a row of equal numbers little but that is left.
+        """
+        normalised, mean, inverse = result[:3]
+        if not mean.numel():  # it is a buffer
+            return
+        size, weight = (mean * inverse).abs(), args[2 if name == "native_layer_norm" else 1]
+        if name != "native_layer_norm":
+            channels = normalised.shape[1]
+            shape = -1, channels, *(1,) * (normalised.dim() - 2)
+            size = size.reshape(-1, size.shape[-1])
+            size = size.repeat_interleave(channels // size.shape[-1], 1).reshape(shape)
+            weight = None if weight is None else weight.reshape(shape)
+        if weight is not None:
+            size = size * weight.abs()
+        step = self.ulp or torch.finfo(torch.float32).eps
+        normalised.addcmul_(size.expand_as(normalised), self._noise.uniform(normalised), value=step)
+
+    def _with_biases(self, of_input: torch.Tensor, of_state: torch.Tensor, *rest: Any) -> Any:
+        """Return a cell's arguments with the products as far off as rounding them behind their
+        biases may leave them."""
+        _, *biases = rest
+        given = []
+        for product, bias in zip((of_input, of_state), biases or (None, None), strict=False):
+            size = product if bias is None else product + bias
+            given.append(
+                product.addcmul(size, self._noise.uniform(product), value=self.weights / 2)
+            )
+        return *given, *rest
 
     def _shortened(self, func: Any, args: Any) -> list[Any]:
         """Return arguments with those that are results rounded to 16 bits, or to near there."""
@@ -451,6 +499,6 @@ def furthest(exact: Results, moved: Results, known: Results | None) -> Results:
             found = (other != tensor).float()
         else:
             found = (without_float8(other) - without_float8(tensor)).abs().float()
-        return found if most is None else torch.maximum(found, most)
+        return found if most is None else torch.fmax(found, most)  # a run with NaN says nothing
 
     return cast(Results, map_tensors(exact, apart))

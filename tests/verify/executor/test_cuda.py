@@ -18,6 +18,8 @@ from curate.verify.compile.lowering import Lowering
 from curate.verify.compile.serve import Compiler, serve
 from curate.verify.executor import ttir
 from curate.verify.executor.cuda import argument_kinds, pack_number, specialised
+from curate.verify.executor.launch import meets
+from curate.verify.executor.memory import address_of, all_located, located
 from curate.verify.protocol.role import Refusal, ask
 from curate.verify.protocol.wire import Channel
 
@@ -112,3 +114,31 @@ def test_numbers_are_packed_as_the_device_reads_them(
     value: float, kind: str, size: int, packed: bytes
 ) -> None:
     assert pack_number(value, kind, size) == packed
+
+
+@triton.jit
+def through_scratch(x_ptr, scratch_ptr, out_ptr, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    slot = scratch_ptr + tl.program_id(0) % 8 * BLOCK + at
+    tl.store(slot, tl.load(x_ptr + at))
+    tl.debug_barrier()
+    tl.store(out_ptr + tl.program_id(0) * BLOCK + at, tl.load(slot))
+
+
+def test_a_kernel_that_reads_what_it_writes_is_told_from_others(text: str) -> None:
+    x = torch.empty(64)
+    lowering = Lowering(find_device("cuda:90"))
+    scratch = lowering.lower(through_scratch, (x, x.clone(), x.clone()), (1,), {"BLOCK": 64})
+    assert meets(scratch.ttir) and not meets(text)
+
+
+def test_addresses_that_a_program_sends_become_those_of_the_device() -> None:
+    there = {3: 1 << 20, 5: 1 << 30}
+    sent = [0, -7, 2**62, address_of(3), address_of(5) + 24, address_of(4) + 8]
+    right = [0, -7, 2**62, 1 << 20, (1 << 30) + 24, address_of(4) + 8]
+    assert [located(value, there.get) for value in sent] == right
+    assert all_located(torch.tensor([sent]), there.get).tolist() == [right]
+    numbers = torch.arange(9)
+    assert all_located(numbers, there.get) is numbers
+    floats = torch.rand(3)
+    assert all_located(floats, there.get) is floats

@@ -18,7 +18,7 @@ from curate.engine.processes import sandbox
 from curate.problem.draw import FAMILIES, OWN, Draw, Variation
 from curate.verify.host import HostOptions
 from curate.verify.judge.oracle import Expected, NoOracle, Oracle, Variety, easier
-from curate.verify.judge.session import Host, HostError
+from curate.verify.judge.session import Host, HostError, SessionEnded
 from curate.verify.protocol.compare import Mismatch
 from curate.verify.protocol.messages import Drawn, Results
 from curate.verify.reference.serve import MORE, USUAL
@@ -278,6 +278,16 @@ def test_noise_of_integers_is_none_and_of_a_chaotic_sum_is_finite(ask: Ask) -> N
     assert not indices.any() and sums.isfinite().all() and sums.dtype == torch.float32
 
 
+def test_what_is_picked_is_not_rounded(ask: Ask) -> None:
+    """A router keeps all that are not below the best: none may be, and NaN is no noise."""
+    forward = "s = torch.sigmoid(x); best = s.topk(1).values; r = torch.where(s >= best, s, 0.0)"
+    oracle = ask(forward + "; return r / r.sum(1, keepdim=True)", "torch.randn(rows, 8)")
+    expected = oracle.expect(Draw(0))
+    x = expected.drawn.inputs[0].clone()
+    noise = expected.ask_noise(Draw(0), USUAL)["output"]
+    assert noise.isfinite().all() and float(noise.max()) < 1e-6, x
+
+
 def test_a_reference_of_one_precision_has_no_noise(ask: Ask) -> None:
     expected = ask("return x @ torch.ones(8, 8, dtype=torch.float32)").expect(Draw(0))
     own, exact = expected.drawn.own["output"], expected.drawn.exact["output"]
@@ -441,3 +451,21 @@ def test_a_host_that_would_run_other_code_does_not_start(
     ):
         host.start()
     assert f"and not that in {package}" in str(caught.value)
+
+
+@pytest.mark.parametrize(("device", "tries"), [("cuda", 2), ("cpu", 1)])
+def test_a_context_that_broke_behind_an_answer_is_made_anew(
+    ask: Ask, monkeypatch: pytest.MonkeyPatch, device: str, tries: int
+) -> None:
+    """A stand-in for a device, whose process ends of an assertion that came to light too late."""
+    oracle, told = ask("return x"), []
+    oracle.device = device
+
+    def ended(*_: Any, **__: Any) -> None:
+        told.append(device)
+        raise SessionEnded("crash", "crash", printed="CUDA error: device-side assert triggered")
+
+    monkeypatch.setattr(oracle, "_ask_once", ended)
+    with pytest.raises(NoOracle, match="unsupported"):
+        oracle.facts("eval")
+    assert len(told) == tries

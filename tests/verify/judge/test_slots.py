@@ -361,7 +361,7 @@ CLEARS = "    if tl.program_id(0) == 0:\n        tl.store(y_ptr, 0.0)\n    tl.at
             ADDS_UP.replace("x = tl.load", "libdevice.no_such()\n    x = tl.load"),
             "correct",
             None,
-            ("atomics_unproved",),
+            ("races_unproved",),
         ),
     ],
     ids=["right", "clears the sum itself", "adds zero outside", "not for the CPU"],
@@ -371,7 +371,7 @@ def test_the_cpu_has_its_say_on_atomics(
 ) -> None:
     """What a device would say is made up here; `run_on_gpu.py` does the same on a real one."""
     made_up = Verdict("sum", "correct", backend="cuda", evidence={"launches": {"kernel": 1}})
-    verdict = judge.slots[0].check_atomics(Candidate("sum", SUM, program), made_up)
+    verdict = judge.slots[0].check_races(Candidate("sum", SUM, program), made_up)
     found = (verdict.status, verdict.reason, verdict.caveats)
     assert found == (status, reason, caveats), verdict.to_json()
     assert verdict.backend == "cuda" and verdict.evidence["launches"] == {"kernel": 1}

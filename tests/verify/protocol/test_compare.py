@@ -184,6 +184,42 @@ def test_rows_of_a_short_type_are_held_to_errors_of_their_own_size() -> None:
         compare(got, own, exact)
 
 
+@pytest.mark.parametrize(
+    ("off", "elements", "is_right"), [(0.06, 4, True), (0.12, 4, False), (0.06, 40, False)]
+)
+def test_a_few_results_may_be_beyond_the_most_runs_with_noise(
+    off: float, elements: int, is_right: bool
+) -> None:
+    generator = torch.Generator().manual_seed(6)
+    exact = torch.randn(64, 64, dtype=torch.float64, generator=generator).sign()
+    known = exact.bfloat16(), exact, torch.full_like(exact, 0.01)
+    got = exact.clone()
+    got.view(-1)[:elements] *= 1 - off
+    with pytest.raises(Mismatch, match="value"):
+        compare(got.bfloat16(), *known)
+    if is_right:
+        assert compare(got.bfloat16(), *known, tail=True).error_ratio == 1
+    else:
+        with pytest.raises(Mismatch, match="value"):
+            compare(got.bfloat16(), *known, tail=True)
+
+
+@pytest.mark.parametrize(("wrong", "is_right"), [(4, True), (40, False)])
+def test_where_rounding_picks_results_a_few_more_may_be_others(wrong: int, is_right: bool) -> None:
+    generator = torch.Generator().manual_seed(7)
+    exact = torch.randn(64, 64, dtype=torch.float64, generator=generator).sign()
+    noise = torch.full_like(exact, 0.01)
+    noise.view(-1)[1000:1100] = 2
+    got = exact.clone()
+    got.view(-1)[:wrong] *= -1
+    known = exact.bfloat16(), exact, noise
+    if is_right:
+        assert compare(got.bfloat16(), *known, tail=True).error_ratio == 1
+    else:
+        with pytest.raises(Mismatch, match="value"):
+            compare(got.bfloat16(), *known, tail=True)
+
+
 def test_one_result_that_cancels_does_not_decide_how_results_lean() -> None:
     generator = torch.Generator().manual_seed(5)
     exact = torch.randn(64, 64, dtype=torch.float64, generator=generator)

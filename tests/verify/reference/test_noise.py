@@ -227,3 +227,48 @@ def test_rounding_moves_what_is_counted_between_bins_and_not_out_of_the_range(
     apart = torch.stack(found).sub(right).abs()
     assert bool((apart > 1).any()) is moves  # 1.0 is an edge within the range, or its end
     assert float(torch.stack(found).sum(1).sub(64).abs().max()) < 1e-3
+
+
+NORMALISED = """
+import torch
+import torch.nn as nn
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = {norm}
+    def forward(self, x):
+        return self.norm(x)
+def get_inputs():
+    return [torch.full((4, 6, 96), 0.7)]
+def get_init_inputs():
+    return []
+"""
+
+
+@pytest.mark.parametrize(
+    "norm", ["nn.LayerNorm(96)", "nn.GroupNorm(2, 6)", "nn.InstanceNorm1d(6, affine=True)"]
+)
+def test_of_equal_numbers_the_rounding_of_their_mean_is_left(norm: str) -> None:
+    """A GPU that divides by multiplying gets a mean that is not the number itself."""
+    reference = Reference()
+    reference.load(NORMALISED.format(norm=norm), "cpu", "none")
+    with torch.no_grad():
+        drawn, noise = reference.draw(Draw(0)), reference.noise(Draw(0), "usual")
+    assert noise is not None
+    own, exact = drawn.own["output"], drawn.exact["output"]
+    rounded = 2.0**-24 / 1e-5**0.5
+    compare(own + rounded, own, exact, noise["output"])
+    with pytest.raises(Mismatch):
+        compare(own + 60 * rounded, own, exact, noise["output"])
+
+
+def test_a_step_of_a_recurrent_layer_may_round_its_products_behind_their_biases() -> None:
+    jitter = Jitter(0, True, Rounding(0.0, torch.bfloat16, 0.0, ()))
+    product, bias = torch.full((64, 32), 1e-6), torch.full((32,), 0.1)
+    of_input, of_state, state, *_ = jitter._with_biases(
+        *(t.double() for t in (product, product, product, bias, bias))
+    )
+    for changed in (of_input, of_state):
+        far = float((changed - 1e-6).abs().max())
+        assert 0.9 * 0.1 * 2**-8 < far < 0.1 * 2**-8
+    assert torch.equal(state, product.double())
