@@ -7,7 +7,8 @@ Messages are JSON, one per packet:
 - an `HostOrder` to start a child comes with file descriptors: the child's own channel to the judge
   (`curate.verify.protocol.wire`), which are two, and for some purposes channels to other children.
   The host forks a child that serves on them, and never reads them;
-- an `HostOrder` to kill ends the child that is running;
+- an `HostOrder` to kill ends the child that is running; one to settle is answered besides, child or
+  no child, by an `Ended` of the number that it gives;
 - when a child ends, the host clears the sandbox and sends `Ended`.
 
 Everything that every child needs is imported before the first fork.
@@ -71,6 +72,7 @@ class HostOrder:
 
     start: int | None = None
     kill: str | None = None
+    settle: int | None = None
 
 
 @dataclass(frozen=True)
@@ -148,6 +150,7 @@ class HostServer:
     def __init__(self, control: socket.socket) -> None:
         self.control = control
         self.waiting: tuple[HostOrder, list[int]] | None = None
+        self.spoiled = False
         told = json.loads(self._receive()[0])
         asked = HostOptions(**{**told, "target": Device(**told["target"])})
         self.has_device = asked.device
@@ -182,6 +185,8 @@ class HostServer:
             (order, fds), self.waiting = self.waiting or self._next(), None
             if order.start is not None:
                 self._serve(order.start, fds)
+            elif order.settle is not None:
+                self._say(asdict(Ended(order.settle, spoiled=self.spoiled)))
 
     def _serve(self, job: int, fds: list[int]) -> None:
         def work() -> None:
@@ -196,6 +201,7 @@ class HostServer:
             self._watch(child)
             died = child.bury()
         spoiled = self.limits.sandboxed and is_spoiled()
+        self.spoiled |= spoiled
         changed = changed_state() if spoiled else []
         why = died or {"reason": None, "evidence": {}}
         self._say(asdict(Ended(job, why["reason"], why["evidence"], spoiled, changed)))
@@ -211,7 +217,7 @@ class HostServer:
                 if self.control.fileno() in ready:
                     order, fds = self._next()
                     child.killed = order.kill or "superseded"
-                    if order.start is not None:  # another fork of the judge has taken over
+                    if order.kill is None or order.settle is not None:  # another fork's turn
                         self.waiting = order, fds
                 child.check()
         finally:

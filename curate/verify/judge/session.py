@@ -96,6 +96,7 @@ class Host:
         self.printed = tempfile.TemporaryFile()  # noqa: SIM115 (closed by stop)
         self.closed = False
         self.last: Session | None = None
+        self.user = os.getpid()  # which fork of the judge has opened the last session
 
     def start(self) -> None:
         """Start the process and wait until it is warm.
@@ -174,7 +175,10 @@ class Host:
         ``peers`` are the child's ends of connections with other children.
         """
         self.start()
-        if self.last:
+        if self.user != os.getpid():
+            self._settle()
+            self.start()
+        elif self.last:
             self.last.close("superseded")  # there is one child at a time
         pairs = [socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM) for _ in range(2)]
         (own, other), (devices, other_devices) = pairs
@@ -207,6 +211,17 @@ class Host:
         if answer.spoiled:
             self.stop()  # the next session gets a new process, in a new sandbox
         return answer
+
+    def _settle(self) -> None:
+        """End the child that another fork of the judge has left, if it is there.
+
+        Who has heard how that ended is not known, so the host is asked for its state.
+        """
+        asked, self.user = secrets.randbits(53), os.getpid()
+        self._tell(HostOrder(kill="superseded", settle=asked))
+        answer = self._wait_for(asked, GRACE_S)
+        if answer is None or answer.spoiled:
+            self.stop()
 
     def _wait_for(self, job: int, seconds: float) -> Ended | None:
         deadline = time.monotonic() + seconds
@@ -276,6 +291,7 @@ class Session:
         self.limit = MAX_PAYLOAD  # bytes of tensors in a reply
         self.events: list[HostEvent] = []
         self.is_open = True
+        self.owner = os.getpid()
 
     def ask(
         self,
@@ -334,6 +350,8 @@ class Session:
             return Ended(self.job)
         self.is_open = False
         self.channel.close()
+        if self.owner != os.getpid():  # that fork ends it, or the host when we open our own
+            return Ended(self.job)
         ended = self.host.end(self.job, kill)
         self.events += [HostEvent(rule="changes_host", what=w, line=None) for w in ended.changed]
         return ended
@@ -345,7 +363,6 @@ class Lasting:
     def __init__(self, host: Host) -> None:
         self.host = host
         self._session: Session | None = None
-        self._owner = os.getpid()
 
     def at_hand(self, seconds: float) -> Session | None:
         """Return the session, for at most so many seconds; None if its process is gone.
@@ -353,7 +370,7 @@ class Lasting:
         A fork of the judge needs a process of its own.
         """
         session = self._session
-        if session is None or not session.is_open or self._owner != os.getpid():
+        if session is None or not session.is_open or session.owner != os.getpid():
             return None
         # Nobody has asked it anything: what is there to read is its end.
         if select.select([session.channel.sock], [], [], 0)[0]:
@@ -363,7 +380,7 @@ class Lasting:
 
     def start(self, seconds: float, *peers: socket.socket) -> Session:
         """Return a new session; see `Host.open`."""
-        self._session, self._owner = self.host.open(seconds, *peers), os.getpid()
+        self._session = self.host.open(seconds, *peers)
         return self._session
 
 
