@@ -34,7 +34,7 @@ class Verify(RowStep):
     sets: ClassVar[frozenset[str]] = frozenset({"verdict"})
     # Rows' code runs in the judge's own sandboxes, one for references and one for candidates.
     sandboxed: ClassVar[bool] = False
-    batch: ClassVar[int] = 32
+    batch: ClassVar[int] = 8
     tools: ClassVar[tuple[str, ...]] = ("torch", "triton", "numpy")
 
     step: Literal["verify"]
