@@ -414,12 +414,19 @@ def redraw(value: Any, again: Any, family: str, found: Sequence[float] = ()) -> 
     if isinstance(value, list | tuple):
         pairs = zip(value, again, strict=True)
         return type(value)(redraw(*both, family, found) for both in pairs)
+    if isinstance(value, dict):
+        return {key: redraw(one, again[key], family, found) for key, one in value.items()}
     if isinstance(value, float):
         return value * NUMBERS[len(family) % len(NUMBERS)]
-    if not isinstance(value, torch.Tensor) or not value.numel() or value.is_complex():
+    if not isinstance(value, torch.Tensor) or not value.numel():
         return value
+    if value.is_complex():
+        if family == NOT_FINITE:
+            return value
+        part, other = (torch.view_as_real(one.resolve_conj()) for one in (value, again))
+        return torch.view_as_complex(redraw(part, other, family, found).contiguous())
     if family == NEGATIVE_INTEGERS:
-        return -value if draws_integers([value]) else value
+        return _beyond(value)
     if not value.is_floating_point() or is_mask(value):
         return _whole_numbers(value, few=family == "steps")
     if family == NOT_FINITE:
@@ -469,10 +476,19 @@ def _with_not_finite(value: torch.Tensor) -> torch.Tensor:
     return found.put_(chosen, kinds.repeat(2)[torch.randperm(6)[: len(chosen)]])
 
 
+def _beyond(value: torch.Tensor) -> torch.Tensor:
+    """Return integers that the file does not draw: below zero, and larger ones."""
+    if value.is_floating_point() or value.dtype == torch.bool:
+        return value
+    known = torch.iinfo(value.dtype)
+    wide = value.to(torch.int64).mul(torch.where(torch.rand(value.shape) < 0.5, -1, 5))
+    return wide.clamp(known.min, known.max).to(value.dtype)
+
+
 def draws_integers(inputs: list[Any]) -> bool:
-    """Say whether there are integers among the inputs, none of them below zero."""
-    whole = [t for t in list_tensors(inputs) if t.dtype in (torch.int32, torch.int64) and t.numel()]
-    return bool(whole) and all(int(t.min()) >= 0 for t in whole)
+    """Say whether there are integers among the inputs."""
+    kinds = (torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64)
+    return any(t.dtype in kinds and t.numel() for t in list_tensors(inputs))
 
 
 def is_mask(value: torch.Tensor) -> bool:

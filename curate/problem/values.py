@@ -86,8 +86,11 @@ def _is_word(key: Any) -> bool:
 
 
 def with_changed(values: Any, name: str, value: Any) -> Any:
-    """Return a dict or namespace with another value at a name of `contents`; none is modified."""
+    """Return a dict or namespace with another value at a name of `contents`, or at a place in a
+    list or tuple that is held there; none is modified."""
     head, _, rest = name.partition(".")
+    if isinstance(values, list | tuple):
+        return type(values)(value if i == int(head) else one for i, one in enumerate(values))
     parts = dict(values if isinstance(values, dict) else vars(values))
     parts[head] = with_changed(parts[head], rest, value) if rest else value
     return parts if isinstance(values, dict) else SimpleNamespace(**parts)

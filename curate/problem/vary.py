@@ -51,6 +51,21 @@ LONG_ELEMENTS, LONG_BYTES = 2**21, 2**25
 operators may read and write."""
 
 
+WORDS = (
+    ("mean", "sum", "none"),
+    ("none", "tanh"),
+    ("zeros", "reflect", "replicate", "circular"),
+    ("constant", "reflect", "replicate", "circular"),
+    ("relu", "gelu", "silu", "tanh", "sigmoid"),
+    ("nearest", "bilinear", "bicubic", "area"),
+    ("max", "sum", "mean"),
+)
+"""Words that PyTorch and modules take one for another."""
+
+EVEN = 64
+"""A size that common blocks divide."""
+
+
 def find_variants(
     task: LoadedTask,
     draw: Draw,
@@ -88,6 +103,13 @@ def find_variants(
             dataclasses.replace(found, family=family)
             for family, few in (("shifted", True), ("negative", False))
             for found in packed(*_sizes(task, inputs, few))[:1]
+        ]
+        # Whoever asks for a size by its value, or leaves out a last block that is full, is right on
+        # sizes that differ and are odd.
+        + [
+            dataclasses.replace(found, family="signed")
+            for size in (EVEN, 1)
+            for found in packed(*_equal(task, inputs, size))[:1]
         ],
         "arguments": packed(*(_arguments(task, inputs) if constructor else ()))
         + packed(*_inputs(task, inputs)),
@@ -140,12 +162,7 @@ def _sizes(task: LoadedTask, inputs: list[Any], few: bool) -> list[list[Variatio
         few: whether the first becomes small and the others larger; or else the other way round.
     """
     shapes = [tuple(tensor.shape) for tensor in list_tensors(inputs) if tensor.dim()]
-    named = {name: getattr(task.module, name) for name in free_sizes(task)}
-    free: list[tuple[str, str | int, int]] = [("size", *item) for item in named.items()]
-    if not named:
-        free += [("leading", 0, shape[0]) for shape in shapes[:1]]
-    others = dict.fromkeys(size for shape in shapes for size in shape)
-    free += [("dimension", 0, n) for n in others if n > 1 and n not in named.values()]
+    free = _free(task, shapes)
     longest = max(shapes, key=len, default=())
     choices = []
     for number, (what, which, own) in enumerate(free):
@@ -170,6 +187,27 @@ def _sizes(task: LoadedTask, inputs: list[Any], few: bool) -> list[list[Variatio
     return choices
 
 
+def _free(task: LoadedTask, shapes: list[tuple[int, ...]]) -> list[tuple[str, str | int, int]]:
+    """Return what may become another size, first that of the batch: the kind of change, what it
+    changes, and the file's own size."""
+    named = {name: getattr(task.module, name) for name in free_sizes(task)}
+    free: list[tuple[str, str | int, int]] = [("size", *item) for item in named.items()]
+    if not named:
+        free += [("leading", 0, shape[0]) for shape in shapes[:1]]
+    others = dict.fromkeys(size for shape in shapes for size in shape)
+    return free + [("dimension", 0, n) for n in others if n > 1 and n not in named.values()]
+
+
+def _equal(task: LoadedTask, inputs: list[Any], size: int) -> list[list[Variation]]:
+    """Return changes of all sizes to one; the batch is not made one."""
+    shapes = [tuple(tensor.shape) for tensor in list_tensors(inputs) if tensor.dim()]
+    return [
+        [Variation(what, which, size, None if what == "size" else own)]
+        for what, which, own in _free(task, shapes)[size == 1 :]
+        if own != size
+    ]
+
+
 def _arguments(task: LoadedTask, inputs: list[Any]) -> list[list[Variation]]:
     """Return what the constructor's numbers may become; flags first, on which others depend."""
     known = {size for tensor in list_tensors(inputs) for size in tensor.shape}
@@ -179,6 +217,8 @@ def _arguments(task: LoadedTask, inputs: list[Any]) -> list[list[Variation]]:
     named = {str(i): own for i, own in enumerate(whole)}
     for name, own in contents(named, (SimpleNamespace, dict)):
         i = int(name) if name.isdigit() else name
+        if type(own) in (tuple, list) and own and all(type(one) is int for one in own):
+            i, own = f"{name}.{len(own) - 1}", own[-1]  # all but the last stay
         made = []
         for value in _others(own):
             made.append(Variation("argument", i, value))
@@ -202,12 +242,14 @@ def _inputs(task: LoadedTask, inputs: list[Any]) -> list[list[Variation]]:
 
 
 def _others(own: Any) -> list[Any]:
-    """Return other numbers than one; none for what is no number."""
+    """Return other numbers than one, or other words; none for what is neither."""
     if type(own) is bool:
         return [not own]
     if type(own) is int:
         values = (own + 1, 2 * own, own // 2)[:: 1 if own < LARGE else -1]
         return [value for value in (*values, 2) if value != own]
+    if type(own) is str:
+        return [word for words in WORDS if own in words for word in words if word != own]
     if type(own) is float and math.isfinite(own):
         return [own + 0.25 if abs(own) <= 0.5 else 0.75 * own, 2 * own, 0.02]
     return []

@@ -426,7 +426,9 @@ class CommandRunner:
         if value.numel() * value.element_size() > MAX_UPLOAD:  # by strides of zero
             raise Refusal("oom", "host_memory", "a tensor larger than a program may read")
         value = value.to("cpu", copy=True)
-        self.done.read_bytes += value.numel() * value.element_size()
+        # A short integer may hold what a long one did.
+        size = value.element_size() if value.is_floating_point() else torch.int64.itemsize
+        self.done.read_bytes += value.numel() * size
         self.done.origins.note(Command(READ, [place.storage]))
         return value
 

@@ -269,7 +269,9 @@ class _Flow:
         if op.name == "tt.store":
             self._store(given[0], given[1:], computes=given[1].kind in (INDEX, PLACE, COMPUTED))
         elif op.name.startswith("tt.atomic"):
-            self._store(given[0], given[1:], computes=True)
+            # Of what was loaded, at addresses that nobody has loaded, it makes no more than a copy.
+            moves = given[0].kind < LOADED == given[1].kind and "fadd" in op.text
+            self._store(given[0], given[1:], computes=not moves)
             self._give(op, _Value(COMPUTED, given[0].join(*given).sources | given[0].bases))
         elif op.name == "tt.load":
             self._give(op, _load(given))
@@ -319,6 +321,8 @@ def _load(given: list[_Value]) -> _Value:
     if not given[0].bases:
         raise _Unknown
     every = given[0].join(*given[1:])
+    if given[0].kind == NUMBER:  # one that all programs share
+        return _Value(NUMBER, every.sources | given[0].bases)
     return _Value(COMPUTED if every.kind == COMPUTED else LOADED, every.sources | given[0].bases)
 
 

@@ -24,6 +24,7 @@ from curate.verify.judge.device import Room
 from curate.verify.judge.halves import ForwardRun, Halves, Ran
 from curate.verify.judge.oracle import REFERENCE_OOM, Expected, NoOracle, Oracle, Variety
 from curate.verify.judge.session import RequestRefused, SessionEnded
+from curate.verify.judge.work import moves_only
 from curate.verify.protocol.compare import Agreement, Mismatch
 from curate.verify.protocol.messages import CallAccount
 from curate.verify.verdict import Candidate, Ending, Options
@@ -50,6 +51,9 @@ SLACK = 2**20
 
 WHOLE = 0.99
 """Share of the reference's work, in bytes, from which on PyTorch has done all of it."""
+
+NEARLY = 0.9
+"""The same, where it has called all operators that the reference calls."""
 
 TRIFLE = 0.01
 """Share of a program's work, in bytes, below which its kernels do nothing that counts."""
@@ -277,10 +281,14 @@ class CandidateCheck:
             share = ran.did.call_bytes / max(1, self.oracle.facts(self.mode).call_bytes)
             trifle = ran.did.launch_bytes < TRIFLE * ran.did.call_bytes
             calls = ran.did.on_the_way
-            whole = bool(calls) and (self.covers(calls) or share >= WHOLE)
+            covers = self.covers(calls)
+            # What only moves values does not compute, unless the problem asks for no more.
+            works = covers or not all(map(moves_only, calls))
+            whole = bool(calls) and (covers or share >= WHOLE) and works
             self.by_torch.append(
                 ran.was_ready  # what a kernel was given held the result already
                 or (whole and (share >= 1 or trifle))
+                or (covers and share >= NEARLY)
             )
 
     def covers(self, calls: dict[str, int]) -> bool:

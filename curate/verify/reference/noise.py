@@ -203,7 +203,7 @@ class Jitter(Mode):
         name = func._schema.name.removeprefix("aten::").strip("_")
         if self.factors and name.endswith(self.products):
             args = tuple(map_tensors(list(args), self._rounded))
-        selects = self.short is not None and (name in SELECT or name in PICK)
+        selects = self.short is not None and name in SELECT
         if self.short and is_compute(func) and not selects:
             args = tuple(self._shortened(func, args))
         if self.weights and name.startswith(RECURRENT_CELLS):
