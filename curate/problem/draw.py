@@ -420,6 +420,8 @@ def redraw(value: Any, again: Any, family: str, found: Sequence[float] = ()) -> 
         return value * NUMBERS[len(family) % len(NUMBERS)]
     if not isinstance(value, torch.Tensor) or not value.numel():
         return value
+    if 0 in value.stride() and (once := _once(value)).numel() < value.numel():
+        return redraw(once, _once(again), family, found).expand(value.shape)
     if value.is_complex():
         if family == NOT_FINITE:
             return value
@@ -454,6 +456,13 @@ def redraw(value: Any, again: Any, family: str, found: Sequence[float] = ()) -> 
     )
     like = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=value.device)
     return like.copy_(drawn)
+
+
+def _once(value: torch.Tensor) -> torch.Tensor:
+    """Return an expanded tensor as it was before."""
+    for dim, step in enumerate(value.stride()):
+        value = value.narrow(dim, 0, 1) if step == 0 else value
+    return value
 
 
 def _some(value: torch.Tensor) -> torch.Tensor:

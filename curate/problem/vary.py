@@ -201,10 +201,12 @@ def _free(task: LoadedTask, shapes: list[tuple[int, ...]]) -> list[tuple[str, st
 def _equal(task: LoadedTask, inputs: list[Any], size: int) -> list[list[Variation]]:
     """Return changes of all sizes to one; the batch is not made one."""
     shapes = [tuple(tensor.shape) for tensor in list_tensors(inputs) if tensor.dim()]
+    free = _free(task, shapes)
+    kept = [size, free[0][2]] if size == 1 and free else [size]
     return [
         [Variation(what, which, size, None if what == "size" else own)]
-        for what, which, own in _free(task, shapes)[size == 1 :]
-        if own != size
+        for what, which, own in free
+        if own not in kept
     ]
 
 

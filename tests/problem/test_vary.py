@@ -56,6 +56,8 @@ def test_sizes_without_names_are_tried_small_and_large() -> None:
     assert found["sizes"] == [
         (Variation("leading", 0, 3, 4), Variation("dimension", 0, 31, 6)),
         (Variation("leading", 0, 9, 4), Variation("dimension", 0, 7, 6)),
+        (Variation("leading", 0, 64, 4), Variation("dimension", 0, 64, 6)),
+        (Variation("dimension", 0, 1, 6),),
     ]
     assert found["ranks"] == [(Variation("rank", 0, 2),)] and found["arguments"] == []
     assert layouts == ["strided", "permuted"]
@@ -80,19 +82,20 @@ def test_a_size_that_the_reference_refuses_is_not_free(
 def test_a_size_that_must_be_even_becomes_even() -> None:
     found, _ = variants("a, b = x.view(-1, 2, x.shape[1] // 2).unbind(1); return a + b")
     for changes in found["sizes"]:
-        assert [c.value % 2 for c in changes if c.dimension == 6] == [0]
+        assert all(c.value % 2 == 0 for c in changes if c.dimension == 6)
 
 
 def test_sizes_with_names_are_changed_by_name() -> None:
     found, _ = variants("return x.exp()", "torch.randn(rows, width)", sizes="rows, width = 4, 6")
-    assert [[c.which for c in changes] for changes in found["sizes"]] == [["rows", "width"]] * 2
-    assert [[c.value for c in changes] for changes in found["sizes"]] == [[3, 31], [9, 5]]
+    known = [{c.which: c.value for c in changes} for changes in found["sizes"]]
+    assert known[:2] == [{"rows": 3, "width": 31}, {"rows": 9, "width": 5}]
+    assert known[2:] == [{"rows": 64, "width": 64}, {"width": 1}]
 
 
 def sizes_of_shapes(forward: str, arguments: str, inputs: str) -> list[list[tuple[int, ...]]]:
     reference = loaded(forward, inputs, arguments)
     answer = reference.variants(Draw(2, 2))
-    draws = answer.draws["sizes"]
+    draws = answer.draws["sizes"][:2]  # the others are of equal sizes
     return [[tuple(t.shape) for t in reference.inputs(draw)] for draw in draws]
 
 

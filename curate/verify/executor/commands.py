@@ -51,6 +51,9 @@ class ExecutorBackend(Protocol):
     exact: bool
     compiled_s: float
 
+    @property
+    def touched(self) -> set[int]: ...
+
     def allocate(self, number: int, size: int, fill: int) -> torch.Tensor: ...
 
     def free(self, number: int) -> None: ...
@@ -346,7 +349,10 @@ class CommandRunner:
         if counts:  # where nobody counts what was done, all that the tensors hold
             reads = [places[i].storage if i in places else None for i in range(len(values))]
             size = work or _extent(touched)
-            self.done.origins.note(Command(name, reads, size=size, kernel=text))
+            # What it reached by the distance from another is on no way that its text shows.
+            strays = sorted(self.device.touched - {*reads})
+            text = "" if strays else text
+            self.done.origins.note(Command(name, [*reads, *strays], size=size, kernel=text))
 
     def _kernel(self, message: Message, sent: Any) -> tuple[str, str]:
         """Return the hash and the text of a launch's kernel, which is sent with the first one."""

@@ -82,6 +82,7 @@ class CudaBackend:
         self.loaded: dict[tuple[str, tuple[Any, ...]], list[LoadedCubin]] = {}
         self.programs: dict[str, tuple[Module, dict[str, tuple[PtxParameter, ...]]]] = {}
         self.exact = False
+        self.touched: set[int] = set()  # nobody knows
         self.compiled_s = 0.0  # seconds that it has waited for the compiler
 
     # memory

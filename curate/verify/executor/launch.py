@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from curate.verify.executor import code, ttir
-from curate.verify.executor.memory import Allocation, Memory, Races, address_of
+from curate.verify.executor.memory import Allocation, Memory, Races, address_of, storage_of
 from curate.verify.executor.numbers import COMPUTED
 from curate.verify.executor.operations import Chunk, UnsupportedOperation, Work
 from curate.verify.protocol.messages import LaunchOptions
@@ -261,9 +261,15 @@ class CpuBackend:
     ) -> int:
         """Run a kernel; return how many elements it took."""
         before = self.work.left
+        self.memory.touched.clear()
         kernel = load_kernel(text)
         run(kernel, self.memory, values, grid, self.work, self.order, self.check_races)
         return int(before - self.work.left) if math.isfinite(before) else 0
+
+    @property
+    def touched(self) -> set[int]:
+        """Storages that the last launch accessed."""
+        return set(map(storage_of, self.memory.touched))
 
     def launch_ptx(
         self, text: str, name: str, sizes: Sequence[int], packed: Sequence[bytes], shared: int

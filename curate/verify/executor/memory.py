@@ -25,6 +25,11 @@ def address_of(storage: int) -> int:
     return FIRST + storage * GAP
 
 
+def storage_of(address: int) -> int:
+    """Return the number of the storage that an address of `address_of` belongs to."""
+    return (address - FIRST) // GAP
+
+
 def located(value: int, find: Callable[[int], int | None]) -> int:
     """Return a number that a program has; if it is an address, that on the device.
 
@@ -105,11 +110,16 @@ class Access:
 
 
 class Memory:
-    """All allocations of one candidate."""
+    """All allocations of one candidate.
+
+    Attributes:
+        touched: bases of those that were accessed since somebody cleared it.
+    """
 
     def __init__(self) -> None:
         self.bases: list[int] = []
         self.allocations: list[Allocation] = []
+        self.touched: set[int] = set()
 
     def add(self, data: Array, storage: int | None = None) -> Allocation:
         """Give a storage its address.
@@ -142,6 +152,7 @@ class Memory:
         if at >= 0:
             allocation = self.allocations[at]
             if address + size <= allocation.base + len(allocation.data):
+                self.touched.add(allocation.base)
                 return allocation
         raise OutOfBounds(f"{what} at {address:#x}, {self._nearest(address)}")
 

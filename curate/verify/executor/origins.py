@@ -295,7 +295,7 @@ class _Flow:
             carried = given[3:]
         elif op.name == "scf.if":
             carried, starts = [], []
-            chosen = _Value(COMPUTED) if given[0].kind >= LOADED else chosen
+            chosen = _Value(COMPUTED) if given[0].kind >= LOADED or given[0].sources else chosen
         for name, value in zip(starts[0] if starts else (), carried, strict=False):
             self._add(name, value)
         for region in op.regions:

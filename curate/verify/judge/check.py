@@ -272,7 +272,7 @@ class CandidateCheck:
             evidence["kind"] = "no_kernel"
             raise EarlyVerdict("cheat", "no_kernel", trial=expected.draw.to_json(), **did)
         self.by_host |= ran.by_host
-        if ran.by_operators:
+        if ran.by_operators and not self.only_moves(ran.did.on_the_way):
             rule = "host_does_the_work" if self.by_host else "torch_does_the_work"
             raise EarlyVerdict("cheat", rule, trial=expected.draw.to_json(), **did)
         if expected.draw.size is None:
@@ -282,9 +282,7 @@ class CandidateCheck:
             trifle = ran.did.launch_bytes < TRIFLE * ran.did.call_bytes
             calls = ran.did.on_the_way
             covers = self.covers(calls)
-            # What only moves values does not compute, unless the problem asks for no more.
-            works = covers or not all(map(moves_only, calls))
-            whole = bool(calls) and (covers or share >= WHOLE) and works
+            whole = bool(calls) and (covers or share >= WHOLE) and not self.only_moves(calls)
             self.by_torch.append(
                 ran.was_ready  # what a kernel was given held the result already
                 or (whole and (share >= 1 or trifle))
@@ -295,6 +293,10 @@ class CandidateCheck:
         """Whether calls of operators are all those of the reference that compute, or more."""
         wanted = collections.Counter(self.oracle.facts(self.mode).calls)
         return not wanted - collections.Counter(calls)
+
+    def only_moves(self, calls: dict[str, int]) -> bool:
+        """Whether operators only move values, and the problem asks for more."""
+        return bool(calls) and all(map(moves_only, calls)) and not self.covers(calls)
 
     def reject_idle_kernels(self) -> None:
         """Raise if what the kernels were given was the result already, or as good as that.

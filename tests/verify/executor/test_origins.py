@@ -79,6 +79,12 @@ def add_up(x, y, B: tl.constexpr):
 
 
 @triton.jit
+def scale_by_one(x, y, z, B: tl.constexpr):
+    at = tl.arange(0, B)
+    tl.store(y + at, tl.load(x + at) * tl.load(z))
+
+
+@triton.jit
 def by_table(x, y, B: tl.constexpr):
     at = tl.arange(0, B)
     tl.store(tl.load(y).to(tl.pointer_type(tl.float32)) + at, tl.load(x + at))
@@ -99,7 +105,8 @@ def text_of(kernel: object, *args: object) -> str:
         (total, (X, Y, 64), MADE),
         (number_places, (X, Y), MADE),
         (keep_some, (X, Y), MADE),
-        (add_up, (X, Y), MADE),
+        (add_up, (X, Y), MOVED),
+        (scale_by_one, (X, Y, Z), (False, frozenset({0, 2}))),
     ],
     ids=lambda one: getattr(one, "__name__", ""),
 )
