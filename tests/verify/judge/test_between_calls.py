@@ -208,7 +208,7 @@ def test_a_count_of_calls_in_the_devices_memory_shows(judge: Judge) -> None:
 
     soon, late = judge([(CALM, counting(180)), (CALM, counting(100_000))])
     assert (soon["status"], soon["reason"]) == ("incorrect", "value")
-    assert (late["status"], late["caveats"]) == ("correct", ["keeps_state"])
+    assert late["status"] == "correct" and "keeps_state" in late["caveats"], late
 
 
 TABLE = """
