@@ -8,7 +8,8 @@ CAVEATS = {
     "own_ranks_only": "it is wrong, or raises, on inputs with one dimension more",
     "own_arguments_only": "it is wrong, or raises, with other numbers for its constructor or for "
     "forward, or with an optional argument",
-    "own_integers_only": "it is wrong, or raises, on integers below zero",
+    "own_integers_only": "it is wrong, or raises, on integers that the file does not draw: below "
+    "zero, or five times as large",
     "finite_only": "on inputs with NaN and infinities it is wrong, or raises, or had no time left",
     "contiguous_only": "it is wrong, or raises, on inputs with another memory layout: with gaps, "
     "channels last, transposed",
