@@ -66,7 +66,7 @@ GROSS = 0.02
 BESIDE = 1e-3
 """Share of the values up to which ``usual`` counts."""
 
-PIECE = 2**26
+PIECE = 2**25
 """Elements that are compared at once. Of what is compared in pieces, each is held to what is
 typical of itself."""
 
