@@ -220,19 +220,19 @@ CONFIG = module(
     "self.config = config\n"
     "self.up = nn.Linear(config.hidden_size, config.mlp.intermediate_size)\n"
     "self.norm = nn.LayerNorm(config.mlp.intermediate_size, eps=config.layer_norm_eps)\n"
-    "assert config.act in ('gelu', 'relu')\n"
-    "self.act = F.gelu if config.act == 'gelu' else F.relu",
+    "assert config.act in ('smooth', 'sharp')\n"
+    "self.act = F.gelu if config.act == 'smooth' else F.relu",
     "return self.norm(self.act(self.up(x))) * self.config.scale",
     "torch.randn(4, 7, 12)",
 ).replace(
     "return []",
     "from types import SimpleNamespace as Config\n    mlp = Config(intermediate_size=24)\n"
-    "    return [Config(hidden_size=12, mlp=mlp, layer_norm_eps=1e-05, act='gelu', scale=0.5)]",
+    "    return [Config(hidden_size=12, mlp=mlp, layer_norm_eps=1e-05, act='smooth', scale=0.5)]",
 )
 
 
 def test_what_a_configuration_holds_may_be_any_number(warm_judge):
     texts, caveats = judged(warm_judge, {"config": CONFIG})
-    assert "config.act == 'gelu'" in texts["config"].replace('"', "'")
+    assert "config.act == 'smooth'" in texts["config"].replace('"', "'")
     assert not re.search(r"\b(12|24|1e-05|0\.5)\b", texts["config"].partition("class ModelNew")[2])
     assert "own_arguments_only" not in caveats["config"]
