@@ -217,7 +217,7 @@ class HostServer:
                 if self.control.fileno() in ready:
                     order, fds = self._next()
                     child.killed = order.kill or "superseded"
-                    if order.kill is None or order.settle is not None:  # another fork's turn
+                    if order.start is not None or order.settle is not None:  # another fork's turn
                         self.waiting = order, fds
                 child.check()
         finally:

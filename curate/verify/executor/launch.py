@@ -74,31 +74,42 @@ def load_kernel(text: str) -> ReadyKernel:
         for region in op.regions
         for inner in ttir.walk(region)
     )
-    loaded = code.touched_arguments(functions, LOADS)
-    stored = code.touched_arguments(functions, STORES)
+    loaded, stored = _touched(functions)
     atomics = any(op.name.startswith("tt.atomic") for op in ops)
     return ReadyKernel(
         entry.name,
         code.compile_kernel(functions),
         tuple(kind for _, kind in entry.arguments),
         max(sizes, default=1),
-        None if loaded is None else frozenset(loaded),
-        None if stored is None else frozenset(stored),
+        loaded,
+        stored,
         atomics,
-        waits and (atomics or loaded is None or stored is None or bool(loaded & stored)),
+        waits and (atomics or _may_meet(loaded, stored)),
     )
+
+
+Arguments = frozenset[int] | None
+"""Positions of a kernel's arguments; None: any of them."""
+
+
+def _touched(functions: dict[str, ttir.Function]) -> tuple[Arguments, Arguments]:
+    """Return the arguments that a kernel may load from, and those that it may store to."""
+    both = (code.touched_arguments(functions, operations) for operations in (LOADS, STORES))
+    loaded, stored = (None if found is None else frozenset(found) for found in both)
+    return loaded, stored
+
+
+def _may_meet(loaded: Arguments, stored: Arguments) -> bool:
+    return loaded is None or stored is None or bool(loaded & stored)
 
 
 @lru_cache(maxsize=1024)
 def meets(text: str) -> bool:
     """Say whether programs of a kernel's grid may see what others of it write."""
     try:
-        functions = ttir.parse(text)
-        loaded = code.touched_arguments(functions, LOADS)
-        stored = code.touched_arguments(functions, STORES)
+        return _may_meet(*_touched(ttir.parse(text)))
     except ttir.TTIRError:
         return True
-    return loaded is None or stored is None or bool(loaded & stored)
 
 
 @lru_cache(maxsize=1024)

@@ -40,7 +40,6 @@ class HostLaunches:
         self.refused = False
         self.turn = 0
         self.asked = 0
-        self.tuned: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()
 
     def install(self) -> None:
         """Take the place of Triton's runtime in this process, for good."""
@@ -56,6 +55,7 @@ class HostLaunches:
             return WarmKernel(launches, kernel, args, named)
 
         bench, prune = Autotuner._bench, Autotuner.prune_configs
+        tuned: weakref.WeakSet[Any] = weakref.WeakSet()
         fitting: weakref.WeakKeyDictionary[Any, dict[Any, list[Any]]] = weakref.WeakKeyDictionary()
 
         def tune(tuner: Any, *args: Any, **named: Any) -> Any:
@@ -65,8 +65,8 @@ class HostLaunches:
 
         def tried(tuner: Any, *args: Any, config: Any, **meta: Any) -> float:
             """Run a kernel once before its first call, as a tuner does again and again."""
-            if not launches.tuned.get(tuner):
-                launches.tuned[tuner] = True
+            if tuner not in tuned:
+                tuned.add(tuner)
                 tuner.do_bench = lambda call, quantiles: call()
                 bench(tuner, *args, config=config, **meta)
             return 0.0

@@ -281,7 +281,7 @@ def not_finite(check: CandidateCheck) -> None:
 
 
 def negative_integers(check: CandidateCheck) -> None:
-    """Try integers below zero, which the file does not draw."""
+    """Try integers that the file does not draw: below zero, and larger ones."""
     _try_beyond(check, "own_integers_only", _like_last(check, NEGATIVE_INTEGERS))
 
 

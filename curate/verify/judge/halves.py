@@ -181,7 +181,8 @@ class Halves:
         events: what the host half reported that the program reached for.
         kernels: that the first call launched.
         other_kernels: that calls launched which took other branches (`note_other_kernels`).
-        kernels_meet: whether one of ``kernels`` reads through an argument that it writes through.
+        kernels_meet: on a device, whether one of ``kernels`` reads through an argument that it
+            writes through.
         exact: whether kernels are compiled anew for each call's sizes, as Triton does. Otherwise
             the first call's are, and a recorded one's, and what serves all sizes is for the rest.
     """
@@ -342,7 +343,8 @@ class Halves:
         ran = self._forward(run, keep=weighed, record=record is not None)
         if self.turn == 1 and record is None:
             self.kernels = self.executor.ask(CandidateExecutor.launched_kernels)
-            self.kernels_meet = self.executor.ask(CandidateExecutor.kernels_meet)
+            if self.executor.host.options.device:  # a CPU's executor sees every race itself
+                self.kernels_meet = self.executor.ask(CandidateExecutor.kernels_meet)
         return ran
 
     def note_other_kernels(self) -> None:
