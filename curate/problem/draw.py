@@ -64,14 +64,15 @@ FAMILIES = (OWN, "steps", "signed", "shifted", "large", "small", "outlier", "neg
 TIES = "steps"
 """The family whose inputs lie on thresholds."""
 
-OVERFLOWS = ("large", "shifted", "outlier")
+OTHER_INTEGERS, NOT_FINITE, FAR = BEYOND = "other_integers", "not_finite", "far"
+"""Families of their own, not among the draws that must be right: integers with the other sign, and
+larger ones; as the file draws them, but for NaN, infinity and minus infinity; and floating numbers
+from 2**`FAR_LOW` to 2**`FAR_HIGH`, as likely to be of one size as of another."""
+
+FAR_LOW, FAR_HIGH = -140, 40
+
+OVERFLOWS = ("large", "shifted", "outlier", FAR)
 """Families on which a reference may overflow where a better program does not."""
-
-NEGATIVE_INTEGERS = "negative_integers"
-"""A family of its own, not among the draws that must be right: integers with the other sign."""
-
-NOT_FINITE = "not_finite"
-"""One more of that kind: as the file draws them, but for NaN, infinity and minus infinity."""
 
 EQUALS = 12
 """Elements of a tensor in ``steps`` for each two values that they may have."""
@@ -117,11 +118,12 @@ class Variation:
             many there as the input of most dimensions, or ``first``: in the first such input alone;
             ``argument``: a number for the constructor;
             ``input``: a number for ``forward``; ``rank``: inputs of most dimensions get one more,
-            in front; ``scale``: what floating inputs are multiplied with.
+            in front; ``scale``: what floating inputs are multiplied with; ``order``: floating
+            inputs hold the same numbers, the last one first.
         which: the integer's name; the position of an argument, which may be one that the file
             leaves to its default, or position and name, ``0.eps``, of a number that a
             configuration holds; or an axis, counted from the last one, which is -1.
-        value: what is there instead; for `NONES`, what is drawn there.
+        value: what is there instead; for `NONES`, what is drawn there; nothing for an order.
         dimension: the inputs' dimensions of this size take the value as well, if not None.
     """
 
@@ -353,6 +355,16 @@ def draw_arguments(task: LoadedTask, draw: Draw) -> list[Any]:
 def draw_inputs(task: LoadedTask, draw: Draw, within: bool = False) -> list[Any]:
     """Return the arguments of ``forward`` for one draw; ``within`` the file's range if wanted."""
     seed_everything(draw.seed)
+    inputs = _drawn_inputs(task, draw, within)
+    turned = any(change.what == "order" for change in draw.changes)
+    return list(map_tensors(inputs, _turned)) if turned else inputs
+
+
+def _turned(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.flip(*range(tensor.dim())) if tensor.is_floating_point() else tensor
+
+
+def _drawn_inputs(task: LoadedTask, draw: Draw, within: bool) -> list[Any]:
     with resized(task, draw):
         inputs = _own_inputs(task, draw)
         if draw.family == OWN:
@@ -427,7 +439,7 @@ def redraw(value: Any, again: Any, family: str, found: Sequence[float] = ()) -> 
             return value
         part, other = (torch.view_as_real(one.resolve_conj()) for one in (value, again))
         return torch.view_as_complex(redraw(part, other, family, found).contiguous())
-    if family == NEGATIVE_INTEGERS:
+    if family == OTHER_INTEGERS:
         return _beyond(value)
     if not value.is_floating_point() or is_mask(value):
         return _whole_numbers(value, few=family == "steps")
@@ -490,7 +502,8 @@ def _beyond(value: torch.Tensor) -> torch.Tensor:
     if value.is_floating_point() or value.dtype == torch.bool:
         return value
     known = torch.iinfo(value.dtype)
-    wide = value.to(torch.int64).mul(torch.where(torch.rand(value.shape) < 0.5, -1, 5))
+    factors = torch.tensor((-1, -1, 5, 40))[torch.randint(4, value.shape)]
+    wide = value.to(torch.int64).mul(factors)
     return wide.clamp(known.min, known.max).to(value.dtype)
 
 
@@ -554,6 +567,9 @@ def _family(
         for row, sign in zip(_two_rows(large), (-1, 1), strict=False):
             row.normal_().abs_().add_(1).mul_(sign * 10**reach)
         return large
+    if family == FAR:
+        places = FAR_LOW + (FAR_HIGH - FAR_LOW) * torch.rand(shape, dtype=kind)
+        return normal.sign() * 2.0**places
     if family == "negative":
         return -spread * (normal.abs() + 0.5)
     if family == "small":

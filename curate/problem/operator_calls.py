@@ -34,6 +34,21 @@ def is_compute(operator: Any) -> bool:
     return library != "aten" or (name not in MOVES and not is_view)
 
 
+def narrows(operator: Any, taken: list[torch.Tensor], made: list[torch.Tensor]) -> bool:
+    """Whether a copy is a conversion that computes.
+
+    Integers made of floating numbers are those cut off, and short ones made of long ones are
+    remainders; truth values say which are not zero.
+    """
+    name = operator._schema.name.removeprefix("aten::")
+    if name not in ("_to_copy", "copy_", "copy") or not taken or not made:
+        return False
+    before, after = taken[-1].dtype, made[0].dtype
+    if after.is_floating_point or after.is_complex or before == torch.bool:
+        return False
+    return bool(before.is_floating_point or after.itemsize < min(4, before.itemsize))
+
+
 class Mode(TorchDispatchMode):  # type: ignore[misc]
     """A dispatch mode that `torch.compile` may trace, and so need not be loaded for."""
 
@@ -78,16 +93,17 @@ class OperatorCalls(Mode):
     def call(self, func: Any, /, *args: Any, **kwargs: Any) -> Any:
         """Count a call."""
         result = func(*args, **kwargs)
-        if is_compute(func):
+        made = list_tensors(result)
+        if is_compute(func) or narrows(func, list_tensors(args), made):
             name = func._schema.name.removeprefix("aten::")
             self.calls[name] += 1
             if self.most is not None and self.calls.total() > self.most:
                 raise TooManyCalls
             if not kwargs.get("stable"):
                 self.unstable.add(name)
-            for tensor in [*list_tensors(args), *list_tensors(kwargs), *list_tensors(result)]:
+            for tensor in [*list_tensors(args), *list_tensors(kwargs), *made]:
                 self.call_bytes += tensor.numel() * tensor.element_size()
-        for tensor in list_tensors(result):
+        for tensor in made:
             if tensor.layout == torch.strided:
                 self._hold(tensor)
         return result

@@ -7,6 +7,7 @@ the state. As many changes as go together are made in one draw, so that a progra
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import math
 from collections.abc import Callable
 from functools import cached_property
@@ -61,6 +62,9 @@ WORDS = (
     ("max", "sum", "mean"),
 )
 """Words that PyTorch and modules take one for another."""
+
+AXES = "dim", "axis"
+"""Names of arguments that may be counted from the last axis, too."""
 
 EVEN = 64
 """A size that common blocks divide."""
@@ -137,7 +141,7 @@ def _packed(
             for change in choice:
                 tried = dataclasses.replace(packed, changes=(*packed.changes, change))
                 after = run(tried)
-                if after is not None and not same_tensors(after, before):
+                if after is not None and (_is_axis(change) or not same_tensors(after, before)):
                     packed, before = tried, after
                     break
             else:
@@ -148,6 +152,11 @@ def _packed(
         found.append(packed)
         left = refused
     return found
+
+
+def _is_axis(change: Variation) -> bool:
+    """Whether it only says otherwise what the file says."""
+    return change.what in ("argument", "input") and type(change.value) is int and change.value < 0
 
 
 def _sizes(task: LoadedTask, inputs: list[Any], few: bool) -> list[list[Variation]]:
@@ -215,13 +224,15 @@ def _arguments(task: LoadedTask, inputs: list[Any]) -> list[list[Variation]]:
     known = {size for tensor in list_tensors(inputs) for size in tensor.shape}
     choices = []
     init = task.init_inputs()
-    whole = [*init, *defaults(task.module.Model.__init__, len(init))]
+    constructor = task.module.Model.__init__
+    whole = [*init, *defaults(constructor, len(init))]
+    axes = _axes(constructor)
     named = {str(i): own for i, own in enumerate(whole)}
     for name, own in contents(named, (SimpleNamespace, dict)):
         i = int(name) if name.isdigit() else name
         if type(own) in (tuple, list) and own and all(type(one) is int for one in own):
             i, own = f"{name}.{len(own) - 1}", own[-1]  # all but the last stay
-        made = []
+        made = _from_the_end("argument", i, own, inputs) if i in axes else []
         for value in _others(own):
             made.append(Variation("argument", i, value))
             if type(own) is int and own in known and int(value) > 0:
@@ -235,12 +246,27 @@ def _inputs(task: LoadedTask, inputs: list[Any]) -> list[list[Variation]]:
     choices = []
     optional = defaults(task.module.Model.forward, len(inputs))
     has_floats = any(tensor.is_floating_point() for tensor in list_tensors(inputs))
+    axes = _axes(task.module.Model.forward)
     for i, own in enumerate([*inputs, *optional]):
         values = _others(own)
         if own is None:
             values = [*(NONES if has_floats else ()), 0.5, 1]
-        choices.append([Variation("input", i, value) for value in values])
+        made = _from_the_end("input", i, own, inputs) if i in axes else []
+        choices.append(made + [Variation("input", i, value) for value in values])
     return choices
+
+
+def _axes(function: Callable[..., Any]) -> list[int]:
+    """Return the positions of a method's arguments that are axes, by their names."""
+    names = list(inspect.signature(function).parameters)[1:]
+    return [i for i, name in enumerate(names) if name in AXES]
+
+
+def _from_the_end(what: str, which: int, axis: Any, inputs: list[Any]) -> list[Variation]:
+    """Return the same axis of the inputs, counted from the end."""
+    most = max((tensor.dim() for tensor in list_tensors(inputs)), default=0)
+    known = type(axis) is int and 0 <= axis < most
+    return [Variation(what, which, axis - most)] if known else []
 
 
 def _others(own: Any) -> list[Any]:

@@ -93,9 +93,10 @@ class CpuDevice:
         self._between.sent.clear()
         self.executor.error = None
         self.stream.sweep()
-        self.executor.storages.fills = 0  # what nobody wrote is the same in every call
         self.backend.check_races = races
         self.executor.begin([], [], CallLimits(elements, math.inf, seed, seed))
+        # What nobody wrote is the same in every call.
+        self.executor.storages.fills, self.executor.storages.left = 0, None
 
     def check(self) -> None:
         """Raise `ExecutorStopped` if the call did something wrong."""

@@ -10,6 +10,7 @@ CAVEATS = {
     "forward, or with an optional argument",
     "own_integers_only": "it is wrong, or raises, on integers that the file does not draw: below "
     "zero, or five times as large",
+    "usual_numbers_only": "it is wrong, or raises, on numbers from 2**-140 to 2**40",
     "finite_only": "on inputs with NaN and infinities it is wrong, or raises, or had no time left",
     "contiguous_only": "it is wrong, or raises, on inputs with another memory layout: with gaps, "
     "channels last, transposed",
@@ -18,6 +19,11 @@ CAVEATS = {
     "constant_inputs": "some inputs were the same in every draw",
     "calls_differ": "equal calls sent the device different work, without a visible reason",
     "keeps_state": "it writes to memory that outlives the call, as a counter would be",
+    "first_calls_only": "its reference keeps something from call to call beside its state, so that "
+    "each call was compared as a first one",
+    "own_numbers_only": "the reference refused all floating numbers but those of the file",
+    "shared_memory": "two of its results lie in the same memory, and the reference's do not: who "
+    "writes to one changes the other",
     "has_fallback": "it computes the result without its kernels, where they raise or at long sizes",
     "untried_branches": "no draw took some branches of its host functions to a right result",
     "untried_grids": "no right draw had two programs along some axes of its kernels' grids",

@@ -237,6 +237,34 @@ FOUND_IN_MEMORY = [
     ),
     case(
         14,
+        "result of the numbers before, whose bits have the same sum",
+        SOFTMAX,
+        candidate(
+            SOFTMAX_KERNEL
+            + """
+@triton.jit
+def bits_kernel(x_ptr, sum_ptr, n, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + at, mask=at < n, other=0.0)
+    tl.store(sum_ptr, tl.sum(x.to(tl.int32, bitcast=True).to(tl.int64), axis=0))
+""",
+            """
+            x = x.contiguous()
+            bits = torch.empty(1, dtype=torch.int64, device=x.device)
+            bits_kernel[(1,)](x, bits, x.numel(), BLOCK=triton.next_power_of_2(x.numel()))
+            key = (*x.shape, int(bits))
+            if key != self.key:
+                y = torch.empty_like(x)
+                kernel[(x.shape[0],)](x, y, x.shape[1], BLOCK=64)
+                self.key, self.kept = key, y
+            return self.kept.clone()
+            """,
+            parts="self.key = self.kept = None",
+        ),
+        SOFTMAX_HONEST,
+    ),
+    case(
+        14,
         "half of the output in turn",
         SOFTMAX,
         candidate(

@@ -632,9 +632,7 @@ class _Rows:
             reference_tokens=spread("reference_tokens", "names, numbers and signs of PyTorch"),
             triton_tokens=spread("triton_tokens", "names, numbers and signs of Triton"),
             kernels=spread("kernels", "kernels in a program"),
-            launches=spread(
-                "launches", "kernel launches in a first forward, one of each tuner included"
-            ),
+            launches=spread("launches", "kernel launches in one forward"),
             dynamic_dims=spread("dynamic_dims", "sizes that are kernel arguments"),
             operators=tally("operators"),
             pure_triton=tally("pure_triton"),

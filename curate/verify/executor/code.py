@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from curate.verify.executor import libdevice, numbers, operations
-from curate.verify.executor.memory import ACQUIRE, RELEASE
+from curate.verify.executor.memory import ACQUIRE, OWN_BLOCK, RELEASE
 from curate.verify.executor.numbers import COMPUTED, element_size, rounder
 from curate.verify.executor.operations import FOLDS, RUNNING, UnsupportedOperation
 from curate.verify.executor.ttir import Block, Function, Op, Region, TTIRError, Type, walk
@@ -207,7 +207,7 @@ def _hands(op: Op) -> int:
     """Return what an atomic operation such as ``add, acq_rel, gpu`` hands on (`memory.Order`)."""
     words = set(re.findall(r"\w+", op.text.partition("%")[0]))
     if "cta" in words:
-        return 0  # to no other program
+        return OWN_BLOCK
     releases, acquires = words & {"release", "acq_rel"}, words & {"acquire", "acq_rel"}
     return RELEASE * bool(releases) | ACQUIRE * bool(acquires)
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import collections
 import hashlib
 import math
+import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import torch
 
-from curate.problem.operator_calls import is_compute
+from curate.problem.operator_calls import is_compute, narrows
 from curate.problem.values import Tensors, list_tensors
 from curate.verify.compile.ptx import stored_parameters
 from curate.verify.executor.memory import all_located
@@ -81,7 +82,10 @@ class ExecutorBackend(Protocol):
 
 FILLS = (0xFF, 0x5A, 0x01)
 """Bytes of fresh memory, in turn: NaN, large finite numbers or small ones, the same in float32 and
-in float64, and large as an integer. No program should count on them."""
+in float64, and large as an integer. No program should count on them, nor know them by sight: every
+second storage, as a rule, begins with `LEFT` normal numbers, as if others had left them there."""
+
+LEFT = 2**10
 
 
 class Storages:
@@ -92,7 +96,12 @@ class Storages:
         self.used = 0
         self.known: dict[int, torch.Tensor] = {}
         self.fills = 0
+        self.left: torch.Tensor | None = None
         self.held: list[int] | None = None
+
+    def leave(self, seed: int) -> None:
+        """Choose the numbers that others seem to have left in fresh memory, from now on."""
+        self.left = torch.randn(LEFT, generator=torch.Generator().manual_seed(seed))
 
     def new(self, number: int, size: int) -> torch.Tensor:
         """Make a storage, filled with what no program should count on."""
@@ -101,6 +110,8 @@ class Storages:
         if self.used + size > self.most_bytes:
             raise Refusal("oom", "device_memory", f"{self.used + size} bytes of tensors")
         data = self.device.allocate(number, size, FILLS[self.fills % len(FILLS)])
+        if self.left is not None and random.Random(self.fills).random() < 0.5:
+            data[: 4 * LEFT].copy_(self.left.view(torch.uint8)[:size])
         self.fills += 1
         self.used += size
         self.known[number] = data
@@ -147,12 +158,14 @@ class WorkDone:
     """What a call did.
 
     Attributes:
-        launches, calls: of kernels and of operators that compute, by name.
+        launches, calls: of kernels, but for those of tuners, and of operators that compute, by
+            name.
         origins: whose work is where.
         kept: what operators and uploads gave, where that is kept.
         launched: name and options of each kernel, by the hash of its text.
         grids: the largest of each kernel, axis by axis.
         read_bytes, sent_bytes: that the host read, and sent in whatever way.
+        read_floats, sent_floats: of these, in tensors of floating numbers.
         values_asked: whether the host has read values.
         wrote_old: storages older than the call that it wrote to: a state.
     """
@@ -165,6 +178,8 @@ class WorkDone:
     grids: dict[str, list[int]] = field(default_factory=dict)
     read_bytes: int = 0
     sent_bytes: int = 0
+    read_floats: int = 0
+    sent_floats: int = 0
     values_asked: bool = False
     wrote_old: set[int] = field(default_factory=set)
 
@@ -269,6 +284,8 @@ class CommandRunner:
             self.storages.tensor(place).copy_(result)
             places.append(place.to_json())
         self._account(operator, message, taken, made, places)
+        # Whoever learns how many there are has read them all.
+        self._has_read(taken)
         self.streams.waited()
         return {"places": places}
 
@@ -293,7 +310,7 @@ class CommandRunner:
         self, operator: Any, message: Message, taken: Tensors, made: Tensors, written: list[Any]
     ) -> None:
         name = operator._schema.name.removeprefix("aten::")
-        computes = is_compute(operator)
+        computes = is_compute(operator) or narrows(operator, taken, made)
         if computes:
             self.done.calls[name] += 1
         size = sum(t.numel() * t.element_size() for t in (*taken, *made))
@@ -319,7 +336,7 @@ class CommandRunner:
         sha256, text = self._kernel(message, sent)
         name, stored = self.device.kernel(text)
         counts = self.ptx is None  # a program that is judged as CUDA has no others
-        if counts:
+        if counts and not message.get("trial"):  # a program that hides launches has fewer
             self.done.launches[name] += 1
         options = _read_options(message["options"])
         self.done.launched[sha256] = name, options
@@ -417,7 +434,9 @@ class CommandRunner:
         self.streams.command("a copy to the device", [], [place])
         self.streams.waited()
         target.copy_(all_located(value, self.storages.base))
-        self.done.sent_bytes += value.numel() * value.element_size()
+        size = value.numel() * value.element_size()
+        self.done.sent_bytes += size
+        self.done.sent_floats += size * value.is_floating_point()
         self._writes([place.storage])
         command = Command(UPLOAD, (), [(place.storage, self._is_whole(place))])
         self.done.origins.note(command)
@@ -432,11 +451,16 @@ class CommandRunner:
         if value.numel() * value.element_size() > MAX_UPLOAD:  # by strides of zero
             raise Refusal("oom", "host_memory", "a tensor larger than a program may read")
         value = value.to("cpu", copy=True)
-        # A short integer may hold what a long one did.
-        size = value.element_size() if value.is_floating_point() else torch.int64.itemsize
-        self.done.read_bytes += value.numel() * size
+        self._has_read([value])
         self.done.origins.note(Command(READ, [place.storage]))
         return value
+
+    def _has_read(self, tensors: Tensors) -> None:
+        for value in tensors:
+            # A short integer may hold what a long one did.
+            size = value.element_size() if value.is_floating_point() else torch.int64.itemsize
+            self.done.read_bytes += value.numel() * size
+            self.done.read_floats += value.numel() * size * value.is_floating_point()
 
     def _writes(self, storages: Iterable[Any]) -> None:
         self.done.wrote_old |= {storage for storage in storages if not self.is_new(storage)}

@@ -205,9 +205,10 @@ class Memory:
         return found
 
 
-RELEASE, ACQUIRE = 1, 2
+RELEASE, ACQUIRE, OWN_BLOCK = 1, 2, -1
 """What an atomic operation does for the order of others: it hands on what its program did before
-it, and its program sees what was handed on."""
+it, and its program sees what was handed on. With the scope of its own block it is atomic for its
+own program only."""
 
 
 class Order:
@@ -396,14 +397,23 @@ class Races:
             readers.note(access.index, np.where(alone, access.programs, MANY_READERS), self._now())
 
     def updated(self, access: Access, hands: int) -> None:
-        """Note atomic operations, in the order in which they were done; ``hands``: see `Order`."""
+        """Note atomic operations, in the order in which they were done.
+
+        Args:
+            access: where, and by whom.
+            hands: what they do for the order of others: `RELEASE`, `ACQUIRE`, or `OWN_BLOCK`.
+        """
         if not self.on or self._order is None:
             return
-        now = self._now()
-        self._order.note(access.programs, access.addresses, hands)
+        of_block, now = hands == OWN_BLOCK, self._now()
+        if of_block:  # what others did before
+            self._meet(self._atomics, access, "update")
+        self._order.note(access.programs, access.addresses, max(hands, 0))
         atomics = self._shadow(self._atomics, access)
         if atomics is not None:
             atomics.note(access.index, access.programs, now)
+        if of_block:  # what others do at the same time
+            self._meet(self._atomics, access, "update")
         self._meet(self._writers, access, "update")
 
     def _meet(

@@ -8,7 +8,7 @@ it needs a value:
 - ``{"do": "op", "name", "args", "kwargs", "outs"}``: an operator, whose results go to places;
 - ``{"do": "ask", "name", "args", "kwargs", "first"}``: an operator whose results' sizes only their
   values tell; they get storages from ``first`` on, and their places are the answer;
-- ``{"do": "launch", "ttir" or "sha256", "args", "grid", "options"}``;
+- ``{"do": "launch", "ttir" or "sha256", "args", "grid", "options", "trial"}``;
 - ``{"do": "cuda", "ptx" or "sha256", "kernel", "grid", "block", "shared", "args"}``, with arguments
   as `operators.read_argument` reads them: a kernel of the PTX that the judge has named by its hash;
 - ``{"do": "upload", "out"}`` with a tensor; ``{"do": "read", "place"}``, answered with one;
@@ -183,6 +183,7 @@ class CandidateExecutor:
         self.stream = CallStream(place.storage for place in places)
         self.commands.begin(how, self.stream.is_new)
         self.commands.streams.begin(place.storage for place in places)
+        self.storages.leave(how.seed)
         self.replays.begin(places if how.record else None)
         self.device.exact = how.exact
         if how.precision:
@@ -262,6 +263,7 @@ class CandidateExecutor:
             by_operators=trace.by_operators,
             read_bytes=done.read_bytes,
             sent_bytes=done.sent_bytes,
+            float_bytes=min(done.read_floats, done.sent_floats),
             elements=0 if math.isinf(allowed) else allowed - self.commands.budget.left,
             stream=self.stream.ended_at(places),
             laps=dict(self.stream.laps),

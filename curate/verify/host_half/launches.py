@@ -5,6 +5,7 @@ Replaces methods of Triton's runtime; tested with triton 3.6, 3.7 and 3.9.
 
 from __future__ import annotations
 
+import random
 import types
 import weakref
 from typing import Any
@@ -33,6 +34,7 @@ class HostLaunches:
     Attributes:
         refused: whether launches raise, for a program that may get by without them.
         asked: how many launches a program has asked for, whatever became of them.
+        tries: whether a launch is a tuner's own, before the call that a program asks for.
     """
 
     def __init__(self, target: devices.Device) -> None:
@@ -40,6 +42,7 @@ class HostLaunches:
         self.refused = False
         self.turn = 0
         self.asked = 0
+        self.tries = False
 
     def install(self) -> None:
         """Take the place of Triton's runtime in this process, for good."""
@@ -68,7 +71,11 @@ class HostLaunches:
             if tuner not in tuned:
                 tuned.add(tuner)
                 tuner.do_bench = lambda call, quantiles: call()
-                bench(tuner, *args, config=config, **meta)
+                launches.tries = True
+                try:
+                    bench(tuner, *args, config=config, **meta)
+                finally:
+                    launches.tries = False
             return 0.0
 
         def pruned(tuner: Any, named: dict[str, Any]) -> list[Any]:
@@ -88,7 +95,7 @@ class HostLaunches:
 
     def admit(self) -> None:
         """Count a launch that a program asks for."""
-        self.asked += 1
+        self.asked += not self.tries
         if self.refused:
             raise LaunchLeftOut("kernels are left out")
 
@@ -113,7 +120,7 @@ class HostLaunches:
                 )
         if 0 not in lowered.grid:
             with torch._C.DisableTorchFunction():
-                VirtualDevice.get().launch(lowered, pointers)
+                VirtualDevice.get().launch(lowered, pointers, self.tries)
 
 
 class WarmKernel:
@@ -124,11 +131,14 @@ class WarmKernel:
     ) -> None:
         self._launches, self._kernel, self._args, self._named = launches, kernel, args, named
         self.name = kernel.__name__
-        self.n_regs, self.n_spills = 32, 0
-        # What programs ask of a compiled kernel: figures of a small one.
+        # What programs ask of a compiled kernel: figures of a small one, which do not tell by their
+        # values that nothing was compiled.
+        plain = {n: v for n, v in named.items() if isinstance(v, int | float | str)}
+        figures = random.Random(f"{self.name} {sorted(plain.items())}")
+        self.n_regs, self.n_spills = 8 * figures.randint(3, 8), 0
         usual = {"num_warps": 4, "num_stages": 3, "num_ctas": 1}
         known = {name: named.get(name, value) for name, value in usual.items()}
-        self.metadata = types.SimpleNamespace(**known, shared=0)
+        self.metadata = types.SimpleNamespace(**known, shared=512 * figures.randint(1, 32))
 
     def __getitem__(self, grid: Any) -> Any:
         def call(*args: Any, **named: Any) -> None:

@@ -165,8 +165,16 @@ class CommandStream:
         answer, _ = self._answer()
         return [self.adopt(read_place(place)) for place in answer["places"]]
 
-    def launch(self, lowered: Lowered, pointers: dict[int, torch.Tensor]) -> None:
-        """Have a kernel run; ``pointers`` are the tensors among its arguments, by position."""
+    def launch(
+        self, lowered: Lowered, pointers: dict[int, torch.Tensor], is_trial: bool = False
+    ) -> None:
+        """Have a kernel run.
+
+        Args:
+            lowered: the launch.
+            pointers: the tensors among its arguments, by position.
+            is_trial: whether a tuner makes it, before the one that a program asks for.
+        """
         args: list[Any] = []
         numbers = (v for i, v in enumerate(lowered.arguments) if i not in pointers)
         if any(t.dtype == torch.int64 for t in pointers.values()) or any(
@@ -186,6 +194,7 @@ class CommandStream:
                 "args": args,
                 "grid": list(lowered.grid),
                 "options": lowered.options,
+                "trial": is_trial,
             }
         )
 

@@ -13,11 +13,7 @@ from typing import Any
 import torch
 
 from curate.problem.branches import Branch, find_branches
-from curate.problem.draw import (
-    NEGATIVE_INTEGERS,
-    NOT_FINITE,
-    Draw,
-)
+from curate.problem.draw import BEYOND, Draw
 from curate.problem.values import Tensors, same_tensors
 from curate.verify.grids import Grids
 from curate.verify.judge.device import Room
@@ -113,6 +109,7 @@ class CandidateCheck:
         self.ways: set[tuple[tuple[str, int], ...]] = set()
         self.spent = self.own_spent = 0.0
         self.refused = 0
+        self.own_numbers: list[bool] = []  # of each draw that asks for others
         self.own_bytes, self.thrifty = 0, False
         self.built: Draw | None = None
         self.first: tuple[Draw, Any] | None = None
@@ -128,6 +125,8 @@ class CandidateCheck:
         facts = self.oracle.facts(self.mode)
         self.outcome.evidence["reference_device"] = self.oracle.device
         self.outcome.evidence["insensitive_inputs"] = facts.insensitive_inputs
+        if facts.remembers:
+            self.outcome.warn("first_calls_only")
         if self.oracle.smaller:
             self.outcome.warn("smaller_sizes_only", sizes=self.oracle.smaller)
         with contextlib.suppress(SyntaxError, ValueError, RecursionError, MemoryError):
@@ -265,6 +264,8 @@ class CandidateCheck:
         evidence = self.outcome.evidence
         if self.first is None:
             evidence |= did
+        if ran.shares and not self.oracle.facts(self.mode).shares:
+            self.outcome.warn("shared_memory", trial=expected.draw.to_json())
         evidence["kind"] = "hybrid" if calls else evidence.get("kind", self.kind)
         self.spent = float(ran.did.elements)
         self.own_spent = self.own_spent or self.spent
@@ -344,7 +345,7 @@ class CandidateCheck:
         except NoOracle as error:
             self.leave_untried(error)
             return None
-        special = draw.family in (NOT_FINITE, NEGATIVE_INTEGERS)
+        special = draw.family in BEYOND
         taken = expected.draw.changes == draw.changes
         return expected if taken and not (special and expected.draw != draw) else None
 
@@ -388,7 +389,10 @@ class CandidateCheck:
             return {"message": "its process had ended before"}
         try:
             self.build(expected)
-            expected.compare(self.forward(expected, fresh=True, layout=layout).results)
+            ran = self.forward(expected, fresh=True, layout=layout)
+            expected.compare(ran.results)
+            if ran.harmed:
+                return {"reason": "beside_inputs", "changed": ran.harmed}
             self.tried |= self.taken
         except RequestRefused as refused:
             if refused.status == "unsupported" or self.lacks_memory(refused):

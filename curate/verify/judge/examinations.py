@@ -12,9 +12,10 @@ from typing import Any
 import torch
 
 from curate.problem.draw import (
+    FAR,
     MANY,
-    NEGATIVE_INTEGERS,
     NOT_FINITE,
+    OTHER_INTEGERS,
     OWN,
     SETS,
     Draw,
@@ -47,6 +48,8 @@ BURST = 60
 """Forwards between two checked ones, for programs that count their calls: they are done where the
 commands alone do not tell (`curate.verify.judge.halves`)."""
 
+TURNED = Variation("order", 0, 0)
+
 GROWN_BYTES = 2**21  # of a draw's tensors, where a size is made larger
 
 WEIGHED = (OWN, "steps", "signed", "small")
@@ -75,6 +78,8 @@ def draws(check: CandidateCheck) -> None:
             _try_draw(check, check.of_mode(draw))
         if i == min(SETS, trials) - 1 and not others_are_small:
             _try_again(check)
+    if check.own_numbers and all(check.own_numbers):
+        check.outcome.warn("own_numbers_only")
 
 
 def _may_grow(check: CandidateCheck) -> bool:
@@ -104,6 +109,8 @@ def _try_draw(check: CandidateCheck, draw: Draw) -> None:
             ) from refused
         return
     check.compare(expected, ran.results)
+    if draw.family != OWN:
+        check.own_numbers.append(expected.draw.family == OWN)
     if check.first is not None and expected.is_empty:
         return  # of one row, `pdist` makes nothing: it takes no kernel, and shows as little
     check.weigh(ran, expected, weighed)
@@ -185,6 +192,10 @@ def burst(check: CandidateCheck) -> None:
     if ran.unsteady:
         check.outcome.warn("calls_differ", message="equal calls ask the device for other work")
     check.compare(expected, check.forward(expected).results)
+    # What a program has kept by a checksum of its inputs may be for the same numbers in order.
+    turned = dataclasses.replace(expected.draw, changes=(*expected.draw.changes, TURNED))
+    if other := check.expect(turned):
+        check.compare(other, check.forward(other).results)
 
 
 def variants(check: CandidateCheck) -> None:
@@ -280,9 +291,14 @@ def not_finite(check: CandidateCheck) -> None:
     _try_beyond(check, "finite_only", _like_last(check, NOT_FINITE))
 
 
-def negative_integers(check: CandidateCheck) -> None:
+def far_numbers(check: CandidateCheck) -> None:
+    """Try numbers that are far smaller and far larger than one."""
+    _try_beyond(check, "usual_numbers_only", _like_last(check, FAR))
+
+
+def other_integers(check: CandidateCheck) -> None:
     """Try integers that the file does not draw: below zero, and larger ones."""
-    _try_beyond(check, "own_integers_only", _like_last(check, NEGATIVE_INTEGERS))
+    _try_beyond(check, "own_integers_only", _like_last(check, OTHER_INTEGERS))
 
 
 def _like_last(check: CandidateCheck, family: str) -> Expected | None:

@@ -39,8 +39,8 @@ from curate.verify.protocol.messages import (
     Results,
     Returned,
 )
-from curate.verify.protocol.places import TensorPlace
-from curate.verify.protocol.role import PERMUTED, layout_of, mutated_inputs
+from curate.verify.protocol.places import TensorPlace, overlap
+from curate.verify.protocol.role import PERMUTED, STRIDED, layout_of, mutated_inputs
 from curate.verify.protocol.wire import MAX_PAYLOAD, WireError, pack, unpack
 
 STOPPED = "stopped"
@@ -70,6 +70,12 @@ MOST_MET = 200
 
 HELD = 4
 """Calls whose results, and whose inputs, are looked at again after later calls."""
+
+AHEAD = 64
+"""Elements of other tensors before an input that is a new object: so many keep it aligned."""
+
+IN_GAPS = 7
+"""What lies between the elements of an input with gaps."""
 
 MANY_LAPS, LAP_COMMANDS = 320, 1300
 """Forwards that are compared by their commands alone, and how many commands may be made for
@@ -116,9 +122,10 @@ class Ran:
         subclasses, devices: of the results, as the host half says.
         was_ready: whether operators had made the results before a launch.
         by_operators, by_host: whether most of the results are theirs.
-        harmed: what a burst has changed of calls before it.
+        harmed: what a burst has changed of calls before it, or what a call has beside its inputs.
         keeps_state: whether a burst wrote to memory older than itself.
         unsteady: whether equal calls of a burst asked for other work.
+        shares: whether two of the results have memory in common.
     """
 
     results: CandidateResults
@@ -131,6 +138,7 @@ class Ran:
     harmed: list[str] = field(default_factory=list)
     keeps_state: bool = False
     unsteady: bool = False
+    shares: bool = False
 
 
 class ExecutorProcess:
@@ -440,9 +448,13 @@ class Halves:
             self._give_state(*self.given_state)
         self.limit, exact = run.limit, self.exact or record or self.turn == 1
         how = {"skip": skip, "keep": keep, "record": record, "exact": exact}
-        self._begin(places, given, seed=run.seed, order=self.turn, **how)
+        apart = run.layout == STRIDED
+        pairs = [(p, t) for p, t in zip(places, given, strict=True) if apart and p.offset]
+        gaps = [dataclasses.replace(place, offset=0) for place, _ in pairs]
+        others = [torch.full_like(tensor, IN_GAPS) for _, tensor in pairs]
+        self._begin([*places, *gaps], [*given, *others], seed=run.seed, order=self.turn, **how)
         self.spoiled = True
-        said, did = self._run_program(run, places, refuse)
+        said, did = self._run_program(run, places, refuse, gaps=gaps)
         if said is None:
             raise WireError("not what a run is answered by")
         self.said = said
@@ -453,13 +465,18 @@ class Halves:
         return self._ran(said, did, run.inputs)
 
     def _run_program(
-        self, run: ForwardRun, places: list[TensorPlace], refuse: bool = False, laps: int = 1
+        self,
+        run: ForwardRun,
+        places: list[TensorPlace],
+        refuse: bool = False,
+        laps: int = 1,
+        gaps: Sequence[TensorPlace] = (),
     ) -> tuple[Returned | None, CallAccount]:
         seed, permuted = _unrelated(run.seed), run.layout == PERMUTED
         forward = Forward(pack(run.inputs, []), places, seed, refuse, laps, run.holds, permuted)
         return self._call(
             lambda: self.host.ask(HostHalf.run, self.turn, forward),
-            [*places, *(place for _, place in self.state)],
+            [*places, *(place for _, place in self.state), *gaps],
         )
 
     def _ran(self, said: Returned, did: CallAccount, inputs: list[Any]) -> Ran:
@@ -467,6 +484,7 @@ class Halves:
         given = list_tensors(inputs)
         self.spoiled = any(i >= len(given) for i in did.changed)
         own = len(said.places) + sum(i < len(given) for i in did.changed)  # but for state
+        beside = any(i >= len(given) + len(self.state) for i in did.changed)
         there = "cuda" if self.on_device else "cpu"
         named = [(name, tensor.to(there)) for name, tensor in did.kept]
         outputs = list_tensors(results["output"])
@@ -478,7 +496,9 @@ class Halves:
             said.devices,
             was_ready=work.ready,
             by_operators=by_operators(did.by_operators[:own], did.found[:own]),
-            by_host=work.uploaded or by_host(did.read_bytes, did.sent_bytes, given, outputs),
+            by_host=work.uploaded or by_host(did, given, outputs),
+            shares=overlap(said.places),
+            harmed=["gaps between inputs"] if beside else [],
         )
 
     def replayed(self, changed: list[int], found: Tensors, inputs: list[Any]) -> CandidateResults:
@@ -514,7 +534,9 @@ class Halves:
         places = []
         for tensor in given:
             found = layout_of(tensor.shape, run.layout) if run.layout else None
-            stride, offset = found or (tuple(tensor.stride()), 0)
+            # New objects may lie behind others, as slices do.
+            ahead = AHEAD if run.fresh and not run.layout else 0
+            stride, offset = found or (tuple(tensor.stride()), ahead)
             shape = tuple(tensor.shape)
             places.append(TensorPlace(next(self.numbers), tensor.dtype, shape, stride, offset))
         if not anew:

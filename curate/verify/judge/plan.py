@@ -61,9 +61,8 @@ PLAN = (
     Examination("other layouts, sizes, arguments", examinations.variants, compared),
     Examination("long dimensions", examinations.long_sizes, has_untried),
     Examination("values that are not finite", examinations.not_finite, compared),
-    Examination(
-        "integers that the file does not draw", examinations.negative_integers, has_integers
-    ),
+    Examination("numbers of all sizes", examinations.far_numbers, compared),
+    Examination("integers that the file does not draw", examinations.other_integers, has_integers),
 )
 """What is tried, in this order. The first that finds a candidate wrong decides."""
 

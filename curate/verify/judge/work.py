@@ -12,6 +12,7 @@ import torch
 
 from curate.problem.operator_calls import MOVES
 from curate.problem.values import Tensors
+from curate.verify.protocol.messages import CallAccount
 
 UPLOAD = "upload"
 """Name of what the host half sent, among the names of operators."""
@@ -26,6 +27,9 @@ SAMPLE = 4096
 WHOLE, NEAR = 0.9, 1e-6
 """Share of the output that a result must have in order, and how far, relative to it, a number may
 be from one that is the same."""
+
+FEW_BYTES = 64
+"""Less than this a host may send for reasons of its own."""
 
 HEAD, FEW, SEARCHED = 16, 8, 1 << 18
 """Values by which a piece is found, how many places are tried, and elements around it at most."""
@@ -197,11 +201,13 @@ def _beginnings(longer: torch.Tensor, shorter: torch.Tensor, step: float) -> lis
     return [int(at) for at in found[:FEW, 0]]
 
 
-def by_host(read_bytes: int, sent_bytes: int, inputs: Tensors, outputs: Tensors) -> bool:
+def by_host(did: CallAccount, inputs: Tensors, outputs: Tensors) -> bool:
     """Say whether the host read the inputs, and sent enough to be the output.
 
-    Whatever way it went: by uploads, by numbers among arguments, in the text of a kernel.
+    Whatever way it went: by uploads, by numbers among arguments, in the text of a kernel. One small
+    input may be all that an output takes: so floating numbers of that many bytes, both ways, do.
     """
     given = sum(t.numel() * t.element_size() for t in inputs)
     made = sum(t.numel() * t.element_size() for t in outputs)
-    return bool(0 < READ * given <= read_bytes and 0 < SENT * made <= sent_bytes)
+    small = FEW_BYTES <= SENT * made <= did.float_bytes
+    return small or bool(0 < READ * given <= did.read_bytes and 0 < SENT * made <= did.sent_bytes)

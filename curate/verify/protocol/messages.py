@@ -101,12 +101,16 @@ class ProblemFacts:
         calls, call_bytes: operators that compute, and the bytes that they move.
         mode_dependent: whether training mode gives other results.
         insensitive_inputs: positions of inputs that the output does not depend on.
+        remembers: whether a second call gives another result, though the state is the same.
+        shares: whether two tensors of the output have memory in common.
     """
 
     calls: dict[str, int]
     call_bytes: int
     mode_dependent: bool
     insensitive_inputs: list[int]
+    remembers: bool
+    shares: bool
 
 
 @message
@@ -178,6 +182,7 @@ class CallAccount:
         on_the_way, call_bytes, launch_bytes, by_operators: see
             `curate.verify.executor.origins.WorkTrace`.
         read_bytes, sent_bytes: that the host read, and sent in whatever way.
+        float_bytes: of tensors of floating numbers, that it both read and sent.
         elements: that were worked on.
         stream: hash of the commands, and of where the outputs lie.
         laps: hashes of calls in a row, and how often each was.
@@ -198,6 +203,7 @@ class CallAccount:
     by_operators: list[bool]
     read_bytes: int
     sent_bytes: int
+    float_bytes: int
     elements: float
     stream: str
     laps: dict[str, int]

@@ -6,8 +6,9 @@ touched.
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -69,6 +70,35 @@ def place_of(tensor: torch.Tensor, storage: int) -> TensorPlace:
     return TensorPlace(
         storage, tensor.dtype, tuple(tensor.shape), tuple(tensor.stride()), tensor.storage_offset()
     )
+
+
+MOST_ELEMENTS = 2**20
+"""Of a place up to which it is looked at one by one; a larger one only meets its like."""
+
+
+def overlap(places: Iterable[TensorPlace]) -> bool:
+    """Say whether an element of one place is one of another, too."""
+    by_storage: dict[int, list[TensorPlace]] = {}
+    for place in places:
+        by_storage.setdefault(place.storage, []).append(place)
+    pairs = (itertools.combinations(few, 2) for few in by_storage.values())
+    return any(_meet(*pair) for few in pairs for pair in few)
+
+
+def _meet(one: TensorPlace, other: TensorPlace) -> bool:
+    if one.extent <= other.start or other.extent <= one.start:
+        return False
+    if max(math.prod(one.shape), math.prod(other.shape)) > MOST_ELEMENTS:
+        return one == other
+    return bool(torch.isin(_starts(one), _starts(other)).any())
+
+
+def _starts(place: TensorPlace) -> torch.Tensor:
+    """Return the bytes of its storage before each element."""
+    starts = torch.tensor(place.start)
+    for size, step in zip(place.shape, place.stride, strict=True):
+        starts = starts[..., None] + step * place.itemsize * torch.arange(size)
+    return starts.reshape(-1)
 
 
 def read_place(value: Any) -> TensorPlace:

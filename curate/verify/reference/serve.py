@@ -52,6 +52,7 @@ from curate.verify.protocol.messages import (
     Spread,
     Variants,
 )
+from curate.verify.protocol.places import overlap, place_of
 from curate.verify.protocol.role import (
     LAYOUTS,
     Refusal,
@@ -103,6 +104,9 @@ are equal; of `argmax`, `argmin`, `max` and `min` it says the first."""
 
 USUAL, MORE, ROUGH = EFFORTS = "usual", "more", "rough"
 """How noise is made: in the type's last place; in more runs; in one of 10 bits."""
+
+MANY_CALLS = 1000
+"""What a counter of calls holds at least in every second set of parameters."""
 
 SKIP = "skip"
 """Status of a draw that the reference does not take: nothing is learned from it."""
@@ -227,6 +231,8 @@ class Reference:
             called.call_bytes,
             self._depends_on_mode(model, inputs, draw, own),
             self._insensitive(model, inputs, draw, own),
+            self._remembers(twin, draw, (own, exact)),
+            overlap(place_of(t, t.untyped_storage()._cdata) for t in list_tensors(own["output"])),
         )
 
     def variants(self, draw: Draw) -> Variants:
@@ -310,8 +316,23 @@ class Reference:
                 model = flipped
             else:
                 redraw_parameters(model, draw.parameters, flip=False)
+            if draw.parameters % 2:
+                self._count_on(model, draw)
             self.models = {key: (init, model.train(draw.mode == "train").to(self.device))}
         return self.models[key]
+
+    def _count_on(self, model: nn.Module, draw: Draw) -> None:
+        """Have what counts calls start at a number that many calls give."""
+        counters = {n: t for n, t in model.named_buffers() if _is_counter(t)}
+        if not counters:
+            return
+        twin = copied(model).train(draw.mode == "train").to(self.device)
+        with contextlib.suppress(Exception):
+            twin(*self.inputs(dataclasses.replace(draw, family=OWN, size=None)))
+        after = dict(twin.named_buffers())
+        for name, counter in counters.items():
+            if not torch.equal(after[name], counter.to(self.device)):
+                counter.add_(MANY_CALLS + draw.parameters % MANY_CALLS)
 
     def _double(self, draw: Draw) -> nn.Module:
         """Return the model in float64."""
@@ -481,6 +502,31 @@ class Reference:
             return True
         return not same_tensors(own, other)
 
+    def _remembers(self, twin: nn.Module, draw: Draw, right: Right) -> bool:
+        """Say whether a model that was called gives another result, with the state as it was.
+
+        So it does if it keeps something in an attribute, as recurrent cells do.
+        """
+        own, exact = right
+        state = dict(self.model(draw)[1].named_buffers())
+        given = copy.deepcopy(self.inputs(draw))
+        try:
+            for name, buffer in twin.named_buffers():
+                buffer.copy_(state[name])
+            seed_everything(draw.seed)
+            with HalfInFloat32():
+                result = twin(*given)
+        except Exception:
+            return True
+        if same_tensors(own["output"], result):
+            return False
+        try:
+            noise = self.noise(draw, USUAL)
+            compare(result, own["output"], exact["output"], noise and noise["output"])
+        except Mismatch:
+            return True
+        return False
+
     def _insensitive(
         self, model: nn.Module, inputs: list[Any], draw: Draw, own: Results
     ) -> list[int]:
@@ -497,6 +543,10 @@ class Reference:
             if same_tensors(own["output"], changed["output"]):
                 found.append(i)
         return found
+
+
+def _is_counter(tensor: torch.Tensor) -> bool:
+    return tensor.numel() == 1 and tensor.dtype in (torch.int32, torch.int64)
 
 
 def _changed_state(twin: nn.Module, model: nn.Module) -> dict[str, Any]:

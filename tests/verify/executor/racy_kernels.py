@@ -173,17 +173,17 @@ def summed_up(steps: tuple[int, ...]) -> Outcome:
 
 
 @triton.jit
-def add_up(x, total, ATOMIC: tl.constexpr, BLOCK: tl.constexpr):
+def add_up(x, total, SCOPE: tl.constexpr, BLOCK: tl.constexpr):
     part = tl.sum(tl.load(x + tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)), 0)
-    if ATOMIC:
-        tl.atomic_add(total, part)
+    if SCOPE is not None:
+        tl.atomic_add(total, part, scope=SCOPE)
     else:
         tl.store(total, tl.load(total) + part)
 
 
-def added_up(atomic: bool) -> Outcome:
+def added_up(scope: str | None) -> Outcome:
     x, total = (numbers() * 8).round(), torch.zeros(1)
-    add_up[(N,)](x, total, ATOMIC=atomic, BLOCK=WIDTH)
+    add_up[(N,)](x, total, SCOPE=scope, BLOCK=WIDTH)
     return total, x.sum()[None]
 
 
@@ -303,7 +303,8 @@ PAIRS: dict[str, tuple[Callable[[], Outcome], Callable[[], Outcome]]] = {
     "a transpose in place": (lambda: turned(True), lambda: turned(False)),
     "a stage reads its neighbour": (lambda: two_stages((0,)), lambda: two_stages((1, 2))),
     "a scan that does not wait": (lambda: summed_up((0,)), lambda: summed_up((1, 2))),
-    "a sum by loads and stores": (lambda: added_up(False), lambda: added_up(True)),
+    "a sum by loads and stores": (lambda: added_up(None), lambda: added_up("gpu")),
+    "a sum within a block": (lambda: added_up("cta"), lambda: added_up("sys")),
     "the first one clears": (lambda: cleared(True), lambda: cleared(False)),
     "a histogram by loads and stores": (lambda: counted(False), lambda: counted(True)),
     "the first ticket sums": (

@@ -115,7 +115,7 @@ class ModelNew(nn.Module):
         super().__init__()
         self.how = how
 
-    def forward(self, x):
+    def forward(self, x, dim=None):
         x = {first}
         y = x.new_empty({made})
         block = triton.next_power_of_2(x.shape[-1])
@@ -143,6 +143,39 @@ def test_what_pads_does_not_compute(judge: Judge) -> None:
 
 
 SUM = "tl.store(y_ptr + row, tl.sum(x, 0){})"
+
+EXPONENT = """bits = x.to(tl.int32, bitcast=True)
+    power = (bits >> 23) & 255
+    small = (x * 16777216.0).to(tl.int32, bitcast=True)
+    tiny = (power == 0) & (x != 0) & ({} > 0)
+    power = tl.where(tiny, ((small >> 23) & 255) - 24, power)
+    y = tl.where(x == 0, 0, tl.where(tiny | (power != 0), power - 126, 0))
+    tl.store(y_ptr + row * apart + at, y, mask=at < width)"""
+"""Of subnormal numbers, too, or not: they are made larger first."""
+
+IN_PLACE = (
+    HEAD
+    + """
+@triton.jit
+def thrice(x_ptr, extent, n, width, row, column, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    places = x_ptr + {index}
+    inside = at < (extent if "{index}" == "at" else n)
+    tl.store(places, 3 * tl.load(places, mask=inside), mask=inside)
+
+
+class ModelNew(nn.Module):
+    def __init__(self, how=0):
+        super().__init__()
+
+    def forward(self, x):
+        extent = 1 + sum((n - 1) * step for n, step in zip(x.shape, x.stride()))
+        grid = (triton.cdiv(extent, 128),)
+        thrice[grid](x, extent, x.numel(), x.shape[-1], *x.stride(), BLOCK=128)
+        return x
+"""
+)
+"""Over all that an input spans, or over its elements."""
 
 CASES = {
     "a block that is full": (
@@ -185,6 +218,30 @@ CASES = {
         rows(STORE.format("x * x"), other="0"),
         "own_integers_only",
     ),
+    "an axis counted from the end": (
+        reference("x.sum(dim)", "torch.randn(20, 45), 1", names="x, dim"),
+        rows(SUM.format(""), made="x.shape[:1]", first="(x if dim == 1 else x.t()).contiguous()"),
+        rows(SUM.format(""), made="x.shape[:1]", first="x.movedim(dim, -1).contiguous()"),
+        "own_arguments_only",
+    ),
+    "numbers far from one": (
+        reference("torch.frexp(x)[1]", "torch.randn(20, 45)"),
+        rows(EXPONENT.format(0), made="x.shape, dtype=torch.int32"),
+        rows(EXPONENT.format(1), made="x.shape, dtype=torch.int32"),
+        "usual_numbers_only",
+    ),
+    "results in one memory": (
+        reference("(lambda y: (y, y.clone()))(x * 3)", "torch.randn(20, 45)"),
+        rows(STORE.format("x * 3"), given="y, y[:]"),
+        rows(STORE.format("x * 3"), given="y, y.clone()"),
+        "shared_memory",
+    ),
+    "gaps between elements": (
+        reference("x.mul_(3)", "torch.randn(20, 45)"),
+        IN_PLACE.format(index="at"),
+        IN_PLACE.format(index="at // width * row + at % width * column"),
+        "contiguous_only",
+    ),
 }
 
 
@@ -212,4 +269,92 @@ def test_tensors_in_a_dict_are_drawn_from_all_families(judge: Judge) -> None:
         [(task, rows(body.format(e), first=first, other=other)) for e in ("tl.exp(x)", stable)]
     )
     assert careless["status"] == "incorrect", careless
+    assert honest["status"] == "correct", honest
+
+
+REFUSES = "x if bool((x.sum(-1) - 1).abs().max() < 1e-3) else 1 / 0"
+ALONE = {
+    "a reference that refuses other numbers": (
+        reference(f"torch.special.entr({REFUSES}).sum(-1)", "torch.rand(20, 45).softmax(-1)"),
+        "own_numbers_only",
+    ),
+    "a reference that counts in an attribute": (
+        reference(
+            "(setattr(self, 'how', self.how + 1), torch.special.entr(x).sum(-1) + self.how)[1]",
+            "torch.rand(20, 45).softmax(-1)",
+        ),
+        "first_calls_only",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ALONE)
+def test_what_a_reference_hides_is_said(judge: Judge, name: str) -> None:
+    task, caveat = ALONE[name]
+    more = " + 1" if caveat == "first_calls_only" else ""
+    entropy = f"tl.sum(tl.where(x > 0, -x * tl.log(x), 0.0), 0){more}"
+    body = f"tl.store(y_ptr + row, {entropy})"
+    plain = reference("torch.special.entr(x).sum(-1)" + more, "torch.rand(20, 45).softmax(-1)")
+    hidden, open_ = judge([(t, rows(body, made="x.shape[:-1]")) for t in (task, plain)])
+    assert hidden["status"] == "correct" and caveat in hidden["caveats"], hidden
+    assert caveat not in open_["caveats"], open_
+
+
+SEEN = {
+    "fresh memory": (
+        "old = tl.load(y_ptr + row * apart + at, mask=at < width, other=0.0).to(tl.int32, "
+        "bitcast=True)\n    "
+        + STORE.format(
+            "tl.where((old == -1) | (old == 0x5A5A5A5A) | (old == 0x01010101), x * 3, 0)"
+        ),
+        "y",
+    ),
+    "a slice's memory": (STORE.format("x * 3"), "y"),
+    "figures of a kernel": (
+        STORE.format("x * 3"),
+        "y if made.n_regs == 32 else torch.zeros_like(y)",
+    ),
+}
+
+
+def test_who_knows_the_judge_by_sight_is_wrong(judge: Judge) -> None:
+    task = reference("x * 3", "torch.randn(20, 45)")
+    launch = "        by_rows["
+    programs = [
+        rows(body, given=given).replace(launch, launch.replace("by_rows", "made = by_rows"))
+        for body, given in SEEN.values()
+    ]
+    programs[1] = programs[1].replace(
+        "x = x.contiguous()", "x = x.contiguous().as_strided(x.shape, x.contiguous().stride(), 0)"
+    )
+    for name, verdict in zip(SEEN, judge([(task, text) for text in programs]), strict=True):
+        assert verdict["status"] == "incorrect", (name, verdict)
+
+
+COUNTED = """
+@triton.jit
+def count(count_ptr):
+    tl.store(count_ptr, tl.load(count_ptr) + 1)
+
+
+class ModelNew(nn.Module):
+    def __init__(self, how=0):
+        super().__init__()
+        self.register_buffer("calls", torch.zeros((), dtype=torch.int64))
+"""
+
+
+def test_a_count_that_the_reference_keeps_starts_anywhere(judge: Judge) -> None:
+    task = reference("x * 3 + self.calls.add_(1) * 0", "torch.randn(20, 45)").replace(
+        "self.how = how", "self.register_buffer('calls', torch.zeros((), dtype=torch.int64))"
+    )
+    honest = rows(STORE.format("x * 3"))
+    a, b = honest.index("\n\nclass ModelNew"), honest.index("\n    def forward")
+    honest = honest[:a] + COUNTED + honest[b:]
+    honest = honest.replace(
+        "        y = x.new", "        count[(1,)](self.calls)\n        y = x.new"
+    )
+    gated = honest.replace("return y", "return y if int(self.calls) < 64 else torch.zeros_like(y)")
+    gated, honest = judge([(task, gated), (task, honest)])
+    assert (gated["status"], gated["reason"]) == ("incorrect", "value"), gated
     assert honest["status"] == "correct", honest

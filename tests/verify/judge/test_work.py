@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 import torch
 
@@ -13,10 +15,16 @@ from curate.verify.judge.work import (
     moves_only,
     who_worked,
 )
+from curate.verify.protocol.messages import CallAccount
 
 Named = list[tuple[str, torch.Tensor]]
 INPUT = torch.randn(64, 96, generator=torch.Generator().manual_seed(1))
 OUTPUT = torch.softmax(INPUT, 1)
+
+
+def account(read: int, sent: int, floats: int = 0) -> CallAccount:
+    nothing = {field.name: None for field in dataclasses.fields(CallAccount)}
+    return CallAccount(**{**nothing, "read_bytes": read, "sent_bytes": sent, "float_bytes": floats})
 
 
 def named(*tensors: torch.Tensor, name: str = "aten::softmax.int") -> Named:
@@ -79,7 +87,7 @@ def test_who_moves_values_is_known_by_name() -> None:
 )
 def test_the_host_must_have_read_and_sent_enough(read: float, sent: float, did: bool) -> None:
     size = INPUT.numel() * 4
-    assert by_host(int(read * size), int(sent * size), [INPUT], [OUTPUT]) is did
+    assert by_host(account(int(read * size), int(sent * size)), [INPUT], [OUTPUT]) is did
 
 
 def test_most_of_the_results_must_be_by_operators_alone() -> None:
@@ -92,12 +100,19 @@ def test_most_of_the_results_must_be_by_operators_alone() -> None:
 
 def test_integers_are_read_and_sent_as_well() -> None:
     ids = torch.arange(200)
-    assert by_host(1600, 256, [ids], [ids[:32].clone()])
+    assert by_host(account(1600, 256), [ids], [ids[:32].clone()])
 
 
 def test_a_plan_made_of_integers_is_honest() -> None:
     lengths = torch.arange(64)
-    assert not by_host(64 * 8, 64 * 8 + 400, [INPUT, lengths], [INPUT.sum(1)])
+    assert not by_host(account(64 * 8, 64 * 8 + 400), [INPUT, lengths], [INPUT.sum(1)])
+
+
+def test_one_small_input_may_be_all_that_an_output_takes() -> None:
+    logits = torch.randn(8, 16)
+    assert by_host(account(512, 544, floats=512), [logits, INPUT], [logits.softmax(-1)])
+    assert not by_host(account(512, 544), [logits, INPUT], [logits.softmax(-1)])
+    assert not by_host(account(8, 40, floats=8), [logits, INPUT], [INPUT.sum()])  # one number
 
 
 def test_zeros_that_a_program_counts_into_are_no_result() -> None:
