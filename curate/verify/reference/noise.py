@@ -76,6 +76,12 @@ COARSE = 2.0**-10
 NORMALISATIONS = ("native_layer_norm", "native_group_norm", "native_batch_norm")
 """Operators that give a mean, and what they divide by, besides what they have normalised."""
 
+QUOTIENTS = ("mean", "var_mean", "div")
+"""Operators of which a GPU may give another number in float32 even where the quotient has few
+digits: it multiplies by the inverse. Of a row of equal numbers less its mean, that is all."""
+
+FLOAT32 = torch.finfo(torch.float32).eps
+
 RECURRENT_CELLS = "thnn_fused_"
 """Prefix of a GPU's operators for a step of a recurrent layer: two products, without their biases,
 go in."""
@@ -221,6 +227,9 @@ class Jitter(Mode):
                 self._round_inside(name, args[0], result)
             elif name in NORMALISATIONS:
                 self._round_mean(name, args, result)
+            elif self.short and name in QUOTIENTS and not _rounds_inside(name, func):
+                for tensor in list_tensors(result):
+                    tensor.addcmul_(tensor, self._noise.uniform(tensor), value=FLOAT32)
             if self.weights and name.startswith("scaled_dot_product"):
                 # Tensor cores take weights of 16 bits, each of which is then rounded.
                 (attended, *_) = list_tensors(result)
@@ -257,7 +266,7 @@ class Jitter(Mode):
         Where erf is near minus one, what is left of 1 + erf(x) has the last place of one; and the
         place of a pixel that of an image's size.
         """
-        step, size = (self.ulp or torch.finfo(torch.float32).eps) / 2, x.abs()
+        step, size = (self.ulp or FLOAT32) / 2, x.abs()
         if name != GELU:
             step *= max(x.shape[2:])
             size = size.amax(tuple(range(2, x.dim())), keepdim=True).expand_as(result)
@@ -280,7 +289,7 @@ class Jitter(Mode):
             weight = None if weight is None else weight.reshape(shape)
         if weight is not None:
             size = size * weight.abs()
-        step = self.ulp or torch.finfo(torch.float32).eps
+        step = self.ulp or FLOAT32
         normalised.addcmul_(size.expand_as(normalised), self._noise.uniform(normalised), value=step)
 
     def _with_biases(self, of_input: torch.Tensor, of_state: torch.Tensor, *rest: Any) -> Any:
@@ -307,7 +316,7 @@ class Jitter(Mode):
             bits = tensor.view(torch.int64)
             power = (bits & EXPONENT).view(torch.float64)
             change = power.clamp_(min=known.tiny).mul_(self._noise.uniform(tensor))
-            change.masked_fill_(bits & beyond == 0, 0)
+            change.masked_fill_(bits + BESIDE & beyond <= 2 * BESIDE, 0)
             return tensor.add(change, alpha=known.eps / 2)
 
         return [
@@ -347,6 +356,10 @@ class Jitter(Mode):
             change.masked_fill_((digits == digits.round()) & (tensor.abs() <= SMALL), 0)
         tensor.add_(change, alpha=ulp)
 
+
+BESIDE = 1 << 30
+"""Two units in float32's last place, in a number in float64: what is nearer to a number of 16 bits
+is not rounded to that."""
 
 EXPONENT = 0x7FF << 52
 """Bits of a number in float64 that make a power of two."""

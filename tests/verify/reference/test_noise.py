@@ -272,3 +272,20 @@ def test_a_step_of_a_recurrent_layer_may_round_its_products_behind_their_biases(
         far = float((changed - 1e-6).abs().max())
         assert 0.9 * 0.1 * 2**-8 < far < 0.1 * 2**-8
     assert torch.equal(state, product.double())
+
+
+@pytest.mark.parametrize("mean", ["x.mean(-1, True)", "x.sum(-1, True) / 96"])
+def test_of_equal_numbers_of_16_bits_the_same_is_left(mean: str) -> None:
+    """Where a file computes in float32, its mean has a place in that, and no coarser one."""
+    reference = Reference()
+    source = NORMALISED.format(norm="None").replace(", 0.7)", ", 0.75, dtype=torch.bfloat16)")
+    given = f"1000 * (lambda x: x - {mean})(x.float())"
+    reference.load(source.replace("self.norm(x)", given), "cpu", "none")
+    with torch.no_grad():
+        drawn, noise = reference.draw(Draw(0)), reference.noise(Draw(0), "usual")
+    assert noise is not None
+    own, exact = drawn.own["output"], drawn.exact["output"]
+    rounded = 1000 * 2.0**-24
+    compare(own + rounded, own, exact, noise["output"])
+    with pytest.raises(Mismatch):
+        compare(own + 60 * rounded, own, exact, noise["output"])
