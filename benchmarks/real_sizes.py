@@ -193,13 +193,13 @@ def read_pairs(path: Path) -> list[dict[str, Any]]:
     return [{**row, "kind": families.get(row["id"])} for row in pairs]
 
 
-def warm_up(rows: list[dict[str, Any]], mib: float, until: float) -> None:
+def warm_up(rows: list[dict[str, Any]], mib: float, until: float, compiled: set[str]) -> None:
     """Run pairs once, so that their kernels are in Triton's and Inductor's caches."""
     for row in rows:
         if time.monotonic() > until:
             break
         with contextlib.suppress(Exception):  # said when it is timed
-            measure(row, mib, compiled=True, warm=True)
+            measure(row, mib, compiled=row["id"] in compiled, warm=True)
         torch.cuda.empty_cache()
 
 
@@ -218,12 +218,13 @@ def main() -> None:
     random.Random(0).shuffle(rows)
     if given.part:
         first, of = map(int, given.part.split("/"))
-        warm_up(rows[first::of], given.mib, started + given.seconds)
+        compiled = {row["id"] for row in rows[: given.compile]}
+        warm_up(rows[first::of], given.mib, started + given.seconds, compiled)
         return
     if given.warm:
         parts = [f"--part={number}/{given.warm}" for number in range(given.warm)]
         command = [sys.executable, __file__, str(given.pairs), f"--mib={given.mib}"]
-        command.append(f"--seconds={given.seconds / 2}")
+        command += [f"--seconds={given.seconds / 2}", f"--compile={given.compile}"]
         for process in [subprocess.Popen([*command, part]) for part in parts]:
             try:
                 process.wait(max(1.0, started + given.seconds / 2 + 20 - time.monotonic()))
