@@ -38,7 +38,7 @@ class Inductor(RowStep):
     sandboxed: ClassVar[bool] = True
 
     step: Literal["inductor"]
-    version: ClassVar[int] = 27
+    version: ClassVar[int] = 28
 
     variants: Annotated[
         int,

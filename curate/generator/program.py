@@ -697,6 +697,7 @@ class Program:
         """Return the statements that read sizes and check what the kernels take for granted."""
         tensors = [self.tensors[name] for name in sorted(self.used, key=self._place)]
         guards, shapes = self._guards(), self._shape_checks(tensors)
+        guards += self._attribute_checks()
         by_name = {t.name: t for t in self.tensors.values()}
         read: dict[str, list[tuple[int, str]]] = {}
         derived: list[str] = []
@@ -825,6 +826,23 @@ class Program:
         found += [tie for tie in self.sizes.ties() if tie != sympy.true]
         told = [guard for guard in found if self.sizes.tells(guard)]
         return [f"assert {self.sizes.text(guard)}" for guard in guards.needed(told, free)]
+
+    def _attribute_checks(self) -> list[str]:
+        """Return assertions that inputs have sizes which the module keeps as numbers.
+
+        A branch of forward may have made them equal, as of a window that is all of an image. Where
+        one of the module's tensors has the size as well, its shape is checked.
+        """
+        lines: dict[str, str] = {}
+        for fact in self.sizes.facts:
+            of_input = self.sizes.defined.get(fact.expression)
+            kept = fact.text.startswith("self.")
+            if not kept or of_input is None or self.is_own(fact.expression):
+                continue
+            name, read = of_input
+            if read.tensor is not None:
+                lines.setdefault(name, f"assert {name} == {fact.text}")
+        return list(lines.values())
 
 
 _NUMBERS = {r"(?:self\.)?(\w+) - 1": r"last_\1", r"(?:self\.)?(\w+) // 2": r"half_\1"}

@@ -24,6 +24,8 @@ CAVEATS = {
     "own_numbers_only": "the reference refused all floating numbers but those of the file",
     "shared_memory": "two of its results lie in the same memory, and the reference's do not: who "
     "writes to one changes the other",
+    "own_parameters_only": "it is wrong, or raises, once its parameters have changed in place, as "
+    "training changes them",
     "has_fallback": "it computes the result without its kernels, where they raise or at long sizes",
     "untried_branches": "no draw took some branches of its host functions to a right result",
     "untried_grids": "no right draw had two programs along some axes of its kernels' grids",

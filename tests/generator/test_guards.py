@@ -5,6 +5,7 @@ import sympy
 from test_generator import printed
 
 from curate.generator import torch_private as private
+from curate.generator.generate import generate
 from curate.generator.promises.guards import needed
 
 WIDTH, HALF, BATCH = sympy.symbols("width half batch", integer=True, positive=True)
@@ -78,3 +79,32 @@ def test_sizes_of_a_fixed_product_are_fixed():
 def test_nothing_is_asked_of_sizes_that_are_counted_together():
     text = printed("return torch.einsum('bi,bj->bij', x, x).flatten(1)").text
     assert not [line for line in text.splitlines() if "assert" in line and "*" in line]
+
+
+WINDOW = """
+import torch
+import torch.nn as nn
+
+class Model(nn.Module):
+    def __init__(self, window=6):
+        super().__init__()
+        self.window = window
+
+    def forward(self, x):
+        if x.shape[1] == self.window:
+            return x.exp().sum(1)
+        return x.exp().mean(1)
+
+def get_inputs():
+    return [torch.randn(8, {size}, 40)]
+
+def get_init_inputs():
+    return [6]
+"""
+
+
+def test_a_size_that_a_branch_has_made_an_attribute_is_checked():
+    text = generate(WINDOW.format(size=6)).text
+    assert "== self.window" in text
+    other = generate(WINDOW.format(size=5)).text
+    assert "== self.window" not in other and "self.window" in other  # they differ

@@ -146,6 +146,16 @@ class CandidateCheck:
             self._map_state(expected, other)
         self.built = draw
 
+    def give_parameters(self, expected: Expected) -> None:
+        """Write the draw's parameters into the module that is there, as training does."""
+        drawn = expected.drawn
+        state = dict(zip(drawn.names, drawn.state, strict=True))
+        names = self.session.given_state[0]
+        self.session.set_state(
+            self.session.pairs, {name: state[self.session.pairs.get(name, name)] for name in names}
+        )
+        self.built = None
+
     def _map_state(self, expected: Expected, other: dict[str, torch.Tensor]) -> None:
         """Give the parameters under other names, if they start with the same values.
 
@@ -381,14 +391,23 @@ class CandidateCheck:
         """Whether the device had too little memory."""
         return not self.on_cpu and (error.status == "oom" or error.reason == REFERENCE_OOM)
 
-    def fault(self, expected: Expected | None, layout: str | None = None) -> dict[str, Any]:
-        """Return what goes wrong with a draw; nothing if there is none."""
+    def fault(
+        self, expected: Expected | None, layout: str | None = None, builds: bool = True
+    ) -> dict[str, Any]:
+        """Return what goes wrong with a draw; nothing if there is none.
+
+        Args:
+            expected: the draw.
+            layout: how its inputs lie in memory.
+            builds: whether the module is made with the draw's parameters, and not only given them.
+        """
         if expected is None:
             return {}
         if not self.session.is_open:
             return {"message": "its process had ended before"}
         try:
-            self.build(expected)
+            if builds:
+                self.build(expected)
             ran = self.forward(expected, fresh=True, layout=layout)
             expected.compare(ran.results)
             if ran.harmed:

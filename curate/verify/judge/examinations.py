@@ -21,6 +21,7 @@ from curate.problem.draw import (
     Draw,
     Variation,
     draws_integers,
+    parameters_seed,
     plan,
 )
 from curate.problem.values import map_tensors, same_tensors
@@ -284,6 +285,21 @@ def _reject_new(
             raise EarlyVerdict(error.status, error.reason, **told) from error
     elif is_new or error.status == "cheat":
         raise error
+
+
+def other_parameters(check: CandidateCheck) -> None:
+    """Change the parameters of the module: what a program has made of them before is stale."""
+    last = check.usual()
+    usual = check.oracle.expect(last)
+    seed = parameters_seed(last.parameters)
+    other = check.expect(dataclasses.replace(last, parameters=seed))
+    if other is None or other.drawn.names != usual.drawn.names:
+        return
+    check.build(usual)
+    check.forward(usual)
+    check.give_parameters(other)
+    if found := check.fault(other, builds=False):
+        check.outcome.warn("own_parameters_only", **found)
 
 
 def not_finite(check: CandidateCheck) -> None:

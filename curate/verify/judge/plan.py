@@ -48,6 +48,11 @@ def has_untried(check: CandidateCheck) -> bool:
     return compared(check) and check.options.vary_sizes and bool(check.untried())
 
 
+def has_parameters(check: CandidateCheck) -> bool:
+    """Where the module has tensors of its own, and they are few enough to be made once more."""
+    return compared(check) and bool(check.session.given_state[0]) and not check.is_large()
+
+
 def has_integers(check: CandidateCheck) -> bool:
     """Where inputs hold integers."""
     return compared(check) and check.has_integers
@@ -63,6 +68,9 @@ PLAN = (
     Examination("values that are not finite", examinations.not_finite, compared),
     Examination("numbers of all sizes", examinations.far_numbers, compared),
     Examination("integers that the file does not draw", examinations.other_integers, has_integers),
+    Examination(
+        "other parameters in the same module", examinations.other_parameters, has_parameters
+    ),
 )
 """What is tried, in this order. The first that finds a candidate wrong decides."""
 

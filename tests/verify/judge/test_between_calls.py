@@ -169,6 +169,15 @@ def test_calls_before_may_have_been_larger(judge: Judge, monkeypatch: pytest.Mon
     assert verdict["status"] == "correct", verdict
 
 
+def test_what_is_made_of_parameters_at_the_first_call_is_stale_later(judge: Judge) -> None:
+    plain = program("return self.run(x, torch.empty_like(x))")
+    first = "self.kept.setdefault('shift', self.shift.clone())"
+    early = plain.replace("x, self.shift, self.seen", f"x, {first}, self.seen")
+    early, plain = judge([(CALM, early), (CALM, plain)])
+    assert early["status"] == "correct" and "own_parameters_only" in early["caveats"], early
+    assert plain["status"] == "correct" and not plain["caveats"], plain
+
+
 COUNTER = """
 @triton.jit
 def tick(count_ptr, y_ptr, n, LIMIT: tl.constexpr, BLOCK: tl.constexpr):
