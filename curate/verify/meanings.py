@@ -33,6 +33,7 @@ CAVEATS = {
     "fewer_trials": "work or time ran out before the last draw, or before the tests after it",
     "races_unproved": "its blocks meet in memory; it is right on the GPU, and could not be judged "
     "on the CPU, where every race is seen",
+    "eval_mode_only": "it is wrong, or raises, in training mode, where the reference does the same",
     "train_mode_only": "it is right in training mode, and not in eval mode",
 }
 """What each caveat of a `curate.verify.verdict.Verdict` says."""

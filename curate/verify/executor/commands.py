@@ -286,6 +286,7 @@ class CommandRunner:
         self._account(operator, message, taken, made, places)
         # Whoever learns how many there are has read them all.
         self._has_read(taken)
+        self.done.origins.note(Command(READ, [place[0] for place in places]))
         self.streams.waited()
         return {"places": places}
 

@@ -47,24 +47,36 @@ class WorkTrace:
         calls, call_bytes: operators that compute, on the way to one of them.
         launch_work: of launches on the way that compute.
         by_operators: for each result, whether operators are on the way and no such launch is.
+        by_host: for each result, whether nothing is on the way but what the host may have read.
     """
 
     calls: collections.Counter[str] = field(default_factory=collections.Counter)
     call_bytes: int = 0
     launch_work: int = 0
     by_operators: list[bool] = field(default_factory=list)
+    by_host: list[bool] = field(default_factory=list)
+
+
+GIVEN, HOST = 1, 2
+"""Bits for the inputs of a call, and for what the host makes once it has read values."""
 
 
 class Origins:
     """The labels of the storages that a call has written.
 
-    Reading a kernel takes time, so labels are made at the end, and only where operators compute.
+    Reading a kernel takes time, so labels are made at the end, and only where operators compute or
+    the host reads values.
+
+    Attributes:
+        given: storages of the inputs.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, given: Iterable[int] = ()) -> None:
+        self.given = frozenset(given)
         self.labels: dict[int, int] = {}
         self.commands: list[Command] = []
-        self.nodes: list[Command] = []
+        self.nodes = [Command("given", ()), Command("host", ())]
+        self.follows = False
         self.operators = self.launches = self.host = self.wanted = self.anywhere = 0
 
     def note(self, command: Command) -> Command:
@@ -74,16 +86,17 @@ class Origins:
 
     def trace(self, results: Sequence[int]) -> WorkTrace:
         """Say who worked on the results that lie in some storages."""
-        if self.nodes or any(command.computes for command in self.commands):
-            for command in self.commands:
-                self._follow(command)
+        self.follows |= any(c.computes or c.name == READ for c in self.commands)
+        for command in self.commands if self.follows else ():
+            self._follow(command)
         self.commands = []
-        labels = [self.labels.get(storage, 0) | self.anywhere for storage in results]
+        labels = [self._label(storage) | self.anywhere for storage in results]
         found = WorkTrace()
         self.wanted = 0
         for label in labels:
             self.wanted |= label
             found.by_operators.append(bool(label & self.operators) and not label & self.launches)
+            found.by_host.append(label & (GIVEN | HOST) == HOST)
         for number, node in enumerate(self.nodes):
             if not self.wanted >> number & 1:
                 continue
@@ -99,7 +112,7 @@ class Origins:
 
         What moves values only has no bit of its own, and counts in any case.
         """
-        on_the_way = command.label & self.wanted or not command.computes
+        on_the_way = command.label & self.wanted & ~(GIVEN | HOST) or not command.computes
         return bool(on_the_way) and not command.label & self.launches
 
     def _follow(self, command: Command) -> None:
@@ -108,19 +121,24 @@ class Origins:
             return
         label = self._joined(command.reads) if command.reads else self.host
         if command.name == READ:
-            self.host |= label
+            self.host |= HOST | label & ~GIVEN
         if command.computes:
             bit = self._node(command)
             self.operators |= bit
             label |= bit
         command.label = label
         for storage, whole in command.writes:
-            self.labels[storage] = label if whole else label | self.labels.get(storage, 0)
+            self.labels[storage] = label if whole else label | self._label(storage)
+
+    def _label(self, storage: int | None) -> int:
+        if storage is None:
+            return 0
+        return self.labels.get(storage, GIVEN if storage in self.given else 0)
 
     def _joined(self, storages: Iterable[int | None]) -> int:
         label = 0
         for storage in storages:
-            label |= 0 if storage is None else self.labels.get(storage, 0)
+            label |= self._label(storage)
         return label
 
     def _node(self, command: Command) -> int:
@@ -134,25 +152,34 @@ class Origins:
             self.launches |= bit
             self.anywhere |= bit | self._joined(command.reads)
             return
-        before = [self._joined([storage]) for storage in command.reads]
+        before = dict(enumerate(map(self._label, command.reads)))
+        if any(ANY in sources for _, sources in flows.values()):
+            before[ANY] = self.anywhere | self._joined((*self.labels, *self.given))
         bit = 0
         for target, (computes, sources) in flows.items():
-            storage = command.reads[target]
-            if storage is None:
+            storage = None if target == ANY else command.reads[target]
+            if storage is None and target != ANY:
                 continue
-            label = self.labels.get(storage, 0)
+            label = self._label(storage) | self.host & HOST  # its numbers may be the host's
             for source in sources:
                 label |= before[source]
             if computes:
                 bit = bit or self._node(command)
                 self.launches |= bit
-            self.labels[storage] = label | (bit if computes else 0 if sources else self.host)
+            label |= bit if computes else 0 if sources else self.host
+            if storage is None:
+                self.anywhere |= label
+            else:
+                self.labels[storage] = label
 
 
 READ = "read"
 """The name of a command by which the host reads values; what it fills then has their label."""
 
 # --- what a kernel does with what it loads ----------------------------------------------------
+
+ANY = -1
+"""Stands for memory whose address was loaded, among a kernel's arguments."""
 
 NUMBER, INDEX, LOADED, PLACE, COMPUTED = range(5)
 """What a value is: a number that all programs share; something of a program's place in the grid;
@@ -162,7 +189,7 @@ MOVES = frozenset(
     (
         *("tt.splat", "tt.unsplat", "tt.broadcast", "tt.expand_dims", "tt.reshape", "tt.trans"),
         *("tt.cat", "tt.join", "tt.split", "tt.bitcast", "tt.addptr", "tt.fp_to_fp"),
-        *("builtin.unrealized_conversion_cast", "tt.ptr_to_int", "arith.bitcast"),
+        *("builtin.unrealized_conversion_cast", "tt.ptr_to_int", "tt.int_to_ptr", "arith.bitcast"),
         *("arith.extf", "arith.truncf", "arith.extsi", "arith.extui", "arith.trunci"),
         *("arith.sitofp", "arith.uitofp", "arith.fptosi", "arith.fptoui", "arith.index_cast"),
         *("arith.negf", "scf.yield", "scf.condition", "scf.if", "scf.for", "scf.while"),
@@ -223,10 +250,6 @@ def kernel_flows(text: str) -> Flows | None:
     return _Flow(next(iter(functions.values()))).flows() if len(functions) == 1 else None
 
 
-class _Unknown(Exception):
-    """An address of which nobody knows where it leads."""
-
-
 class _Flow:
     """What values of a kernel are made of, found by going over its text until nothing changes."""
 
@@ -239,14 +262,11 @@ class _Flow:
             self.values[name] = _Value(bases=bases)
 
     def flows(self) -> Flows | None:
-        try:
-            for _ in range(MOST_ROUNDS):
-                before = dict(self.values)
-                self._region(self.kernel.body)
-                if before == self.values:
-                    return self.found
-        except _Unknown:
-            pass
+        for _ in range(MOST_ROUNDS):
+            before = dict(self.values)
+            self._region(self.kernel.body)
+            if before == self.values:
+                return self.found
         return None
 
     def _region(self, region: ttir.Region) -> None:
@@ -308,22 +328,19 @@ class _Flow:
                         self._add(names[i], self._get(name).join(chosen))
 
     def _store(self, pointer: _Value, others: list[_Value], computes: bool) -> None:
-        if not pointer.bases:
-            raise _Unknown
         computes |= COMPUTED in (pointer.kind, *(v.kind for v in others))
         sources = pointer.join(*others).sources
-        for base in pointer.bases:
+        for base in pointer.bases or (ANY,):
             known, before = self.found.get(base, (False, frozenset()))
             self.found[base] = known or computes, before | sources
 
 
 def _load(given: list[_Value]) -> _Value:
-    if not given[0].bases:
-        raise _Unknown
     every = given[0].join(*given[1:])
+    sources = every.sources | (given[0].bases or {ANY})
     if given[0].kind == NUMBER:  # one that all programs share
-        return _Value(NUMBER, every.sources | given[0].bases)
-    return _Value(COMPUTED if every.kind == COMPUTED else LOADED, every.sources | given[0].bases)
+        return _Value(NUMBER, sources)
+    return _Value(COMPUTED if every.kind == COMPUTED else LOADED, sources)
 
 
 def _made(op: ttir.Op, given: list[_Value]) -> _Value:

@@ -183,6 +183,7 @@ class CandidateExecutor:
         self.stream = CallStream(place.storage for place in places)
         self.commands.begin(how, self.stream.is_new)
         self.commands.streams.begin(place.storage for place in places)
+        self.commands.done.origins.given = frozenset(place.storage for place in places)
         self.storages.leave(how.seed)
         self.replays.begin(places if how.record else None)
         self.device.exact = how.exact
@@ -261,6 +262,7 @@ class CandidateExecutor:
             call_bytes=trace.call_bytes,
             launch_bytes=trace.launch_work,
             by_operators=trace.by_operators,
+            by_host=trace.by_host,
             read_bytes=done.read_bytes,
             sent_bytes=done.sent_bytes,
             float_bytes=min(done.read_floats, done.sent_floats),

@@ -30,6 +30,9 @@ FEW_LAPS, LAPS_S = 20, 3.0
 ANSWERED = ("ask", "read")
 """Commands that wait for an answer."""
 
+BLOCK = 512
+"""Bytes of which a tensor takes some multiple on a device."""
+
 SWEEP = 256
 """Storages after which those that are gone are freed in the executor."""
 
@@ -93,6 +96,11 @@ class CommandStream:
             if reference.expired():
                 del self.known[key]
                 self._free(number)
+
+    def held(self) -> int:
+        """Return the bytes of storages that some tensor holds, each in blocks as PyTorch takes."""
+        held = (size for reference, _, size in self.known.values() if not reference.expired())
+        return sum(-(-size // BLOCK) * BLOCK for size in held)
 
     def _free(self, number: int) -> None:
         if number < JUDGES:  # the judge's inputs may be used again

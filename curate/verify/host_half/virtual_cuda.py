@@ -9,6 +9,7 @@ Stands in for a private class of Triton (`virtual_driver`); tested with triton 3
 
 from __future__ import annotations
 
+import random
 import types
 from typing import Any
 
@@ -179,8 +180,9 @@ class Event(NoOpContext):
         return True
 
     def elapsed_time(self, other: Any) -> float:
-        """Return milliseconds between two events: always one."""
-        return 1.0
+        """Return milliseconds between two events: one, give or take what clocks do."""
+        numbers = f"{self._number} {getattr(other, '_number', None)}"
+        return 1.0 + random.Random(numbers).random() / 64
 
 
 def current_stream(device: Any = None) -> Stream:
@@ -202,10 +204,10 @@ WITHOUT_EFFECT = (
 )
 """Functions of `torch.cuda` that do nothing here."""
 
-ZERO = (
-    *("memory_allocated", "max_memory_allocated", "memory_reserved", "max_memory_reserved"),
-    *("current_device", "initial_seed", "get_sync_debug_mode"),
-)
+ALLOCATED = ("memory_allocated", "max_memory_allocated", "memory_reserved", "max_memory_reserved")
+"""Functions of `torch.cuda` that answer how many bytes the tensors that there are take."""
+
+ZERO = (*("current_device", "initial_seed", "get_sync_debug_mode"),)
 """Functions of `torch.cuda` that answer zero."""
 
 
@@ -220,6 +222,7 @@ def install(target: Device) -> None:
         # Each has a function of its own, or `torch._dynamo` finds one object under two rules.
         **{name: (lambda *args, **kwargs: None) for name in WITHOUT_EFFECT},
         **{name: (lambda *args, **kwargs: 0) for name in ZERO},
+        **{name: (lambda *args, **kwargs: _stream().held()) for name in ALLOCATED},
         "is_available": lambda: True,
         "is_initialized": lambda: True,
         "device_count": lambda: 1,

@@ -137,11 +137,12 @@ class CandidateCheck:
     def build(self, expected: Expected) -> None:
         """Construct the candidate with the draw's parameters, unless it has them."""
         draw = expected.draw
-        if self.built and self.built.instance == draw.instance:
+        known = self.built
+        if known and (known.instance, known.mode) == (draw.instance, draw.mode):
             return
         drawn = expected.drawn
         seed = draw.parameters
-        other = self.session.build(drawn.init, drawn.names, drawn.state, seed, self.mode)
+        other = self.session.build(drawn.init, drawn.names, drawn.state, seed, draw.mode)
         if other is not None:
             self._map_state(expected, other)
         self.built = draw

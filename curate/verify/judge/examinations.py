@@ -302,6 +302,13 @@ def other_parameters(check: CandidateCheck) -> None:
         check.outcome.warn("own_parameters_only", **found)
 
 
+def training(check: CandidateCheck) -> None:
+    """Call the program in training mode, where the reference does the same in both."""
+    draw = dataclasses.replace(check.usual(), mode="train")
+    if check.mode == "eval" and not check.oracle.facts("eval").mode_dependent:
+        _try_beyond(check, "eval_mode_only", check.expect(draw))
+
+
 def not_finite(check: CandidateCheck) -> None:
     """Try NaN and infinities."""
     _try_beyond(check, "finite_only", _like_last(check, NOT_FINITE))

@@ -30,7 +30,7 @@ from curate.verify.judge.session import (
     Session,
     SessionEnded,
 )
-from curate.verify.judge.work import by_host, by_operators, who_worked
+from curate.verify.judge.work import by_host, holds_for_most, who_worked
 from curate.verify.protocol.messages import (
     CallAccount,
     CallLimits,
@@ -71,8 +71,9 @@ MOST_MET = 200
 HELD = 4
 """Calls whose results, and whose inputs, are looked at again after later calls."""
 
-AHEAD = 64
-"""Elements of other tensors before an input that is a new object: so many keep it aligned."""
+AHEAD, MOST_AHEAD = 16, 12
+"""Elements that keep what follows aligned, and how many times as many others may lie before an
+input that is a new object."""
 
 IN_GAPS = 7
 """What lies between the elements of an input with gaps."""
@@ -484,6 +485,7 @@ class Halves:
         given = list_tensors(inputs)
         self.spoiled = any(i >= len(given) for i in did.changed)
         own = len(said.places) + sum(i < len(given) for i in did.changed)  # but for state
+        found = did.found[:own]
         beside = any(i >= len(given) + len(self.state) for i in did.changed)
         there = "cuda" if self.on_device else "cpu"
         named = [(name, tensor.to(there)) for name, tensor in did.kept]
@@ -495,8 +497,9 @@ class Halves:
             said.subclasses,
             said.devices,
             was_ready=work.ready,
-            by_operators=by_operators(did.by_operators[:own], did.found[:own]),
-            by_host=work.uploaded or by_host(did, given, outputs),
+            by_operators=holds_for_most(did.by_operators[:own], found),
+            by_host=work.uploaded
+            or by_host(did, given, outputs, holds_for_most(did.by_host[:own], found)),
             shares=overlap(said.places),
             harmed=["gaps between inputs"] if beside else [],
         )
@@ -535,7 +538,7 @@ class Halves:
         for tensor in given:
             found = layout_of(tensor.shape, run.layout) if run.layout else None
             # New objects may lie behind others, as slices do.
-            ahead = AHEAD if run.fresh and not run.layout else 0
+            ahead = AHEAD * (1 + run.seed % MOST_AHEAD) if run.fresh and not run.layout else 0
             stride, offset = found or (tuple(tensor.stride()), ahead)
             shape = tuple(tensor.shape)
             places.append(TensorPlace(next(self.numbers), tensor.dtype, shape, stride, offset))

@@ -68,6 +68,7 @@ PLAN = (
     Examination("values that are not finite", examinations.not_finite, compared),
     Examination("numbers of all sizes", examinations.far_numbers, compared),
     Examination("integers that the file does not draw", examinations.other_integers, has_integers),
+    Examination("training mode", examinations.training, compared),
     Examination(
         "other parameters in the same module", examinations.other_parameters, has_parameters
     ),

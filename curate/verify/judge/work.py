@@ -140,11 +140,11 @@ def _found(values: torch.Tensor, held: torch.Tensor) -> float:
     return float((near <= NEAR * values.abs()).double().mean())
 
 
-def by_operators(flags: list[bool], results: Tensors) -> bool:
-    """Say whether most of a call's results are operators' work alone.
+def holds_for_most(flags: list[bool], results: Tensors) -> bool:
+    """Say whether something holds for most elements of a call's results.
 
     Args:
-        flags: for each result, whether only operators computed on the way to it.
+        flags: for each result, whether it does: that only operators computed on the way to it.
         results: outputs and changed inputs.
     """
     sizes = [t.numel() for t in results]
@@ -201,13 +201,22 @@ def _beginnings(longer: torch.Tensor, shorter: torch.Tensor, step: float) -> lis
     return [int(at) for at in found[:FEW, 0]]
 
 
-def by_host(did: CallAccount, inputs: Tensors, outputs: Tensors) -> bool:
+def by_host(did: CallAccount, inputs: Tensors, outputs: Tensors, alone: bool) -> bool:
     """Say whether the host read the inputs, and sent enough to be the output.
 
     Whatever way it went: by uploads, by numbers among arguments, in the text of a kernel. One small
     input may be all that an output takes: so floating numbers of that many bytes, both ways, do.
+
+    Args:
+        did: what the call did.
+        inputs: of the call.
+        outputs: of the call.
+        alone: whether the output has no other way from the inputs: then it does not matter in how
+            few bytes it was sent.
     """
     given = sum(t.numel() * t.element_size() for t in inputs)
     made = sum(t.numel() * t.element_size() for t in outputs)
-    small = FEW_BYTES <= SENT * made <= did.float_bytes
-    return small or bool(0 < READ * given <= did.read_bytes and 0 < SENT * made <= did.sent_bytes)
+    if FEW_BYTES <= SENT * made <= did.float_bytes:
+        return True
+    sent = alone or 0 < SENT * made <= did.sent_bytes
+    return bool(sent and 0 < READ * given <= did.read_bytes)

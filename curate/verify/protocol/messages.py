@@ -179,7 +179,7 @@ class CallAccount:
         changed: positions of these among the watched ones.
         kept: what operators and uploads gave, by their names.
         launches, calls: of kernels and of operators that compute, by name.
-        on_the_way, call_bytes, launch_bytes, by_operators: see
+        on_the_way, call_bytes, launch_bytes, by_operators, by_host: see
             `curate.verify.executor.origins.WorkTrace`.
         read_bytes, sent_bytes: that the host read, and sent in whatever way.
         float_bytes: of tensors of floating numbers, that it both read and sent.
@@ -201,6 +201,7 @@ class CallAccount:
     call_bytes: int
     launch_bytes: float
     by_operators: list[bool]
+    by_host: list[bool]
     read_bytes: int
     sent_bytes: int
     float_bytes: int

@@ -22,10 +22,11 @@ class Compile(RowStep):
     """Compile kernels for every target, on a machine without a GPU.
 
     The row is kept with registers, spills and shared memory of each target in ``compile``. Of a
-    pair, every kernel that the program launches is compiled, and one that does not compile for
-    one target drops the row. A kernel on its own is compiled with the signature that `signature`
-    found; it is kept with the error of each target that it does not compile for, and dropped if
-    there is no other.
+    pair, every kernel that the program launches is compiled, a tuned one in the first of its
+    configurations (a tuner passes over those that do not fit a device), and one that does not
+    compile for one target drops the row. A kernel on its own is compiled with the signature that
+    `signature` found; it is kept with the error of each target that it does not compile for, and
+    dropped if there is no other.
     """
 
     takes: ClassVar[frozenset[str]] = frozenset({"pair", "kernel"})
