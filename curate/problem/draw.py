@@ -77,6 +77,10 @@ OVERFLOWS = ("large", "shifted", "outlier", FAR)
 EQUALS = 12
 """Elements of a tensor in ``steps`` for each two values that they may have."""
 
+NEED_ORDER, ORDERED = ("searchsorted", "bucketize"), 4
+"""What needs boundaries that ascend, by its name in a file: there floating numbers stay sorted. And
+how many there are at least."""
+
 CONSTANTS, SMALLEST, LARGEST = 0.125, 1e-4, 32.0
 """The share of elements in ``steps`` that are constants of the file, and between which of these.
 Smaller ones keep a divisor from being zero: an input that cancels one divides zero by zero, or not,
@@ -102,6 +106,9 @@ STATES = ("signed", "outlier", "shifted")
 
 SEEN = 1 << 16
 """Elements that are looked at to tell a mask from other numbers."""
+
+KEPT = 0.75
+"""Share of a mask among the buffers that stays true."""
 
 SETS = 3
 """Draws that share one set of parameters, and so one instance of the candidate."""
@@ -361,7 +368,21 @@ def draw_inputs(task: LoadedTask, draw: Draw, within: bool = False) -> list[Any]
 
 
 def _turned(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.flip(*range(tensor.dim())) if tensor.is_floating_point() else tensor
+    if not tensor.is_floating_point() or _is_sorted(tensor):
+        return tensor
+    return tensor.flip(*range(tensor.dim()))
+
+
+def _sorted_like(tensor: torch.Tensor, own: torch.Tensor) -> torch.Tensor:
+    """Return a tensor sorted along the last dimension, if the file's is."""
+    sorts = tensor.is_floating_point() and tensor.itemsize > 1 and _is_sorted(own)
+    return tensor.sort(-1).values if sorts else tensor
+
+
+def _is_sorted(tensor: torch.Tensor) -> bool:
+    """Whether some numbers ascend along the last dimension, and not by chance."""
+    many = tensor.dim() > 0 and tensor.shape[-1] >= ORDERED
+    return many and bool((tensor.diff(dim=-1) >= 0).all())
 
 
 def _drawn_inputs(task: LoadedTask, draw: Draw, within: bool) -> list[Any]:
@@ -376,6 +397,9 @@ def _drawn_inputs(task: LoadedTask, draw: Draw, within: bool) -> list[Any]:
                 again = _own_inputs(task, draw)
     found = constants(task.source) if draw.family == "steps" else []
     drawn = [redraw(*both, draw.family, found) for both in zip(inputs, again, strict=True)]
+    if any(name in task.source for name in NEED_ORDER):
+        owns = iter(list_tensors(inputs))
+        drawn = list(map_tensors(drawn, lambda tensor: _sorted_like(tensor, next(owns))))
     if within:
         for tensor, own in zip(list_tensors(drawn), list_tensors(inputs), strict=True):
             if own.is_floating_point() and own.numel() and own.itemsize > 1:
@@ -490,11 +514,15 @@ def _places(count: int, wanted: int) -> torch.Tensor:
 
 
 def _with_not_finite(value: torch.Tensor) -> torch.Tensor:
-    """Return the same values, but for one or two of each kind that is not finite."""
+    """Return the same values, but for one or two of each kind that is not finite, and a row of
+    minus infinity."""
     found = value.clone()
     kinds = torch.tensor([float("nan"), float("inf"), -float("inf")], dtype=value.dtype)
     chosen = _places(value.numel(), max(1, min(6, value.numel() // 4)))
-    return found.put_(chosen, kinds.repeat(2)[torch.randperm(6)[: len(chosen)]])
+    found = found.put_(chosen, kinds.repeat(2)[torch.randperm(6)[: len(chosen)]])
+    if value.dim() > 1 and len(value) >= ROWS:
+        found[1] = kinds[2]  # as a mask that leaves nothing, in each input
+    return found
 
 
 def _beyond(value: torch.Tensor) -> torch.Tensor:
@@ -530,6 +558,8 @@ def _whole_numbers(value: torch.Tensor, few: bool = False) -> torch.Tensor:
         share = float(flat.double().mean())
         drawn = (torch.rand(value.shape) < share).to(value.dtype)
         drawn = _with_even_rows(drawn) if few else drawn
+    elif _is_permutation(value):
+        drawn = torch.rand(value.shape).argsort(-1).to(value.dtype)
     else:
         low, high = int(flat.min()), int(flat.max())
         drawn = torch.randint(low, high + 1, value.shape).to(value.dtype)
@@ -540,8 +570,20 @@ def _whole_numbers(value: torch.Tensor, few: bool = False) -> torch.Tensor:
         if bool((value.diff(dim=-1) > 0).all()):
             return value  # an order of things, such as positions: any other is none
         drawn = drawn.sort(-1).values
+        if not value[..., 0].any():  # where parts of something begin: from its start to its end
+            drawn[..., 0], drawn[..., -1] = value[..., 0], value[..., -1]
     like = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=value.device)
     return like.copy_(drawn)
+
+
+def _is_permutation(value: torch.Tensor) -> bool:
+    """Say whether integers are places in another order, each there once."""
+    count = value.shape[-1]
+    if count < 3 or value.is_floating_point() or value.dtype == torch.bool:
+        return False
+    places = torch.arange(count, device=value.device)
+    ordered = value.sort(-1).values
+    return bool((ordered == places).all()) and not torch.equal(value, ordered)
 
 
 def _family(
@@ -602,13 +644,16 @@ def redraw_parameters(model: nn.Module, seed: int, flip: bool = True) -> None:
     A parameter moves by up to half its spread, or half its value where it is constant (half of
     one for zero); one that was never initialised is drawn from [-0.5, 0.5). So variances stay
     positive, and no stage is an identity. With ``flip`` and an odd seed some elements of constant
-    parameters, such as scales, change their signs, as training may change them.
+    parameters, such as scales, change their signs, as training may change them, and some of a mask
+    in which all are true become false, as pruning does.
     """
     turned = flip and seed % 2 == 1
     state, parameters = model.state_dict(), dict(model.named_parameters(remove_duplicate=False))
     there = next((tensor.device for tensor in state.values()), torch.device("cpu"))
     generator = torch.Generator(there).manual_seed(seed)
     for name, tensor in state.items():
+        if turned and tensor.dtype == torch.bool and tensor.numel() > 1 and tensor.all():
+            tensor &= torch.rand(tensor.shape, generator=generator, device=there) < KEPT
         if not tensor.is_floating_point() or not tensor.numel():
             continue
         if tensor.dtype.itemsize == 1:  # PyTorch only converts from and to float8

@@ -6,6 +6,7 @@ the state. As many changes as go together are made in one draw, so that a progra
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import inspect
 import math
@@ -226,19 +227,29 @@ def _arguments(task: LoadedTask, inputs: list[Any]) -> list[list[Variation]]:
     init = task.init_inputs()
     constructor = task.module.Model.__init__
     whole = [*init, *defaults(constructor, len(init))]
-    axes = _axes(constructor)
+    axes, words = _axes(constructor), _compared_words(task.source)
     named = {str(i): own for i, own in enumerate(whole)}
     for name, own in contents(named, (SimpleNamespace, dict)):
         i = int(name) if name.isdigit() else name
-        if type(own) in (tuple, list) and own and all(type(one) is int for one in own):
+        if type(own) in (tuple, list) and own and {*map(type, own)} in ({int}, {float}):
             i, own = f"{name}.{len(own) - 1}", own[-1]  # all but the last stay
         made = _from_the_end("argument", i, own, inputs) if i in axes else []
-        for value in _others(own):
+        others = _others(own) if own is not None else [0.5, 2]
+        others += [w for w in words if type(own) is str and w not in (own, *others)]
+        for value in others:
             made.append(Variation("argument", i, value))
             if type(own) is int and own in known and int(value) > 0:
                 made.append(Variation("argument", i, value, own))
         choices.append(made)
     return sorted(choices, key=lambda made: not (made and type(made[0].value) is bool))
+
+
+def _compared_words(source: str) -> list[str]:
+    """Return the words that a file compares something with."""
+    compared = (n for n in ast.walk(ast.parse(source)) if isinstance(n, ast.Compare))
+    sides = (side for n in compared for one in (n.left, *n.comparators) for side in ast.walk(one))
+    words = [s.value for s in sides if isinstance(s, ast.Constant) and isinstance(s.value, str)]
+    return list(dict.fromkeys(words))
 
 
 def _inputs(task: LoadedTask, inputs: list[Any]) -> list[list[Variation]]:

@@ -22,8 +22,8 @@ CAVEATS = {
     "first_calls_only": "its reference keeps something from call to call beside its state, so that "
     "each call was compared as a first one",
     "own_numbers_only": "the reference refused all floating numbers but those of the file",
-    "shared_memory": "two of its results lie in the same memory, and the reference's do not: who "
-    "writes to one changes the other",
+    "shared_memory": "two of its results, or one and an input, lie in the same memory, and the "
+    "reference's do not: who writes to one changes the other",
     "own_parameters_only": "it is wrong, or raises, once its parameters have changed in place, as "
     "training changes them",
     "has_fallback": "it computes the result without its kernels, where they raise or at long sizes",

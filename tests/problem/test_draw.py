@@ -14,6 +14,7 @@ from curate.problem.draw import (
     MANY,
     NOT_FINITE,
     OWN,
+    ROWS,
     SETS,
     Draw,
     Variation,
@@ -285,11 +286,45 @@ def test_some_values_are_not_finite(count: int) -> None:
     value = torch.rand(count, 2)
     found = redraw(value, value, NOT_FINITE)
     odd = ~found.isfinite()
-    assert 0 < int(odd.sum()) <= max(1, count // 2)
+    row = 2 if count >= ROWS else 0  # one of minus infinity
+    assert 0 < int(odd.sum()) <= max(1, count // 2) + row
+    assert not row or (found[1] == -float("inf")).all()
     assert torch.equal(found[~odd], value[~odd])
     if count == 100:
         assert found.isnan().any() and (found.isinf() & (found > 0)).any()
         assert (found.isinf() & (found < 0)).any()
+
+
+def test_a_permutation_becomes_another() -> None:
+    value = torch.stack([torch.randperm(8) for _ in range(40)])
+    found = redraw(value, value, "steps")
+    assert not torch.equal(found, value)
+    assert torch.equal(found.sort(-1).values, torch.arange(8).expand(40, 8))
+
+
+def test_offsets_begin_and_end_where_they_do() -> None:
+    value = torch.tensor([0, 3, 3, 9, 14, 20])
+    found = redraw(value, value, "signed")
+    assert (int(found[0]), int(found[-1])) == (0, 20) and bool((found.diff() >= 0).all())
+
+
+def test_boundaries_stay_sorted_where_the_file_needs_it() -> None:
+    for name, is_sorted in (("bucketize", True), ("mul", False)):
+        text = SORTED.replace("bucketize", name)
+        (_, edges) = draw_inputs(LoadedTask(text), Draw(5, family="signed"))
+        assert bool((edges.diff() >= 0).all()) is is_sorted
+
+
+SORTED = """
+import torch
+class Model(torch.nn.Module):
+    def forward(self, x, edges):
+        return torch.bucketize(x, edges)
+def get_inputs():
+    return [torch.randn(40), torch.randn(40).sort().values]
+def get_init_inputs():
+    return []
+"""
 
 
 def test_tensors_in_lists_are_redrawn() -> None:

@@ -369,8 +369,7 @@ class CommandRunner:
             size = work or _extent(touched)
             # What it reached by the distance from another is on no way that its text shows.
             strays = sorted(self.device.touched - {*reads})
-            text = "" if strays else text
-            self.done.origins.note(Command(name, [*reads, *strays], size=size, kernel=text))
+            self.done.origins.note(Command(name, reads, size=size, kernel=text, strays=strays))
 
     def _kernel(self, message: Message, sent: Any) -> tuple[str, str]:
         """Return the hash and the text of a launch's kernel, which is sent with the first one."""

@@ -27,6 +27,7 @@ class Command:
         size: bytes that were read and written, or how much work a launch was.
         computes: whether it is an operator that computes.
         kernel: text of a launch's kernel; empty if the text says nothing.
+        strays: storages that a launch reached and was not given.
         label: whose work is in what it gave, once that was traced.
     """
 
@@ -36,6 +37,7 @@ class Command:
     size: int = 0
     computes: bool = False
     kernel: str | None = None
+    strays: Sequence[int] = ()
     label: int = 0
 
 
@@ -147,14 +149,15 @@ class Origins:
 
     def _launch(self, command: Command) -> None:
         flows = kernel_flows(command.kernel) if command.kernel else None
-        if flows is None:  # to anywhere, also by way of addresses
+        strays = command.strays
+        by_address = ANY in {*(flows or ()), *(s for _, few in (flows or {}).values() for s in few)}
+        if flows is None or (strays and not by_address):  # to anywhere
             bit = self._node(command)
             self.launches |= bit
-            self.anywhere |= bit | self._joined(command.reads)
+            self.anywhere |= bit | self._joined((*command.reads, *strays))
             return
         before = dict(enumerate(map(self._label, command.reads)))
-        if any(ANY in sources for _, sources in flows.values()):
-            before[ANY] = self.anywhere | self._joined((*self.labels, *self.given))
+        before[ANY] = self.anywhere | self._joined(strays or (*self.labels, *self.given))
         bit = 0
         for target, (computes, sources) in flows.items():
             storage = None if target == ANY else command.reads[target]
@@ -167,10 +170,10 @@ class Origins:
                 bit = bit or self._node(command)
                 self.launches |= bit
             label |= bit if computes else 0 if sources else self.host
-            if storage is None:
+            if storage is None and not strays:
                 self.anywhere |= label
-            else:
-                self.labels[storage] = label
+            for written in strays if storage is None else (storage,):
+                self.labels[written] = label | (self._label(written) if storage is None else 0)
 
 
 READ = "read"

@@ -152,6 +152,8 @@ class WarmKernel:
                 full = []
                 missing = dict(zip(self._kernel.arg_names, self._args, strict=False))
                 kept = {**{k: v for k, v in missing.items() if k in constants}, **kept}
+            by_place = self._kernel.arg_names[: len(full)]
+            kept = {name: value for name, value in kept.items() if name not in by_place}
             self.launch(grid, full, {**kept, **named})
 
         return call

@@ -126,7 +126,7 @@ class Ran:
         harmed: what a burst has changed of calls before it, or what a call has beside its inputs.
         keeps_state: whether a burst wrote to memory older than itself.
         unsteady: whether equal calls of a burst asked for other work.
-        shares: whether two of the results have memory in common.
+        shares: whether two of the results have memory in common, or one of them with an input.
     """
 
     results: CandidateResults
@@ -500,7 +500,8 @@ class Halves:
             by_operators=holds_for_most(did.by_operators[:own], found),
             by_host=work.uploaded
             or by_host(did, given, outputs, holds_for_most(did.by_host[:own], found)),
-            shares=overlap(said.places),
+            shares=overlap(said.places)
+            or any(map(overlap, itertools.product(said.places, said.given[: len(given)]))),
             harmed=["gaps between inputs"] if beside else [],
         )
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import dataclasses
+import itertools
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -224,7 +225,7 @@ class Reference:
             raise Refusal("unsupported", "random", message) from mismatch
         given, twin = copy.deepcopy(inputs), copied(model)
         with HalfInFloat32(), OperatorCalls() as called:
-            twin(*given)
+            result = twin(*given)
         self.call_bytes = called.call_bytes
         return ProblemFacts(
             dict(called.calls),
@@ -232,7 +233,7 @@ class Reference:
             self._depends_on_mode(model, inputs, draw, own),
             self._insensitive(model, inputs, draw, own),
             self._remembers(twin, draw, (own, exact)),
-            overlap(place_of(t, t.untyped_storage()._cdata) for t in list_tensors(own["output"])),
+            _share_memory(result, given),
         )
 
     def variants(self, draw: Draw) -> Variants:
@@ -543,6 +544,15 @@ class Reference:
             if same_tensors(own["output"], changed["output"]):
                 found.append(i)
         return found
+
+
+def _share_memory(result: Any, given: list[Any]) -> bool:
+    """Say whether two tensors of a result have memory in common, or one of them with an input."""
+    places, own = (
+        [place_of(t, t.untyped_storage()._cdata) for t in list_tensors(value)]
+        for value in (result, given)
+    )
+    return overlap(places) or any(map(overlap, itertools.product(places, own)))
 
 
 def _is_counter(tensor: torch.Tensor) -> bool:

@@ -9,11 +9,17 @@ import triton.language as tl
 
 from curate.devices import find_device
 from curate.verify.compile.lowering import Lowering
-from curate.verify.executor.origins import READ, Command, Origins, kernel_flows
+from curate.verify.executor.origins import ANY, READ, Command, Origins, kernel_flows
 from curate.verify.executor.serve import EXAMPLE
 
 X, Y, Z = torch.empty(64), torch.empty(64), torch.empty(64, dtype=torch.int64)
 MOVED, MADE = (False, frozenset({0})), (True, frozenset({0}))
+
+
+@triton.jit
+def count_up(y, step, B: tl.constexpr):
+    at = tl.arange(0, B)
+    tl.store(y + at, (at * step).to(tl.float32))
 
 
 @triton.jit
@@ -117,11 +123,32 @@ def test_what_a_kernel_does(
 
 
 def test_an_address_from_memory_may_lead_anywhere() -> None:
-    assert kernel_flows(text_of(by_table, X, Z)) is None
+    assert kernel_flows(text_of(by_table, X, Z)) == {ANY: (False, frozenset({0, 1}))}
     origins = Origins()
     origins.note(Command("exp", [0], [(1, True)], 8, computes=True))
     origins.note(Command("by_table", [1, 2], kernel=text_of(by_table, X, Z)))
-    assert origins.trace([7]).by_operators == [False]
+    assert origins.trace([7]).by_operators == [True]
+
+
+def test_memory_that_a_launch_was_seen_to_reach_is_that_of_its_addresses() -> None:
+    origins = Origins()
+    origins.note(Command("exp", [0], [(1, True)], 8, computes=True))
+    origins.note(Command("by_table", [1, 2], kernel=text_of(by_table, X, Z), strays=[3]))
+    assert origins.trace([3, 7]).by_operators == [True, False]
+
+
+def test_a_result_without_a_way_from_the_inputs_is_the_hosts() -> None:
+    def results(*commands: Command) -> list[bool]:
+        origins = Origins([0])
+        for command in commands:
+            origins.note(command)
+        return origins.trace([2]).by_host
+
+    made = Command("count_up", [2, None], kernel=text_of(count_up, X, 3))
+    read = Command(READ, [0])
+    assert results(read, made) == [True]
+    assert results(made) == [False]  # from what was not read
+    assert results(read, Command("relu", [0, 2], kernel=text_of(relu, X, Y))) == [False]
 
 
 def copy(source: int, target: int) -> Command:
