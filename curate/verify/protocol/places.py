@@ -86,10 +86,10 @@ def overlap(places: Iterable[TensorPlace]) -> bool:
 
 
 def _meet(one: TensorPlace, other: TensorPlace) -> bool:
-    if one.extent <= other.start or other.extent <= one.start:
-        return False
+    if one == other or one.extent <= other.start or other.extent <= one.start:
+        return one == other and one.extent > one.start
     if max(math.prod(one.shape), math.prod(other.shape)) > MOST_ELEMENTS:
-        return one == other
+        return False
     return bool(torch.isin(_starts(one), _starts(other)).any())
 
 
