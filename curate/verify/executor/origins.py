@@ -149,31 +149,31 @@ class Origins:
 
     def _launch(self, command: Command) -> None:
         flows = kernel_flows(command.kernel) if command.kernel else None
-        strays = command.strays
-        by_address = ANY in {*(flows or ()), *(s for _, few in (flows or {}).values() for s in few)}
-        if flows is None or (strays and not by_address):  # to anywhere
+        if flows is None or (command.strays and not _goes_by_address(flows)):  # to anywhere
             bit = self._node(command)
             self.launches |= bit
-            self.anywhere |= bit | self._joined((*command.reads, *strays))
+            self.anywhere |= bit | self._joined((*command.reads, *command.strays))
             return
         before = dict(enumerate(map(self._label, command.reads)))
-        before[ANY] = self.anywhere | self._joined(strays or (*self.labels, *self.given))
+        before[ANY] = self.anywhere | self._joined(command.strays or (*self.labels, *self.given))
         bit = 0
         for target, (computes, sources) in flows.items():
-            storage = None if target == ANY else command.reads[target]
-            if storage is None and target != ANY:
-                continue
-            label = self._label(storage) | self.host & HOST  # its numbers may be the host's
+            label = self.host & HOST  # its numbers may be the host's
             for source in sources:
                 label |= before[source]
             if computes:
                 bit = bit or self._node(command)
                 self.launches |= bit
             label |= bit if computes else 0 if sources else self.host
-            if storage is None and not strays:
+            if target == ANY and not command.strays:
                 self.anywhere |= label
-            for written in strays if storage is None else (storage,):
-                self.labels[written] = label | (self._label(written) if storage is None else 0)
+            for storage in command.strays if target == ANY else (command.reads[target],):
+                if storage is not None:
+                    self.labels[storage] = label | self._label(storage)
+
+
+def _goes_by_address(flows: Flows) -> bool:
+    return ANY in flows or any(ANY in sources for _, sources in flows.values())
 
 
 READ = "read"
