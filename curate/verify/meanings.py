@@ -4,39 +4,34 @@ from __future__ import annotations
 
 CAVEATS = {
     "own_sizes_only": "it raised on other sizes of inputs",
-    "some_sizes_only": "it is wrong, or raises, at other sizes that the reference takes",
-    "own_ranks_only": "it is wrong, or raises, on inputs with one dimension more",
-    "own_arguments_only": "it is wrong, or raises, with other numbers for its constructor or for "
-    "forward, or with an optional argument",
-    "own_integers_only": "it is wrong, or raises, on integers that the file does not draw: below "
-    "zero, or five times as large",
-    "usual_numbers_only": "it is wrong, or raises, on numbers from 2**-140 to 2**40",
-    "finite_only": "on inputs with NaN and infinities it is wrong, or raises, or had no time left",
-    "contiguous_only": "it is wrong, or raises, on inputs with another memory layout: with gaps, "
-    "channels last, transposed",
+    "some_sizes_only": "it fails at other sizes that the reference takes",
+    "own_ranks_only": "it fails on inputs with one dimension more",
+    "own_arguments_only": "it fails with other arguments for its constructor or for forward",
+    "own_integers_only": "it fails on integers that the file does not draw: negative or larger",
+    "usual_numbers_only": "it fails on numbers from 2**-140 to 2**40",
+    "finite_only": "it fails, or had no time left, on inputs with NaN and infinities",
+    "contiguous_only": "it fails on inputs with gaps, channels last or transposed in memory",
     "absolute_accuracy": "on small inputs it is only as close as on inputs of the usual size",
     "low_precision": "it is right only if it may compute with 10 bits inside",
     "constant_inputs": "some inputs were the same in every draw",
-    "calls_differ": "equal calls sent the device different work, without a visible reason",
+    "calls_differ": "equal calls sent the device different work",
     "keeps_state": "it writes to memory that outlives the call, as a counter would be",
-    "first_calls_only": "its reference keeps something from call to call beside its state, so that "
-    "each call was compared as a first one",
-    "own_numbers_only": "the reference refused all floating numbers but those of the file",
-    "shared_memory": "two of its results, or one and an input, lie in the same memory, and the "
-    "reference's do not: who writes to one changes the other",
-    "own_parameters_only": "it is wrong, or raises, once its parameters have changed in place, as "
-    "training changes them",
+    "first_calls_only": "its reference remembers calls; each was compared with a first one",
+    "own_numbers_only": "the reference refused all floating numbers but the file's",
+    "shared_memory": "its results share memory, with each other or with inputs, unlike the "
+    "reference's",
+    "own_parameters_only": "it fails once its parameters have changed in place",
     "has_fallback": "it computes the result without its kernels, where they raise or at long sizes",
     "untried_branches": "no draw took some branches of its host functions to a right result",
     "untried_grids": "no right draw had two programs along some axes of its kernels' grids",
     "smaller_sizes_only": "the file's own sizes were too much work; smaller ones were compared",
     "fewer_trials": "work or time ran out before the last draw, or before the tests after it",
-    "races_unproved": "its blocks meet in memory; it is right on the GPU, and could not be judged "
-    "on the CPU, where every race is seen",
-    "eval_mode_only": "it is wrong, or raises, in training mode, where the reference does the same",
+    "races_unproved": "its blocks meet in memory, and it was judged on the GPU alone, where a race "
+    "may pass",
+    "eval_mode_only": "it fails in training mode, where the reference does the same",
     "train_mode_only": "it is right in training mode, and not in eval mode",
 }
-"""What each caveat of a `curate.verify.verdict.Verdict` says."""
+"""What each caveat of a `curate.verify.verdict.Verdict` says; what fails is wrong, or raises."""
 
 FAMILIES = {
     "own": "inputs as the file draws them",

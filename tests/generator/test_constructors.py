@@ -220,8 +220,7 @@ CONFIG = module(
     "self.config = config\n"
     "self.up = nn.Linear(config.hidden_size, config.mlp.intermediate_size)\n"
     "self.norm = nn.LayerNorm(config.mlp.intermediate_size, eps=config.layer_norm_eps)\n"
-    "assert config.act in ('smooth', 'sharp')\n"
-    "self.act = F.gelu if config.act == 'smooth' else F.relu",
+    "self.act = {'smooth': F.gelu, 'sharp': F.relu}[config.act]",
     "return self.norm(self.act(self.up(x))) * self.config.scale",
     "torch.randn(4, 7, 12)",
 ).replace(
