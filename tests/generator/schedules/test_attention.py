@@ -153,10 +153,11 @@ def kernel(program):
     return re.search(r"@triton\.jit\n(def .*?)\n\n\nclass", program, re.DOTALL)[1]
 
 
-def test_they_are_right_at_other_sizes(programs, warm_judge):
+@pytest.mark.parametrize("part", [0, *(pytest.param(i, marks=pytest.mark.weekly) for i in (1, 2))])
+def test_they_are_right_at_other_sizes(programs, warm_judge, part):
     references = CASES | {"layer": LAYER, "returned": RETURNED}
     candidates = [Candidate(name, references[name], text) for name, text in programs.items()]
-    assert not not_correct(warm_judge.run(candidates))
+    assert not not_correct(warm_judge.run(candidates[part::3]))
 
 
 def test_each_is_one_kernel_without_scores_in_memory(programs):
