@@ -178,6 +178,12 @@ def test_what_is_made_of_parameters_at_the_first_call_is_stale_later(judge: Judg
     assert plain["status"] == "correct" and "own_parameters_only" not in plain["caveats"], plain
 
 
+def test_a_process_that_ended_beyond_the_draws_is_not_asked_again(judge: Judge) -> None:
+    leaves = "if bool(x.isnan().any()): import os; os._exit(3)"
+    (verdict,) = judge([(CALM, program(leaves, "return self.run(x, torch.empty_like(x))"))])
+    assert verdict["status"] == "correct" and "finite_only" in verdict["caveats"], verdict
+
+
 COUNTER = """
 @triton.jit
 def tick(count_ptr, y_ptr, n, LIMIT: tl.constexpr, BLOCK: tl.constexpr):
