@@ -34,7 +34,18 @@ def is_compute(operator: Any) -> bool:
     return library != "aten" or (name not in MOVES and not is_view)
 
 
-def narrows(operator: Any, taken: list[torch.Tensor], made: list[torch.Tensor]) -> bool:
+def computes(operator: Any, taken: list[torch.Tensor], made: list[torch.Tensor]) -> bool:
+    """Whether a call of an ATen operator computes something, be it in a conversion.
+
+    Args:
+        operator: the operator.
+        taken: tensors among its arguments.
+        made: what it gave.
+    """
+    return is_compute(operator) or _narrows(operator, taken, made)
+
+
+def _narrows(operator: Any, taken: list[torch.Tensor], made: list[torch.Tensor]) -> bool:
     """Whether a copy is a conversion that computes.
 
     Integers made of floating numbers are those cut off, and short ones made of long ones are
@@ -94,7 +105,7 @@ class OperatorCalls(Mode):
         """Count a call."""
         result = func(*args, **kwargs)
         made = list_tensors(result)
-        if is_compute(func) or narrows(func, list_tensors(args), made):
+        if computes(func, list_tensors(args), made):
             name = func._schema.name.removeprefix("aten::")
             self.calls[name] += 1
             if self.most is not None and self.calls.total() > self.most:

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import torch
 
-from curate.problem.operator_calls import is_compute, narrows
+from curate.problem.operator_calls import computes
 from curate.problem.values import Tensors, list_tensors
 from curate.verify.compile.ptx import stored_parameters
 from curate.verify.executor.memory import all_located
@@ -311,8 +311,8 @@ class CommandRunner:
         self, operator: Any, message: Message, taken: Tensors, made: Tensors, written: list[Any]
     ) -> None:
         name = operator._schema.name.removeprefix("aten::")
-        computes = is_compute(operator) or narrows(operator, taken, made)
-        if computes:
+        is_work = computes(operator, taken, made)
+        if is_work:
             self.done.calls[name] += 1
         size = sum(t.numel() * t.element_size() for t in (*taken, *made))
         replaced = list(_written(operator, message, replaced=True))
@@ -321,7 +321,7 @@ class CommandRunner:
         places = [read_place(place) for place in written]
         writes = [(place.storage, self._is_whole(place)) for place in places]
         self.streams.command(str(message["name"]), map(read_place, given), places)
-        command = self.done.origins.note(Command(name, reads, writes, size, computes))
+        command = self.done.origins.note(Command(name, reads, writes, size, is_work))
         if self.limits.keep:
             self.done.kept += [(command, _copied(t)) for t in made]
 

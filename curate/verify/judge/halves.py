@@ -449,8 +449,8 @@ class Halves:
             self._give_state(*self.given_state)
         self.limit, exact = run.limit, self.exact or record or self.turn == 1
         how = {"skip": skip, "keep": keep, "record": record, "exact": exact}
-        apart = run.layout == STRIDED
-        pairs = [(p, t) for p, t in zip(places, given, strict=True) if apart and p.offset]
+        apart = zip(places, given, strict=True) if run.layout == STRIDED else ()
+        pairs = [(place, tensor) for place, tensor in apart if place.offset]
         gaps = [dataclasses.replace(place, offset=0) for place, _ in pairs]
         others = [torch.full_like(tensor, IN_GAPS) for _, tensor in pairs]
         self._begin([*places, *gaps], [*given, *others], seed=run.seed, order=self.turn, **how)
@@ -500,8 +500,7 @@ class Halves:
             by_operators=holds_for_most(did.by_operators[:own], found),
             by_host=work.uploaded
             or by_host(did, given, outputs, holds_for_most(did.by_host[:own], found)),
-            shares=overlap(said.places)
-            or any(map(overlap, itertools.product(said.places, said.given[: len(given)]))),
+            shares=overlap(said.places, said.given[: len(given)]),
             harmed=["gaps between inputs"] if beside else [],
         )
 

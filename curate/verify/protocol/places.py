@@ -76,13 +76,17 @@ MOST_ELEMENTS = 2**20
 """Of a place up to which it is looked at one by one; a larger one only meets its like."""
 
 
-def overlap(places: Iterable[TensorPlace]) -> bool:
-    """Say whether an element of one place is one of another, too."""
-    by_storage: dict[int, list[TensorPlace]] = {}
-    for place in places:
-        by_storage.setdefault(place.storage, []).append(place)
-    pairs = (itertools.combinations(few, 2) for few in by_storage.values())
-    return any(_meet(*pair) for few in pairs for pair in few)
+def overlap(places: Iterable[TensorPlace], others: Iterable[TensorPlace] = ()) -> bool:
+    """Say whether an element of one place is one of another, too, or of one of the others."""
+    by_storage: dict[int, tuple[list[TensorPlace], list[TensorPlace]]] = {}
+    for number, few in enumerate((places, others)):
+        for place in few:
+            by_storage.setdefault(place.storage, ([], []))[number].append(place)
+    return any(
+        _meet(*pair)
+        for own, beside in by_storage.values()
+        for pair in (*itertools.combinations(own, 2), *itertools.product(own, beside))
+    )
 
 
 def _meet(one: TensorPlace, other: TensorPlace) -> bool:

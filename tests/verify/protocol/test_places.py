@@ -28,3 +28,4 @@ def test_places_overlap_where_an_element_of_one_is_one_of_the_other(
 ) -> None:
     assert overlap([one, other]) is meets
     assert overlap([place(2, (), (), 9), other, one]) is meets
+    assert overlap([one], [place(2, (), (), 9), other]) is meets
