@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import re
 import warnings
 from collections.abc import Callable
@@ -22,17 +23,19 @@ from curate.generator.program import Program
 from curate.generator.promises import ranks, result_types
 from curate.generator.schedules import attention_loops
 from curate.generator.schedules.products import Product
+from curate.generator.text.alike import unite
 from curate.generator.text.check import check
 from curate.generator.text.container import (
     Container,
     check_lines,
     slice_reference,
     with_checks,
+    without_modules,
 )
 from curate.generator.text.expressions import unused
 from curate.generator.text.layout import body as print_body
 from curate.generator.text.operations import HELPERS
-from curate.generator.text.tidy import said_once, tidy
+from curate.generator.text.tidy import printed, said_once, tidy
 from curate.generator.trace import Symbolic, Traced, find_parts, trace, trace_part
 from curate.generator.unprintable import Unprintable
 from curate.problem import problem
@@ -117,6 +120,9 @@ def generate(reference: str, entry_point: str = "Model", variant: int = 0) -> Pr
         raise Unprintable("no kernels")
     fixed = _fixed(traced)
     expected = _expected(traced, container)
+    if idle := _idle(traced.model, "\n".join([*written.head, *written.lines, *called])):
+        shorter = without_modules(reference, entry_point, idle)
+        container = slice_reference(shorter, entry_point)
     text = _assemble(container, written, fixed, expected, called)
     check(text)
     specialised = [f"{name}={value!r}" for name, value in fixed.items()]
@@ -226,16 +232,12 @@ def _merge(parts: Parts, written: Program) -> list[str]:
     for part in parts.all:
         written.helpers |= part.written.helpers
         written.variants = max(written.variants, part.written.variants)
-    kept: dict[str, str] = {}
-    names: dict[str, str] = {}
-    for kernel in map(tidy, written.kernels):
-        name = _kernel_name(kernel)
-        first = kept.setdefault(kernel.replace(f"def {name}(", "def ("), kernel)
-        names[f"{name}[grid]"] = f"{_kernel_name(first)}[grid]"
-    written.kernels = list(kept.values())
+    taken = written.sizes.taken.union(*(part.written.sizes.taken for part in parts.all))
+    kernels, names = unite(map(tidy, written.kernels), taken)
+    written.kernels = list(map(printed, kernels))
 
     def called(text: str) -> str:
-        return re.sub(r"\b\w+\[grid\]", lambda found: names.get(found[0], found[0]), text)
+        return re.sub(r"\b\w+(?=\[grid\])", lambda found: names.get(found[0], found[0]), text)
 
     written.lines = list(map(called, written.lines))
     return list(map(called, functions))
@@ -423,6 +425,16 @@ def _expected(traced: Traced, container: Container) -> dict[str, str]:
             if e.is_number:
                 known[name] = repr(value)
     return known
+
+
+def _idle(model: torch.nn.Module, text: str) -> set[str]:
+    """Return the modules of a model that hold nothing, and that a program's text does not read."""
+    return {
+        name
+        for name, module in model.named_children()
+        if not any(True for _ in itertools.chain(module.parameters(), module.buffers()))
+        and not re.search(rf"\bself\.{name}\b", text)
+    }
 
 
 # --- the file ------------------------------------------------------------------------------------

@@ -528,8 +528,7 @@ class Program:
         stem, doc = self._told(kernel)
         name = self.sizes.fresh(identifier(f"{stem}_{kernel.part}_kernel".replace("__", "_")))
         written = {store.buffer for store in body.stores()}
-        order = {b: i for i, b in enumerate(sorted(self.tensors, key=self._place))}
-        pointers = sorted(body.pointers, key=lambda b: (b in written, order.get(b, len(order))))
+        pointers = sorted(body.pointers, key=lambda b: (b in written, *self._place(b)))
         names = [body.pointers[b] for b in pointers]
         given = [self.scratch.get(b) or self.word(b) for b in pointers]
         arguments = [
@@ -566,10 +565,12 @@ class Program:
             if kernel.after:
                 self.say(kernel.after)
 
-    def _place(self, name: str) -> tuple[bool, int]:
-        """Return what sorts tensors as forward has them, the module's own last."""
-        tensor = self.tensors[name]
-        return not tensor.is_input, list(self.tensors).index(name)
+    def _place(self, name: str) -> tuple[int, int]:
+        """Return what sorts tensors as people do: inputs, what is made of them, parameters."""
+        order = list(self.tensors)
+        if name not in self.tensors:
+            return 1, 0
+        return 0 if self.tensors[name].is_input else 2, order.index(name)
 
     def _told(self, kernel: Kernel) -> tuple[str, str]:
         """Return what a kernel is called, and its docstring."""

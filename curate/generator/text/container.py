@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import re
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -82,6 +82,23 @@ def slice_reference(reference: str, entry_point: str = "Model") -> Container:
         _summary(model),
         _optional(forward),
     )
+
+
+def without_modules(reference: str, entry_point: str, names: Collection[str]) -> str:
+    """Return a reference whose constructor leaves out some modules, if it only makes them."""
+    model = next(n for n in ast.parse(reference).body if getattr(n, "name", "") == entry_point)
+    init = _methods(model).get("__init__") if isinstance(model, ast.ClassDef) else None
+    rest = slice_reference(reference, entry_point).class_text
+    lines = reference.splitlines()
+    for node in reversed(init.body if init else []):
+        if not (isinstance(node, ast.Assign) and isinstance(node.value, ast.Call)):
+            continue
+        name = ast.unparse(node.targets[0]).removeprefix("self.")
+        before, end = lines[node.lineno - 1][: node.col_offset], node.end_lineno or node.lineno
+        alone = not (before + lines[end - 1][node.end_col_offset :]).strip()
+        if name in names and alone and len(re.findall(rf"[.'\"]{name}\b", rest)) == 1:
+            del lines[node.lineno - 1 : end]
+    return "\n".join(lines) + "\n"
 
 
 _LONGEST_SUMMARY = 240

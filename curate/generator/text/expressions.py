@@ -30,11 +30,11 @@ _RELATIONS = pairs("Eq == Ne != Lt < Le <= Gt > Ge >= Equality == Unequality !="
 _RELATIONS |= pairs("StrictLessThan < LessThan <= StrictGreaterThan > GreaterThan >=")
 
 
-def unused(word: str, taken: set[str]) -> str:
-    """Return a word, with a number behind it if it is taken; now it is."""
-    name, number = word, 1
+def unused(word: str, taken: set[str], ending: str = "") -> str:
+    """Return a word and its ending, with a number between if it is taken; now it is."""
+    name, number = f"{word}{ending}", 1
     while name in taken:
-        name, number = f"{word}_{number}", number + 1
+        name, number = f"{word}_{number}{ending}", number + 1
     taken.add(name)
     return name
 

@@ -14,14 +14,19 @@ from curate.generator.text.operations import NOUNS
 Block = list[ast.stmt]
 
 
-def tidy(kernel: str) -> str:
-    """Return a kernel's text without what nothing reads, shared and broken into lines."""
+def tidy(kernel: str) -> ast.FunctionDef:
+    """Return a kernel without what nothing reads, and with one name for what it has twice."""
     function = ast.parse(kernel).body[0]
     assert isinstance(function, ast.FunctionDef)
     _drop_unread(function)
     _share(function.body, frozenset(argument.arg for argument in function.args.args))
     _reuse_names(function.body)
     _number_anew(function)
+    return function
+
+
+def printed(function: ast.FunctionDef) -> str:
+    """Return a kernel's text, broken into lines; its first statement is its docstring."""
     doc = ast.get_docstring(function, clean=False)
     head = f"def {function.name}({ast.unparse(function.args)}):"
     if len(head) > WIDTH:

@@ -10,6 +10,7 @@ Uses private parts of Triton; tested with triton 3.6, 3.7 and 3.9.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import io
 import json
@@ -21,7 +22,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import torch
 import triton
@@ -41,6 +42,9 @@ if os.environ.get("TRITON_INTERPRET", "0") not in ("", "0"):
     raise ImportError("TRITON_INTERPRET is set, and interpreted kernels cannot be compiled")
 
 
+Tuned: TypeAlias = Literal["first", "all"]
+
+
 class LaunchError(Exception):
     """``forward`` could not be run, so its launches are unknown."""
 
@@ -55,6 +59,7 @@ class CompiledLaunch:
         constants: path in the arguments to the value of a ``tl.constexpr`` or of a size 1.
         attributes: path to what is known of a value, such as divisibility by 16.
         options: the compiler's options, such as ``num_warps``.
+        may_fail: whether a tuner passes over it with one of the errors `PASSED_OVER`.
     """
 
     kernel: Any
@@ -62,6 +67,7 @@ class CompiledLaunch:
     constants: dict[tuple[int, ...], Any]
     attributes: dict[tuple[int, ...], Any]
     options: dict[str, Any]
+    may_fail: bool = False
 
     def key(self) -> str:
         """Return a text that is equal for launches that compile to the same code."""
@@ -146,15 +152,22 @@ class KernelError(Exception):
         self.kernel, self.error, self.message = kernel, error, message
 
 
-def compile_program(reference: str, candidate: str, targets: list[str]) -> list[CompiledTarget]:
-    """Compile every kernel that a candidate launches, for every target."""
+def compile_program(
+    reference: str, candidate: str, targets: list[str], tuned: Tuned = "first"
+) -> list[CompiledTarget]:
+    """Compile every kernel that a candidate launches, for every target.
+
+    Args:
+        tuned: which configurations of a tuned kernel are compiled: the first, or all that it does
+            not prune. Of these, some may take more than the target has, but not each.
+    """
     parsed = [find_device(name) for name in targets]
-    found = find_launches(reference, candidate, parsed)
+    found = find_launches(reference, candidate, parsed, tuned)
     return [_compile_target(target, found[target.name]) for target in parsed]
 
 
 def find_launches(
-    reference: str, candidate: str, targets: list[Device]
+    reference: str, candidate: str, targets: list[Device], tuned: Tuned = "first"
 ) -> dict[str, list[CompiledLaunch]]:
     """Return, for each target, the distinct launches that ``forward`` makes on it, in order.
 
@@ -162,14 +175,15 @@ def find_launches(
     them and is run again on real tensors.
     """
     with contextlib.suppress(Exception):
-        return _run_forward(reference, candidate, targets, FakeTensorMode())
-    return _run_forward(reference, candidate, targets, contextlib.nullcontext())
+        return _run_forward(reference, candidate, targets, tuned, FakeTensorMode())
+    return _run_forward(reference, candidate, targets, tuned, contextlib.nullcontext())
 
 
 def _run_forward(
     reference: str,
     candidate: str,
     targets: list[Device],
+    tuned: Tuned,
     mode: contextlib.AbstractContextManager[Any],
 ) -> dict[str, list[CompiledLaunch]]:
     found: dict[str, list[CompiledLaunch]] = {}
@@ -177,7 +191,7 @@ def _run_forward(
         task = LoadedTask(reference)
         model = LoadedProgram(candidate).build(0, task.init_inputs())
         for target in targets:
-            with record_launches(target) as launches:
+            with record_launches(target, tuned) as launches:
                 try:
                     model(*task.inputs())
                 except Exception as error:
@@ -187,10 +201,11 @@ def _run_forward(
 
 
 @contextmanager
-def record_launches(target: Device) -> Iterator[list[CompiledLaunch]]:
+def record_launches(target: Device, tuned: Tuned = "first") -> Iterator[list[CompiledLaunch]]:
     """Collect kernel launches in the yielded list instead of making them.
 
-    Autotuned kernels take their first configuration: only a device can say which one is fastest.
+    Only a device can say which configuration of a tuned kernel is fastest: the first is taken, and
+    with ``tuned="all"`` the others are launched before it.
     """
     launches: list[CompiledLaunch] = []
 
@@ -198,15 +213,26 @@ def record_launches(target: Device) -> Iterator[list[CompiledLaunch]]:
         launches.append(bind_launch(kernel, target, args, kwargs))
 
     def no_time(tuner: Any, *args: Any, config: Any, **meta: Any) -> float:
+        if tuned == "all":
+            tuner.fn.run(*args, **meta | config.all_kwargs())
+            launches[-1] = dataclasses.replace(launches[-1], may_fail=True)
         return 0.0
 
-    saved = JITFunction.run, Autotuner._bench
-    JITFunction.run, Autotuner._bench = run, no_time
+    def tune(tuner: Any, *args: Any, **kwargs: Any) -> Any:
+        tuner.cache.clear()  # of the target before
+        before = len(launches)
+        choose(tuner, *args, **kwargs)
+        if len(launches) > before + 1:
+            launches.pop()  # the first again
+
+    saved = JITFunction.run, Autotuner._bench, Autotuner.run
+    choose = Autotuner.run
+    JITFunction.run, Autotuner._bench, Autotuner.run = run, no_time, tune
     try:
         with stub_driver(target):
             yield launches
     finally:
-        JITFunction.run, Autotuner._bench = saved
+        JITFunction.run, Autotuner._bench, Autotuner.run = saved
 
 
 def bind_launch(kernel: Any, target: Device, args: Any, kwargs: dict[str, Any]) -> CompiledLaunch:
@@ -414,20 +440,37 @@ def first_line(error: BaseException) -> str:
     return lines[0][:500] if lines else type(error).__name__
 
 
+PASSED_OVER = ("shared_memory", "threads", "PTXASError", "CompileTimeAssertionFailure")
+"""Errors for which Triton's tuner passes over a configuration."""
+
+
 def _compile_target(target: Device, launches: list[CompiledLaunch]) -> CompiledTarget:
     signatures: dict[str, list[object]] = {}  # of each kernel, by its name
     for launch in launches:
         signatures.setdefault(launch.kernel.__name__, []).append(launch.describe())
     known = target.name, len(launches), json.dumps(signatures, sort_keys=True)
-    try:
-        used = [compile_launch(launch, target) for launch in launches]
-    except KernelError as error:
-        return CompiledTarget(*known, None, error.error, error.message, error.kernel)
+    used = []
+    passed_over: dict[Any, KernelError] = {}
+    fitting = set()
+    for launch in launches:
+        try:
+            used.append(compile_launch(launch, target))
+            fitting.add(launch.kernel)
+        except KernelError as error:
+            if not (launch.may_fail and error.error in PASSED_OVER):
+                return _failed(known, error)
+            passed_over[launch.kernel] = error
+    if none_fits := [error for kernel, error in passed_over.items() if kernel not in fitting]:
+        return _failed(known, none_fits[0])
     registers, spills, shared = (
         max((getattr(usage, name) for usage in used), default=0)
         for name in ("registers", "spills", "shared")
     )
     return CompiledTarget(*known, ResourceUsage(registers, spills, shared))
+
+
+def _failed(known: tuple[str, int, str], error: KernelError) -> CompiledTarget:
+    return CompiledTarget(*known, None, error.error, error.message, error.kernel)
 
 
 def _plain(value: Any) -> Any:

@@ -22,11 +22,11 @@ class Compile(RowStep):
     """Compile kernels for every target, on a machine without a GPU.
 
     The row is kept with registers, spills and shared memory of each target in ``compile``. Of a
-    pair, every kernel that the program launches is compiled, a tuned one in the first of its
-    configurations (a tuner passes over those that do not fit a device), and one that does not
-    compile for one target drops the row. A kernel on its own is compiled with the signature that
-    `signature` found; it is kept with the error of each target that it does not compile for, and
-    dropped if there is no other.
+    pair, every kernel that the program launches is compiled, and one that does not compile for one
+    target drops the row. Configurations of a tuned kernel may take more than a target has, as a
+    tuner passes over them, but one must fit. A kernel on its own is compiled with the signature
+    that `signature` found; it is kept with the error of each target that it does not compile for,
+    and dropped if there is no other.
     """
 
     takes: ClassVar[frozenset[str]] = frozenset({"pair", "kernel"})
@@ -45,6 +45,13 @@ class Compile(RowStep):
             + ".",
         ),
     ] = ("cuda:80", "cuda:90", "hip:gfx942")
+    tuned: Annotated[
+        Literal["first", "all"],
+        Field(
+            description="Which configurations of a tuned kernel are compiled: the first, or all "
+            "that it does not prune, which takes ten times as long."
+        ),
+    ] = "first"
 
     def setup(self, context: Context) -> None:
         os.environ["TRITON_CACHE_DIR"] = f"{tempfile.gettempdir()}/triton"
@@ -79,7 +86,9 @@ class Compile(RowStep):
         from curate.verify.compile.aot import LaunchError, compile_program
 
         try:
-            results = compile_program(row["reference"], row["triton"], list(self.targets))
+            results = compile_program(
+                row["reference"], row["triton"], list(self.targets), self.tuned
+            )
         except (LaunchError, ProgramError) as error:
             return Drop("launch_error", {"message": str(error)})
         if not any(result.kernels for result in results):

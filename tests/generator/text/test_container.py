@@ -1,6 +1,6 @@
 import pytest
 
-from curate.generator.text.container import slice_reference
+from curate.generator.text.container import slice_reference, without_modules
 from curate.generator.unprintable import Unprintable
 
 REFERENCE = '''
@@ -122,3 +122,30 @@ def test_an_inherited_forward_gives_the_signature():
 def test_no_class_or_no_forward_is_refused(source):
     with pytest.raises(Unprintable):
         slice_reference(source)
+
+
+MADE = """
+class Model(nn.Module):
+    def __init__(self, name):
+        super().__init__()
+        self.plain = Chosen(
+            name,
+        )
+        self.told = Chosen(name)
+        self.told.extra = 1
+        self.found = Chosen(name)
+        self.share = 0.5; self.second = Chosen(name)
+        self.linear = nn.Linear(4, 4)
+        self.size = getattr(self, "found").size
+
+    def forward(self, x):
+        return self.plain(self.linear(x))
+"""
+
+
+def test_modules_that_are_only_made_can_be_left_out():
+    names = {"plain", "told", "found", "second"}  # and not those that hold something
+    left = without_modules(MADE, "Model", names)
+    gone = set(MADE.splitlines()) - set(left.splitlines())
+    assert {line.strip() for line in gone} == {"self.plain = Chosen(", "name,", ")"}
+    assert without_modules(MADE, "Model", set()).strip() == MADE.strip()

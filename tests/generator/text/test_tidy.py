@@ -2,7 +2,7 @@
 
 import ast
 
-from curate.generator.text.tidy import said_once, tidy
+from curate.generator.text.tidy import printed, said_once, tidy
 
 
 def kernel(*lines):
@@ -11,7 +11,7 @@ def kernel(*lines):
 
 
 def lines(*given):
-    return [line.strip() for line in tidy(kernel(*given)).splitlines()[3:]]
+    return [line.strip() for line in printed(tidy(kernel(*given))).splitlines()[3:]]
 
 
 def test_an_address_and_a_mask_that_stand_twice_become_variables():

@@ -9,7 +9,12 @@ from verify_programs import AUTOTUNED, HEAD, LIBRARY, LINEAR, PAIRS, SOFTMAX
 from curate.devices import DEVICES, find_device
 from curate.rows import COMPILE, Row, make_origin, make_row
 from curate.step import Context, Drop, Keep
-from curate.verify.compile.aot import compile_program, find_launches
+from curate.verify.compile.aot import (
+    PASSED_OVER,
+    CompiledTarget,
+    compile_program,
+    find_launches,
+)
 from curate.verify.steps.compile import Compile
 
 THREE = ["cuda:80", "cuda:90", "hip:gfx942"]
@@ -58,6 +63,37 @@ def test_autotuned_kernel_takes_its_first_configuration() -> None:
     signature = only(json.loads(result.signature)["subtract_kernel"])
     assert signature["constants"] == {"BLOCK": 128, "EVEN": False}
     assert signature["num_warps"] == 8
+
+
+def of_warps(first: int, second: int, block: int = 64) -> list[CompiledTarget]:
+    """Compile both configurations of a tuned kernel, with so many warps, for two devices."""
+    tuned = AUTOTUNED.honest.replace("num_warps=8", f"num_warps={first}")
+    tuned = tuned.replace('{"BLOCK": 64}', f'{{"BLOCK": {block}}}, num_warps={second}')
+    targets = ["cuda:80", "hip:gfx942"]
+    return compile_program(AUTOTUNED.reference, tuned, targets, tuned="all")
+
+
+def test_all_configurations_of_a_tuned_kernel_if_they_are_asked_for() -> None:
+    for result in of_warps(8, 4):
+        assert result.ok
+        described = json.loads(result.signature)["subtract_kernel"]
+        assert [d["constants"]["BLOCK"] for d in described] == [128, 64]
+        assert [d["num_warps"] for d in described] == [8, 4]
+
+
+def test_a_configuration_may_be_too_large_but_not_each() -> None:
+    # A block has 1,024 threads at most; a warp of gfx942 has 64.
+    cuda, hip = of_warps(8, 32)
+    assert cuda.ok and hip.ok and hip.usage.registers
+    cuda, hip = of_warps(32, 32)
+    assert cuda.ok and not hip.ok
+    assert hip.error == "threads" and hip.kernel == "subtract_kernel"
+
+
+def test_any_other_error_of_a_configuration_is_one_of_the_program() -> None:
+    cuda, _ = of_warps(8, 4, block=96)  # no power of two
+    assert not cuda.ok and cuda.kernel == "subtract_kernel"
+    assert cuda.error not in PASSED_OVER
 
 
 def test_equal_launches_are_compiled_once_and_others_apart() -> None:

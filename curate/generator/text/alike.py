@@ -1,0 +1,141 @@
+"""Make one kernel of those that differ only in names, as a person writes it once."""
+
+from __future__ import annotations
+
+import ast
+import re
+import textwrap
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from curate.generator.text.expressions import unused
+
+_LONGEST = 240
+"""Characters of a docstring's first sentence that names all that a kernel is launched for."""
+
+_VAGUE = {"kernel", "to", "of", "layer", "block", "forward"}
+
+
+@dataclass
+class _Form:
+    """A kernel, and its text without names that do not matter.
+
+    Attributes:
+        names: its arguments and variables, in an order that does not hang on them, but for its
+            constants.
+        told: the first paragraph of its docstring, as one line.
+        rest: the others.
+    """
+
+    function: ast.FunctionDef
+    names: list[str] = field(init=False)
+    told: str = field(init=False)
+    rest: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        function = self.function
+        plain = [a.arg for a in function.args.args if a.annotation is None]
+        found = [n for s in function.body for n in ast.walk(s) if isinstance(n, ast.Name)]
+        own = {*plain, *(name.id for name in found if isinstance(name.ctx, ast.Store))}
+        decorators = [node for one in function.decorator_list for node in ast.walk(one)]
+        told = {node.value for node in decorators if isinstance(node, ast.Constant)}
+        order = dict.fromkeys([*plain, *(name.id for name in found)])
+        self.names = [name for name in order if name in own and name not in told]
+        first, _, self.rest = (ast.get_docstring(function, clean=False) or "").partition("\n\n")
+        self.told = " ".join(first.split())
+
+    @property
+    def text(self) -> str:
+        """What two kernels have in common that do the same."""
+        code = ast.parse(ast.unparse(self.function)).body[0]
+        assert isinstance(code, ast.FunctionDef)
+        code.name, code.body = "kernel", code.body[1:] or [ast.Pass()]
+        _rename(code, {name: f"v{i}" for i, name in enumerate(self.names)})
+        return f"{self.rest}\n{ast.unparse(code)}"
+
+
+def _rename(function: ast.FunctionDef, names: dict[str, str]) -> None:
+    for node in ast.walk(function):
+        if isinstance(node, ast.Name):
+            node.id = names.get(node.id, node.id)
+        elif isinstance(node, ast.arg):
+            node.arg = names.get(node.arg, node.arg)
+
+
+def unite(
+    kernels: Iterable[ast.FunctionDef], taken: set[str]
+) -> tuple[list[ast.FunctionDef], dict[str, str]]:
+    """Return kernels of which no two do the same, and the name of that which stands for each.
+
+    Args:
+        kernels: in order of launch; the first of those that do the same is changed.
+        taken: names that the program has.
+    """
+    groups: dict[str, list[_Form]] = {}
+    for form in map(_Form, kernels):
+        groups.setdefault(form.text, []).append(form)
+    kept: list[ast.FunctionDef] = []
+    names: dict[str, str] = {}
+    for forms in groups.values():
+        old = [form.function.name for form in forms]
+        if len(forms) > 1:
+            _speak_for_all(forms, taken)
+        kept.append(forms[0].function)
+        names |= dict.fromkeys(old, forms[0].function.name)
+    return kept, names
+
+
+def _speak_for_all(forms: list[_Form], taken: set[str]) -> None:
+    """Give the first of some kernels names and a docstring that fit all of them."""
+    function, own = forms[0].function, forms[0].names
+    used = {n.id for n in ast.walk(function) if isinstance(n, ast.Name)}
+    used |= {argument.arg for argument in function.args.args}
+    stored = {
+        n.id
+        for call in ast.walk(function)
+        if isinstance(call, ast.Call) and re.match(r"tl\.(store|atomic)", ast.unparse(call.func))
+        for n in ast.walk(call.args[0])
+        if isinstance(n, ast.Name)
+    }
+    new: dict[str, str] = {}
+    for words in zip(*(form.names for form in forms), strict=True):
+        name = words[0]
+        if len(set(words)) == 1:
+            continue
+        shared = _shared(words)
+        if shared == "ptr":
+            shared = "out_ptr" if name in stored else "x_ptr"
+        loaded = new.get(f"{name}_ptr", "").removesuffix("_ptr")
+        word = shared or loaded or name
+        ending = "_ptr" if word.endswith("_ptr") else ""
+        new[name] = name if word == name else unused(word.removesuffix(ending), used, ending)
+    assert set(new) <= set(own)
+    stems = [re.sub(r"_kernel(_\d+)?$", "", form.function.name) for form in forms]
+    stem = _shared(stems) if len(set(stems)) > 1 else stems[0]
+    if stem in {"", *_VAGUE}:
+        multiplies = "tl.dot(" in ast.unparse(function)
+        weighs = any(re.search("weight|proj", name) for name in own)
+        stem = ("linear" if weighs else "matmul") if multiplies else stems[0]
+    taken -= {form.function.name for form in forms}
+    function.name = unused(f"{stem}_kernel", taken)
+    _rename(function, new)
+    told = "\n    ".join(textwrap.wrap(_told([form.told for form in forms]), 93))
+    function.body[0] = ast.Expr(ast.Constant(f"{told}\n\n{forms[0].rest}"))
+
+
+def _shared(words: Sequence[str]) -> str:
+    """Return what some names have in common, without numbers."""
+    parts = [[re.sub(r"\d+$", "", part) for part in word.split("_")] for word in words]
+    common = [part for part in dict.fromkeys(parts[0]) if all(part in other for other in parts)]
+    return "_".join(filter(None, common))
+
+
+def _told(sentences: Sequence[str]) -> str:
+    """Return one sentence in place of those that say what each kernel computes."""
+    told = list(dict.fromkeys(sentences))
+    formulas = [match[1] for one in told if (match := re.fullmatch(r"Compute (.*)\.", one))]
+    if len(told) == 1:
+        return told[0]
+    whole = f"Compute {'; or '.join(formulas)}."
+    fits = len(formulas) == len(told) and len(whole) <= _LONGEST
+    return whole if fits else f"{told[0].removesuffix('.')}; or as much of the others."
