@@ -35,6 +35,9 @@ from curate.syntax import words
 if TYPE_CHECKING:
     from curate.generator.program import Program
 
+ROUNDED = frozenset(("TruncToInt", "FloorToInt", "CeilToInt", "RoundToInt"))
+"""PyTorch's functions that make an integer of a number."""
+
 LONGEST = 70
 """Characters of an expression that is written where it is used, not as a variable of its own."""
 
@@ -367,9 +370,15 @@ class Body:
         return Printer(self._names, lanes, frozenset(wide)).text(e)
 
     def _rounded_down(self, e: sympy.Expr, lanes: frozenset[sympy.Symbol]) -> sympy.Expr:
-        """Have the host divide what may be negative: it rounds down, and a kernel to zero."""
-        for part in sorted(e.atoms(*private.DIVISIONS), key=str):
-            if part.free_symbols.isdisjoint(lanes) and not part.args[0].is_nonnegative:
+        """Have the host divide what may be negative: it rounds down, and a kernel to zero.
+
+        It also rounds numbers to integers, for which a kernel has too few bits.
+        """
+        divided = [p for p in e.atoms(*private.DIVISIONS) if not p.args[0].is_nonnegative]
+        rounded = [p for p in e.atoms(sympy.Function) if type(p).__name__ in ROUNDED]
+        order = [*sorted(divided, key=str), *sorted(rounded, key=lambda p: (-len(str(p)), str(p)))]
+        for part in order:
+            if part.free_symbols.isdisjoint(lanes) and e.has(part):
                 own = self._argument(part.subs({s: size for size, s in self._sizes.items()}))
                 symbol = sympy.Symbol(f"size_{own}", integer=True)
                 self._names[symbol] = own
@@ -421,11 +430,31 @@ class Body:
         axes = self._index_axes(store.index)
         order = ""
         if store.mode is not None:
-            axes |= store.value.axes
+            value = self._summed(store, value, axes)
             order = ', sem="relaxed"'
         mask = self._mask(self.masks(axes))
         function = f"tl.{store.mode or 'store'}"
         self.say(f"{function}({self.pointer(store.buffer, at)}, {value}{mask}{order})")
+
+    def _summed(self, store: StoredValue, value: str, axes: frozenset[sympy.Symbol]) -> str:
+        """Return what a tile adds at each place: sums over lanes that have one place together.
+
+        ``axes`` are those of the place.
+        """
+        own = [self.dim_of[a] for a in self.loops.live(axes) if a in self.dim_of]
+        lanes = [self.dim_of[a] for a in self.loops.live(store.value.axes) if a in self.dim_of]
+        gone = [d for d in self.dims if d.tile is not None and d in lanes and d not in own]
+        if not gone:
+            return value
+        if store.mode != "atomic_add":
+            raise Unprintable(f"{store.mode} of what lies along another axis")
+        if masks := [dim.mask for dim in gone if dim.mask]:
+            value = f"tl.where({' & '.join(masks)}, {value}, 0)"
+        for dim in sorted(gone, key=lambda dim: -(dim.tile or 0)):
+            value = f"tl.sum({value}, axis={dim.tile}, keep_dims=True)"
+        if len(gone) == self.rank:
+            value = re.sub(r", keep_dims=True\)", ")", value)
+        return value
 
     def pointer(self, buffer: str, at: str) -> str:
         if buffer not in self.pointers:
@@ -646,11 +675,15 @@ class Body:
         return f"tl.load({pointer}{self._mask(masks)}{given})"
 
     def factor(self, operand: private.CallOperand, index: sympy.Expr, mask: str) -> str:
-        """Return the load of an element of a library's operand, as float32; zero behind a mask."""
+        """Return the load of an element of a library's operand, as float32; zero behind a mask.
+
+        Without a mask it is one number, for all lanes.
+        """
         buffer, index = self.loops.place(operand.buffer, index)
         pointer = self.pointer(buffer, self.address(index))
         short = ".to(tl.float32)" if self.host.is_float_input(buffer) else ""
-        return f"tl.load({pointer}, mask={mask}, other=0.0){short}"
+        guard = f", mask={mask}, other=0.0" if mask else ""
+        return f"tl.load({pointer}{guard}){short}"
 
     def _conditions(self, mask: Value) -> list[Value]:
         """Return the conditions of which a mask is the conjunction."""

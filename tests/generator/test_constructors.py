@@ -91,6 +91,12 @@ SIZES = {
         "return rows.view(4, int(rows.shape[0] / (8 / 2)), x.shape[1]).cumsum(0)",
         "torch.randn(5, 12)",
     ),
+    "logarithm": module(
+        "size=16",
+        "self.register_buffer('m', torch.rand(int(size * math.log(size)), size))",
+        "return self.m.repeat(2, 1) + x",
+        "torch.randn(1, 16)",
+    ),
     "groups": module(
         "size=3",
         "pass",
@@ -120,6 +126,7 @@ def test_sizes_that_are_worked_out(warm_judge):
     assert "self.conv.in_channels" in texts["hidden sum"]
     assert "self.channels" not in texts["hidden sum"]
     assert "(features + self.stride - 1) // self.stride" in texts["same convolution"]
+    assert "log" not in texts["logarithm"].partition("class Model")[0]  # 32 bits are too few
     # Triton rounds to zero.
     assert "(1 - features) // 2" in texts["same pool"].partition("class ModelNew")[2]
     assert "(1 - features) // 2" not in texts["same pool"].partition("class ModelNew")[0]

@@ -1,5 +1,7 @@
 """Forwards that return gradients: printed, and judged on the CPU."""
 
+import re
+
 from shared_judge import not_correct
 
 from curate.generator.generate import generate
@@ -47,6 +49,42 @@ CASES = {
     "strided convolution": ("nn.Conv2d(8, channels, 3, stride=2, padding=1)", IMAGES),
     "transposed convolution": ("nn.ConvTranspose2d(8, channels, 4, 2, 1)", IMAGES),
 }
+
+
+ONE_PIXEL = """import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+
+class Model(nn.Module):
+    def __init__(self, channels):
+        super().__init__()
+        self.pool = nn.AdaptiveAvgPool2d(1)
+        self.layer = nn.Conv2d(channels, 24, 1)
+
+    def forward(self, x):
+        y = torch.relu(self.layer(self.pool(x)))
+        return F.interpolate(y, size=x.shape[-2:], mode="bilinear")
+
+
+batch_size = 4
+size = 12
+
+
+def get_inputs():
+    return [torch.rand(batch_size, 24, size, 14)]
+
+
+def get_init_inputs():
+    return [24]
+"""
+
+
+def test_what_a_tile_adds_at_one_place_is_summed_first(warm_judge):
+    reference = gradients(ONE_PIXEL, "Block", 60)
+    text = generate(reference).text
+    assert re.search(r"tl\.sum\(tl\.where\(row_mask, \w+, 0\), axis=0, keep_dims=True\)", text)
+    assert not not_correct(warm_judge.run([Candidate("one pixel", reference, text)]))
 
 
 def test_programs_are_right(warm_judge):

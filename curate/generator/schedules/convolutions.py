@@ -412,9 +412,10 @@ def summed(loops: Convolution, program: Program) -> None:
     places = [place for place, _ in seen]
     inside = " & ".join(["mask", *(one for _, conditions in seen for one in conditions)])
     at = loops.at(x, [loops.places[0], group * loops.inputs + one, *places])
+    tap = loops.at(weight, filters)
     for word, operand, index, mask in (
         ("pixel", x, at, inside),
-        ("weight", weight, loops.at(weight, filters), "mask"),
+        ("weight", weight, tap, "mask" if body.is_spread(tap) else ""),
     ):
         body.say(f"{word} = {body.factor(operand, index, mask)}")
     body.say("acc += pixel * weight")

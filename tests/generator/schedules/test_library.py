@@ -117,6 +117,9 @@ CONVOLUTIONS = {
         "torch.randn(2, 24, 9, 10)",
         "self.c = nn.Conv2d(width, width, 3, padding=1, groups=width, bias=False)",
     ),
+    "one channel": reference(
+        "self.c(x)", "torch.randn(2, 4, 9, 10)", "self.c = nn.Conv2d(4, 1, 1, bias=False)"
+    ),
     "two a group": reference(
         "self.c(x)", "torch.randn(2, 4, 9, 10)", "self.c = nn.Conv2d(4, 8, 3, groups=2)"
     ),
@@ -208,7 +211,7 @@ def test_each_pixel_of_a_transposed_convolution_tries_taps_that_reach_it(program
 
 def test_tensor_cores_multiply_what_fills_a_tile(programs):
     sums = {"one row", "one pixel", "two a group", "transposed depthwise"}
-    sums |= {"depthwise", "depthwise without bias"}
+    sums |= {"depthwise", "depthwise without bias", "one channel"}
     assert {name for name, text in programs.items() if "tl.dot(" not in text} == sums
 
 
