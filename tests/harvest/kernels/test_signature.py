@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from importlib.metadata import version
 from typing import Any
 
 import pytest
@@ -193,6 +194,8 @@ def found(step: Signature, given: Row) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", KERNELS)
 def test_signature_of(name: str, step: Signature) -> None:
+    if name == "block_pointer" and version("triton") >= "3.9":
+        pytest.skip("Triton 3.9 has no block pointers")
     source, expected = KERNELS[name]
     signature = found(step, row(HEAD + source))["signature"]
     for parameter, value in expected.items():
