@@ -1,6 +1,7 @@
 """The same loops in a second schedule: right too, and printed where there is one."""
 
 import pytest
+from test_generator import needs_order
 
 from curate.generator.generate import generate
 from curate.generator.unprintable import Unprintable
@@ -116,7 +117,10 @@ def test_kernels_that_have_one_schedule_only_stay_as_they_are():
     assert "BLOCK_M=64" in second
 
 
-@pytest.mark.parametrize("body", ["torch.relu(x)", "torch.sort(x).values", "x[:1, :8].sum()"])
+@pytest.mark.parametrize(
+    "body",
+    ["torch.relu(x)", "x[:1, :8].sum()", pytest.param("torch.sort(x).values", marks=needs_order)],
+)
 def test_there_may_be_one_schedule_only(body):
     with pytest.raises(Unprintable, match="only one schedule"):
         generate(reference(body, ROWS), variant=1)

@@ -3,6 +3,7 @@
 import re
 
 import pytest
+import torch
 from shared_judge import not_correct
 
 from curate.generator.generate import generate
@@ -238,6 +239,8 @@ SCALES = {
 @pytest.mark.parametrize("kind", SCALES)
 def test_scaled_mm_multiplies_float8(kind):
     """The judge has no float64 run of it."""
+    if kind == "per row" and torch.__version__ < "2.12":
+        pytest.skip("PyTorch 2.11 takes such scales for those of blocks")
     own, given, *loads = SCALES[kind]
     product = "torch._scaled_mm(x.to(torch.float8_e4m3fn), self.weight.t(), x_scale, self.scale"
     layers = f"{buffer('weight', FLOAT8)}; {buffer('scale', own)}"
