@@ -533,6 +533,7 @@ def serve(hub: Hub, port: int = 0) -> Iterator[Hub]:
     config = uvicorn.Config(hub, port=port, log_level="error", lifespan="off", ws="none")
     server = uvicorn.Server(config)
     socket = config.bind_socket()
+    socket.listen()  # a request waits for the server's thread, and is not refused
     hub.url = f"http://127.0.0.1:{socket.getsockname()[1]}"
     thread = threading.Thread(target=lambda: asyncio.run(server.serve([socket])), daemon=True)
     thread.start()

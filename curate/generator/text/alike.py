@@ -14,6 +14,7 @@ _LONGEST = 240
 """Characters of a docstring's first sentence that names all that a kernel is launched for."""
 
 _VAGUE = {"kernel", "to", "of", "layer", "block", "forward"}
+"""What says nothing of what a kernel does."""
 
 
 @dataclass
@@ -87,7 +88,23 @@ def unite(
 
 def _speak_for_all(forms: list[_Form], taken: set[str]) -> None:
     """Give the first of some kernels names and a docstring that fit all of them."""
-    function, own = forms[0].function, forms[0].names
+    function = forms[0].function
+    stems = [re.sub(r"_kernel(_\d+)?$", "", form.function.name) for form in forms]
+    stem = _shared(stems) if len(set(stems)) > 1 else stems[0]
+    if stem in {"", *_VAGUE}:
+        multiplies = "tl.dot(" in ast.unparse(function)
+        weighs = any(re.search("weight|proj", name) for name in forms[0].names)
+        stem = ("linear" if weighs else "matmul") if multiplies else stems[0]
+    taken -= {form.function.name for form in forms}
+    function.name = unused(f"{stem}_kernel", taken)
+    _rename(function, _common_names(forms))
+    told = "\n    ".join(textwrap.wrap(_told([form.told for form in forms]), 93))
+    function.body[0] = ast.Expr(ast.Constant(f"{told}\n\n{forms[0].rest}"))
+
+
+def _common_names(forms: list[_Form]) -> dict[str, str]:
+    """Return names for the arguments and variables that some kernels call differently."""
+    function = forms[0].function
     used = {n.id for n in ast.walk(function) if isinstance(n, ast.Name)}
     used |= {argument.arg for argument in function.args.args}
     stored = {
@@ -109,18 +126,7 @@ def _speak_for_all(forms: list[_Form], taken: set[str]) -> None:
         word = shared or loaded or name
         ending = "_ptr" if word.endswith("_ptr") else ""
         new[name] = name if word == name else unused(word.removesuffix(ending), used, ending)
-    assert set(new) <= set(own)
-    stems = [re.sub(r"_kernel(_\d+)?$", "", form.function.name) for form in forms]
-    stem = _shared(stems) if len(set(stems)) > 1 else stems[0]
-    if stem in {"", *_VAGUE}:
-        multiplies = "tl.dot(" in ast.unparse(function)
-        weighs = any(re.search("weight|proj", name) for name in own)
-        stem = ("linear" if weighs else "matmul") if multiplies else stems[0]
-    taken -= {form.function.name for form in forms}
-    function.name = unused(f"{stem}_kernel", taken)
-    _rename(function, new)
-    told = "\n    ".join(textwrap.wrap(_told([form.told for form in forms]), 93))
-    function.body[0] = ast.Expr(ast.Constant(f"{told}\n\n{forms[0].rest}"))
+    return new
 
 
 def _shared(words: Sequence[str]) -> str:
