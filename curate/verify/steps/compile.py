@@ -49,7 +49,7 @@ class Compile(RowStep):
         Literal["first", "all"],
         Field(
             description="Which configurations of a tuned kernel are compiled: the first, or all "
-            "that it does not prune, which takes ten times as long."
+            "that it does not prune, which takes over ten times as long."
         ),
     ] = "first"
 
