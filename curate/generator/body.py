@@ -450,10 +450,9 @@ class Body:
             raise Unprintable(f"{store.mode} of what lies along another axis")
         if masks := [dim.mask for dim in gone if dim.mask]:
             value = f"tl.where({' & '.join(masks)}, {value}, 0)"
+        kept = ", keep_dims=True" if len(gone) < self.rank else ""
         for dim in sorted(gone, key=lambda dim: -(dim.tile or 0)):
-            value = f"tl.sum({value}, axis={dim.tile}, keep_dims=True)"
-        if len(gone) == self.rank:
-            value = re.sub(r", keep_dims=True\)", ")", value)
+            value = f"tl.sum({value}, axis={dim.tile}{kept})"
         return value
 
     def pointer(self, buffer: str, at: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import itertools
 import re
 import warnings
 from collections.abc import Callable
@@ -432,7 +431,7 @@ def _idle(model: torch.nn.Module, text: str) -> set[str]:
     return {
         name
         for name, module in model.named_children()
-        if not any(True for _ in itertools.chain(module.parameters(), module.buffers()))
+        if not [*module.parameters(), *module.buffers()]
         and not re.search(rf"\bself\.{name}\b", text)
     }
 

@@ -93,10 +93,15 @@ def without_modules(reference: str, entry_point: str, names: Collection[str]) ->
     for node in reversed(init.body if init else []):
         if not (isinstance(node, ast.Assign) and isinstance(node.value, ast.Call)):
             continue
-        name = ast.unparse(node.targets[0]).removeprefix("self.")
+        owner, _, name = ast.unparse(node.targets[0]).partition(".")
         before, end = lines[node.lineno - 1][: node.col_offset], node.end_lineno or node.lineno
         alone = not (before + lines[end - 1][node.end_col_offset :]).strip()
-        if name in names and alone and len(re.findall(rf"[.'\"]{name}\b", rest)) == 1:
+        if (
+            owner == "self"
+            and name in names
+            and alone
+            and len(re.findall(rf"[.'\"]{name}\b", rest)) == 1
+        ):
             del lines[node.lineno - 1 : end]
     return "\n".join(lines) + "\n"
 

@@ -218,7 +218,7 @@ def record_launches(target: Device, tuned: Tuned = "first") -> Iterator[list[Com
             launches[-1] = dataclasses.replace(launches[-1], may_fail=True)
         return 0.0
 
-    def tune(tuner: Any, *args: Any, **kwargs: Any) -> Any:
+    def tune_all(tuner: Any, *args: Any, **kwargs: Any) -> None:
         tuner.cache.clear()  # of the target before
         before = len(launches)
         choose(tuner, *args, **kwargs)
@@ -227,7 +227,8 @@ def record_launches(target: Device, tuned: Tuned = "first") -> Iterator[list[Com
 
     saved = JITFunction.run, Autotuner._bench, Autotuner.run
     choose = Autotuner.run
-    JITFunction.run, Autotuner._bench, Autotuner.run = run, no_time, tune
+    JITFunction.run, Autotuner._bench = run, no_time
+    Autotuner.run = tune_all if tuned == "all" else choose
     try:
         with stub_driver(target):
             yield launches

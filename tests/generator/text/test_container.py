@@ -135,6 +135,8 @@ class Model(nn.Module):
         self.told.extra = 1
         self.found = Chosen(name)
         self.share = 0.5; self.second = Chosen(name)
+        local = Chosen(name)
+        self.local = local
         self.linear = nn.Linear(4, 4)
         self.size = getattr(self, "found").size
 
@@ -144,7 +146,7 @@ class Model(nn.Module):
 
 
 def test_modules_that_are_only_made_can_be_left_out():
-    names = {"plain", "told", "found", "second"}  # and not those that hold something
+    names = {"plain", "told", "found", "second", "local"}  # and not those that hold something
     left = without_modules(MADE, "Model", names)
     gone = set(MADE.splitlines()) - set(left.splitlines())
     assert {line.strip() for line in gone} == {"self.plain = Chosen(", "name,", ")"}
