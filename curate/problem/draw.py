@@ -71,6 +71,9 @@ from 2**`FAR_LOW` to 2**`FAR_HIGH`, as likely to be of one size as of another.""
 
 FAR_LOW, FAR_HIGH = -140, 40
 
+SINCE = 2**33
+"""What is added to one row of integers in ``other_integers``; 32 bits do not hold it."""
+
 OVERFLOWS = ("large", "shifted", "outlier", FAR)
 """Families on which a reference may overflow where a better program does not."""
 
@@ -125,12 +128,13 @@ class Variation:
             many there as the input of most dimensions, or ``first``: in the first such input alone;
             ``argument``: a number for the constructor;
             ``input``: a number for ``forward``; ``rank``: inputs of most dimensions get one more,
-            in front; ``scale``: what floating inputs are multiplied with; ``order``: floating
-            inputs hold the same numbers, the last one first.
+            in front, or lose the first; ``scale``: what floating inputs are multiplied with;
+            ``order``: floating inputs hold the same numbers, the last one first.
         which: the integer's name; the position of an argument, which may be one that the file
             leaves to its default, or position and name, ``0.eps``, of a number that a
             configuration holds; or an axis, counted from the last one, which is -1.
-        value: what is there instead; for `NONES`, what is drawn there; nothing for an order.
+        value: what is there instead; for `NONES`, what is drawn there; nothing for an order, or
+            for a rank that is one lower.
         dimension: the inputs' dimensions of this size take the value as well, if not None.
     """
 
@@ -292,7 +296,8 @@ def reshaped(inputs: list[Any], changes: Sequence[Variation]) -> list[Any]:
                 found = found.index_select(dim, places)
         if tensor.dim() == most:
             for new in ranks:
-                found = found.unsqueeze(0).repeat(new, *(1 for _ in found.shape))
+                copies = found.unsqueeze(0).repeat(new, *(1 for _ in found.shape))
+                found = copies if new else found[0]
         return found
 
     changed = sizes or first or axes or alone or ranks
@@ -301,9 +306,13 @@ def reshaped(inputs: list[Any], changes: Sequence[Variation]) -> list[Any]:
 
 # --- numbers --------------------------------------------------------------------------------
 
-NONES = ("like", "pair", "places")
+NONES = ("like", "pair", "places", "flags")
 """What is tried for an argument of ``forward`` that is None by default: numbers as those of the
-first input, two tensors of such, or small integers for its first two dimensions."""
+first input, two tensors of such, small integers for its first two dimensions, or truth values."""
+
+LEFT_OUT, INFINITE = "left out", "infinite"
+"""What is tried for an argument of the constructor: its default, as the program has it, there and
+behind; and infinity, of which JSON knows nothing."""
 
 
 def defaults(function: Any, given: int) -> list[Any]:
@@ -335,15 +344,20 @@ def changed_arguments(
             named = with_changed(named, change.which, change.value)
     whole = list(named.values())
     count = max(len(given), *(which + 1 for which in changed)) if changed else len(given)
+    count = min([count, *(which for which, value in changed.items() if value == LEFT_OUT)])
     return [_made(changed[i], given) if i in changed else whole[i] for i in range(count)]
 
 
 def _made(value: Any, inputs: list[Any]) -> Any:
+    if value == INFINITE:
+        return math.inf
     if value not in NONES:
         return value
     like = next(t for t in list_tensors(inputs) if t.is_floating_point())
     if value == "places":
         return torch.randint(0, 4, like.shape[:2])
+    if value == "flags":
+        return torch.rand(like.shape[:2]) < KEPT
     one, other = torch.randn_like(like), torch.randn_like(like)
     return one if value == "like" else (one, other)
 
@@ -530,8 +544,10 @@ def _beyond(value: torch.Tensor) -> torch.Tensor:
     if value.is_floating_point() or value.dtype == torch.bool:
         return value
     known = torch.iinfo(value.dtype)
-    factors = torch.tensor((-1, -1, 5, 40))[torch.randint(4, value.shape)]
+    factors = torch.tensor((-1, -1, 5, 40, 2**20))[torch.randint(5, value.shape)]
     wide = value.to(torch.int64).mul(factors)
+    if value.dtype == torch.int64 and value.dim() > 1:
+        wide[0] = value[0] + SINCE  # as of times, whose distances stay small
     return wide.clamp(known.min, known.max).to(value.dtype)
 
 

@@ -16,6 +16,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from curate.problem.draw import (
+    INFINITE,
+    LEFT_OUT,
     NONES,
     Draw,
     Variation,
@@ -64,6 +66,9 @@ WORDS = (
 )
 """Words that PyTorch and modules take one for another."""
 
+ORDERS = "p", "ord", "order", "norm_type"
+"""Names of arguments that may be infinite, as the order of a norm."""
+
 AXES = "dim", "axis"
 """Names of arguments that may be counted from the last axis, too."""
 
@@ -101,6 +106,7 @@ def find_variants(
         return _packed(draw, list(choices), run, usual)
 
     usual = run(draw)
+    rank = max((tensor.dim() for tensor in list_tensors(inputs)), default=0)
     return {
         # Inputs are of one sign, then of the other: behind the last column stands a zero, which a
         # maximum or a minimum may take.
@@ -117,8 +123,10 @@ def find_variants(
             for found in packed(*_equal(task, inputs, size))[:1]
         ],
         "arguments": packed(*(_arguments(task, inputs) if constructor else ()))
+        + packed(*(_special_arguments(task) if constructor else ()))
         + packed(*_inputs(task, inputs)),
-        "ranks": packed([Variation("rank", 0, 2)]),
+        "ranks": packed([Variation("rank", 0, 2)])
+        + (packed([Variation("rank", 0, 0)]) if rank > 1 else []),
     }
 
 
@@ -242,6 +250,18 @@ def _arguments(task: LoadedTask, inputs: list[Any]) -> list[list[Variation]]:
                 made.append(Variation("argument", i, value, own))
         choices.append(made)
     return sorted(choices, key=lambda made: not (made and type(made[0].value) is bool))
+
+
+def _special_arguments(task: LoadedTask) -> list[list[Variation]]:
+    """Return the constructor's arguments that may be left out or be infinite."""
+    init, constructor = task.init_inputs(), task.module.Model.__init__
+    known = list(inspect.signature(constructor).parameters.values())[1:][: len(init)]
+    optional = [i for i, one in enumerate(known) if one.default is not one.empty]
+    orders = [i for i, one in enumerate(known) if one.name in ORDERS and type(init[i]) is float]
+    return [
+        *([Variation("argument", i, LEFT_OUT)] for i in optional[:1]),
+        *([Variation("argument", i, INFINITE)] for i in orders),
+    ]
 
 
 def _compared_words(source: str) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 CAVEATS = {
     "own_sizes_only": "it raised on other sizes of inputs",
     "some_sizes_only": "it fails at other sizes that the reference takes",
-    "own_ranks_only": "it fails on inputs with one dimension more",
+    "own_ranks_only": "it fails on inputs with one dimension more or less",
     "own_arguments_only": "it fails with other arguments for its constructor or for forward",
     "own_integers_only": "it fails on integers that the file does not draw: negative or larger",
     "usual_numbers_only": "it fails on numbers from 2**-140 to 2**40",
@@ -15,7 +15,7 @@ CAVEATS = {
     "low_precision": "it is right only if it may compute with 10 bits inside",
     "constant_inputs": "some inputs were the same in every draw",
     "calls_differ": "equal calls sent the device different work",
-    "keeps_state": "it writes to memory that outlives the call, as a counter would be",
+    "keeps_state": "it keeps something from call to call, as a counter or a workspace would be",
     "first_calls_only": "its reference remembers calls; each was compared with a first one",
     "own_numbers_only": "the reference refused all floating numbers but the file's",
     "shared_memory": "its results share memory, with each other or with inputs, unlike the "
@@ -28,6 +28,9 @@ CAVEATS = {
     "fewer_trials": "work or time ran out before the last draw, or before the tests after it",
     "races_unproved": "its blocks meet in memory, and it was judged on the GPU alone, where a race "
     "may pass",
+    "torch_computes": "operators of PyTorch compute a part of it",
+    "reads_values": "its host functions read values of tensors, and wait for the device to do so",
+    "looks_around": "its host functions look at more than their arguments: types, files, addresses",
     "eval_mode_only": "it fails in training mode, where the reference does the same",
     "train_mode_only": "it is right in training mode, and not in eval mode",
 }

@@ -59,8 +59,24 @@ def test_sizes_without_names_are_tried_small_and_large() -> None:
         (Variation("leading", 0, 64, 4), Variation("dimension", 0, 64, 6)),
         (Variation("dimension", 0, 1, 6),),
     ]
-    assert found["ranks"] == [(Variation("rank", 0, 2),)] and found["arguments"] == []
+    assert found["ranks"] == [(Variation("rank", 0, n),) for n in (2, 0)]
+    assert found["arguments"] == []
     assert layouts == ["strided", "permuted"]
+
+
+def test_a_dimension_fewer_is_tried_where_the_reference_takes_it() -> None:
+    found, _ = variants("return x.sum(-1)", "torch.randn(3, 4, 6)")
+    assert found["ranks"] == [(Variation("rank", 0, 2),), (Variation("rank", 0, 0),)]
+    found, _ = variants("return x.sum((1, 2))", "torch.randn(3, 4, 6)")
+    assert found["ranks"] == [(Variation("rank", 0, 2),)]
+
+
+def test_arguments_are_left_out_or_infinite() -> None:
+    setup = "self.p, self.shift = p, shift"
+    norm = "return torch.linalg.vector_norm(x, self.p, -1) + self.shift"
+    found, _ = variants(norm, setup=setup, init=", p, shift=2.0", given="3.0, 1.0")
+    special = Variation("argument", 1, "left out"), Variation("argument", 0, "infinite")
+    assert special in found["arguments"]
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ once. ``live`` says which programs are there; None means all.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from typing import Any
@@ -179,8 +180,8 @@ class Chunk:
             if mask.all():
                 mask = None
             elif not mask.any():
-                blank = undefined(np.dtype(COMPUTED[element]))
-                return np.full(pointers.shape, blank) if other is None else other
+                blank = np.dtype(COMPUTED[element])
+                return undefined(pointers.shape, blank) if other is None else other
             else:
                 pointers = np.where(mask, pointers, pointers.flat[int(mask.argmax())])
         size = np.dtype(STORED[element]).itemsize
@@ -197,7 +198,9 @@ class Chunk:
         values = decode(raw, element)
         if mask is None:
             return values
-        return np.where(mask, values, undefined(values.dtype) if other is None else other)
+        if other is None:
+            other = undefined(values.shape, values.dtype)
+        return np.where(mask, values, other)
 
     def _note_load(self, allocation: Any, size: int, index: Array, mask: Array | None) -> None:
         lanes = (len(self.programs), *index.shape[1:])
@@ -670,13 +673,17 @@ def returned(ends: list[tuple[Array, Values]]) -> Values:
     return values
 
 
-def undefined(dtype: np.dtype[Any]) -> Any:
-    """Return what a lane holds that a load leaves out: Triton says nothing of it.
+def undefined(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    """Return what lanes hold that a load leaves out: Triton says nothing of them.
 
-    On a GPU it often is zero, which hides that a sum or a maximum takes it in.
+    On a GPU it often is zero, which hides that a sum or a maximum takes it in. Every other lane is
+    an ordinary number, so that no program can tell by one kind that it is judged.
     """
     if dtype.kind == "f":
-        return dtype.type(np.nan)
-    if dtype.kind == "b":
-        return dtype.type(True)
-    return dtype.type(int.from_bytes(b"\x5a" * dtype.itemsize, "big"))
+        kinds: tuple[Any, ...] = np.nan, 0.71
+    elif dtype.kind == "b":
+        kinds = True, False
+    else:
+        kinds = int.from_bytes(b"\x5a" * dtype.itemsize, "big"), 3
+    count = math.prod(shape)
+    return np.resize(np.array(kinds, dtype), max(count, 1))[:count].reshape(shape)

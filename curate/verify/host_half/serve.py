@@ -29,6 +29,7 @@ from curate.verify.host_half import virtual_cuda
 from curate.verify.host_half.cuda_launches import LAUNCH, make_launcher
 from curate.verify.host_half.handles import Handle, on_device, to_gpu
 from curate.verify.host_half.launches import HostLaunches
+from curate.verify.host_half.state import kept_state
 from curate.verify.host_half.stream import FEW_LAPS, LAPS_S, CommandStream, ExecutorStopped
 from curate.verify.host_half.streams import DEFAULT
 from curate.verify.host_half.watch import watch_events, watch_judge
@@ -152,6 +153,10 @@ class HostHalf:
         self.taken.clear()
         return taken
 
+    def kept(self) -> str:
+        """Return a digest of what the program's host functions keep."""
+        return kept_state(vars(self.program.module), self.model)
+
     def _given(self, places: list[TensorPlace]) -> list[Handle]:
         """Return inputs: where they lie as before the same objects, whose values are others."""
         key = repr(places)
@@ -247,7 +252,7 @@ def serve(launches: HostLaunches, channel: Channel, executor: socket.socket) -> 
     watch_events(report, half.name)
     handlers = handlers_of(half.load, half.build, half.run)
     handlers = {name: watched(handler) for name, handler in handlers.items()}
-    handlers |= handlers_of(half.branches)
+    handlers |= handlers_of(half.branches, half.kept)
     for name in [n for n in sys.modules if n.partition(".")[0] == "curate"]:
         del sys.modules[name]  # a program that looks for the judge finds none
     with on_device(stream):

@@ -103,6 +103,7 @@ class CandidateCheck:
         self.variety = Variety()
         self.last: Draw
         self.last_bytes, self.has_integers = 0, False
+        self.operators: set[str] = set()  # that computed in right calls
         self.by_torch: list[bool] = []
         self.by_host = False
         self.given: list[list[Any]] = []
@@ -277,6 +278,9 @@ class CandidateCheck:
             evidence |= did
         if ran.shares and not self.oracle.facts(self.mode).shares:
             self.outcome.warn("shared_memory", trial=expected.draw.to_json())
+        self.operators |= {name for name in calls if not moves_only(name)}
+        if ran.did.values_asked:
+            self.outcome.warn("reads_values", bytes=ran.did.read_bytes)
         evidence["kind"] = "hybrid" if calls else evidence.get("kind", self.kind)
         self.spent = float(ran.did.elements)
         self.own_spent = self.own_spent or self.spent

@@ -125,6 +125,7 @@ class Ran:
         by_operators, by_host: whether most of the results are theirs.
         harmed: what a burst has changed of calls before it, or what a call has beside its inputs.
         keeps_state: whether a burst wrote to memory older than itself.
+        counts: whether host functions kept something else after a burst than before it.
         unsteady: whether equal calls of a burst asked for other work.
         shares: whether two of the results have memory in common, or one of them with an input.
     """
@@ -138,6 +139,7 @@ class Ran:
     by_host: bool
     harmed: list[str] = field(default_factory=list)
     keeps_state: bool = False
+    counts: bool = False
     unsteady: bool = False
     shares: bool = False
 
@@ -380,15 +382,21 @@ class Halves:
         again = dataclasses.replace(again, harmed=self._harmed(), keeps_state=keeps_state)
         if not same_tensors(first.results, again.results):
             return again
+        kept = self.host.ask(HostHalf.kept)
+        last = self._repeat(run, again, count)
+        return dataclasses.replace(last, counts=self.host.ask(HostHalf.kept) != kept)
+
+    def _repeat(self, run: ForwardRun, again: Ran, count: int) -> Ran:
+        """Run a forward of a burst many times more; return what one gave, if need be another."""
         if not again.did.values_asked and not again.did.wrote_old:
             if self._laps(run, again.did) == {again.did.stream}:
                 return again
             again = dataclasses.replace(again, unsteady=True)
-        counts = keeps_state and not again.did.values_asked
-        for _ in range(max(count, _laps_for(again.did) if counts else 0)):
+        may_count = again.keeps_state and not again.did.values_asked
+        for _ in range(max(count, _laps_for(again.did) if may_count else 0)):
             more = self._forward(run)
             if not same_tensors(again.results, more.results):
-                return dataclasses.replace(more, harmed=again.harmed, keeps_state=keeps_state)
+                return dataclasses.replace(more, harmed=again.harmed, keeps_state=again.keeps_state)
         return again
 
     def branches(self) -> list[int]:

@@ -12,6 +12,7 @@ from curate.problem.values import same_tensors
 from curate.verify.judge import examinations
 from curate.verify.judge.check import BUDGET, CandidateCheck, EarlyVerdict
 from curate.verify.judge.session import RequestRefused
+from curate.verify.screen.surroundings import surroundings
 from curate.verify.verdict import Candidate
 
 ENOUGH = 3
@@ -97,10 +98,10 @@ def examine(check: CandidateCheck, candidate: Candidate) -> None:
         check.outcome.warn("fewer_trials", **error.evidence)
     if not check.outcome.trials:
         raise EarlyVerdict("unsupported", BUDGET)
-    _conclude(check)
+    _conclude(check, candidate)
 
 
-def _conclude(check: CandidateCheck) -> None:
+def _conclude(check: CandidateCheck, candidate: Candidate) -> None:
     """Note what all that was tried has left open, or raise if it proves nothing."""
     check.reject_idle_kernels()
     if len(check.given) > 1 and (fixed := _never_varied(check.given)):
@@ -110,6 +111,10 @@ def _conclude(check: CandidateCheck) -> None:
         check.outcome.warn("untried_branches", lines=sorted(lines))
     if narrow := check.narrow():
         check.outcome.warn("untried_grids", axes=sorted(narrow))
+    if check.operators:
+        check.outcome.warn("torch_computes", operators=sorted(check.operators))
+    if names := surroundings(candidate.candidate, candidate.reference):
+        check.outcome.warn("looks_around", names=names)
     if reason := check.variety.problem():
         raise EarlyVerdict("degenerate", reason)
 

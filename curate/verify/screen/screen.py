@@ -17,7 +17,6 @@ since a judge imports the file.
 from __future__ import annotations
 
 import ast
-import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal
@@ -26,9 +25,6 @@ from curate.verify.screen import rules as find
 from curate.verify.screen.program import ParsedProgram
 
 Severity = Literal["cheat", "look"]
-
-_PARSING = threading.Lock()
-"""Two threads that parse at once may make CPython raise SystemError (its issue 106905)."""
 
 
 @dataclass(frozen=True, order=True)
@@ -72,8 +68,7 @@ def screen(source: str) -> list[Finding]:
     A file that Python cannot parse has the one finding ``does_not_parse``.
     """
     try:
-        with _PARSING:
-            program = ParsedProgram(source)
+        program = ParsedProgram(source)
         places = {
             (node if isinstance(node, int) else getattr(node, "lineno", 1), name)
             for name, rule in RULES.items()

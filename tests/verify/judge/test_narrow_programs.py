@@ -177,6 +177,37 @@ class ModelNew(nn.Module):
 )
 """Over all that an input spans, or over its elements."""
 
+DISTANCES = rows(
+    "after = tl.load(x_ptr + row * apart + at + 1, mask=at < width - 1, other=0)\n    "
+    "tl.store(y_ptr + row * (apart - 1) + at, after{0} - x{0}, mask=at < width - 1)",
+    other="0",
+    made="x.shape[0], x.shape[1] - 1, dtype=torch.float32",
+)
+
+TIMES_HOW = (
+    rows(STORE.format("x * how"))
+    .replace("BLOCK: tl.constexpr", "how, BLOCK: tl.constexpr")
+    .replace("x.shape[-1], BLOCK", "x.shape[-1], self.how, BLOCK")
+)
+
+MASKED = (
+    rows("x = tl.where(tl.load(m_ptr + {}, mask=at < width, other=0) != 0, x, 0.0)\n    ")
+    .replace("0.0)\n    \n", "0.0)\n    " + STORE.format("x * 3") + "\n")
+    .replace("BLOCK: tl.constexpr", "m_ptr, BLOCK: tl.constexpr")
+    .replace("x.shape[-1], BLOCK", "x.shape[-1], mask, BLOCK")
+    .replace(
+        "        y = x.new",
+        "        mask = x.new_ones(x.shape[:-1], dtype=torch.bool) if dim is None else dim\n"
+        "        mask = mask.contiguous().view(torch.uint8)\n        y = x.new",
+    )
+)
+"""Of rows, or by mistake of columns."""
+
+SOFTMAX = (
+    "x = tl.where(at < width, x, -float('inf'))\n    "
+    "x = tl.exp(x - tl.max(x, 0))\n    " + STORE.format("x / tl.sum(x, 0)")
+)
+
 CASES = {
     "a block that is full": (
         reference("x * 2", "torch.randn(20, 45)"),
@@ -235,6 +266,63 @@ CASES = {
         rows(STORE.format("x * 3"), given="y, y[:]"),
         rows(STORE.format("x * 3"), given="y, y.clone()"),
         "shared_memory",
+    ),
+    "integers of 64 bits": (
+        reference("(x[:, 1:] - x[:, :-1]).float()", "torch.randint(0, 999, (20, 45))"),
+        DISTANCES.format(".to(tl.float32)"),
+        DISTANCES.format(""),
+        "own_integers_only",
+    ),
+    "a default of its own": (
+        reference("x * self.how", "torch.randn(20, 45)", how="3").replace("how=3", "how=2"),
+        TIMES_HOW,
+        TIMES_HOW.replace("how=0", "how=2"),
+        "own_arguments_only",
+    ),
+    "an optional mask": (
+        reference(
+            "x * 3 if dim is None else (x * 3).masked_fill(~dim[:, :, None], 0)", "X", "x, dim=None"
+        ).replace("X", "torch.randn(6, 20, 45)"),
+        MASKED.format("at"),
+        MASKED.format("(row + 0 * at)"),
+        "own_arguments_only",
+    ),
+    "a dimension fewer": (
+        reference("x.softmax(-1)", "torch.randn(20, 45)"),
+        rows(SOFTMAX, first="x.contiguous(); rows, columns = x.shape[-2:]"),
+        rows(SOFTMAX),
+        "own_ranks_only",
+    ),
+    "a count of its calls": (
+        reference("x * 3", "torch.randn(20, 45)"),
+        rows(STORE.format("x * 3"), first="x.contiguous(); self.how += 1"),
+        rows(STORE.format("x * 3")),
+        "keeps_state",
+    ),
+    "how far an iterator has come": (
+        reference("x * 3", "torch.randn(20, 45)"),
+        "turns = iter(range(10**6))\n"
+        + rows(STORE.format("x * 3"), first="x.contiguous() if next(turns) < 5000 else x"),
+        rows(STORE.format("x * 3")),
+        "keeps_state",
+    ),
+    "a type that tells where it is": (
+        reference("x * 3", "torch.randn(20, 45)"),
+        rows(STORE.format("x * 3"), given="y * 0 if type(x) is torch.Tensor else y"),
+        rows(STORE.format("x * 3"), given="y if isinstance(x, torch.Tensor) else None"),
+        "looks_around",
+    ),
+    "a part that PyTorch computes": (
+        reference("(x.sin() * 3 + 1).exp()", "torch.randn(20, 45)"),
+        rows(STORE.format("tl.exp(x * 3 + 1)"), first="x.contiguous().sin()"),
+        rows(STORE.format("tl.exp(tl.sin(x) * 3 + 1)"), first="x.contiguous().view(x.shape)"),
+        "torch_computes",
+    ),
+    "values that the host reads": (
+        reference("x * 3", "torch.randn(20, 45)"),
+        rows(STORE.format("x * 3"), first="x.contiguous() if x.amax().item() < 9e9 else x"),
+        rows(STORE.format("x * 3")),
+        "reads_values",
     ),
     "gaps between elements": (
         reference("x.mul_(3)", "torch.randn(20, 45)"),
@@ -301,6 +389,11 @@ def test_what_a_reference_hides_is_said(judge: Judge, name: str) -> None:
 
 
 SEEN = {
+    "lanes that are left out": (
+        "none = tl.load(x_ptr + at, mask=at < 0)\n    "
+        + STORE.format("tl.where(none != none, x * 3, 0)"),
+        "y",
+    ),
     "fresh memory": (
         "old = tl.load(y_ptr + row * apart + at, mask=at < width, other=0.0).to(tl.int32, "
         "bitcast=True)\n    "
@@ -324,7 +417,7 @@ def test_who_knows_the_judge_by_sight_is_wrong(judge: Judge) -> None:
         rows(body, given=given).replace(launch, launch.replace("by_rows", "made = by_rows"))
         for body, given in SEEN.values()
     ]
-    programs[1] = programs[1].replace(
+    programs[2] = programs[2].replace(
         "x = x.contiguous()", "x = x.contiguous().as_strided(x.shape, x.contiguous().stride(), 0)"
     )
     for name, verdict in zip(SEEN, judge([(task, text) for text in programs]), strict=True):

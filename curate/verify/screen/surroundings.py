@@ -1,0 +1,195 @@
+"""What a program's host functions look at that no launch of a kernel needs.
+
+A program that can tell a judge from a user can be right for one of them alone, without a branch: a
+number that is 1 here and 0 there is enough. So what is known to say nothing of the surroundings is
+listed here, and the rest is named in a caveat: files, the environment, clocks, addresses, types of
+tensors, what PyTorch and Triton keep for themselves.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import types
+from collections.abc import Iterator
+from functools import cache
+
+import torch
+import triton
+from torch import nn
+from triton.runtime.autotuner import Autotuner
+from triton.runtime.jit import JITFunction
+
+from curate.verify.screen.program import ParsedProgram
+
+MODULES = frozenset(
+    (
+        *("__future__", "abc", "array", "bisect", "builtins", "cmath", "collections", "contextlib"),
+        *("copy", "dataclasses", "decimal", "einops", "enum", "fractions", "functools", "heapq"),
+        *("itertools", "logging", "math", "numbers", "numpy", "operator", "re", "statistics"),
+        *("string", "struct", "textwrap", "types", "typing", "typing_extensions", "warnings"),
+    )
+)
+"""Modules whose functions depend on what they are given alone."""
+
+TORCH = (
+    *("torch.nn", "torch.linalg", "torch.fft", "torch.special", "torch.amp", "torch.jit"),
+    *("torch.autograd.Function", "torch.library", "torch.Tensor", "torch.Size", "torch.device"),
+    *("torch.dtype", "torch.finfo", "torch.iinfo", "torch.no_grad", "torch.inference_mode"),
+    *("torch.enable_grad", "torch.set_grad_enabled", "torch.Generator", "torch.ops"),
+    *("torch.compiler.disable", "torch.cuda.device", "torch.cuda.current_device"),
+    *("torch.cuda.get_device_properties", "torch.cuda.get_device_capability"),
+    *("torch.cuda.get_device_name", "torch.cuda.is_available", "torch.cuda.synchronize"),
+    *("torch.cuda.Stream", "torch.cuda.stream", "torch.cuda.current_stream", "torch.cuda.amp"),
+    *("torch.cuda.CUDAGraph", "torch.cuda.graph", "torch.cuda.set_device", "torch.autograd"),
+    *("torch.tensor", "torch.cuda.set_stream", "torch.Stream", "torch.cuda", "torch.inf"),
+    *("torch.pi", "torch.is_tensor", "torch.utils.checkpoint", "torch.broadcast_shapes"),
+    *("torch.einsum", "torch.split", "torch.stft", "torch.meshgrid", "torch.norm", "torch.cdist"),
+)
+"""Names of PyTorch, with all below them, beside its operators and types."""
+
+EXACTLY = frozenset(("torch.cuda", "torch.autograd", "triton.runtime", "triton.runtime.driver"))
+"""Names that are listed for themselves, and not for what is below them."""
+
+TRITON = (
+    *("triton.jit", "triton.autotune", "triton.heuristics", "triton.Config", "triton.cdiv"),
+    *("triton.next_power_of_2", "triton.language", "triton.tools.tensor_descriptor"),
+    *("triton.set_allocator", "triton.experimental.gluon", "triton.runtime.driver.active"),
+    *("triton.runtime", "triton.runtime.driver", "triton.runtime.jit.TensorWrapper"),
+    *("triton.runtime.autotuner.Config", "triton.runtime.JITFunction"),
+)
+
+LOOKING = frozenset(
+    (
+        *("type", "id", "hash", "globals", "locals", "vars", "dir", "open", "input", "eval"),
+        *("exec", "compile", "memoryview", "breakpoint", "hasattr", "__import__"),
+        *("itertools.count", "itertools.cycle", "builtins.type", "builtins.id", "copyreg"),
+    )
+)
+"""Functions that say what something is or where, or that hold something from call to call."""
+
+PLACES = frozenset(
+    (
+        *("data_ptr", "storage", "untyped_storage", "typed_storage", "storage_type", "grad_fn"),
+        *("is_shared", "is_pinned", "retains_grad", "output_nr", "register_hook", "numpy_force"),
+        *("cache_info", "cache_parameters", "storage_offset_ptr", "const_data_ptr"),
+    )
+)
+"""Attributes of tensors and functions that say where they lie, or what was done with them."""
+
+SPECIAL = frozenset(("__init__", "__name__", "__func__", "__wrapped__", "__call__", "__getitem__"))
+KERNELS = frozenset(("run", "warmup", "fn", "__name__", "arg_names"))
+"""Attributes of kernels that honest host functions use."""
+
+COMMON = frozenset(("run", "warmup", "fn", "name", "kwargs"))
+"""Attributes of kernels that other objects have as well."""
+
+FACTS = frozenset(
+    (
+        *("multi_processor_count", "multiprocessor_count", "total_memory", "major", "minor"),
+        *("name", "warp_size", "warpSize", "arch", "backend", "utils", "max_num_regs", "n_regs"),
+        *("max_shared_mem", "shared_memory_per_block", "shared_memory_per_multiprocessor"),
+        *("max_threads_per_multi_processor", "regs_per_multiprocessor", "L2_cache_size"),
+        *("metadata", "shared", "n_spills", "num_warps", "num_stages", "from_tensor"),
+        *("parametrizations", "save_for_backward", "saved_tensors", "needs_input_grad"),
+        *("replay", "wait_stream"),
+    )
+)
+"""Attributes of devices, of compiled kernels, and of what few programs have."""
+
+CLOCKS = ("globaltimer", "smid", "num_sm", "inline_asm_elementwise", "device_print")
+"""Ends of names that a kernel uses to look at more than its arguments."""
+
+
+def surroundings(candidate: str, reference: str) -> dict[str, int]:
+    """Return what a program looks at beside its arguments, with the line of the first place.
+
+    Args:
+        candidate: text of a file that parses.
+        reference: text of the problem's file, which parses; what it names, a program may name.
+    """
+    program = ParsedProgram(candidate)
+    task = ParsedProgram(reference)
+    own = _own_names(program, task)
+    found: dict[str, int] = {}
+    for node, name in _looked_at(program, own):
+        if name not in task.mentions:
+            found.setdefault(name, getattr(node, "lineno", 1))
+    return found
+
+
+def _own_names(program: ParsedProgram, task: ParsedProgram) -> set[str]:
+    """Return names of attributes that the two files give something themselves."""
+    own = {node.attr for node in task.nodes if isinstance(node, ast.Attribute)}
+    for node in program.nodes:
+        if isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load):
+            own.add(node.attr)
+        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
+            own.add(node.name)
+        elif isinstance(node, ast.keyword | ast.arg) and node.arg:
+            own.add(node.arg)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            own.add(node.id)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            own.update(node.value.replace(",", " ").split()[:16])  # of a namedtuple; of setattr
+    return own - PLACES
+
+
+def _looked_at(program: ParsedProgram, own: set[str]) -> Iterator[tuple[ast.AST, str]]:
+    for name, nodes in program.mentions.items():
+        root, _, last = name.rpartition(".")
+        for node in nodes:
+            if node in program.device_nodes:
+                if last in CLOCKS:
+                    yield node, name
+            elif root.startswith("*"):
+                owner = node.value if isinstance(node, ast.Attribute) else node
+                kernel = isinstance(owner, ast.Name) and owner.id in program.kernels
+                if last not in KERNELS if kernel else not (last in own or last in _usual()):
+                    yield node, last
+            elif not _is_open(name):
+                yield node, name
+
+
+def _is_open(name: str) -> bool:
+    """Whether a full name says nothing of the surroundings."""
+    first, _, rest = name.partition(".")
+    if name in LOOKING or any(part in PLACES for part in name.split(".")):
+        return False
+    if "._" in name and not name.startswith(("torch._assert", "torch.nn.")):
+        return name.rpartition(".")[2] in SPECIAL
+    if first in vars(builtins):
+        return True
+    if first not in ("torch", "triton"):
+        return first in MODULES
+    listed = (n for n in (*TORCH, *TRITON) if name == n or name.startswith(n + "."))
+    if not rest or any(n not in EXACTLY or n == name for n in listed):
+        return True
+    head = rest.partition(".")[0]
+    known = getattr(torch, head, None) if first == "torch" else None
+    kinds = torch.dtype, torch.layout, torch.memory_format
+    return isinstance(known, kinds) or hasattr(torch._C._VariableFunctions, head)
+
+
+@cache
+def _usual() -> frozenset[str]:
+    """Return attributes of tensors, modules, and Python's own objects that say no more than that.
+
+    What kernels and functions have beside them is left out.
+    """
+    owners = (
+        *(torch.Tensor, nn.Module, nn.Parameter, torch.Size, torch.device, torch.dtype),
+        *(nn.Linear, nn.modules.conv._ConvNd, nn.BatchNorm2d, nn.LayerNorm, nn.GroupNorm),
+        *(nn.Embedding, nn.MultiheadAttention, nn.LSTM, nn.ModuleList, nn.ModuleDict),
+        *(str, list, dict, tuple, set, int, float, bytes, torch.autograd.function.FunctionCtx),
+        *(torch.finfo, torch.iinfo, types.SimpleNamespace, triton.Config),
+    )
+    made = (nn.Linear(1, 1), nn.Conv2d(1, 1, 1), nn.BatchNorm2d(1), nn.LayerNorm(1))
+    more = (nn.GroupNorm(1, 1), nn.Embedding(1, 1), nn.LSTM(1, 1), nn.MultiheadAttention(1, 1))
+    names = {name for owner in owners for name in dir(owner)}
+    names |= {name for module in (*made, *more) for name in (*vars(module), *module.state_dict())}
+    names |= FACTS
+    names = {name for name in names if not name.startswith("_")} - PLACES
+    tuners = {name for name in (*dir(Autotuner), *dir(JITFunction)) if not name.startswith("_")}
+    shared = {name for name in names if hasattr(torch.Tensor, name)}
+    return frozenset(names - (tuners - shared - COMMON)) | SPECIAL
