@@ -139,6 +139,8 @@ def _looked_at(program: ParsedProgram, own: set[str]) -> Iterator[tuple[ast.AST,
     for name, nodes in program.mentions.items():
         root, _, last = name.rpartition(".")
         for node in nodes:
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                continue
             if node in program.device_nodes:
                 if last in CLOCKS:
                     yield node, name

@@ -339,8 +339,8 @@ BEYOND = {
     "NaN lost": (
         SCALED, "tl.where(scaled < 0, 0.0, scaled)", "tl.maximum(scaled, 0.0)", ("finite_only",)
     ),
-    "honest convolution": (CONVOLVED, "", "", ()),
-    "channels first": (CONVOLVED, ".contiguous()", "", ("contiguous_only",)),
+    "convolution by PyTorch": (CONVOLVED, "", "", ("torch_computes",)),
+    "channels first": (CONVOLVED, ".contiguous()", "", ("contiguous_only", "torch_computes")),
     "honest signs": (SIGNS, "", "", ()),
 }  # fmt: skip
 
