@@ -64,10 +64,17 @@ FAMILIES = (OWN, "steps", "signed", "shifted", "large", "small", "outlier", "neg
 TIES = "steps"
 """The family whose inputs lie on thresholds."""
 
-OTHER_INTEGERS, NOT_FINITE, FAR = BEYOND = "other_integers", "not_finite", "far"
+OTHER_INTEGERS, NOT_FINITE, FAR = "other_integers", "not_finite", "far"
+ANY_ORDER, FROM_THE_END, LEFT_AWAY = "any_order", "from_the_end", "left_away"
+BEYOND = OTHER_INTEGERS, NOT_FINITE, FAR, ANY_ORDER, FROM_THE_END, LEFT_AWAY
 """Families of their own, not among the draws that must be right: integers with the other sign, and
-larger ones; as the file draws them, but for NaN, infinity and minus infinity; and floating numbers
-from 2**`FAR_LOW` to 2**`FAR_HIGH`, as likely to be of one size as of another."""
+larger ones; as the file draws them, but for NaN, infinity and minus infinity; floating numbers
+from 2**`FAR_LOW` to 2**`FAR_HIGH`, as likely to be of one size as of another; integers of the
+file's range, in no order and more than once; places that are counted from the end, as -1; and
+labels that count for nothing, which are `NO_LABEL`."""
+
+NO_LABEL = -100
+"""The ``ignore_index`` of PyTorch's losses, if they are told no other."""
 
 FAR_LOW, FAR_HIGH = -140, 40
 
@@ -112,6 +119,9 @@ SEEN = 1 << 16
 
 KEPT = 0.75
 """Share of a mask among the buffers that stays true."""
+
+GROWN = 6
+"""How many times as large constant parameters below one are in some draws."""
 
 SETS = 3
 """Draws that share one set of parameters, and so one instance of the candidate."""
@@ -218,10 +228,10 @@ def parameters_seed(seed: int, number: int = 0) -> int:
     """Return the seed of a set of parameters, which a program is told when it is built.
 
     It says nothing of ``seed``, from which whoever knows the problem's text could draw the inputs.
-    Whether it is odd goes with the number, as `redraw_parameters` wants it.
+    Its last two bits are those of the number, as `redraw_parameters` wants it.
     """
     known = hashlib.sha256(f"parameters {number} of {seed}".encode()).hexdigest()
-    return int(known[:13], 16) // 2 * 2 + number % 2
+    return int(known[:13], 16) // 4 * 4 + number % 4
 
 
 # --- sizes ----------------------------------------------------------------------------------
@@ -477,8 +487,8 @@ def redraw(value: Any, again: Any, family: str, found: Sequence[float] = ()) -> 
             return value
         part, other = (torch.view_as_real(one.resolve_conj()) for one in (value, again))
         return torch.view_as_complex(redraw(part, other, family, found).contiguous())
-    if family == OTHER_INTEGERS:
-        return _beyond(value)
+    if family in (OTHER_INTEGERS, ANY_ORDER, FROM_THE_END, LEFT_AWAY):
+        return _beyond(value, family)
     if not value.is_floating_point() or is_mask(value):
         return _whole_numbers(value, few=family == "steps")
     if family == NOT_FINITE:
@@ -539,10 +549,15 @@ def _with_not_finite(value: torch.Tensor) -> torch.Tensor:
     return found
 
 
-def _beyond(value: torch.Tensor) -> torch.Tensor:
-    """Return integers that the file does not draw: below zero, and larger ones."""
+def _beyond(value: torch.Tensor, family: str) -> torch.Tensor:
+    """Return integers that the file does not draw; what holds no integers stays."""
     if value.is_floating_point() or value.dtype == torch.bool:
         return value
+    if family == ANY_ORDER:
+        return value.reshape(-1)[torch.randint(value.numel(), value.shape)]
+    if family != OTHER_INTEGERS:
+        other = -1 - value if family == FROM_THE_END else torch.full_like(value, NO_LABEL)
+        return torch.where(torch.rand(value.shape) < KEPT, value, other)
     known = torch.iinfo(value.dtype)
     factors = torch.tensor((-1, -1, 5, 40, 2**20))[torch.randint(5, value.shape)]
     wide = value.to(torch.int64).mul(factors)
@@ -661,9 +676,10 @@ def redraw_parameters(model: nn.Module, seed: int, flip: bool = True) -> None:
     one for zero); one that was never initialised is drawn from [-0.5, 0.5). So variances stay
     positive, and no stage is an identity. With ``flip`` and an odd seed some elements of constant
     parameters, such as scales, change their signs, as training may change them, and some of a mask
-    in which all are true become false, as pruning does.
+    in which all are true become false, as pruning does. With a seed that is 2 modulo 4 constant
+    parameters below one become `GROWN` times as large, as slopes and scales may.
     """
-    turned = flip and seed % 2 == 1
+    turned, grown = flip and seed % 2 == 1, flip and seed % 4 == 2
     state, parameters = model.state_dict(), dict(model.named_parameters(remove_duplicate=False))
     there = next((tensor.device for tensor in state.values()), torch.device("cpu"))
     generator = torch.Generator(there).manual_seed(seed)
@@ -690,6 +706,8 @@ def redraw_parameters(model: nn.Module, seed: int, flip: bool = True) -> None:
             continue
         if scale < float("inf"):
             tensor.add_((scale * shift).to(tensor.dtype))
+        if grown and is_parameter and low == high and 0 < abs(low) < 1:
+            tensor.mul_(GROWN)
         if turned and is_parameter and low == high:
             signs = torch.randint(0, 2, tensor.shape, generator=generator, device=there) * 2 - 1
             signs.view(-1)[0] = -1  # of a single one, too

@@ -72,8 +72,8 @@ ORDERS = "p", "ord", "order", "norm_type"
 AXES = "dim", "axis"
 """Names of arguments that may be counted from the last axis, too."""
 
-EVEN = 64
-"""A size that common blocks divide."""
+EVEN = 128, 64
+"""Sizes that common blocks divide, the first that is little enough."""
 
 
 def find_variants(
@@ -119,8 +119,8 @@ def find_variants(
         # sizes that differ and are odd.
         + [
             dataclasses.replace(found, family="signed")
-            for size in (EVEN, 1)
-            for found in packed(*_equal(task, inputs, size))[:1]
+            for sizes in (EVEN, (1,))
+            for found in packed(*_equal(task, inputs, *sizes))[:1]
         ],
         "arguments": packed(*(_arguments(task, inputs) if constructor else ()))
         + packed(*(_special_arguments(task) if constructor else ()))
@@ -216,13 +216,13 @@ def _free(task: LoadedTask, shapes: list[tuple[int, ...]]) -> list[tuple[str, st
     return free + [("dimension", 0, n) for n in others if n > 1 and n not in named.values()]
 
 
-def _equal(task: LoadedTask, inputs: list[Any], size: int) -> list[list[Variation]]:
-    """Return changes of all sizes to one; the batch is not made one."""
+def _equal(task: LoadedTask, inputs: list[Any], *sizes: int) -> list[list[Variation]]:
+    """Return changes of all sizes to the first that will do; the batch is not made one."""
     shapes = [tuple(tensor.shape) for tensor in list_tensors(inputs) if tensor.dim()]
     free = _free(task, shapes)
-    kept = [size, free[0][2]] if size == 1 and free else [size]
+    kept = [*sizes, free[0][2]] if sizes == (1,) and free else sizes
     return [
-        [Variation(what, which, size, None if what == "size" else own)]
+        [Variation(what, which, size, None if what == "size" else own) for size in sizes]
         for what, which, own in free
         if own not in kept
     ]
@@ -240,7 +240,10 @@ def _arguments(task: LoadedTask, inputs: list[Any]) -> list[list[Variation]]:
     for name, own in contents(named, (SimpleNamespace, dict)):
         i = int(name) if name.isdigit() else name
         if type(own) in (tuple, list) and own and {*map(type, own)} in ({int}, {float}):
-            i, own = f"{name}.{len(own) - 1}", own[-1]  # all but the last stay
+            if len(own) > 1:
+                others = reversed(_others(own[0]))  # and not what the last becomes
+                choices.append([Variation("argument", f"{name}.0", value) for value in others])
+            i, own = f"{name}.{len(own) - 1}", own[-1]
         made = _from_the_end("argument", i, own, inputs) if i in axes else []
         others = _others(own) if own is not None else [0.5, 2]
         others += [w for w in words if type(own) is str and w not in (own, *others)]

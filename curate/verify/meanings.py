@@ -29,6 +29,7 @@ CAVEATS = {
     "races_unproved": "its blocks meet in memory, and it was judged on the GPU alone, where a race "
     "may pass",
     "torch_computes": "operators of PyTorch compute a part of it",
+    "other_layout": "its results lie otherwise in memory than the reference's contiguous ones",
     "reads_values": "its host functions read values of tensors, and wait for the device to do so",
     "looks_around": "its host functions look at more than their arguments: types, files, addresses",
     "eval_mode_only": "it fails in training mode, where the reference does the same",

@@ -56,7 +56,7 @@ def test_sizes_without_names_are_tried_small_and_large() -> None:
     assert found["sizes"] == [
         (Variation("leading", 0, 3, 4), Variation("dimension", 0, 31, 6)),
         (Variation("leading", 0, 9, 4), Variation("dimension", 0, 7, 6)),
-        (Variation("leading", 0, 64, 4), Variation("dimension", 0, 64, 6)),
+        (Variation("leading", 0, 128, 4), Variation("dimension", 0, 128, 6)),
         (Variation("dimension", 0, 1, 6),),
     ]
     assert found["ranks"] == [(Variation("rank", 0, n),) for n in (2, 0)]
@@ -105,7 +105,7 @@ def test_sizes_with_names_are_changed_by_name() -> None:
     found, _ = variants("return x.exp()", "torch.randn(rows, width)", sizes="rows, width = 4, 6")
     known = [{c.which: c.value for c in changes} for changes in found["sizes"]]
     assert known[:2] == [{"rows": 3, "width": 31}, {"rows": 9, "width": 5}]
-    assert known[2:] == [{"rows": 64, "width": 64}, {"width": 1}]
+    assert known[2:] == [{"rows": 128, "width": 128}, {"width": 1}]
 
 
 def sizes_of_shapes(forward: str, arguments: str, inputs: str) -> list[list[tuple[int, ...]]]:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+from torch import _tensor_str
 from torch._library.custom_ops import OPDEFS
 from torch._prims_common import suggest_memory_format
 from torch.overrides import TorchFunctionMode
@@ -98,7 +99,8 @@ class Handle(torch.Tensor):  # type: ignore[misc]
         return address_of(place.storage) + place.start
 
     def __repr__(self, *args: Any, **kwargs: Any) -> str:
-        return f"tensor(..., device='cuda:0', size={tuple(self.shape)}, dtype={self.dtype})"
+        shown = _tensor_str._str(self.cpu(), *args, **kwargs)
+        return f"{shown[:-1]}, device='cuda:0')"
 
     @classmethod
     def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

@@ -279,6 +279,8 @@ class CandidateCheck:
         if ran.shares and not self.oracle.facts(self.mode).shares:
             self.outcome.warn("shared_memory", trial=expected.draw.to_json())
         self.operators |= {name for name in calls if not moves_only(name)}
+        if not ran.contiguous and self.oracle.facts(self.mode).contiguous:
+            self.outcome.warn("other_layout", trial=expected.draw.to_json())
         if ran.did.values_asked:
             self.outcome.warn("reads_values", bytes=ran.did.read_bytes)
         evidence["kind"] = "hybrid" if calls else evidence.get("kind", self.kind)

@@ -12,7 +12,10 @@ from typing import Any
 import torch
 
 from curate.problem.draw import (
+    ANY_ORDER,
     FAR,
+    FROM_THE_END,
+    LEFT_AWAY,
     MANY,
     NOT_FINITE,
     OTHER_INTEGERS,
@@ -322,8 +325,10 @@ def far_numbers(check: CandidateCheck) -> None:
 
 
 def other_integers(check: CandidateCheck) -> None:
-    """Try integers that the file does not draw: below zero, and larger ones."""
-    _try_beyond(check, "own_integers_only", _like_last(check, OTHER_INTEGERS))
+    """Try integers that the file does not draw, each kind if the reference takes it."""
+    for family in (OTHER_INTEGERS, ANY_ORDER, FROM_THE_END, LEFT_AWAY):
+        if check.session.is_open:
+            _try_beyond(check, "own_integers_only", _like_last(check, family))
 
 
 def _like_last(check: CandidateCheck, family: str) -> Expected | None:

@@ -128,6 +128,7 @@ class Ran:
         counts: whether host functions kept something else after a burst than before it.
         unsteady: whether equal calls of a burst asked for other work.
         shares: whether two of the results have memory in common, or one of them with an input.
+        contiguous: whether the output lies in memory one element after the other.
     """
 
     results: CandidateResults
@@ -142,6 +143,7 @@ class Ran:
     counts: bool = False
     unsteady: bool = False
     shares: bool = False
+    contiguous: bool = True
 
 
 class ExecutorProcess:
@@ -509,6 +511,7 @@ class Halves:
             by_host=work.uploaded
             or by_host(did, given, outputs, holds_for_most(did.by_host[:own], found)),
             shares=overlap(said.places, said.given[: len(given)]),
+            contiguous=all(place.is_contiguous for place in said.places),
             harmed=["gaps between inputs"] if beside else [],
         )
 
@@ -543,8 +546,8 @@ class Halves:
         if not anew and kind in self.inputs:
             return self.inputs[kind]
         places = []
-        for tensor in given:
-            found = layout_of(tensor.shape, run.layout) if run.layout else None
+        for number, tensor in enumerate(given):
+            found = layout_of(tensor.shape, run.layout, number) if run.layout else None
             # New objects may lie behind others, as slices do.
             ahead = AHEAD * (1 + run.seed % MOST_AHEAD) if run.fresh and not run.layout else 0
             stride, offset = found or (tuple(tensor.stride()), ahead)

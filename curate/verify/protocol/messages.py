@@ -103,6 +103,7 @@ class ProblemFacts:
         insensitive_inputs: positions of inputs that the output does not depend on.
         remembers: whether a second call gives another result, though the state is the same.
         shares: whether two tensors of the output have memory in common, or one with an input.
+        contiguous: whether the output lies in memory one element after the other.
     """
 
     calls: dict[str, int]
@@ -111,6 +112,7 @@ class ProblemFacts:
     insensitive_inputs: list[int]
     remembers: bool
     shares: bool
+    contiguous: bool
 
 
 @message

@@ -54,6 +54,16 @@ class TensorPlace:
         last = sum((size - 1) * step for size, step in zip(self.shape, self.stride, strict=True))
         return self.start + (last + 1) * self.itemsize
 
+    @property
+    def is_contiguous(self) -> bool:
+        """Whether its elements lie one after the other."""
+        step = 1
+        for size, stride in zip(reversed(self.shape), reversed(self.stride), strict=True):
+            if size > 1 and stride != step:
+                return not math.prod(self.shape)
+            step *= size
+        return True
+
     def to_json(self) -> list[Any]:
         """Return the place as JSON values."""
         name = str(self.dtype).removeprefix("torch.")

@@ -134,16 +134,24 @@ def mutated_inputs(given: Any, inputs: Any) -> dict[str, Any]:
     return {path: v for path, v in after.items() if not same_tensors(v, before.get(path))}
 
 
-STRIDED, PERMUTED = LAYOUTS = "strided", "permuted"
+STRIDED, PERMUTED, MIXED = LAYOUTS = "strided", "permuted", "mixed"
 """Ways in which inputs may lie in memory, other than one element after the other: with gaps, at an
-odd address; with channels last, or the last two dimensions swapped where there are no channels."""
+odd address; with channels last, or the last two dimensions swapped where there are no channels; and
+every second input so, but not the others."""
 
 
-def layout_of(shape: Sequence[int], layout: str) -> tuple[tuple[int, ...], int] | None:
+def layout_of(shape: Sequence[int], layout: str, number: int) -> tuple[tuple[int, ...], int] | None:
     """Return strides, and the first element's offset, of a tensor in one of `LAYOUTS`.
 
     None means that it lies there as it would anyway.
+
+    Args:
+        shape: of the tensor.
+        layout: one of `LAYOUTS`.
+        number: which of the inputs' tensors it is, from 0.
     """
+    if layout == MIXED:
+        return layout_of(shape, PERMUTED, number) if number % 2 else None
     order = list(range(len(shape)))  # of dimensions, the last one innermost
     if layout == PERMUTED:
         has_channels = len(shape) in (4, 5) and shape[1] > 1
@@ -159,9 +167,9 @@ def layout_of(shape: Sequence[int], layout: str) -> tuple[tuple[int, ...], int] 
     return tuple(stride), int(layout == STRIDED)
 
 
-def lay_out(tensor: torch.Tensor, layout: str) -> torch.Tensor:
+def lay_out(tensor: torch.Tensor, layout: str, number: int) -> torch.Tensor:
     """Return a tensor with the same values in one of `LAYOUTS`, with zeros in gaps."""
-    found = layout_of(tensor.shape, layout)
+    found = layout_of(tensor.shape, layout, number)
     if found is None:
         return tensor
     room = torch.zeros(2 * tensor.numel() + 1, dtype=tensor.dtype, device=tensor.device)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import dataclasses
+import itertools
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -233,6 +234,7 @@ class Reference:
             self._insensitive(model, inputs, draw, own),
             self._remembers(twin, inputs, draw, (own, exact)),
             _share_memory(result, given),
+            all(tensor.is_contiguous() for tensor in list_tensors(result)),
         )
 
     def variants(self, draw: Draw) -> Variants:
@@ -256,12 +258,18 @@ class Reference:
             return [result, list(model.state_dict().values())]
 
         def takes(layout: str) -> bool:
-            given = list(map_tensors(inputs, lambda tensor: lay_out(tensor, layout)))
+            number = itertools.count()
+
+            def lay(tensor: torch.Tensor) -> torch.Tensor:
+                return lay_out(tensor, layout, next(number))
+
+            given = list(map_tensors(inputs, lay))
             try:
                 self._forward(self.model(draw)[1], given, draw.seed)
             except Exception:
                 return False
-            return any(layout_of(tensor.shape, layout) for tensor in list_tensors(inputs))
+            shapes = [tensor.shape for tensor in list_tensors(inputs)]
+            return any(layout_of(shape, layout, i) for i, shape in enumerate(shapes))
 
         is_large = _bytes_of(self.model(draw)[1].state_dict()) > LARGE_STATE
         found = find_variants(self.task, draw, inputs, forward, not is_large)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import sys
 import types
 from collections.abc import Iterator
 from functools import cache
@@ -20,11 +21,11 @@ from torch import nn
 from triton.runtime.autotuner import Autotuner
 from triton.runtime.jit import JITFunction
 
-from curate.verify.screen.program import ParsedProgram
+from curate.verify.screen.program import ParsedProgram, called_name
 
 MODULES = frozenset(
     (
-        *("__future__", "abc", "array", "bisect", "builtins", "cmath", "collections", "contextlib"),
+        *("__future__", "abc", "array", "bisect", "cmath", "collections", "contextlib"),
         *("copy", "dataclasses", "decimal", "einops", "enum", "fractions", "functools", "heapq"),
         *("itertools", "logging", "math", "numbers", "numpy", "operator", "re", "statistics"),
         *("string", "struct", "textwrap", "types", "typing", "typing_extensions", "warnings"),
@@ -63,19 +64,32 @@ LOOKING = frozenset(
     (
         *("type", "id", "hash", "globals", "locals", "vars", "dir", "open", "input", "eval"),
         *("exec", "compile", "memoryview", "breakpoint", "hasattr", "__import__"),
-        *("itertools.count", "itertools.cycle", "builtins.type", "builtins.id", "copyreg"),
+        *("itertools.count", "itertools.cycle", "repr", "ascii", "format", "contextlib.suppress"),
+        *("operator.attrgetter", "operator.methodcaller", "logging.FileHandler"),
     )
 )
-"""Functions that say what something is or where, or that hold something from call to call."""
+"""Functions that say what something is or where, that hide that it failed, or that hold something
+from call to call."""
+
+FILES = frozenset(
+    (
+        *("load", "save", "savez", "fromfile", "tofile", "memmap", "genfromtxt", "loadtxt"),
+        *("savetxt", "DataSource", "fromregex", "show_config", "show_runtime", "ctypeslib"),
+    )
+)
+"""What else of NumPy's reads files or says where it runs."""
 
 PLACES = frozenset(
     (
         *("data_ptr", "storage", "untyped_storage", "typed_storage", "storage_type", "grad_fn"),
-        *("is_shared", "is_pinned", "retains_grad", "output_nr", "register_hook", "numpy_force"),
-        *("cache_info", "cache_parameters", "storage_offset_ptr", "const_data_ptr"),
+        *("is_shared", "is_pinned", "retains_grad", "output_nr", "register_hook", "const_data_ptr"),
+        *("cache_info", "cache_parameters", "is_inference", "record_stream", "is_leaf"),
     )
 )
 """Attributes of tensors and functions that say where they lie, or what was done with them."""
+
+NAMING = ("namedtuple", "make_dataclass", "setattr", "register_buffer", "register_parameter")
+"""Functions that are told names of attributes."""
 
 SPECIAL = frozenset(("__init__", "__name__", "__func__", "__wrapped__", "__call__", "__getitem__"))
 KERNELS = frozenset(("run", "warmup", "fn", "__name__", "arg_names"))
@@ -92,10 +106,11 @@ FACTS = frozenset(
         *("max_threads_per_multi_processor", "regs_per_multiprocessor", "L2_cache_size"),
         *("metadata", "shared", "n_spills", "num_warps", "num_stages", "from_tensor"),
         *("parametrizations", "save_for_backward", "saved_tensors", "needs_input_grad"),
-        *("replay", "wait_stream"),
+        *("replay", "wait_stream", "register_fake", "register_autograd", "register_kernel"),
+        *("kwargs", "debug", "info", "warning", "error", "exception"),
     )
 )
-"""Attributes of devices, of compiled kernels, and of what few programs have."""
+"""Attributes of devices, compiled kernels, operators and loggers."""
 
 CLOCKS = ("globaltimer", "smid", "num_sm", "inline_asm_elementwise", "device_print")
 """Ends of names that a kernel uses to look at more than its arguments."""
@@ -130,8 +145,10 @@ def _own_names(program: ParsedProgram, task: ParsedProgram) -> set[str]:
             own.add(node.arg)
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             own.add(node.id)
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            own.update(node.value.replace(",", " ").split()[:16])  # of a namedtuple; of setattr
+        elif isinstance(node, ast.Call) and (called_name(node) or "") in NAMING:
+            for part in program.walk(*node.args):
+                if isinstance(part, ast.Constant) and isinstance(part.value, str):
+                    own.update(part.value.replace(",", " ").split())
     return own - PLACES
 
 
@@ -149,21 +166,30 @@ def _looked_at(program: ParsedProgram, own: set[str]) -> Iterator[tuple[ast.AST,
                 kernel = isinstance(owner, ast.Name) and owner.id in program.kernels
                 if last not in KERNELS if kernel else not (last in own or last in _usual()):
                     yield node, last
-            elif not _is_open(name):
+            elif not _is_open(name) or (name == "str" and _is_told(program, node)):
                 yield node, name
+
+
+def _is_told(program: ParsedProgram, node: ast.AST) -> bool:
+    """Whether what stands for ``str`` makes text of an object that is neither a type nor plain."""
+    call = program.parents[node]
+    text = call.args[0] if isinstance(call, ast.Call) and call.func is node and call.args else None
+    plain = isinstance(text, ast.Attribute) and text.attr in ("dtype", "device", "type")
+    return isinstance(text, ast.Call | ast.Attribute) and not plain
 
 
 def _is_open(name: str) -> bool:
     """Whether a full name says nothing of the surroundings."""
     first, _, rest = name.partition(".")
-    if name in LOOKING or any(part in PLACES for part in name.split(".")):
+    parts = name.split(".")
+    if name in LOOKING or any(part in PLACES for part in parts) or _leads_elsewhere(parts):
         return False
     if "._" in name and not name.startswith(("torch._assert", "torch.nn.")):
         return name.rpartition(".")[2] in SPECIAL
     if first in vars(builtins):
-        return True
+        return not first.startswith("__") or first == "__name__"
     if first not in ("torch", "triton"):
-        return first in MODULES
+        return first in MODULES and not (first == "numpy" and FILES & {*parts})
     listed = (n for n in (*TORCH, *TRITON) if name == n or name.startswith(n + "."))
     if not rest or any(n not in EXACTLY or n == name for n in listed):
         return True
@@ -171,6 +197,18 @@ def _is_open(name: str) -> bool:
     known = getattr(torch, head, None) if first == "torch" else None
     kinds = torch.dtype, torch.layout, torch.memory_format
     return isinstance(known, kinds) or hasattr(torch._C._VariableFunctions, head)
+
+
+def _leads_elsewhere(parts: list[str]) -> bool:
+    """Whether a name takes another module by way of one, as ``contextlib.os`` does."""
+    value: object = sys.modules.get(parts[0])
+    for number, part in enumerate(parts[1:], start=2):
+        if not isinstance(value, types.ModuleType):
+            return False
+        value = vars(value).get(part)
+        if isinstance(value, types.ModuleType) and value.__name__ != ".".join(parts[:number]):
+            return True
+    return False
 
 
 @cache
