@@ -88,4 +88,4 @@ def test_a_kernel_may_look_at_its_arguments_alone() -> None:
 def test_what_the_problem_names_a_program_may_name() -> None:
     line = "n = config.hidden if hasattr(config, 'hidden') else x"
     assert seen(line) == {"hasattr", "hidden"}
-    assert seen(line, reference="def f(config):\n    return hasattr(config, 'hidden')") == set()
+    assert seen(line, reference="def f(config):\n    " + line) == set()
