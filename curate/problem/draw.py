@@ -66,7 +66,8 @@ TIES = "steps"
 
 OTHER_INTEGERS, NOT_FINITE, FAR = "other_integers", "not_finite", "far"
 ANY_ORDER, FROM_THE_END, LEFT_AWAY = "any_order", "from_the_end", "left_away"
-BEYOND = OTHER_INTEGERS, NOT_FINITE, FAR, ANY_ORDER, FROM_THE_END, LEFT_AWAY
+INTEGER_FAMILIES = OTHER_INTEGERS, ANY_ORDER, FROM_THE_END, LEFT_AWAY
+BEYOND = *INTEGER_FAMILIES, NOT_FINITE, FAR
 """Families of their own, not among the draws that must be right: integers with the other sign, and
 larger ones; as the file draws them, but for NaN, infinity and minus infinity; floating numbers
 from 2**`FAR_LOW` to 2**`FAR_HIGH`, as likely to be of one size as of another; integers of the
@@ -306,8 +307,7 @@ def reshaped(inputs: list[Any], changes: Sequence[Variation]) -> list[Any]:
                 found = found.index_select(dim, places)
         if tensor.dim() == most:
             for new in ranks:
-                copies = found.unsqueeze(0).repeat(new, *(1 for _ in found.shape))
-                found = copies if new else found[0]
+                found = found.repeat(new, *(1 for _ in found.shape)) if new else found[0]
         return found
 
     changed = sizes or first or axes or alone or ranks
@@ -487,7 +487,7 @@ def redraw(value: Any, again: Any, family: str, found: Sequence[float] = ()) -> 
             return value
         part, other = (torch.view_as_real(one.resolve_conj()) for one in (value, again))
         return torch.view_as_complex(redraw(part, other, family, found).contiguous())
-    if family in (OTHER_INTEGERS, ANY_ORDER, FROM_THE_END, LEFT_AWAY):
+    if family in INTEGER_FAMILIES:
         return _beyond(value, family)
     if not value.is_floating_point() or is_mask(value):
         return _whole_numbers(value, few=family == "steps")

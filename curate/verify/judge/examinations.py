@@ -12,13 +12,10 @@ from typing import Any
 import torch
 
 from curate.problem.draw import (
-    ANY_ORDER,
     FAR,
-    FROM_THE_END,
-    LEFT_AWAY,
+    INTEGER_FAMILIES,
     MANY,
     NOT_FINITE,
-    OTHER_INTEGERS,
     OWN,
     SETS,
     Draw,
@@ -326,7 +323,7 @@ def far_numbers(check: CandidateCheck) -> None:
 
 def other_integers(check: CandidateCheck) -> None:
     """Try integers that the file does not draw, each kind if the reference takes it."""
-    for family in (OTHER_INTEGERS, ANY_ORDER, FROM_THE_END, LEFT_AWAY):
+    for family in INTEGER_FAMILIES:
         if check.session.is_open:
             _try_beyond(check, "own_integers_only", _like_last(check, family))
 
