@@ -186,8 +186,18 @@ SPLITS: dict[str, tuple[int, Callable[[Array], Array]]] = {
 }
 """By precision: in how many parts, and how rounded, a float32 operand goes into a product."""
 
+LARGEST_BF16 = float(torch.finfo(torch.bfloat16).max)
+
+WHOLE = "bf16x6"
+"""The precision whose parts hold all 24 bits of a float32: its product is that of float32."""
+
 ACCUMULATED = 16
 """Products that a tensor core adds before it rounds to a float16 accumulator (PTX ISA, mma)."""
+
+
+def _fits_bf16(x: Array) -> bool:
+    """Whether no part of a float32 operand is infinite or NaN."""
+    return not x.size or bool(np.abs(x).max() <= LARGEST_BF16)  # False with a NaN
 
 
 def _split(x: Array, parts: int, rounded: Callable[[Array], Array]) -> list[Array]:
@@ -219,7 +229,8 @@ def multiply(a: Array, b: Array, element: str, precision: str) -> Array:
     if a.dtype.kind in "iub":
         exact: Array = np.matmul(a.astype(np.float64), b.astype(np.float64))
         return exact.astype(np.int64)
-    if element != "f32" or precision not in SPLITS:
+    whole = precision not in SPLITS or (precision == WHOLE and _fits_bf16(a) and _fits_bf16(b))
+    if element != "f32" or whole:
         product: Array = np.matmul(a, b)
         return product
     parts, rounded = SPLITS[precision]

@@ -685,5 +685,6 @@ def undefined(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
         kinds = True, False
     else:
         kinds = int.from_bytes(b"\x5a" * dtype.itemsize, "big"), 3
-    count = math.prod(shape)
-    return np.resize(np.array(kinds, dtype), max(count, 1))[:count].reshape(shape)
+    lanes = np.empty(math.prod(shape), dtype)
+    lanes[::2], lanes[1::2] = kinds
+    return lanes.reshape(shape)
