@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import re
 import warnings
 from collections.abc import Callable
@@ -122,9 +123,13 @@ def generate(reference: str, entry_point: str = "Model", variant: int = 0) -> Pr
     if idle := _idle(traced.model, "\n".join([*written.head, *written.lines, *called])):
         shorter = without_modules(reference, entry_point, idle)
         container = slice_reference(shorter, entry_point)
-    text = _assemble(container, written, fixed, expected, called)
+    if not [*traced.model.parameters(), *traced.model.buffers()]:
+        container = replace(container, class_text=_CONVERSION.sub("", container.class_text))
+    kinds = _kinds(traced)
+    text = _assemble(container, written, fixed, [*kinds, *written.promised], expected, called)
     check(text)
     specialised = [f"{name}={value!r}" for name, value in fixed.items()]
+    specialised += [*kinds, *written.promised]
     specialised += [f"{name}={value}" for name, value in expected.items()]
     tools = [f"torch {torch.__version__}", f"triton {triton.__version__}"]
     return Printed(
@@ -137,6 +142,9 @@ def generate(reference: str, entry_point: str = "Model", variant: int = 0) -> Pr
         tools=tools,
     )
 
+
+_CONVERSION = re.compile(r"\n +self\.to\(torch\.\w+\)$", re.MULTILINE)
+"""Where a constructor gives its tensors a type."""
 
 _NO_LOOPS = re.compile(r"aten\.(_sdpa|_scaled_dot)")
 
@@ -402,6 +410,22 @@ def _fixed(traced: Traced) -> dict[str, Any]:
     return found
 
 
+def _kinds(traced: Traced) -> list[str]:
+    """Return which of PyTorch's classes and functions the constructor is given, as conditions."""
+    spaces = {"nn": torch.nn, "F": torch.nn.functional, "torch": torch}
+    return [
+        f"{name} is {word}.{value.__name__}"
+        for name, value in traced.arguments.items()
+        if inspect.isclass(value) or inspect.isroutine(value)
+        for word in [next((w for w, s in spaces.items() if _is_in(s, value)), None)]
+        if word
+    ]
+
+
+def _is_in(space: Any, value: Any) -> bool:
+    return getattr(space, value.__name__, None) is value
+
+
 def _is_literal(value: Any) -> bool:
     try:
         return len(repr(value)) <= 80 and bool(ast.literal_eval(repr(value)) == value)
@@ -423,7 +447,25 @@ def _expected(traced: Traced, container: Container) -> dict[str, str]:
             e = traced.expression(leaf)
             if e.is_number:
                 known[name] = repr(value)
+    if _depends_on_mode(traced):
+        known["self.training"] = "False"
     return known
+
+
+def _depends_on_mode(traced: Traced) -> bool:
+    """Whether a module says that it does something else in training."""
+    if "self.training" in inspect.getsource(traced.task.Model):
+        return True
+    for module in traced.model.modules():
+        if isinstance(module, torch.nn.modules.batchnorm._NormBase) and module.track_running_stats:
+            return True
+        share = getattr(module, "p", 0) if isinstance(module, _DROPPING) else 0
+        if (share.node.hint if isinstance(share, Symbolic) else share) > 0:
+            return True
+    return False
+
+
+_DROPPING = torch.nn.modules.dropout._DropoutNd
 
 
 def _idle(model: torch.nn.Module, text: str) -> set[str]:
@@ -447,10 +489,11 @@ def _assemble(
     container: Container,
     written: Program,
     fixed: dict[str, Any],
+    promised: list[str],
     expected: dict[str, str],
     functions: list[str],
 ) -> str:
-    class_text = with_checks(container.class_text, fixed, written.sizes.kept)
+    class_text = with_checks(container.class_text, fixed, promised, written.sizes.kept)
     container = replace(container, class_text=class_text)
     lines = container.forward.splitlines()
     if expected:

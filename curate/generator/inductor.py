@@ -38,7 +38,7 @@ class Inductor(RowStep):
     sandboxed: ClassVar[bool] = True
 
     step: Literal["inductor"]
-    version: ClassVar[int] = 30
+    version: ClassVar[int] = 31
 
     variants: Annotated[
         int,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import itertools
 import linecache
@@ -23,6 +24,7 @@ from curate.generator.promises import guards
 from curate.generator.promises.ranks import LEAD, Lead
 from curate.generator.promises.result_types import ResultTypes
 from curate.generator.sizes import Fact, Sizes, attributes
+from curate.generator.text.expressions import Printer
 from curate.generator.trace import Symbolic, Traced
 from curate.generator.unprintable import Unprintable
 from curate.generator.values import StoredValue, unconverted
@@ -77,6 +79,7 @@ class Program:
         is_alone: whether one does.
         has_one_product: whether it has one product of matrices, or one convolution.
         has_rank: whether an input of another rank is refused.
+        promised: conditions on the constructor's arguments that no attribute tells.
         starts: buffers that a loop of the host begins with.
         staged: the loops whose first stage is printed.
         variant: which of a kernel's schedules is printed, from 0; the last if it has fewer.
@@ -125,6 +128,7 @@ class Program:
         self.is_alone = False
         self.has_one_product = False
         self.has_rank = False
+        self.promised: list[str] = []
         self._given(inputs)
         self._outputs()
         self._aliases()
@@ -400,6 +404,11 @@ class Program:
     def say(self, line: str) -> None:
         self.lines.append("    " * self.depth + line)
 
+    def say_short(self, count: str) -> None:
+        """Have the host assert that 32 bits hold the numbers of so many elements."""
+        if not count.isdigit():
+            self.say(f'assert {count} < 2**31, "offsets have 32 bits"')
+
     @contextmanager
     def branch(self, head: str) -> Iterator[None]:
         """Indent the statements inside."""
@@ -559,7 +568,7 @@ class Program:
             self.say(repr("# Only the first axis of a grid may have more than 65,535 programs."))
         self.say(f"grid = {grid}")
         if body.rounds_products:
-            self.say(repr("# No FMA: in the peak of a softmax the product is rounded, too."))
+            self.say(repr("# No FMA: x * scale - peak is to be zero where the peak was found."))
         with self.branch(kernel.loop) if kernel.loop else nullcontext():
             self.say(f"{name}[grid]({', '.join(values)})")
             if kernel.after:
@@ -826,7 +835,18 @@ class Program:
         found = guards.of_trace(self.traced, self.known, sizes, free, self.lead)
         found += [tie for tie in self.sizes.ties() if tie != sympy.true]
         told = [guard for guard in found if self.sizes.tells(guard)]
+        self.promised = self._of_arguments([guard for guard in found if guard not in told], free)
         return [f"assert {self.sizes.text(guard)}" for guard in guards.needed(told, free)]
+
+    def _of_arguments(self, untold: list[Any], free: set[sympy.Symbol]) -> list[str]:
+        """Return what guards ask of the constructor's arguments that no attribute tells."""
+        names = {
+            e: name
+            for name, value in self.traced.arguments.items()
+            if isinstance(value, Symbolic) and (e := self.traced.expression(value)).is_Symbol
+        }
+        guards_left = guards.needed((g for g in untold if g.free_symbols <= names.keys()), free)
+        return [ast.unparse(ast.parse(Printer(names).text(guard))) for guard in guards_left]
 
     def _attribute_checks(self) -> list[str]:
         """Return assertions that inputs have sizes which the module keeps as numbers.

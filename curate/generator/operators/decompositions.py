@@ -208,6 +208,19 @@ def _convolution_backward(
     return aten.convolution(grad, weight, None, *how), None, bias
 
 
+def _reflected(x: Tensor, padding: list[int]) -> Tensor:
+    """Pad by reflection, which takes what is longer than the padding."""
+    for dim, before, after in zip(
+        range(x.dim() - 1, 0, -1), padding[::2], padding[1::2], strict=False
+    ):
+        size = x.shape[dim]
+        if before >= size or after >= size:
+            raise ValueError("a reflection is longer than what it reflects")
+        at = torch.arange(-before, size + after, device=x.device).abs()
+        x = aten._unsafe_index(x, [*[None] * dim, size - 1 - (size - 1 - at).abs()])
+    return x
+
+
 def _each(numbers: list[int], x: Tensor) -> list[int]:
     """Return a number for each dimension of an image; one may stand for all."""
     return list(numbers) * (x.dim() - 2) if len(numbers) == 1 else list(numbers)
@@ -227,5 +240,8 @@ OWN: dict[Any, Callable[..., Any]] = {
     aten.histc.default: _histc,
     aten.logit.default: _logit,
     aten.convolution_backward.default: _convolution_backward,
+    aten.reflection_pad1d.default: _reflected,
+    aten.reflection_pad2d.default: _reflected,
+    aten.reflection_pad3d.default: _reflected,
 }
 """What is decomposed otherwise than Inductor does, or than PyTorch's meta kernels ask for."""

@@ -63,8 +63,9 @@ def of_trace(
         Unprintable: a guard is about the rank.
     """
     nodes = traced.graph.graph.nodes
-    convolves = any(n.target is torch.ops.aten.convolution.default for n in nodes)
-    found = []
+    convolutions = [n for n in nodes if n.target is torch.ops.aten.convolution.default]
+    convolves = bool(convolutions)
+    found = [e for e in map(known, _channels(traced, convolutions)) if e != sympy.true]
     for guard in traced.env.guards:
         e = known(guard.expr)
         if e in (sympy.true, sympy.false) or not e.free_symbols:
@@ -73,6 +74,11 @@ def of_trace(
         place = framework.filename if framework else ""
         in_layouts = place.endswith("_prims_common/__init__.py")
         says_one = isinstance(e, sympy.Eq) and 1 in e.args  # broadcasting takes it for granted
+        if framework and framework.name == "squeeze" and isinstance(e, sympy.Ne):
+            if lead and lead.hides(e):
+                raise Unprintable("a rank")
+            found.append(e)
+            continue
         layout_only = in_layouts and not says_one
         layout_only |= place.endswith("_inductor/ir.py") and not isinstance(e, sympy.Eq)
         if convolves and place.endswith(_OF_CONVOLUTIONS) and not isinstance(e, sympy.Eq):
@@ -89,6 +95,17 @@ def of_trace(
             raise Unprintable("a rank")
         found.append(e)
     return found
+
+
+def _channels(traced: Traced, convolutions: list[torch.fx.Node]) -> Iterator[Any]:
+    """Yield that an image has as many channels as the weight of a transposed convolution takes.
+
+    Tracing takes it for granted without a guard.
+    """
+    for node in convolutions:
+        if node.args[6]:
+            image, weight = (x.meta["val"].shape for x in node.args[:2])
+            yield sympy.Eq(traced.expression(image[1]), traced.expression(weight[0]))
 
 
 def _compares_counts(e: Any) -> bool:
@@ -116,7 +133,13 @@ def _is_trivial(e: Any, sizes: set[sympy.Symbol]) -> bool:
         return False
     if isinstance(e, sympy.Ne | sympy.Ge | sympy.Gt | sympy.Le | sympy.Lt):
         plain = [side for side in e.args if side.is_Integer]
-        return bool(plain) and 0 <= int(plain[0]) <= 2 and len(e.free_symbols) <= 3
+        of_two = sympy.StrictGreaterThan(sum(e.free_symbols), 2)
+        return (
+            e not in (of_two, of_two.reversed)
+            and bool(plain)
+            and 0 <= int(plain[0]) <= 2
+            and len(e.free_symbols) <= 3
+        )
     return False
 
 

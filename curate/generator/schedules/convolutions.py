@@ -423,5 +423,7 @@ def summed(loops: Convolution, program: Program) -> None:
     body.leaf(loops.product, "acc")
     body.store_all()
     doc = "Each program takes BLOCK_SIZE outputs; each sums what lies under its window."
-    grid = (f"triton.cdiv({dim.count(program, loops)}, BLOCK_SIZE)",)
+    count = dim.count(program, loops)
+    program.say_short(count)
+    grid = (f"triton.cdiv({count}, BLOCK_SIZE)",)
     program.launch(Kernel(body, doc, grid, {"BLOCK_SIZE": "BLOCK_SIZE"}, ("BLOCK_SIZE = 256",)))

@@ -481,7 +481,9 @@ def split(loops: Matrices, program: Program, n_splits: str) -> None:
         body.say(f"acc += tl.load({at}, mask=mask)")
     body.leaf(loops.product, "acc")
     body.store_all()
-    grid = (f"triton.cdiv({dim.count(program, loops)}, 256)",)
+    count = dim.count(program, loops)
+    program.say_short(count)
+    grid = (f"triton.cdiv({count}, 256)",)
     doc = "Each program adds the partial sums of BLOCK_SIZE elements."
     program.launch(Kernel(body, doc, grid, {"BLOCK_SIZE": "256"}, part="combine"))
     program.staged.discard(id(loops))

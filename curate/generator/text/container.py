@@ -132,12 +132,18 @@ def _optional(forward: ast.FunctionDef) -> dict[str, str]:
     return {a.arg: text(default) for a, default in pairs if a.arg in read}
 
 
-def with_checks(class_text: str, fixed: dict[str, Any], kept: Sequence[str] = ()) -> str:
+def with_checks(
+    class_text: str,
+    fixed: dict[str, Any],
+    promised: Sequence[str] = (),
+    kept: Sequence[str] = (),
+) -> str:
     """Return a class whose constructor refuses arguments other than ``fixed``, if it has one.
 
     Args:
         class_text: the class.
         fixed: arguments with their values.
+        promised: conditions on arguments.
         kept: arguments that become attributes.
 
     Raises:
@@ -154,7 +160,7 @@ def with_checks(class_text: str, fixed: dict[str, Any], kept: Sequence[str] = ()
         can_keep = known - set(stores_in(*init.body))
     if not can_keep.issuperset(name.partition(".")[0] for name in kept):
         raise Unprintable("an argument that the module does not keep")
-    if init is None or not (values or kept):
+    if init is None or not (values or promised or kept):
         return class_text
     first = init.body[1] if _is_docstring(init.body[0]) and init.body[1:] else init.body[0]
     if first.lineno == init.lineno:
@@ -167,6 +173,9 @@ def with_checks(class_text: str, fixed: dict[str, Any], kept: Sequence[str] = ()
         lines[at:at] = [f"{margin}self.{name.rpartition('.')[2]} = {name}" for name in kept]
     told = {name: repr(value) for name, value in values.items()}
     new = check_lines(told, first.col_offset) if told else []
+    for condition in promised:
+        check = ast.Assert(expression(condition), ast.Constant(f"written for {condition}"))
+        new += statement(check, first.col_offset)
     at = _span(first)[0]
     while lines[at - 1].strip().startswith("#"):
         at -= 1

@@ -73,7 +73,7 @@ NOUNS |= dict.fromkeys(CONJUNCTIONS, "both") | dict.fromkeys(DISJUNCTIONS, "eith
 
 HELPERS = {
     "PRECISION": """
-# Factors in float32 are cut into three parts of bfloat16: as exact as float32, on tensor cores.
+# Factors that are float32 are cut into three parts of bfloat16: as exact, on tensor cores.
 PRECISION = tl.constexpr("bf16x6")
 """,
     "TF32": """
@@ -144,7 +144,8 @@ ATTENTION_TILES = [
 def fitting_tiles(configs, named_args, **blocks):
     """Return the tiles that registers hold: factors in float32 are cut into three parts.
 
-    With heads of 17 to 31, and in float32 of 32, Triton 3.6 may compile larger ones wrongly.
+    With a number of 17 to 31, such as a head's size, and in float32 with 32, Triton 3.6 may
+    compile larger ones wrongly.
     """
     given = named_args.values()
     size = max(x.element_size() for x in given if isinstance(x, torch.Tensor))
