@@ -1,0 +1,68 @@
+"""What a program refuses, as it would give another result than its reference: judged, and read."""
+
+from test_constructors import judged, module
+
+pytest_plugins = ["shared_judge"]
+
+IMAGES = "torch.randn(2, 6, 9, 7)"
+
+STRIDED = module(
+    "channels=6, stride=1",
+    "self.reduce = nn.Conv2d(channels, channels, stride, stride) if stride > 1 else None",
+    "return torch.sigmoid(x if self.reduce is None else self.reduce(x))",
+    IMAGES,
+)
+ACTIVATED = module("act_layer=nn.GELU", "self.act = act_layer()", "return self.act(x + 1)", IMAGES)
+NORMALISED = module(
+    "channels=6", "self.norm = nn.BatchNorm2d(channels)", "return self.norm(x)", IMAGES
+)
+DROPPED = module("share=0.5", "self.drop = nn.Dropout(share)", "return self.drop(x) * 2", IMAGES)
+KEPT = DROPPED.replace("share=0.5", "share=0.0")
+SQUEEZED = module(
+    "",
+    "pass",
+    "a, b = x.chunk(2, -1)\nreturn a.squeeze(-1) * b.squeeze(-1)",
+    "torch.randn(5, 12)",
+)
+REFLECTED = module("", "pass", "return F.pad(x, (2, 1), mode='reflect')", "torch.randn(2, 3, 9)")
+TRANSPOSED = module(
+    "channels=6, filters=5",
+    "self.up = nn.ConvTranspose2d(channels, filters, 3, stride=2)",
+    "return self.up(x)",
+    IMAGES,
+)
+DEPTHWISE = module(
+    "channels=6",
+    "self.conv = nn.Conv2d(channels, channels, 3, padding=1, groups=channels)",
+    "return self.conv(x)",
+    IMAGES,
+)
+
+REFUSED = {
+    "strided": (STRIDED, 'assert stride <= 1, "written for stride <= 1"'),
+    "activated": (ACTIVATED, 'assert act_layer is nn.GELU, "written for act_layer is nn.GELU"'),
+    "normalised": (NORMALISED, "assert not self.training"),
+    "dropped": (DROPPED, "assert not self.training"),
+    "squeezed": (SQUEEZED, "// 2 != 1"),
+    "reflected": (REFLECTED, " > 2"),
+    "transposed": (TRANSPOSED, "assert self.up.in_channels == channels"),
+    "depthwise": (DEPTHWISE, '< 2 ** 31, "offsets have 32 bits"'),
+}
+
+
+def test_a_program_refuses_what_it_was_not_written_for(warm_judge):
+    texts, _ = judged(warm_judge, {name: source for name, (source, _) in REFUSED.items()})
+    asserted = {
+        name: [line for line in text.splitlines() if "assert" in line]
+        for name, text in texts.items()
+    }
+    assert not {
+        name: asserted[name]
+        for name, (_, said) in REFUSED.items()
+        if not any(said in line for line in asserted[name])
+    }
+
+
+def test_dropping_nothing_is_the_same_in_training(warm_judge):
+    texts, _ = judged(warm_judge, {"kept": KEPT})
+    assert "self.training" not in texts["kept"]
