@@ -414,16 +414,11 @@ def _kinds(traced: Traced) -> list[str]:
     """Return which of PyTorch's classes and functions the constructor is given, as conditions."""
     spaces = {"nn": torch.nn, "F": torch.nn.functional, "torch": torch}
     return [
-        f"{name} is {word}.{value.__name__}"
+        f"{name} is {words[0]}.{value.__name__}"
         for name, value in traced.arguments.items()
         if inspect.isclass(value) or inspect.isroutine(value)
-        for word in [next((w for w, s in spaces.items() if _is_in(s, value)), None)]
-        if word
+        if (words := [w for w, s in spaces.items() if getattr(s, value.__name__, None) is value])
     ]
-
-
-def _is_in(space: Any, value: Any) -> bool:
-    return getattr(space, value.__name__, None) is value
 
 
 def _is_literal(value: Any) -> bool:

@@ -229,8 +229,8 @@ def multiply(a: Array, b: Array, element: str, precision: str) -> Array:
     if a.dtype.kind in "iub":
         exact: Array = np.matmul(a.astype(np.float64), b.astype(np.float64))
         return exact.astype(np.int64)
-    whole = precision not in SPLITS or (precision == WHOLE and _fits_bf16(a) and _fits_bf16(b))
-    if element != "f32" or whole:
+    whole = element != "f32" or precision not in SPLITS
+    if whole or (precision == WHOLE and _fits_bf16(a) and _fits_bf16(b)):
         product: Array = np.matmul(a, b)
         return product
     parts, rounded = SPLITS[precision]
