@@ -326,10 +326,15 @@ class Program:
         kind, at = private.reduction_of(buffer)
         return identifier(word or _REDUCED.get(kind, "values").split()[at])
 
+    def dtype(self, buffer: str) -> torch.dtype:
+        """Return the type of what a buffer held as it was traced."""
+        buffer = self.real(buffer)
+        given = self.tensors.get(buffer)
+        return given.dtype if given else private.buffer_dtype(buffer)
+
     def is_float_input(self, buffer: str) -> bool:
         """Whether a buffer may hold numbers of a shorter type than is computed in."""
-        given = self.tensors.get(buffer)
-        dtype = given.dtype if given else private.buffer_dtype(buffer)
+        given, dtype = self.tensors.get(buffer), self.dtype(buffer)
         if dtype in (torch.float16, torch.bfloat16):
             return True
         follows = given is not None or buffer in self.returned

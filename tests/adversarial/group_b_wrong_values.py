@@ -103,6 +103,19 @@ NEGLIGIBLE = [
             "tl.sigmoid(x - 10)",
         ),
     ),
+    *(
+        case(
+            11,
+            f"half a score beside {masked:g}",
+            reference(
+                f"(x * 0.25).masked_fill(x < 0.5, {masked})", f"torch.randn(8, 64, dtype=torch.{kind})"
+            ),
+            *elements(
+                f"tl.where(x < 0.5, {masked}, x * 0.125)", f"tl.where(x < 0.5, {masked}, x * 0.25)"
+            ),
+        )
+        for masked, kind in ((-1e9, "float32"), (-3e38, "float32"), (-1e30, "bfloat16"))
+    ),
     case(
         12,
         "zero mean of a normalisation",

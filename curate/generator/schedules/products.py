@@ -598,8 +598,12 @@ def _summed(
             body.say(repr("# Tensor cores add up float8 in fewer bits than float32 has."))
             body.say(f"{acc} += tl.dot({left}, {right})")
         else:
-            is_convolution = loops.call.operator == "convolution"
-            body.say(f"{acc} = {dot(body, left, right, acc, is_convolution=is_convolution)}")
+            how = {"is_convolution": loops.call.operator == "convolution"}
+            how["short"] = all(
+                (made.operand.dtype if made else program.dtype(operand.buffer)) in HALF
+                for made, operand in zip(loops.made_factors, (a, b), strict=True)
+            )
+            body.say(f"{acc} = {dot(body, left, right, acc, **how)}")
         for pointer, stride in pointers:
             body.say(f"{pointer} += {body.address(stride * body.variable(step))}")
     body.leaf(loops.product, acc)
@@ -627,12 +631,28 @@ def tile(body: Body, m: str, n: str, grouped: bool) -> None:
         body.say("tile_n = pid % tiles_n")
 
 
+PRECISIONS = {"PRECISION", "TF32"}
+"""Helpers that say how exact a product of float32 is."""
+
 STARTS = ("tile_m * BLOCK_M", "tile_n * BLOCK_N")
 """The first row and column of a tile."""
 
 
-def dot(body: Body, a: str, b: str, acc: str = "", *, is_convolution: bool = False) -> str:
-    """Return the product of two tiles, added to ``acc``, as exact as the reference's file asks."""
+def dot(
+    body: Body,
+    a: str,
+    b: str,
+    acc: str = "",
+    *,
+    short: bool = False,
+    is_convolution: bool = False,
+) -> str:
+    """Return the product of two tiles, added to ``acc``, as exact as the reference's file asks.
+
+    Where both are ``short``, of 16 bits, tensor cores take them as they are.
+    """
+    if short:
+        return f"tl.dot({a}, {b}{acc and f', {acc}'})"
     precision = "TF32" if private.allows_tf32(is_convolution) else "PRECISION"
     body.helpers.add(precision)
     return f"tl.dot({a}, {b}{acc and f', {acc}'}, input_precision={precision})"
@@ -673,6 +693,7 @@ def launch(
     kernel = Kernel(body, doc, (*grid, *more), blocks, part=part)
     if tuned:
         key = tuple(name for name in "NK" if name in body.arguments)
-        pruned = "fitting" if tiles == "TILES" else ""
+        # Of 16 bits all are small enough.
+        pruned = "fitting" if tiles == "TILES" and body.helpers & PRECISIONS else ""
         kernel = replace(kernel, tuned_by=key, tiles=tiles, pruned_by=pruned)
     program.launch(kernel)

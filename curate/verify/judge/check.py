@@ -350,9 +350,9 @@ class CandidateCheck:
             return draw
         return dataclasses.replace(draw, size=min(3, self.own_size))
 
-    def other(self) -> Expected:
+    def other(self, family: str = "signed") -> Expected:
         """Return another draw than the last, whose result a buffer may still hold."""
-        draw = dataclasses.replace(self.last, seed=self.last.seed + OTHER, family="signed")
+        draw = dataclasses.replace(self.last, seed=self.last.seed + OTHER, family=family)
         return self.oracle.expect(self.affordable(draw))
 
     def expect(self, draw: Draw) -> Expected | None:

@@ -73,6 +73,12 @@ typical of itself."""
 SAMPLE = 10_000
 """Elements from which a quantile is taken, evenly spaced."""
 
+GAP = 2.0**16
+"""How many times larger than the next number those are that only mask others, as -1e9 in scores."""
+
+SCORE = 2.0**-10
+"""A number beside a mask is at least that; what is smaller may be all that cancelling has left."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Agreement:
@@ -431,6 +437,33 @@ def allowed_error(
     if not own.numel():
         return exact
     moved = None if noise is None else noise.double().nan_to_num(0.0, 0.0, 0.0).expand(exact.shape)
+    if (mask := _mask_values(exact)) is not None:
+        allowed = torch.empty_like(exact)
+        for part in (mask, ~mask):
+            rest = None if moved is None else moved[part]
+            allowed[part] = _allowed_alike(own[part], exact[part], rest, ties)
+        return allowed
+    return _allowed_alike(own, exact, moved, ties)
+
+
+def _mask_values(exact: torch.Tensor) -> torch.Tensor | None:
+    """Return where numbers are so large that next to them any other would pass as exact, or None.
+
+    They are larger by `GAP` than all others, with nothing between.
+    """
+    flat = exact.abs().reshape(-1)
+    sizes = flat[:: max(1, flat.numel() // SAMPLE)]
+    sizes = sizes[sizes >= SCORE].sort().values
+    gaps = sizes[1:] / sizes[:-1]
+    if not gaps.numel() or gaps.max() < GAP:
+        return None
+    return exact.abs() > sizes[int(gaps.argmax())] * GAP**0.5
+
+
+def _allowed_alike(
+    own: torch.Tensor, exact: torch.Tensor, moved: torch.Tensor | None, ties: bool
+) -> torch.Tensor:
+    """Return what is allowed of numbers that may be compared with their mean size."""
     if is_short(own.dtype):
         return _allowed_short(own, exact, moved)
     size = exact.abs() + float(exact.square().mean().sqrt()) + torch.finfo(own.dtype).tiny
@@ -440,10 +473,12 @@ def allowed_error(
         moved = torch.zeros_like(own_error)
     if not ties:
         own_error = torch.maximum(own_error, moved)
-    typical_error = _quantile(own_error, TYPICAL)
+    # An element that any rounding moves by much says nothing about the others.
+    calm = own_error <= GROSS * size
+    typical_error = _quantile(own_error[calm], TYPICAL) if calm.any() else 0.0
     # Where few elements are much less exact than the others, another order of operations makes
     # it other elements.
-    worst = WORST * float((own_error / size).max())
+    worst = WORST * float(torch.where(calm, own_error / size, 0.0).max())
     # How far elements on a threshold may move says nothing about the others.
     usual = torch.maximum(moved, _quantile(moved, USUAL) * torch.ones_like(moved))
     allowed = torch.maximum(own_error.clamp(min=typical_error), usual)

@@ -199,3 +199,24 @@ def test_parameters_of_convolutions_are_tried_with_channels_last(judge: Judge) -
     sound, careless = judge([(CONVOLUTION, dense), (CONVOLUTION, strided)])
     assert "contiguous_only" not in sound["caveats"] and sound["status"] == "correct", sound
     assert careless["status"] == "correct" and "contiguous_only" in careless["caveats"], careless
+
+
+ANGLES = (
+    "torch.sin(x * 1000.0 * torch.exp(-torch.arange(x.shape[-1], device=x.device) / 4))",
+    "torch.randn(12, 40).bfloat16()",
+    "x = tl.load(x_ptr + row * width + at, mask=inside, other=0.0).to(tl.float32)\n"
+    "    y = tl.sin({})\n"
+    "    tl.store(y_ptr + row * width + at, y, mask=inside)",
+)
+
+
+def test_angles_that_16_bits_lose_make_no_decoy_of_a_kernel(judge: Judge) -> None:
+    # Of large inputs any sine is right, also that of a kernel that was left out.
+    codes = ("x * 1000.0 * tl.exp(-at / 4)", "x * 1000.0 * tl.exp(-at / 3)")
+    reference, right = pair(ANGLES, codes[0])
+    programs = (right, pair(ANGLES, codes[1])[1])
+    single = "x.new_empty(x.shape, dtype=torch.float32)"
+    made = [text.replace("x.new_empty(x.shape)", single) for text in programs]
+    sound, careless = judge([(reference, text) for text in made])
+    assert sound["status"] == "correct", sound
+    assert careless["status"] == "incorrect", careless

@@ -57,6 +57,16 @@ def test_small_elements_are_not_hidden_by_large_ones() -> None:
         compare(got, own, exact)
 
 
+@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
+def test_what_masks_a_number_does_not_hide_it(kind: torch.dtype) -> None:
+    exact = torch.randn(64, 64, generator=torch.Generator().manual_seed(2)).double()
+    hidden = exact < 0.5
+    own = exact.masked_fill_(hidden, -1e9).to(kind)
+    assert compare(own.clone(), own, exact).error_ratio <= 1
+    with pytest.raises(Mismatch, match="value"):
+        compare(torch.where(hidden, own, own * 1.05), own, exact)
+
+
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
 def test_nonfinite_positions_must_agree(bad: float) -> None:
     own = torch.arange(4.0)
