@@ -36,7 +36,14 @@ from curate.generator.text.expressions import unused
 from curate.generator.text.layout import body as print_body
 from curate.generator.text.operations import HELPERS
 from curate.generator.text.tidy import printed, said_once, tidy
-from curate.generator.trace import Symbolic, Traced, find_parts, trace, trace_part
+from curate.generator.trace import (
+    Symbolic,
+    Traced,
+    differs_in_training,
+    find_parts,
+    trace,
+    trace_part,
+)
 from curate.generator.unprintable import Unprintable
 from curate.problem import problem
 
@@ -448,16 +455,14 @@ def _expected(traced: Traced, container: Container) -> dict[str, str]:
 
 
 def _depends_on_mode(traced: Traced) -> bool:
-    """Whether a module says that it does something else in training."""
-    if "self.training" in inspect.getsource(traced.task.Model):
-        return True
+    """Whether a module does something else in training."""
+    says = "self.training" in inspect.getsource(traced.task.Model)
     for module in traced.model.modules():
         if isinstance(module, torch.nn.modules.batchnorm._NormBase) and module.track_running_stats:
             return True
         share = getattr(module, "p", 0) if isinstance(module, _DROPPING) else 0
-        if (share.node.hint if isinstance(share, Symbolic) else share) > 0:
-            return True
-    return False
+        says |= (share.node.hint if isinstance(share, Symbolic) else share) > 0
+    return says and differs_in_training(traced)
 
 
 _DROPPING = torch.nn.modules.dropout._DropoutNd

@@ -324,7 +324,9 @@ class Program:
     def _buffer_word(self, buffer: str) -> str:
         word = private.buffer_word(buffer)
         kind, at = private.reduction_of(buffer)
-        return identifier(word or _REDUCED.get(kind, "values").split()[at])
+        if word or kind in _REDUCED:
+            return identifier(word or _REDUCED[kind].split()[at])
+        return identifier(private.buffer_function(buffer) or "values")
 
     def dtype(self, buffer: str) -> torch.dtype:
         """Return the type of what a buffer held as it was traced."""

@@ -75,7 +75,7 @@ from curate.generator.operators.lowerings import own_lowerings
 from curate.generator.operators.parts import PART
 from curate.generator.operators.recurrences import RECURRENCE
 from curate.generator.unprintable import Unprintable
-from curate.generator.words import NOTE, note_of
+from curate.generator.words import NOTE, is_view, note_of, operation, told_note
 
 __all__ = ["CUDA", "DIVISIONS", "DTYPES", "ir", "list_device_constructors"]
 __all__ += ["CeilToInt", "FloorDiv", "Identity", "IntTrueDiv", "Max", "Min", "Mod"]
@@ -546,6 +546,17 @@ def buffer_word(name: str) -> str:
     buffer = V.graph.try_get_buffer(name)
     node = buffer.get_origin_node() if isinstance(buffer, ir.IRNode) else None
     return note_of(node).word if node is not None else ""
+
+
+def buffer_function(name: str) -> str:
+    """Return what the function is called that computes what is in a buffer, or ""."""
+    buffer = V.graph.try_get_buffer(name)
+    node = buffer.get_origin_node() if isinstance(buffer, ir.IRNode) else None
+    if node is None:
+        return ""
+    while len(node.all_input_nodes) == 1 and (is_view(node) or operation([node]) == "copy"):
+        node = node.all_input_nodes[0]
+    return next(iter(told_note(node).calls), "") or operation([node])
 
 
 def reduction_of(name: str) -> tuple[str, int]:

@@ -73,6 +73,7 @@ class Traced:
         parts: modules that are one operator each.
         assigned: paths of tensors that forward puts others in place of: the graph's last results.
         typed: a mode without values and the module in it, for `result_types`.
+        openness: which of `OPENNESS` it is.
     """
 
     task: ModuleType
@@ -93,6 +94,7 @@ class Traced:
     parts: Parts = field(default_factory=Parts)
     assigned: list[str] = field(default_factory=list)
     typed: tuple[Any, torch.nn.Module | None] | None = None
+    openness: str = ""
 
     def expression(self, value: Any) -> sympy.Expr:
         """Return what a number is by now: a symbol may have become a constant or another."""
@@ -292,6 +294,17 @@ def _idle(traced: Traced, longer: frozenset[int]) -> Iterator[str]:
             yield name
 
 
+def differs_in_training(traced: Traced) -> bool:
+    """Whether a module does something else in training, or cannot be traced there."""
+    if _is_deep(traced.model):
+        return True
+    given = traced.task, traced.openness, {}, frozenset[int](), None, traced.parts
+    try:
+        return _differences(_trace(*given), _trace(*given, training=True), {}) is None
+    except Exception:  # the module's own code: it may refuse
+        return True
+
+
 Places = dict[str, list[tuple[torch.fx.Node, int]]]
 
 
@@ -365,6 +378,7 @@ def _trace(
     longer: frozenset[int],
     like: Traced | None = None,
     parts: Parts | None = None,
+    training: bool = False,
 ) -> Traced:
     parts = parts or Parts()
     env = private.new_shape_env()
@@ -398,7 +412,7 @@ def _trace(
                 for name, value in values.items():
                     whole = with_changed(whole, name, value)
                 made = task.Model(*whole.values(), *more) if more else task.Model(**whole)
-                model = made.eval()
+                model = made.train(training)
             plain = set(_registered(model))
             with mode:
                 is_deep = _is_deep(model)
@@ -432,6 +446,7 @@ def _trace(
         shapes=shapes,
         parts=parts,
         assigned=[path.removeprefix("model.") for path in assigned],
+        openness=openness,
     )
 
 
@@ -605,7 +620,7 @@ class _Wrapper(torch.nn.Module):  # type: ignore[misc]
         self.form: Any = None
         for parameter in self.parameters():
             parameter.requires_grad_(False)
-        self.eval()
+        self.train(model.training)
 
     def origins(self, held: list[str]) -> list[GivenFrom]:
         """Return where a graph's inputs come from, the first of which are ``held``."""

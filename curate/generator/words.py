@@ -286,8 +286,7 @@ _VERBS |= {"clone": "copy"}
 
 def operation(nodes: Sequence[torch.fx.Node]) -> str:
     """Return a verb for the last thing that some nodes compute, as operators have no words."""
-    names = [
-        str(n.target).split(".")[1] for n in nodes if n.op == "call_function" and not is_view(n)
-    ]
+    operators = [n.target for n in nodes if isinstance(n.target, torch._ops.OpOverload)]
+    names = [str(one).split(".")[1] for one in operators if not getattr(one, "is_view", False)]
     name = names[-1].strip("_") if names else "copy"
     return _VERBS.get(name, name)

@@ -30,6 +30,9 @@ _OF_CONVOLUTIONS = (
 )
 """Files of PyTorch that compare a convolution's numbers: its kernels are right for all of them."""
 
+_SLICES = "_compute_slice_index"
+"""Their function that takes a slice to end within its tensor."""
+
 _TORCH = str(Path(torch.__file__).parent)
 
 _FEW = (1, 2, 3, 4, 5, 6, 8, 12, 16, 24)
@@ -81,7 +84,9 @@ def of_trace(
             continue
         layout_only = in_layouts and not says_one
         layout_only |= place.endswith("_inductor/ir.py") and not isinstance(e, sympy.Eq)
-        if convolves and place.endswith(_OF_CONVOLUTIONS) and not isinstance(e, sympy.Eq):
+        of_convolutions = convolves and place.endswith(_OF_CONVOLUTIONS)
+        of_convolutions &= framework is None or framework.name != _SLICES
+        if of_convolutions and not isinstance(e, sympy.Eq):
             continue
         in_torch = place.startswith(_TORCH)
         of_views = in_torch and framework.name.startswith("_reshape_view")
