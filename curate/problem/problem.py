@@ -10,6 +10,7 @@ from __future__ import annotations
 import keyword
 import linecache
 import sys
+import traceback
 from types import ModuleType
 from typing import Any
 
@@ -218,6 +219,9 @@ def seed_everything(seed: int) -> None:
 
 
 def describe(error: BaseException) -> str:
-    """Return an exception as one short line."""
+    """Return an exception as one short line: what it says, and the program's line that raised it."""
     text = " ".join(str(error).split()).encode(errors="replace").decode()
-    return f"{type(error).__name__}: {text}"[:500]
+    passed = traceback.extract_tb(error.__traceback__)
+    lines = [f"line {p.lineno}: {p.line}" for p in passed if p.filename[:1] == "<" and p.line]
+    said = f"{type(error).__name__}: {text}"[:500]
+    return f"{said} ({lines[-1][:120]})" if lines else said

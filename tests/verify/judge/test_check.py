@@ -209,6 +209,7 @@ def test_what_is_made_for_the_files_own_size_is_tried_there(judge: Judge) -> Non
     assert (honest["status"], honest["caveats"][0]) == ("correct", "smaller_sizes_only")
     assert (own["status"], own["caveats"][0]) == ("correct", "own_sizes_only")
     assert (never["status"], never["reason"]) == ("runtime_error", "AssertionError")
+    assert never["evidence"]["message"].endswith(": assert len(x) == 6001)"), never
 
 
 def test_results_in_float8_are_judged(judge: Judge) -> None:
