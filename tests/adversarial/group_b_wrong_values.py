@@ -108,7 +108,8 @@ NEGLIGIBLE = [
             11,
             f"half a score beside {masked:g}",
             reference(
-                f"(x * 0.25).masked_fill(x < 0.5, {masked})", f"torch.randn(8, 64, dtype=torch.{kind})"
+                f"(x * 0.25).masked_fill(x < 0.5, {masked})",
+                f"torch.randn(8, 64, dtype=torch.{kind})",
             ),
             *elements(
                 f"tl.where(x < 0.5, {masked}, x * 0.125)", f"tl.where(x < 0.5, {masked}, x * 0.25)"
