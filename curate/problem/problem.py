@@ -219,7 +219,7 @@ def seed_everything(seed: int) -> None:
 
 
 def describe(error: BaseException) -> str:
-    """Return an exception as one short line: what it says, and the program's line that raised it."""
+    """Return an exception as one short line, with the program's line that raised it."""
     text = " ".join(str(error).split()).encode(errors="replace").decode()
     passed = traceback.extract_tb(error.__traceback__)
     lines = [f"line {p.lineno}: {p.line}" for p in passed if p.filename[:1] == "<" and p.line]
