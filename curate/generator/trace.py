@@ -298,9 +298,9 @@ def differs_in_training(traced: Traced) -> bool:
     """Whether a module does something else in training, or cannot be traced there."""
     if _is_deep(traced.model):
         return True
-    given = traced.task, traced.openness, {}, frozenset[int](), None, traced.parts
+    trace_in = partial(_trace, traced.task, traced.openness, {}, frozenset(), None, traced.parts)
     try:
-        return _differences(_trace(*given), _trace(*given, training=True), {}) is None
+        return _differences(trace_in(training=False), trace_in(training=True), {}) is None
     except Exception:  # the module's own code: it may refuse
         return True
 
