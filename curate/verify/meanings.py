@@ -18,7 +18,7 @@ CAVEATS = {
     "keeps_state": "it keeps something from call to call, such as a counter",
     "first_calls_only": "its reference remembers calls; only first ones were compared",
     "own_numbers_only": "the reference refused all numbers but the file's",
-    "shared_memory": "results share memory with each other or with inputs",
+    "shared_memory": "results share memory with each other, inputs or parameters",
     "own_parameters_only": "it fails once its parameters have changed in place",
     "has_fallback": "it can do without its kernels",
     "untried_branches": "some branches of its host functions led to no right result",

@@ -83,9 +83,10 @@ class ExecutorBackend(Protocol):
 FILLS = (0xFF, 0x5A, 0x01)
 """Bytes of fresh memory, in turn: NaN, large finite numbers or small ones, the same in float32 and
 in float64, and large as an integer. No program should count on them, nor know them by sight: every
-second storage, as a rule, begins with `LEFT` normal numbers, as if others had left them there."""
+second storage, as a rule, begins with up to `MOST_LEFT` bytes of `LEFT` normal numbers, again and
+again, as if others had left them there."""
 
-LEFT = 2**10
+LEFT, MOST_LEFT = 2**10, 2**20
 
 
 class Storages:
@@ -111,7 +112,9 @@ class Storages:
             raise Refusal("oom", "device_memory", f"{self.used + size} bytes of tensors")
         data = self.device.allocate(number, size, FILLS[self.fills % len(FILLS)])
         if self.left is not None and random.Random(self.fills).random() < 0.5:
-            data[: 4 * LEFT].copy_(self.left.view(torch.uint8)[:size])
+            begin = data[:MOST_LEFT]
+            left = self.left.view(torch.uint8).repeat(-(-len(begin) // (4 * LEFT)))
+            begin.copy_(left[: len(begin)])
         self.fills += 1
         self.used += size
         self.known[number] = data

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -222,6 +223,10 @@ def _stored_to(kernel: ReadyKernel, memory: Memory, values: Sequence[Array]) -> 
     return {memory.base(int(values[i][0])) for i in pointers}
 
 
+BLANK = 0.3
+"""Share of launches in which they are."""
+
+
 class CpuBackend:
     """Memory at addresses of its own, of which every access is checked.
 
@@ -229,6 +234,7 @@ class CpuBackend:
         name: PyTorch's name of the device.
         work: what launches and operators may still cost.
         order: seed of the order of atomic operations.
+        lanes: decides in which launches lanes that a load leaves out are zeros.
         check_races: whether two programs of a launch that touch one element are an error.
         exact: of no matter: nothing is compiled.
     """
@@ -240,6 +246,7 @@ class CpuBackend:
         self.allocations: dict[int, Allocation] = {}
         self.work = Work(math.inf, math.inf)
         self.order = 0
+        self.lanes = random.Random(0)
         self.check_races = True
         self.exact = False
         self.compiled_s = 0.0
@@ -273,6 +280,7 @@ class CpuBackend:
         """Run a kernel; return how many elements it took."""
         before = self.work.left
         self.memory.touched.clear()
+        self.memory.blank = self.lanes.random() < BLANK
         kernel = load_kernel(text)
         run(kernel, self.memory, values, grid, self.work, self.order, self.check_races)
         return int(before - self.work.left) if math.isfinite(before) else 0

@@ -114,12 +114,14 @@ class Memory:
 
     Attributes:
         touched: bases of those that were accessed since somebody cleared it.
+        blank: whether lanes that a load leaves out are zeros, as mostly on a GPU.
     """
 
     def __init__(self) -> None:
         self.bases: list[int] = []
         self.allocations: list[Allocation] = []
         self.touched: set[int] = set()
+        self.blank = False
 
     def add(self, data: Array, storage: int | None = None) -> Allocation:
         """Give a storage its address.

@@ -180,8 +180,9 @@ class Chunk:
             if mask.all():
                 mask = None
             elif not mask.any():
-                blank = np.dtype(COMPUTED[element])
-                return undefined(pointers.shape, blank) if other is None else other
+                if other is not None:
+                    return other
+                return undefined(pointers.shape, np.dtype(COMPUTED[element]), self.memory.blank)
             else:
                 pointers = np.where(mask, pointers, pointers.flat[int(mask.argmax())])
         size = np.dtype(STORED[element]).itemsize
@@ -199,7 +200,7 @@ class Chunk:
         if mask is None:
             return values
         if other is None:
-            other = undefined(values.shape, values.dtype)
+            other = undefined(values.shape, values.dtype, self.memory.blank)
         return np.where(mask, values, other)
 
     def _note_load(self, allocation: Any, size: int, index: Array, mask: Array | None) -> None:
@@ -673,12 +674,15 @@ def returned(ends: list[tuple[Array, Values]]) -> Values:
     return values
 
 
-def undefined(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+def undefined(shape: tuple[int, ...], dtype: np.dtype[Any], blank: bool = False) -> Array:
     """Return what lanes hold that a load leaves out: Triton says nothing of them.
 
-    On a GPU it often is zero, which hides that a sum or a maximum takes it in. Every other lane is
-    an ordinary number, so that no program can tell by one kind that it is judged.
+    On a GPU it often is zero, which hides that a sum or a maximum takes it in. In some launches it
+    is here, too (``blank``); in others every other lane is an ordinary number: no program can tell
+    by one kind that it is judged.
     """
+    if blank:
+        return np.zeros(shape, dtype)
     if dtype.kind == "f":
         kinds: tuple[Any, ...] = np.nan, 0.71
     elif dtype.kind == "b":

@@ -30,6 +30,7 @@ import collections
 import hashlib
 import math
 import os
+import random
 import select
 import socket
 from collections.abc import Iterable
@@ -199,6 +200,7 @@ class CandidateExecutor:
             self.written[place] = kept
         if isinstance(self.device, CpuBackend):
             self.device.work, self.device.order = self.commands.budget, how.order
+            self.device.lanes = random.Random(how.seed)
         seed_everything(how.seed)
 
     def finish(

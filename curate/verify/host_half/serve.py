@@ -43,7 +43,7 @@ KEPT = 8
 """Sets of inputs that are kept: the judge gives some of them again, with other values. And calls
 whose results are, as a caller may keep them."""
 
-LARGE_STATE = 2**26
+LARGE_STATE, SMALL_STATE = 2**26, 2**20
 """Bytes from which a tensor of the state is not sent to the device where the judge writes it."""
 
 PLAIN = {"Handle", "Tensor", "Parameter"}
@@ -60,6 +60,7 @@ class HostHalf:
         self.results: collections.deque[Any] = collections.deque(maxlen=KEPT)
         self.program: LoadedProgram
         self.model: nn.Module
+        self.other: nn.Module  # a second instance, which is not called
 
     def load(self, source: str, ptx: str | None) -> None:
         """Run the file's text, which may launch the kernels of the PTX."""
@@ -68,7 +69,8 @@ class HostHalf:
             given = {note: self.taken.add}
             if ptx is not None:
                 given[LAUNCH] = make_launcher(ptx, self.launches)
-            self.program = LoadedProgram(source, given, self.name, note)
+            with torch.enable_grad():  # as in whoever imports it
+                self.program = LoadedProgram(source, given, self.name, note)
 
     def build(
         self, init: list[Any], parameters: int, mode: str, state: list[tuple[str, list[int]]]
@@ -87,6 +89,9 @@ class HostHalf:
             self.stream.given = _large_state(model, state)
             self.model = model.train(mode == "train").to("cuda")
             self.stream.given = set()
+            # What a class or a module knows of its last instance is then another's.
+            if sum(p.numel() for p in model.parameters()) <= SMALL_STATE:
+                self.other = self.program.build(parameters + 1, init).to("cuda")
             self._state = {name: self._handle(t) for name, t in self.model.state_dict().items()}
             return [(str(n), self.stream.place(t.inner)) for n, t in self._state.items()]
 

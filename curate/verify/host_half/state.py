@@ -18,7 +18,9 @@ from typing import Any
 
 import numpy as np
 import torch
+import triton.language
 from torch import nn
+from triton.runtime.jit import JITFunction
 
 from curate.verify.host_half.handles import Handle
 
@@ -29,6 +31,9 @@ FEW = 4096
 """Values of a tensor or text that are looked at."""
 
 PLAIN = (int, float, complex, str, bytes, bool, bytearray, range, type(None))
+
+KERNEL = frozenset(vars(triton.language.sigmoid))
+"""What a kernel has without a program's doing."""
 
 ITERATORS: tuple[type, ...] = tuple(
     {type(made) for made in (iter([]), iter(()), iter(""), iter(range(1)), iter({}), iter(set()))}
@@ -87,6 +92,8 @@ def _look(value: Any, own: str) -> tuple[str, Iterable[Any]]:
         with suppress(TypeError, ValueError):
             return "", [part for part in value.__reduce__() if not callable(part)]
         return "", ()
+    if isinstance(value, JITFunction):
+        return "", [{k: v for k, v in vars(value).items() if k not in KERNEL}]
     if isinstance(value, type):
         return "", [dict(vars(value))] if value.__module__ == own else ()
     if isinstance(value, nn.Module) or type(value).__module__ == own:

@@ -279,6 +279,8 @@ class CandidateCheck:
         if ran.shares and not self.oracle.facts(self.mode).shares:
             self.outcome.warn("shared_memory", trial=expected.draw.to_json())
         self.operators |= {name for name in calls if not moves_only(name)}
+        if all(map(moves_only, self.oracle.facts(self.mode).calls)):  # that is all there is to do
+            self.operators |= set(ran.movers)
         if not ran.contiguous and self.oracle.facts(self.mode).contiguous:
             self.outcome.warn("other_layout", trial=expected.draw.to_json())
         if ran.did.values_asked:

@@ -30,7 +30,7 @@ from curate.verify.judge.session import (
     Session,
     SessionEnded,
 )
-from curate.verify.judge.work import by_host, holds_for_most, who_worked
+from curate.verify.judge.work import by_host, holds_for_most, list_movers, who_worked
 from curate.verify.protocol.messages import (
     CallAccount,
     CallLimits,
@@ -127,7 +127,9 @@ class Ran:
         keeps_state: whether a burst wrote to memory older than itself.
         counts: whether host functions kept something else after a burst than before it.
         unsteady: whether equal calls of a burst asked for other work.
-        shares: whether two of the results have memory in common, or one of them with an input.
+        movers: operators that moved a good part of what it gave.
+        shares: whether two of the results have memory in common, or one of them with an input or
+            with the model's state.
         contiguous: whether the output lies in memory one element after the other.
     """
 
@@ -142,6 +144,7 @@ class Ran:
     keeps_state: bool = False
     counts: bool = False
     unsteady: bool = False
+    movers: list[str] = field(default_factory=list)
     shares: bool = False
     contiguous: bool = True
 
@@ -507,10 +510,13 @@ class Halves:
             said.subclasses,
             said.devices,
             was_ready=work.ready,
+            movers=list_movers(named, outputs),
             by_operators=holds_for_most(did.by_operators[:own], found),
             by_host=work.uploaded
             or by_host(did, given, outputs, holds_for_most(did.by_host[:own], found)),
-            shares=overlap(said.places, said.given[: len(given)]),
+            shares=overlap(
+                said.places, [*said.given[: len(given)], *(place for _, place in self.state)]
+            ),
             contiguous=all(place.is_contiguous for place in said.places),
             harmed=["gaps between inputs"] if beside else [],
         )

@@ -101,6 +101,10 @@ def examine(check: CandidateCheck, candidate: Candidate) -> None:
     _conclude(check, candidate)
 
 
+ADDRESS = "tt.ptr_to_int"
+"""What a kernel does that takes an address for a number."""
+
+
 def _conclude(check: CandidateCheck, candidate: Candidate) -> None:
     """Note what all that was tried has left open, or raise if it proves nothing."""
     check.reject_idle_kernels()
@@ -113,7 +117,11 @@ def _conclude(check: CandidateCheck, candidate: Candidate) -> None:
         check.outcome.warn("untried_grids", axes=sorted(narrow))
     if check.operators:
         check.outcome.warn("torch_computes", operators=sorted(check.operators))
-    if names := surroundings(candidate.candidate, candidate.reference):
+    names = surroundings(candidate.candidate, candidate.reference)
+    kernels = [*check.session.kernels, *check.session.other_kernels]
+    if any(ADDRESS in text for _, text, _ in kernels):
+        names[ADDRESS] = 0
+    if names:
         check.outcome.warn("looks_around", names=names)
     if reason := check.variety.problem():
         raise EarlyVerdict("degenerate", reason)

@@ -38,6 +38,8 @@ READ, SENT = 0.25, 0.5
 """Share of the inputs' bytes that the host must have read to have done the work, and of the
 output's that it must have sent since."""
 
+COPIES = ("clone", "copy", "copy_", "to_copy", "contiguous")
+
 MOVERS = frozenset(
     (
         *("cat", "stack", "index", "select", "index_select", "gather", "slice", "narrow", "take"),
@@ -108,6 +110,14 @@ def _base(name: str) -> str:
 def moves_only(name: str) -> bool:
     """Say whether an operator of the executor's account only moves values."""
     return _base(name).removeprefix("unsafe_") in MOVERS
+
+
+def list_movers(named: list[tuple[str, torch.Tensor]], outputs: Tensors) -> list[str]:
+    """Return the operators that moved or converted as much as `CHANCE` of a call's output."""
+    moved = [(_base(name), t) for name, t in named if _base(name) in COPIES or moves_only(name)]
+    size = sum(t.numel() for _, t in moved)
+    enough = size and size >= CHANCE * sum(t.numel() for t in outputs)
+    return sorted({name for name, _ in moved}) if enough else []
 
 
 def holds_result(work: Tensors, outputs: Tensors) -> bool:

@@ -102,7 +102,8 @@ class ProblemFacts:
         mode_dependent: whether training mode gives other results.
         insensitive_inputs: positions of inputs that the output does not depend on.
         remembers: whether a second call gives another result, though the state is the same.
-        shares: whether two tensors of the output have memory in common, or one with an input.
+        shares: whether two tensors of the output have memory in common, or one with an input or
+            with the model's state.
         contiguous: whether the output lies in memory one element after the other.
     """
 

@@ -233,7 +233,7 @@ class Reference:
             self._depends_on_mode(model, inputs, draw, own),
             self._insensitive(model, inputs, draw, own),
             self._remembers(twin, inputs, draw, (own, exact)),
-            _share_memory(result, given),
+            _share_memory(result, [given, *twin.parameters(), *twin.buffers()]),
             all(tensor.is_contiguous() for tensor in list_tensors(result)),
         )
 
@@ -554,7 +554,7 @@ class Reference:
 
 
 def _share_memory(result: Any, given: list[Any]) -> bool:
-    """Say whether two tensors of a result have memory in common, or one of them with an input."""
+    """Say whether two tensors of a result have memory in common, or one with what was given."""
     places, own = (
         [place_of(t, t.untyped_storage()._cdata) for t in list_tensors(value)]
         for value in (result, given)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import re
 import sys
 import types
 from collections.abc import Iterator
@@ -21,12 +22,12 @@ from torch import nn
 from triton.runtime.autotuner import Autotuner
 from triton.runtime.jit import JITFunction
 
-from curate.verify.screen.program import ParsedProgram, called_name
+from curate.verify.screen.program import ParsedProgram, bound_names, called_name
 
 MODULES = frozenset(
     (
         *("__future__", "abc", "array", "bisect", "cmath", "collections", "contextlib"),
-        *("copy", "dataclasses", "decimal", "einops", "enum", "fractions", "functools", "heapq"),
+        *("copy", "dataclasses", "einops", "enum", "fractions", "functools", "heapq"),
         *("itertools", "logging", "math", "numbers", "numpy", "operator", "re", "statistics"),
         *("string", "struct", "textwrap", "types", "typing", "typing_extensions", "warnings"),
     )
@@ -64,12 +65,19 @@ LOOKING = frozenset(
     (
         *("type", "id", "hash", "globals", "locals", "vars", "dir", "open", "input", "eval"),
         *("exec", "compile", "memoryview", "breakpoint", "hasattr", "__import__"),
-        *("itertools.count", "itertools.cycle", "repr", "ascii", "format", "contextlib.suppress"),
-        *("operator.attrgetter", "operator.methodcaller", "logging.FileHandler"),
+        *("itertools.count", "itertools.cycle", "itertools.repeat", "itertools.tee", "repr"),
+        *("ascii", "format", "contextlib.suppress", "operator.attrgetter"),
+        *("operator.methodcaller", "string.Formatter", "numpy.datetime64", "numpy.random"),
     )
 )
 """Functions that say what something is or where, that hide that it failed, or that hold something
 from call to call."""
+
+ONLY = {
+    "logging": ("getLogger", "DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL", "Logger"),
+    "warnings": ("warn", "simplefilter", "filterwarnings", "catch_warnings"),
+}
+"""Modules of which nothing else depends on what it is given alone."""
 
 FILES = frozenset(
     (
@@ -88,7 +96,10 @@ PLACES = frozenset(
 )
 """Attributes of tensors and functions that say where they lie, or what was done with them."""
 
-NAMING = ("namedtuple", "make_dataclass", "setattr", "register_buffer", "register_parameter")
+NAMING = (
+    *("namedtuple", "make_dataclass", "setattr", "register_buffer", "register_parameter"),
+    *("add_module", "register_module"),
+)
 """Functions that are told names of attributes."""
 
 SPECIAL = frozenset(("__init__", "__name__", "__func__", "__wrapped__", "__call__", "__getitem__"))
@@ -112,6 +123,36 @@ FACTS = frozenset(
 )
 """Attributes of devices, compiled kernels, operators and loggers."""
 
+HOOKS = frozenset(
+    (
+        *("load_state_dict", "_load_from_state_dict", "state_dict", "_save_to_state_dict", "to"),
+        *("parameters", "named_parameters", "buffers", "named_buffers", "modules", "children"),
+        *("apply", "_apply", "train", "eval", "cuda", "float", "half", "requires_grad_"),
+        *("__setattr__", "__getattr__", "__getattribute__", "__delattr__", "__del__"),
+    )
+)
+"""Methods of a module that others call, to fill it, to move it, or to read it."""
+
+RANDOM = frozenset(
+    (
+        *("rand", "randn", "randint", "randperm", "rand_like", "randn_like", "randint_like"),
+        *("bernoulli", "multinomial", "normal", "poisson", "seed", "initial_seed", "random_"),
+        *("bernoulli_", "uniform_", "normal_", "exponential_", "geometric_", "get_rng_state"),
+    )
+)
+INPUTS = ("get_inputs", "get_init_inputs")
+BUILDING = (
+    *("__init__", "reset_parameters", "_reset_parameters", "_init_weights", "init_weights"),
+    *INPUTS,
+)
+"""Functions that may draw numbers: parameters are written over."""
+
+FIELD = re.compile(r"\{[^{}]*[.\[]")
+"""A place in a text that ``str.format`` fills with an attribute or an item."""
+
+STATE = re.compile(r"(weight|bias|original)[a-z0-9_]*")
+"""Names of parameters in PyTorch's modules."""
+
 CLOCKS = ("globaltimer", "smid", "num_sm", "inline_asm_elementwise", "device_print")
 """Ends of names that a kernel uses to look at more than its arguments."""
 
@@ -126,33 +167,49 @@ def surroundings(candidate: str, reference: str) -> dict[str, int]:
     program = ParsedProgram(candidate)
     task = ParsedProgram(reference)
     own = _own_names(program, task)
+    known = {*task.mentions, *_constructs(task)}
     found: dict[str, int] = {}
     for node, name in _looked_at(program, own):
-        if name not in task.mentions:
+        if name not in known:
             found.setdefault(name, getattr(node, "lineno", 1))
     return found
 
 
+def _constructs(task: ParsedProgram) -> Iterator[str]:
+    """Yield what a reference itself looks at by its syntax, and what it draws."""
+    for node in task.nodes:
+        yield _construct(task, node)
+        drawn = isinstance(node, ast.Attribute) and node.attr in RANDOM
+        if drawn and isinstance(node, ast.Attribute) and not _is_building(task, node, INPUTS):
+            yield node.attr
+
+
 def _own_names(program: ParsedProgram, task: ParsedProgram) -> set[str]:
     """Return names of attributes that the two files give something themselves."""
-    own = {node.attr for node in task.nodes if isinstance(node, ast.Attribute)}
+    given = {node.attr for node in task.nodes if isinstance(node, ast.Attribute)}
+    own = set()
     for node in program.nodes:
         if isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load):
             own.add(node.attr)
-        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
+        elif isinstance(node, ast.FunctionDef):
             own.add(node.name)
-        elif isinstance(node, ast.keyword | ast.arg) and node.arg:
-            own.add(node.arg)
-        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            own.add(node.id)
-        elif isinstance(node, ast.Call) and (called_name(node) or "") in NAMING:
-            for part in program.walk(*node.args):
-                if isinstance(part, ast.Constant) and isinstance(part.value, str):
-                    own.update(part.value.replace(",", " ").split())
-    return own - PLACES
+        elif isinstance(node, ast.ClassDef):
+            own |= {node.name, *(name for part in node.body for name in bound_names(part))}
+        elif isinstance(node, ast.Call):
+            called = called_name(node) or ""
+            if called in NAMING:
+                for part in program.walk(*node.args):
+                    if isinstance(part, ast.Constant) and isinstance(part.value, str):
+                        own.update(part.value.replace(",", " ").split())
+            elif called.endswith("Namespace"):
+                own.update(keyword.arg for keyword in node.keywords if keyword.arg)
+    return (given | {name for name in own if name[:2] != "__"}) - PLACES
 
 
 def _looked_at(program: ParsedProgram, own: set[str]) -> Iterator[tuple[ast.AST, str]]:
+    for node in program.nodes:
+        if node not in program.device_nodes and (name := _construct(program, node)):
+            yield node, name
     for name, nodes in program.mentions.items():
         root, _, last = name.rpartition(".")
         for node in nodes:
@@ -161,13 +218,62 @@ def _looked_at(program: ParsedProgram, own: set[str]) -> Iterator[tuple[ast.AST,
             if node in program.device_nodes:
                 if last in CLOCKS:
                     yield node, name
+            elif last in RANDOM and not _is_building(program, node):
+                yield node, last
             elif root.startswith("*"):
                 owner = node.value if isinstance(node, ast.Attribute) else node
                 kernel = isinstance(owner, ast.Name) and owner.id in program.kernels
-                if last not in KERNELS if kernel else not (last in own or last in _usual()):
+                usual = last in own or last in _usual() or STATE.fullmatch(last)
+                if last not in KERNELS if kernel else not usual:
                     yield node, last
             elif not _is_open(name) or (name == "str" and _is_told(program, node)):
                 yield node, name
+
+
+def _construct(program: ParsedProgram, node: ast.AST) -> str:
+    """Return what a piece of syntax looks at, or ""."""
+    if isinstance(node, ast.Compare):
+        sides = node.left, *node.comparators
+        compares = any(isinstance(how, ast.Is | ast.IsNot) for how in node.ops)
+        return "is" * (compares and not any(isinstance(side, ast.Constant) for side in sides))
+    if isinstance(node, ast.ClassDef):
+        made = {name for part in node.body for name in bound_names(part)}
+        return min(made & HOOKS, default="")
+    if isinstance(node, ast.Name) and node.id == "__name__":
+        parent = program.parents[node]
+        named = isinstance(parent, ast.Call) and called_name(parent) == "getLogger"
+        return "" if named or _is_main(parent) else "__name__"
+    if not isinstance(node, ast.Call):
+        return ""
+    called, given = called_name(node) or "", [*node.args, *node.keywords]
+    if called == "type" and isinstance(node.func, ast.Attribute) and not given:
+        return "type"
+    if called == "next" and given and isinstance(given[0], ast.Name | ast.Attribute):
+        return "next"
+    if called == "catch_warnings" and given:
+        return "catch_warnings"
+    if called in ("format", "format_map") and isinstance(node.func, ast.Attribute):
+        text = node.func.value
+        plain = isinstance(text, ast.Constant) and not FIELD.search(str(text.value))
+        return "" if plain else called
+    return ""
+
+
+def _is_main(node: ast.AST) -> bool:
+    """Whether a node is the condition under which a file runs as a script."""
+    return isinstance(node, ast.Compare) and ast.unparse(node) == "__name__ == '__main__'"
+
+
+def _is_building(
+    program: ParsedProgram, node: ast.AST, building: tuple[str, ...] = BUILDING
+) -> bool:
+    """Whether something stands where a module or inputs are made, or in what a script runs."""
+    while (node := program.parents.get(node, program.tree)) is not program.tree:
+        if isinstance(node, ast.FunctionDef):
+            return node.name in building
+        if isinstance(node, ast.If) and _is_main(node.test):
+            return True
+    return False
 
 
 def _is_told(program: ParsedProgram, node: ast.AST) -> bool:
@@ -188,6 +294,8 @@ def _is_open(name: str) -> bool:
         return name.rpartition(".")[2] in SPECIAL
     if first in vars(builtins):
         return not first.startswith("__") or first == "__name__"
+    if first in ONLY:
+        return not rest or rest.partition(".")[0] in ONLY[first]
     if first not in ("torch", "triton"):
         return first in MODULES and not (first == "numpy" and FILES & {*parts})
     listed = (n for n in (*TORCH, *TRITON) if name == n or name.startswith(n + "."))
@@ -228,6 +336,7 @@ def _usual() -> frozenset[str]:
     more = (nn.GroupNorm(1, 1), nn.Embedding(1, 1), nn.LSTM(1, 1), nn.MultiheadAttention(1, 1))
     names = {name for owner in owners for name in dir(owner)}
     names |= {name for module in (*made, *more) for name in (*vars(module), *module.state_dict())}
+    names |= {n for kind in vars(nn).values() for n in getattr(kind, "__constants__", ())}
     names |= FACTS
     names = {name for name in names if not name.startswith("_")} - PLACES
     tuners = {name for name in (*dir(Autotuner), *dir(JITFunction)) if not name.startswith("_")}
