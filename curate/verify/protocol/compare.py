@@ -317,7 +317,8 @@ class _Leaf:
         differs = (found - known).abs_() > _floor(kind) * known.abs()
         agreement = Agreement(float(error.max()))
         if differs.any():
-            allowed = allowed_error(known.to(kind), true, self.noise, self.ties)
+            far = self.strict == "none"
+            allowed = allowed_error(known.to(kind), true, self.noise, self.ties, far)
             if self.usual:
                 size = true.abs() + float(true.square().mean().sqrt())
                 allowed = allowed + (BESIDE * size).clamp(max=_floor(kind) * self.usual)
@@ -412,6 +413,17 @@ def _row_length(tensor: torch.Tensor) -> int:
     return row if row >= ROW else int(tensor.numel())
 
 
+def _like_size(tensor: torch.Tensor) -> torch.Tensor:
+    """Return the root mean square of those that are like each element: of all, or of those along
+    the dimension where it is least."""
+    squares = tensor.square()
+    least = squares.mean().expand(tensor.shape)
+    for dim, length in enumerate(tensor.shape if tensor.dim() > 1 else ()):
+        if length >= ROW:
+            least = torch.minimum(least, squares.mean(dim, keepdim=True))
+    return least.sqrt()
+
+
 def _row_size(tensor: torch.Tensor) -> torch.Tensor:
     """Return the root mean square of each element's row."""
     row = _row_length(tensor)
@@ -424,6 +436,7 @@ def allowed_error(
     exact: torch.Tensor,
     noise: torch.Tensor | None = None,
     ties: bool = False,
+    far: bool = False,
 ) -> torch.Tensor:
     """Return, for each element, how far from the float64 result a candidate may be.
 
@@ -433,6 +446,8 @@ def allowed_error(
         noise: see `compare`; may be anything where the output is not finite.
         ties: whether inputs were drawn to lie on thresholds: then many elements move by the one
             step that a comparison makes, and nothing follows for the others.
+        far: whether inputs were drawn far from one another: then algorithms that mix them, as
+            Winograd's, are as exact as the largest results let them be.
     """
     if not own.numel():
         return exact
@@ -441,9 +456,9 @@ def allowed_error(
         allowed = torch.empty_like(exact)
         for part in (mask, ~mask):
             rest = None if moved is None else moved[part]
-            allowed[part] = _allowed_alike(own[part], exact[part], rest, ties)
+            allowed[part] = _allowed_alike(own[part], exact[part], rest, ties, far)
         return allowed
-    return _allowed_alike(own, exact, moved, ties)
+    return _allowed_alike(own, exact, moved, ties, far)
 
 
 def _mask_values(exact: torch.Tensor) -> torch.Tensor | None:
@@ -461,12 +476,13 @@ def _mask_values(exact: torch.Tensor) -> torch.Tensor | None:
 
 
 def _allowed_alike(
-    own: torch.Tensor, exact: torch.Tensor, moved: torch.Tensor | None, ties: bool
+    own: torch.Tensor, exact: torch.Tensor, moved: torch.Tensor | None, ties: bool, far: bool
 ) -> torch.Tensor:
     """Return what is allowed of numbers that may be compared with their mean size."""
     if is_short(own.dtype):
         return _allowed_short(own, exact, moved)
-    size = exact.abs() + float(exact.square().mean().sqrt()) + torch.finfo(own.dtype).tiny
+    like = exact.abs().max() if far else _like_size(exact)
+    size = exact.abs() + like + torch.finfo(own.dtype).tiny
     # A reference that overflows does not license just any number.
     own_error = torch.minimum((own.double() - exact).abs(), GROSS * size)
     if moved is None:
@@ -474,14 +490,14 @@ def _allowed_alike(
     if not ties:
         own_error = torch.maximum(own_error, moved)
     # An element that any rounding moves by much says nothing about the others.
-    calm = own_error <= GROSS * size
-    typical_error = _quantile(own_error[calm], TYPICAL) if calm.any() else 0.0
+    calm, share = own_error <= GROSS * size, own_error / size
+    typical_error = (_quantile(share[calm], TYPICAL) if calm.any() else 0.0) * size
     # Where few elements are much less exact than the others, another order of operations makes
     # it other elements.
-    worst = WORST * float(torch.where(calm, own_error / size, 0.0).max())
+    worst = WORST * float(torch.where(calm, share, 0.0).max())
     # How far elements on a threshold may move says nothing about the others.
     usual = torch.maximum(moved, _quantile(moved, USUAL) * torch.ones_like(moved))
-    allowed = torch.maximum(own_error.clamp(min=typical_error), usual)
+    allowed = torch.maximum(torch.maximum(own_error, typical_error), usual)
     return FACTOR * allowed + (_floor(own.dtype) + worst) * size
 
 

@@ -67,6 +67,18 @@ def test_what_masks_a_number_does_not_hide_it(kind: torch.dtype) -> None:
         compare(torch.where(hidden, own, own * 1.05), own, exact)
 
 
+def test_a_column_is_held_to_its_own_size() -> None:
+    angles = torch.rand(700, 1, generator=torch.Generator().manual_seed(3)).double() * 6 - 3
+    exact = torch.cat([6378 + angles, angles.sin(), angles.cos()], 1)
+    own, got = exact.float(), exact.float()
+    got[:, 1] += 1e-4
+    assert compare(own.clone(), own, exact).error_ratio <= 1
+    with pytest.raises(Mismatch, match="value"):
+        compare(got, own, exact)
+    # Of inputs far from one another, the largest result says how exact the others are.
+    assert compare(got, own, exact, strict="none").error_ratio <= 1
+
+
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
 def test_nonfinite_positions_must_agree(bad: float) -> None:
     own = torch.arange(4.0)
