@@ -394,6 +394,12 @@ SEEN = {
         + STORE.format("tl.where(none != none, x * 3, 0)"),
         "y",
     ),
+    "any of the lanes that are left out": (
+        "none = tl.load(x_ptr + at, mask=at < 0)\n    "
+        "odd = tl.sum(((none != none) | (none > 0.5)).to(tl.int32), 0)\n    "
+        + STORE.format("tl.where(odd > 0, x * 3, 0)"),
+        "y",
+    ),
     "fresh memory": (
         "old = tl.load(y_ptr + row * apart + at, mask=at < width, other=0.0).to(tl.int32, "
         "bitcast=True)\n    "
@@ -417,11 +423,62 @@ def test_who_knows_the_judge_by_sight_is_wrong(judge: Judge) -> None:
         rows(body, given=given).replace(launch, launch.replace("by_rows", "made = by_rows"))
         for body, given in SEEN.values()
     ]
-    programs[2] = programs[2].replace(
+    at = list(SEEN).index("a slice's memory")
+    programs[at] = programs[at].replace(
         "x = x.contiguous()", "x = x.contiguous().as_strided(x.shape, x.contiguous().stride(), 0)"
     )
     for name, verdict in zip(SEEN, judge([(task, text) for text in programs]), strict=True):
         assert verdict["status"] == "incorrect", (name, verdict)
+
+
+def test_another_instance_changes_nothing(judge: Judge) -> None:
+    task = reference("x * self.scale", "torch.randn(20, 45)").replace(
+        "self.how = how", "self.scale = nn.Parameter(torch.rand(()))"
+    )
+    own = rows(STORE.format("x * tl.load(z_ptr)"), given="y")
+    own = own.replace("x_ptr, y_ptr", "x_ptr, z_ptr, y_ptr").replace("](x, y", "](x, self.scale, y")
+    own = own.replace(
+        "super().__init__()",
+        "super().__init__()\n        self.scale = nn.Parameter(torch.rand(()))",
+    )
+    last = own.replace("torch.rand(()))", "torch.rand(()))\n        ModelNew.last = self", 1)
+    last = last.replace("self.scale, y", "ModelNew.last.scale, y")
+    honest, careless = judge([(task, own), (task, last)])
+    assert honest["status"] == "correct", honest
+    assert (careless["status"], careless["reason"]) == ("incorrect", "value"), careless
+
+
+def test_results_may_not_be_parameters_unless_the_references_are(judge: Judge) -> None:
+    model = "self.scale = nn.Parameter(torch.rand(45))"
+    tasks = [
+        reference(f"(x * 3, {second})", "torch.randn(20, 45)").replace("self.how = how", model)
+        for second in ("self.scale.detach().clone()", "self.scale.detach()")
+    ]
+    program = rows(STORE.format("x * 3"), given="y, self.scale.detach()")
+    program = program.replace("super().__init__()", f"super().__init__()\n        {model}")
+    copy, same = judge([(task, program) for task in tasks])
+    assert "shared_memory" in copy["caveats"] and "shared_memory" not in same["caveats"], copy
+
+
+@pytest.mark.parametrize(
+    ("forward", "operator"),
+    [
+        ("x.transpose(1, 0).contiguous()", "clone"),
+        ("torch.cat([x, x], 1)", "copy_"),
+        ("x.to(torch.float8_e5m2).to(x.dtype)", "to_copy"),
+    ],
+)
+def test_moves_by_pytorch_are_named_where_to_move_is_all(
+    judge: Judge, forward: str, operator: str
+) -> None:
+    task = reference(forward, "torch.randn(20, 45).bfloat16()")
+    made = {"copy_": "x.new_empty(x.shape[0], 2 * x.shape[1])"}.get(operator, forward)
+    fill = "x[:, : x.shape[1] // 2], x[:, x.shape[1] // 2 :] = given, given" * (operator == "copy_")
+    program = rows(STORE.format("x")).replace(
+        "x = x.contiguous()", f"given = x\n        x = {made}\n        {fill or 'pass'}"
+    )
+    (verdict,) = judge([(task, program)])
+    assert verdict["status"] == "cheat" or "torch_computes" in verdict["caveats"], verdict
 
 
 COUNTED = """

@@ -48,6 +48,8 @@ def seen(line: str = "pass", body: str = "pass", reference: str = "") -> set[str
         "y = y if isinstance(x, torch.Tensor) else torch.finfo(x.dtype).max",
         "with torch.cuda.device(x.device): y = torch.special.entr(y).clamp_(min=-math.inf)",
         "y = getattr(F, 'relu')(y)",
+        "y = y if self._scale is None else next(iter(self.linear.parameters()))",
+        "assert x.dim() == 2, '{} is no matrix'.format(x.shape)",
     ],
 )
 def test_what_programs_need_is_no_finding(line: str) -> None:
@@ -67,6 +69,15 @@ def test_what_programs_need_is_no_finding(line: str) -> None:
         ("n = kernel.device_caches", "device_caches"),
         ("n = kernel.cache if self else 0", "cache"),
         ("n = os.getpid()", "os.getpid"),
+        ("n = x is self.linear", "is"),
+        ("n = '{0.__class__}'.format(x)", "format"),
+        ("n = x.type()", "type"),
+        ("n = __name__", "__name__"),
+        ("n = torch.rand(())", "rand"),
+        ("n = torch.empty(()).uniform_()", "uniform_"),
+        ("n = next(self.turns)", "next"),
+        ("created = math.log(x.created)", "created"),
+        ("n = dict(__dict__=0, n=x.__dict__)", "__dict__"),
         ("n = time.time_ns()", "time.time_ns"),
         ("n = torch.cuda.memory_allocated()", "torch.cuda.memory_allocated"),
         ("n = torch.compiler.is_compiling()", "torch.compiler.is_compiling"),
@@ -83,6 +94,12 @@ def test_a_kernel_may_look_at_its_arguments_alone() -> None:
     assert seen(body="at = tl.max_contiguous(at, 8)") == set()
     clock = seen(body="start = tl.extra.cuda.globaltimer()")
     assert clock == {"triton.language.extra.cuda.globaltimer"}
+
+
+def test_what_fills_or_moves_a_module_is_its_own() -> None:
+    hook = "pass\n\n    def load_state_dict(self, state):\n        pass\n\n    def rest(self, y):"
+    assert seen(hook) == {"load_state_dict"}
+    assert seen(hook, reference="class Model:\n    def load_state_dict(self, state): pass") == set()
 
 
 def test_what_the_problem_names_a_program_may_name() -> None:
