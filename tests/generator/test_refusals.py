@@ -31,6 +31,12 @@ TRANSPOSED = module(
     "return self.up(x)",
     IMAGES,
 )
+UNUSED = module(
+    "share=0.5",
+    "self.drop, self.share = nn.Dropout(share), share",
+    "if self.training and self.share > 1:\n    x = x * 2\nreturn torch.sigmoid(x + 1)",
+    IMAGES,
+)
 DEPTHWISE = module(
     "channels=6",
     "self.conv = nn.Conv2d(channels, channels, 3, padding=1, groups=channels)",
@@ -64,5 +70,6 @@ def test_a_program_refuses_what_it_was_not_written_for(warm_judge):
 
 
 def test_dropping_nothing_is_the_same_in_training(warm_judge):
-    texts, _ = judged(warm_judge, {"kept": KEPT})
-    assert "self.training" not in texts["kept"]
+    texts, caveats = judged(warm_judge, {"kept": KEPT, "unused": UNUSED})
+    assert not {name for name, text in texts.items() if "assert not self.training" in text}
+    assert not {name for name, found in caveats.items() if "eval_mode_only" in found}

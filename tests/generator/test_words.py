@@ -150,3 +150,9 @@ def test_what_is_broadcast_along_a_batch_takes_an_axis_of_the_grid_and_no_divisi
     kernel = text.partition("class ModelNew")[0]
     assert "tl.program_id(1)" in kernel
     assert "//" not in kernel and " % " not in kernel
+
+
+def test_a_buffer_is_called_as_the_function_that_fills_it():
+    text = printed("y = torch.tanh(self.norm(x) @ self.norm(x).mT)", "return y.softmax(-1) @ x")
+    made = {re.sub(r"_\d+$", "", name) for name in re.findall(r"(\w+) = torch\.empty\(", text)}
+    assert "norm" in " ".join(made) and "values" not in made

@@ -221,6 +221,15 @@ def test_a_new_batch_size_is_not_tuned_anew(programs):
     assert "input_precision=PRECISION" in programs["product"]
 
 
+def test_a_product_of_16_bits_asks_for_no_precision_and_prunes_no_tiles(warm_judge):
+    given = "torch.randn(70, 33).bfloat16(), torch.randn(33, 50).bfloat16()"
+    short = reference("x @ y", given, names="x, y")
+    text = generate(short).text
+    assert "tl.dot(a, b, acc)" in text and "PRECISION" not in text and "fitting" not in text
+    (verdict,) = warm_judge.run([Candidate("short", short, text)])
+    assert verdict.status == "correct"
+
+
 CONVOLUTION_AND_PRODUCT = reference(
     "self.linear(torch.relu(self.c(x)).mean((2, 3)))",
     "torch.randn(4, 20, 9, 11)",
