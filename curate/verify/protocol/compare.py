@@ -489,15 +489,18 @@ def _allowed_alike(
         moved = torch.zeros_like(own_error)
     if not ties:
         own_error = torch.maximum(own_error, moved)
-    # An element that any rounding moves by much says nothing about the others.
+    # Elements that any rounding moves by much say nothing about the others.
     calm, share = own_error <= GROSS * size, own_error / size
-    typical_error = (_quantile(share[calm], TYPICAL) if calm.any() else 0.0) * size
+    usual, wild = (
+        _quantile(few, TYPICAL) if len(few) else 0.0 for few in (share[calm], share[~calm])
+    )
+    typical_error = torch.where(calm, usual, wild) * size
     # Where few elements are much less exact than the others, another order of operations makes
     # it other elements.
     worst = WORST * float(torch.where(calm, share, 0.0).max())
     # How far elements on a threshold may move says nothing about the others.
-    usual = torch.maximum(moved, _quantile(moved, USUAL) * torch.ones_like(moved))
-    allowed = torch.maximum(torch.maximum(own_error, typical_error), usual)
+    median = torch.maximum(moved, _quantile(moved, USUAL) * torch.ones_like(moved))
+    allowed = torch.maximum(torch.maximum(own_error, typical_error), median)
     return FACTOR * allowed + (_floor(own.dtype) + worst) * size
 
 
