@@ -17,10 +17,13 @@ import os
 import re
 import shutil
 import socket
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
+
+PROJECT = str(Path(__file__).resolve().parents[1])
 
 SEAL = "seal"
 """The field of a sealed JSON object that holds the hash of all other fields."""
@@ -246,6 +249,18 @@ def losing(path: Path) -> Iterator[None]:
         gone = error.errno in (errno.ENOENT, errno.ENOTDIR)
         what = "is gone" if gone else f"is damaged ({error.strerror})"
         raise Damaged(path, what) from error
+
+
+def read_end(file: IO[bytes], most: int) -> str:
+    """Return the last bytes of what a process printed, as text.
+
+    Rows and reports keep it: what is in Python's own folders is named from there on.
+    """
+    file.seek(max(0, file.seek(0, os.SEEK_END) - most))
+    text = file.read(most).decode(errors="replace").strip()
+    for folder in sorted({*filter(None, sys.path), PROJECT}, key=len, reverse=True):
+        text = text.replace(f"{folder}/", "")
+    return text
 
 
 def sealed(value: dict[str, Any], indent: int | None = None) -> bytes:

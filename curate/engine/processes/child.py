@@ -20,6 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from curate.files import read_end
+
 MAX_PROCESSES = 64  # processes that one child may have inside the sandbox
 TEMPORARY = (Path("/tmp"), Path("/dev/shm"))  # emptied after every child, in the sandbox
 FOUND_THERE: set[Path] = set()  # what was there before any child: where Python itself may lie
@@ -154,17 +156,12 @@ class Child:
             sweep_sandbox()
         if status == 0 and not self.killed:
             return None
-        evidence: Message = {"peak_mb": self.peak_mb, "printed": self._last_words()}
+        evidence: Message = {"peak_mb": self.peak_mb, "printed": read_end(self.printed, 1000)}
         if os.WIFSIGNALED(status) and not self.killed:
             evidence["signal"] = signal.Signals(os.WTERMSIG(status)).name
         elif not self.killed:
             evidence["exit_code"] = os.WEXITSTATUS(status)
         return {"reason": self.killed or "crash", "evidence": evidence}
-
-    def _last_words(self) -> str:
-        size = self.printed.seek(0, os.SEEK_END)
-        self.printed.seek(max(0, size - 1000))
-        return self.printed.read(1000).decode(errors="replace").strip()
 
 
 def remember_sandbox() -> None:

@@ -23,6 +23,7 @@ from typing import Any, Self
 from curate.engine.executor import Job, Lost, Result, WorkerError, part_rows, stopping_error
 from curate.engine.processes.sandbox import sandbox_command, worker_environment
 from curate.engine.processes.worker import step_reference
+from curate.files import read_end
 from curate.step import Context, RowStep, SourceStep, Step
 
 ATTEMPTS = 2
@@ -118,8 +119,7 @@ class _Worker:
         return lines
 
     def last_words(self) -> str:
-        self.stderr.seek(0)
-        return self.stderr.read()[-3000:].decode(errors="replace").strip()
+        return read_end(self.stderr, 3000)
 
     def stop(self) -> None:
         assert self.process.stdin and self.process.stdout

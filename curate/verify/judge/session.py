@@ -23,6 +23,7 @@ from typing import Any, Concatenate, TypedDict, cast
 import torch
 
 from curate.engine.processes.sandbox import PACKAGE, sandbox_command, worker_environment
+from curate.files import read_end
 from curate.verify.host import PACKET, SOCKET_TYPE, Ended, HostOptions, HostOrder
 from curate.verify.protocol.calls import Answered, Given, pack_call, read_answer
 from curate.verify.protocol.wire import (
@@ -247,9 +248,7 @@ class Host:
 
     def last_words(self) -> str:
         """Return the end of what the host printed."""
-        self.printed.seek(0, os.SEEK_END)
-        self.printed.seek(max(0, self.printed.tell() - 3000))
-        return self.printed.read().decode(errors="replace").strip()
+        return read_end(self.printed, 3000)
 
     def close(self) -> None:
         """End the process for good."""

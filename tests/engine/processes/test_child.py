@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import signal
@@ -71,6 +72,12 @@ def test_an_exception_is_printed() -> None:
     died, _ = run(lambda: print(1 / 0))
     assert died and died["evidence"]["exit_code"] == 70
     assert "ZeroDivisionError" in died["evidence"]["printed"]
+
+
+def test_folders_of_the_machine_are_not_printed() -> None:
+    died, _ = run(lambda: print(json.loads("{")))
+    assert died and '"json/decoder.py"' in died["evidence"]["printed"]
+    assert sys.base_prefix not in died["evidence"]["printed"]
 
 
 def test_a_signal_is_named() -> None:
