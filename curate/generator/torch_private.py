@@ -543,15 +543,18 @@ def current_word() -> str:
 
 def buffer_word(name: str) -> str:
     """Return the reference's word for a buffer, or ""."""
-    buffer = V.graph.try_get_buffer(name)
-    node = buffer.get_origin_node() if isinstance(buffer, ir.IRNode) else None
+    node = _made_by(name)
     return note_of(node).word if node is not None else ""
+
+
+def _made_by(name: str) -> torch.fx.Node | None:
+    buffer = V.graph.try_get_buffer(name)
+    return buffer.get_origin_node() if isinstance(buffer, ir.IRNode) else None
 
 
 def buffer_function(name: str) -> str:
     """Return what the function is called that computes what is in a buffer, or ""."""
-    buffer = V.graph.try_get_buffer(name)
-    node = buffer.get_origin_node() if isinstance(buffer, ir.IRNode) else None
+    node = _made_by(name)
     if node is None:
         return ""
     while len(node.all_input_nodes) == 1 and (is_view(node) or operation([node]) == "copy"):

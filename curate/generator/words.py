@@ -286,7 +286,7 @@ _VERBS |= {"clone": "copy"}
 
 def operation(nodes: Sequence[torch.fx.Node]) -> str:
     """Return a verb for the last thing that some nodes compute, as operators have no words."""
-    operators = [n.target for n in nodes if isinstance(n.target, torch._ops.OpOverload)]
-    names = [str(one).split(".")[1] for one in operators if not getattr(one, "is_view", False)]
+    computing = [n for n in nodes if isinstance(n.target, torch._ops.OpOverload) and not is_view(n)]
+    names = [str(node.target).split(".")[1] for node in computing]
     name = names[-1].strip("_") if names else "copy"
     return _VERBS.get(name, name)

@@ -13,11 +13,15 @@ from curate.problem.values import list_tensors
 
 DOUBLE = 8  # bytes of a float64
 
+COPIES = ("clone", "copy", "copy_", "_to_copy", "contiguous")
+"""Operators that copy or convert."""
+
 MOVES = {
+    *COPIES,
     *("empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided"),
     *("zeros", "zeros_like", "new_zeros", "ones", "ones_like", "new_ones", "full", "full_like"),
     *("new_full", "fill", "fill_", "zero", "zero_", "scalar_tensor", "arange", "resize_", "set_"),
-    *("clone", "copy", "copy_", "_to_copy", "contiguous", "detach", "lift", "lift_fresh"),
+    *("detach", "lift", "lift_fresh"),
     *("_local_scalar_dense", "is_pinned", "_pin_memory", "record_stream", "_reshape_alias"),
     "_unsafe_view",
 }

@@ -242,9 +242,8 @@ class _Tile:
 
     def product(self) -> str:
         """Return the text for queries times keys."""
-        operands = self.loops.q_operand, self.loops.k_operand
-        short = all(one.dtype in HALF for one in operands)
-        return products.dot(self.body, "q", "k", short=short)
+        types = [one.dtype for one in (self.loops.q_operand, self.loops.k_operand)]
+        return products.dot(self.body, "q", "k", types=types)
 
     def add(self, weights: str, rescale: str) -> None:
         """Add values times weights."""
@@ -261,8 +260,7 @@ class _Tile:
             body.say(f"{low} = ({weights} - {high}).to(v.dtype)")
             parts = [high, low]
         for part in parts:
-            short = loops.v_operand.dtype in HALF
-            body.say(f"acc = {products.dot(body, part, 'v', 'acc', short=short)}")
+            body.say(f"acc = {products.dot(body, part, 'v', 'acc', [loops.v_operand.dtype])}")
 
     def _is_exact(self) -> bool:
         """Whether weights are not rounded to 16 bits, as they are in PyTorch without a mask."""

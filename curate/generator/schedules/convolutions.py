@@ -15,7 +15,7 @@ from curate.generator.program import Program
 from curate.generator.schedules import products
 from curate.generator.schedules.products import Matrices, Product, Sums
 from curate.generator.torch_private import CallOperand, FloorDiv, LibraryCall
-from curate.generator.values import HALF, Value
+from curate.generator.values import Value
 
 FEW_CHANNELS, FEW_INPUTS = 16, 4
 """Channels that a group gives, and takes, below which a tile of a product would be nearly empty."""
@@ -326,9 +326,8 @@ class _Tiled:
             loads = products.same_types(self.program, loads, [window.x, window.weight])
             body.say(f"a = {loads[0]}")
             body.say(f"b = {loads[1]}")
-            dtypes = {self.program.dtype(one.buffer) for one in (window.x, window.weight)}
-            how = {"short": dtypes <= {*HALF}, "is_convolution": True}
-            body.say(f"acc = {products.dot(body, 'a', 'b', 'acc', **how)}")
+            types = [self.program.dtype(one.buffer) for one in (window.x, window.weight)]
+            body.say(f"acc = {products.dot(body, 'a', 'b', 'acc', types, True)}")
         body.depth = depth
 
     def _run(self, channels: str) -> tuple[str, str]:

@@ -598,12 +598,10 @@ def _summed(
             body.say(repr("# Tensor cores add up float8 in fewer bits than float32 has."))
             body.say(f"{acc} += tl.dot({left}, {right})")
         else:
-            how = {"is_convolution": loops.call.operator == "convolution"}
-            how["short"] = all(
-                (made.operand.dtype if made else program.dtype(operand.buffer)) in HALF
-                for made, operand in zip(loops.made_factors, (a, b), strict=True)
-            )
-            body.say(f"{acc} = {dot(body, left, right, acc, **how)}")
+            factors = zip(loops.made_factors, (a, b), strict=True)
+            types = [f.operand.dtype if f else program.dtype(o.buffer) for f, o in factors]
+            is_convolution = loops.call.operator == "convolution"
+            body.say(f"{acc} = {dot(body, left, right, acc, types, is_convolution)}")
         for pointer, stride in pointers:
             body.say(f"{pointer} += {body.address(stride * body.variable(step))}")
     body.leaf(loops.product, acc)
@@ -643,15 +641,14 @@ def dot(
     a: str,
     b: str,
     acc: str = "",
-    *,
-    short: bool = False,
+    types: Iterable[torch.dtype] = (torch.float32,),
     is_convolution: bool = False,
 ) -> str:
     """Return the product of two tiles, added to ``acc``, as exact as the reference's file asks.
 
-    Where both are ``short``, of 16 bits, tensor cores take them as they are.
+    Where the ``types`` of both have 16 bits, tensor cores take them as they are.
     """
-    if short:
+    if all(kind in HALF for kind in types):
         return f"tl.dot({a}, {b}{acc and f', {acc}'})"
     precision = "TF32" if private.allows_tf32(is_convolution) else "PRECISION"
     body.helpers.add(precision)

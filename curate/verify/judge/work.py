@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import torch
 
-from curate.problem.operator_calls import MOVES
+from curate.problem.operator_calls import COPIES, MOVES
 from curate.problem.values import Tensors
 from curate.verify.protocol.messages import CallAccount
 
@@ -37,8 +37,6 @@ HEAD, FEW, SEARCHED = 16, 8, 1 << 18
 READ, SENT = 0.25, 0.5
 """Share of the inputs' bytes that the host must have read to have done the work, and of the
 output's that it must have sent since."""
-
-COPIES = ("clone", "copy", "copy_", "to_copy", "contiguous")
 
 MOVERS = frozenset(
     (
@@ -114,7 +112,7 @@ def moves_only(name: str) -> bool:
 
 def list_movers(named: list[tuple[str, torch.Tensor]], outputs: Tensors) -> list[str]:
     """Return the operators that moved or converted as much as `CHANCE` of a call's output."""
-    moved = [(_base(name), t) for name, t in named if _base(name) in COPIES or moves_only(name)]
+    moved = [(_base(name), t) for name, t in named if name in COPIES or moves_only(name)]
     size = sum(t.numel() for _, t in moved)
     enough = size and size >= CHANCE * sum(t.numel() for t in outputs)
     return sorted({name for name, _ in moved}) if enough else []

@@ -179,9 +179,8 @@ def _constructs(task: ParsedProgram) -> Iterator[str]:
     """Yield what a reference itself looks at by its syntax, and what it draws."""
     for node in task.nodes:
         yield _construct(task, node)
-        drawn = isinstance(node, ast.Attribute) and node.attr in RANDOM
-        if drawn and isinstance(node, ast.Attribute) and not _is_building(task, node, INPUTS):
-            yield node.attr
+        if isinstance(node, ast.Attribute) and not _is_building(task, node, INPUTS):
+            yield node.attr if node.attr in RANDOM else ""
 
 
 def _own_names(program: ParsedProgram, task: ParsedProgram) -> set[str]:
