@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import math
 import weakref
 from typing import Any
 
@@ -79,15 +80,16 @@ class Mode(TorchDispatchMode):  # type: ignore[misc]
         raise NotImplementedError
 
 
-class TooManyCalls(Exception):
-    """A forward calls more operators than anybody waits for, as recurrences of long inputs do."""
+class TooMuchWork(Exception):
+    """A forward does more than anybody waits for, as recurrences of long inputs do."""
 
 
 class OperatorCalls(Mode):
     """Counts calls of operators that compute while it is entered.
 
     Args:
-        most: calls after which `TooManyCalls` is raised; None for no limit.
+        most: calls after which `TooMuchWork` is raised.
+        most_bytes: bytes read and written after which it is, too.
 
     Attributes:
         calls: name of an ATen operator to the number of its calls.
@@ -96,9 +98,9 @@ class OperatorCalls(Mode):
         most_bytes: bytes of all operators' results that there were at one time, were they float64.
     """
 
-    def __init__(self, most: int | None = None) -> None:
+    def __init__(self, most: float = math.inf, most_bytes: float = math.inf) -> None:
         super().__init__()
-        self.most = most
+        self.most, self.limit = most, most_bytes
         self.calls: collections.Counter[str] = collections.Counter()
         self.unstable: set[str] = set()
         self.call_bytes = self.most_bytes = self._held = 0
@@ -112,12 +114,12 @@ class OperatorCalls(Mode):
         if computes(func, list_tensors(args), made):
             name = func._schema.name.removeprefix("aten::")
             self.calls[name] += 1
-            if self.most is not None and self.calls.total() > self.most:
-                raise TooManyCalls
             if not kwargs.get("stable"):
                 self.unstable.add(name)
             for tensor in [*list_tensors(args), *list_tensors(kwargs), *made]:
                 self.call_bytes += tensor.numel() * tensor.element_size()
+            if self.calls.total() > self.most or self.call_bytes > self.limit:
+                raise TooMuchWork
         for tensor in made:
             if tensor.layout == torch.strided:
                 self._hold(tensor)

@@ -22,6 +22,7 @@ CAVEATS = {
     "own_parameters_only": "it fails once its parameters have changed in place",
     "has_fallback": "it can do without its kernels",
     "untried_branches": "some branches of its host functions led to no right result",
+    "untried_configurations": "a tuner may choose configurations that no call took",
     "untried_grids": "some axes of its grids had one program only",
     "smaller_sizes_only": "it was compared at smaller sizes than the file's",
     "fewer_trials": "work or time ran out before the last test",

@@ -43,6 +43,7 @@ class HostLaunches:
         self.turn = 0
         self.asked = 0
         self.tries = False
+        self.configurations: dict[str, tuple[set[int], set[int]]] = {}
 
     def install(self) -> None:
         """Take the place of Triton's runtime in this process, for good."""
@@ -87,11 +88,23 @@ class HostLaunches:
             if key not in known:
                 known[key] = prune(tuner, named)
             shift = launches.turn % len(known[key])
+            offered, taken = launches.configurations.setdefault(
+                tuner.base_fn.__name__, (set(), set())
+            )
+            offered.update(map(id, known[key]))  # `known` keeps them
+            taken.add(id(known[key][shift]))
             return known[key][shift:] + known[key][:shift]
 
         JITFunction.run, JITFunction.warmup = run, warm
         Autotuner.run, Autotuner._bench, Autotuner.prune_configs = tune, tried, pruned
         triton.runtime.driver.set_active(virtual_driver(self.target))
+
+    def untried(self) -> dict[str, int]:
+        """Return how many configurations of kernels were not taken, where that is not none."""
+        counts = {
+            name: len(offered - taken) for name, (offered, taken) in self.configurations.items()
+        }
+        return {name: count for name, count in counts.items() if count}
 
     def admit(self) -> None:
         """Count a launch that a program asks for."""

@@ -158,6 +158,10 @@ class HostHalf:
         self.taken.clear()
         return taken
 
+    def configurations(self) -> dict[str, int]:
+        """Return how many configurations of its tuned kernels were not taken so far."""
+        return self.launches.untried()
+
     def kept(self) -> str:
         """Return a digest of what the program's host functions keep."""
         return kept_state(vars(self.program.module), self.model)
@@ -257,7 +261,7 @@ def serve(launches: HostLaunches, channel: Channel, executor: socket.socket) -> 
     watch_events(report, half.name)
     handlers = handlers_of(half.load, half.build, half.run)
     handlers = {name: watched(handler) for name, handler in handlers.items()}
-    handlers |= handlers_of(half.branches, half.kept)
+    handlers |= handlers_of(half.branches, half.configurations, half.kept)
     for name in [n for n in sys.modules if n.partition(".")[0] == "curate"]:
         del sys.modules[name]  # a program that looks for the judge finds none
     with on_device(stream):

@@ -345,8 +345,7 @@ def _try_changes(check: CandidateCheck, caveat: str, draws: list[Draw]) -> None:
     shown: dict[str, Any] = {}
     for draw in draws:
         if found := check.fault(check.expect(draw)):
-            alone = [dataclasses.replace(draw, changes=(change,)) for change in draw.changes]
-            known = [d for d in alone if len(alone) > 1 and check.fault(check.expect(d))]
+            known = [d for d in check.oracle.alone(draw) if check.fault(check.expect(d))]
             wrong += [d.changes[0] for d in known] or draw.changes
             shown = shown or found
     if wrong:

@@ -75,6 +75,10 @@ AHEAD, MOST_AHEAD = 16, 12
 """Elements that keep what follows aligned, and how many times as many others may lie before an
 input that is a new object."""
 
+TURNS = 2
+"""Configurations of each tuned kernel that a device runs, where a CPU runs all in turn: to compile
+one takes longer than all calls."""
+
 IN_GAPS = 7
 """What lies between the elements of an input with gaps."""
 
@@ -411,6 +415,10 @@ class Halves:
         """
         return self.host.ask(HostHalf.branches)
 
+    def configurations(self) -> dict[str, int]:
+        """Return how many configurations of tuned kernels the host half claims to have left out."""
+        return self.host.ask(HostHalf.configurations)
+
     def grids(self) -> dict[str, list[int]]:
         """Return the largest grid of each kernel that the last call launched, axis by axis."""
         return self.executor.ask(CandidateExecutor.launched_grids)
@@ -487,9 +495,10 @@ class Halves:
         gaps: Sequence[TensorPlace] = (),
     ) -> tuple[Returned | None, CallAccount]:
         seed, permuted = _unrelated(run.seed), run.layout == PERMUTED
+        turn = self.turn % TURNS if self.on_device else self.turn
         forward = Forward(pack(run.inputs, []), places, seed, refuse, laps, run.holds, permuted)
         return self._call(
-            lambda: self.host.ask(HostHalf.run, self.turn, forward),
+            lambda: self.host.ask(HostHalf.run, turn, forward),
             [*places, *(place for _, place in self.state), *gaps],
         )
 

@@ -249,6 +249,12 @@ class Oracle:
             nothing = self._answers["variants", draw] = Variants({}, [])
             return nothing
 
+    def alone(self, draw: Draw) -> list[Draw]:
+        """Return a draw with each of its changes alone; see `Reference.alone`."""
+        with contextlib.suppress(NoOracle):
+            return self._once(Reference.alone, draw) if len(draw.changes) > 1 else []
+        return []
+
     def long_draw(self, draw: Draw, number: int, short: bool) -> tuple[Draw | None, int]:
         """Return a draw with one dimension long, or None, and how many dimensions there are.
 

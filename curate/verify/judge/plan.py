@@ -115,6 +115,8 @@ def _conclude(check: CandidateCheck, candidate: Candidate) -> None:
         check.outcome.warn("untried_branches", lines=sorted(lines))
     if narrow := check.narrow():
         check.outcome.warn("untried_grids", axes=sorted(narrow))
+    if check.session.is_open and (left := check.session.configurations()):
+        check.outcome.warn("untried_configurations", kernels=left)
     if check.operators:
         check.outcome.warn("torch_computes", operators=sorted(check.operators))
     names = surroundings(candidate.candidate, candidate.reference)

@@ -287,8 +287,9 @@ class _Leaf:
         got, own, exact = self.got, self.own, self.exact
         if kind.itemsize == 1:  # PyTorch only converts from and to float8
             got, own, exact = (t.float() for t in (got, own, exact))
-        finite = own.isfinite()
-        if not (all_finite := bool(finite.all())) or not got.isfinite().all():
+        # Each answer of a device is waited for: there are as few as may be.
+        finite, all_finite = own.isfinite(), True
+        if not (finite & got.isfinite()).all():
             same = (got == own) | (got.isnan() & own.isnan())
             if self.ties:  # the sign of a zero, which operators may lose, decides an infinity's
                 same |= got.isinf() & own.isinf()
@@ -315,17 +316,18 @@ class _Leaf:
             return Agreement()
         # Where rounding decides between two values, as in `floor`, the reference's is right too.
         differs = (found - known).abs_() > _floor(kind) * known.abs()
-        agreement = Agreement(float(error.max()))
-        if differs.any():
+        largest, any_differs = torch.stack((error.max(), differs.any().double())).tolist()
+        agreement = Agreement(largest)
+        if any_differs:
             far = self.strict == "none"
             allowed = allowed_error(known.to(kind), true, self.noise, self.ties, far)
             if self.usual:
-                size = true.abs() + float(true.square().mean().sqrt())
+                size = true.abs() + true.square().mean().sqrt()
                 allowed = allowed + (BESIDE * size).clamp(max=_floor(kind) * self.usual)
             ratio = torch.where(differs, error / allowed, 0.0)
             if self.tail and is_short(kind):
                 ratio = self._without_tail(ratio, (known - true).abs(), true)
-            agreement = Agreement(float(error.max()), float(ratio.max()))
+            agreement = Agreement(largest, float(ratio.max()))
             if agreement.error_ratio > 1:
                 wrong = ratio == agreement.error_ratio
                 plain = self._with(got, own, exact, None)
@@ -333,7 +335,7 @@ class _Leaf:
                 rare = RARE_SHORT if is_short(kind) else RARE
                 mismatch.is_rare = float((ratio > 1).double().mean()) <= rare
                 raise mismatch
-        if is_short(kind) and int(finite.sum()) >= MANY:
+        if is_short(kind) and (own.numel() if all_finite else int(finite.sum())) >= MANY:
             self._reject_bias(found, known, true)
         return agreement
 
@@ -355,9 +357,9 @@ class _Leaf:
         Each may be as far off as its rounding; a factor of 1.01 is no more, and shows in the mean.
         """
         kind = self.own.dtype
-        units = _units_off(found, true, kind)
-        got, own = float(units.mean()), lean(known, true, kind)
-        by_chance = 4 * float(units.std()) / units.numel() ** 0.5
+        units, reference = (_units_off(one, true, kind) for one in (found, known))
+        got, own, spread = torch.stack((units.mean(), reference.mean(), units.std())).tolist()
+        by_chance = 4 * spread / units.numel() ** 0.5
         if abs(got) > abs(own) + SHORT_FACTOR * self.noise_lean + BIAS + by_chance:
             raise Mismatch("bias", output=self.path, units=round(got, 3), expected=round(own, 3))
 
@@ -467,9 +469,8 @@ def _mask_values(exact: torch.Tensor) -> torch.Tensor | None:
     They are larger by `GAP` than all others, with nothing between.
     """
     flat = exact.abs().reshape(-1)
-    sizes = flat[:: max(1, flat.numel() // SAMPLE)]
-    sizes = sizes[sizes >= SCORE].sort().values
-    gaps = sizes[1:] / sizes[:-1]
+    sizes = flat[:: max(1, flat.numel() // SAMPLE)].sort().values
+    gaps = torch.where(sizes[:-1] >= SCORE, sizes[1:] / sizes[:-1], 0.0)
     if not gaps.numel() or gaps.max() < GAP:
         return None
     return exact.abs() > sizes[int(gaps.argmax())] * GAP**0.5
@@ -491,15 +492,18 @@ def _allowed_alike(
         own_error = torch.maximum(own_error, moved)
     # Elements that any rounding moves by much say nothing about the others.
     calm, share = own_error <= GROSS * size, own_error / size
-    usual, wild = (
-        _quantile(few, TYPICAL) if len(few) else 0.0 for few in (share[calm], share[~calm])
-    )
-    typical_error = torch.where(calm, usual, wild) * size
+    if calm.all():
+        typical_error = _quantile(share, TYPICAL) * size
+    else:
+        usual, wild = (
+            _quantile(few, TYPICAL) if len(few) else 0.0 for few in (share[calm], share[~calm])
+        )
+        typical_error = torch.where(calm, usual, wild) * size
     # Where few elements are much less exact than the others, another order of operations makes
     # it other elements.
-    worst = WORST * float(torch.where(calm, share, 0.0).max())
+    worst = WORST * torch.where(calm, share, 0.0).max()
     # How far elements on a threshold may move says nothing about the others.
-    median = torch.maximum(moved, _quantile(moved, USUAL) * torch.ones_like(moved))
+    median = torch.maximum(moved, _quantile(moved, USUAL))
     allowed = torch.maximum(torch.maximum(own_error, typical_error), median)
     return FACTOR * allowed + (_floor(own.dtype) + worst) * size
 
@@ -535,10 +539,10 @@ def _floor(dtype: torch.dtype) -> float:
     return (FLOOR_ULP if ulp <= torch.finfo(torch.float32).eps else FLOOR_ULP_SHORT) * ulp
 
 
-def _quantile(values: torch.Tensor, share: float) -> float:
+def _quantile(values: torch.Tensor, share: float) -> torch.Tensor:
     flat = values.reshape(-1)
     flat = flat[:: max(1, flat.numel() // SAMPLE)]
-    return float(flat.kthvalue(max(1, round(share * flat.numel()))).values)
+    return flat.kthvalue(max(1, round(share * flat.numel()))).values
 
 
 def _plain(value: Any) -> Any:

@@ -23,13 +23,14 @@ from curate.problem.draw import (
     OWN,
     TIES,
     Draw,
+    Variation,
     draw_arguments,
     draw_inputs,
     free_sizes,
     redraw_parameters,
 )
 from curate.problem.half import HalfInFloat32
-from curate.problem.operator_calls import DOUBLE, OperatorCalls, TooManyCalls
+from curate.problem.operator_calls import DOUBLE, Mode, OperatorCalls, TooMuchWork
 from curate.problem.problem import EXAMPLE, LoadedTask, describe, seed_everything
 from curate.problem.smaller import ALL, MOST_CALLS
 from curate.problem.smaller import shrink as shrink_sizes
@@ -113,6 +114,18 @@ SKIP = "skip"
 """Status of a draw that the reference does not take: nothing is learned from it."""
 
 
+class NoValues(Mode):
+    """Raises where numbers are asked of a tensor that has none, before memory is given to them."""
+
+    def call(self, func: Any, /, *args: Any, **kwargs: Any) -> Any:
+        """Call an operator, but for one that takes its tensors off ``meta``."""
+        there = kwargs.get("device")
+        leaves = there is not None and torch.device(there).type != "meta"
+        if leaves and any(tensor.is_meta for tensor in list_tensors(args)):
+            raise NotImplementedError("a tensor on meta has no numbers")
+        return func(*args, **kwargs)
+
+
 class Reference:
     """One problem, on one device."""
 
@@ -183,17 +196,17 @@ class Reference:
     def estimate(self) -> Estimate:
         """Return how much work its own inputs are, without a run."""
         called, held = self._run_on_meta()
-        most = called.most_bytes + DOUBLE * sum(t.numel() for t in held)
+        most = called.most_bytes + DOUBLE * _elements(held)
         return Estimate(dict(called.calls), called.call_bytes, most)
 
     def _work(self) -> float:
         """Return the bytes that a forward's operators move; infinity where there are too many."""
         try:
             return self._run_on_meta(MOST_CALLS)[0].call_bytes
-        except TooManyCalls:
+        except TooMuchWork:
             return math.inf
 
-    def _run_on_meta(self, most: int | None = None) -> tuple[OperatorCalls, Tensors]:
+    def _run_on_meta(self, most: float = math.inf) -> tuple[OperatorCalls, Tensors]:
         """Return the operators that compute, and inputs and state, without computing."""
         with torch.device("meta"):
             init, inputs = self.task.init_inputs(), self.task.inputs()
@@ -201,10 +214,10 @@ class Reference:
         return called, [*list_tensors(inputs), *state]
 
     def _calls(
-        self, init: list[Any], inputs: list[Any], most: int | None = None
+        self, init: list[Any], inputs: list[Any], most: float = math.inf
     ) -> tuple[OperatorCalls, Tensors]:
         """Return the operators that compute, and the model's state, without computing."""
-        with torch.device("meta"):
+        with torch.device("meta"), NoValues():
             model = self.task.module.Model(*init).eval().to("meta")
             called = OperatorCalls(most)
             with called:
@@ -244,13 +257,13 @@ class Reference:
 
         def forward(tried: Draw, most: int) -> Any:
             given = self.inputs(tried)
-            if sum(tensor.numel() for tensor in list_tensors(given)) > most:
-                return None
-            if self._is_too_much(tried, given):
+            if _elements(given) > most or self._is_too_much(tried, given):
                 return None
             _, model = self.model(tried)
+            room = max(LARGE_CALL, GROWTH * self.call_bytes) if self.call_bytes else math.inf
             try:
-                result = self._forward(model, given, tried.seed)["output"]
+                with OperatorCalls(most_bytes=room):
+                    result = self._forward(model, given, tried.seed)["output"]
             except Exception as error:
                 if (why := refusal(error)).status == "crash":
                     broken.append(why)
@@ -277,6 +290,28 @@ class Reference:
             raise Refusal(SKIP, "variants", broken[0].message)
         return Variants(found, [layout for layout in LAYOUTS if takes(layout)])
 
+    def alone(self, draw: Draw) -> list[Draw]:
+        """Return draws with one of a draw's changes each, where inputs become no larger by it.
+
+        That is, than all changes or none make them.
+        """
+
+        def elements(*changes: Variation) -> int:
+            tried = dataclasses.replace(draw, changes=changes)
+            try:
+                with torch.device("meta"):
+                    return _elements(draw_inputs(self.task, tried))
+            except NotImplementedError:  # a value decides on a size
+                return _elements(self.inputs(tried))
+
+        most = max(elements(), elements(*draw.changes))
+        found = []
+        for change in draw.changes:
+            with contextlib.suppress(Exception):  # the file's own: changes may need each other
+                if elements(change) <= most:
+                    found.append(dataclasses.replace(draw, changes=(change,)))
+        return found
+
     def long(self, draw: Draw, number: int, short: bool) -> tuple[Draw | None, int]:
         """Return a draw in which one dimension of the inputs is long, found without computing.
 
@@ -295,8 +330,7 @@ class Reference:
             called, state = self._calls(init, inputs)
         except Exception:
             return None
-        elements = sum(tensor.numel() for tensor in list_tensors([*inputs, *state]))
-        return DrawCost(elements, called.call_bytes)
+        return DrawCost(_elements([*inputs, *state]), called.call_bytes)
 
     def _is_too_much(self, draw: Draw, inputs: list[Any]) -> bool:
         """Say whether a changed call would take a large problem's reference much more work.
@@ -624,6 +658,11 @@ def _has_indices(value: Any) -> bool:
     return any(not (t.is_floating_point or t.is_complex or t == torch.bool) for t in types)
 
 
+def _elements(values: list[Any]) -> int:
+    """Return how many elements tensors have together."""
+    return sum(tensor.numel() for tensor in list_tensors(values))
+
+
 def warm() -> None:
     """Load what problems need: an example loads what is loaded on first use."""
     reference = Reference()
@@ -642,7 +681,8 @@ def serve(channel: Channel) -> None:
     baselines = Baselines(reference)
     handlers = handlers_of(
         *(reference.load, reference.draw, reference.noise, reference.initial_state),
-        *(reference.estimate, reference.facts, reference.variants, reference.long),
+        *(reference.estimate, reference.facts, reference.variants, reference.alone),
+        reference.long,
         *(baselines.try_size, baselines.prepare_timing, baselines.time),
     )
     serve_requests(channel, handlers)

@@ -33,7 +33,7 @@ def reference(forward: str, inputs: str, names: str = "x", how: str = "0") -> st
 TUNED = (
     HEAD
     + """
-@triton.autotune([triton.Config({{"BLOCK": n}}) for n in (64, 128)], key=["n"]{reset})
+@triton.autotune([triton.Config({{"BLOCK": n}}) for n in {sizes}], key=["n"]{reset})
 @triton.jit
 def add_up(x_ptr, y_ptr, n, BLOCK: tl.constexpr):
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
@@ -55,10 +55,22 @@ class ModelNew(nn.Module):
 def test_a_tuner_runs_a_kernel_before_its_first_call(judge: Judge) -> None:
     task = reference("x.sum().reshape(1)", "torch.rand(1000)")
     careless, honest = judge(
-        [(task, TUNED.format(reset=reset)) for reset in ("", ', reset_to_zero=["y_ptr"]')]
+        [
+            (task, TUNED.format(reset=reset, sizes="(64, 128)"))
+            for reset in ("", ', reset_to_zero=["y_ptr"]')
+        ]
     )
     assert (careless["status"], careless["reason"]) == ("incorrect", "value"), careless
     assert honest["status"] == "correct", honest
+    assert "untried_configurations" not in honest["caveats"], honest
+
+
+def test_configurations_that_no_call_took_are_a_caveat(judge: Judge) -> None:
+    task = reference("x.sum().reshape(1)", "torch.rand(1000)")
+    many = TUNED.format(reset=', reset_to_zero=["y_ptr"]', sizes="(64, 128) * 200")
+    (verdict,) = judge([(task, many)])
+    assert verdict["status"] == "correct" and "untried_configurations" in verdict["caveats"]
+    assert 200 < verdict["evidence"]["untried_configurations"]["kernels"]["add_up"] < 400
 
 
 PRODUCT = (
