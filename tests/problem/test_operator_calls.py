@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from curate.problem.operator_calls import OperatorCalls, TooManyCalls, is_compute
+from curate.problem.operator_calls import OperatorCalls, TooMuchWork, is_compute
 
 torch.set_num_threads(1)
 
@@ -76,10 +76,17 @@ def test_bytes_at_one_time_are_those_of_results_that_still_live() -> None:
 
 
 def test_too_many_calls_end_a_forward():
-    with pytest.raises(TooManyCalls), OperatorCalls(most=10) as called:
+    with pytest.raises(TooMuchWork), OperatorCalls(most=10) as called:
         for _ in range(20):
             torch.ones(3) * 2
     assert called.calls.total() == 11
+
+
+def test_too_many_bytes_end_a_forward():
+    with pytest.raises(TooMuchWork), OperatorCalls(most_bytes=100) as called:
+        for _ in range(20):
+            torch.ones(3) * 2
+    assert called.calls.total() == 5  # 24 bytes each
 
 
 def test_what_is_held_is_what_lives():

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import torch
 
 from curate.problem.draw import Draw, Variation
 from curate.verify.reference import serve
-from curate.verify.reference.serve import Reference
+from curate.verify.reference.serve import NoValues, Reference
 
 PROBLEM = """
 import torch
@@ -295,3 +296,26 @@ def test_the_other_dimensions_may_stay_as_they_are() -> None:
     assert long_shapes(loaded("return x.exp()"), short=False) == [[(4, 50_001)], [(50_001, 6)]]
     most = loaded("return x @ x.mT", "torch.randn(64, 64, 8)")
     assert long_shapes(most, short=False)[0] == [(64, 64, 203)]
+
+
+def test_other_sizes_that_are_far_more_work_are_left_out() -> None:
+    reference = loaded("return x.repeat(len(x) ** 2, 1).exp()", "torch.rand(n, 4)", sizes="n = 8")
+    reference.facts(Draw(2, 2))
+    draws = reference.variants(Draw(2, 2)).draws["sizes"]
+    sizes = {change.value for draw in draws for change in draw.changes if change.which == "n"}
+    assert 64 in sizes and 128 not in sizes, sizes
+
+
+def test_of_changes_alone_those_count_that_make_inputs_no_larger() -> None:
+    reference = loaded("return x.exp()", "torch.rand(n, m)", sizes="n = 4; m = 4")
+    few, many = Variation("size", "m", 1), Variation("size", "n", 64)
+    draw = Draw(2, 2, changes=(few, many))
+    assert reference.alone(draw) == [Draw(2, 2, changes=(few,))]
+    assert reference.alone(Draw(2, 2, changes=(few,))) == [Draw(2, 2, changes=(few,))]
+
+
+def test_a_tensor_without_numbers_is_not_given_memory() -> None:
+    with torch.device("meta"), NoValues():
+        with pytest.raises(NotImplementedError, match="has no numbers"):
+            torch.ones(3).cpu()
+        assert (torch.ones(3) + 1).is_meta
