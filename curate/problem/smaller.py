@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 import torch
 
 from curate.problem.draw import free_sizes, named_sizes
 from curate.problem.problem import LoadedTask
-from curate.problem.values import list_tensors
+from curate.problem.values import count_elements
 
 ELEMENTS = 2**16
 """Elements of the inputs, in all, that a CPU's draws have where the file has more than `MUCH`."""
@@ -117,7 +116,7 @@ def input_elements(task: LoadedTask) -> int:
             given = task.inputs()
     except Exception:  # the file's own
         given = task.inputs()
-    return sum(math.prod(t.shape) for t in list_tensors(given))
+    return count_elements(given)
 
 
 def _parameters(task: LoadedTask) -> int:
@@ -127,4 +126,4 @@ def _parameters(task: LoadedTask) -> int:
             model = task.module.Model(*task.init_inputs())
     except Exception:  # the file's own: it may look at values
         return 0
-    return sum(math.prod(t.shape) for t in model.parameters())
+    return count_elements([*model.parameters()])

@@ -39,6 +39,11 @@ def list_tensors(value: Any) -> Tensors:
     return [tensor for part in parts for tensor in list_tensors(part)]
 
 
+def count_elements(value: Any) -> int:
+    """Return how many elements the tensors of a structure have together."""
+    return sum(tensor.numel() for tensor in list_tensors(value))
+
+
 def without_float8(tensor: torch.Tensor) -> torch.Tensor:
     """Return a tensor, in float32 where it is float8: PyTorch only converts from and to that."""
     return tensor.float() if tensor.is_floating_point() and tensor.itemsize == 1 else tensor

@@ -26,7 +26,7 @@ from curate.problem.draw import (
     named_sizes,
 )
 from curate.problem.problem import LoadedTask
-from curate.problem.values import contents, list_tensors, same_tensors
+from curate.problem.values import contents, count_elements, list_tensors, same_tensors
 
 MOST_DRAWS = 2
 """Draws over which changes are spread that do not go together."""
@@ -93,7 +93,7 @@ def find_variants(
             more than so many elements.
         constructor: whether its arguments are changed as well.
     """
-    own = sum(tensor.numel() for tensor in list_tensors(inputs))
+    own = count_elements(inputs)
     most = max(ANY, own, min(GROWTH * own, GROWN))
 
     def run(tried: Draw) -> Any:

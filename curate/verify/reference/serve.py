@@ -36,6 +36,7 @@ from curate.problem.smaller import ALL, MOST_CALLS
 from curate.problem.smaller import shrink as shrink_sizes
 from curate.problem.values import (
     Tensors,
+    count_elements,
     list_tensors,
     map_tensors,
     same_tensors,
@@ -196,7 +197,7 @@ class Reference:
     def estimate(self) -> Estimate:
         """Return how much work its own inputs are, without a run."""
         called, held = self._run_on_meta()
-        most = called.most_bytes + DOUBLE * _elements(held)
+        most = called.most_bytes + DOUBLE * count_elements(held)
         return Estimate(dict(called.calls), called.call_bytes, most)
 
     def _work(self) -> float:
@@ -257,12 +258,11 @@ class Reference:
 
         def forward(tried: Draw, most: int) -> Any:
             given = self.inputs(tried)
-            if _elements(given) > most or self._is_too_much(tried, given):
+            if count_elements(given) > most or self._is_too_much(tried, given):
                 return None
             _, model = self.model(tried)
-            room = max(LARGE_CALL, GROWTH * self.call_bytes) if self.call_bytes else math.inf
             try:
-                with OperatorCalls(most_bytes=room):
+                with OperatorCalls(most_bytes=self._room):
                     result = self._forward(model, given, tried.seed)["output"]
             except Exception as error:
                 if (why := refusal(error)).status == "crash":
@@ -300,9 +300,9 @@ class Reference:
             tried = dataclasses.replace(draw, changes=changes)
             try:
                 with torch.device("meta"):
-                    return _elements(draw_inputs(self.task, tried))
+                    return count_elements(draw_inputs(self.task, tried))
             except NotImplementedError:  # a value decides on a size
-                return _elements(self.inputs(tried))
+                return count_elements(self.inputs(tried))
 
         most = max(elements(), elements(*draw.changes))
         found = []
@@ -330,7 +330,12 @@ class Reference:
             called, state = self._calls(init, inputs)
         except Exception:
             return None
-        return DrawCost(_elements([*inputs, *state]), called.call_bytes)
+        return DrawCost(count_elements([*inputs, *state]), called.call_bytes)
+
+    @property
+    def _room(self) -> float:
+        """Bytes that operators of a changed call may read and write, once the usual are known."""
+        return max(LARGE_CALL, GROWTH * self.call_bytes) if self.call_bytes else math.inf
 
     def _is_too_much(self, draw: Draw, inputs: list[Any]) -> bool:
         """Say whether a changed call would take a large problem's reference much more work.
@@ -341,7 +346,7 @@ class Reference:
         if self.call_bytes < LARGE_CALL:
             return False
         called, _ = self._calls(draw_arguments(self.task, draw), inputs)
-        return called.call_bytes > GROWTH * self.call_bytes
+        return called.call_bytes > self._room
 
     # the work
 
@@ -656,11 +661,6 @@ def _bytes_of(value: Any) -> int:
 def _has_indices(value: Any) -> bool:
     types = {t.dtype for t in list_tensors(value)}
     return any(not (t.is_floating_point or t.is_complex or t == torch.bool) for t in types)
-
-
-def _elements(values: list[Any]) -> int:
-    """Return how many elements tensors have together."""
-    return sum(tensor.numel() for tensor in list_tensors(values))
 
 
 def warm() -> None:
