@@ -306,8 +306,9 @@ def test_other_sizes_that_are_far_more_work_are_left_out() -> None:
     assert 64 in sizes and 128 not in sizes, sizes
 
 
-def test_of_changes_alone_those_count_that_make_inputs_no_larger() -> None:
-    reference = loaded("return x.exp()", "torch.rand(n, m)", sizes="n = 4; m = 4")
+@pytest.mark.parametrize("n", ["n", "int(torch.tensor(n))"], ids=["plain", "by a value"])
+def test_of_changes_alone_those_count_that_make_inputs_no_larger(n: str) -> None:
+    reference = loaded("return x.exp()", f"torch.rand({n}, m)", sizes="n = 4; m = 4")
     few, many = Variation("size", "m", 1), Variation("size", "n", 64)
     draw = Draw(2, 2, changes=(few, many))
     assert reference.alone(draw) == [Draw(2, 2, changes=(few,))]
