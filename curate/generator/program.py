@@ -7,7 +7,6 @@ import inspect
 import itertools
 import linecache
 import re
-import textwrap
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ import sympy
 import torch
 import torch.utils._pytree as pytree
 
+from curate.generator import docstrings
 from curate.generator import torch_private as private
 from curate.generator.body import Kernel, identifier
 from curate.generator.loops import Loops, equal, in_terms_of, product
@@ -28,14 +28,13 @@ from curate.generator.text.expressions import Printer
 from curate.generator.trace import Symbolic, Traced
 from curate.generator.unprintable import Unprintable
 from curate.generator.values import StoredValue, unconverted
-from curate.generator.words import is_view, note_of, operation, title, told_note, words_of
+from curate.generator.words import operation, words_of
 from curate.problem.problem import attribute_path
 
 ir = private.ir
 
 _REDUCED = {"sum": "total", "prod": "product", "max": "peak", "min": "lowest", "any": "found"}
 _REDUCED |= {"online_softmax_reduce": "peak exp_sum", "welford_reduce": "mean squares count"}
-_LONGEST_FORMULA, _LONGEST_STATEMENT = 160, 80
 
 
 @dataclass
@@ -231,7 +230,7 @@ class Program:
     def _outputs(self) -> None:
         """Name the buffers that are returned."""
         self.results = list(self.graph.graph_outputs)
-        told = words_of(self.traced.task).results
+        told = words_of(self.traced.task).results(self.traced.model)
         count = len(self.results) - len(self.traced.assigned)
         told = told if len(told) == count else [""] * count
         told = [*told, *(path.rpartition(".")[2] for path in self.traced.assigned)]
@@ -243,7 +242,8 @@ class Program:
                 words.setdefault(result.get_name(), own)
         made = [n for n in words if n not in self.graph.graph_inputs]
         for name in made:
-            self.words[name] = self.sizes.fresh("out" if len(made) == 1 else words[name])
+            is_only = len(made) == 1 and not words[name].endswith("_grad")
+            self.words[name] = self.sizes.fresh("out" if is_only else words[name])
         self.returned = set(made)
 
     def _aliases(self) -> None:
@@ -594,12 +594,11 @@ class Program:
         nodes = private.in_order(
             {origin for node in loops.nodes for origin in private.own_origins(node)}
         )
-        stem = title(nodes, self.inputs) or operation(nodes)
-        last = words_of(self.traced.task).last(nodes)
-        told = last if _fits(last, _LONGEST_STATEMENT) else stem.replace("_", " ")
+        stem = docstrings.title(nodes, self.inputs) or operation(nodes)
+        told = docstrings.last(nodes) or stem.replace("_", " ")
         starts = [store for store in kernel.body.stores() if store.buffer in self.accumulated]
         if starts and all(store.mode is None and store.value.op == "load" for store in starts):
-            return "copy", f"Copy what later kernels change.\n\n    {kernel.doc}\n    "
+            return "copy", docstrings.wrapped("Copy what later kernels change.", kernel.doc)
         if private.is_operand(loops.nodes) and all(map(_is_moved, kernel.body.stores())):
             stem, first = (
                 f"{stem}_operand",
@@ -616,23 +615,13 @@ class Program:
             first = f"Last stage of {told}: what needs the results of the others."
         else:
             first = self.summary or self._computed(nodes)
-        wrapped = "\n    ".join(textwrap.wrap(first, 93, initial_indent="   ")).strip()
-        return stem, f"{wrapped}\n\n    {kernel.doc}\n    "
+        return stem, docstrings.wrapped(first, kernel.doc)
 
     def _computed(self, nodes: list[torch.fx.Node]) -> str:
         """Return a sentence that says what some nodes of the graph compute."""
-        words = words_of(self.traced.task)
-        formula = words.formula(nodes, self.is_alone)
-        if _fits(formula, _LONGEST_FORMULA):
-            return f"Compute {formula}."
-        working = [node for node in nodes if not is_view(node)] or nodes
-        calls = list(dict.fromkeys(call for node in working for call in told_note(node).calls))
-        names = calls or list(dict.fromkeys(filter(None, (note_of(n).assigned for n in nodes))))
-        if self.is_alone and words.results and all(words.results):
-            names = words.results
-        names = names if len(names) <= 5 else [*names[:4], "more"]
-        told = " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
-        return f"Compute {told or 'what later kernels read'}."
+        results = words_of(self.traced.task).results(self.traced.model) if self.is_alone else []
+        whole = list(nodes[0].graph.nodes) if self.is_alone and nodes else nodes
+        return docstrings.sentence(whole, results if all(results) else [])
 
     # -- all of it --------------------------------------------------------------------------------
 
@@ -892,11 +881,6 @@ def names_dims(traced: Traced) -> bool:
             if any(given.get(name) not in (None, []) for name in ("dim", "dims")):
                 return True
     return False
-
-
-def _fits(code: str, most: int) -> bool:
-    """Whether a docstring can have a piece of the reference in it."""
-    return 0 < len(code) <= most and '"' not in code
 
 
 def _is_moved(store: StoredValue) -> bool:

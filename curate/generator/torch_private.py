@@ -14,7 +14,6 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from types import FrameType
 from typing import Any, TypeVar
 from unittest import mock
 
@@ -75,7 +74,7 @@ from curate.generator.operators.lowerings import own_lowerings
 from curate.generator.operators.parts import PART
 from curate.generator.operators.recurrences import RECURRENCE
 from curate.generator.unprintable import Unprintable
-from curate.generator.words import NOTE, is_view, note_of, operation, told_note
+from curate.generator.words import NOTE, Note, is_view, note_of, operation, told_note
 
 __all__ = ["CUDA", "DIVISIONS", "DTYPES", "ir", "list_device_constructors"]
 __all__ += ["CeilToInt", "FloorDiv", "Identity", "IntTrueDiv", "Max", "Min", "Mod"]
@@ -336,7 +335,7 @@ def export(
     module: torch.nn.Module,
     inputs: Sequence[Any],
     mode: FakeTensorMode,
-    note: Callable[[torch.fx.Node, FrameType | None], None],
+    note: Note,
 ) -> tuple[torch.fx.GraphModule, list[str], list[str]]:
     """Return a module's graph in the operators that Inductor lowers, and its tensors' paths.
 

@@ -434,8 +434,8 @@ def _trace(
         parts.strip(model)
         with parts.called(model):
             wrapper = _Wrapper(model, symbols, leaves, spec)
-            note = words_of(task).note
-            graph, held, assigned = private.export(wrapper, wrapper.given, mode, note)
+            with words_of(task).noting(model) as note:
+                graph, held, assigned = private.export(wrapper, wrapper.given, mode, note)
         settle(graph.graph)
         _refuse_constants(graph, openness == "built")
     origins = wrapper.origins(held)
@@ -549,7 +549,8 @@ def trace_part(
         ]
     inputs = tuple(leaves)
     wrapper = _Wrapper(model, {}, *pytree.tree_flatten(inputs))
-    graph, held, assigned = private.export(wrapper, leaves, mode, words_of(task).note)
+    with words_of(task).noting(model) as note:
+        graph, held, assigned = private.export(wrapper, leaves, mode, note)
     if assigned:
         raise Unprintable("a part that changes itself")
     settle(graph.graph)

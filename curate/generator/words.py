@@ -12,21 +12,27 @@ import functools
 import itertools
 import linecache
 import re
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from types import CodeType, FrameType, ModuleType
 
 import torch
 
+from curate.problem.problem import attribute_path
 from curate.syntax import arguments, stores_in, words
 
 NOTE = "reference"
 """The key of a node's ``meta`` under which a `NodeNote` lies."""
 
+Note = Callable[[torch.fx.Node, FrameType | None], None]
+"""Notes where a node is made: in a frame."""
+
 Span = tuple[int | None, int | None, int | None, int | None]
 """First and last line, first and last column, as code objects have them."""
 
 _FUNCTIONAL = torch.nn.functional.__file__
+_MODULES = torch.nn.modules.__file__.removesuffix("__init__.py")
 
 _CONVERSIONS = words(
     "to type type_as float double half long int bool contiguous clone view reshape expand flatten "
@@ -36,28 +42,50 @@ _CONVERSIONS = words(
 """Functions that say nothing of what is computed."""
 
 
+@dataclass(frozen=True)
+class Enclosing:
+    """One of the expressions that a node lies in, or a module of PyTorch's.
+
+    Attributes:
+        run: tells one run of a function from another.
+        of: the expression or statement; the class, for a module of PyTorch's.
+        where: the module or function that has the expression, "" for forward; that module itself.
+        word: the function called there, or "".
+    """
+
+    run: int
+    of: ast.stmt | ast.expr | str
+    where: str
+    word: str = field(default="", compare=False)
+
+
 @dataclass
 class NodeNote:
     """Where in the reference a node is made.
 
     Attributes:
-        place: the expression, for each of the functions that run.
-        calls: functions called there, innermost first.
+        place: the expression, for each of the functions that run, innermost first.
+        steps: all that the node is a part of, a statement of forward first.
         assigned: the variable that gets the value, or "".
-        line: the line of the outermost function.
+        is_gradient: whether the node takes a gradient back through these steps.
         word: a name for the node's value; "" for all but the last node of an expression.
     """
 
-    place: tuple[tuple[int, int], ...]
-    calls: tuple[str, ...]
-    assigned: str
-    line: int
+    place: tuple[tuple[int, int], ...] = ()
+    steps: tuple[Enclosing, ...] = ()
+    assigned: str = ""
+    is_gradient: bool = False
     word: str = ""
+
+    @property
+    def calls(self) -> list[str]:
+        """Functions called there, innermost first."""
+        return [step.word for step in reversed(self.steps) if step.word]
 
 
 def note_of(node: torch.fx.Node) -> NodeNote:
     """Return a node's note; an empty one where the reference did not make it."""
-    found: NodeNote = node.meta.get(NOTE) or NodeNote((), (), "", 0)
+    found: NodeNote = node.meta.get(NOTE) or NodeNote()
     return found
 
 
@@ -87,7 +115,6 @@ class Words:
         filename: what code objects say of it.
 
     Attributes:
-        results: the variables that forward returns, "" for other expressions, if there are several.
         sizes: what forward calls the dimensions of its inputs, by input and dimension.
     """
 
@@ -96,10 +123,14 @@ class Words:
         self._names: dict[Span, str] = {}
         self._returns: set[Span] = set()
         self._calls: dict[Span, str] = {}
+        self._chains: dict[Span, tuple[ast.stmt | ast.expr, ...]] = {}
         self._spans: dict[tuple[CodeType, int], Span] = {}
-        self._statements: dict[int, ast.stmt] = {}
-        self.results: list[str] = []
+        self._paths: dict[int, str] = {}
+        self._runs: dict[FrameType, tuple[int, str]] = {}
+        self._made: dict[int, NodeNote] = {}
+        self._returned: ast.expr | None = None
         tree = ast.parse(source)
+        self._find_chains(tree, ())
         for node in ast.walk(tree):
             if isinstance(node, ast.Assign | ast.AugAssign):
                 target = node.targets[0] if isinstance(node, ast.Assign) else node.target
@@ -112,18 +143,25 @@ class Words:
                 function = node.func
                 word = function.attr if isinstance(function, ast.Attribute) else function.id
                 self._calls[_span(node)] = word
-            if isinstance(node, ast.Assign | ast.AugAssign | ast.Return | ast.Expr):
-                for line in range(node.lineno, (node.end_lineno or node.lineno) + 1):
-                    self._statements[line] = node
 
         self.sizes: dict[tuple[str, int], str] = {}
         models = [c for c in tree.body if isinstance(c, ast.ClassDef) and c.name == "Model"]
         for item in (item for model in models for item in model.body):
             if isinstance(item, ast.FunctionDef) and item.name == "forward":
-                last = item.body[-1]
-                if isinstance(last, ast.Return) and isinstance(last.value, ast.Tuple):
-                    self.results = [getattr(item, "id", "") for item in last.value.elts]
+                returned = [n for n in ast.walk(item) if isinstance(n, ast.Return)][-1:]
+                self._returned = returned[0].value if returned else None
                 self._find_sizes(item)
+
+    def _find_chains(self, tree: ast.AST, above: tuple[ast.stmt | ast.expr, ...]) -> None:
+        """Note for each expression the statement and the expressions that it is a part of."""
+        if isinstance(tree, ast.Assign | ast.AugAssign | ast.Return | ast.Expr):
+            above = (tree,)
+        elif isinstance(tree, ast.Call | ast.BinOp | ast.UnaryOp | ast.Compare) and above:
+            above = (*above, tree)
+        if isinstance(tree, ast.expr | ast.AugAssign):
+            self._chains[_span(tree)] = above
+        for node in ast.iter_child_nodes(tree):
+            self._find_chains(node, above)
 
     def _find_sizes(self, forward: ast.FunctionDef) -> None:
         """Note what forward calls the sizes of its inputs: ``b, c = x.shape``."""
@@ -148,28 +186,95 @@ class Words:
         """Whether forward calls a dimension of its inputs the length of a sequence, or heads."""
         return any(re.search("seq|head", word) for word in self.sizes.values())
 
-    def note(self, node: torch.fx.Node, frame: FrameType | None) -> None:
-        """Note in a node's ``meta`` where the reference makes it."""
-        functional, assigned, line = "", "", 0
+    def results(self, model: torch.nn.Module) -> list[str]:
+        """Return names for what forward returns, "" for an expression; none for a single one."""
+        value = self._returned
+        if isinstance(value, ast.Tuple):
+            return [getattr(item, "id", "") for item in value.elts]
+        call = value.value if isinstance(value, ast.Subscript) else value
+        if not isinstance(call, ast.Call) or ast.unparse(call.func) != "torch.autograd.grad":
+            return []
+        wanted = call.args[1]
+        names: list[str] = []
+        for item in wanted.elts if isinstance(wanted, ast.Tuple) else [wanted]:
+            owner = re.fullmatch(r"\*self\.?(.*)\.parameters\(\)", ast.unparse(item))
+            if owner:
+                paths = [path for path, _ in model.get_submodule(owner[1]).named_parameters()]
+                names += ["_".join(re.findall(r"[A-Za-z_]\w*", path)[-2:]) for path in paths]
+            else:
+                names.append(ast.unparse(item).rpartition(".")[2])
+        return [f"{name}_grad" if name.isidentifier() else "" for name in names]
+
+    @contextmanager
+    def noting(self, model: torch.nn.Module) -> Iterator[Note]:
+        """Give a function that notes in a node's ``meta`` where the reference makes it.
+
+        It keeps the frames that run, as another may come to lie where one was.
+        """
+        self._paths = {id(module): path for path, module in model.named_modules()}
+        try:
+            yield self._note
+        finally:
+            self._runs, self._made = {}, {}
+
+    def _note(self, node: torch.fx.Node, frame: FrameType | None) -> None:
+        note = self._read(frame)
+        backward = torch._C._current_autograd_node()
+        made = self._made.get(backward._sequence_nr()) if backward else None
+        if made:
+            place = (*made.place, (backward._sequence_nr(), -1))
+            word = next(iter(made.calls), "") or _verb(_snake(backward.name().partition("Back")[0]))
+            note = replace(made, place=place, assigned=f"{word}_grad", is_gradient=True)
+        else:
+            self._made.setdefault(torch.autograd._get_sequence_nr() - 1, note)
+        node.meta[NOTE] = note
+
+    def _read(self, frame: FrameType | None) -> NodeNote:
+        """Return the note of a node that is made in a frame."""
+        note, inner, is_whole = NodeNote(), "", True
         place: list[tuple[int, int]] = []
-        calls: list[str] = []
-        is_whole = True
+        steps: list[Enclosing] = []  # innermost first
         while frame is not None:
             code = frame.f_code
             if code.co_filename == _FUNCTIONAL:
-                functional = code.co_name
+                inner = code.co_name
             elif code.co_filename == self.filename and code.co_name != "<module>":
                 span = self._span_of(code, frame.f_lasti)
-                call = (functional or self._calls.get(span, "")).strip("_").lower()
-                calls += [call] if call and call not in _CONVERSIONS else []
-                functional = ""
+                word = (inner or self._calls.get(span, "")).strip("_").lower()
+                inner = ""
+                run, where = self._run(frame)
+                chain = [Enclosing(run, part, where) for part in self._chains.get(span, ())]
+                if chain and word not in _CONVERSIONS:
+                    chain[-1] = replace(chain[-1], word=word)
+                steps += reversed(chain)
                 place.append((id(frame), frame.f_lasti))
                 if is_whole:
-                    assigned = self._names.get(span, "")
-                    is_whole = not assigned and span in self._returns
-                line = span[0] or 0
+                    note.assigned = self._names.get(span, "")
+                    is_whole = not note.assigned and span in self._returns
+            elif code.co_name == "forward" and code.co_filename.startswith(_MODULES):
+                if steps and isinstance(steps[-1].of, str):  # in a container
+                    steps[-1] = replace(steps[-1], word=inner or _snake(steps[-1].of))
+                    inner = ""
+                run, where = self._run(frame)
+                steps += (
+                    [Enclosing(run, type(frame.f_locals["self"]).__name__, where)] if where else []
+                )
             frame = frame.f_back
-        node.meta[NOTE] = NodeNote(tuple(place), tuple(calls), assigned, line)
+        note.place, note.steps = tuple(place), tuple(reversed(steps))
+        return note
+
+    def _run(self, frame: FrameType) -> tuple[int, str]:
+        """Return a number for a frame, and what runs there: a path, or a function's name."""
+        if frame not in self._runs:
+            name = frame.f_code.co_name
+            arguments = frame.f_code.co_varnames[:1]
+            path = self._paths.get(id(frame.f_locals[arguments[0]])) if arguments else None
+            where = name
+            if path is not None:
+                where = attribute_path(path).removeprefix("self").removeprefix(".")
+                where = ".".join(filter(None, [where, "" if name == "forward" else name]))
+            self._runs[frame] = len(self._runs), where
+        return self._runs[frame]
 
     def _span_of(self, code: CodeType, instruction: int) -> Span:
         key = code, instruction
@@ -177,41 +282,6 @@ class Words:
             positions = itertools.islice(code.co_positions(), instruction // 2, None)
             self._spans[key] = next(positions)
         return self._spans[key]
-
-    def formula(self, nodes: Sequence[torch.fx.Node], is_all: bool) -> str:
-        """Return the statements that make some nodes of a graph; of some they may be a part.
-
-        Of a graph that they are all of, they are all nodes.
-        """
-        graph = list(nodes[0].graph.nodes) if nodes else []
-        nodes = graph if is_all else nodes
-        own = set(nodes)
-        notes = map(told_note, [node for node in nodes if not is_view(node)] or nodes)
-        found = {id(s): s for note in notes if (s := self._statements.get(note.line))}
-        partly = set()
-        for node in graph:
-            computes = isinstance(node.target, torch._ops.OpOverload) and not is_view(node)
-            if computes and node not in own and node.all_input_nodes:
-                partly.add(id(self._statements.get(note_of(node).line)))
-        order = sorted(found.values(), key=lambda statement: statement.lineno)
-        return "; ".join(f"{'part of ' * (id(s) in partly)}{_said(s)}" for s in order)
-
-    def last(self, nodes: Sequence[torch.fx.Node]) -> str:
-        """Return the statement that makes the last of some nodes of a graph; "" for none."""
-        made = [s for node in nodes if (s := self._statements.get(told_note(node).line))]
-        return _said(made[-1]) if made else ""
-
-
-def _said(statement: ast.stmt) -> str:
-    """Return a statement's text: what it computes, with the name that this gets if it is one."""
-    named = isinstance(statement, ast.AugAssign) or (
-        isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name)
-    )
-    said = statement if named else getattr(statement, "value", statement)
-    call = said.value if isinstance(said, ast.Subscript) else said
-    if isinstance(call, ast.Call) and ast.unparse(call.func) == "torch.autograd.grad":
-        return f"the gradient{'s' * (said is call)} of {ast.unparse(call.args[0])}"
-    return ast.unparse(said)
 
 
 def words_of(module: ModuleType) -> Words:
@@ -235,51 +305,6 @@ def settle(graph: torch.fx.Graph) -> None:
         later = note.place
 
 
-_LEADING = re.compile(
-    "norm|softm|loss|entropy|similar|distance|pool|interpol|pad|score|divergence|logsumexp|rot"
-    "|embed|attention|shuffle|glu|kl_div"
-)
-_REDUCTIONS = words("sum mean amax amin max min prod any all argmax argmin count_nonzero std var")
-_SIMPLE = words(
-    "add sub mul div square sqrt rsqrt abs exp log pow neg where clamp clamp_min clamp_max maximum "
-    "minimum sign reciprocal masked_fill eq ne lt le gt ge sin cos cat stack chunk split log2 "
-    "index_select gather lerp floor round"
-)
-_UNTOLD = re.compile(r"[a-z]|(\w+_)?(out|output|result|res|ret|input|tensor)s?\d*|[a-z]\d+")
-
-
-def title(nodes: Sequence[torch.fx.Node], given: Collection[str]) -> str:
-    """Return a word or two for what some nodes compute: functions, or the name of a result.
-
-    Names of forward's inputs say nothing.
-    """
-    order: dict[str, int] = {}
-    named, named_at = "", 0
-    own: set[str] = set()  # functions of the reference itself
-    for at, note in enumerate(told_note(node) for node in nodes if not is_view(node)):
-        for call in note.calls:
-            order.setdefault(call, at)
-        own |= set(note.calls[1:])
-        if note.assigned and not _UNTOLD.fullmatch(note.assigned) and note.assigned not in given:
-            named, named_at = note.assigned, at
-    if named:
-        order.setdefault(named, named_at)
-
-    def weight(word: str) -> int:
-        if word == named or word in own:
-            return 1
-        if _LEADING.search(word):
-            return 0
-        return 2 if word in _REDUCTIONS else 4 if word in _SIMPLE else 3
-
-    ranked = sorted(order, key=lambda word: (weight(word), order[word]))
-    leads = bool(ranked) and weight(ranked[0]) == 0
-    best = [w for w in ranked if weight(w) in ((0, 3) if leads else (1, 2, 3))][:2] or ranked[:2]
-    if len(best) > 1 and (best[0] in best[1] or best[1] in best[0]):
-        best = [max(best, key=len)]
-    return "_".join(sorted(best, key=lambda word: order[word]))
-
-
 _VERBS = {"mul": "scale", "sub": "subtract", "div": "divide", "mm": "matmul", "bmm": "matmul"}
 _VERBS |= {"clone": "copy"}
 
@@ -287,6 +312,14 @@ _VERBS |= {"clone": "copy"}
 def operation(nodes: Sequence[torch.fx.Node]) -> str:
     """Return a verb for the last thing that some nodes compute, as operators have no words."""
     computing = [n for n in nodes if isinstance(n.target, torch._ops.OpOverload) and not is_view(n)]
-    names = [str(node.target).split(".")[1] for node in computing]
-    name = names[-1].strip("_") if names else "copy"
+    return _verb(str(computing[-1].target).split(".")[1]) if computing else "copy"
+
+
+def _verb(name: str) -> str:
+    name = name.strip("_")
     return _VERBS.get(name, name)
+
+
+def _snake(name: str) -> str:
+    """Return a class's name as that of a function: ``layer_norm`` for ``LayerNorm``."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()

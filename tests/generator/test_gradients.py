@@ -98,4 +98,6 @@ def test_programs_are_right(warm_judge):
 def test_docstrings_speak_of_gradients():
     layer, shape = CASES["strided convolution"]
     text = generate(gradients(FILE.format(layer=layer, shape=shape), "Block", 60)).text
-    assert "the gradient of out" in text and "autograd" not in text
+    assert "ackpropagate through " in text and "autograd" not in text.partition("class Model")[0]
+    assert re.search(r"def \w*grad\w*_kernel", text)
+    assert "return x_grad\n" in text

@@ -13,7 +13,7 @@ from curate.generator.text.expressions import unused
 _LONGEST = 240
 """Characters of a docstring's first sentence that names all that a kernel is launched for."""
 
-_VAGUE = {"kernel", "to", "of", "layer", "block", "forward"}
+_VAGUE = {"kernel", "to", "of", "layer", "block", "forward", "matmul"}
 """What says nothing of what a kernel does."""
 
 
@@ -83,7 +83,18 @@ def unite(
             _speak_for_all(forms, taken)
         kept.append(forms[0].function)
         names |= dict.fromkeys(old, forms[0].function.name)
-    return kept, names
+    numbered = _number_anew(kept, taken)
+    return kept, {old: numbered[name] for old, name in names.items()}
+
+
+def _number_anew(kernels: list[ast.FunctionDef], taken: set[str]) -> dict[str, str]:
+    """Close the gaps in the numbers that kernels' names end in, and return the new names."""
+    taken -= {kernel.name for kernel in kernels}
+    new: dict[str, str] = {}
+    for kernel in kernels:
+        name = new[kernel.name] = unused(re.sub(r"_\d+$", "", kernel.name), taken)
+        kernel.name = name
+    return new
 
 
 def _speak_for_all(forms: list[_Form], taken: set[str]) -> None:
@@ -139,9 +150,17 @@ def _shared(words: Sequence[str]) -> str:
 def _told(sentences: Sequence[str]) -> str:
     """Return one sentence in place of those that say what each kernel computes."""
     told = list(dict.fromkeys(sentences))
-    formulas = [match[1] for one in told if (match := re.fullmatch(r"Compute (.*)\.", one))]
     if len(told) == 1:
         return told[0]
-    whole = f"Compute {'; or '.join(formulas)}."
+    found = [re.fullmatch(r"(Compute|Backpropagate through) (.*)\.", one) for one in told]
+    verb = found[0][1] if found[0] else ""
+    formulas = [one[2] for one in found if one and one[1] == verb]
+    places = [formula.rpartition(" in ") for formula in formulas]
+    if (
+        places and places[0][0] and len({formula for formula, _, _ in places}) == 1
+    ):  # of several functions
+        whole = f"{verb} {' or '.join([*formulas[:1], *(where for _, _, where in places[1:])])}."
+    else:
+        whole = f"{verb} {'; or '.join(formulas)}."
     fits = len(formulas) == len(told) and len(whole) <= _LONGEST
     return whole if fits else f"{told[0].removesuffix('.')}; or as much of the others."
