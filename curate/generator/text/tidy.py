@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from curate.generator.text.expressions import unused
 from curate.generator.text.layout import WIDTH, body, expression
@@ -141,18 +141,20 @@ def _share(block: Block, outer: frozenset[str]) -> None:
 
     ``outer`` are names of the blocks around.
     """
-    uses: dict[str, list[tuple[int, ast.Call]]] = {}
     plain = [statement for statement in block if not isinstance(statement, ast.For | ast.If)]
     own = outer.union(name.id for statement in plain for name in _names(statement))
-    for at, statement in enumerate(block):
+    for statement in block:
         if isinstance(statement, ast.For | ast.If):
             _share(statement.body, own)
+    taken = set(own).union(name.id for statement in block for name in _names(statement))
+    _share_bases(block, taken)
+    uses: dict[str, list[tuple[int, ast.Call]]] = {}
+    for at, statement in enumerate(block):
         for call in _accesses(statement):
             for part in (_offsets(call), _mask(call)):
                 if isinstance(part, ast.BinOp):
                     uses.setdefault(ast.unparse(part), []).append((at, call))
     shared = [(text, found) for text, found in uses.items() if len(found) > 1]
-    taken = set(own).union(name.id for statement in block for name in _names(statement))
     several = sum(_is_offsets(found[0][1], text) for text, found in shared) > 1
     new: list[tuple[int, ast.stmt]] = []
     for text, found in shared:
@@ -175,6 +177,62 @@ def _share(block: Block, outer: frozenset[str]) -> None:
     for statement in block:
         for call in _accesses(statement):
             call.args[0] = _flat(call.args[0])
+
+
+_SAVED = 60
+"""Characters that a variable for what addresses have in common is to save."""
+
+
+def _share_bases(block: Block, taken: set[str]) -> None:
+    """Make a variable of what several addresses in a tensor have in common: ``x_ptrs - width``."""
+    groups: dict[str, list[tuple[Counter[str], list[tuple[int, ast.Call]]]]] = {}
+    for at, statement in enumerate(block):
+        for call in _accesses(statement):
+            offsets = _offsets(call)
+            terms = Counter(_terms(offsets)) if offsets is not None else Counter[str]()
+            pointer = ast.unparse(call.args[0]).partition(" ")[0]
+            for common, found in groups.setdefault(pointer, []):
+                if 2 * (common & terms).total() > max(2, terms.total()):
+                    common &= terms
+                    found.append((at, call))
+                    break
+            else:
+                groups[pointer].append((terms, [(at, call)]))
+    new: list[tuple[int, str]] = []
+    for pointer, own in groups.items():
+        for common, found in own:
+            if not common:
+                continue
+            base = _sum(sorted(common.elements(), key=lambda term: term.startswith("-")))
+            distinct = {ast.unparse(call.args[0]) for _, call in found}
+            if (len(distinct) - 1) * len(base) < _SAVED:
+                continue
+            name = unused(f"{pointer}s", taken)
+            new.append((found[0][0], f"{name} = {pointer} + {base}"))
+            for _, call in found:
+                offsets = _offsets(call)
+                assert offsets is not None
+                rest = (Counter(_terms(offsets)) - common).elements()
+                address = _sum([name, *sorted(rest, key=lambda term: term[1:].isdigit())])
+                call.args[0] = ast.parse(address, mode="eval").body
+    for at, text in sorted(new, reverse=True):
+        block.insert(at, ast.parse(text).body[0])
+
+
+def _terms(offsets: ast.expr, sign: str = "+") -> Iterator[str]:
+    """Yield the terms of a sum, each with its sign."""
+    if isinstance(offsets, ast.BinOp) and isinstance(offsets.op, ast.Add | ast.Sub):
+        yield from _terms(offsets.left, sign)
+        turned = isinstance(offsets.op, ast.Sub) == (sign == "+")
+        yield from _terms(offsets.right, "-" if turned else "+")
+    else:
+        yield sign + ast.unparse(offsets)
+
+
+def _sum(terms: Iterable[str]) -> str:
+    """Return the text of a sum of terms with signs."""
+    first, *others = terms
+    return " ".join([first.removeprefix("+"), *(f"{term[0]} {term[1:]}" for term in others)])
 
 
 def _offsets(call: ast.Call) -> ast.expr | None:
