@@ -19,7 +19,7 @@ from curate.generator import torch_private as private
 from curate.generator.absent_gpu import absent_gpu
 from curate.generator.loops import Loops, product
 from curate.generator.operators.parts import PART, Join, Parts, RepeatedPart
-from curate.generator.program import Program
+from curate.generator.program import DROPPING, Program
 from curate.generator.promises import ranks, result_types
 from curate.generator.schedules import attention_loops
 from curate.generator.schedules.products import Product
@@ -35,7 +35,7 @@ from curate.generator.text.container import (
 from curate.generator.text.expressions import unused
 from curate.generator.text.layout import body as print_body
 from curate.generator.text.operations import HELPERS
-from curate.generator.text.tidy import printed, said_once, tidy
+from curate.generator.text.tidy import printed, said_once, tidy, without_unread
 from curate.generator.trace import (
     Symbolic,
     Traced,
@@ -242,19 +242,35 @@ class _Functions:
 def _merge(parts: Parts, written: Program) -> list[str]:
     """Add what functions need to a program, tidy its kernels, of which no two are alike."""
     functions = [part.text for part in parts.all]
-    written.kernels[:0] = (kernel for part in parts.all for kernel in part.written.kernels)
+    of_parts = [kernel for part in parts.all for kernel in part.written.kernels]
     for part in parts.all:
         written.helpers |= part.written.helpers
         written.variants = max(written.variants, part.written.variants)
     taken = written.sizes.taken.union(*(part.written.sizes.taken for part in parts.all))
-    kernels, names = unite(map(tidy, written.kernels), taken)
+    tidied = list(map(tidy, written.kernels))
+    drop = {kernel.name: gone for kernel in tidied if (gone := without_unread(kernel))}
+    kernels, names = unite([*map(tidy, of_parts), *tidied], taken)
     written.kernels = list(map(printed, kernels))
 
     def called(text: str) -> str:
+        for name, gone in drop.items():
+            text = _without_arguments(text, name, gone)
         return re.sub(r"\b\w+(?=\[grid\])", lambda found: names.get(found[0], found[0]), text)
 
     written.lines = list(map(called, written.lines))
     return list(map(called, functions))
+
+
+def _without_arguments(text: str, kernel: str, gone: set[int]) -> str:
+    """Return host statements whose launches of a kernel have no arguments at some places."""
+
+    def shorter(launch: re.Match[str]) -> str:
+        call = ast.parse(launch[2], mode="eval").body
+        assert isinstance(call, ast.Call)
+        call.args = [one for at, one in enumerate(call.args) if at not in gone]
+        return launch[1] + ast.unparse(call)
+
+    return re.sub(rf"^( *)({kernel}\[grid\]\(.*\))$", shorter, text, flags=re.MULTILINE)
 
 
 def _kernel_name(kernel: str) -> str:
@@ -418,14 +434,25 @@ def _fixed(traced: Traced) -> dict[str, Any]:
 
 
 def _kinds(traced: Traced) -> list[str]:
-    """Return which of PyTorch's classes and functions the constructor is given, as conditions."""
+    """Return which classes and functions the constructor is given, as conditions.
+
+    Those of PyTorch have names, and others are known as the constructor's own defaults.
+    """
     spaces = {"nn": torch.nn, "F": torch.nn.functional, "torch": torch}
-    return [
-        f"{name} is {words[0]}.{value.__name__}"
-        for name, value in traced.arguments.items()
-        if inspect.isclass(value) or inspect.isroutine(value)
-        if (words := [w for w, s in spaces.items() if getattr(s, value.__name__, None) is value])
-    ]
+    spec = inspect.getfullargspec(traced.task.Model.__init__)
+    defaults = spec.defaults or ()
+    own = {name: at for at, name in enumerate(spec.args[len(spec.args) - len(defaults) :])}
+    found = []
+    for name, value in traced.arguments.items():
+        if name in traced.idle or not (inspect.isclass(value) or inspect.isroutine(value)):
+            continue
+        word = getattr(value, "__name__", "")
+        space = [w for w, s in spaces.items() if getattr(s, word, None) is value]
+        if space:
+            found.append(f"{name} is {space[0]}.{word}")
+        elif name in own and defaults[own[name]] is value:
+            found.append(f"{name} is ModelNew.__init__.__defaults__[{own[name]}]")
+    return found
 
 
 def _is_literal(value: Any) -> bool:
@@ -460,12 +487,9 @@ def _depends_on_mode(traced: Traced) -> bool:
     for module in traced.model.modules():
         if isinstance(module, torch.nn.modules.batchnorm._NormBase) and module.track_running_stats:
             return True
-        share = getattr(module, "p", 0) if isinstance(module, _DROPPING) else 0
+        share = getattr(module, "p", 0) if isinstance(module, DROPPING) else 0
         says |= (share.node.hint if isinstance(share, Symbolic) else share) > 0
     return says and differs_in_training(traced)
-
-
-_DROPPING = torch.nn.modules.dropout._DropoutNd
 
 
 def _idle(model: torch.nn.Module, text: str) -> set[str]:

@@ -703,7 +703,7 @@ class Program:
         """Return the statements that read sizes and check what the kernels take for granted."""
         tensors = [self.tensors[name] for name in sorted(self.used, key=self._place)]
         guards, shapes = self._guards(), self._shape_checks(tensors)
-        guards += self._attribute_checks()
+        guards += [*self._attribute_checks(), *self._dropout_checks()]
         by_name = {t.name: t for t in self.tensors.values()}
         read: dict[str, list[tuple[int, str]]] = {}
         derived: list[str] = []
@@ -756,6 +756,9 @@ class Program:
             name, rank = tensor.name, len(tensor.sizes)
             if tensor.leads:
                 least = max(map(int, re.findall(rf"\b{name}\.shape\[:?-(\d+)", text)), default=0)
+                others = [other for other in tensors if not other.leads and other.sizes]
+                broadcast = [len(other.sizes) for other in others if other.sizes[0] == 1]
+                least = max([least, *broadcast])  # with fewer it is the input that is broadcast
                 if least:
                     lines.append(f"assert {name}.dim() >= {least}, '{name} has too few dimensions'")
             elif tensor.is_input and rank and (named or name in read):
@@ -844,6 +847,20 @@ class Program:
         guards_left = guards.needed((g for g in untold if g.free_symbols <= names.keys()), free)
         return [ast.unparse(ast.parse(Printer(names).text(guard))) for guard in guards_left]
 
+    def _dropout_checks(self) -> list[str]:
+        """Return assertions that nothing is dropped whose share is an argument."""
+        if not inspect.isclass(self.traced.task.Model):  # a part of the program
+            return []
+        fixed = [v for name, v in self.traced.arguments.items() if name not in self.traced.idle]
+        known = {v.node._expr for v in fixed if isinstance(v, Symbolic)}
+        shares: dict[sympy.Expr, str] = {}
+        for path, module in self.traced.model.named_modules():
+            share = getattr(module, "p", None) if isinstance(module, DROPPING) else None
+            if isinstance(share, Symbolic) and share.node._expr not in known:
+                shares.setdefault(share.node._expr, f"{attribute_path(path)}.p")
+        told = " or ".join(shares.values())
+        return [f"assert not self.training or not ({told}), 'no dropout'"] if told else []
+
     def _attribute_checks(self) -> list[str]:
         """Return assertions that inputs have sizes which the module keeps as numbers.
 
@@ -865,6 +882,8 @@ class Program:
 _NUMBERS = {r"(?:self\.)?(\w+) - 1": r"last_\1", r"(?:self\.)?(\w+) // 2": r"half_\1"}
 _NUMBERS |= {r"(?:self\.)?(\w+) \* (\d+)": r"\1_times_\2"}
 """What kernels call numbers, by the host's texts for them."""
+
+DROPPING = torch.nn.modules.dropout._DropoutNd
 
 _LONG_SIZE = 4
 """Operations in a size from which on it is not written twice."""

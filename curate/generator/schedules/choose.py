@@ -114,7 +114,7 @@ def _by_length(loops: Loops, program: Program, plane: Plane) -> None:
     """Print a kernel for rows that fit into registers, and one for longer ones."""
     program.touch(loops)
     test = f"{plane.reduced.count(program, loops)} <= {MOST_IN_TILE}"
-    _either(loops, program, plane, test, (reduce.tile, reduce.looped))
+    _either(loops, program, plane, test, (reduce.tile, partial(reduce.looped, is_long=True)))
 
 
 def _by_rows(loops: Loops, program: Program, plane: Plane) -> None:

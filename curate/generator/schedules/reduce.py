@@ -86,8 +86,11 @@ def blocks(loops: Loops, program: Program, plane: Plane) -> tuple[str, ...]:
     )
 
 
-def looped(loops: Loops, program: Program, plane: Plane) -> None:
-    """Print a kernel whose programs walk along rows, or down columns, or along all there is."""
+def looped(loops: Loops, program: Program, plane: Plane, is_long: bool = False) -> None:
+    """Print a kernel whose programs walk along rows, or down columns, or along all there is.
+
+    Each takes one row where they are known to be long.
+    """
     plane = plane.on_grid(loops, program)
     body = Body(loops, program, [*plane.dims, *plane.outer], ("start",))
     scans = bool(scanned(store.value for store in loops.stores))
@@ -96,6 +99,11 @@ def looped(loops: Loops, program: Program, plane: Plane) -> None:
     passes(body, plane)
     doc = "Each program walks down BLOCK_COLS columns, BLOCK_ROWS rows at a time."
     setup, grid = blocks(loops, program, plane), tuple(plane.grid(loops, program))
+    values, warps = plane.blocks, WARPS if plane.by_rows else "4"
+    if is_long and plane.kept is not None:
+        values, warps, setup = {"BLOCK_ROWS": "1", "BLOCK_COLS": "2048"}, "8", ()
+        count = plane.kept.count(program, loops)
+        grid = tuple(count if text.startswith("triton.cdiv(") else text for text in grid)
     if plane.kept is None:
         doc, grid = "One program goes along all elements, BLOCK_SIZE at a time.", ("1",)
         block = power_of_2(plane.reduced.count(program, loops), "4096")
@@ -107,9 +115,9 @@ def looped(loops: Loops, program: Program, plane: Plane) -> None:
             body,
             doc,
             grid,
-            plane.blocks,
+            values,
             setup,
-            WARPS if plane.by_rows else "4",
+            warps,
             part=part if program.depth else "",
         )
     )

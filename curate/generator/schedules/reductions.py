@@ -138,7 +138,13 @@ class Reducer:
             self.body.exponential(reduce.args[0])
             x = self._variable("logits", element)
             peak = self._named("peak", f"tl.max({x}, {self.axis})")
-            total = self._named("exp_sum", f"tl.sum(tl.exp({x} - {peak}), {self.axis})")
+            exponential = f"tl.exp({x} - {peak})"
+            again = [v for d in self._less_part(reduce) for v in self._made("exp", d)]
+            if again:
+                exponential = self._named("exponential", exponential)
+            for value in again:
+                self.body.remember(value, exponential)
+            total = self._named("exp_sum", f"tl.sum({exponential}, {self.axis})")
             self.known(reduce, [peak, total])
         elif reduce.name.startswith("arg"):
             x = self._variable("candidates", element)
@@ -157,8 +163,20 @@ class Reducer:
         if self.dim.mask:
             centered = f"tl.where({self.dim.mask}, {centered}, 0.0)"
         centered = self._named("centered", centered)
+        for value in self._less_part(reduce):
+            self.body.remember(value, centered)
         squares = self._named("squares", f"tl.sum({centered} * {centered}, {self.axis})")
         self.known(reduce, [mean, squares, count])
+
+    def _less_part(self, reduce: Value) -> list[Value]:
+        """Return the differences between what is reduced and the first part of the result."""
+        parts = self.body.loops.recorder.parts_of(reduce)
+        first = [part for part in parts if part.number == 0]
+        return [v for part in first for v in self._made("sub", reduce.args[0], part)]
+
+    def _made(self, op: str, *args: Value) -> list[Value]:
+        made = self.body.loops.recorder.made.values()
+        return [v for v in made if v.op == op and list(map(id, v.args)) == list(map(id, args))]
 
     def _length(self) -> Any:
         length: Any = 1

@@ -117,9 +117,10 @@ BYTE_TILES = [
 """,
     "fitting": '''
 def fitting(configs, named_args, **kwargs):
-    """Return the tiles whose loads in flight fit into 128 KiB, in float32 64: it is cut in parts.
+    """Return the tiles whose loads in flight fit into 128 KiB, or 64 KiB in float32.
 
-    A tuner skips those that a device cannot hold.
+    Factors in float32 are cut into three parts, which need room as well. A tuner skips tiles that a
+    device cannot hold.
     """
     *sizes, _ = (x.element_size() for x in named_args.values() if isinstance(x, torch.Tensor))
 

@@ -76,6 +76,22 @@ def _drop_unread(function: ast.FunctionDef) -> None:
                 dropped = True
 
 
+def without_unread(kernel: ast.FunctionDef) -> set[int]:
+    """Take out a kernel's numbers that nothing reads, and return the places that they had."""
+    read = {name.id for name in _names(kernel, ast.Load)}
+    read |= {
+        str(n.value)
+        for d in kernel.decorator_list
+        for n in ast.walk(d)
+        if isinstance(n, ast.Constant)
+    }
+    own = [a.arg for a in kernel.args.args]
+    is_number = [a.annotation is None and not a.arg.endswith("_ptr") for a in kernel.args.args]
+    gone = {at for at, name in enumerate(own) if is_number[at] and name not in read}
+    kernel.args.args = [a for at, a in enumerate(kernel.args.args) if at not in gone]
+    return gone
+
+
 # --- what is written more than once ---------------------------------------------------------------
 
 
