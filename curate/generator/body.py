@@ -175,7 +175,7 @@ class Body:
         words = {self.host.name_of(symbol) for symbol in symbols}
         if not size.is_Symbol:
             return "pixel" if {"height", "width"} <= words else "position"
-        word = re.sub(r"^self_|_(size|len|length|dim)$", "", words.pop())
+        word = re.sub(r"^self[._]|_(size|len|length|dim)$", "", words.pop())
         plural = word.endswith("s") and len(word) > 3
         return re.sub("s$", "", re.sub("ies$", "y", word)) if plural else f"{word}_index"
 

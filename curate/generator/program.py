@@ -858,8 +858,9 @@ class Program:
             share = getattr(module, "p", None) if isinstance(module, DROPPING) else None
             if isinstance(share, Symbolic) and share.node._expr not in known:
                 shares.setdefault(share.node._expr, f"{attribute_path(path)}.p")
-        told = " or ".join(shares.values())
-        return [f"assert not self.training or not ({told}), 'no dropout'"] if told else []
+        told = " == ".join([*shares.values(), "0"])
+        check = f"assert not self.training or {told}, 'dropout is not supported'"
+        return [check] if shares else []
 
     def _attribute_checks(self) -> list[str]:
         """Return assertions that inputs have sizes which the module keeps as numbers.

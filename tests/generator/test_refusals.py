@@ -44,7 +44,19 @@ DEPTHWISE = module(
     IMAGES,
 )
 
+LAYERED = module(
+    "layer=(lambda: nn.ReLU())", "self.act = layer()", "return self.act(x + 1)", IMAGES
+)
+LIFTED = module(
+    "channels=6",
+    "self.gain = nn.Parameter(torch.rand(1, 1, 1, channels))",
+    "return x * self.gain",
+    "torch.randn(2, 5, 9, 6)",
+)
+
 REFUSED = {
+    "made by a function": (LAYERED, "assert layer is ModelNew.__init__.__defaults__[0]"),
+    "of fewer dimensions": (LIFTED, "assert x.dim() >= 4"),
     "strided": (STRIDED, 'assert stride <= 1, "written for stride <= 1"'),
     "activated": (ACTIVATED, 'assert act_layer is nn.GELU, "written for act_layer is nn.GELU"'),
     "normalised": (NORMALISED, "assert not self.training"),
@@ -71,5 +83,6 @@ def test_a_program_refuses_what_it_was_not_written_for(warm_judge):
 
 def test_dropping_nothing_is_the_same_in_training(warm_judge):
     texts, caveats = judged(warm_judge, {"kept": KEPT, "unused": UNUSED})
-    assert not {name for name, text in texts.items() if "assert not self.training" in text}
+    assert not {name for name, text in texts.items() if "assert not self.training," in text}
+    assert '.p == 0, "dropout is not supported"' in texts["kept"]
     assert not {name for name, found in caveats.items() if "eval_mode_only" in found}

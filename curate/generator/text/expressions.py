@@ -7,7 +7,8 @@ that are not needed.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import sympy
@@ -37,6 +38,28 @@ def unused(word: str, taken: set[str], ending: str = "") -> str:
         name, number = f"{word}_{number}{ending}", number + 1
     taken.add(name)
     return name
+
+
+def _is_scaled(term: sympy.Expr, lanes: frozenset[sympy.Symbol]) -> bool:
+    """Whether a term is an index by a size."""
+    factors = sympy.Mul.make_args(term)
+    is_index = [bool(f.free_symbols & lanes) for f in factors]
+    return any(is_index) and any(f.is_Symbol and not is_index[i] for i, f in enumerate(factors))
+
+
+def _nested(terms: Sequence[sympy.Expr], lanes: frozenset[sympy.Symbol]) -> list[sympy.Expr]:
+    """Return a sum's terms with sizes taken out: ``(row * height + h) * width + w``."""
+    own = [term for term in terms if _is_scaled(term, lanes)]
+    sizes = Counter(
+        f for t in own for f in sympy.Mul.make_args(t) if f.is_Symbol and f not in lanes
+    )
+    size, count = max(sizes.items(), key=lambda item: (item[1], str(item[0])), default=(None, 0))
+    if count < 2:
+        return list(terms)
+    inner = [term for term in own if size in sympy.Mul.make_args(term)]
+    rest = [term for term in terms if term not in inner]
+    nested = sympy.Mul(sympy.Add(*_nested([term / size for term in inner], lanes)), size)
+    return [*_nested(rest, lanes), nested] if nested.is_Mul else list(terms)
 
 
 @dataclass
@@ -77,10 +100,11 @@ class Printer:
     def _sum(self, e: sympy.Add) -> str:
         def weight(term: sympy.Expr) -> tuple[bool, bool, int, str]:
             negative = bool(term.as_coeff_Mul()[0] < 0)
-            return negative, bool(term.is_number), -len(term.args), str(term)
+            return negative, bool(term.is_number), -len(term.free_symbols), str(term)
 
         text = ""
-        for term in sorted(e.args, key=weight):
+        terms = e.args if self.lanes is None else _nested(e.args, self.lanes)
+        for term in sorted(terms, key=weight):
             factor, rest = term.as_coeff_Mul()
             if text and factor < 0:
                 text += f" - {self.text(-factor * rest)}"
@@ -107,7 +131,9 @@ class Printer:
             factors.append(sympy.Function("OpaqueUnaryFn_log")(logs[0].args[0]))
         texts = [self._bare(f) if plain else self.text(f) for f in factors]
         scaled = any(f.free_symbols and not f.free_symbols & lanes for f in factors)
-        if scaled and rest.free_symbols & lanes and not rest.free_symbols & self.wide:
+        is_wide = any(_is_scaled(term, lanes) for f in factors if f.is_Add for term in f.args)
+        is_wide |= bool(rest.free_symbols & self.wide)
+        if scaled and rest.free_symbols & lanes and not is_wide:
             texts[0] = f"({texts[0]}).to(tl.int64)"
         text = " * ".join(texts)
         return f"(-({text}))" if factor == -1 else f"({text})"

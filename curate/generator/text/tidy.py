@@ -195,7 +195,7 @@ def _share(block: Block, outer: frozenset[str]) -> None:
             call.args[0] = _flat(call.args[0])
 
 
-_SAVED = 60
+_SAVED = 40
 """Characters that a variable for what addresses have in common is to save."""
 
 

@@ -210,8 +210,8 @@ def test_a_scale_per_column_is_behind_the_product_and_one_per_group_before_it(pr
 
 def test_a_byte_of_two_nibbles_is_loaded_once(programs):
     kernel = programs["nibbles"].rpartition("@triton.jit")[2].partition("class ModelNew")[0]
-    assert "tl.load(packed_ptr + b_k // 2 + b_cols * (K // 2), mask=b_k_mask, other=0)" in kernel
-    assert "scales_ptr + b_k // 16 + b_cols * (K // 16)" in kernel and "b_k % 2" in kernel
+    assert "tl.load(packed_ptr + b_cols * (K // 2) + b_k // 2, mask=b_k_mask, other=0)" in kernel
+    assert "scales_ptr + b_cols * (K // 16) + b_k // 16" in kernel and "b_k % 2" in kernel
 
 
 def test_a_product_that_others_need_the_weight_of_is_not_made_twice():

@@ -2,7 +2,7 @@
 
 import ast
 
-from curate.generator.text.tidy import printed, said_once, tidy
+from curate.generator.text.tidy import printed, said_once, tidy, without_unread
 
 
 def kernel(*lines):
@@ -27,6 +27,28 @@ def test_an_address_and_a_mask_that_stand_twice_become_variables():
         "tl.store(y_ptr + offsets, x, mask=mask)",
         "tl.store(y_ptr + rows + cols, x, mask=b)",
     ]
+
+
+def test_addresses_of_one_tensor_share_what_they_have_in_common():
+    base = "image * channels * height * width + row * width + cols"
+    found = lines(
+        f"a = tl.load(x_ptr + ({base} - width - 1), mask=m)",
+        f"b = tl.load(x_ptr + ({base} + 1), mask=m)",
+        f"c = tl.load(y_ptr + ({base}), mask=m)",
+        "tl.store(y_ptr + cols, a + b + c)",
+    )
+    assert found[:4] == [
+        f"x_ptrs = x_ptr + {base}",
+        "a = tl.load(x_ptrs - width - 1, mask=m)",
+        "b = tl.load(x_ptrs + 1, mask=m)",
+        f"c = tl.load(y_ptr + {base}, mask=m)",
+    ]
+
+
+def test_numbers_that_nothing_reads_are_no_arguments():
+    function = tidy(kernel("tl.store(y_ptr, tl.load(x_ptr))"))
+    assert without_unread(function) == {2}
+    assert "def f(x_ptr, y_ptr):" in printed(function)
 
 
 def test_a_value_takes_the_name_of_the_one_that_it_replaces():
