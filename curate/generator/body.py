@@ -39,7 +39,8 @@ ROUNDED = frozenset(("TruncToInt", "FloorToInt", "CeilToInt", "RoundToInt"))
 """PyTorch's functions that make an integer of a number."""
 
 LONGEST = 70
-"""Characters of an expression that is written where it is used, not as a variable of its own."""
+"""Characters of an expression that is written where it is used, not as a variable of its own; a
+name counts for eight, so that two kernels that differ in names alone have the same form."""
 
 _TAKEN = {*dir(builtins), "tl", "triton", "torch", "libdevice", "math"}
 _INSTEAD = {"sum": "total", "max": "peak", "min": "lowest", "abs": "magnitude", "pow": "power"}
@@ -52,6 +53,14 @@ def identifier(word: str) -> str:
         name = f"p{name}"
     taken = keyword.iskeyword(name) or name in _TAKEN
     return _INSTEAD.get(name, f"{name}_value") if taken else name
+
+
+def _length(code: str) -> int:
+    """Return an expression's characters, as if each variable had eight."""
+    return len(_VARIABLE.sub("variable", code))
+
+
+_VARIABLE = re.compile(r"(?<![\w.])(?!tl\b|libdevice\b)[A-Za-z_]\w*")
 
 
 def _guarded_load(value: Value) -> Value | None:
@@ -532,7 +541,9 @@ class Body:
         if known is not None:
             return known
         code = self._code(value)
-        short = len(code) <= LONGEST and self._uses.get(id(value), 1) <= 1 and value.op != "load"
+        short = (
+            _length(code) <= LONGEST and self._uses.get(id(value), 1) <= 1 and value.op != "load"
+        )
         if value.op == "constant" or short or code.isidentifier():
             return code
         return self._variable(value, code)

@@ -156,3 +156,44 @@ def test_a_buffer_is_called_as_the_function_that_fills_it():
     text = printed("y = torch.tanh(self.norm(x) @ self.norm(x).mT)", "return y.softmax(-1) @ x")
     made = {re.sub(r"_\d+$", "", name) for name in re.findall(r"(\w+) = torch\.empty\(", text)}
     assert "norm" in " ".join(made) and "values" not in made
+
+
+NESTED = """
+import torch
+from torch import nn
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Sequential(nn.LayerNorm(24), nn.Linear(24, 40), nn.GELU())
+        self.scale = nn.Parameter(torch.ones(40))
+
+    def forward(self, x):
+        scores = self.net(x)
+        return torch.softmax(scores * self.scale, -1)
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = Block(), Block()
+
+    def forward(self, x, y):
+        return torch.cat((self.first(x), self.second(y)))
+
+
+def get_inputs():
+    return [torch.randn(6, 24), torch.randn(8, 24)]
+
+
+def get_init_inputs():
+    return []
+"""
+
+
+def test_what_is_computed_is_told_in_the_words_of_the_part_that_has_it():
+    text = " ".join(generate(NESTED).text.split())
+    assert "Compute first.net[0] (LayerNorm)." in text
+    assert "Compute part of first.net[1] (Linear); or part of second.net[1] (Linear)." in text
+    assert "first.net[2] (GELU); torch.softmax(scores * self.scale, -1) in first." in text

@@ -47,12 +47,21 @@ class _Form:
 
     @property
     def text(self) -> str:
-        """What two kernels have in common that do the same."""
+        """What two kernels have in common that do the same; comments say nothing of it."""
         code = ast.parse(ast.unparse(self.function)).body[0]
         assert isinstance(code, ast.FunctionDef)
-        code.name, code.body = "kernel", code.body[1:] or [ast.Pass()]
+        code.name, code.body = "kernel", code.body[1:]
+        for block in [
+            code.body,
+            *(n.body for n in ast.walk(code) if isinstance(n, ast.For | ast.If)),
+        ]:
+            block[:] = [one for one in block if not _is_comment(one)] or [ast.Pass()]
         _rename(code, {name: f"v{i}" for i, name in enumerate(self.names)})
         return f"{self.rest}\n{ast.unparse(code)}"
+
+
+def _is_comment(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
 
 
 def _rename(function: ast.FunctionDef, names: dict[str, str]) -> None:
