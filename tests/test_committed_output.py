@@ -85,7 +85,9 @@ def test_it_loads_with_all_rows(committed, tmp_path):
     ("committed", "count"),
     [
         pytest.param(SMALL, 10, id=SMALL.name),
-        pytest.param(LARGE, 50, id=LARGE.name, marks=pytest.mark.weekly),
+        pytest.param(
+            LARGE, 50, id=LARGE.name, marks=[pytest.mark.weekly, pytest.mark.timeout(1200)]
+        ),
     ],
 )
 def test_rows_drawn_at_random_are_judged_as_before(
