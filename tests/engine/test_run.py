@@ -305,11 +305,11 @@ def test_a_stopped_run_leaves_no_process_behind(tmp_path: Path, how: int) -> Non
 
 
 def wait_until(happened: Callable[[], object]) -> None:
-    for _ in range(200):
+    for _ in range(1200):  # a loaded machine takes its time
         if happened():
             return
         time.sleep(0.05)
-    raise AssertionError("it did not happen within ten seconds")
+    raise AssertionError("it did not happen within a minute")
 
 
 def test_too_many_failures_stop_the_run(tmp_path: Path) -> None:
