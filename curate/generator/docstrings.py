@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import torch
 
-from curate.generator.words import Enclosing, NodeNote, is_view, operation, told_note
+from curate.generator.words import Enclosing, NodeNote, is_view, told_note
 from curate.syntax import words
 
 _MOVES = {torch.ops.aten.clone.default, torch.ops.aten._unsafe_view.default}
@@ -132,10 +132,10 @@ def _joined(told: Iterable[SourcePiece]) -> str:
     return "; ".join(parts)
 
 
-def sentence(nodes: Sequence[torch.fx.Node], results: Sequence[str] = ()) -> str:
-    """Return a sentence that says what some nodes of a graph compute: ``results``, if short."""
+def sentence(found: Sequence[SourcePiece], results: Sequence[str] = ()) -> str:
+    """Return a sentence that says what some pieces compute; ``results`` where that is long."""
     told = {True: list[SourcePiece](), False: list[SourcePiece]()}
-    for piece in pieces(nodes):
+    for piece in found:
         told[piece.is_gradient].append(piece)
     texts = _joined(told[False]), _joined(told[True])
     if not _fits("; ".join(filter(None, texts)), _LONGEST_FORMULA):
@@ -156,11 +156,10 @@ def _names(told: Sequence[SourcePiece], results: Sequence[str]) -> str:
     return f"{text} in {inside.pop()}" if text and len(inside) == 1 and all(inside) else text
 
 
-def last(nodes: Sequence[torch.fx.Node]) -> str:
-    """Return what the last of some nodes of a graph is a part of; "" for what is long."""
-    found = pieces(nodes)[-1:]
-    text = _joined(found).removeprefix("part of ")
-    kind = "the gradient through " if found and found[0].is_gradient else ""
+def last(found: Sequence[SourcePiece]) -> str:
+    """Return what the last of some pieces computes a part of; "" for what is long."""
+    text = _joined(found[-1:]).removeprefix("part of ")
+    kind = "the gradient through " if found and found[-1].is_gradient else ""
     return f"{kind}{text}" if _fits(text, _LONGEST_STATEMENT) else ""
 
 
@@ -191,15 +190,14 @@ _PRODUCTS = {"matmul", "convolution"}
 _UNTOLD = re.compile(r"[a-z]|(\w+_)?(out|output|result|res|ret|input|tensor)s?\d*|[a-z]\d+")
 
 
-def title(nodes: Sequence[torch.fx.Node], given: Collection[str]) -> str:
-    """Return a word or two for what some nodes compute: functions, or the name of a result.
+def title(found: Sequence[SourcePiece], given: Collection[str], verb: str) -> str:
+    """Return a word or two for what some pieces compute: functions, or the name of a result.
 
-    Names of forward's inputs say nothing.
+    Names of forward's inputs say nothing. A product that no function computes is the ``verb``.
     """
     order: dict[str, int] = {}
     named, named_at = "", 0
     own: set[str] = set()  # functions of the reference itself
-    found = pieces(nodes)
     for at, piece in enumerate(found):
         for call in [*piece.calls, *piece.around]:
             order.setdefault(call, at)
@@ -209,8 +207,8 @@ def title(nodes: Sequence[torch.fx.Node], given: Collection[str]) -> str:
             named, named_at = word, at
     if named:
         order.setdefault(named, named_at)
-    elif not any(piece.calls for piece in found) and operation(nodes) in _PRODUCTS:
-        order.setdefault(operation(nodes), len(found))
+    elif not any(piece.calls for piece in found) and verb in _PRODUCTS:
+        order.setdefault(verb, len(found))
 
     def weight(word: str) -> int:
         if word == named or word in own:

@@ -594,8 +594,9 @@ class Program:
         nodes = private.in_order(
             {origin for node in loops.nodes for origin in private.own_origins(node)}
         )
-        stem = docstrings.title(nodes, self.inputs) or operation(nodes)
-        told = docstrings.last(nodes) or stem.replace("_", " ")
+        pieces, verb = docstrings.pieces(nodes), operation(nodes)
+        stem = docstrings.title(pieces, self.inputs, verb) or verb
+        told = docstrings.last(pieces) or stem.replace("_", " ")
         starts = [store for store in kernel.body.stores() if store.buffer in self.accumulated]
         if starts and all(store.mode is None and store.value.op == "load" for store in starts):
             return "copy", docstrings.wrapped("Copy what later kernels change.", kernel.doc)
@@ -614,14 +615,12 @@ class Program:
         elif id(loops) in self.staged:
             first = f"Last stage of {told}: what needs the results of the others."
         else:
-            first = self.summary or self._computed(nodes)
+            results: list[str] = []
+            if self.is_alone and nodes:  # it computes all of the graph
+                pieces = docstrings.pieces(list(nodes[0].graph.nodes))
+                results = words_of(self.traced.task).results(self.traced.model)
+            first = self.summary or docstrings.sentence(pieces, results if all(results) else [])
         return stem, docstrings.wrapped(first, kernel.doc)
-
-    def _computed(self, nodes: list[torch.fx.Node]) -> str:
-        """Return a sentence that says what some nodes of the graph compute."""
-        results = words_of(self.traced.task).results(self.traced.model) if self.is_alone else []
-        whole = list(nodes[0].graph.nodes) if self.is_alone and nodes else nodes
-        return docstrings.sentence(whole, results if all(results) else [])
 
     # -- all of it --------------------------------------------------------------------------------
 

@@ -201,7 +201,7 @@ _SAVED = 40
 
 def _share_bases(block: Block, taken: set[str]) -> None:
     """Make a variable of what several addresses in a tensor have in common: ``x_ptrs - width``."""
-    groups: dict[str, list[tuple[Counter[str], list[tuple[int, ast.Call]]]]] = {}
+    groups: dict[str, list[tuple[Counter[str], list[tuple[int, ast.Call, Counter[str]]]]]] = {}
     for at, statement in enumerate(block):
         for call in _accesses(statement):
             offsets = _offsets(call)
@@ -210,27 +210,24 @@ def _share_bases(block: Block, taken: set[str]) -> None:
             for common, found in groups.setdefault(pointer, []):
                 if 2 * (common & terms).total() > max(2, terms.total()):
                     common &= terms
-                    found.append((at, call))
+                    found.append((at, call, terms))
                     break
             else:
-                groups[pointer].append((terms, [(at, call)]))
+                groups[pointer].append((terms.copy(), [(at, call, terms)]))
     new: list[tuple[int, str]] = []
     for pointer, own in groups.items():
         for common, found in own:
             if not common:
                 continue
             base = _sum(sorted(common.elements(), key=lambda term: term.startswith("-")))
-            distinct = {ast.unparse(call.args[0]) for _, call in found}
+            distinct = {ast.unparse(call.args[0]) for _, call, _ in found}
             if (len(distinct) - 1) * len(base) < _SAVED:
                 continue
             name = unused(f"{pointer}s", taken)
             new.append((found[0][0], f"{name} = {pointer} + {base}"))
-            for _, call in found:
-                offsets = _offsets(call)
-                assert offsets is not None
-                rest = (Counter(_terms(offsets)) - common).elements()
-                address = _sum([name, *sorted(rest, key=lambda term: term[1:].isdigit())])
-                call.args[0] = ast.parse(address, mode="eval").body
+            for _, call, terms in found:
+                rest = sorted((terms - common).elements(), key=lambda term: term[1:].isdigit())
+                call.args[0] = ast.parse(_sum([name, *rest]), mode="eval").body
     for at, text in sorted(new, reverse=True):
         block.insert(at, ast.parse(text).body[0])
 
