@@ -257,8 +257,10 @@ class Reference:
         broken: list[Refusal] = []
 
         def forward(tried: Draw, most: int) -> Any:
+            if self._elements(tried) > most:
+                return None
             given = self.inputs(tried)
-            if count_elements(given) > most or self._is_too_much(tried, given):
+            if self._is_too_much(tried, given):
                 return None
             _, model = self.model(tried)
             try:
@@ -297,12 +299,7 @@ class Reference:
         """
 
         def elements(*changes: Variation) -> int:
-            tried = dataclasses.replace(draw, changes=changes)
-            try:
-                with torch.device("meta"):
-                    return count_elements(draw_inputs(self.task, tried))
-            except Exception:  # the file's own: a value may decide on a size
-                return count_elements(self.inputs(tried))
+            return self._elements(dataclasses.replace(draw, changes=changes))
 
         most = max(elements(), elements(*draw.changes))
         found = []
@@ -311,6 +308,14 @@ class Reference:
                 if elements(change) <= most:
                     found.append(dataclasses.replace(draw, changes=(change,)))
         return found
+
+    def _elements(self, draw: Draw) -> int:
+        """Return how many elements the inputs of a draw have, without making them if possible."""
+        try:
+            with torch.device("meta"):
+                return count_elements(draw_inputs(self.task, draw))
+        except Exception:  # the file's own: a value may decide on a size
+            return count_elements(self.inputs(draw))
 
     def long(self, draw: Draw, number: int, short: bool) -> tuple[Draw | None, int]:
         """Return a draw in which one dimension of the inputs is long, found without computing.
