@@ -483,7 +483,7 @@ def _expected(traced: Traced, container: Container) -> dict[str, str]:
 
 def _depends_on_mode(traced: Traced) -> bool:
     """Whether a module does something else in training."""
-    says = "self.training" in inspect.getsource(traced.task.Model)
+    says = "self.training" in traced.source
     for module in traced.model.modules():
         if isinstance(module, torch.nn.modules.batchnorm._NormBase) and module.track_running_stats:
             return True

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import inspect
 import itertools
-import linecache
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -891,7 +890,7 @@ _LONG_SIZE = 4
 
 def names_dims(traced: Traced) -> bool:
     """Whether a module names dimensions or asks for the rank: with another it may do otherwise."""
-    if re.search(r"\.(ndim\b|dim\(\))", "".join(linecache.getlines(traced.task.__file__ or ""))):
+    if re.search(r"\.(ndim\b|dim\(\))", traced.source):
         return True
     for node in traced.graph.graph.nodes:
         if isinstance(node.target, torch._ops.OpOverload):

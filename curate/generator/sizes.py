@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import linecache
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -92,8 +91,8 @@ class Sizes:
         self.traced = traced
         self.lead = lead
         self.taken = taken
-        source = "".join(linecache.getlines(traced.task.__file__ or ""))
-        self.has_turned = re.search(r"transpose\(1|permute|einsum|swap|movedim", source) is not None
+        turns = re.search(r"transpose\(1|permute|einsum|swap|movedim", traced.source)
+        self.has_turned = turns is not None
         self.inputs = set(inspect.signature(traced.task.Model.forward).parameters)
         self.roles: dict[sympy.Symbol, str] = {}
         self.kept: list[str] = []

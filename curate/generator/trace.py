@@ -11,6 +11,7 @@ import contextlib
 import ctypes
 import inspect
 import itertools
+import linecache
 import math
 import numbers
 import warnings
@@ -95,6 +96,11 @@ class Traced:
     assigned: list[str] = field(default_factory=list)
     typed: tuple[Any, torch.nn.Module | None] | None = None
     openness: str = ""
+
+    @property
+    def source(self) -> str:
+        """The text of the reference."""
+        return "".join(linecache.getlines(self.task.__file__ or ""))
 
     def expression(self, value: Any) -> sympy.Expr:
         """Return what a number is by now: a symbol may have become a constant or another."""

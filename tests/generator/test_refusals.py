@@ -17,6 +17,15 @@ NORMALISED = module(
     "channels=6", "self.norm = nn.BatchNorm2d(channels)", "return self.norm(x)", IMAGES
 )
 DROPPED = module("share=0.5", "self.drop = nn.Dropout(share)", "return self.drop(x) * 2", IMAGES)
+PART = """
+class Dropped(nn.Module):
+    def forward(self, x):
+        return F.dropout(x, 0.5, self.training)
+
+class Model"""
+PARTLY = module("", "self.drop = Dropped()", "return self.drop(x) * 2", IMAGES).replace(
+    "class Model", PART.strip("\n")
+)
 KEPT = DROPPED.replace("share=0.5", "share=0.0")
 SQUEEZED = module(
     "",
@@ -61,6 +70,7 @@ REFUSED = {
     "activated": (ACTIVATED, 'assert act_layer is nn.GELU, "written for act_layer is nn.GELU"'),
     "normalised": (NORMALISED, "assert not self.training"),
     "dropped": (DROPPED, "assert not self.training"),
+    "dropped in a part": (PARTLY, "assert not self.training"),
     "squeezed": (SQUEEZED, "// 2 != 1"),
     "reflected": (REFLECTED, " > 2"),
     "transposed": (TRANSPOSED, "assert self.up.in_channels == channels"),
