@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -373,22 +373,45 @@ def show(
 ) -> list[Loose]:
     """Return finished pairs, kernels and answers: those whose id starts with ``row_id``, or the
     first ``count`` without one.
-    """
-    from curate.engine.history import last_rows
 
-    rows = last_rows(Store(output), _records(output, run), frozenset({"pair", "kernel", "sample"}))
+    They are those of a run, or, where there is none, of the data sets in ``output``, as in a clone
+    of a repository that has some.
+    """
+    names = run_names(output)
+    has_run = run in names if run else bool(names)
+    rows = _run_rows(output, run) if has_run else _data_set_rows(output, run)
     if row_id is None:
         found = list(islice(rows, count))
     else:
         found = [row for row in rows if row["id"].startswith(row_id)]
     if not found:
+        hint = f"; `curate why {row_id}` tells what became of the row" if has_run else ""
         raise NotFound(
-            f"no finished pair, kernel or answer has an id that starts with '{row_id}'; "
-            f"`curate why {row_id}` tells what became of the row"
+            f"no finished pair, kernel or answer has an id that starts with '{row_id}'{hint}"
             if row_id
             else "the last run has no finished pairs, kernels or answers"
         )
     return found
+
+
+def _run_rows(output: Path, run: str | None) -> Iterator[Loose]:
+    from curate.engine.history import last_rows
+
+    return last_rows(Store(output), _records(output, run), frozenset({"pair", "kernel", "sample"}))
+
+
+def _data_set_rows(output: Path, run: str | None) -> Iterator[Loose]:
+    from curate.formats.dataset.read import finished_rows
+    from curate.formats.dataset.replace import RUN_FILE
+
+    names = sorted(path.parent.name for path in output.glob(f"*/{RUN_FILE}"))
+    if not names:
+        _last_run(output, run)  # says that there is nothing
+    if run is not None and run not in names:
+        known = sorted({*names, *run_names(output)})
+        raise NotFound(f"{output} has no run or data set '{run}'{choose(run, known)}")
+    folders = [output / name for name in ([run] if run else names)]
+    return chain.from_iterable(map(finished_rows, folders))
 
 
 def verify(

@@ -325,7 +325,8 @@ def show(row_id: str | None, output: Path, run_name: str | None, count: int, as_
     """Print a finished row with its proof.
 
     A row is a pair of PyTorch and Triton, a teacher's answer, or a kernel with the function that
-    launches it. On a wide terminal, PyTorch and Triton stand side by side.
+    launches it. On a wide terminal, PyTorch and Triton stand side by side. Data sets that came
+    without their cache, as with a clone, are read as well.
     """
     from curate import api
     from curate.cli import console

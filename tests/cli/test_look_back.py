@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -104,6 +105,23 @@ def test_show_and_plan_as_json(folder: Path) -> None:
     plan = parsed(look(folder, "plan", folder / "small.yaml", "--json"))
     assert [line["step"] for line in plan] == LABELS
     assert plan[0] == {"step": "local", "done": 1, "todo": 0, "why": ""}
+
+
+def test_show_reads_a_data_set_that_came_without_its_cache(folder: Path, tmp_path: Path) -> None:
+    rows = parsed(look(folder, "show", "--json", "-n", "9"))
+    shutil.copytree(folder / "output" / "small", tmp_path / "small")
+    found = parsed(curate("show", "--output", tmp_path, "--json", "-n", "9"))
+    assert sorted(row["id"] for row in found) == sorted(row["id"] for row in rows)
+    asked = parsed(curate("show", rows[0]["id"][:9], "--output", tmp_path, "--json"))
+    assert [(row["triton"], row["split"]) for row in asked] == [
+        (rows[0]["triton"], rows[0]["split"])
+    ]
+    other = curate("show", "--run", "smal", "--output", tmp_path)
+    assert other.exit_code == 2 and "did you mean 'small'?" in other.output
+    file = next(tmp_path.glob("small/kernels/*.parquet"))
+    file.write_bytes(file.read_bytes()[:-1])
+    damaged = curate("show", "zzz", "--output", tmp_path)
+    assert damaged.exit_code == 2 and f"{file}: is damaged" in damaged.output
 
 
 def test_numbers_that_json_does_not_have_are_words(tmp_path: Path) -> None:

@@ -276,7 +276,7 @@ def test_a_name_that_is_nearly_one_is_told(tmp_path: Path) -> None:
     output = tmp_path / "output"
     assert curate("run", make_recipe(tmp_path), "--output", output).exit_code == 0
     for arguments, message in (
-        (("show", "--run", "smal"), "no run of 'smal'; did you mean 'small'? It has small"),
+        (("show", "--run", "smal"), "data set 'smal'; did you mean 'small'? It has small"),
         (("lost", "licence"), "no step 'licence'; did you mean 'licenses#2'? It has local, "),
         (("lost", "split", "--reason", "nope"), "no row for the reason 'nope'; it lost no row"),
         (("diff", "small", "smalll"), "data set 'smalll'; did you mean 'small'?"),
