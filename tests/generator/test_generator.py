@@ -99,6 +99,11 @@ CASES = {
     ),
     "whole": ("return (x * x).sum(), x.argmax(), x.std()", ROWS),
     "normalised": ("return x / x.norm() + x.exp().mean()", ROWS),
+    "outer": (
+        "return torch.einsum('bi,bj->bij', x, y) + F.linear(y[:, :1], self.weight[:, None])[:, None]",
+        f"{ROWS}, {ROWS}",
+        "x, y",
+    ),
 }
 
 
@@ -133,6 +138,11 @@ def test_a_flat_kernel_asks_for_no_rank_and_no_size():
     assert ".dim()" not in text
     assert ".shape" in text  # of the result
     assert "self.scale" in text and "self.offset" in text
+
+
+def test_a_product_that_sums_nothing_is_no_product():
+    text = printed(*CASES["outer"]).text
+    assert "tl.dot" not in text and "tl.sum" not in text and text.count("@triton.jit") == 1
 
 
 def test_an_operator_with_a_dimension_fixes_the_rank():

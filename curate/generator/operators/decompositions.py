@@ -221,6 +221,19 @@ def _reflected(x: Tensor, padding: list[int]) -> Tensor:
     return x
 
 
+def _outer(a: Tensor, b: Tensor) -> Tensor:
+    """Multiply columns by rows, where nothing is summed."""
+    return a * b if _is_one(a.shape[-1]) else NotImplemented
+
+
+def _added_outer(x: Tensor, a: Tensor, b: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+    return x + a * b if _is_one(a.shape[-1]) and beta == alpha == 1 else NotImplemented
+
+
+def _is_one(size: Any) -> bool:
+    return isinstance(size, int) and size == 1
+
+
 def _each(numbers: list[int], x: Tensor) -> list[int]:
     """Return a number for each dimension of an image; one may stand for all."""
     return list(numbers) * (x.dim() - 2) if len(numbers) == 1 else list(numbers)
@@ -243,5 +256,9 @@ OWN: dict[Any, Callable[..., Any]] = {
     aten.reflection_pad1d.default: _reflected,
     aten.reflection_pad2d.default: _reflected,
     aten.reflection_pad3d.default: _reflected,
+    aten.mm.default: _outer,
+    aten.bmm.default: _outer,
+    aten.addmm.default: _added_outer,
+    aten.baddbmm.default: _added_outer,
 }
 """What is decomposed otherwise than Inductor does, or than PyTorch's meta kernels ask for."""
