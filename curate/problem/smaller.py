@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 
 import torch
@@ -38,7 +39,8 @@ def shrink(task: LoadedTask, which: str, run: Callable[[], float]) -> dict[str, 
 
     The first of those that only the inputs have is halved first: it is a batch more often than not,
     whose elements are much the same. Then come the others of the inputs, the largest first, and
-    those of the constructor. What the model does not take stays as the file has it.
+    those of the constructor. What the model does not take stays as the file has it, or becomes
+    as small as the model takes.
 
     Args:
         task: the file; its integers are changed.
@@ -61,6 +63,11 @@ def shrink(task: LoadedTask, which: str, run: Callable[[], float]) -> dict[str, 
     shared = [name for name in own if name not in free]
     first = free[:1]
     all_names = [(free, shared), (free, []), (first, [])]
+
+    def changed() -> dict[str, list[int]]:
+        now = {name: int(getattr(task.module, name)) for name in own}
+        return {name: [own[name], now[name]] for name in own if now[name] != own[name]}
+
     for names, others in [(first, [])] if which == FIRST else all_names:
         if many_inputs:
             _halve(task, first, FEWEST, lambda: input_elements(task) > ELEMENTS)
@@ -73,12 +80,18 @@ def shrink(task: LoadedTask, which: str, run: Callable[[], float]) -> dict[str, 
             _halve(task, names, FEWEST, lambda: run() > CALL_BYTES)
             _halve(task, others, FEWEST_SHARED, lambda: run() > CALL_BYTES)
             run()
-            now = {name: int(getattr(task.module, name)) for name in own}
-            return {name: [own[name], now[name]] for name in own if now[name] != own[name]}
+            return changed()
         except Exception:  # the file's own: it needs sizes that fit each other
             for name, size in own.items():
                 setattr(task.module, name, size)
-    return {}
+
+    def too_much() -> bool:
+        return run() > CALL_BYTES or (many_inputs and input_elements(task) > ELEMENTS)
+
+    with contextlib.suppress(Exception):  # of a model that needs values
+        _halve(task, first, FEWEST, too_much)
+        _halve(task, [] if which == FIRST else free, FEWEST, too_much)
+    return changed()
 
 
 def _is_much(run: Callable[[], float]) -> bool:

@@ -112,6 +112,12 @@ def test_what_the_model_does_not_take_stays(check):
     assert shrunk(512, check) == ({}, (512, 2048, 4096))
 
 
+def test_a_size_is_halved_as_far_as_the_model_goes_along():
+    found, shape = shrunk(64, "assert x.shape[0] % 16 == 0", features=64)
+    assert found == {"batch_size": [64, 16], "seq_len": [2048, 64]}
+    assert shape == (16, 64, 64)
+
+
 def test_a_large_result_makes_them_smaller_still():
     task = LoadedTask(FILE.format(batch=512, check="x = x.repeat(1, 250, 1)"))
 
