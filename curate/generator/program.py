@@ -843,7 +843,11 @@ class Program:
             if isinstance(value, Symbolic) and (e := self.traced.expression(value)).is_Symbol
         }
         guards_left = guards.needed((g for g in untold if g.free_symbols <= names.keys()), free)
-        return [ast.unparse(ast.parse(Printer(names).text(guard))) for guard in guards_left]
+        supposed = [names[e] + asked for e, asked in self.traced.supposed.items() if e in names]
+        return [
+            *(ast.unparse(ast.parse(Printer(names).text(guard))) for guard in guards_left),
+            *supposed,
+        ]
 
     def _dropout_checks(self) -> list[str]:
         """Return assertions that nothing is dropped whose share is an argument."""

@@ -6,6 +6,7 @@ shape environment as a replacement or a guard.
 
 from __future__ import annotations
 
+import ast
 import builtins
 import contextlib
 import ctypes
@@ -14,6 +15,7 @@ import itertools
 import linecache
 import math
 import numbers
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -73,6 +75,7 @@ class Traced:
         shapes: sizes of parameters and buffers that had values, for which there are symbols.
         parts: modules that are one operator each.
         assigned: paths of tensors that forward puts others in place of: the graph's last results.
+        supposed: what the module asked of symbols that are above zero by definition: `` > 0``.
         typed: a mode without values and the module in it, for `result_types`.
         openness: which of `OPENNESS` it is.
     """
@@ -94,6 +97,7 @@ class Traced:
     shapes: dict[str, list[int]] = field(default_factory=dict)
     parts: Parts = field(default_factory=Parts)
     assigned: list[str] = field(default_factory=list)
+    supposed: dict[sympy.Symbol, str] = field(default_factory=dict)
     typed: tuple[Any, torch.nn.Module | None] | None = None
     openness: str = ""
 
@@ -160,6 +164,51 @@ def _take_along_dim(x: Any, indices: Any, dim: int | None = None) -> Any:
 def _tensor(data: Any, *more: Any, _plain: Any = torch.tensor, **options: Any) -> Any:
     is_number = isinstance(data, (*Symbolic, builtins.int, builtins.float))
     return torch.full((), data, **options) if is_number else _plain(data, *more, **options)
+
+
+_ORDERS = "__bool__", "__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__"
+
+
+@contextlib.contextmanager
+def _suppositions(task: ModuleType) -> Iterator[dict[sympy.Symbol, str]]:
+    """Note which symbols a module compares with zero: they are positive, and it hears no doubt.
+
+    Yields:
+        What has been asked so far, by the symbol: `` != 0`` or `` > 0``.
+    """
+    found: dict[sympy.Symbol, str] = {}
+    checks = _checks(ast.parse("".join(linecache.getlines(task.__file__ or ""))))
+
+    def noting(asked: str, method: Callable[..., Any]) -> Callable[..., Any]:
+        def compare(number: torch.SymInt, *other: Any) -> Any:
+            frame = sys._getframe(1)
+            e = number.node._expr
+            if e.is_Symbol and e.is_positive and (not other or type(other[0]) is int):
+                own = frame.f_code.co_filename == task.__file__ and frame.f_lineno not in checks
+                if own and (not other or other[0] <= 0):
+                    equal = asked in ("__bool__", "__eq__", "__ne__") and other in ((), (0,))
+                    found[e] = " > 0" if not equal else found.get(e, " != 0")
+            return method(number, *other)
+
+        return compare
+
+    with contextlib.ExitStack() as stack:
+        for name in _ORDERS:
+            method = noting(name, getattr(torch.SymInt, name))
+            stack.enter_context(mock.patch.object(torch.SymInt, name, method))
+        yield found
+
+
+def _checks(tree: ast.Module) -> set[int]:
+    """Return the lines of assertions, and of conditions that only raise an error: programs have
+    them, too."""
+    found: set[int] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and not all(isinstance(n, ast.Raise) for n in node.body):
+            continue
+        if isinstance(node, ast.If | ast.Assert):
+            found.update(range(node.lineno, (node.test.end_lineno or node.lineno) + 1))
+    return found
 
 
 @contextlib.contextmanager
@@ -407,7 +456,7 @@ def _trace(
         return [n if is_deep else size(n, f"{path}_{i}") for i, n in enumerate(shapes[path])]
 
     torch.manual_seed(0)
-    with _symbols_pass(task):
+    with _symbols_pass(task), _suppositions(task) as supposed:
         whole, more = constructor_arguments(task)
         named = dict(contents(whole, (SimpleNamespace,)))
         if openness in ("all", "above one"):
@@ -452,6 +501,7 @@ def _trace(
         shapes=shapes,
         parts=parts,
         assigned=[path.removeprefix("model.") for path in assigned],
+        supposed=supposed,
         openness=openness,
     )
 

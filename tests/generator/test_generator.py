@@ -100,7 +100,8 @@ CASES = {
     "whole": ("return (x * x).sum(), x.argmax(), x.std()", ROWS),
     "normalised": ("return x / x.norm() + x.exp().mean()", ROWS),
     "outer": (
-        "return torch.einsum('bi,bj->bij', x, y) + F.linear(y[:, :1], self.weight[:, None])[:, None]",
+        "lin = F.linear(y[:, :1], self.weight[:, None])\n"
+        "        return torch.einsum('bi,bj->bij', x, y) + lin[:, None]",
         f"{ROWS}, {ROWS}",
         "x, y",
     ),

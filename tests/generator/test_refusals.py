@@ -63,7 +63,17 @@ LIFTED = module(
     "torch.randn(2, 5, 9, 6)",
 )
 
+TWICE = module("twice=3", "self.twice = twice", "return x * 2 if self.twice else x + 1", IMAGES)
+DEEPER = module(
+    "depth=3",
+    "if depth < 0:\n    raise ValueError('depth')\nself.depth = depth",
+    "return x * self.depth if self.depth > 0 else x + 1",
+    IMAGES,
+)
+
 REFUSED = {
+    "a flag that is a number": (TWICE, 'assert twice != 0, "written for twice != 0"'),
+    "more than none": (DEEPER, 'assert depth > 0, "written for depth > 0"'),
     "made by a function": (LAYERED, "assert layer is ModelNew.__init__.__defaults__[0]"),
     "of fewer dimensions": (LIFTED, "assert x.dim() >= 4"),
     "strided": (STRIDED, 'assert stride <= 1, "written for stride <= 1"'),
