@@ -66,13 +66,15 @@ TIES = "steps"
 
 OTHER_INTEGERS, NOT_FINITE, FAR = "other_integers", "not_finite", "far"
 ANY_ORDER, FROM_THE_END, LEFT_AWAY = "any_order", "from_the_end", "left_away"
-INTEGER_FAMILIES = OTHER_INTEGERS, ANY_ORDER, FROM_THE_END, LEFT_AWAY
+ALL_AWAY, NOTHING = "all_away", "nothing"
+INTEGER_FAMILIES = OTHER_INTEGERS, ANY_ORDER, FROM_THE_END, LEFT_AWAY, ALL_AWAY, NOTHING
 BEYOND = *INTEGER_FAMILIES, NOT_FINITE, FAR
 """Families of their own, not among the draws that must be right: integers with the other sign, and
 larger ones; as the file draws them, but for NaN, infinity and minus infinity; floating numbers
 from 2**`FAR_LOW` to 2**`FAR_HIGH`, as likely to be of one size as of another; integers of the
-file's range, in no order and more than once; places that are counted from the end, as -1; and
-labels that count for nothing, which are `NO_LABEL`."""
+file's range, in no order and more than once; places that are counted from the end, as -1; labels
+that count for nothing, which are `NO_LABEL`, some of them or all; and masks that leave nothing,
+with lengths of zero."""
 
 NO_LABEL = -100
 """The ``ignore_index`` of PyTorch's losses, if they are told no other."""
@@ -137,6 +139,7 @@ class Variation:
             that ``get_init_inputs`` reads too; ``dimension``, ``leading`` or ``axis``: sizes of the
             inputs' dimensions, of their first, or of the one at a place, in each input that has as
             many there as the input of most dimensions, or ``first``: in the first such input alone;
+            ``others``: in all other inputs of as many dimensions;
             ``argument``: a number for the constructor;
             ``input``: a number for ``forward``; ``rank``: inputs of most dimensions get one more,
             in front, or lose the first; ``scale``: what floating inputs are multiplied with;
@@ -282,9 +285,11 @@ def reshaped(inputs: list[Any], changes: Sequence[Variation]) -> list[Any]:
     All changes are made at once, so that a new size is not taken for one that another change is
     about.
     """
-    apart = ("leading", "axis", "first")
+    apart = ("leading", "axis", "first", "others")
     sizes = {c.dimension: int(c.value) for c in changes if c.dimension and c.what not in apart}
-    axes, alone = ({c.which: int(c.value) for c in changes if c.what == w} for w in apart[1:])
+    axes, alone, others = (
+        {c.which: int(c.value) for c in changes if c.what == w} for w in apart[1:]
+    )
     first = {c.dimension: int(c.value) for c in changes if c.dimension and c.what == "leading"}
     ranks = [int(c.value) for c in changes if c.what == "rank"]
     tensors = list_tensors(inputs)
@@ -300,6 +305,8 @@ def reshaped(inputs: list[Any], changes: Sequence[Variation]) -> list[Any]:
                 new = axes[axis]
             if axis in alone and tensor is head:
                 new = alone[axis]
+            if axis in others and tensor is not head and tensor.dim() == most:
+                new = others[axis]
             if new is not None:
                 places = torch.arange(new)
                 floating = tensor.is_floating_point() or tensor.is_complex()
@@ -310,7 +317,7 @@ def reshaped(inputs: list[Any], changes: Sequence[Variation]) -> list[Any]:
                 found = found.repeat(new, *(1 for _ in found.shape)) if new else found[0]
         return found
 
-    changed = sizes or first or axes or alone or ranks
+    changed = sizes or first or axes or alone or others or ranks
     return list(map_tensors(inputs, change)) if changed else inputs
 
 
@@ -449,10 +456,10 @@ def scaled(inputs: list[Any], factors: Sequence[float]) -> list[Any]:
 
 
 def constants(source: str) -> list[float]:
-    """Return the floating numbers in a file's text, up to `LARGEST`, with both signs; and zero, but
-    no other number below `SMALLEST`."""
-    nodes = ast.walk(ast.parse(source))
-    values = {n.value for n in nodes if isinstance(n, ast.Constant) and type(n.value) is float}
+    """Return the numbers in a file's text, up to `LARGEST`, with both signs; and zero, but no other
+    number below `SMALLEST`."""
+    found = [n.value for n in ast.walk(ast.parse(source)) if isinstance(n, ast.Constant)]
+    values = {float(v) for v in found if isinstance(v, int | float) and not isinstance(v, bool)}
     kept = {v for v in values if v == 0 or SMALLEST <= v <= LARGEST}
     return sorted({sign * v for v in kept for sign in (-1, 1)})
 
@@ -550,9 +557,13 @@ def _with_not_finite(value: torch.Tensor) -> torch.Tensor:
 
 
 def _beyond(value: torch.Tensor, family: str) -> torch.Tensor:
-    """Return integers that the file does not draw; what holds no integers stays."""
+    """Return integers, or masks, that the file does not draw; what holds none stays."""
+    if family == NOTHING:
+        return torch.zeros_like(value) if holds_choices(value) else value
     if value.is_floating_point() or value.dtype == torch.bool:
         return value
+    if family == ALL_AWAY:
+        return torch.full_like(value, NO_LABEL)
     if family == ANY_ORDER:
         return value.reshape(-1)[torch.randint(value.numel(), value.shape)]
     if family != OTHER_INTEGERS:
@@ -561,8 +572,9 @@ def _beyond(value: torch.Tensor, family: str) -> torch.Tensor:
     known = torch.iinfo(value.dtype)
     factors = torch.tensor((-1, -1, 5, 40, 2**20))[torch.randint(5, value.shape)]
     wide = value.to(torch.int64).mul(factors)
-    if value.dtype == torch.int64 and value.dim() > 1:
-        wide[0] = value[0] + SINCE  # as of times, whose distances stay small
+    if value.dtype == torch.int64 and value.dim():
+        some = slice(0, 1 if value.dim() > 1 else (len(value) + 1) // 2)
+        wide[some] = value[some] + SINCE  # as of times, whose distances stay small
     return wide.clamp(known.min, known.max).to(value.dtype)
 
 
@@ -570,6 +582,13 @@ def draws_integers(inputs: list[Any]) -> bool:
     """Say whether there are integers among the inputs."""
     kinds = (torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64)
     return any(t.dtype in kinds and t.numel() for t in list_tensors(inputs))
+
+
+def holds_choices(value: torch.Tensor) -> bool:
+    """Say whether a tensor holds integers, or is a mask."""
+    if value.is_complex() or not value.numel():
+        return False
+    return not value.is_floating_point() or (value.itemsize > 1 and is_mask(value))
 
 
 def is_mask(value: torch.Tensor) -> bool:
@@ -659,10 +678,14 @@ def _two_rows(tensor: torch.Tensor) -> list[torch.Tensor]:
 
 
 def _with_even_rows(drawn: torch.Tensor) -> torch.Tensor:
-    """Give two rows one value each: zero, as in padding, and one."""
+    """Give two rows one value each, zero, as in padding, and one; a column, or channel, is zero."""
     signs = drawn.is_floating_point()
     for row, value in zip(_two_rows(drawn), (0, 1), strict=False):
         row.mul_(0.0) if signs and not value else row.fill_(value)
+    for dim in {1, drawn.dim() - 1} if drawn.dim() > 1 else ():
+        if drawn.shape[dim] >= ROWS:
+            column = drawn.select(dim, int(torch.randint(drawn.shape[dim], ())))
+            column.mul_(0.0) if signs else column.zero_()
     return drawn
 
 
@@ -677,7 +700,8 @@ def redraw_parameters(model: nn.Module, seed: int, flip: bool = True) -> None:
     positive, and no stage is an identity. With ``flip`` and an odd seed some elements of constant
     parameters, such as scales, change their signs, as training may change them, and some of a mask
     in which all are true become false, as pruning does. With a seed that is 2 modulo 4 constant
-    parameters below one become `GROWN` times as large, as slopes and scales may.
+    parameters below one become `GROWN` times as large, as slopes and scales may, and others lose a
+    row to zero, as pruning has it.
     """
     turned, grown = flip and seed % 2 == 1, flip and seed % 4 == 2
     state, parameters = model.state_dict(), dict(model.named_parameters(remove_duplicate=False))
@@ -708,6 +732,8 @@ def redraw_parameters(model: nn.Module, seed: int, flip: bool = True) -> None:
             tensor.add_((scale * shift).to(tensor.dtype))
         if grown and is_parameter and low == high and 0 < abs(low) < 1:
             tensor.mul_(GROWN)
+        if grown and is_parameter and low < high and tensor.dim() > 1 and len(tensor) >= ROWS:
+            tensor[1] = 0
         if turned and is_parameter and low == high:
             signs = torch.randint(0, 2, tensor.shape, generator=generator, device=there) * 2 - 1
             signs.view(-1)[0] = -1  # of a single one, too

@@ -42,6 +42,9 @@ GROWN = 2**27
 LARGE = 1000
 """An integer that one more may change too little."""
 
+FAR_ABOVE = 37
+"""What is added to integers of the constructor: as a diagonal, or a lag, beyond a block."""
+
 LONG = (50_001, 33_001, 4_099, 1_031, 203)
 """What a dimension becomes to have a program take its way for long ones, the first that is little
 enough work: usual limits are 4,096 elements in a tile and 32,768 in a block, or half of the
@@ -53,6 +56,9 @@ SHORT = (3, 2, 4, 8, 16)
 LONG_ELEMENTS, LONG_BYTES = 2**21, 2**25
 """How many elements inputs and parameters may have then, and how many bytes the reference's
 operators may read and write."""
+
+SOME_ELEMENTS, SOME_BYTES = 2**18, 2**23
+"""The same where no branch or axis of a grid asks for a long dimension."""
 
 
 WORDS = (
@@ -106,7 +112,9 @@ def find_variants(
         return _packed(draw, list(choices), run, usual)
 
     usual = run(draw)
-    rank = max((tensor.dim() for tensor in list_tensors(inputs)), default=0)
+    ranks = [tensor.dim() for tensor in list_tensors(inputs)]
+    rank = max(ranks, default=0)
+    edges = [_edges(task, inputs, constructor, is_high) for is_high in (False, True)]
     return {
         # Inputs are of one sign, then of the other: behind the last column stands a zero, which a
         # maximum or a minimum may take.
@@ -121,17 +129,28 @@ def find_variants(
             dataclasses.replace(found, family="signed")
             for sizes in (EVEN, (1,))
             for found in packed(*_equal(task, inputs, *sizes))[:1]
+        ]
+        # Operands may be broadcast to each other.
+        + [
+            dataclasses.replace(found, family="signed")
+            for axis in ((-1, -rank) if ranks.count(rank) > 1 < rank else ())
+            for found in packed([Variation("others", axis, 1)])
         ],
         "arguments": packed(*(_arguments(task, inputs) if constructor else ()))
         + packed(*(_special_arguments(task) if constructor else ()))
-        + packed(*_inputs(task, inputs)),
+        + packed(*_inputs(task, inputs))
+        + [found for some in edges for found in _packed(draw, some, run, usual, has_axes=False)],
         "ranks": packed([Variation("rank", 0, 2)])
         + (packed([Variation("rank", 0, 0)]) if rank > 1 else []),
     }
 
 
 def _packed(
-    draw: Draw, choices: list[list[Variation]], run: Callable[[Draw], Any], usual: Any
+    draw: Draw,
+    choices: list[list[Variation]],
+    run: Callable[[Draw], Any],
+    usual: Any,
+    has_axes: bool = True,
 ) -> list[Draw]:
     """Return draws with one change of each of the lists, as few as the reference takes together.
 
@@ -140,6 +159,7 @@ def _packed(
         choices: changes to choose from; the first that shows is taken.
         run: returns what the reference gives, or None.
         usual: what it gives for the draw as it is.
+        has_axes: whether an integer below zero is an axis, which shows nowhere.
     """
     found: list[Draw] = []
     left = choices
@@ -150,7 +170,8 @@ def _packed(
             for change in choice:
                 tried = dataclasses.replace(packed, changes=(*packed.changes, change))
                 after = run(tried)
-                if after is not None and (_is_axis(change) or not same_tensors(after, before)):
+                is_axis = has_axes and _is_axis(change)
+                if after is not None and (is_axis or not same_tensors(after, before)):
                     packed, before = tried, after
                     break
             else:
@@ -267,6 +288,27 @@ def _special_arguments(task: LoadedTask) -> list[list[Variation]]:
     ]
 
 
+def _edges(
+    task: LoadedTask, inputs: list[Any], constructor: bool, is_high: bool
+) -> list[list[Variation]]:
+    """Return what numbers may become that are unlike the file's: zero, or below; or far above."""
+    model, init = task.module.Model, task.init_inputs()
+    given = [*init, *defaults(model.__init__, len(init))] if constructor else []
+    called = [*inputs, *defaults(model.forward, len(inputs))]
+    numbers = [("argument", i, own) for i, own in enumerate(given)]
+    numbers += [("input", i, own) for i, own in enumerate(called)]
+    return [[Variation(what, i, new) for new in _far(own, is_high)] for what, i, own in numbers]
+
+
+def _far(own: Any, is_high: bool) -> list[int | float]:
+    if type(own) is int:
+        return [own + FAR_ABOVE] if is_high else [-max(1, abs(own)), 0]
+    if type(own) is float and math.isfinite(own):
+        values = [1.5 if abs(own) < 1 else -own, 1.0] if is_high else [0.0, -own]
+        return [value for value in values if value != own]
+    return []
+
+
 def _compared_words(source: str) -> list[str]:
     """Return the words that a file compares something with."""
     compared = (n for n in ast.walk(ast.parse(source)) if isinstance(n, ast.Compare))
@@ -352,19 +394,21 @@ class LongDraws:
         self.draw, self.cost = draw, cost
         self.dimensions = _dimensions(task, inputs)
 
-    def find(self, number: int, short: bool) -> Draw | None:
+    def find(self, number: int, short: bool, few: bool = False) -> Draw | None:
         """Return a draw in which one dimension is long, if the reference takes one.
 
         Args:
             number: of the dimension, the last one's is 0.
             short: whether the others are short, and not as in the file.
+            few: whether it may take little work only.
         """
+        elements, call_bytes = (SOME_ELEMENTS, SOME_BYTES) if few else (LONG_ELEMENTS, LONG_BYTES)
         own, ways = self.dimensions[number]
         others = [c for n, c in enumerate(self._short) if n != number] if short else []
         sizes = (size for long in LONG for size in (long, own * -(-long // own)) if size > own)
         for draw in (self._changed(*others, way) for size in sizes for way in ways(size)):
             takes = self.cost(draw)
-            if takes and takes.elements <= LONG_ELEMENTS and takes.call_bytes <= LONG_BYTES:
+            if takes and takes.elements <= elements and takes.call_bytes <= call_bytes:
                 return draw
         return None
 
@@ -388,9 +432,8 @@ Ways = Callable[[int], list[Change]]
 def _dimensions(task: LoadedTask, inputs: list[Any]) -> list[tuple[int, Ways]]:
     """Return the dimensions of the inputs that may have other sizes, each with its own size.
 
-    They are the file's names for sizes, the last one first, and axes of the inputs that may share
-    a name. Where there are no names, all axes are, with numbers of the constructor that are equal
-    to them, or without.
+    They are the file's names for sizes, the last one first, and axes of the inputs that have no
+    name, or may share one, with numbers of the constructor that are equal to them, or without.
     """
     free = free_sizes(task)
     names = named_sizes(task)[::-1]
@@ -399,11 +442,12 @@ def _dimensions(task: LoadedTask, inputs: list[Any]) -> list[tuple[int, Ways]]:
     longest = max(shapes, key=len, default=())
     init = task.init_inputs()
     numbers = [*init, *defaults(task.module.Model.__init__, len(init))]
+    known = [getattr(task.module, name) for name in names]
     for axis, own in zip(range(-1, -len(longest) - 1, -1), reversed(longest), strict=True):
-        if not names or longest.count(own) > 1:
+        if own not in known or longest.count(own) > 1:
             equal = [i for i, n in enumerate(numbers) if type(n) is int and n == own]
             # What has a name becomes short by its name.
-            found.append((1 if names else own, _axis(axis, own, equal)))
+            found.append((1 if own in known else own, _axis(axis, own, equal)))
     return found
 
 

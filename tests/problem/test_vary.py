@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import pytest
@@ -62,7 +63,7 @@ def test_sizes_without_names_are_tried_small_and_large() -> None:
     ]
     assert found["ranks"] == [(Variation("rank", 0, n),) for n in (2, 0)]
     assert found["arguments"] == []
-    assert layouts == ["strided", "permuted"]
+    assert layouts == ["strided", "permuted", "mixed"]
 
 
 def test_a_dimension_fewer_is_tried_where_the_reference_takes_it() -> None:
@@ -135,8 +136,9 @@ def test_a_limit_that_no_input_comes_to_becomes_small() -> None:
     clipped = "return x.clamp(-self.most, self.most)[:, :self.count]"
     setup = "self.count, self.most = count, most"
     found, _ = variants(clipped, setup=setup, init=", count, most", given="64, 500.0")
-    (changes,) = found["arguments"]
-    assert {(c.which, c.value) for c in changes} == {(0, 2), (1, 0.02)}
+    changes, *edges = ({(c.which, c.value) for c in draw} for draw in found["arguments"])
+    assert changes == {(0, 2), (1, 0.02)}
+    assert edges == [{(0, -64)}, {(1, 0.0)}, {(1, -500.0)}], "of what is empty, nothing shows"
 
 
 def test_a_change_that_raises_after_much_work_is_not_begun(
@@ -169,12 +171,15 @@ def test_arguments_of_the_constructor_are_changed_with_inputs_that_go_with_them(
         init=", width, eps=1e-5, flag=False, unused=3, name='a'",
         given="6",
     )
-    (changes,) = found["arguments"]
-    assert changes == (
-        Variation("argument", 2, True),
-        Variation("argument", 0, 7, 6),
-        Variation("argument", 1, 0.25001),
-    )
+    assert found["arguments"] == [
+        (
+            Variation("argument", 2, True),
+            Variation("argument", 0, 7, 6),
+            Variation("argument", 1, 0.25001),
+        ),
+        (Variation("argument", 1, 0.0),),
+        (Variation("argument", 1, 1.5),),
+    ]
 
 
 def test_what_a_configuration_holds_is_changed() -> None:
@@ -215,14 +220,19 @@ def test_what_depends_on_a_flag_is_changed_without_it() -> None:
     assert found["arguments"] == [
         (Variation("argument", 1, True),),
         (Variation("argument", 0, 1.5),),
+        (Variation("argument", 0, 0.0),),
+        (Variation("argument", 0, -2.0),),
     ]
+
+
+_input = functools.partial(Variation, "input", 1)
 
 
 @pytest.mark.parametrize(
     ("forward", "arguments", "inputs", "changes"),
     [
-        ("return x * gain", "x, gain=1.0", "", [Variation("input", 1, 0.75)]),
-        ("return x * gain", "x, gain", ", 2", [Variation("input", 1, 3)]),
+        ("return x * gain", "x, gain=1.0", "", [_input(0.75), _input(0.0), _input(-1.0)]),
+        ("return x * gain", "x, gain", ", 2", [_input(3), _input(-2), _input(39)]),
         ("return x if y is None else x + y", "x, y=None", "", [Variation("input", 1, "like")]),
         ("a, b = y or (x, x); return x * a + b", "x, y=None", "", [Variation("input", 1, "pair")]),
         ("return x", "x, unused=None", "", []),
@@ -264,13 +274,13 @@ def long_shapes(reference: Reference, short: bool = True) -> list[list[tuple[int
             {"forward": "return self.norm(x)", "init": ", width", "given": "width",
              "setup": "self.norm = nn.LayerNorm([width, 2])",
              "inputs": "torch.randn(rows, width, 2)", "sizes": "rows, width = 4, 6"},
-            [[(3, 50_001, 2)], [(50_001, 3, 2)]],
+            [[(3, 50_001, 2)], [(50_001, 3, 2)], None],
         ),
         # two dimensions of one name, together and one by one
         (
             {"forward": "return x.softmax(-1)", "inputs": "torch.randn(1, length, length)",
              "sizes": "length = 8"},
-            [[(1, 1_031, 1_031)], [(1, 3, 50_001)], [(1, 50_001, 3)]],
+            [[(1, 1_031, 1_031)], [(1, 3, 50_001)], [(1, 50_001, 3)], [(50_001, 3, 3)]],
         ),
         # what must be square
         (

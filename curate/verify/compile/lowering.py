@@ -33,6 +33,7 @@ class Lowered:
         arguments: what its parameters get: numbers, and tensors where it takes pointers.
         grid: programs along x, y and z.
         options: of `OPTIONS`, as the launch has them.
+        allocates: whether it makes descriptors, for which a GPU that has them needs memory.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Lowered:
     arguments: tuple[Any, ...]
     grid: tuple[int, int, int]
     options: dict[str, int | bool]
+    allocates: bool = False
 
 
 OPTIONS = (
@@ -48,6 +50,8 @@ OPTIONS = (
     *("enable_fp_fusion", "launch_cooperative_grid", "launch_pdl"),
 )
 """Numbers and flags that decide what a compiler makes of TTIR, and how it is launched."""
+
+HOPPER = 90  # the first architecture whose descriptors are the hardware's
 
 
 class Lowering:
@@ -60,8 +64,8 @@ class Lowering:
     def __init__(self, target: Device) -> None:
         self.target = target
         self._gpu = gpu_target(target)
-        self._texts: dict[str, str] = {}
-        self._known: dict[int, tuple[CompiledLaunch, str, str]] = {}
+        self._texts: dict[str, tuple[str, bool]] = {}
+        self._known: dict[int, tuple[CompiledLaunch, str, str, bool]] = {}
 
     def lower(self, kernel: Any, args: Sequence[Any], grid: Any, named: dict[str, Any]) -> Lowered:
         """Return a launch as it would be made.
@@ -76,7 +80,7 @@ class Lowering:
             launch = bind_launch(kernel, self.target, args, named)
         given = _by_name(kernel, args, named)
         sizes = grid(given) if isinstance(grid, Callable) else grid  # type: ignore[arg-type]
-        text, sha256 = self._text_of(launch)
+        text, sha256, makes_descriptors = self._text_of(launch)
         each = enumerate(kernel.arg_names)
         arguments = tuple(v for i, n in each for v in _flat(given[n], (i,), launch.constants))
         return Lowered(
@@ -86,19 +90,28 @@ class Lowering:
             arguments,
             _three(sizes),
             {n: v for n in OPTIONS if isinstance(v := launch.options.get(n), int)},
+            makes_descriptors and self._has_descriptors,
         )
 
-    def _text_of(self, launch: CompiledLaunch) -> tuple[str, str]:
-        """Return a launch's TTIR and its hash; those of the same object are looked up."""
+    @property
+    def _has_descriptors(self) -> bool:
+        """Whether descriptors are more than a pointer, sizes and strides on the target."""
+        return self.target.backend == "cuda" and int(self.target.arch) >= HOPPER
+
+    def _text_of(self, launch: CompiledLaunch) -> tuple[str, str, bool]:
+        """Return a launch's TTIR, its hash, and whether it makes descriptors.
+
+        Those of the same object are looked up.
+        """
         known = self._known.get(id(launch))
         if known is None or known[0] is not launch:
             key = dataclasses.replace(launch, attributes={}).key()  # types and constants
-            text = self._texts[key] = self._texts.get(key) or self._lower(launch)
+            text, makes = self._texts[key] = self._texts.get(key) or self._lower(launch)
             sha256 = hashlib.sha256(text.encode()).hexdigest()
-            known = self._known[id(launch)] = launch, text, sha256
+            known = self._known[id(launch)] = launch, text, sha256, makes
         return known[1:]
 
-    def _lower(self, launch: CompiledLaunch) -> str:
+    def _lower(self, launch: CompiledLaunch) -> tuple[str, bool]:
         backend = make_backend(self._gpu)
         source = ASTSource(launch.kernel, launch.types, launch.constants, launch.attributes)
         context = ir.context()
@@ -108,13 +121,13 @@ class Lowering:
         functions = backend.get_codegen_implementation(options)
         module = source.make_ir(self._gpu, options, functions, backend.get_module_map(), context)
         module = backend.make_ttir(module, {}, options, self.target.arch)
+        makes_descriptors = "tt.make_tensor_descriptor" in module.str_nodebug()
         # A descriptor is a pointer, sizes and strides: with these alone it runs anywhere.
         manager = ir.pass_manager(module.context)
         passes.ttir.add_rewrite_tensor_descriptor_to_pointer(manager)
         passes.common.add_canonicalizer(manager)
         manager.run(module, "descriptors")
-        text: str = module.str_nodebug()
-        return text
+        return module.str_nodebug(), makes_descriptors
 
 
 def _three(sizes: Any) -> tuple[int, int, int]:

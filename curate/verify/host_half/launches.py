@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 import triton
+from triton.runtime._allocation import NullAllocator, _allocator
 from triton.runtime.autotuner import Autotuner
 from triton.runtime.jit import JITFunction
 
@@ -123,6 +124,8 @@ class HostLaunches:
         lowered = self.lowering.lower(kernel, args, grid, named)
         if any(size > most for size, most in zip(lowered.grid, MAX_GRID, strict=True)):
             raise RuntimeError("Triton Error [CUDA]: invalid argument")
+        if lowered.allocates and isinstance(allocator := _allocator.get(), NullAllocator):
+            allocator(0, 1, None)  # raises, as a launch would
         pointers = {}
         for i, value in enumerate(lowered.arguments):
             if isinstance(value, Handle):

@@ -102,7 +102,7 @@ class CandidateCheck:
         self.outcome = Outcome()
         self.variety = Variety()
         self.last: Draw
-        self.last_bytes, self.has_integers = 0, False
+        self.last_bytes, self.has_integers, self.has_choices = 0, False, False
         self.operators: set[str] = set()  # that computed in right calls
         self.by_torch: list[bool] = []
         self.by_host = False

@@ -16,15 +16,17 @@ from curate.problem.draw import (
     INTEGER_FAMILIES,
     MANY,
     NOT_FINITE,
+    NOTHING,
     OWN,
     SETS,
     Draw,
     Variation,
     draws_integers,
+    holds_choices,
     parameters_seed,
     plan,
 )
-from curate.problem.values import map_tensors, same_tensors
+from curate.problem.values import list_tensors, map_tensors, same_tensors
 from curate.verify.judge.check import BUDGET, OTHER, CandidateCheck, EarlyVerdict
 from curate.verify.judge.oracle import Expected, NoOracle
 from curate.verify.judge.session import RequestRefused, SessionEnded
@@ -121,6 +123,7 @@ def _try_draw(check: CandidateCheck, draw: Draw) -> None:
     # Draws are kept, and not what came of them: that may be most of the device's memory.
     check.last, check.last_bytes = expected.draw, expected.size
     check.has_integers = draws_integers(expected.drawn.inputs)
+    check.has_choices = any(map(holds_choices, list_tensors(expected.drawn.inputs)))
     check.outcome.trials += 1
     if check.first is None:
         check.first, check.typical = (expected.draw, ran.results), expected.usual
@@ -225,21 +228,24 @@ def variants(check: CandidateCheck) -> None:
 
 
 def long_sizes(check: CandidateCheck) -> None:
-    """Make dimensions of the inputs long, one by one, until branches and grids were tried."""
+    """Make dimensions of the inputs long, one by one: with much work until branches and grids were
+    tried, and with little after that."""
     first = plan(1, None, check.oracle.seed)[0]
     draw = check.of_mode(dataclasses.replace(first, parameters=check.last.parameters))
     number, dimensions = 0, 1
-    while number < dimensions and check.untried() and check.options.vary_sizes:
+    while number < dimensions:
         refused: dict[str, Any] | None = None
+        few = not check.untried()
         for short in (True, False):
             try:
-                found, dimensions = check.oracle.long_draw(draw, number, short)
+                found, dimensions = check.oracle.long_draw(draw, number, short, few)
             except NoOracle as error:
                 check.leave_untried(error)
                 return
             untried = check.untried()
             refused = _try_long(check, found) if found else refused
-            if refused == {} and check.untried() in (untried, set()):
+            is_wrong = "message" not in (refused or {"message": ""})  # and raises nothing
+            if is_wrong or (refused == {} and check.untried() in (untried, set())):
                 break
         if refused:
             check.outcome.warn("some_sizes_only", **refused)
@@ -328,8 +334,8 @@ def far_numbers(check: CandidateCheck) -> None:
 
 
 def other_integers(check: CandidateCheck) -> None:
-    """Try integers that the file does not draw, each kind if the reference takes it."""
-    for family in INTEGER_FAMILIES:
+    """Try integers and masks that the file does not draw, each kind if the reference takes it."""
+    for family in INTEGER_FAMILIES if check.has_integers else (NOTHING,):
         if check.session.is_open:
             _try_beyond(check, "own_integers_only", _like_last(check, family))
 

@@ -255,12 +255,12 @@ class Oracle:
             return self._once(Reference.alone, draw) if len(draw.changes) > 1 else []
         return []
 
-    def long_draw(self, draw: Draw, number: int, short: bool) -> tuple[Draw | None, int]:
+    def long_draw(self, draw: Draw, number: int, short: bool, few: bool) -> tuple[Draw | None, int]:
         """Return a draw with one dimension long, or None, and how many dimensions there are.
 
         See `curate.problem.vary.LongDraws`.
         """
-        return self._once(Reference.long, draw, number, short)
+        return self._once(Reference.long, draw, number, short, few)
 
     def initial_state(self, draw: Draw) -> dict[str, torch.Tensor]:
         """Return the parameters as the constructor makes them."""

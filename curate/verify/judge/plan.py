@@ -44,9 +44,9 @@ def compared(check: CandidateCheck) -> bool:
     return check.outcome.trials > 0
 
 
-def has_untried(check: CandidateCheck) -> bool:
-    """Where no right result took some branch, or needed two programs along some axis of a grid."""
-    return compared(check) and check.options.vary_sizes and bool(check.untried())
+def may_vary(check: CandidateCheck) -> bool:
+    """Where sizes may be others than the file's."""
+    return compared(check) and check.options.vary_sizes
 
 
 def has_parameters(check: CandidateCheck) -> bool:
@@ -54,9 +54,9 @@ def has_parameters(check: CandidateCheck) -> bool:
     return compared(check) and bool(check.session.given_state[0]) and not check.is_large()
 
 
-def has_integers(check: CandidateCheck) -> bool:
-    """Where inputs hold integers."""
-    return compared(check) and check.has_integers
+def has_choices(check: CandidateCheck) -> bool:
+    """Where inputs hold integers, or are masks."""
+    return compared(check) and check.has_choices
 
 
 PLAN = (
@@ -65,10 +65,10 @@ PLAN = (
     Examination("calls without kernels", examinations.ablation, compared),
     Examination("many calls in a row", examinations.burst, compared),
     Examination("other layouts, sizes, arguments", examinations.variants, compared),
-    Examination("long dimensions", examinations.long_sizes, has_untried),
+    Examination("long dimensions", examinations.long_sizes, may_vary),
     Examination("values that are not finite", examinations.not_finite, compared),
     Examination("numbers of all sizes", examinations.far_numbers, compared),
-    Examination("integers that the file does not draw", examinations.other_integers, has_integers),
+    Examination("integers that the file does not draw", examinations.other_integers, has_choices),
     Examination("training mode", examinations.training, compared),
     Examination(
         "other parameters in the same module", examinations.other_parameters, has_parameters

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+import math
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any, Concatenate, cast
 
@@ -137,7 +140,8 @@ def mutated_inputs(given: Any, inputs: Any) -> dict[str, Any]:
 STRIDED, PERMUTED, MIXED = LAYOUTS = "strided", "permuted", "mixed"
 """Ways in which inputs may lie in memory, other than one element after the other: with gaps, at an
 odd address; with channels last, or the last two dimensions swapped where there are no channels; and
-every second input so, but not the others."""
+every second input so, while the others lie with all dimensions but the last in reverse order, and a
+gap behind each row, as a slice of a tensor or heads of an attention do."""
 
 
 def layout_of(shape: Sequence[int], layout: str, number: int) -> tuple[tuple[int, ...], int] | None:
@@ -151,7 +155,7 @@ def layout_of(shape: Sequence[int], layout: str, number: int) -> tuple[tuple[int
         number: which of the inputs' tensors it is, from 0.
     """
     if layout == MIXED:
-        return layout_of(shape, PERMUTED, number) if number % 2 else None
+        return layout_of(shape, PERMUTED, number) if number % 2 else _rows_apart(shape)
     order = list(range(len(shape)))  # of dimensions, the last one innermost
     if layout == PERMUTED:
         has_channels = len(shape) in (4, 5) and shape[1] > 1
@@ -165,6 +169,14 @@ def layout_of(shape: Sequence[int], layout: str, number: int) -> tuple[tuple[int
     if not step or not moved or (layout == PERMUTED and moved == sorted(moved)):
         return None
     return tuple(stride), int(layout == STRIDED)
+
+
+def _rows_apart(shape: Sequence[int]) -> tuple[tuple[int, ...], int] | None:
+    """Return strides of rows that lie apart, the first dimension innermost among the others."""
+    if len(shape) < 2 or math.prod(shape) < 2:
+        return None
+    strides = itertools.accumulate(shape[:-2], operator.mul, initial=shape[-1] + 1)
+    return (*strides, 1), 0
 
 
 def lay_out(tensor: torch.Tensor, layout: str, number: int) -> torch.Tensor:

@@ -317,7 +317,9 @@ class Reference:
         except Exception:  # the file's own: a value may decide on a size
             return count_elements(self.inputs(draw))
 
-    def long(self, draw: Draw, number: int, short: bool) -> tuple[Draw | None, int]:
+    def long(
+        self, draw: Draw, number: int, short: bool, few: bool = False
+    ) -> tuple[Draw | None, int]:
         """Return a draw in which one dimension of the inputs is long, found without computing.
 
         Also how many dimensions there are.
@@ -325,7 +327,8 @@ class Reference:
         if self.long_draws is None or self.long_draws.draw != draw:
             self.long_draws = LongDraws(self.task, draw, self.inputs(draw), self._cost)
         count = len(self.long_draws.dimensions)
-        return self.long_draws.find(number, short) if number < count else None, count
+        found = self.long_draws.find(number, short, few) if number < count else None
+        return found, count
 
     def _cost(self, draw: Draw) -> DrawCost | None:
         """Return what a draw takes, or None where it is refused, without computing."""
@@ -395,7 +398,7 @@ class Reference:
 
     def _takes(self, model: nn.Module, draw: Draw) -> bool:
         """Say whether a model with drawn parameters gives numbers for the file's own inputs."""
-        if draw.parameters % 2 == 0:
+        if draw.parameters % 4 == 0:
             return True
         model = model.train(draw.mode == "train").to(self.device)
         try:

@@ -70,8 +70,19 @@ LOSS = (
     "    one, other = {}\n"
     "    tl.store(y_ptr + row * width + at, -m * one - (1 - m) * other, mask=inside)",
 )
+COLUMNS = (
+    "x / x.abs().amax(0, keepdim=True).clamp(min=1e-9)",
+    "torch.randn(12, 40)",
+    "x = tl.load(x_ptr + row * width + at, mask=inside, other=0.0)\n"
+    "    top = tl.abs(x)\n"
+    "    for other in range(tl.num_programs(0)):\n"
+    "        beside = tl.load(x_ptr + other * width + at, mask=inside, other=0.0)\n"
+    "        top = tl.maximum(top, tl.abs(beside))\n"
+    "    tl.store(y_ptr + row * width + at, x / {}, mask=inside)",
+)
 
 CASES = {
+    "columns of zeros": (COLUMNS, "tl.maximum(top, 1e-9)", "top"),
     "rows of zeros": (UNIT, "x / tl.maximum(norm, 1e-12)", "x / norm"),
     "masks of zeros": (MASKED, "tl.maximum(tl.sum(m, 0), 1.0)", "tl.sum(m, 0)"),
     "rows far above zero": (LOWEST, "float('inf')", "9999.0"),

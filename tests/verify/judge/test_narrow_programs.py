@@ -215,10 +215,21 @@ MASKED = (
 )
 """Of rows, or by mistake of columns."""
 
+ADDED = (
+    rows(
+        "x += tl.load(m_ptr + row * apart + at, mask=at < width, other=0.0)\n    "
+        + STORE.format("x")
+    )
+    .replace("BLOCK: tl.constexpr", "m_ptr, BLOCK: tl.constexpr")
+    .replace("x.shape[-1], BLOCK", "x.shape[-1], other, BLOCK")
+)
+
 SOFTMAX = (
     "x = tl.where(at < width, x, -float('inf'))\n    "
     "x = tl.exp(x - tl.max(x, 0))\n    " + STORE.format("x / tl.sum(x, 0)")
 )
+
+QUOTIENTS = "x.shape, dtype=torch.float32"
 
 CASES = {
     "a block that is full": (
@@ -336,6 +347,38 @@ CASES = {
         rows(STORE.format("x * 3")),
         "reads_values",
     ),
+    "rows that lie apart": (
+        reference("x * 3", "torch.randn(20, 45)"),
+        rows(STORE.format("x * 3"), first="x if x.stride(-1) == 1 else x.contiguous()"),
+        rows(STORE.format("x * 3")),
+        "contiguous_only",
+    ),
+    "an operand that is broadcast": (
+        reference("x + dim", "torch.randn(20, 45), torch.randn(20, 45)", names="x, dim"),
+        ADDED.replace("        y =", "        other = dim.contiguous()\n        y ="),
+        ADDED.replace("        y =", "        other = dim.expand_as(x).contiguous()\n        y ="),
+        "some_sizes_only",
+    ),
+    "a slope above one": (
+        reference("torch.where(x > 0, x, x * self.how)", "torch.randn(20, 45)", how="0.1"),
+        TIMES_HOW.replace("x * how", "tl.maximum(x, x * how)"),
+        TIMES_HOW.replace("x * how", "tl.where(x > 0, x, x * how)"),
+        "own_arguments_only",
+    ),
+    "a table of so many rows": (
+        reference("x * torch.arange(len(x), device=x.device)[:, None]", "torch.randn(20, 45)"),
+        rows(STORE.format("x * tl.minimum(row, 900)")),
+        rows(STORE.format("x * row")),
+        "some_sizes_only",
+    ),
+    "nothing but zeros": (
+        reference(
+            "x / x.abs().sum(-1, keepdim=True).clamp(min=1)", "torch.randint(1, 9, (20, 45))"
+        ),
+        rows(STORE.format("x / tl.sum(tl.abs(x), 0)"), other="0", made=QUOTIENTS),
+        rows(STORE.format("x / tl.maximum(tl.sum(tl.abs(x), 0), 1)"), other="0", made=QUOTIENTS),
+        "own_integers_only",
+    ),
     "gaps between elements": (
         reference("x.mul_(3)", "torch.randn(20, 45)"),
         IN_PLACE.format(index="at"),
@@ -358,6 +401,41 @@ def test_a_caveat_says_what_is_narrow(narrow: dict[str, tuple[dict, dict]], name
     caveat = CASES[name][-1]
     assert careless["status"] == "correct" and caveat in careless["caveats"], careless
     assert honest["status"] == "correct" and caveat not in honest["caveats"], honest
+
+
+DESCRIBED = (
+    HEAD
+    + """
+@triton.jit
+def double(x_ptr, y_ptr, rows, width, BLOCK: tl.constexpr):
+    x = tl.make_tensor_descriptor(x_ptr, [rows, width], [width, 1], [BLOCK, BLOCK])
+    y = tl.make_tensor_descriptor(y_ptr, [rows, width], [width, 1], [BLOCK, BLOCK])
+    row, column = tl.program_id(0) * BLOCK, tl.program_id(1) * BLOCK
+    y.store([row, column], x.load([row, column]) * 2)
+
+
+class ModelNew(nn.Module):
+    def __init__(self, how=0):
+        super().__init__()
+
+    def forward(self, x):
+        {allocate}
+        x, y = x.contiguous(), torch.empty(x.shape, device=x.device)
+        grid = (triton.cdiv(x.shape[0], 16), triton.cdiv(x.shape[1], 16))
+        double[grid](x, y, *x.shape, BLOCK=16)
+        return y
+"""
+)
+
+
+def test_a_kernel_that_makes_descriptors_needs_an_allocator(judge: Judge) -> None:
+    memory = "lambda size, align, stream: torch.empty(size, dtype=torch.int8, device='cuda')"
+    allocators = "pass", f"triton.set_allocator({memory})"
+    task = reference("x * 2", "torch.randn(20, 48)")
+    careless, honest = judge([(task, DESCRIBED.format(allocate=one)) for one in allocators])
+    assert careless["status"] == "runtime_error", careless
+    assert "no allocator was set" in careless["evidence"]["message"]
+    assert honest["status"] == "correct", honest
 
 
 def test_tensors_in_a_dict_are_drawn_from_all_families(judge: Judge) -> None:
