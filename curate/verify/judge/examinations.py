@@ -229,11 +229,11 @@ def variants(check: CandidateCheck) -> None:
 
 def long_sizes(check: CandidateCheck) -> None:
     """Make dimensions of the inputs long, one by one: with much work until branches and grids were
-    tried, and with little after that."""
+    tried, and on a CPU with little after that; on a device each takes a compiler seconds."""
     first = plan(1, None, check.oracle.seed)[0]
     draw = check.of_mode(dataclasses.replace(first, parameters=check.last.parameters))
     number, dimensions = 0, 1
-    while number < dimensions:
+    while number < dimensions and (check.on_cpu or check.untried()):
         refused: dict[str, Any] | None = None
         few = not check.untried()
         for short in (True, False):
