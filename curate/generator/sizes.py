@@ -132,7 +132,8 @@ class Sizes:
             e = fact.expression
             terms = [t for t in sympy.Add.make_args(sympy.expand(e)) if not t.is_number]
             hidden = [t for t in terms if not t.free_symbols <= direct]
-            whole = sympy.Symbol(f"whole{i}", integer=True, positive=True)
+            kind = {"integer": True} if e.is_integer else {}  # or such as dim ** -0.5
+            whole = sympy.Symbol(f"whole{i}", positive=True, **kind)
             told_as_one = len(terms) == 1 and e.atoms(sympy.Function)
             if hidden and (told_as_one or _is_sum_of(hidden, terms)):
                 self._opaque.setdefault(hidden[0], whole - sympy.expand(e - hidden[0]))

@@ -139,7 +139,7 @@ def find_variants(
         "arguments": packed(*(_arguments(task, inputs) if constructor else ()))
         + packed(*(_special_arguments(task) if constructor else ()))
         + packed(*_inputs(task, inputs))
-        + [found for some in edges for found in _packed(draw, some, run, usual, has_axes=False)],
+        + [found for some in edges for found in _packed(draw, some, run, usual, are_edges=True)],
         "ranks": packed([Variation("rank", 0, 2)])
         + (packed([Variation("rank", 0, 0)]) if rank > 1 else []),
     }
@@ -150,7 +150,7 @@ def _packed(
     choices: list[list[Variation]],
     run: Callable[[Draw], Any],
     usual: Any,
-    has_axes: bool = True,
+    are_edges: bool = False,
 ) -> list[Draw]:
     """Return draws with one change of each of the lists, as few as the reference takes together.
 
@@ -159,7 +159,8 @@ def _packed(
         choices: changes to choose from; the first that shows is taken.
         run: returns what the reference gives, or None.
         usual: what it gives for the draw as it is.
-        has_axes: whether an integer below zero is an axis, which shows nowhere.
+        are_edges: whether they are those of `_edges`: an integer below zero is no axis, and nothing
+            may be left empty.
     """
     found: list[Draw] = []
     left = choices
@@ -170,8 +171,10 @@ def _packed(
             for change in choice:
                 tried = dataclasses.replace(packed, changes=(*packed.changes, change))
                 after = run(tried)
-                is_axis = has_axes and _is_axis(change)
-                if after is not None and (is_axis or not same_tensors(after, before)):
+                if after is None or (are_edges and not all(t.numel() for t in list_tensors(after))):
+                    continue
+                is_axis = not are_edges and _is_axis(change)
+                if is_axis or not same_tensors(after, before):
                     packed, before = tried, after
                     break
             else:

@@ -71,6 +71,8 @@ def of_trace(
     found = [e for e in map(known, _channels(traced, convolutions)) if e != sympy.true]
     for guard in traced.env.guards:
         e = known(guard.expr)
+        if e == sympy.false:  # cannot be said in what is left: its numbers are the file's
+            found += _as_in_the_file(traced, guard.expr, known)
         if e in (sympy.true, sympy.false) or not e.free_symbols:
             continue
         framework = guard.sloc.framework_loc
@@ -100,6 +102,13 @@ def of_trace(
             raise Unprintable("a rank")
         found.append(e)
     return found
+
+
+def _as_in_the_file(traced: Traced, guard: Any, known: Callable[[Any], sympy.Expr]) -> list[Any]:
+    """Return that the symbols of a condition have the values that tracing had for them."""
+    values = traced.env.backed_var_to_val
+    equalities = [sympy.Eq(known(s), values[s]) for s in sorted(guard.free_symbols, key=str)]
+    return [e for e in equalities if e not in (sympy.true, sympy.false)]
 
 
 def _channels(traced: Traced, convolutions: list[torch.fx.Node]) -> Iterator[Any]:
