@@ -54,7 +54,8 @@ FAMILIES = (OWN, "steps", "signed", "shifted", "large", "small", "outlier", "neg
   and what is rounded to half precision on the way is too coarse or infinite. One row lies below
   minus the largest spread, and one above it, where a maximum that starts at a number stays there;
 - ``small``: normal with a spread of 0.001, where an absolute tolerance hides everything; one
-  element in sixteen is a millionth of that, which half precision takes for zero;
+  element in sixteen is a millionth of that, which half precision takes for zero; a column is zero,
+  and a channel;
 - ``outlier``: as the file draws them, but for an element in each half of one row, 1,000 times as
   large, one above zero and one below: what holds for a sorted or padded input, and for other
   rows, holds no more;
@@ -86,6 +87,9 @@ SINCE = 2**33
 
 OVERFLOWS = ("large", "shifted", "outlier", FAR)
 """Families on which a reference may overflow where a better program does not."""
+
+STEPS = 4
+"""The largest number that ``steps`` draws of its own accord."""
 
 EQUALS = 12
 """Elements of a tensor in ``steps`` for each two values that they may have."""
@@ -456,10 +460,13 @@ def scaled(inputs: list[Any], factors: Sequence[float]) -> list[Any]:
 
 
 def constants(source: str) -> list[float]:
-    """Return the numbers in a file's text, up to `LARGEST`, with both signs; and zero, but no other
-    number below `SMALLEST`."""
-    found = [n.value for n in ast.walk(ast.parse(source)) if isinstance(n, ast.Constant)]
-    values = {float(v) for v in found if isinstance(v, int | float) and not isinstance(v, bool)}
+    """Return numbers in a file's text, up to `LARGEST`, with both signs: floating ones, and whole
+    ones in its ``forward`` beyond `STEPS`; and zero, but no other number below `SMALLEST`."""
+    nodes = list(ast.walk(ast.parse(source)))
+    values = {n.value for n in nodes if isinstance(n, ast.Constant) and type(n.value) is float}
+    forwards = [n for n in nodes if isinstance(n, ast.FunctionDef) and n.name == "forward"]
+    inside = [n.value for f in forwards for n in ast.walk(f) if isinstance(n, ast.Constant)]
+    values |= {float(n) for n in inside if type(n) is int and n > STEPS}
     kept = {v for v in values if v == 0 or SMALLEST <= v <= LARGEST}
     return sorted({sign * v for v in kept for sign in (-1, 1)})
 
@@ -665,7 +672,8 @@ def _family(
     if family == "negative":
         return -spread * (normal.abs() + 0.5)
     if family == "small":
-        return 0.001 * torch.where(torch.rand(shape) < TINY, 1e-6, 1.0) * normal
+        tiny = torch.rand(shape) < TINY
+        return _without_a_column(0.001 * torch.where(tiny, 1e-6, 1.0) * normal)
     return spread * normal
 
 
@@ -678,14 +686,18 @@ def _two_rows(tensor: torch.Tensor) -> list[torch.Tensor]:
 
 
 def _with_even_rows(drawn: torch.Tensor) -> torch.Tensor:
-    """Give two rows one value each, zero, as in padding, and one; a column, or channel, is zero."""
+    """Give two rows one value each: zero, as in padding, and one."""
     signs = drawn.is_floating_point()
     for row, value in zip(_two_rows(drawn), (0, 1), strict=False):
         row.mul_(0.0) if signs and not value else row.fill_(value)
+    return drawn
+
+
+def _without_a_column(drawn: torch.Tensor) -> torch.Tensor:
+    """Make a column zero, and a channel."""
     for dim in {1, drawn.dim() - 1} if drawn.dim() > 1 else ():
         if drawn.shape[dim] >= ROWS:
-            column = drawn.select(dim, int(torch.randint(drawn.shape[dim], ())))
-            column.mul_(0.0) if signs else column.zero_()
+            drawn.select(dim, int(torch.randint(drawn.shape[dim], ()))).zero_()
     return drawn
 
 

@@ -7,7 +7,7 @@ CAVEATS = {
     "some_sizes_only": "it fails at some other sizes",
     "own_ranks_only": "it fails on inputs with one dimension more or less",
     "own_arguments_only": "it fails with other arguments",
-    "own_integers_only": "it fails on integers or masks that the file does not draw",
+    "own_integers_only": "it fails on integers or masks beyond the file's",
     "usual_numbers_only": "it fails on numbers from 2**-140 to 2**40",
     "finite_only": "it fails, or had no time left, on NaN and infinities",
     "contiguous_only": "it fails on inputs with gaps, channels last or transposed",

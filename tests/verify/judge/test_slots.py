@@ -255,7 +255,7 @@ CASES = {
         None,
         LAYER_NORM.reference,
         LAYER_NORM.honest.replace("self.norm", "self.called_otherwise"),
-        ("contiguous_only", "own_ranks_only"),
+        ("contiguous_only", "own_ranks_only", "some_sizes_only", "fewer_trials"),
     ),
     "right when training": Case(
         "correct",
