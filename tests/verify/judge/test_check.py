@@ -366,10 +366,10 @@ def test_caveats_say_what_was_changed(beyond: dict[str, dict]) -> None:
         for name in ("argument by heart", "option ignored")
     }
     assert [(c["what"], c["which"], c["value"]) for c in changes["argument by heart"]] == [
-        ("argument", 0, 0.75)
+        *(("argument", 0, value) for value in (0.75, 0.0, 1.5))
     ]
     assert [(c["what"], c["which"], c["value"]) for c in changes["option ignored"]] == [
-        ("input", 1, 0.75)
+        *(("input", 1, value) for value in (0.75, 0.0, -1.0))
     ]
     assert beyond["channels first"]["evidence"]["contiguous_only"]["layout"] == "permuted"
 
