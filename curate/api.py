@@ -402,9 +402,8 @@ def _run_rows(output: Path, run: str | None) -> Iterator[Loose]:
 
 def _data_set_rows(output: Path, run: str | None) -> Iterator[Loose]:
     from curate.formats.dataset.read import finished_rows
-    from curate.formats.dataset.replace import RUN_FILE
 
-    names = sorted(path.parent.name for path in output.glob(f"*/{RUN_FILE}"))
+    names = _data_sets(output)
     if not names:
         _last_run(output, run)  # says that there is nothing
     if run is not None and run not in names:

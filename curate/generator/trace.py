@@ -12,7 +12,6 @@ import contextlib
 import ctypes
 import inspect
 import itertools
-import linecache
 import math
 import numbers
 import sys
@@ -33,7 +32,7 @@ from curate.generator import torch_private as private
 from curate.generator.operators.parts import Parts, Trace, is_depthwise, open_dims
 from curate.generator.operators.recurrences import recurrences
 from curate.generator.unprintable import Unprintable
-from curate.generator.words import settle, words_of
+from curate.generator.words import settle, source_of, words_of
 from curate.problem.values import contents, with_changed
 
 numbers.Integral.register(torch.SymInt)  # layers ask whether a size is one
@@ -104,7 +103,7 @@ class Traced:
     @property
     def source(self) -> str:
         """The text of the reference."""
-        return "".join(linecache.getlines(self.task.__file__ or ""))
+        return source_of(self.task)
 
     def expression(self, value: Any) -> sympy.Expr:
         """Return what a number is by now: a symbol may have become a constant or another."""
@@ -177,7 +176,7 @@ def _suppositions(task: ModuleType) -> Iterator[dict[sympy.Symbol, str]]:
         What has been asked so far, by the symbol: `` != 0`` or `` > 0``.
     """
     found: dict[sympy.Symbol, str] = {}
-    checks = _checks(ast.parse("".join(linecache.getlines(task.__file__ or ""))))
+    checks = _checks(ast.parse(source_of(task)))
 
     def noting(asked: str, method: Callable[..., Any]) -> Callable[..., Any]:
         def compare(number: torch.SymInt, *other: Any) -> Any:

@@ -284,10 +284,14 @@ class Words:
         return self._spans[key]
 
 
+def source_of(module: ModuleType) -> str:
+    """Return the text of a reference that was run as a module."""
+    return "".join(linecache.getlines(module.__file__ or ""))
+
+
 def words_of(module: ModuleType) -> Words:
     """Return the words of a reference that was run as a module."""
-    filename = module.__file__ or ""
-    return _words("".join(linecache.getlines(filename)), filename)
+    return _words(source_of(module), module.__file__ or "")
 
 
 @functools.lru_cache(maxsize=1)

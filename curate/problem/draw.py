@@ -566,7 +566,7 @@ def _with_not_finite(value: torch.Tensor) -> torch.Tensor:
 def _beyond(value: torch.Tensor, family: str) -> torch.Tensor:
     """Return integers, or masks, that the file does not draw; what holds none stays."""
     if family == NOTHING:
-        return torch.zeros_like(value) if holds_choices(value) else value
+        return torch.zeros_like(value) if _holds_choices(value) else value
     if value.is_floating_point() or value.dtype == torch.bool:
         return value
     if family == ALL_AWAY:
@@ -585,13 +585,16 @@ def _beyond(value: torch.Tensor, family: str) -> torch.Tensor:
     return wide.clamp(known.min, known.max).to(value.dtype)
 
 
-def draws_integers(inputs: list[Any]) -> bool:
-    """Say whether there are integers among the inputs."""
+def integer_families(inputs: list[Any]) -> tuple[str, ...]:
+    """Return those of `INTEGER_FAMILIES` that change some inputs: masks know `NOTHING` alone."""
     kinds = (torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64)
-    return any(t.dtype in kinds and t.numel() for t in list_tensors(inputs))
+    tensors = list_tensors(inputs)
+    if any(t.dtype in kinds and t.numel() for t in tensors):
+        return INTEGER_FAMILIES
+    return (NOTHING,) if any(map(_holds_choices, tensors)) else ()
 
 
-def holds_choices(value: torch.Tensor) -> bool:
+def _holds_choices(value: torch.Tensor) -> bool:
     """Say whether a tensor holds integers, or is a mask."""
     if value.is_complex() or not value.numel():
         return False

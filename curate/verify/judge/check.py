@@ -102,7 +102,8 @@ class CandidateCheck:
         self.outcome = Outcome()
         self.variety = Variety()
         self.last: Draw
-        self.last_bytes, self.has_integers, self.has_choices = 0, False, False
+        self.last_bytes = 0
+        self.integer_families: tuple[str, ...] = ()
         self.operators: set[str] = set()  # that computed in right calls
         self.by_torch: list[bool] = []
         self.by_host = False

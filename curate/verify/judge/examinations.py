@@ -13,20 +13,17 @@ import torch
 
 from curate.problem.draw import (
     FAR,
-    INTEGER_FAMILIES,
     MANY,
     NOT_FINITE,
-    NOTHING,
     OWN,
     SETS,
     Draw,
     Variation,
-    draws_integers,
-    holds_choices,
+    integer_families,
     parameters_seed,
     plan,
 )
-from curate.problem.values import list_tensors, map_tensors, same_tensors
+from curate.problem.values import map_tensors, same_tensors
 from curate.verify.judge.check import BUDGET, OTHER, CandidateCheck, EarlyVerdict
 from curate.verify.judge.oracle import Expected, NoOracle
 from curate.verify.judge.session import RequestRefused, SessionEnded
@@ -122,8 +119,7 @@ def _try_draw(check: CandidateCheck, draw: Draw) -> None:
     check.variety.add(expected)
     # Draws are kept, and not what came of them: that may be most of the device's memory.
     check.last, check.last_bytes = expected.draw, expected.size
-    check.has_integers = draws_integers(expected.drawn.inputs)
-    check.has_choices = any(map(holds_choices, list_tensors(expected.drawn.inputs)))
+    check.integer_families = integer_families(expected.drawn.inputs)
     check.outcome.trials += 1
     if check.first is None:
         check.first, check.typical = (expected.draw, ran.results), expected.usual
@@ -244,8 +240,9 @@ def long_sizes(check: CandidateCheck) -> None:
                 return
             untried = check.untried()
             refused = _try_long(check, found) if found else refused
-            is_wrong = "message" not in (refused or {"message": ""})  # and raises nothing
-            if is_wrong or (refused == {} and check.untried() in (untried, set())):
+            if refused and "message" not in refused:  # it is wrong, and does not raise
+                break
+            if refused == {} and check.untried() in (untried, set()):
                 break
         if refused:
             check.outcome.warn("some_sizes_only", **refused)
@@ -335,7 +332,7 @@ def far_numbers(check: CandidateCheck) -> None:
 
 def other_integers(check: CandidateCheck) -> None:
     """Try integers and masks that the file does not draw, each kind if the reference takes it."""
-    for family in INTEGER_FAMILIES if check.has_integers else (NOTHING,):
+    for family in check.integer_families:
         if check.session.is_open:
             _try_beyond(check, "own_integers_only", _like_last(check, family))
 

@@ -56,7 +56,7 @@ def has_parameters(check: CandidateCheck) -> bool:
 
 def has_choices(check: CandidateCheck) -> bool:
     """Where inputs hold integers, or are masks."""
-    return compared(check) and check.has_choices
+    return compared(check) and bool(check.integer_families)
 
 
 PLAN = (
