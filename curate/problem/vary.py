@@ -11,7 +11,7 @@ import dataclasses
 import inspect
 import math
 from collections.abc import Callable
-from functools import cached_property
+from functools import cache, cached_property
 from types import SimpleNamespace
 from typing import Any
 
@@ -56,6 +56,9 @@ SHORT = (3, 2, 4, 8, 16)
 LONG_ELEMENTS, LONG_BYTES = 2**21, 2**25
 """How many elements inputs and parameters may have then, and how many bytes the reference's
 operators may read and write."""
+
+LONG_CALLS = 2**12
+"""Operators that the reference may call then: a recurrence calls some for each step."""
 
 SOME_ELEMENTS, SOME_BYTES = 2**18, 2**23
 """The same where no branch or axis of a grid asks for a long dimension."""
@@ -372,8 +375,8 @@ Change = tuple[Variation, ...]
 class DrawCost:
     """What a draw takes: elements of inputs and parameters, and bytes that operators handle."""
 
-    elements: int
-    call_bytes: int
+    elements: float
+    call_bytes: float
 
 
 class LongDraws:
@@ -394,7 +397,7 @@ class LongDraws:
             inputs: of that draw.
             cost: returns what a draw takes, or None where the reference does not take it.
         """
-        self.draw, self.cost = draw, cost
+        self.draw, self.cost = draw, cache(cost)
         self.dimensions = _dimensions(task, inputs)
 
     def find(self, number: int, short: bool, few: bool = False) -> Draw | None:
@@ -408,12 +411,21 @@ class LongDraws:
         elements, call_bytes = (SOME_ELEMENTS, SOME_BYTES) if few else (LONG_ELEMENTS, LONG_BYTES)
         own, ways = self.dimensions[number]
         others = [c for n, c in enumerate(self._short) if n != number] if short else []
-        sizes = (size for long in LONG for size in (long, own * -(-long // own)) if size > own)
-        for draw in (self._changed(*others, way) for size in sizes for way in ways(size)):
-            takes = self.cost(draw)
-            if takes and takes.elements <= elements and takes.call_bytes <= call_bytes:
-                return draw
-        return None
+        found = None
+        for long in reversed(LONG):
+            sizes = [size for size in (long, own * -(-long // own)) if size > own]
+            draws = (self._changed(*others, way) for size in sizes for way in ways(size))
+            is_too_much = False
+            for draw in draws:
+                if takes := self.cost(draw):
+                    if takes.elements <= elements and takes.call_bytes <= call_bytes:
+                        found = draw
+                        break
+                    is_too_much = True
+            else:
+                if is_too_much:  # as is what is longer
+                    break
+        return found
 
     @cached_property
     def _short(self) -> list[Change]:

@@ -308,6 +308,14 @@ def test_the_other_dimensions_may_stay_as_they_are() -> None:
     assert long_shapes(most, short=False)[0] == [(64, 64, 203)]
 
 
+@pytest.mark.parametrize(("times", "longest"), [(1, [(1_031, 3)]), (20, None)])
+def test_a_recurrence_is_as_long_as_its_steps_let_it_be(
+    times: int, longest: list[tuple[int, ...]] | None
+) -> None:
+    step = "h = x[0]\n        for row in x:\n            h = (h + row){}\n        return h"
+    assert long_shapes(loaded(step.format(times * ".tanh()")))[1] == longest
+
+
 def test_other_sizes_that_are_far_more_work_are_left_out() -> None:
     reference = loaded("return x.repeat(len(x) ** 2, 1).exp()", "torch.rand(n, 4)", sizes="n = 8")
     reference.facts(Draw(2, 2))

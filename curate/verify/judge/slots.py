@@ -95,15 +95,19 @@ class Judge:
         threads = [threading.Thread(target=work, args=(slot,), daemon=True) for slot in self.slots]
         for thread in threads:
             thread.start()
+        working = len(threads)
         try:
-            for _ in threads:
-                while (result := results.get()) is not None:
-                    if isinstance(result, BaseException):
-                        raise result
+            while working:
+                result = results.get()
+                if isinstance(result, BaseException):
+                    raise result
+                if result is None:
+                    working -= 1
+                else:
                     yield result
         finally:
             groups.stop()
-            if any(thread.is_alive() for thread in threads):
+            if working:
                 self.close()  # the caller stopped early: what is under way ends here
             for thread in threads:
                 thread.join(timeout=JOIN_S)

@@ -70,6 +70,25 @@ def short_type(given: list[Any]) -> torch.dtype | None:
     return kinds.pop() if kinds in SHORT_TYPES else None
 
 
+class Taken(Mode):
+    """Notes which tensors operators take while it is entered."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._storages: dict[int, torch.UntypedStorage] = {}  # kept, for no other to have its place
+
+    def call(self, func: Any, /, *args: Any, **kwargs: Any) -> Any:
+        """Note what an operator takes."""
+        for tensor in list_tensors([*args, *kwargs.values()]):
+            if tensor.layout == torch.strided:
+                storage = tensor.untyped_storage()
+                self._storages[storage._cdata] = storage
+        return func(*args, **kwargs)
+
+    def __contains__(self, tensor: torch.Tensor) -> bool:
+        return tensor.untyped_storage()._cdata in self._storages
+
+
 COARSE = 2.0**-10
 """The last place of TF32 and of float16, relative to the values."""
 

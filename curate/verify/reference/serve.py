@@ -43,7 +43,7 @@ from curate.problem.values import (
     to_device,
     without_float8,
 )
-from curate.problem.vary import GROWTH, DrawCost, LongDraws, find_variants
+from curate.problem.vary import GROWTH, LONG_CALLS, DrawCost, LongDraws, find_variants
 from curate.verify.protocol.calls import handlers_of
 from curate.verify.protocol.compare import FACTOR, Mismatch, compare, flatten, is_short, lean
 from curate.verify.protocol.messages import (
@@ -79,6 +79,7 @@ from curate.verify.reference.noise import (
     OwnEpsilon,
     RoundFactors,
     Rounding,
+    Taken,
     Widened,
     furthest,
     last_place,
@@ -179,7 +180,20 @@ class Reference:
         return self._moved(draw, inputs, (own, exact), runs, rounding)
 
     def _short(self, draw: Draw, inputs: list[Any]) -> torch.dtype | None:
-        return short_type([*inputs, *self.model(draw)[1].state_dict().values()])
+        """Return the 16-bit type of all floating tensors that a forward takes, or None.
+
+        What it does not take, as a layer in float32 that nothing calls, says nothing.
+        """
+        model = self.model(draw)[1]
+        state = list(model.state_dict().values())
+        found = short_type([*inputs, *state])
+        if found or not any(short_type([tensor]) for tensor in [*inputs, *state]):
+            return found
+        given, twin = copy.deepcopy(inputs), copied(model)
+        seed_everything(draw.seed)
+        with HalfInFloat32(), Taken() as taken:
+            twin(*given)
+        return short_type([*inputs, *(t for t in twin.state_dict().values() if t in taken)])
 
     def _reject_ties(self, model: nn.Module, inputs: list[Any]) -> None:
         """Raise if an index may be that of any of several equal inputs."""
@@ -335,7 +349,9 @@ class Reference:
         try:
             with torch.device("meta"):
                 init, inputs = draw_arguments(self.task, draw), draw_inputs(self.task, draw)
-            called, state = self._calls(init, inputs)
+            called, state = self._calls(init, inputs, LONG_CALLS)
+        except TooMuchWork:
+            return DrawCost(math.inf, math.inf)
         except Exception:
             return None
         return DrawCost(count_elements([*inputs, *state]), called.call_bytes)

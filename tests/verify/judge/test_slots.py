@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -454,6 +455,18 @@ def test_no_candidates_no_processes() -> None:
     before = descendants()
     assert list(verify([], OPTIONS)) == []
     assert descendants() == before
+
+
+def test_a_judge_that_came_to_the_end_can_be_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread may be alive for a moment after it has given its last verdict."""
+    monkeypatch.setattr(threading.Thread, "is_alive", lambda _: True)
+    with closing(Judge(Options(backend="cpu", workers=1))) as own:
+        verdict = Verdict("0", "correct")
+        closed: list[bool] = []
+        slot = SimpleNamespace(judge=lambda _: verdict, close=lambda: closed.append(True))
+        monkeypatch.setattr(own, "slots", [slot, slot])
+        assert list(own.run([Candidate("0", "", "")])) == [verdict]
+        assert not closed
 
 
 def descendants() -> set[int]:

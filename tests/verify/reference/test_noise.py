@@ -289,3 +289,39 @@ def test_of_equal_numbers_of_16_bits_the_same_is_left(mean: str) -> None:
     compare(own + rounded, own, exact, noise["output"])
     with pytest.raises(Mismatch):
         compare(own + 60 * rounded, own, exact, noise["output"])
+
+
+MIXED = """
+import torch
+import torch.nn as nn
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(64, 64).half()
+        self.other = nn.Linear(64, 64)
+    def forward(self, x):
+        return {forward}
+
+def get_inputs():
+    return [torch.randn(8, 64).half()]
+
+def get_init_inputs():
+    return []
+"""
+
+
+@pytest.mark.parametrize(
+    ("forward", "short"),
+    [
+        ("self.layer(torch.tanh(self.layer(x)))", torch.float16),
+        ("self.layer(x) + self.other(x.float())", None),
+    ],
+)
+def test_a_layer_that_nothing_calls_does_not_say_what_is_rounded(
+    forward: str, short: torch.dtype | None
+) -> None:
+    reference, draw = Reference(), Draw(0)
+    reference.load(MIXED.format(forward=forward), "cpu", "none")
+    with torch.no_grad():
+        assert reference._short(draw, reference.draw(draw).inputs) == short
