@@ -190,6 +190,11 @@ _PRODUCTS = {"matmul", "convolution"}
 _UNTOLD = re.compile(r"[a-z]|(\w+_)?(out|output|result|res|ret|input|tensor)s?\d*|[a-z]\d+")
 
 
+def tells(word: str) -> bool:
+    """Whether a variable's name says what it is."""
+    return bool(word) and (word in ("q", "k", "v") or not _UNTOLD.fullmatch(word))
+
+
 def title(found: Sequence[SourcePiece], given: Collection[str], verb: str) -> str:
     """Return a word or two for what some pieces compute: functions, or the name of a result.
 

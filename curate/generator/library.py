@@ -13,6 +13,7 @@ from curate.generator.schedules import (
     attention_loops,
     choose,
     convolutions,
+    producers,
     products,
     quantised,
     recurrences,
@@ -26,11 +27,11 @@ Joined = attention_loops.Found | quantised.Unpacked
 
 
 def fuse(program: Program, groups: list[Any]) -> list[Any]:
-    """Return groups in which products take in what makes their factors of quantised numbers."""
+    """Return groups in which products take in what makes their factors, where that is little."""
     left = list(groups)
     for group in groups:
-        call = _call(group)
-        if call is None or call.operator not in products.KINDS:
+        call = _product(group)
+        if call is None:
             continue
         a, b = products.factors(call)
         for factors in ([a, b], [b], [a]):
@@ -43,12 +44,47 @@ def fuse(program: Program, groups: list[Any]) -> list[Any]:
                 continue
             left = [found if one is group else one for one in left if one not in found.before]
             break
+    return _without_copies(program, left)
+
+
+def _without_copies(program: Program, groups: list[Any]) -> list[Any]:
+    """Return groups in which products read, in a copy's order, what was copied only for them."""
+    left = list(groups)
+    for group in groups:
+        copied = producers.copied(program, group)
+        readers = [one for one in left if copied.keys() & program.reads(one.get_nodes())]
+        names = {node.get_name() for one in readers for node in one.get_nodes()}
+        if not copied or not producers.is_only_for(program, copied.values(), names):
+            continue
+        try:
+            found = {id(one): _reading(program, one, copied) for one in readers}
+        except Unprintable:
+            continue
+        left = [found.get(id(one), one) for one in left if one is not group]
     return left
 
 
-def _call(group: Any) -> private.LibraryCall | None:
+def _reading(program: Program, group: Any, copied: dict[str, Any]) -> quantised.Unpacked:
+    """Return a product with copies that it reads as what is copied.
+
+    Raises:
+        Unprintable: it is no product, or cannot.
+    """
+    made = copied
+    if isinstance(group, quantised.Unpacked):
+        made, group = group.producers | copied, group.group
+    call = _product(group)
+    if call is None:
+        raise Unprintable("a copy that is read by other than products")
+    products.Matrices(program, call, group.get_nodes(), (), made)
+    return quantised.Unpacked(group, made, [])
+
+
+def _product(group: Any) -> private.LibraryCall | None:
+    """Return a group's product of matrices, or None."""
     is_call = isinstance(group, private.ExternKernelSchedulerNode)
-    return private.library_call(group) if is_call else None
+    call = private.library_call(group) if is_call else None
+    return call if call and call.operator in products.KINDS else None
 
 
 def take(program: Program, group: Any, groups: list[Any]) -> Loops:

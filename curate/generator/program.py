@@ -541,7 +541,7 @@ class Program:
             self.allocate(buffer) if buffer not in self.scratch else None
             self.pointed.add(buffer)
         stem, doc = self._told(kernel)
-        name = self.sizes.fresh(identifier(f"{stem}_{kernel.part}_kernel".replace("__", "_")))
+        name = self.sizes.fresh(self._kernel_name(kernel, stem))
         written = {store.buffer for store in body.stores()}
         pointers = sorted(body.pointers, key=lambda b: (b in written, *self._place(b)))
         names = [body.pointers[b] for b in pointers]
@@ -586,6 +586,18 @@ class Program:
         if name not in self.tensors:
             return 1, 0
         return 0 if self.tensors[name].is_input else 2, order.index(name)
+
+    def _kernel_name(self, kernel: Kernel, stem: str) -> str:
+        """Return a kernel's name; where another has it, one that says what is made, or where."""
+        ending = f"_{kernel.part}_kernel".replace("__", "_")
+        name = identifier(stem + ending)
+        results = [self.words.get(store.buffer, "") for store in kernel.body.stores()]
+        for word in [re.sub(r"_\d+$", "", result) for result in results]:
+            if name in self.sizes.taken and docstrings.tells(word) and word not in stem:
+                is_alike = {*word.split("_")} & {*stem.split("_")}
+                other = identifier((word if is_alike else f"{word}_{stem}") + ending)
+                name = name if other in self.sizes.taken else other
+        return name
 
     def _told(self, kernel: Kernel) -> tuple[str, str]:
         """Return what a kernel is called, and its docstring."""

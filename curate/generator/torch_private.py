@@ -635,6 +635,13 @@ def body_store(node: Any) -> sympy.Expr:
     return index
 
 
+def is_copy(node: Any) -> bool:
+    """Whether an element-wise node stores what it loads, as it is."""
+    graph = node._body.root_block.graph
+    done = [one.target for one in graph.nodes if one.op == "call_method"]
+    return not node._body.subblocks and [d for d in done if d != "get_index"] == ["load", "store"]
+
+
 def body_variables(node: Any) -> list[sympy.Symbol]:
     return list(node._body.iter_vars)
 

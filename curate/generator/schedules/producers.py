@@ -124,6 +124,18 @@ def find(
     return found
 
 
+def copied(program: Program, group: Any) -> dict[str, Any]:
+    """Return the buffer that a group makes with its node, if all it does is to copy from another.
+
+    Nothing is returned where some kernel changes that in place.
+    """
+    if not isinstance(group, private.SchedulerNode) or group.get_ranges()[1]:
+        return {}
+    if not private.is_copy(group) or program.reads([group]) & {*map(program.real, program.changed)}:
+        return {}
+    return program.writes([group])
+
+
 def is_only_for(program: Program, nodes: Iterable[Any], readers: set[str]) -> bool:
     """Whether what some nodes make is read by nodes of these names alone."""
     for node in nodes:

@@ -200,6 +200,8 @@ class Product(Loops):
             if inside is not None:
                 high, low = sympy.symbols(f"{variable}_high {variable}_low", integer=True)
                 parts[variable] = high * inside + low
+                digits = FloorDiv(variable, inside), ModularIndexing(variable, 1, inside)
+                index = index.subs(dict(zip(digits, (high, low), strict=True)))
                 sizes |= {high: FloorDiv(sizes.pop(variable), inside), low: inside}
         sizes = {v: private.simplify(size, {}) for v, size in sizes.items()}
         index = sympy.expand(private.simplify(index.subs(parts), sizes))
@@ -266,10 +268,21 @@ def factors(call: LibraryCall) -> list[Any]:
     return call.args[:2] if call.operator == "_scaled_mm" else call.args[-2:]
 
 
+BATCH = sympy.Symbol("batch_of_view", integer=True, nonnegative=True)
+"""Which product of a batch, in the offset of a factor that is read in the order of a copy."""
+
+
 class Matrices(Product):
-    """A product of matrices: one of `KINDS`."""
+    """A product of matrices: one of `KINDS`.
+
+    Attributes:
+        views: its factors where they are read; see `_view`.
+    """
+
+    views: Sequence[CallOperand] = ()
 
     def multiply(self) -> Value:
+        self.views = [self._view(operand) for operand in self.factors]
         axes, dtype = frozenset(self.axes), torch.int32 if self.is_whole else torch.float32
         self.made_factors = [self._made(side) for side in (0, 1)]
         args = tuple(factor.value for factor in self.made_factors if factor)
@@ -291,6 +304,36 @@ class Matrices(Product):
         found = quantised.factor(self, operand, at, side)
         self.of_dim |= {found.outer: f"{side} outer", found.inner: f"{side} inner"}
         return found
+
+    def _view(self, operand: CallOperand) -> CallOperand:
+        """Return a factor, and where it is made by a copy, what that copies, in its order."""
+        if self.program.real(operand.buffer) not in self.makers:
+            return operand
+        places = [
+            *[BATCH] * self.batched,
+            *sympy.symbols("row col", integer=True, nonnegative=True),
+        ]
+        before = self.axes, self.expressions
+        self.axes, self.expressions = dict(zip(places, operand.sizes, strict=True)), []
+        value = producers.InlineRecorder(self, self.makers).load(
+            operand.buffer, Product.at(self, operand, places)
+        )
+        self.axes, self.expressions = before
+        if value.op != "load" or value.masks:
+            return operand
+        index = sympy.expand(value.index)
+        strides = [index.coeff(place) for place in places[-2:]]
+        offset = sympy.expand(index - sum(p * s for p, s in zip(places[-2:], strides, strict=True)))
+        if (offset.free_symbols & {*places[-2:]}) or any(
+            s.free_symbols & {*places} for s in strides
+        ):
+            return operand
+        strides = [*[ZERO] * self.batched, *strides]
+        return replace(operand, buffer=value.name, strides=strides, offset=offset)
+
+    def at(self, operand: CallOperand, places: Sequence[sympy.Expr]) -> sympy.Expr:
+        found = super().at(operand, places)
+        return self.simplified(found.subs(BATCH, self.places[0])) if found.has(BATCH) else found
 
     def lanes(self, masks: tuple[str, str], inner: tuple[str, str]) -> list[Dim]:
         """Return the ways along the factors that are made in tiles, named by a schedule."""
@@ -350,7 +393,7 @@ class Matrices(Product):
 
     @property
     def factors(self) -> list[CallOperand]:
-        return factors(self.call)
+        return self.views or factors(self.call)
 
     @property
     def batched(self) -> int:

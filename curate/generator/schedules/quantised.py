@@ -46,6 +46,10 @@ class Unpacked:
     producers: dict[str, Any]
     before: list[Any]
 
+    def get_nodes(self) -> list[Any]:
+        """Return all nodes that its kernel stands for, as a group of the scheduler does."""
+        return [*self.producers.values(), *self.group.get_nodes()]
+
 
 @dataclass
 class Factor:
