@@ -20,6 +20,9 @@ from curate.generator.words import Enclosing, NodeNote, is_view, told_note
 from curate.syntax import words
 
 _MOVES = {torch.ops.aten.clone.default, torch.ops.aten._unsafe_view.default}
+_MOVING = ("cat", "constant_pad", "reflection_pad", "replication_pad", "flip", "roll", "index")
+_MOVING += ("gather", "embedding", "repeat", "upsample_nearest", "pixel_", "slice_scatter", "sort")
+_MOVING += ("select_scatter", "take", "stack", "channel_shuffle")
 _LONGEST_FORMULA, _LONGEST_STATEMENT = 160, 80
 
 
@@ -97,6 +100,12 @@ def _computes(node: torch.fx.Node) -> bool:
         return False
     is_tensor = isinstance(node.meta.get("val"), torch.Tensor | tuple | list)
     return is_tensor and not is_view(node) and bool(node.all_input_nodes)
+
+
+def moves(node: torch.fx.Node) -> bool:
+    """Whether all that a node does to numbers is to put them in other places."""
+    name = str(node.target).split(".")[1] if "." in str(node.target) else ""
+    return name.startswith(_MOVING)
 
 
 def _count(notes: Iterable[NodeNote]) -> Counter[tuple[bool, Enclosing]]:

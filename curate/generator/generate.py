@@ -249,7 +249,9 @@ def _merge(parts: Parts, written: Program) -> list[str]:
     taken = written.sizes.taken.union(*(part.written.sizes.taken for part in parts.all))
     tidied = list(map(tidy, written.kernels))
     drop = {kernel.name: gone for kernel in tidied if (gone := without_unread(kernel))}
-    kernels, names = unite([*map(tidy, of_parts), *tidied], taken)
+    others = {k: v for part in parts.all for k, v in part.written.other_names.items()}
+    others |= written.other_names
+    kernels, names = unite([*map(tidy, of_parts), *tidied], taken, others)
     written.kernels = list(map(printed, kernels))
 
     def called(text: str) -> str:

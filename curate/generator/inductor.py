@@ -38,7 +38,7 @@ class Inductor(RowStep):
     sandboxed: ClassVar[bool] = True
 
     step: Literal["inductor"]
-    version: ClassVar[int] = 35
+    version: ClassVar[int] = 36
 
     variants: Annotated[
         int,

@@ -63,6 +63,7 @@ class Program:
 
     Attributes:
         kernels: their texts, in order of launch; ``helpers`` are functions that they call.
+        other_names: by a kernel's name what it may be called where another has its name, or "".
         head: statements of forward that read and check, once all is printed.
         lines: statements of forward behind its checks.
         tensors: what the program is given, by the graph's names; ``used`` has those that it needs.
@@ -102,6 +103,7 @@ class Program:
         self.head: list[str] = []
         self.lines: list[str] = []
         self.kernels: list[str] = []
+        self.other_names: dict[str, str] = {}
         self.helpers: set[str] = set()
         self.depth = 0
         self.tensors: dict[str, Tensor] = {}
@@ -541,7 +543,9 @@ class Program:
             self.allocate(buffer) if buffer not in self.scratch else None
             self.pointed.add(buffer)
         stem, doc = self._told(kernel)
-        name = self.sizes.fresh(self._kernel_name(kernel, stem))
+        ending = f"_{kernel.part}_kernel".replace("__", "_")
+        name = self.sizes.fresh(identifier(stem + ending))
+        self.other_names[name] = self._other_name(kernel, stem, ending)
         written = {store.buffer for store in body.stores()}
         pointers = sorted(body.pointers, key=lambda b: (b in written, *self._place(b)))
         names = [body.pointers[b] for b in pointers]
@@ -587,17 +591,16 @@ class Program:
             return 1, 0
         return 0 if self.tensors[name].is_input else 2, order.index(name)
 
-    def _kernel_name(self, kernel: Kernel, stem: str) -> str:
-        """Return a kernel's name; where another has it, one that says what is made, or where."""
-        ending = f"_{kernel.part}_kernel".replace("__", "_")
-        name = identifier(stem + ending)
-        results = [self.words.get(store.buffer, "") for store in kernel.body.stores()]
-        for word in [re.sub(r"_\d+$", "", result) for result in results]:
-            if name in self.sizes.taken and docstrings.tells(word) and word not in stem:
+    def _other_name(self, kernel: Kernel, stem: str, ending: str) -> str:
+        """Return a kernel's name with the reference's word for what it makes, or ""."""
+        for store in kernel.body.stores():
+            word = private.assigned_word(store.buffer)
+            if store.buffer in self.returned:
+                word = re.sub(r"_\d+$", "", self.words.get(store.buffer, ""))
+            if docstrings.tells(word) and word not in stem:
                 is_alike = {*word.split("_")} & {*stem.split("_")}
-                other = identifier((word if is_alike else f"{word}_{stem}") + ending)
-                name = name if other in self.sizes.taken else other
-        return name
+                return identifier((word if is_alike else f"{word}_{stem}") + ending)
+        return ""
 
     def _told(self, kernel: Kernel) -> tuple[str, str]:
         """Return what a kernel is called, and its docstring."""
@@ -605,10 +608,13 @@ class Program:
         nodes = private.in_order(
             {origin for node in loops.nodes for origin in private.own_origins(node)}
         )
+        if all(unconverted(store.value).op == "load" for store in kernel.body.stores()):
+            nodes = [node for node in nodes if docstrings.moves(node)] or nodes
         pieces, verb = docstrings.pieces(nodes), operation(nodes)
         stem = docstrings.title(pieces, self.inputs, verb) or verb
         told = docstrings.last(pieces) or stem.replace("_", " ")
-        starts = [store for store in kernel.body.stores() if store.buffer in self.accumulated]
+        later = self.accumulated | self.changed
+        starts = [store for store in kernel.body.stores() if store.buffer in later]
         if starts and all(store.mode is None and store.value.op == "load" for store in starts):
             return "copy", docstrings.wrapped("Copy what later kernels change.", kernel.doc)
         if private.is_operand(loops.nodes) and all(map(_is_moved, kernel.body.stores())):

@@ -74,7 +74,7 @@ from curate.generator.operators.lowerings import own_lowerings
 from curate.generator.operators.parts import PART
 from curate.generator.operators.recurrences import RECURRENCE
 from curate.generator.unprintable import Unprintable
-from curate.generator.words import NOTE, Note, is_view, note_of, operation, told_note
+from curate.generator.words import NOTE, NodeNote, Note, is_view, note_of, operation, told_note
 
 __all__ = ["CUDA", "DIVISIONS", "DTYPES", "ir", "list_device_constructors"]
 __all__ += ["CeilToInt", "FloorDiv", "Identity", "IntTrueDiv", "Max", "Min", "Mod"]
@@ -544,6 +544,13 @@ def buffer_word(name: str) -> str:
     """Return the reference's word for a buffer, or ""."""
     node = _made_by(name)
     return note_of(node).word if node is not None else ""
+
+
+def assigned_word(name: str) -> str:
+    """Return the variable of the reference that a buffer's values are given, or ""."""
+    node = _made_by(name)
+    note = note_of(node) if node is not None else NodeNote()
+    return "" if note.is_gradient else note.assigned
 
 
 def _made_by(name: str) -> torch.fx.Node | None:

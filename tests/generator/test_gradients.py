@@ -95,6 +95,48 @@ def test_programs_are_right(warm_judge):
     assert not not_correct(warm_judge.run(candidates))
 
 
+ATTENTION = """import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def __init__(self, width, heads):
+        super().__init__()
+        self.heads = heads
+        self.to_qkv = nn.Linear(width, 3 * width, bias=False)
+        self.to_out = nn.Linear(width, width, bias=False)
+
+    def forward(self, x):
+        q, k, v = (
+            t.unflatten(2, (self.heads, -1)).transpose(1, 2)
+            for t in self.to_qkv(x).chunk(3, dim=-1)
+        )
+        attn = (q @ k.transpose(-2, -1)).softmax(-1)
+        return self.to_out((attn @ v).transpose(1, 2).flatten(2))
+
+
+batch_size = 2
+length = 20
+
+
+def get_inputs():
+    return [torch.rand(batch_size, length, 48)]
+
+
+def get_init_inputs():
+    return [48, 3]
+"""
+
+
+def test_products_read_and_write_heads_where_they_lie(warm_judge):
+    """Of an attention whose weights the gradient needs, nothing is copied in another order."""
+    reference = gradients(ATTENTION, "Attention", 60)
+    text = generate(reference).text
+    assert "operand" not in text
+    assert ("batch // heads * M" in text) and "copy" not in text.lower()
+    assert not not_correct(warm_judge.run([Candidate("attention", reference, text)]))
+
+
 def test_docstrings_speak_of_gradients():
     layer, shape = CASES["strided convolution"]
     text = generate(gradients(FILE.format(layer=layer, shape=shape), "Block", 60)).text

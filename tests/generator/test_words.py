@@ -76,6 +76,19 @@ def test_a_kernel_is_named_by_what_the_prompt_says_and_not_by_what_it_becomes():
     assert kernels(text)[0] == "interpolate_kernel"
 
 
+def test_a_second_kernel_of_a_name_is_called_after_what_it_makes():
+    text = printed(
+        "q = torch.softmax(x, -1)",
+        "k = torch.softmax(y, -2)",
+        "return q, k",
+        arguments="x, y",
+        inputs="torch.randn(6, 24), torch.randn(2, 300, 5)",
+    )
+    names = kernels(text)
+    assert "softmax_kernel" in names and "k_softmax_kernel" in names, names
+    assert not re.search(r"_kernel_\d", text)
+
+
 def test_a_docstring_is_the_formula_or_what_the_reference_says_of_itself():
     assert '"""Compute torch.sigmoid(x) + 1.\n' in printed("return torch.sigmoid(x) + 1")
     told = "Doubles what it is given, and adds one."

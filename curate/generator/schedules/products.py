@@ -393,7 +393,7 @@ class Matrices(Product):
 
     @property
     def factors(self) -> list[CallOperand]:
-        return self.views or factors(self.call)
+        return list(self.views) or factors(self.call)
 
     @property
     def batched(self) -> int:

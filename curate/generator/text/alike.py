@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from curate.generator.text.expressions import unused
@@ -73,13 +73,14 @@ def _rename(function: ast.FunctionDef, names: dict[str, str]) -> None:
 
 
 def unite(
-    kernels: Iterable[ast.FunctionDef], taken: set[str]
+    kernels: Iterable[ast.FunctionDef], taken: set[str], others: Mapping[str, str]
 ) -> tuple[list[ast.FunctionDef], dict[str, str]]:
     """Return kernels of which no two do the same, and the name of that which stands for each.
 
     Args:
         kernels: in order of launch; the first of those that do the same is changed.
         taken: names that the program has.
+        others: by a kernel's name what else it may be called, where another has its name.
     """
     groups: dict[str, list[_Form]] = {}
     for form in map(_Form, kernels):
@@ -92,16 +93,22 @@ def unite(
             _speak_for_all(forms, taken)
         kept.append(forms[0].function)
         names |= dict.fromkeys(old, forms[0].function.name)
-    numbered = _number_anew(kept, taken)
+    numbered = _number_anew(kept, taken, others)
     return kept, {old: numbered[name] for old, name in names.items()}
 
 
-def _number_anew(kernels: list[ast.FunctionDef], taken: set[str]) -> dict[str, str]:
-    """Close the gaps in the numbers that kernels' names end in, and return the new names."""
+def _number_anew(
+    kernels: list[ast.FunctionDef], taken: set[str], others: Mapping[str, str]
+) -> dict[str, str]:
+    """Take numbers off kernels' names where that or another name is free, close the gaps in what
+    is left of them, and return the new names."""
     taken -= {kernel.name for kernel in kernels}
     new: dict[str, str] = {}
     for kernel in kernels:
-        name = new[kernel.name] = unused(re.sub(r"_\d+$", "", kernel.name), taken)
+        name, other = re.sub(r"_\d+$", "", kernel.name), others.get(kernel.name)
+        if name in taken and other and other not in taken:
+            name = other
+        name = new[kernel.name] = unused(name, taken)
         kernel.name = name
     return new
 

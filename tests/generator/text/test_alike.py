@@ -33,7 +33,7 @@ K |= {"told": "part of k = f(k)"}
 
 def united(*kernels: str) -> tuple[list[str], dict[str, str]]:
     functions = [tidy(kernel) for kernel in kernels]
-    kept, names = unite(functions, {function.name for function in functions})
+    kept, names = unite(functions, {function.name for function in functions}, {})
     return list(map(printed, kept)), names
 
 
