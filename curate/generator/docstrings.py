@@ -20,9 +20,13 @@ from curate.generator.words import Enclosing, NodeNote, is_view, told_note
 from curate.syntax import words
 
 _MOVES = {torch.ops.aten.clone.default, torch.ops.aten._unsafe_view.default}
-_MOVING = ("cat", "constant_pad", "reflection_pad", "replication_pad", "flip", "roll", "index")
-_MOVING += ("gather", "embedding", "repeat", "upsample_nearest", "pixel_", "slice_scatter", "sort")
-_MOVING += ("select_scatter", "take", "stack", "channel_shuffle")
+_MOVING = (
+    *("cat", "stack", "constant_pad", "reflection_pad", "replication_pad", "flip", "roll", "index"),
+    *("gather", "take", "embedding", "repeat", "upsample_nearest", "pixel_", "channel_shuffle"),
+    *("slice_scatter", "select_scatter", "sort"),
+)
+"""How the names of operators begin that put numbers in other places."""
+
 _LONGEST_FORMULA, _LONGEST_STATEMENT = 160, 80
 
 

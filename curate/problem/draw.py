@@ -552,14 +552,16 @@ def _places(count: int, wanted: int) -> torch.Tensor:
 
 
 def _with_not_finite(value: torch.Tensor) -> torch.Tensor:
-    """Return the same values, but for one or two of each kind that is not finite, and a row of
-    minus infinity."""
+    """Return the same values, but for one or two of each kind that is not finite, and rows of minus
+    infinity, infinity and NaN."""
     found = value.clone()
     kinds = torch.tensor([float("nan"), float("inf"), -float("inf")], dtype=value.dtype)
     chosen = _places(value.numel(), max(1, min(6, value.numel() // 4)))
     found = found.put_(chosen, kinds.repeat(2)[torch.randperm(6)[: len(chosen)]])
     if value.dim() > 1 and len(value) >= ROWS:
         found[1] = kinds[2]  # as a mask that leaves nothing, in each input
+        for row, kind in zip(found[3::2], kinds[:2].flip(0), strict=False):
+            row.fill_(kind)
     return found
 
 
