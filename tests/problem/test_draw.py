@@ -286,9 +286,11 @@ def test_some_values_are_not_finite(count: int) -> None:
     value = torch.rand(count, 2)
     found = redraw(value, value, NOT_FINITE)
     odd = ~found.isfinite()
-    row = 2 if count >= ROWS else 0  # one of minus infinity
-    assert 0 < int(odd.sum()) <= max(1, count // 2) + row
-    assert not row or (found[1] == -float("inf")).all()
+    rows = list(zip(range(1, count, 2), (-float("inf"), float("inf"), float("nan")), strict=False))
+    rows = rows if count >= ROWS else []
+    assert 0 < int(odd.sum()) <= max(1, count // 2) + 2 * len(rows)
+    for row, kind in rows:
+        assert torch.equal(found[row].nan_to_num(7), torch.full((2,), kind).nan_to_num(7))
     assert torch.equal(found[~odd], value[~odd])
     if count == 100:
         assert found.isnan().any() and (found.isinf() & (found > 0)).any()
