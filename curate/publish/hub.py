@@ -44,6 +44,7 @@ from curate.publish.remote import (
     row_changes,
 )
 from curate.publish.replacing import why_not
+from curate.registry import kinds_by_name
 
 REPO = re.compile(r"[\w.-]+/[\w.-]+")
 RESUMES = "; the same command goes on where it stopped: what was uploaded is not uploaded again"
@@ -136,6 +137,7 @@ def _plan(
         run=folder.name,
         trial=trial,
         rows=list(row_counts(run)),
+        outdated=list(_outdated(run)),
         url=f"{api.endpoint}/datasets/{target.repo}",
         branch=target.branch,
         private=remote.private if remote.exists else target.private,
@@ -154,6 +156,18 @@ def _plan(
         refusal=why_not(folder, run, target, remote, changes) if blocked else None,
         dry_run=True,
     )
+
+
+def _outdated(run: dict[str, Any]) -> Iterator[str]:
+    """Yield the steps of a run that have a newer version now, with both."""
+    kinds = kinds_by_name()
+    newest = {
+        name: getattr(kind, "version", 0)
+        for name, kind in (kinds["sources"] | kinds["steps"]).items()
+    }
+    for name, version in {one["name"]: one["version"] for one in run["steps"]}.items():
+        if newest.get(name, version) > version:
+            yield f"{name} {version} (now {newest[name]})"
 
 
 def _carry_out(

@@ -18,6 +18,7 @@ class Pushed:
         run: name of the run.
         trial: the options that make it a trial; empty if it is none.
         rows: of each config and split, a line for each config.
+        outdated: steps that have a newer version than that which made the data.
         url: of the repository.
         branch: that is committed to.
         private: only its owner sees the repository.
@@ -41,6 +42,7 @@ class Pushed:
     run: str
     trial: str
     rows: list[str]
+    outdated: list[str]
     url: str
     branch: str
     private: bool
@@ -65,6 +67,9 @@ class Pushed:
             yield from self._rehearsal()
         elif self.trial:
             yield f"{self.run} is a trial run ({self.trial})"
+        if self.outdated:
+            yield f"made by older versions of steps: {', '.join(self.outdated)}"
+            yield "  a new run may judge some of the rows otherwise"
         yield from self.changes.lines()
         yield from self._files()
         if self.dry_run:

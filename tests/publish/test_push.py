@@ -8,6 +8,7 @@ import sys
 import traceback
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from data_sets import make as make_data
@@ -19,6 +20,7 @@ import curate
 from curate import api
 from curate.files import file_sha256
 from curate.formats.dataset.write import record_files
+from curate.publish import hub
 from curate.publish.analysis.errors import PushFailed, PushRefused
 
 REPO = "alice/adders"
@@ -360,6 +362,19 @@ def test_a_dry_run_says_what_a_push_would_do(alice: Hub, first: Path, second: Pa
     assert "rows: 2 added, 1 removed, 1 relabelled" in told
     assert any(line.startswith("      gone  licenses/") for line in told)
     assert told[-1] == f"dry run: nothing was written to {url}"
+
+
+def test_a_push_names_the_steps_that_are_newer_than_the_data(
+    alice: Hub, first: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = list(api.push(REPO, output=first, run="adders", dry_run=True).summary())
+    assert not any("older" in line for line in told)
+    (step,) = json.loads((first / "adders/run.json").read_text())["steps"]
+    name, version = step["name"], step["version"]
+    newer = {"sources": {name: SimpleNamespace(version=version + 2)}, "steps": {}}
+    monkeypatch.setattr(hub, "kinds_by_name", lambda: newer)
+    told = list(api.push(REPO, output=first, run="adders").summary())
+    assert f"made by older versions of steps: {name} {version} (now {version + 2})" in told
 
 
 def test_a_dry_run_needs_no_token(alice: Hub, first: Path, monkeypatch: pytest.MonkeyPatch) -> None:
