@@ -9,6 +9,7 @@ import contextlib
 import io
 import random
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -56,8 +57,8 @@ def check(
         limit: most elements of an input or output; None for no limit.
 
     Raises:
-        Unusable: it fails, gives no tensors, gives its inputs back, or gives values that no kernel
-            could be judged by.
+        Unusable: it fails, leaves parameters as they were in memory, gives no tensors, gives its
+            inputs back, or gives values that no kernel could be judged by.
     """
     names = load(text)
     state = _global_state()
@@ -65,8 +66,10 @@ def check(
     random.seed(0)
     try:
         with torch.no_grad(), HalfInFloat32():
-            model = names[entry_point](*names["get_init_inputs"]())
+            with _poisoned():
+                model = names[entry_point](*names["get_init_inputs"]())
             model.eval()
+            _check_initialised(model)
             inputs, others = names["get_inputs"](), names["get_inputs"]()
             kept = [_copy(i) for i in inputs]
             weights = {k: v.clone() for k, v in model.state_dict().items()}
@@ -93,6 +96,30 @@ def check(
         raise Unusable("not_finite")
     elif _equal(first, other):
         raise Unusable("constant_output")
+
+
+@contextlib.contextmanager
+def _poisoned() -> Iterator[None]:
+    """Fill memory that is allocated and not initialised with NaN.
+
+    See https://docs.pytorch.org/docs/stable/deterministic.html; `torch.Tensor(n)` included.
+    """
+    before = torch.are_deterministic_algorithms_enabled()
+    # Not by torch.use_deterministic_algorithms, which imports Inductor: seconds for every process.
+    torch._C._set_deterministic_algorithms(True, warn_only=True)
+    try:
+        yield
+    finally:
+        torch._C._set_deterministic_algorithms(before, warn_only=False)
+
+
+def _check_initialised(model: torch.nn.Module) -> None:
+    """Raise if NaN is left in a model's state, on memory that was full of it."""
+    state = {k: v for k, v in model.state_dict().items() if isinstance(v, torch.Tensor)}
+    floats = {k: v for k, v in state.items() if v.is_floating_point() or v.is_complex()}
+    left = [name for name, value in floats.items() if torch.isnan(value).any()]
+    if left:
+        raise Unusable("uninitialised", parameters=left)
 
 
 def _gives_back(model: Any, inputs: list[Any], outputs: list[torch.Tensor]) -> bool:

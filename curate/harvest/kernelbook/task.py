@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import ast
 import sys
-from typing import Any
-
-import torch
 
 from curate.harvest.modules.taskfile import make_positional
-from curate.problem.eager import Unusable, check, load, shown
+from curate.problem.eager import Unusable, check
 from curate.syntax import rename
 
 _IMPORTABLE = {"torch", "numpy"} | sys.stdlib_module_names
@@ -41,7 +38,6 @@ def run_task(task: str) -> None:
         Unusable: it fails, leaves parameters as they were in memory, or gives values that no
             program could be judged by.
     """
-    _check_initialised(task)
     check(task, _MODEL)
 
 
@@ -125,48 +121,3 @@ def _parameters(tree: ast.Module) -> list[tuple[str, str | None]]:
             required = len(names) - len(defaults)
             return list(zip(names, [*[None] * required, *defaults], strict=True))[1:]
     return []
-
-
-# --- parameters ----------------------------------------------------------------------------------
-
-
-def _check_initialised(text: str) -> None:
-    """Build the module on memory full of NaN, and see whether some of it is left in its state.
-
-    Raises:
-        Unusable: a parameter or buffer holds what was in memory before.
-    """
-    names = load(text)
-    torch.manual_seed(0)
-    try:
-        with _Poisoned():
-            model = names[_MODEL](*names["get_init_inputs"]())
-    except Exception as error:
-        raise Unusable("constructor_error", error=shown(error)) from error
-    left = [
-        name
-        for name, value in model.state_dict().items()
-        if isinstance(value, torch.Tensor) and _is_poisoned(value)
-    ]
-    if left:
-        raise Unusable("uninitialised", parameters=left)
-
-
-def _is_poisoned(value: torch.Tensor) -> bool:
-    if value.is_floating_point() or value.is_complex():
-        return bool(torch.isnan(value).any())
-    return False
-
-
-class _Poisoned:
-    """Fills memory that is allocated and not initialised with NaN.
-
-    See https://docs.pytorch.org/docs/stable/deterministic.html; `torch.Tensor(n)` included.
-    """
-
-    def __enter__(self) -> None:
-        torch.use_deterministic_algorithms(True, warn_only=True)
-        torch.utils.deterministic.fill_uninitialized_memory = True
-
-    def __exit__(self, *_: Any) -> None:
-        torch.use_deterministic_algorithms(False)

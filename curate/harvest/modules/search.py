@@ -206,6 +206,8 @@ class ArgumentSearch:
             try:
                 return self._finish(subject, init_inputs, attempt)
             except Unusable as loss:
+                if loss.reason == "uninitialised":  # whatever the inputs
+                    raise
                 lost = lost or loss
         raise lost or Unusable("no_inputs_found")
 

@@ -231,6 +231,13 @@ def forward(self, x):
     assert "torch.randn(batch_size, 65, 32)" in found["row"]["reference"]
 
 
+def test_what_holds_what_was_in_memory_is_no_problem() -> None:
+    forward = "def forward(self, x):\n    # x: (B, 32)\n    return x * self.scale\n"
+    given = INIT.format("", "self.scale = nn.Parameter(torch.empty(32))")
+    assert dropped(given + forward) == "uninitialised"
+    task(given + "    nn.init.normal_(self.scale)\n" + forward)
+
+
 def test_what_skips_layers_has_twice_the_size_if_that_fits() -> None:
     body = INIT.format("", "self.c = nn.Conv2d(8, 8, 1)") + "def forward(self, x, skip):\n    "
     larger = task(body + "return nn.functional.interpolate(x, scale_factor=2.0) + self.c(skip)\n")
