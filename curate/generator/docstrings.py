@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import torch
 
-from curate.generator.words import Enclosing, NodeNote, is_view, told_note
+from curate.generator.words import Enclosing, NodeNote, is_view, operation, told_note
 from curate.syntax import words
 
 _MOVES = {torch.ops.aten.clone.default, torch.ops.aten._unsafe_view.default}
@@ -108,8 +108,7 @@ def _computes(node: torch.fx.Node) -> bool:
 
 def moves(node: torch.fx.Node) -> bool:
     """Whether all that a node does to numbers is to put them in other places."""
-    name = str(node.target).split(".")[1] if "." in str(node.target) else ""
-    return name.startswith(_MOVING)
+    return operation([node]).startswith(_MOVING)
 
 
 def _count(notes: Iterable[NodeNote]) -> Counter[tuple[bool, Enclosing]]:

@@ -100,13 +100,9 @@ def check(
 
 @contextlib.contextmanager
 def _poisoned() -> Iterator[None]:
-    """Fill memory that is allocated and not initialised with NaN.
-
-    See https://docs.pytorch.org/docs/stable/deterministic.html; `torch.Tensor(n)` included.
-    """
+    """Have memory that is allocated and not initialised filled with NaN inside the context."""
     before = torch.are_deterministic_algorithms_enabled()
-    # Not by torch.use_deterministic_algorithms, which imports Inductor: seconds for every process.
-    torch._C._set_deterministic_algorithms(True, warn_only=True)
+    problem.poison_memory()
     try:
         yield
     finally:

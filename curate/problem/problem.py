@@ -208,6 +208,16 @@ def _build(which: str, kind: Any, seed: int, init_inputs: list[Any]) -> torch.nn
     return model
 
 
+def poison_memory() -> None:
+    """Fill every uninitialised tensor with NaN, for the rest of the process.
+
+    See https://docs.pytorch.org/docs/stable/deterministic.html; `torch.Tensor(n)` included.
+    """
+    # Not by torch.use_deterministic_algorithms, which imports Inductor: seconds for every child.
+    torch._C._set_deterministic_algorithms(True, warn_only=True)
+    torch.utils.deterministic.fill_uninitialized_memory = True
+
+
 def seed_everything(seed: int) -> None:
     """Seed PyTorch's generators, those of a device that is in use included.
 

@@ -411,20 +411,19 @@ class LongDraws:
         elements, call_bytes = (SOME_ELEMENTS, SOME_BYTES) if few else (LONG_ELEMENTS, LONG_BYTES)
         own, ways = self.dimensions[number]
         others = [c for n, c in enumerate(self._short) if n != number] if short else []
+
+        def fits(draw: Draw) -> bool:
+            cost = self.cost(draw)
+            return bool(cost and cost.elements <= elements and cost.call_bytes <= call_bytes)
+
         found = None
         for long in reversed(LONG):
             sizes = [size for size in (long, own * -(-long // own)) if size > own]
-            draws = (self._changed(*others, way) for size in sizes for way in ways(size))
-            is_too_much = False
-            for draw in draws:
-                if takes := self.cost(draw):
-                    if takes.elements <= elements and takes.call_bytes <= call_bytes:
-                        found = draw
-                        break
-                    is_too_much = True
-            else:
-                if is_too_much:  # as is what is longer
-                    break
+            draws = [self._changed(*others, way) for size in sizes for way in ways(size)]
+            fitting = next(filter(fits, draws), None)
+            if fitting is None and any(map(self.cost, draws)):  # what is longer is too much as well
+                break
+            found = fitting or found
         return found
 
     @cached_property

@@ -213,7 +213,7 @@ class _Clock:
 @contextlib.contextmanager
 def as_users_run() -> Iterator[None]:
     """Take no gradients, and turn off what the judge has PyTorch do to make mistakes show."""
-    # As in `role.poison_memory`, not by the public function, which imports Inductor.
+    # As in `poison_memory`, not by the public function, which imports Inductor.
     saved = torch.are_deterministic_algorithms_enabled()
     torch._C._set_deterministic_algorithms(False)
     try:

@@ -518,8 +518,8 @@ def judged(outside: Outside) -> tuple[Verdicts, int]:
         if name in ATTACKS:
             candidates.append(Candidate(name + AFTER, AFFINE, program(PLAIN)))
     found: Verdicts = {}
-    options = Options(backend="cpu", workers=2, timeout_s=15.0, memory_mb=1024, trials=1)
-    options = dataclasses.replace(options, vary_sizes=False)
+    limits = {"timeout_s": 15.0, "memory_mb": 1024}
+    options = Options(backend="cpu", workers=2, trials=1, vary_sizes=False, **limits)
     with closing(Judge(options)) as judge:
         found |= {verdict.id: verdict for verdict in judge.run(quick)}
         for slot in judge.slots:

@@ -309,26 +309,21 @@ class Matrices(Product):
         """Return a factor, and where it is made by a copy, what that copies, in its order."""
         if self.program.real(operand.buffer) not in self.makers:
             return operand
-        places = [
-            *[BATCH] * self.batched,
-            *sympy.symbols("row col", integer=True, nonnegative=True),
-        ]
+        row, col = sympy.symbols("row col", integer=True, nonnegative=True)
+        places = [*[BATCH] * self.batched, row, col]
         before = self.axes, self.expressions
         self.axes, self.expressions = dict(zip(places, operand.sizes, strict=True)), []
-        value = producers.InlineRecorder(self, self.makers).load(
-            operand.buffer, Product.at(self, operand, places)
-        )
+        recorder = producers.InlineRecorder(self, self.makers)
+        value = recorder.load(operand.buffer, Product.at(self, operand, places))
         self.axes, self.expressions = before
         if value.op != "load" or value.masks:
             return operand
         index = sympy.expand(value.index)
-        strides = [index.coeff(place) for place in places[-2:]]
-        offset = sympy.expand(index - sum(p * s for p, s in zip(places[-2:], strides, strict=True)))
-        if (offset.free_symbols & {*places[-2:]}) or any(
-            s.free_symbols & {*places} for s in strides
-        ):
+        steps = index.coeff(row), index.coeff(col)
+        offset = sympy.expand(index - row * steps[0] - col * steps[1])
+        if offset.free_symbols & {row, col} or any(e.free_symbols & {*places} for e in steps):
             return operand
-        strides = [*[ZERO] * self.batched, *strides]
+        strides = [*[ZERO] * self.batched, *steps]
         return replace(operand, buffer=value.name, strides=strides, offset=offset)
 
     def at(self, operand: CallOperand, places: Sequence[sympy.Expr]) -> sympy.Expr:

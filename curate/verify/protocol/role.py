@@ -210,10 +210,3 @@ def get_precision() -> dict[str, bool]:
         "matmul_tf32": bool(torch.backends.cuda.matmul.allow_tf32),
         "cudnn_tf32": bool(torch.backends.cudnn.allow_tf32),
     }
-
-
-def poison_memory() -> None:
-    """Fill every uninitialised tensor with NaN, for the rest of the process."""
-    # Not by torch.use_deterministic_algorithms, which imports Inductor: seconds for every child.
-    torch._C._set_deterministic_algorithms(True, warn_only=True)
-    torch.utils.deterministic.fill_uninitialized_memory = True

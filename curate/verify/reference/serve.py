@@ -31,7 +31,13 @@ from curate.problem.draw import (
 )
 from curate.problem.half import HalfInFloat32
 from curate.problem.operator_calls import DOUBLE, Mode, OperatorCalls, TooMuchWork
-from curate.problem.problem import EXAMPLE, LoadedTask, describe, seed_everything
+from curate.problem.problem import (
+    EXAMPLE,
+    LoadedTask,
+    describe,
+    poison_memory,
+    seed_everything,
+)
 from curate.problem.smaller import ALL, MOST_CALLS
 from curate.problem.smaller import shrink as shrink_sizes
 from curate.problem.values import (
@@ -64,7 +70,6 @@ from curate.verify.protocol.role import (
     lay_out,
     layout_of,
     mutated_inputs,
-    poison_memory,
     refusal,
     serve_requests,
 )
