@@ -16,6 +16,9 @@ from curate.step import RowStep, SourceStep, Step
 READ = 32
 """Files or records that are read for each problem or kernel that is wanted."""
 
+BEHIND = "limit"
+"""Reason for what is dropped once there are as many rows as a trial wants."""
+
 
 def spread(number: int, places: int) -> list[int]:
     """Return how many of a number fall to each of some places, evenly."""
@@ -50,5 +53,5 @@ def cut(rows: Sequence[Loose], results: list[Result | None], most: int) -> bool:
             result.kept = result.kept[:left]
             left -= len(result.kept)
         else:
-            results[place] = Result(lost=[Lost(rows[place], "dropped", "limit", {})])
+            results[place] = Result(lost=[Lost(rows[place], "dropped", BEHIND, {})])
     return not left

@@ -370,17 +370,18 @@ class Walk:
         """Return the manifests of a step's shards, given each with the manifest of the one before
         it; None of one that is to be made.
 
-        What was made of the same rows is taken for done, whatever steps made those; not of a step
-        that stops at a limit, since what it makes depends on that.
+        What was made of the same rows is taken for done, whatever steps made those; not what was
+        cut off at a limit, or is to be.
         """
         done = [self._done(step, new.key, source) for source, new in pairs]
-        if None not in done or ends_raw(step):
+        if None not in done:
             return done
         now = identity(step, self.recipe.seed)
         known = self.store.by_rows(step.name, lambda key: digest(now, key))
         for place, (source, new) in enumerate(pairs):
-            old = known.get(source.output_sha256)
-            if not done[place] and old and self.store.adopt(old, new.key, source.key):
+            old = None if done[place] else known.get(source.output_sha256)
+            whole = new.most is None or not ends_raw(step)
+            if old and whole and self.store.adopt(old, new.key, source.key):
                 done[place] = self._done(step, new.key, source)
         return done
 

@@ -35,6 +35,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from curate.engine.executor import Lost
+from curate.engine.limit import BEHIND
 from curate.files import (
     Damaged,
     check_file,
@@ -269,6 +270,8 @@ class Store:
     def by_rows(self, step: str, key_of: Callable[[str], str]) -> dict[str, Manifest]:
         """Return finished shards of a step by the hash of the rows that they were made of.
 
+        Not those that a trial's limit cut off.
+
         Args:
             step: its name.
             key_of: gives the key of what the step as it is now makes of a shard, by that one's
@@ -282,6 +285,7 @@ class Store:
                     known
                     and known.input
                     and known.input_sha256
+                    and BEHIND not in known.dropped
                     and key_of(known.input) == known.key
                 ):
                     found[known.input_sha256] = known

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from recipe_for_tests import curate, data_line, make_recipe
 from run_for_tests import counts, walk
-from steps_for_tests import Act, Double, Forge, Given, Numbers, Odd
+from steps_for_tests import Act, Double, Forge, Given, Harvest, Numbers, Odd
 
 from curate.engine.executor import Job, Lost, Result
 from curate.engine.history import history
@@ -95,6 +95,19 @@ def test_what_was_made_of_the_same_rows_is_not_made_again(
     monkeypatch.setattr(Double, "version", Double.version + 1)
     walk(tmp_path, sources=[Numbers(count=40, words=words)]).run()
     assert set(names) == {"double"}, "another version is no other's"
+
+
+@pytest.mark.parametrize(("limit", "again"), [(None, {"act"}), (4, {"numbers", "act", "harvest"})])
+def test_kernels_of_the_same_files_are_not_made_again_but_where_a_limit_cut_them_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: int | None, again: set[str]
+) -> None:
+    first = walk(tmp_path, steps=[Act(), Harvest()])
+    first.limit = limit
+    assert counts(first.run())[2][2] == (limit or 80)
+    names = begun(monkeypatch)
+    monkeypatch.setattr(Act, "version", Act.version + 1)
+    assert counts(walk(tmp_path, steps=[Act(), Harvest()]).run())[2] == (40, 40, 80, 0)
+    assert set(names) == again
 
 
 def test_a_damaged_shard_is_not_taken_for_another(
