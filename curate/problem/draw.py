@@ -145,8 +145,9 @@ class Variation:
             many there as the input of most dimensions, or ``first``: in the first such input alone;
             ``others``: in all other inputs of as many dimensions;
             ``argument``: a number for the constructor;
-            ``input``: a number for ``forward``; ``rank``: inputs of most dimensions get one more,
-            in front, or lose the first; ``scale``: what floating inputs are multiplied with;
+            ``input``: a number for ``forward``, or of tensors in a list; ``rank``: inputs of most
+            dimensions get one more, in front, or lose the first; ``scale``: what floating inputs
+            are multiplied with;
             ``order``: floating inputs hold the same numbers, the last one first.
         which: the integer's name; the position of an argument, which may be one that the file
             leaves to its default, or position and name, ``0.eps``, of a number that a
@@ -366,10 +367,19 @@ def changed_arguments(
     whole = list(named.values())
     count = max(len(given), *(which + 1 for which in changed)) if changed else len(given)
     count = min([count, *(which for which, value in changed.items() if value == LEFT_OUT)])
-    return [_made(changed[i], given) if i in changed else whole[i] for i in range(count)]
+    return [_made(changed[i], whole[i], given) if i in changed else whole[i] for i in range(count)]
 
 
-def _made(value: Any, inputs: list[Any]) -> Any:
+def is_list(own: Any) -> bool:
+    """Whether an argument is a list of tensors of one shape."""
+    if type(own) not in (list, tuple) or len(own) < 2:
+        return False
+    return all(isinstance(t, torch.Tensor) and t.shape == own[0].shape for t in own)
+
+
+def _made(value: Any, own: Any, inputs: list[Any]) -> Any:
+    if is_list(own):
+        return type(own)([*own, *(t.flip(0) if t.dim() else -t for t in own)][: int(value)])
     if value == INFINITE:
         return math.inf
     if value not in NONES:
@@ -708,6 +718,29 @@ def _without_a_column(drawn: torch.Tensor) -> torch.Tensor:
 
 # --- parameters -----------------------------------------------------------------------------
 
+BUFFERS = 2**60
+"""What is added to a seed of parameters to have `tables` move, too."""
+
+
+def tables(model: nn.Module) -> set[str]:
+    """Return the names of the state's buffers that hold integers, or fractions, not all equal.
+
+    A checkpoint may have others. Masks, of numbers that are whole and floating, are no tables.
+    """
+    parameters = dict(model.named_parameters(remove_duplicate=False))
+    buffers = ((n, tensor) for n, tensor in model.state_dict().items() if n not in parameters)
+    return {name for name, tensor in buffers if _is_table(tensor)}
+
+
+def _is_table(tensor: torch.Tensor) -> bool:
+    if tensor.dtype == torch.bool or tensor.is_complex() or tensor.numel() < 2:
+        return False
+    if not tensor.is_floating_point():
+        return bool((tensor != tensor.view(-1)[0]).any())
+    if tensor.itemsize == 1 or not tensor.isfinite().all():
+        return False
+    return bool((tensor != tensor.view(-1)[0]).any() and (tensor != tensor.round()).any())
+
 
 def redraw_parameters(model: nn.Module, seed: int, flip: bool = True) -> None:
     """Move every parameter, and every constant floating buffer, away from its default.
@@ -718,8 +751,10 @@ def redraw_parameters(model: nn.Module, seed: int, flip: bool = True) -> None:
     parameters, such as scales, change their signs, as training may change them, and some of a mask
     in which all are true become false, as pruning does. With a seed that is 2 modulo 4 constant
     parameters below one become `GROWN` times as large, as slopes and scales may, and others lose a
-    row to zero, as pruning has it.
+    row to zero, as pruning has it. From `BUFFERS` on `tables` change as well: fractions move as
+    parameters do, and integers change their places.
     """
+    others = tables(model) if seed >= BUFFERS else set()
     turned, grown = flip and seed % 2 == 1, flip and seed % 4 == 2
     state, parameters = model.state_dict(), dict(model.named_parameters(remove_duplicate=False))
     there = next((tensor.device for tensor in state.values()), torch.device("cpu"))
@@ -727,6 +762,8 @@ def redraw_parameters(model: nn.Module, seed: int, flip: bool = True) -> None:
     for name, tensor in state.items():
         if turned and tensor.dtype == torch.bool and tensor.numel() > 1 and tensor.all():
             tensor &= torch.rand(tensor.shape, generator=generator, device=there) < KEPT
+        if name in others and not tensor.is_floating_point():
+            tensor.copy_(tensor.flip(0))
         if not tensor.is_floating_point() or not tensor.numel():
             continue
         if tensor.dtype.itemsize == 1:  # PyTorch only converts from and to float8
@@ -741,7 +778,7 @@ def redraw_parameters(model: nn.Module, seed: int, flip: bool = True) -> None:
         low, high = float(tensor.min()), float(tensor.max())
         if low == high:
             scale = abs(low) if low else 1.0
-        elif is_parameter:
+        elif is_parameter or name in others:
             scale = float(_some(tensor).double().std())
         else:
             continue

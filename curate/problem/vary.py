@@ -23,6 +23,7 @@ from curate.problem.draw import (
     Variation,
     defaults,
     free_sizes,
+    is_list,
     named_sizes,
 )
 from curate.problem.problem import LoadedTask
@@ -45,10 +46,11 @@ LARGE = 1000
 FAR_ABOVE = 37
 """What is added to integers of the constructor: as a diagonal, or a lag, beyond a block."""
 
-LONG = (50_001, 33_001, 4_099, 1_031, 203)
+LONG = (70_001, 33_001, 4_099, 1_031, 203)
 """What a dimension becomes to have a program take its way for long ones, the first that is little
-enough work: usual limits are 4,096 elements in a tile and 32,768 in a block, or half of the
-dimension. The last is for dimensions that are long together, as those of an image may be."""
+enough work: usual limits are 4,096 elements in a tile, 32,768 in a block, or half of the
+dimension, and 65,535 in 16 bits. The last is for dimensions that are long together, as those of an
+image may be."""
 
 SHORT = (3, 2, 4, 8, 16)
 """What the other dimensions become then, the first that the reference takes."""
@@ -324,13 +326,14 @@ def _compared_words(source: str) -> list[str]:
 
 
 def _inputs(task: LoadedTask, inputs: list[Any]) -> list[list[Variation]]:
-    """Return what plain numbers among the inputs may become, and what is left to its default."""
+    """Return what plain numbers among the inputs may become, how long lists, and what is left to
+    its default."""
     choices = []
     optional = defaults(task.module.Model.forward, len(inputs))
     has_floats = any(tensor.is_floating_point() for tensor in list_tensors(inputs))
     axes = _axes(task.module.Model.forward)
     for i, own in enumerate([*inputs, *optional]):
-        values = _others(own)
+        values = [len(own) + 1, len(own) - 1] if is_list(own) else _others(own)
         if own is None:
             values = [*(NONES if has_floats else ()), 0.5, 1]
         made = _from_the_end("input", i, own, inputs) if i in axes else []

@@ -19,7 +19,7 @@ CAVEATS = {
     "first_calls_only": "its reference remembers calls; first ones were compared",
     "own_numbers_only": "the reference refused all numbers but the file's",
     "shared_memory": "results share memory with each other, inputs or parameters",
-    "own_parameters_only": "it fails once its parameters have changed in place",
+    "own_parameters_only": "it fails once its parameters or buffers have changed in place",
     "has_fallback": "it can do without its kernels",
     "untried_branches": "some branches led to no right result",
     "untried_configurations": "no call took some tuning configurations",

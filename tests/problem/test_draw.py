@@ -10,6 +10,7 @@ from torch import nn
 from verify_programs import LINEAR, SOFTMAX
 
 from curate.problem.draw import (
+    BUFFERS,
     FAMILIES,
     MANY,
     NOT_FINITE,
@@ -28,6 +29,7 @@ from curate.problem.draw import (
     redraw_parameters,
     reshaped,
     sizes,
+    tables,
 )
 from curate.problem.problem import LoadedTask
 
@@ -369,6 +371,27 @@ def test_masks_and_tables_in_buffers_stay() -> None:
     redraw_parameters(model, seed=0)
     for name, value in model.state_dict().items():
         assert torch.equal(before[name].nan_to_num(9.0), value.nan_to_num(9.0)), name
+
+
+def test_tables_change_from_a_seed_on_and_masks_do_not() -> None:
+    def model(seed: int) -> dict[str, torch.Tensor]:
+        made = nn.Module()
+        for name, value in {
+            "angles": torch.linspace(0, 3, 5),
+            "order": torch.arange(6).view(2, 3),
+            "mask": torch.tril(torch.ones(4, 4)),
+            "flags": torch.tensor([True, False]),
+            "bias": torch.tensor([0.0, -float("inf")]),
+            "count": torch.zeros((), dtype=torch.long),
+        }.items():
+            made.register_buffer(name, value)
+        assert tables(made) == {"angles", "order"}
+        redraw_parameters(made, seed)
+        return dict(made.state_dict())
+
+    before, after = model(4), model(4 + BUFFERS)
+    assert {n for n in before if not torch.equal(before[n], after[n])} == {"angles", "order"}
+    assert after["order"].tolist() == [[3, 4, 5], [0, 1, 2]]
 
 
 def test_a_parameter_that_was_never_initialised_is_drawn() -> None:

@@ -66,6 +66,17 @@ def test_sizes_without_names_are_tried_small_and_large() -> None:
     assert layouts == ["strided", "permuted", "mixed"]
 
 
+@pytest.mark.parametrize(
+    ("forward", "length"),
+    [("return sum(x)", 3), ("return x[0] - x[-1] if len(x) < 3 else 1 / 0", 1)],
+)
+def test_lists_of_tensors_become_longer_or_else_shorter(forward: str, length: int) -> None:
+    case = forward, "[torch.randn(4, 6), torch.randn(4, 6)]"
+    assert (Variation("input", 0, length),) in variants(*case)[0]["arguments"]
+    given = loaded(*case).inputs(Draw(2, changes=(Variation("input", 0, length),)))
+    assert len(given[0]) == length
+
+
 def test_a_dimension_fewer_is_tried_where_the_reference_takes_it() -> None:
     found, _ = variants("return x.sum(-1)", "torch.randn(3, 4, 6)")
     assert found["ranks"] == [(Variation("rank", 0, 2),), (Variation("rank", 0, 0),)]
@@ -264,36 +275,36 @@ def long_shapes(reference: Reference, short: bool = True) -> list[list[tuple[int
 @pytest.mark.parametrize(
     ("case", "shapes"),
     [
-        ({"forward": "return x.exp()"}, [[(3, 50_001)], [(50_001, 3)]]),
+        ({"forward": "return x.exp()"}, [[(3, 70_001)], [(70_001, 3)]]),
         (
             {"forward": "return self.norm(x)", "init": ", width", "given": "6",
              "setup": "self.norm = nn.LayerNorm(width)"},
-            [[(3, 50_001)], [(50_001, 3)]],
+            [[(3, 70_001)], [(70_001, 3)]],
         ),
         (
             {"forward": "return self.norm(x)", "init": ", width", "given": "width",
              "setup": "self.norm = nn.LayerNorm([width, 2])",
              "inputs": "torch.randn(rows, width, 2)", "sizes": "rows, width = 4, 6"},
-            [[(3, 50_001, 2)], [(50_001, 3, 2)], None],
+            [[(3, 70_001, 2)], [(70_001, 3, 2)], None],
         ),
         # two dimensions of one name, together and one by one
         (
             {"forward": "return x.softmax(-1)", "inputs": "torch.randn(1, length, length)",
              "sizes": "length = 8"},
-            [[(1, 1_031, 1_031)], [(1, 3, 50_001)], [(1, 50_001, 3)], [(50_001, 3, 3)]],
+            [[(1, 1_031, 1_031)], [(1, 3, 70_001)], [(1, 70_001, 3)], [(70_001, 3, 3)]],
         ),
         # what must be square
         (
             {"forward": "return x + x.mT", "inputs": "torch.randn(2, 8, 8)"},
-            [None, [(2, 203, 203)], [(50_001, 3, 3)]],
+            [None, [(2, 203, 203)], [(70_001, 3, 3)]],
         ),
         # what the module fixes
         (
             {"forward": "return F(x)", "setup": "global F; F = nn.Linear(6, 2)"},
-            [None, [(50_001, 6)]],
+            [None, [(70_001, 6)]],
         ),
         # what must be a multiple of four
-        ({"forward": "return x.view(4, -1)", "inputs": "torch.randn(8)"}, [[(50_008,)]]),
+        ({"forward": "return x.view(4, -1)", "inputs": "torch.randn(8)"}, [[(70_008,)]]),
     ],
 )  # fmt: skip
 def test_one_dimension_is_made_long(
@@ -303,7 +314,7 @@ def test_one_dimension_is_made_long(
 
 
 def test_the_other_dimensions_may_stay_as_they_are() -> None:
-    assert long_shapes(loaded("return x.exp()"), short=False) == [[(4, 50_001)], [(50_001, 6)]]
+    assert long_shapes(loaded("return x.exp()"), short=False) == [[(4, 70_001)], [(70_001, 6)]]
     most = loaded("return x @ x.mT", "torch.randn(64, 64, 8)")
     assert long_shapes(most, short=False)[0] == [(64, 64, 203)]
 

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from curate.problem.draw import (
+    BUFFERS,
     FAR,
     MANY,
     NOT_FINITE,
@@ -299,18 +300,21 @@ def _reject_new(
 
 
 def other_parameters(check: CandidateCheck) -> None:
-    """Change the parameters of the module: what a program has made of them before is stale."""
+    """Change the parameters of the module, and then its tables, too: what a program has made of
+    them before is stale."""
     last = check.usual()
     usual = check.oracle.expect(last)
     seed = parameters_seed(last.parameters)
-    other = check.expect(dataclasses.replace(last, parameters=seed))
-    if other is None or other.drawn.names != usual.drawn.names or not check.session.is_open:
-        return
-    check.build(usual)
-    check.forward(usual)
-    check.give_parameters(other)
-    if found := check.fault(other, builds=False):
-        check.outcome.warn("own_parameters_only", **found)
+    seeds = [seed, seed + BUFFERS] if check.oracle.facts(check.mode).has_tables else [seed]
+    for parameters in seeds:
+        other = check.expect(dataclasses.replace(last, parameters=parameters))
+        if other is None or other.drawn.names != usual.drawn.names or not check.session.is_open:
+            return
+        check.build(usual)
+        check.forward(usual)
+        check.give_parameters(other)
+        if found := check.fault(other, builds=False):
+            check.outcome.warn("own_parameters_only", **found)
 
 
 def training(check: CandidateCheck) -> None:

@@ -51,7 +51,9 @@ def may_vary(check: CandidateCheck) -> bool:
 
 def has_parameters(check: CandidateCheck) -> bool:
     """Where the module has tensors of its own, and they are few enough to be made once more."""
-    return compared(check) and bool(check.session.given_state[0]) and not check.is_large()
+    if not compared(check) or check.is_large():
+        return False
+    return bool(check.session.given_state[0]) or check.oracle.facts(check.mode).has_tables
 
 
 def has_choices(check: CandidateCheck) -> bool:

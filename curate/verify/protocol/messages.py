@@ -105,6 +105,7 @@ class ProblemFacts:
         shares: whether two tensors of the output have memory in common, or one with an input or
             with the model's state.
         contiguous: whether the output lies in memory one element after the other.
+        has_tables: whether its state has `curate.problem.draw.tables`.
     """
 
     calls: dict[str, int]
@@ -114,6 +115,7 @@ class ProblemFacts:
     remembers: bool
     shares: bool
     contiguous: bool
+    has_tables: bool
 
 
 @message

@@ -28,6 +28,7 @@ from curate.problem.draw import (
     draw_inputs,
     free_sizes,
     redraw_parameters,
+    tables,
 )
 from curate.problem.half import HalfInFloat32
 from curate.problem.operator_calls import DOUBLE, Mode, OperatorCalls, TooMuchWork
@@ -246,7 +247,7 @@ class Reference:
 
     def facts(self, draw: Draw) -> ProblemFacts:
         """Return what the task is made of; raise if it cannot tell right from wrong."""
-        _, model = self.model(draw)
+        init, model = self.model(draw)
         inputs, (own, exact) = self._right(draw)
         other = self._forward(model, inputs, draw.seed + 1)
         try:
@@ -268,6 +269,7 @@ class Reference:
             self._remembers(twin, inputs, draw, (own, exact)),
             _share_memory(result, [given, *twin.parameters(), *twin.buffers()]),
             all(tensor.is_contiguous() for tensor in list_tensors(result)),
+            bool([*model.buffers()] and tables(self.task.build(draw.parameters, init))),
         )
 
     def variants(self, draw: Draw) -> Variants:

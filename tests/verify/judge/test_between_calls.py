@@ -169,6 +169,20 @@ def test_calls_before_may_have_been_larger(judge: Judge, monkeypatch: pytest.Mon
     assert verdict["status"] == "correct", verdict
 
 
+@pytest.mark.parametrize(
+    ("table", "by_heart"), [("torch.arange(24) / 7", "column / 7"), ("torch.arange(24)", "column")]
+)
+def test_a_checkpoint_may_hold_other_tables(judge: Judge, table: str, by_heart: str) -> None:
+    """A program that has a buffer's numbers by heart is right for one checkpoint alone."""
+    text = program("return self.run(x, torch.empty_like(x))")
+    reads = text.replace("torch.zeros(24)", table)
+    knows = reads.replace("tl.load(seen_ptr + column)", by_heart)
+    task = CALM.replace("torch.zeros(24)", table)
+    knows, reads = judge([(task, knows), (task, reads)])
+    assert knows["status"] == "correct" and "own_parameters_only" in knows["caveats"], knows
+    assert reads["status"] == "correct" and "own_parameters_only" not in reads["caveats"], reads
+
+
 def test_what_is_made_of_parameters_at_the_first_call_is_stale_later(judge: Judge) -> None:
     plain = program("return self.run(x, torch.empty_like(x))")
     first = "self.kept.setdefault('shift', self.shift.clone())"
