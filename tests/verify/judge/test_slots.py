@@ -37,7 +37,7 @@ OPTIONS = Options(
     timeout_s=20,
     memory_mb=1024,
     draw_seed=1,
-    elements=2_000_000,
+    elements=2_600_000,
 )
 
 REFERENCE = """
