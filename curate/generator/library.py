@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -15,14 +17,31 @@ from curate.generator.schedules import (
     convolutions,
     producers,
     products,
-    quantised,
     recurrences,
 )
 from curate.generator.torch_private import CallOperand
 from curate.generator.unprintable import Unprintable
 from curate.problem.problem import attribute_path
 
-Joined = attention_loops.Found | quantised.Unpacked
+
+@dataclass
+class FusedProduct:
+    """A product with factors that are made, or read as what was copied, where it reads them.
+
+    Attributes:
+        group: the library's call.
+        producers: what makes the factors, by buffer.
+    """
+
+    group: Any
+    producers: dict[str, Any]
+
+    def get_nodes(self) -> list[Any]:
+        """Return all nodes that its kernel stands for, as a group of the scheduler does."""
+        return [*self.producers.values(), *self.group.get_nodes()]
+
+
+Joined = attention_loops.Found | FusedProduct
 """Groups that are one kernel, which Inductor leaves apart."""
 
 
@@ -35,16 +54,28 @@ def fuse(program: Program, groups: list[Any]) -> list[Any]:
             continue
         a, b = products.factors(call)
         for factors in ([a, b], [b], [a]):
-            found = quantised.find(program, left, group, factors)
-            if found is None:
+            before, made = _makers(program, left, group, factors)
+            if not made:
                 continue
             try:
-                products.Matrices(program, call, group.get_nodes(), (), found.producers)
+                found = _fused(program, group, made)
             except Unprintable:
                 continue
-            left = [found if one is group else one for one in left if one not in found.before]
+            left = [found if one is group else one for one in left if one not in before]
             break
     return _without_copies(program, left)
+
+
+def _makers(
+    program: Program, groups: list[Any], group: Any, factors: Iterable[CallOperand]
+) -> tuple[list[Any], dict[str, Any]]:
+    """Return the groups that make some factors for a product alone, and their nodes by buffer."""
+    names = {node.get_name() for node in group.get_nodes()}
+    wanted = [program.real(operand.buffer) for operand in factors]
+    before = producers.find(program, groups, names, wanted)
+    made = program.writes(node for one in before for node in one.get_nodes())
+    is_changed = program.reads(made.values()) & set(map(program.real, program.changed))
+    return before, {} if is_changed else made
 
 
 def _without_copies(program: Program, groups: list[Any]) -> list[Any]:
@@ -57,27 +88,26 @@ def _without_copies(program: Program, groups: list[Any]) -> list[Any]:
         if not copied or not producers.is_only_for(program, copied.values(), names):
             continue
         try:
-            found = {id(one): _reading(program, one, copied) for one in readers}
+            found = {id(one): _fused(program, one, copied) for one in readers}
         except Unprintable:
             continue
         left = [found.get(id(one), one) for one in left if one is not group]
     return left
 
 
-def _reading(program: Program, group: Any, copied: dict[str, Any]) -> quantised.Unpacked:
-    """Return a product with copies that it reads as what is copied.
+def _fused(program: Program, group: Any, made: dict[str, Any]) -> FusedProduct:
+    """Return a product that takes in what makes its factors.
 
     Raises:
         Unprintable: it is no product, or cannot.
     """
-    made = copied
-    if isinstance(group, quantised.Unpacked):
-        made, group = group.producers | copied, group.group
+    if isinstance(group, FusedProduct):
+        made, group = group.producers | made, group.group
     call = _product(group)
     if call is None:
-        raise Unprintable("a copy that is read by other than products")
+        raise Unprintable("what is read by other than products")
     products.Matrices(program, call, group.get_nodes(), (), made)
-    return quantised.Unpacked(group, made, [])
+    return FusedProduct(group, made)
 
 
 def _product(group: Any) -> private.LibraryCall | None:
@@ -100,7 +130,7 @@ def take(program: Program, group: Any, groups: list[Any]) -> Loops:
         found.merge()
         return found
     made = {}
-    if isinstance(group, quantised.Unpacked):
+    if isinstance(group, FusedProduct):
         made, group = group.producers, group.group
     call = private.library_call(group)
     several: dict[str, Any] = {"recurrence": recurrences.Recurrence, "part": PartCall}

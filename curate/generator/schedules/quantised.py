@@ -6,7 +6,6 @@ scales the result instead.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,8 +15,6 @@ import torch
 from curate.generator import torch_private as private
 from curate.generator.body import Body, Dim
 from curate.generator.loops import Loops
-from curate.generator.program import Program
-from curate.generator.schedules import producers
 from curate.generator.text.operations import TYPES
 from curate.generator.torch_private import CallOperand
 from curate.generator.unprintable import Unprintable
@@ -31,24 +28,6 @@ _CHEAP = {"load", "constant", "index", "masked", "where", "to_dtype", "add", "su
 _CHEAP |= {"truediv", "mod", "remainder", "floordiv", "lt", "le", "gt", "ge", "eq", "ne"}
 _CHEAP |= {f"bitwise_{name}" for name in ("and", "or", "xor", "left_shift", "right_shift")}
 """What is done by each program that reads a factor."""
-
-
-@dataclass
-class Unpacked:
-    """A product with factors that are made where they are read.
-
-    Attributes:
-        group: the library's call.
-        producers: what makes the factors, by buffer; ``before`` are the groups that it is in.
-    """
-
-    group: Any
-    producers: dict[str, Any]
-    before: list[Any]
-
-    def get_nodes(self) -> list[Any]:
-        """Return all nodes that its kernel stands for, as a group of the scheduler does."""
-        return [*self.producers.values(), *self.group.get_nodes()]
 
 
 @dataclass
@@ -128,17 +107,3 @@ def _apart(value: Value, inner: sympy.Symbol) -> tuple[Value, list[Value]]:
         scales.insert(0, free[0])
         value = value.args[0] if free[0] is value.args[1] else value.args[1]
     return value, scales
-
-
-def find(
-    program: Program, groups: list[Any], group: Any, factors: Iterable[CallOperand]
-) -> Unpacked | None:
-    """Return a product with what makes some of its factors only for it, if there is anything."""
-    nodes = group.get_nodes()
-    names = {node.get_name() for node in nodes}
-    wanted = [program.real(operand.buffer) for operand in factors]
-    before = producers.find(program, groups, names, wanted)
-    made = program.writes(node for one in before for node in one.get_nodes())
-    if not made or program.reads(made.values()) & set(map(program.real, program.changed)):
-        return None
-    return Unpacked(group, made, before)
