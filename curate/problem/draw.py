@@ -735,11 +735,11 @@ def tables(model: nn.Module) -> set[str]:
 def _is_table(tensor: torch.Tensor) -> bool:
     if tensor.dtype == torch.bool or tensor.is_complex() or tensor.numel() < 2:
         return False
-    if not tensor.is_floating_point():
-        return bool((tensor != tensor.view(-1)[0]).any())
-    if tensor.itemsize == 1 or not tensor.isfinite().all():
+    if tensor.is_floating_point() and (
+        tensor.itemsize == 1 or not tensor.isfinite().all() or (tensor == tensor.round()).all()
+    ):
         return False
-    return bool((tensor != tensor.view(-1)[0]).any() and (tensor != tensor.round()).any())
+    return bool((tensor != tensor.reshape(-1)[0]).any())
 
 
 def redraw_parameters(model: nn.Module, seed: int, flip: bool = True) -> None:

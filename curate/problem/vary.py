@@ -326,8 +326,8 @@ def _compared_words(source: str) -> list[str]:
 
 
 def _inputs(task: LoadedTask, inputs: list[Any]) -> list[list[Variation]]:
-    """Return what plain numbers among the inputs may become, how long lists, and what is left to
-    its default."""
+    """Return what plain numbers among the inputs may become, other lengths of lists, and what is
+    left to its default."""
     choices = []
     optional = defaults(task.module.Model.forward, len(inputs))
     has_floats = any(tensor.is_floating_point() for tensor in list_tensors(inputs))
