@@ -374,14 +374,17 @@ class Walk:
         cut off at a limit, or is to be.
         """
         done = [self._done(step, new.key, source) for source, new in pairs]
-        if None not in done:
+        cuts = ends_raw(step)
+        may = [not cuts or new.most is None for _, new in pairs]
+        wanted = [place for place, known in enumerate(done) if not known and may[place]]
+        if not wanted:
             return done
         now = identity(step, self.recipe.seed)
-        known = self.store.by_rows(step.name, lambda key: digest(now, key))
-        for place, (source, new) in enumerate(pairs):
-            old = None if done[place] else known.get(source.output_sha256)
-            whole = new.most is None or not ends_raw(step)
-            if old and whole and self.store.adopt(old, new.key, source.key):
+        made = self.store.by_rows(step.name, lambda key: digest(now, key))
+        for place in wanted:
+            source, new = pairs[place]
+            old = made.get(source.output_sha256)
+            if old and self.store.adopt(old, new.key, source.key):
                 done[place] = self._done(step, new.key, source)
         return done
 
