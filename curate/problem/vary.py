@@ -46,7 +46,7 @@ LARGE = 1000
 FAR_ABOVE = 37
 """What is added to integers of the constructor: as a diagonal, or a lag, beyond a block."""
 
-LONG = (70_001, 33_001, 4_099, 1_031, 203)
+LONG = (131_101, 70_001, 33_001, 4_099, 1_031, 203)
 """What a dimension becomes to have a program take its way for long ones, the first that is little
 enough work: usual limits are 4,096 elements in a tile, 32,768 in a block, or half of the
 dimension, and 65,535 in 16 bits. The last is for dimensions that are long together, as those of an
@@ -403,13 +403,16 @@ class LongDraws:
         self.draw, self.cost = draw, cache(cost)
         self.dimensions = _dimensions(task, inputs)
 
-    def find(self, number: int, short: bool, few: bool = False) -> Draw | None:
+    def find(
+        self, number: int, short: bool, few: bool = False, longest: int = LONG[0]
+    ) -> Draw | None:
         """Return a draw in which one dimension is long, if the reference takes one.
 
         Args:
             number: of the dimension, the last one's is 0.
             short: whether the others are short, and not as in the file.
             few: whether it may take little work only.
+            longest: the first of `LONG` that is tried.
         """
         elements, call_bytes = (SOME_ELEMENTS, SOME_BYTES) if few else (LONG_ELEMENTS, LONG_BYTES)
         own, ways = self.dimensions[number]
@@ -420,7 +423,7 @@ class LongDraws:
             return bool(cost and cost.elements <= elements and cost.call_bytes <= call_bytes)
 
         found = None
-        for long in reversed(LONG):
+        for long in reversed(LONG[LONG.index(longest) :]):
             sizes = [size for size in (long, own * -(-long // own)) if size > own]
             draws = [self._changed(*others, way) for size in sizes for way in ways(size)]
             fitting = next(filter(fits, draws), None)

@@ -275,36 +275,36 @@ def long_shapes(reference: Reference, short: bool = True) -> list[list[tuple[int
 @pytest.mark.parametrize(
     ("case", "shapes"),
     [
-        ({"forward": "return x.exp()"}, [[(3, 70_001)], [(70_001, 3)]]),
+        ({"forward": "return x.exp()"}, [[(3, 131_101)], [(131_101, 3)]]),
         (
             {"forward": "return self.norm(x)", "init": ", width", "given": "6",
              "setup": "self.norm = nn.LayerNorm(width)"},
-            [[(3, 70_001)], [(70_001, 3)]],
+            [[(3, 131_101)], [(131_101, 3)]],
         ),
         (
             {"forward": "return self.norm(x)", "init": ", width", "given": "width",
              "setup": "self.norm = nn.LayerNorm([width, 2])",
              "inputs": "torch.randn(rows, width, 2)", "sizes": "rows, width = 4, 6"},
-            [[(3, 70_001, 2)], [(70_001, 3, 2)], None],
+            [[(3, 131_101, 2)], [(131_101, 3, 2)], None],
         ),
         # two dimensions of one name, together and one by one
         (
             {"forward": "return x.softmax(-1)", "inputs": "torch.randn(1, length, length)",
              "sizes": "length = 8"},
-            [[(1, 1_031, 1_031)], [(1, 3, 70_001)], [(1, 70_001, 3)], [(70_001, 3, 3)]],
+            [[(1, 1_031, 1_031)], [(1, 3, 131_101)], [(1, 131_101, 3)], [(131_101, 3, 3)]],
         ),
         # what must be square
         (
             {"forward": "return x + x.mT", "inputs": "torch.randn(2, 8, 8)"},
-            [None, [(2, 203, 203)], [(70_001, 3, 3)]],
+            [None, [(2, 203, 203)], [(131_101, 3, 3)]],
         ),
         # what the module fixes
         (
             {"forward": "return F(x)", "setup": "global F; F = nn.Linear(6, 2)"},
-            [None, [(70_001, 6)]],
+            [None, [(131_101, 6)]],
         ),
         # what must be a multiple of four
-        ({"forward": "return x.view(4, -1)", "inputs": "torch.randn(8)"}, [[(70_008,)]]),
+        ({"forward": "return x.view(4, -1)", "inputs": "torch.randn(8)"}, [[(131_104,)]]),
     ],
 )  # fmt: skip
 def test_one_dimension_is_made_long(
@@ -314,7 +314,7 @@ def test_one_dimension_is_made_long(
 
 
 def test_the_other_dimensions_may_stay_as_they_are() -> None:
-    assert long_shapes(loaded("return x.exp()"), short=False) == [[(4, 70_001)], [(70_001, 6)]]
+    assert long_shapes(loaded("return x.exp()"), short=False) == [[(4, 131_101)], [(131_101, 6)]]
     most = loaded("return x @ x.mT", "torch.randn(64, 64, 8)")
     assert long_shapes(most, short=False)[0] == [(64, 64, 203)]
 

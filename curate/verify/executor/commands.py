@@ -333,11 +333,21 @@ class CommandRunner:
         size = math.prod(place.shape) * place.itemsize
         return place.start == 0 and size == place.extent == len(self.storages.known[place.storage])
 
+    def remember(self, do: str, message: Message) -> None:
+        """Take note of what later calls may refer to in a command of a call that was stopped.
+
+        Raises:
+            WireError, KeyError, TypeError, ValueError: it is no command.
+        """
+        if do in ("new", "keep", "free", "order"):
+            self.do(do, message, [])
+        elif do in ("launch", "cuda"):
+            self._kernel(message)
+
     # launches
 
     def _launch(self, message: Message) -> None:
-        sent = message.get("ttir")
-        sha256, text = self._kernel(message, sent)
+        sha256, text = self._kernel(message)
         name, stored = self.device.kernel(text)
         counts = self.ptx is None  # a program that is judged as CUDA has no others
         if counts and not message.get("trial"):  # a program that hides launches has fewer
@@ -364,7 +374,7 @@ class CommandRunner:
             for i, value in enumerate(message["args"])
         ]
         numbers = _numbers(message["args"]) + sum(size > 1 for size in grid)
-        self.done.sent_bytes += NUMBER_BYTES * numbers + len(sent or "")
+        self.done.sent_bytes += NUMBER_BYTES * numbers + len(_text(message) or "")
         self._writes(place.storage for place in written)
         work = self.device.launch(text, options, values, grid)
         if counts:  # where nobody counts what was done, all that the tensors hold
@@ -374,9 +384,9 @@ class CommandRunner:
             strays = sorted(self.device.touched - {*reads})
             self.done.origins.note(Command(name, reads, size=size, kernel=text, strays=strays))
 
-    def _kernel(self, message: Message, sent: Any) -> tuple[str, str]:
+    def _kernel(self, message: Message) -> tuple[str, str]:
         """Return the hash and the text of a launch's kernel, which is sent with the first one."""
-        sha256 = str(message["sha256"])
+        sha256, sent = str(message["sha256"]), _text(message)
         if sent is not None:
             if hashlib.sha256(str(sent).encode()).hexdigest() != sha256:
                 raise WireError("a kernel under another's hash")
@@ -388,7 +398,7 @@ class CommandRunner:
         return sha256, self.kernels[sha256]
 
     def _launch_cuda(self, message: Message) -> None:
-        sha256, text = self._kernel(message, message.get("ptx"))
+        sha256, text = self._kernel(message)
         if sha256 != self.ptx:
             raise WireError("a kernel of another program")
         sizes = [read_number(size) for size in (*message["grid"], *message["block"])]
@@ -485,6 +495,11 @@ def _read_options(value: Any) -> LaunchOptions:
 def _extent(places: Iterable[TensorPlace]) -> int:
     """Return the bytes that tensors lie in."""
     return sum(place.extent - place.start for place in places)
+
+
+def _text(message: Message) -> Any:
+    """Return the kernel that a launch brings along; nothing if it came with an earlier one."""
+    return message.get("ptx" if message["do"] == "cuda" else "ttir")
 
 
 def _numbers(value: Any) -> int:

@@ -27,6 +27,7 @@ read and not done.
 from __future__ import annotations
 
 import collections
+import contextlib
 import hashlib
 import math
 import os
@@ -362,7 +363,10 @@ class CandidateExecutor:
         if do == "end":
             self.ended = message.get("number", -1)
             return
-        if self.error is None or do == "order":  # what waits for what may matter to later calls
+        if self.error is not None:
+            with contextlib.suppress(WireError, KeyError, TypeError, ValueError):
+                self.commands.remember(do, message)
+        else:
             try:
                 text = self._do(do, message, tensors)
                 if dry:

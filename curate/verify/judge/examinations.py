@@ -6,6 +6,7 @@ Each returns if it finds nothing wrong, notes a caveat, or raises an `Ending`.
 from __future__ import annotations
 
 import dataclasses
+import math
 from functools import partial
 from typing import Any
 
@@ -25,6 +26,7 @@ from curate.problem.draw import (
     plan,
 )
 from curate.problem.values import map_tensors, same_tensors
+from curate.problem.vary import LONG
 from curate.verify.judge.check import BUDGET, OTHER, CandidateCheck, EarlyVerdict
 from curate.verify.judge.oracle import Expected, NoOracle
 from curate.verify.judge.session import RequestRefused, SessionEnded
@@ -55,6 +57,9 @@ GROWN_BYTES = 2**21  # of a draw's tensors, where a size is made larger
 
 WEIGHED = (OWN, "steps", "signed", "small")
 """Families on which the judge checks who did the work; on the others many stages are identities."""
+
+LONG_WORK = 2e8
+"""Elements that an executor may touch in one forward with a long dimension: a second's work."""
 
 LONG_FAMILIES = ("negative", "shifted")
 """Families of draws with a long dimension: inputs are of one sign, then of the other, so that zeros
@@ -232,15 +237,14 @@ def long_sizes(check: CandidateCheck) -> None:
     number, dimensions = 0, 1
     while number < dimensions and (check.on_cpu or check.untried()):
         refused: dict[str, Any] | None = None
-        few = not check.untried()
         for short in (True, False):
+            untried = check.untried()
             try:
-                found, dimensions = check.oracle.long_draw(draw, number, short, few)
+                found, dimensions = _try_lengths(check, draw, number, short)
             except NoOracle as error:
                 check.leave_untried(error)
                 return
-            untried = check.untried()
-            refused = _try_long(check, found) if found else refused
+            refused = found if found is not None else refused
             if refused and "message" not in refused:  # it is wrong, and does not raise
                 break
             if refused == {} and check.untried() in (untried, set()):
@@ -250,11 +254,36 @@ def long_sizes(check: CandidateCheck) -> None:
         number += 1
 
 
-def _try_long(check: CandidateCheck, draw: Draw) -> dict[str, Any] | None:
-    """Try a draw with a long dimension; return what goes wrong, nothing if nothing does.
+Refused = dict[str, Any] | None
+"""What goes wrong with a draw, nothing if nothing does; None stands for a draw that was not tried,
+since the reference does not take it."""
 
-    None stands for a draw that the reference does not take.
+
+def _try_lengths(
+    check: CandidateCheck, draw: Draw, number: int, short: bool
+) -> tuple[Refused, int]:
+    """Try the longest draw that is little enough work for the reference and for the program.
+
+    A tile of one row may be 64 times the work of its numbers. Returned is also how many dimensions
+    there are.
     """
+    few, tried, dimensions = not check.untried(), None, 0
+    for longest in LONG:
+        found, dimensions = check.oracle.long_draw(draw, number, short, few, longest)
+        if found is None:
+            break
+        if found != tried:
+            tried = found
+            try:
+                return _try_long(check, found), dimensions
+            except RequestRefused as error:
+                if error.reason != BUDGET or check.session.elements <= LONG_WORK:
+                    raise
+    return None, dimensions
+
+
+def _try_long(check: CandidateCheck, draw: Draw) -> Refused:
+    """Try a draw with a long dimension."""
     untried = check.untried()
     for number, family in enumerate(LONG_FAMILIES):
         tried = dataclasses.replace(draw, family=family, seed=draw.seed + number)
@@ -264,6 +293,8 @@ def _try_long(check: CandidateCheck, draw: Draw) -> dict[str, Any] | None:
         check.taken = set()
         try:
             check.build(expected)
+            if check.on_cpu:
+                check.session.most = LONG_WORK
             ran = check.forward(expected, fresh=True)
             check.compare(expected, ran.results)
         except SessionEnded as ended:
@@ -271,6 +302,8 @@ def _try_long(check: CandidateCheck, draw: Draw) -> dict[str, Any] | None:
         except (RequestRefused, EarlyVerdict) as error:
             _reject_new(check, error, expected, bool(check.taken & untried))
             return error.evidence
+        finally:
+            check.session.most = math.inf
         if not check.taken & untried:
             return {}
         check.by_host |= ran.by_host

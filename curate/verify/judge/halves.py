@@ -11,6 +11,7 @@ import collections
 import dataclasses
 import hashlib
 import itertools
+import math
 import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -218,6 +219,7 @@ class Halves:
     ) -> None:
         one, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         self.elements = elements  # that are left
+        self.most = math.inf  # of them that one call may take
         self.on_device = on_device  # where the judge has its tensors
         self.exact = exact
         self.device = device
@@ -259,7 +261,8 @@ class Halves:
     # one call
 
     def _begin(self, places: list[TensorPlace], values: Tensors, **how: Any) -> None:
-        elements, seconds = max(0, self.elements), MOST_SECONDS * self.executor.seconds
+        elements = max(0, min(self.elements, self.most))
+        seconds = MOST_SECONDS * self.executor.seconds
         limits = CallLimits(elements, seconds, shares=self.on_device, **how)
         given = [value.detach() for value in values]
         self.executor.ask(CandidateExecutor.begin, places, given, limits)

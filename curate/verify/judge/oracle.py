@@ -255,12 +255,14 @@ class Oracle:
             return self._once(Reference.alone, draw) if len(draw.changes) > 1 else []
         return []
 
-    def long_draw(self, draw: Draw, number: int, short: bool, few: bool) -> tuple[Draw | None, int]:
+    def long_draw(
+        self, draw: Draw, number: int, short: bool, few: bool, longest: int
+    ) -> tuple[Draw | None, int]:
         """Return a draw with one dimension long, or None, and how many dimensions there are.
 
         See `curate.problem.vary.LongDraws`.
         """
-        return self._once(Reference.long, draw, number, short, few)
+        return self._once(Reference.long, draw, number, short, few, longest)
 
     def initial_state(self, draw: Draw) -> dict[str, torch.Tensor]:
         """Return the parameters as the constructor makes them."""

@@ -50,7 +50,7 @@ from curate.problem.values import (
     to_device,
     without_float8,
 )
-from curate.problem.vary import GROWTH, LONG_CALLS, DrawCost, LongDraws, find_variants
+from curate.problem.vary import GROWTH, LONG, LONG_CALLS, DrawCost, LongDraws, find_variants
 from curate.verify.protocol.calls import handlers_of
 from curate.verify.protocol.compare import FACTOR, Mismatch, compare, flatten, is_short, lean
 from curate.verify.protocol.messages import (
@@ -339,7 +339,7 @@ class Reference:
             return count_elements(self.inputs(draw))
 
     def long(
-        self, draw: Draw, number: int, short: bool, few: bool = False
+        self, draw: Draw, number: int, short: bool, few: bool = False, longest: int = LONG[0]
     ) -> tuple[Draw | None, int]:
         """Return a draw in which one dimension of the inputs is long, found without computing.
 
@@ -348,7 +348,9 @@ class Reference:
         if self.long_draws is None or self.long_draws.draw != draw:
             self.long_draws = LongDraws(self.task, draw, self.inputs(draw), self._cost)
         count = len(self.long_draws.dimensions)
-        found = self.long_draws.find(number, short, few) if number < count else None
+        found = None
+        if number < count:
+            found = self.long_draws.find(number, short, few, longest)
         return found, count
 
     def _cost(self, draw: Draw) -> DrawCost | None:
