@@ -395,7 +395,9 @@ class Walk:
         sizes = [touched(step, manifest) for manifest in inputs]
         cached = self._finished(step, list(zip(inputs, (made[i] for i in mine), strict=True)))
         todo = [(shards[i], made[i]) for i, done in zip(mine, cached, strict=True) if not done]
-        budget = Budget(stage.label, step.max_error_rate, sum(sizes))
+        # One of several processes may have all rows that fail.
+        here = filter(None, (self.store.manifest(s.step, s.key) for s in shards))
+        budget = Budget(stage.label, step.max_error_rate, sum(touched(step, m) for m in here))
         for manifest in filter(None, cached):
             budget.spend(manifest.failed)
         work = _Work(self, step, budget)

@@ -334,6 +334,20 @@ def test_too_many_failures_stop_the_run(tmp_path: Path) -> None:
     assert stages[-1].reasons("failed") == {"exception": 5}
 
 
+def test_one_of_several_processes_may_have_all_failures(tmp_path: Path) -> None:
+    sources = [Numbers(count=200, words=dict.fromkeys((0, 2), "raise"))]
+    steps = [Odd(), Act()]
+    with pytest.raises(OthersFirst):
+        walk(tmp_path, sources=sources, steps=steps, share=(1, 20)).run()
+    walk(tmp_path, sources=sources, steps=steps).run(until="odd")
+    stages = [
+        walk(tmp_path, sources=sources, steps=steps, share=(i, 20)).run()[-1] for i in range(1, 21)
+    ]
+    failed = [stage.reasons("failed") for stage in stages]
+    assert failed.count({"exception": 2}) == 1, "they are 2 % of what all see"
+    assert failed.count({}) == 19
+
+
 def test_only_needs_what_comes_before(tmp_path: Path) -> None:
     with pytest.raises(NoSuchStep, match="step numbers before it is not done"):
         walk(tmp_path).run(only="double")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from verify_programs import HEAD, Judge
 
+from curate.verify.judge import examinations
+
 REFERENCE = """
 import torch
 import torch.nn as nn
@@ -139,3 +141,18 @@ def test_a_branch_without_kernels_is_a_caveat(verdicts: dict[tuple[str, str], di
 def test_other_sizes_are_left_out_on_request(judge: Judge) -> None:
     (verdict,) = judge([pair("rows", "wrong")], vary_sizes=False)
     assert verdict["status"] == "correct" and "untried_branches" in verdict["caveats"]
+
+
+def test_a_length_that_is_too_much_work_is_left_out(
+    judge: Judge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pairs = [pair("rows", "honest"), pair("rows", "wrong")]
+    # The last kernel's text comes with a launch that is not done when the longest is given up.
+    monkeypatch.setattr(examinations, "LONG_WORK", 300_000)
+    shorter, caught = judge(pairs)
+    assert (shorter["status"], shorter["caveats"]) == ("correct", ["own_ranks_only"]), shorter
+    assert (caught["status"], caught["reason"]) == ("incorrect", "value"), caught
+    monkeypatch.setattr(examinations, "LONG_WORK", 20_000)
+    for verdict in judge(pairs):
+        assert verdict["status"] == "correct", verdict
+        assert "untried_branches" in verdict["caveats"]
