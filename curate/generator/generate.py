@@ -541,7 +541,7 @@ def _assemble(
 def imports(given: list[str], text: str) -> str:
     """Return the import statements of a file: those given, and what its text needs."""
     lines = {*given, "import triton", "import triton.language as tl"}
-    code = re.sub(r'""".*?"""', "", text, flags=re.DOTALL)
+    code = re.sub(r'""".*?"""|#[^\n]*', "", text, flags=re.DOTALL)
     wanted = {
         r"\btorch\.": "import torch",
         r"(?<![.\w])nn\.": "import torch.nn as nn",

@@ -38,7 +38,7 @@ class Inductor(RowStep):
     sandboxed: ClassVar[bool] = True
 
     step: Literal["inductor"]
-    version: ClassVar[int] = 36
+    version: ClassVar[int] = 37
 
     variants: Annotated[
         int,

@@ -220,6 +220,8 @@ class Sizes:
         usual = self.roles.get(symbol) or self._role(fact.tensor, fact.dim)
         if fact.dim != 0 and symbol != LEAD:
             same = [name for name in same if not name.startswith("batch")]
+        drawn = words.drawn.get((fact.tensor, fact.dim))
+        same = [name for name in same if name == drawn] or same
         same.sort(key=lambda name: name != usual)  # of several of one size the usual
         for word in [*same, *([usual] if usual and not same else [])]:
             if word not in self.taken:

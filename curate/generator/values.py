@@ -267,7 +267,12 @@ class Recorder(private.DefaultHandler):  # type: ignore[misc]
             return self._compared(name, args, *ends)
         if name in CONJUNCTIONS and (one := _other_of_true(*args)) is not None:
             return one
-        return self.make(name, args, getattr(private.DTYPES, name)(*args))
+        dtype = getattr(private.DTYPES, name)(*args)
+        if name == "where" and args[0].op == "constant":
+            chosen = args[1 if args[0].number else 2]
+            if chosen.dtype == dtype:
+                return chosen
+        return self.make(name, args, dtype)
 
     def _compared(
         self, name: str, args: tuple[Value, ...], left: sympy.Expr, right: sympy.Expr
@@ -430,6 +435,8 @@ class Recorder(private.DefaultHandler):  # type: ignore[misc]
         self.masks.pop()
         if inner.dtype.is_floating_point:
             other = float(other)
+        if mask.op == "constant" and inner.dtype not in HALF:
+            return self.constant(other, inner.dtype)
         return self.make("masked", (mask, inner), inner.dtype, number=other)
 
     def indirect_indexing(

@@ -42,6 +42,10 @@ _CONVERSIONS = words(
 """Functions that say nothing of what is computed."""
 
 
+_KEEPING = words("to float half bfloat16 bool abs sigmoid softmax requires_grad_")
+"""Methods whose results have the dimensions of what they are called on."""
+
+
 @dataclass(frozen=True)
 class Enclosing:
     """One of the expressions that a node lies in, or a module of PyTorch's.
@@ -107,6 +111,31 @@ def _span(node: ast.expr | ast.stmt) -> Span:
     return node.lineno, node.end_lineno, node.col_offset, node.end_col_offset
 
 
+def _inputs(tree: ast.Module) -> list[ast.expr]:
+    """Return the expressions that get_inputs returns."""
+    for item in tree.body:
+        if isinstance(item, ast.FunctionDef) and item.name == "get_inputs":
+            last = item.body[-1]
+            if isinstance(last, ast.Return) and isinstance(last.value, ast.List | ast.Tuple):
+                return last.value.elts
+    return []
+
+
+def _dims(value: ast.expr) -> list[ast.expr]:
+    """Return the dimensions of a tensor that an expression draws; none if it is no plain draw."""
+    while isinstance(value, ast.Call | ast.BinOp):
+        if isinstance(value, ast.BinOp):
+            value = value.left
+        elif re.fullmatch(r"torch\.(randn?|randint|zeros|ones)", ast.unparse(value.func)):
+            shapes = [a.elts for a in value.args if isinstance(a, ast.Tuple | ast.List)]
+            return shapes[-1] if shapes else value.args
+        elif isinstance(value.func, ast.Attribute) and value.func.attr in _KEEPING:
+            value = value.func.value
+        else:
+            break
+    return []
+
+
 class Words:
     """The places of a reference's text that give names.
 
@@ -116,6 +145,7 @@ class Words:
 
     Attributes:
         sizes: what forward calls the dimensions of its inputs, by input and dimension.
+        drawn: what get_inputs calls them, where no two of an input have one name.
     """
 
     def __init__(self, source: str, filename: str) -> None:
@@ -145,12 +175,20 @@ class Words:
                 self._calls[_span(node)] = word
 
         self.sizes: dict[tuple[str, int], str] = {}
+        self.drawn: dict[tuple[str, int], str] = {}
+        drawn = _inputs(tree)
         models = [c for c in tree.body if isinstance(c, ast.ClassDef) and c.name == "Model"]
         for item in (item for model in models for item in model.body):
             if isinstance(item, ast.FunctionDef) and item.name == "forward":
                 returned = [n for n in ast.walk(item) if isinstance(n, ast.Return)][-1:]
                 self._returned = returned[0].value if returned else None
                 self._find_sizes(item)
+                for argument, value in zip(arguments(item)[1:], drawn, strict=False):
+                    dims = [ast.unparse(dim) for dim in _dims(value)]
+                    for at, word in enumerate(dims):
+                        if word.isidentifier() and dims.count(word) == 1:
+                            self.drawn[argument.arg, at] = word
+                            self.drawn[argument.arg, at - len(dims)] = word
 
     def _find_chains(self, tree: ast.AST, above: tuple[ast.stmt | ast.expr, ...]) -> None:
         """Note for each expression the statement and the expressions that it is a part of."""

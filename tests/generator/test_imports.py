@@ -12,6 +12,6 @@ def test_imports_are_in_one_order_whatever_the_hash_seed():
     assert imports(given[::-1], "torch.empty nn.Linear").splitlines() == wanted
 
 
-def test_what_only_a_docstring_names_is_not_imported():
-    text = 'def relu_kernel():\n    """Compute F.relu(x)."""\n'
+def test_what_only_a_docstring_or_a_comment_names_is_not_imported():
+    text = 'def relu_kernel():\n    """Compute F.relu(x)."""\n    pass  # see F.relu\n'
     assert "torch.nn.functional" not in imports(["import torch.nn.functional as F"], text)

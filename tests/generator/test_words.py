@@ -110,6 +110,34 @@ def test_sizes_have_the_names_that_the_reference_gives_them():
     assert "b, steps, width = x.shape" in text
 
 
+def test_of_sizes_that_are_equal_each_has_the_name_by_which_it_is_drawn():
+    text = generate(
+        """
+import torch
+
+
+class Model(torch.nn.Module):
+    def forward(self, x, source):
+        return x[source] * 2
+
+
+num_nodes = 48
+num_edges = 48
+features = 48
+
+
+def get_inputs():
+    return [torch.randn(num_nodes, features), torch.randint(num_nodes, (num_edges,))]
+
+
+def get_init_inputs():
+    return []
+"""
+    ).text
+    assert "num_edges = source.shape[0]" in text
+    assert re.search("num_nodes = x.shape|num_nodes, features = x.shape", text)
+
+
 def test_other_sizes_are_called_what_they_usually_are():
     text = printed("return x.mean(1)", inputs="torch.randn(6, 8, 10, 12)")
     assert "batch, channels, height, width = x.shape" in text
@@ -210,3 +238,11 @@ def test_what_is_computed_is_told_in_the_words_of_the_part_that_has_it():
     assert "Compute first.net[0] (LayerNorm); or second.net[0] (LayerNorm)." in text
     assert "Compute part of first.net[1] (Linear); or part of second.net[1] (Linear)." in text
     assert "first.net[2] (GELU); torch.softmax(scores * self.scale, -1) in first" in text
+
+
+def test_what_is_always_chosen_is_not_chosen():
+    text = printed(
+        "return F.interpolate(x, size=(8, 10), mode='bicubic')",
+        inputs="torch.randn(2, 3, 12, 16)",
+    )
+    assert "tl.where" not in text and "False" not in text

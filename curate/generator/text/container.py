@@ -301,7 +301,8 @@ def _needed(
             definitions.setdefault(name, []).append(node)
     needed: set[str] = set()
     queue: list[str] = [*_class_names(model, kept[model.name]), *_read(forward.args)]
-    queue += _read(forward.returns) if forward.returns else []
+    if forward.returns:
+        queue += [*_read(forward.returns), *_quoted(forward.returns)]
     while queue:
         name = queue.pop()
         if name in needed or name not in definitions:
@@ -336,8 +337,16 @@ def _read(node: ast.AST) -> Iterator[str]:
     for item in ast.walk(node):
         if isinstance(item, ast.Name) and item.id not in inside:
             yield item.id
-        elif isinstance(item, ast.Constant) and str(item.value).isidentifier():
-            yield str(item.value)  # a quoted annotation
+        for quoted in (getattr(item, "annotation", None), getattr(item, "returns", None)):
+            if quoted is not None:
+                yield from _quoted(quoted)
+
+
+def _quoted(annotation: ast.expr) -> Iterator[str]:
+    """Yield the names that an annotation has in quotes."""
+    for item in ast.walk(annotation):
+        if isinstance(item, ast.Constant) and str(item.value).isidentifier():
+            yield str(item.value)
 
 
 def _imports(node: ast.Import | ast.ImportFrom, needed: set[str]) -> list[str]:

@@ -18,6 +18,7 @@ def tidy(kernel: str) -> ast.FunctionDef:
     """Return a kernel without what nothing reads, and with one name for what it has twice."""
     function = ast.parse(kernel).body[0]
     assert isinstance(function, ast.FunctionDef)
+    _Plain().visit(function)
     _drop_unread(function)
     _share(function.body, frozenset(argument.arg for argument in function.args.args))
     _reuse_names(function.body)
@@ -37,6 +38,24 @@ def printed(function: ast.FunctionDef) -> str:
         head = f"def {function.name}(\n{arguments},\n):"
     decorators = [line for one in function.decorator_list for line in expression(one, 0, "@", "")]
     return "\n".join([*decorators, head, f'    """{doc}"""', *body(function.body[1:], 4)])
+
+
+class _Plain(ast.NodeTransformer):
+    """Takes out what changes no offset: factors of one and terms of zero."""
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
+        self.generic_visit(node)
+        left, right = (
+            n.value if isinstance(n, ast.Constant) else None for n in (node.left, node.right)
+        )
+        one, zero = (type(right) is int and right == n for n in (1, 0))
+        if (one and isinstance(node.op, ast.Mult | ast.FloorDiv)) or (
+            zero and isinstance(node.op, ast.Add | ast.Sub)
+        ):
+            return node.left
+        if type(left) is int and left == 1 and isinstance(node.op, ast.Mult):
+            return node.right
+        return node
 
 
 def _blocks(function: ast.FunctionDef) -> list[Block]:
@@ -77,7 +96,7 @@ def _drop_unread(function: ast.FunctionDef) -> None:
 
 
 def without_unread(kernel: ast.FunctionDef) -> set[int]:
-    """Take out a kernel's numbers that nothing reads, and return the places that they had."""
+    """Take out a kernel's arguments that nothing reads, and return the places that they had."""
     read = {name.id for name in _names(kernel, ast.Load)}
     read |= {
         str(n.value)
@@ -85,9 +104,9 @@ def without_unread(kernel: ast.FunctionDef) -> set[int]:
         for n in ast.walk(d)
         if isinstance(n, ast.Constant)
     }
-    own = [a.arg for a in kernel.args.args]
-    is_number = [a.annotation is None and not a.arg.endswith("_ptr") for a in kernel.args.args]
-    gone = {at for at, name in enumerate(own) if is_number[at] and name not in read}
+    gone = {
+        at for at, a in enumerate(kernel.args.args) if a.annotation is None and a.arg not in read
+    }
     kernel.args.args = [a for at, a in enumerate(kernel.args.args) if at not in gone]
     return gone
 

@@ -35,7 +35,7 @@ class Part(nn.Module):
 
 
 class Model(nn.Module):
-    kind = "Model"
+    kind, word = "Model", "scaled"
 
     def __init__(self, width: int = WIDTH):
         super(Model, self).__init__()
@@ -73,7 +73,7 @@ def test_the_class_is_renamed_where_it_names_itself():
     found = slice_reference(REFERENCE)
     assert found.class_text.startswith("class ModelNew(nn.Module):")
     assert "super(ModelNew, self)" in found.class_text
-    assert 'kind = "Model"' in found.class_text
+    assert 'kind, word = "Model", "scaled"' in found.class_text
 
 
 def test_forward_keeps_its_signature_as_written():

@@ -45,10 +45,17 @@ def test_addresses_of_one_tensor_share_what_they_have_in_common():
     ]
 
 
-def test_numbers_that_nothing_reads_are_no_arguments():
-    function = tidy(kernel("tl.store(y_ptr, tl.load(x_ptr))"))
-    assert without_unread(function) == {2}
-    assert "def f(x_ptr, y_ptr):" in printed(function)
+def test_factors_of_one_and_terms_of_zero_go():
+    found = lines(
+        "x = tl.load(x_ptr + (rows // 1 * 1 + 1 * cols - 0), mask=m)", "tl.store(y_ptr, x * 1.0)"
+    )
+    assert found == ["x = tl.load(x_ptr + rows + cols, mask=m)", "tl.store(y_ptr, x * 1.0)"]
+
+
+def test_what_nothing_reads_is_no_argument():
+    function = tidy(kernel("tl.store(y_ptr, 1.0)"))
+    assert without_unread(function) == {0, 2}
+    assert "def f(y_ptr):" in printed(function)
 
 
 def test_a_value_takes_the_name_of_the_one_that_it_replaces():
