@@ -281,3 +281,20 @@ def test_an_index_that_rounding_decides_may_be_another_if_few_are() -> None:
             with pytest.raises(Mismatch) as caught:
                 compare(got, own, own, noise)
             assert caught.value.is_error
+
+
+def test_in_16_bits_what_rounding_turned_over_in_both_is_right() -> None:
+    generator = torch.Generator().manual_seed(0)
+    exact = torch.randn(64, 32, dtype=torch.float64, generator=generator)
+
+    def turned(kind: torch.dtype, by: float) -> torch.Tensor:
+        result = exact.to(kind)
+        result[3, 5] += by  # a ReLU went the other way
+        return result
+
+    own = turned(torch.bfloat16, 1.0)
+    assert compare(turned(torch.bfloat16, 1 + 1 / 64), own, exact).error_ratio <= 1
+    with pytest.raises(Mismatch, match="value"):
+        compare(turned(torch.bfloat16, 1.25), own, exact)
+    with pytest.raises(Mismatch, match="value"):
+        compare(turned(torch.float32, 1 + 1 / 64), turned(torch.float32, 1.0), exact)
