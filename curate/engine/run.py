@@ -396,8 +396,10 @@ class Walk:
         cached = self._finished(step, list(zip(inputs, (made[i] for i in mine), strict=True)))
         todo = [(shards[i], made[i]) for i, done in zip(mine, cached, strict=True) if not done]
         # One of several processes may have all rows that fail.
-        here = filter(None, (self.store.manifest(s.step, s.key) for s in shards))
-        budget = Budget(stage.label, step.max_error_rate, sum(touched(step, m) for m in here))
+        others = [s for s, new in zip(shards, made, strict=True) if not self.is_mine(new.owner)]
+        known = filter(None, (self.store.manifest(s.step, s.key) for s in others))
+        rows = sum(sizes) + sum(touched(step, manifest) for manifest in known)
+        budget = Budget(stage.label, step.max_error_rate, rows)
         for manifest in filter(None, cached):
             budget.spend(manifest.failed)
         work = _Work(self, step, budget)
