@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from curate.engine.earlier import Earlier
 from curate.engine.executor import Executor, Job, Lost, Result
 from curate.engine.identity import code_digest, identity, tool_version
 from curate.engine.limit import cut, ends_raw, rows_to_read, spread
@@ -36,6 +37,10 @@ PATIENCE_S = 10.0
 
 FEW_ROWS = 1000
 """Rows that a table step summarizes in less time than a worker takes to start."""
+
+FEW_AT_ONCE = 8
+"""Rows that a child is given at most by a step that takes long for each: longer than it takes to
+look up what the step made of it before."""
 
 SAME_FROM_SANDBOX = ("source", "purl", "repo", "version", "commit", "artifact_sha256", "path")
 
@@ -261,13 +266,18 @@ class Walk:
         manifest = self.store.manifest(step.name, key)
         if manifest and source and manifest.input_sha256 != source.output_sha256:
             return None
-        if manifest and manifest.code != code_digest(type(step)) and step.name not in self.warned:
+        if manifest:
+            self.note_code(step, manifest.code)
+        return manifest
+
+    def note_code(self, step: Step, code: str) -> None:
+        """Warn, once a step, of results that other code gave than the step has now."""
+        if code != code_digest(type(step)) and step.name not in self.warned:
             self.warned.add(step.name)
             self.progress.warn(
                 f"step {step.name}: its code has changed since some of its shards were made, but "
                 f"its version ({step.version}) has not; they are used as they are"
             )
-        return manifest
 
     # --- sources ----------------------------------------------------------------------------
 
@@ -366,9 +376,9 @@ class Walk:
 
     def _finished(
         self, step: RowStep, pairs: list[tuple[Manifest, Shard]]
-    ) -> list[Manifest | None]:
+    ) -> tuple[list[Manifest | None], list[Manifest]]:
         """Return the manifests of a step's shards, given each with the manifest of the one before
-        it; None of one that is to be made.
+        it, None of one that is to be made; and, if there is one, all that the step has made.
 
         What was made of the same rows is taken for done, whatever steps made those; not what was
         cut off at a limit, or is to be.
@@ -378,22 +388,24 @@ class Walk:
         may = [not cuts or new.most is None for _, new in pairs]
         wanted = [place for place, known in enumerate(done) if not known and may[place]]
         if not wanted:
-            return done
+            return done, []
         now = identity(step, self.recipe.seed)
-        made = self.store.by_rows(step.name, lambda key: digest(now, key))
+        made = self.store.made_alike(step.name, lambda key: digest(now, key))
+        by_rows = {manifest.input_sha256: manifest for manifest in made}
         for place in wanted:
             source, new = pairs[place]
-            old = made.get(source.output_sha256)
+            old = by_rows.get(source.output_sha256)
             if old and self.store.adopt(old, new.key, source.key):
                 done[place] = self._done(step, new.key, source)
-        return done
+        return done, made
 
     def _run_row_step(self, stage: Stage, step: RowStep, shards: list[Shard]) -> list[Shard]:
         made = self.known_shards(stage, shards)
         mine = [i for i, shard in enumerate(made) if self.is_mine(shard.owner)]
         inputs = [self.input_manifest(shards[i]) for i in mine]
         sizes = [touched(step, manifest) for manifest in inputs]
-        cached = self._finished(step, list(zip(inputs, (made[i] for i in mine), strict=True)))
+        pairs = list(zip(inputs, (made[i] for i in mine), strict=True))
+        cached, alike = self._finished(step, pairs)
         todo = [(shards[i], made[i]) for i, done in zip(mine, cached, strict=True) if not done]
         # One of several processes may have all rows that fail.
         others = [s for s, new in zip(shards, made, strict=True) if not self.is_mine(new.owner)]
@@ -402,7 +414,9 @@ class Walk:
         budget = Budget(stage.label, step.max_error_rate, rows)
         for manifest in filter(None, cached):
             budget.spend(manifest.failed)
-        work = _Work(self, step, budget)
+        befores = {source.step for source, _ in todo}
+        earlier = Earlier(self.store, befores, alike if step.batch <= FEW_AT_ONCE else [])
+        work = _Work(self, step, budget, earlier)
         already = sum(size for size, done in zip(sizes, cached, strict=True) if done)
         self.progress.begin(stage.label, sum(sizes), already)
         for job, index, result in self.executor.run(step, self.context, work.jobs(todo)):
@@ -543,6 +557,7 @@ class _Pending:
     waiting: int  # results that have not come in
     begun: float  # on the monotonic clock, seconds
     most: int | None  # rows to keep, of those that are touched
+    code: str  # digest of the code that gave the results, or some of them
 
     def keep(self, place: int, result: Result) -> None:
         """Take in a result, and let it outlast the run if the shard takes long."""
@@ -574,8 +589,8 @@ class _Pending:
 class _Work:
     """Cuts shards into jobs and puts results together again, a few shards at a time."""
 
-    def __init__(self, walk: Walk, step: RowStep, budget: Budget) -> None:
-        self.walk, self.step, self.budget = walk, step, budget
+    def __init__(self, walk: Walk, step: RowStep, budget: Budget, earlier: Earlier) -> None:
+        self.walk, self.step, self.budget, self.earlier = walk, step, budget, earlier
         self.pending: dict[str, _Pending] = {}
 
     def jobs(self, todo: list[tuple[Shard, Shard]]) -> Iterator[Job]:
@@ -598,14 +613,22 @@ class _Work:
         rows = self.walk.store.rows(source.step, source.key).to_pylist()
         touched = [i for i, row in enumerate(rows) if row["kind"] in self.step.takes]
         path = self.walk.store.partial_path(self.step.name, target.key)
-        partial = Partial(path, code_digest(type(self.step)))
+        code = code_digest(type(self.step))
+        partial = Partial(path, code)
         known = self._known(partial, {place: rows[i] for place, i in enumerate(touched)})
         if known:
             partial.begin(known)
+        others = {place: rows[i] for place, i in enumerate(touched) if place not in known}
+        earlier = self.earlier.find(others)
+        known |= {place: one.result for place, one in earlier.items()}
+        code = next((one.code for one in earlier.values() if one.code != code), code)
+        self.walk.note_code(self.step, code)
         results = [known.get(place) for place in range(len(touched))]
         waiting, begun = len(touched) - len(known), time.monotonic()
         most = source.most if ends_raw(self.step) else None
-        pending = _Pending(source, target, rows, touched, results, partial, waiting, begun, most)
+        pending = _Pending(
+            source, target, rows, touched, results, partial, waiting, begun, most, code
+        )
         cut_off = pending.cut()
         lost = sum(len(result.lost) for result in known.values())
         self.walk.progress.advance(len(known) + cut_off, lost + cut_off)
@@ -660,7 +683,7 @@ class _Work:
             seen=len(pending.rows),
             went_on=untouched + sum(bool(result.kept) for result in results),
             untouched=untouched,
-            **self.walk.facts(self.step, results),
+            **self.walk.facts(self.step, results) | {"code": pending.code},
         )
         pending.partial.remove()
         del self.pending[pending.target.key]

@@ -4,7 +4,7 @@ A shard is a Parquet file of kept rows, one of lost rows, and a manifest. All th
 temporary names and renamed, the manifest last: that it exists means that the shard is done. A
 shard's key names everything that decides its bytes, so that recipes share what they have in common.
 Where a step has changed and gives the same rows as before, what later steps made of them is taken
-over under new keys.
+over under new keys (rows of a shard in which others are new: `curate.engine.earlier`).
 
 To read is to check: a manifest carries a hash of its own content and those of its shard's files,
 and every file is hashed before it is parsed. What is not as it was written raises `Damaged`; a run
@@ -267,8 +267,8 @@ class Store:
         write_atomically(self._path(step, key, ".json"), sealed(asdict(manifest)))
         return manifest
 
-    def by_rows(self, step: str, key_of: Callable[[str], str]) -> dict[str, Manifest]:
-        """Return finished shards of a step by the hash of the rows that they were made of.
+    def made_alike(self, step: str, key_of: Callable[[str], str]) -> list[Manifest]:
+        """Return finished shards that a step gave as it is now.
 
         Not those that a trial's limit cut off.
 
@@ -277,7 +277,7 @@ class Store:
             key_of: gives the key of what the step as it is now makes of a shard, by that one's
                 key; shards with another key were made by another version, or with other options.
         """
-        found: dict[str, Manifest] = {}
+        found: list[Manifest] = []
         for path in sorted((self.steps / step).glob("*.json")):
             with contextlib.suppress(Damaged):  # whoever needs it will say so
                 known = None if path.stem.count(".") else self.manifest(step, path.stem)
@@ -288,7 +288,7 @@ class Store:
                     and BEHIND not in known.dropped
                     and key_of(known.input) == known.key
                 ):
-                    found[known.input_sha256] = known
+                    found.append(known)
         return found
 
     def adopt(self, known: Manifest, key: str, source: str) -> bool:
