@@ -35,7 +35,13 @@ from curate.generator.text.container import (
 from curate.generator.text.expressions import unused
 from curate.generator.text.layout import body as print_body
 from curate.generator.text.operations import HELPERS
-from curate.generator.text.tidy import printed, said_once, tidy, without_unread
+from curate.generator.text.tidy import (
+    printed,
+    said_once,
+    tidy,
+    without_unread,
+    without_unread_sizes,
+)
 from curate.generator.trace import (
     Symbolic,
     Traced,
@@ -527,7 +533,7 @@ def _assemble(
     body = "\n".join([*written.head, *written.lines])
     for name in {"max", "min"} & set(container.inputs):
         body = re.sub(rf"(?<![.\w]){name}\(", f"builtins.{name}(", body)
-    lines += print_body(said_once(ast.parse(body).body), 8)
+    lines += print_body(without_unread_sizes(said_once(ast.parse(body).body)), 8)
     helpers = [HELPERS[name].strip() for name in sorted(written.helpers)]
     kernels = "\n\n\n".join(written.kernels)
     kernels = _WIDE.sub(r"\1# 64 bits: an offset may pass 2**31.\n\g<0>", kernels, count=1)

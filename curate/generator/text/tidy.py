@@ -111,6 +111,17 @@ def without_unread(kernel: ast.FunctionDef) -> set[int]:
     return gone
 
 
+def without_unread_sizes(block: Block) -> Block:
+    """Return a host function's statements without sizes that nothing reads."""
+    reads = {name.id for statement in block for name in _names(statement, ast.Load)}
+
+    def is_size(statement: ast.stmt) -> bool:
+        text = ast.unparse(statement)
+        return bool(re.fullmatch(r"\w+ = \w+\.shape\[[^]]*\](\.numel\(\))?", text))
+
+    return [s for s in block if not (is_size(s) and _target(s) not in reads)]
+
+
 # --- what is written more than once ---------------------------------------------------------------
 
 
