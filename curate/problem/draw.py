@@ -148,7 +148,8 @@ class Variation:
             ``input``: a number for ``forward``, or of tensors in a list; ``rank``: inputs of most
             dimensions get one more, in front, or lose the first; ``scale``: what floating inputs
             are multiplied with;
-            ``order``: floating inputs hold the same numbers, the last one first.
+            ``order``: floating inputs hold the same numbers, the last one first; ``type``: inputs
+            are of another type, one of `TYPES`.
         which: the integer's name; the position of an argument, which may be one that the file
             leaves to its default, or position and name, ``0.eps``, of a number that a
             configuration holds; or an axis, counted from the last one, which is -1.
@@ -183,6 +184,10 @@ class Draw:
     size: int | None = None
     mode: str = "eval"
     changes: tuple[Variation, ...] = ()
+
+    def of(self, family: str) -> Draw:
+        """Return the same draw of another family."""
+        return dataclasses.replace(self, family=family)
 
     def to_json(self) -> dict[str, Any]:
         """Return the draw as JSON values."""
@@ -409,7 +414,27 @@ def draw_inputs(task: LoadedTask, draw: Draw, within: bool = False) -> list[Any]
     seed_everything(draw.seed)
     inputs = _drawn_inputs(task, draw, within)
     turned = any(change.what == "order" for change in draw.changes)
-    return list(map_tensors(inputs, _turned)) if turned else inputs
+    inputs = list(map_tensors(inputs, _turned)) if turned else inputs
+    return retyped(inputs, [str(change.which) for change in draw.changes if change.what == "type"])
+
+
+TYPES = "integers", "first"
+"""Inputs that are given in another type: integers of 64 bits in 32, or the first floating one in 16
+bits, or in 32 where the file has 16."""
+
+
+def retyped(inputs: list[Any], which: Sequence[str]) -> list[Any]:
+    """Return inputs of which some are of another type."""
+    first = next((t for t in list_tensors(inputs) if t.is_floating_point()), None)
+
+    def change(tensor: torch.Tensor) -> torch.Tensor:
+        if "integers" in which and tensor.dtype == torch.int64:
+            return tensor.int()
+        if "first" in which and id(tensor) == id(first) and tensor.element_size() > 1:
+            return tensor.bfloat16() if tensor.dtype == torch.float32 else tensor.float()
+        return tensor
+
+    return list(map_tensors(inputs, change)) if which else inputs
 
 
 def _turned(tensor: torch.Tensor) -> torch.Tensor:
@@ -442,6 +467,8 @@ def _drawn_inputs(task: LoadedTask, draw: Draw, within: bool) -> list[Any]:
                 again = _own_inputs(task, draw)
     found = constants(task.source) if draw.family == "steps" else []
     drawn = [redraw(*both, draw.family, found) for both in zip(inputs, again, strict=True)]
+    if draw.family == "steps":
+        _share_rows(list_tensors(drawn))
     if any(name in task.source for name in NEED_ORDER):
         owns = iter(list_tensors(inputs))
         drawn = list(map_tensors(drawn, lambda tensor: _sorted_like(tensor, next(owns))))
@@ -471,14 +498,25 @@ def scaled(inputs: list[Any], factors: Sequence[float]) -> list[Any]:
 
 def constants(source: str) -> list[float]:
     """Return numbers in a file's text, up to `LARGEST`, with both signs: floating ones, and whole
-    ones in its ``forward`` beyond `STEPS`; and zero, but no other number below `SMALLEST`."""
+    ones beyond `STEPS` in its ``forward``, and in ``get_init_inputs`` where ``forward`` compares or
+    cuts off; and zero, but no other number below `SMALLEST`."""
     nodes = list(ast.walk(ast.parse(source)))
     values = {n.value for n in nodes if isinstance(n, ast.Constant) and type(n.value) is float}
     forwards = [n for n in nodes if isinstance(n, ast.FunctionDef) and n.name == "forward"]
     inside = [n.value for f in forwards for n in ast.walk(f) if isinstance(n, ast.Constant)]
+    if any(_tips(n) for f in forwards for n in ast.walk(f)):
+        given = [n for n in nodes if isinstance(n, ast.FunctionDef) and n.name == "get_init_inputs"]
+        inside += [n.value for f in given for n in ast.walk(f) if isinstance(n, ast.Constant)]
     values |= {float(n) for n in inside if type(n) is int and n > STEPS}
     kept = {v for v in values if v == 0 or SMALLEST <= v <= LARGEST}
     return sorted({sign * v for v in kept for sign in (-1, 1)})
+
+
+def _tips(node: ast.AST) -> bool:
+    """Whether a part of a function compares, or calls what cuts numbers off."""
+    called = node.func if isinstance(node, ast.Call) else None
+    name = getattr(called, "attr", getattr(called, "id", ""))
+    return isinstance(node, ast.Compare) or name in ("threshold", "clamp", "clip", "hardtanh")
 
 
 def redraw(value: Any, again: Any, family: str, found: Sequence[float] = ()) -> Any:
@@ -567,7 +605,8 @@ def _with_not_finite(value: torch.Tensor) -> torch.Tensor:
     found = value.clone()
     kinds = torch.tensor([float("nan"), float("inf"), -float("inf")], dtype=value.dtype)
     chosen = _places(value.numel(), max(1, min(6, value.numel() // 4)))
-    found = found.put_(chosen, kinds.repeat(2)[torch.randperm(6)[: len(chosen)]])
+    both = torch.cat([kinds, -kinds])  # a NaN has a sign, too
+    found = found.put_(chosen, both[torch.randperm(6)[: len(chosen)]])
     if value.dim() > 1 and len(value) >= ROWS:
         found[1] = kinds[2]  # as a mask that leaves nothing, in each input
         for row, kind in zip(found[3::2], kinds[:2].flip(0), strict=False):
@@ -706,6 +745,16 @@ def _with_even_rows(drawn: torch.Tensor) -> torch.Tensor:
     for row, value in zip(_two_rows(drawn), (0, 1), strict=False):
         row.mul_(0.0) if signs and not value else row.fill_(value)
     return drawn
+
+
+def _share_rows(tensors: list[torch.Tensor]) -> None:
+    """Give the last quarter of a tensor's rows to its like, too: two vectors may be equal."""
+    first: dict[tuple[Any, ...], torch.Tensor] = {}
+    for tensor in tensors:
+        if tensor.is_floating_point() and tensor.dim() > 1 and len(tensor) > ROWS:
+            like = first.setdefault((tensor.shape, tensor.dtype), tensor)
+            if like is not tensor and not is_mask(tensor) and not is_mask(like):
+                tensor[-(len(tensor) // ROWS) :] = like[-(len(tensor) // ROWS) :]
 
 
 def _without_a_column(drawn: torch.Tensor) -> torch.Tensor:

@@ -19,6 +19,7 @@ from curate.problem.draw import (
     INFINITE,
     LEFT_OUT,
     NONES,
+    TYPES,
     Draw,
     Variation,
     defaults,
@@ -43,8 +44,9 @@ GROWN = 2**27
 LARGE = 1000
 """An integer that one more may change too little."""
 
-FAR_ABOVE = 37
-"""What is added to integers of the constructor: as a diagonal, or a lag, beyond a block."""
+FAR_ABOVE = 37, 137
+"""What is added to integers of the constructor: as a diagonal, a lag, or a shift, beyond a block or
+beyond the dimension."""
 
 LONG = (131_101, 70_001, 33_001, 4_099, 1_031, 203)
 """What a dimension becomes to have a program take its way for long ones, the first that is little
@@ -67,7 +69,7 @@ SOME_ELEMENTS, SOME_BYTES = 2**18, 2**23
 
 
 WORDS = (
-    ("mean", "sum", "none"),
+    ("mean", "sum", "none", "batchmean"),
     ("none", "tanh"),
     ("zeros", "reflect", "replicate", "circular"),
     ("constant", "reflect", "replicate", "circular"),
@@ -116,35 +118,51 @@ def find_variants(
     def packed(*choices: list[Variation]) -> list[Draw]:
         return _packed(draw, list(choices), run, usual)
 
+    def edged(choices: list[list[Variation]]) -> list[Draw]:
+        found = _packed(draw, choices, run, usual, are_edges=True)
+        more = [[c for c in choice if type(c.value) is int and c.value > 0] for choice in choices]
+        left = _others_than(found, more)
+        return found + _packed(draw, left, run, usual, are_edges=True)
+
     usual = run(draw)
     ranks = [tensor.dim() for tensor in list_tensors(inputs)]
     rank = max(ranks, default=0)
     edges = [_edges(task, inputs, constructor, is_high) for is_high in (False, True)]
+    arguments, called = _arguments(task, inputs) if constructor else [], _inputs(task, inputs)
     return {
         # Inputs are of one sign, then of the other: behind the last column stands a zero, which a
         # maximum or a minimum may take.
         "sizes": [
-            dataclasses.replace(found, family=family)
+            found.of(family)
             for family, few in (("shifted", True), ("negative", False))
             for found in packed(*_sizes(task, inputs, few))[:1]
         ]
         # Whoever asks for a size by its value, or leaves out a last block that is full, is right on
         # sizes that differ and are odd.
         + [
-            dataclasses.replace(found, family="signed")
+            found.of("signed")
             for sizes in (EVEN, (1,))
             for found in packed(*_equal(task, inputs, *sizes))[:1]
         ]
         # Operands may be broadcast to each other.
         + [
-            dataclasses.replace(found, family="signed")
+            found.of("signed")
             for axis in ((-1, -rank) if ranks.count(rank) > 1 < rank else ())
             for found in packed([Variation("others", axis, 1)])
         ],
-        "arguments": packed(*(_arguments(task, inputs) if constructor else ()))
-        + packed(*(_special_arguments(task) if constructor else ()))
-        + packed(*_inputs(task, inputs))
-        + [found for some in edges for found in _packed(draw, some, run, usual, are_edges=True)],
+        "arguments": [
+            *(found := packed(*arguments) + packed(*called)),
+            *packed(*_others_than(found, arguments)),
+            *(
+                few
+                for word in _words([*arguments, *called])
+                for few in packed(*_others_than(found, [word]))
+            ),
+            *packed(*(_special_arguments(task) if constructor else ())),
+            *(few for some in edges for few in edged(some)),
+        ],
+        # Where PyTorch takes two types, a kernel may read one as the other.
+        "types": [found for which in TYPES for found in packed([Variation("type", which, True)])],
         "ranks": packed([Variation("rank", 0, 2)])
         + (packed([Variation("rank", 0, 0)]) if rank > 1 else []),
     }
@@ -178,8 +196,8 @@ def _packed(
                 after = run(tried)
                 if after is None or (are_edges and not all(t.numel() for t in list_tensors(after))):
                     continue
-                is_axis = not are_edges and _is_axis(change)
-                if is_axis or not same_tensors(after, before):
+                same = not are_edges and _says_the_same(change)
+                if same or not same_tensors(after, before):
                     packed, before = tried, after
                     break
             else:
@@ -192,9 +210,10 @@ def _packed(
     return found
 
 
-def _is_axis(change: Variation) -> bool:
-    """Whether it only says otherwise what the file says."""
-    return change.what in ("argument", "input") and type(change.value) is int and change.value < 0
+def _says_the_same(change: Variation) -> bool:
+    """Whether it only says otherwise what the file says: an axis from the end, in another type."""
+    value = change.value if change.what in ("argument", "input") else None
+    return change.what == "type" or (type(value) is int and value < 0)
 
 
 def _sizes(task: LoadedTask, inputs: list[Any], few: bool) -> list[list[Variation]]:
@@ -269,9 +288,9 @@ def _arguments(task: LoadedTask, inputs: list[Any]) -> list[list[Variation]]:
     for name, own in contents(named, (SimpleNamespace, dict)):
         i = int(name) if name.isdigit() else name
         if type(own) in (tuple, list) and own and {*map(type, own)} in ({int}, {float}):
-            if len(own) > 1:
-                others = reversed(_others(own[0]))  # and not what the last becomes
-                choices.append([Variation("argument", f"{name}.0", value) for value in others])
+            for place, one in enumerate(own[:-1][:3]):  # and not what the last becomes
+                others = reversed(_others(one))
+                choices.append([Variation("argument", f"{name}.{place}", v) for v in others])
             i, own = f"{name}.{len(own) - 1}", own[-1]
         made = _from_the_end("argument", i, own, inputs) if i in axes else []
         others = _others(own) if own is not None else [0.5, 2]
@@ -284,13 +303,30 @@ def _arguments(task: LoadedTask, inputs: list[Any]) -> list[list[Variation]]:
     return sorted(choices, key=lambda made: not (made and type(made[0].value) is bool))
 
 
+def _others_than(found: list[Draw], choices: list[list[Variation]]) -> list[list[Variation]]:
+    """Return what is left of some choices: what no draw has yet, the last first."""
+    known = {change for draw in found for change in draw.changes}
+    left = ([c for c in reversed(choice) if c not in known] for choice in choices)
+    return [choice for choice in left if choice]
+
+
+def _words(choices: list[list[Variation]]) -> list[list[Variation]]:
+    """Return the words among some choices, each alone: there are few, and each is tried."""
+    return [
+        [c] for choice in choices for c in choice if type(c.value) is str and c.value not in NONES
+    ]
+
+
 def _special_arguments(task: LoadedTask) -> list[list[Variation]]:
-    """Return the constructor's arguments that may be left out or be infinite."""
+    """Return the constructor's arguments that may be left out or be infinite, and those that are
+    None and may be a place, counted from the end."""
     init, constructor = task.init_inputs(), task.module.Model.__init__
     known = list(inspect.signature(constructor).parameters.values())[1:][: len(init)]
     optional = [i for i, one in enumerate(known) if one.default is not one.empty]
     orders = [i for i, one in enumerate(known) if one.name in ORDERS and type(init[i]) is float]
+    nones = [i for i, own in enumerate([*init, *defaults(constructor, len(init))]) if own is None]
     return [
+        *([Variation("argument", i, -1)] for i in nones),
         *([Variation("argument", i, LEFT_OUT)] for i in optional[:1]),
         *([Variation("argument", i, INFINITE)] for i in orders),
     ]
@@ -310,7 +346,7 @@ def _edges(
 
 def _far(own: Any, is_high: bool) -> list[int | float]:
     if type(own) is int:
-        return [own + FAR_ABOVE] if is_high else [-max(1, abs(own)), 0]
+        return [own + far for far in FAR_ABOVE] if is_high else [-max(1, abs(own)), 0]
     if type(own) is float and math.isfinite(own):
         values = [1.5 if abs(own) < 1 else -own, 1.0] if is_high else [0.0, -own]
         return [value for value in values if value != own]
@@ -360,11 +396,12 @@ def _others(own: Any) -> list[Any]:
         return [not own]
     if type(own) is int:
         values = (own + 1, 2 * own, own // 2)[:: 1 if own < LARGE else -1]
-        return [value for value in (*values, 2) if value != own]
+        return [value for value in (*values, 2, own + own // 2) if value != own]
     if type(own) is str:
         return [word for words in WORDS if own in words for word in words if word != own]
     if type(own) is float and math.isfinite(own):
-        return [own + 0.25 if abs(own) <= 0.5 else 0.75 * own, 2 * own, 0.02]
+        far = 10 * own if abs(own) <= 1 else 1.3 * own
+        return [own + 0.25 if abs(own) <= 0.5 else 0.75 * own, 2 * own, 0.02, far]
     return []
 
 

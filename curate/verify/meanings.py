@@ -8,6 +8,7 @@ CAVEATS = {
     "own_ranks_only": "it fails on inputs with one dimension more or less",
     "own_arguments_only": "it fails with other arguments",
     "own_integers_only": "it fails on integers or masks beyond the file's",
+    "own_types_only": "it is wrong for inputs of another type, which its reference takes",
     "usual_numbers_only": "it fails on numbers from 2**-140 to 2**40",
     "finite_only": "it fails, or had no time left, on NaN and infinities",
     "contiguous_only": "it fails on inputs with gaps, channels last or transposed",

@@ -188,6 +188,7 @@ def test_arguments_of_the_constructor_are_changed_with_inputs_that_go_with_them(
             Variation("argument", 0, 7, 6),
             Variation("argument", 1, 0.25001),
         ),
+        (Variation("argument", 0, 9, 6), Variation("argument", 1, 1e-4)),
         (Variation("argument", 1, 0.0),),
         (Variation("argument", 1, 1.5),),
     ]
@@ -200,7 +201,7 @@ def test_what_a_configuration_holds_is_changed() -> None:
         init=", config",
         given="__import__('types').SimpleNamespace(width=6, eps=1e-5, flag=False)",
     )
-    (changes,) = found["arguments"]
+    changes, *_ = found["arguments"]
     assert changes == (
         Variation("argument", "0.flag", True),
         Variation("argument", "0.width", 7, 6),
@@ -215,7 +216,7 @@ def test_what_is_in_a_configuration_in_another_is_changed() -> None:
         init=", config",
         given="{'norm': __import__('types').SimpleNamespace(eps=1e-5), 'scale': 0.5}",
     )
-    (changes,) = found["arguments"]
+    changes, *_ = found["arguments"]
     assert changes == (
         Variation("argument", "0.norm.eps", 0.25001),
         Variation("argument", "0.scale", 0.75),
@@ -231,6 +232,7 @@ def test_what_depends_on_a_flag_is_changed_without_it() -> None:
     assert found["arguments"] == [
         (Variation("argument", 1, True),),
         (Variation("argument", 0, 1.5),),
+        (Variation("argument", 0, 2.6),),
         (Variation("argument", 0, 0.0),),
         (Variation("argument", 0, -2.0),),
     ]
@@ -243,7 +245,7 @@ _input = functools.partial(Variation, "input", 1)
     ("forward", "arguments", "inputs", "changes"),
     [
         ("return x * gain", "x, gain=1.0", "", [_input(0.75), _input(0.0), _input(-1.0)]),
-        ("return x * gain", "x, gain", ", 2", [_input(3), _input(-2), _input(39)]),
+        ("return x * gain", "x, gain", ", 2", [_input(3), _input(-2), _input(39), _input(139)]),
         ("return x if y is None else x + y", "x, y=None", "", [Variation("input", 1, "like")]),
         ("a, b = y or (x, x); return x * a + b", "x, y=None", "", [Variation("input", 1, "pair")]),
         ("return x", "x, unused=None", "", []),

@@ -19,7 +19,9 @@ def tidy(kernel: str) -> ast.FunctionDef:
     function = ast.parse(kernel).body[0]
     assert isinstance(function, ast.FunctionDef)
     _Plain().visit(function)
+    _drop_casts(function)
     _drop_unread(function)
+    _say_once(function)
     _share(function.body, frozenset(argument.arg for argument in function.args.args))
     _reuse_names(function.body)
     _number_anew(function)
@@ -93,6 +95,46 @@ def _drop_unread(function: ast.FunctionDef) -> None:
                 reads -= Counter(name.id for name in _names(statement, ast.Load))
                 block.remove(statement)
                 dropped = True
+
+
+def _drop_casts(function: ast.FunctionDef) -> None:
+    """Take out what makes float32 of a number that is only moved: a store has its own type."""
+    stored = set[ast.AST]()
+    for node in ast.walk(function):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "tl.store":
+            stored.add(node.args[1])
+    reads = Counter(name.id for name in _names(function, ast.Load) if name not in stored)
+    moved = [s for block in _blocks(function) for s in block if _is_loaded_as_float(s)]
+    loads = Counter(map(_target, moved))
+    writes = Counter(name.id for name in _names(function, ast.Store))
+    for statement in moved:
+        name = _target(statement)
+        if name and not reads[name] and writes[name] == loads[name]:
+            statement.value = statement.value.func.value  # type: ignore[attr-defined]
+
+
+def _is_loaded_as_float(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.Assign) and bool(
+        re.fullmatch(r"tl\.load\(.*\)\.to\(tl\.float32\)", ast.unparse(statement.value))
+    )
+
+
+def _say_once(function: ast.FunctionDef) -> None:
+    """Take out comments that stand in the kernel already."""
+    said = set[str]()
+    for block in _blocks(function):
+        for statement in [s for s in block if _comment(s)]:
+            told = _comment(statement)
+            if told in said:
+                block.remove(statement)
+            said.add(told)
+
+
+def _comment(statement: ast.stmt) -> str:
+    """Return what a comment says, which the syntax tree has as a string; of others, nothing."""
+    told = statement.value if isinstance(statement, ast.Expr) else None
+    text = told.value if isinstance(told, ast.Constant) else None
+    return text if isinstance(text, str) and text.startswith("#") else ""
 
 
 def without_unread(kernel: ast.FunctionDef) -> set[int]:

@@ -333,8 +333,8 @@ class Races:
     """Who stored and who loaded what, in one launch; raises `Race`.
 
     Two programs that store different values to one element, or one that loads what another
-    stores, make a race, unless atomic operations order them (`Order`). So do a store and another
-    program's atomic operation. Programs are numbered from 1.
+    stores, make a race, unless atomic operations order them (`Order`). So do two lanes of one
+    store, and a store and another program's atomic operation. Programs are numbered from 1.
 
     Args:
         programs: of the grid.
@@ -381,6 +381,12 @@ class Races:
         others = (before != 0) & (before != programs) & differs
         if lost.any():
             now = writers.who[access.index]
+            if (own := lost & (now == programs)).any():
+                raise Race(
+                    f"lanes of program {int(programs[own][0]) - 1} store different values to "
+                    f"element {int(access.index[own][0])} of an allocation of "
+                    f"{len(access.allocation.data)} bytes"
+                )
             others |= (now != programs) & lost
             before, times = np.where(lost, now, before), np.where(lost, self._now(), times)
         self._check(access, others, before, times, "store to")

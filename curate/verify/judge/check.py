@@ -427,7 +427,8 @@ class CandidateCheck:
             if refused.status == "unsupported" or self.lacks_memory(refused):
                 self.leave_untried(refused)
                 return {}
-            return {"message": refused.message}
+            told = {"message": refused.message}
+            return told | ({"reason": refused.reason} if refused.reason == "out_of_bounds" else {})
         except Mismatch as mismatch:
             return {"reason": mismatch.reason, **mismatch.evidence}
         except SessionEnded as ended:

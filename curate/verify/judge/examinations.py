@@ -227,6 +227,10 @@ def variants(check: CandidateCheck) -> None:
         _try_changes(check, "some_sizes_only", variants.draws.get("sizes", []))
         _try_changes(check, "own_ranks_only", variants.draws.get("ranks", []))
     _try_changes(check, "own_arguments_only", variants.draws.get("arguments", []))
+    for draw in variants.draws.get("types", []):
+        wrong = check.fault(check.expect(draw))
+        if "reason" in wrong:  # to refuse a type is to say what it takes
+            check.outcome.warn("own_types_only", **wrong)
 
 
 def long_sizes(check: CandidateCheck) -> None:
@@ -236,21 +240,25 @@ def long_sizes(check: CandidateCheck) -> None:
     draw = check.of_mode(dataclasses.replace(first, parameters=check.last.parameters))
     number, dimensions = 0, 1
     while number < dimensions and (check.on_cpu or check.untried()):
-        refused: dict[str, Any] | None = None
+        refused, passed = dict[int, dict[str, Any]](), 0
         for short in (True, False):
             untried = check.untried()
             try:
-                found, dimensions = _try_lengths(check, draw, number, short)
+                found, length, dimensions = _try_lengths(check, draw, number, short)
             except NoOracle as error:
                 check.leave_untried(error)
                 return
-            refused = found if found is not None else refused
-            if refused and "message" not in refused:  # it is wrong, and does not raise
+            if found:
+                refused[length] = found
+            elif found is not None:
+                passed = max(passed, length)
+            if found and "message" not in found:  # it is wrong, and does not raise
+                passed = 0
                 break
-            if refused == {} and check.untried() in (untried, set()):
+            if found == {} and check.untried() in (untried, set()):
                 break
-        if refused:
-            check.outcome.warn("some_sizes_only", **refused)
+        for why in [why for length, why in refused.items() if length > passed][:1]:
+            check.outcome.warn("some_sizes_only", **why)
         number += 1
 
 
@@ -261,11 +269,11 @@ since the reference does not take it."""
 
 def _try_lengths(
     check: CandidateCheck, draw: Draw, number: int, short: bool
-) -> tuple[Refused, int]:
+) -> tuple[Refused, int, int]:
     """Try the longest draw that is little enough work for the reference and for the program.
 
-    A tile of one row may be 64 times the work of its numbers. Returned is also how many dimensions
-    there are.
+    A tile of one row may be 64 times the work of its numbers. Returned is also how long it was, and
+    how many dimensions there are.
     """
     few, tried, dimensions = not check.untried(), None, 0
     for longest in LONG:
@@ -275,11 +283,12 @@ def _try_lengths(
         if found != tried:
             tried = found
             try:
-                return _try_long(check, found), dimensions
+                longest = max(int(c.value) for c in found.changes if type(c.value) is int)
+                return _try_long(check, found), longest, dimensions
             except RequestRefused as error:
                 if error.reason != BUDGET or check.session.elements <= LONG_WORK:
                     raise
-    return None, dimensions
+    return None, 0, dimensions
 
 
 def _try_long(check: CandidateCheck, draw: Draw) -> Refused:
@@ -351,9 +360,9 @@ def other_parameters(check: CandidateCheck) -> None:
 
 
 def training(check: CandidateCheck) -> None:
-    """Call the program in training mode, where the reference does the same in both."""
+    """Call the program in training mode, where the reference draws nothing at random there."""
     draw = dataclasses.replace(check.usual(), mode="train")
-    if check.mode == "eval" and not check.oracle.facts("eval").mode_dependent:
+    if check.mode == "eval":
         _try_beyond(check, "eval_mode_only", check.expect(draw))
 
 

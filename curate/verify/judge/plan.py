@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -103,6 +104,9 @@ def examine(check: CandidateCheck, candidate: Candidate) -> None:
     _conclude(check, candidate)
 
 
+CALLED = "__init__", "forward"
+"""The methods of a module that a caller gives arguments."""
+
 ADDRESS = "tt.ptr_to_int"
 """What a kernel does that takes an address for a number."""
 
@@ -119,6 +123,8 @@ def _conclude(check: CandidateCheck, candidate: Candidate) -> None:
         check.outcome.warn("untried_grids", axes=sorted(narrow))
     if check.session.is_open and (left := check.session.configurations()):
         check.outcome.warn("untried_configurations", kernels=left)
+    if named := _only_by_name(candidate.reference):
+        check.outcome.warn("own_arguments_only", names=named)
     if check.operators:
         check.outcome.warn("torch_computes", operators=sorted(check.operators))
     names = surroundings(candidate.candidate, candidate.reference)
@@ -129,6 +135,14 @@ def _conclude(check: CandidateCheck, candidate: Candidate) -> None:
         check.outcome.warn("looks_around", names=names)
     if reason := check.variety.problem():
         raise EarlyVerdict("degenerate", reason)
+
+
+def _only_by_name(reference: str) -> list[str]:
+    """Return the arguments of a module's methods that are given by name alone: none is tried."""
+    models = [n for n in ast.parse(reference).body if isinstance(n, ast.ClassDef)]
+    methods = [f for n in models if n.name == "Model" for f in n.body]
+    known = [f.args for f in methods if isinstance(f, ast.FunctionDef) and f.name in CALLED]
+    return [one.arg for arguments in known for one in arguments.kwonlyargs]
 
 
 def _never_varied(draws: list[list[Any]]) -> list[int]:

@@ -33,6 +33,9 @@ SHORT_FACTOR = 4.0
 BIAS = 0.15
 """Mean error, in units in the last place, from which results in such a type lean to one side."""
 
+INEXACT = 0.05
+"""Mean error of a reference, in units of bfloat16, from which its results are like those."""
+
 MOST_UNITS = 4.0
 """Units that an element's error counts at most in such a mean: one result that cancels must not
 decide it."""
@@ -41,7 +44,7 @@ CHAOS = 0.5
 """How far roundings must move a row, of its size, for any element of it to be the one that they
 move most: as where a softmax picks one of numbers that 16 bits do not tell apart."""
 
-MANY = 256
+MANY = 32
 """Elements from which a mean error says something."""
 
 ROW = 4
@@ -337,8 +340,11 @@ class _Leaf:
                 rare = RARE_SHORT if is_short(kind) else RARE
                 mismatch.is_rare = float((ratio > 1).double().mean()) <= rare
                 raise mismatch
-        if is_short(kind) and (own.numel() if all_finite else int(finite.sum())) >= MANY:
-            self._reject_bias(found, known, true)
+        if (own.numel() if all_finite else int(finite.sum())) >= MANY:
+            if is_short(kind):
+                self._reject_bias(found, known, true, kind)
+            elif _is_inexact(known, true):  # the reference computes in a short type on the way
+                self._reject_bias(found, known, true, torch.bfloat16)
         return agreement
 
     def _without_tail(
@@ -352,13 +358,14 @@ class _Leaf:
         chaos = float((moved >= CHAOS * (true.abs() + _row_size(true))).double().mean())
         return ratio.clamp(max=1.0) if share <= UNMET * chaos else ratio
 
-    def _reject_bias(self, found: torch.Tensor, known: torch.Tensor, true: torch.Tensor) -> None:
+    def _reject_bias(
+        self, found: torch.Tensor, known: torch.Tensor, true: torch.Tensor, kind: torch.dtype
+    ) -> None:
         """Raise if results in a short type lean to one side, and neither the reference's nor those
         with noise do.
 
         Each may be as far off as its rounding; a factor of 1.01 is no more, and shows in the mean.
         """
-        kind = self.own.dtype
         units, reference = (_units_off(one, true, kind) for one in (found, known))
         got, own, spread = torch.stack((units.mean(), reference.mean(), units.std())).tolist()
         by_chance = 4 * spread / units.numel() ** 0.5
@@ -403,6 +410,11 @@ def _units_off(found: torch.Tensor, true: torch.Tensor, kind: torch.dtype) -> to
     size = torch.maximum(true.abs(), _row_size(true)).clamp(min=known.tiny)
     off = (found - true) * true.sign() / (known.eps * size)
     return off.nan_to_num(0.0).clamp(-MOST_UNITS, MOST_UNITS)
+
+
+def _is_inexact(known: torch.Tensor, true: torch.Tensor) -> bool:
+    """Whether a reference's results are as far off as those of bfloat16, whatever their type."""
+    return float(_units_off(known, true, torch.bfloat16).abs().mean()) > INEXACT
 
 
 def is_short(kind: torch.dtype) -> bool:

@@ -2,7 +2,13 @@
 
 import ast
 
-from curate.generator.text.tidy import printed, said_once, tidy, without_unread
+from curate.generator.text.tidy import (
+    printed,
+    said_once,
+    tidy,
+    without_unread,
+    without_unread_sizes,
+)
 
 
 def kernel(*lines):
@@ -52,6 +58,27 @@ def test_factors_of_one_and_terms_of_zero_go():
     assert found == ["x = tl.load(x_ptr + rows + cols, mask=m)", "tl.store(y_ptr, x * 1.0)"]
 
 
+def test_a_number_that_is_only_moved_is_made_no_float():
+    load = "x = tl.load(x_ptr + cols, mask=m).to(tl.float32)"
+    assert lines(load, "tl.store(y_ptr + cols, x, mask=m)")[0] == (
+        "x = tl.load(x_ptr + cols, mask=m)"
+    )
+    assert lines(load, "tl.store(y_ptr + cols, x * x, mask=m)")[0] == load
+    assert lines(load, "tl.store(y_ptr + cols, x, mask=x > 0)")[0] == load
+    again = [load, "x = x * 2.0", "tl.store(y_ptr + cols, x, mask=m)"]
+    assert lines(*again)[0] == load
+
+
+def test_a_comment_stands_once_in_a_kernel():
+    load, store = "x = tl.load(x_ptr)", "tl.store(y_ptr, x)"
+    assert lines("'# Why.'", load, "'# Why.'", "'# Because.'", store) == [
+        "# Why.",
+        load,
+        "# Because.",
+        store,
+    ]
+
+
 def test_what_nothing_reads_is_no_argument():
     function = tidy(kernel("tl.store(y_ptr, 1.0)"))
     assert without_unread(function) == {0, 2}
@@ -84,6 +111,12 @@ def test_what_a_loop_carries_keeps_its_name():
 def test_a_number_goes_that_tells_nothing_apart_and_so_does_what_nothing_reads():
     found = lines("first = n + 1", "second_1 = n + 2", "tl.store(y_ptr, second_1)")
     assert found == ["second = n + 2", "tl.store(y_ptr, second)"]
+
+
+def test_a_size_that_a_forward_does_not_use_is_not_read():
+    block = ast.parse("n = x.shape[1]\nm = x.shape[:1].numel()\nk = f(x)\nreturn g(m)").body
+    kept = [ast.unparse(one) for one in without_unread_sizes(block)]
+    assert kept == ["m = x.shape[:1].numel()", "k = f(x)", "return g(m)"]
 
 
 def test_a_host_function_says_nothing_twice():
