@@ -751,10 +751,12 @@ def _share_rows(tensors: list[torch.Tensor]) -> None:
     """Give the last quarter of a tensor's rows to its like, too: two vectors may be equal."""
     first: dict[tuple[Any, ...], torch.Tensor] = {}
     for tensor in tensors:
-        if tensor.is_floating_point() and tensor.dim() > 1 and len(tensor) > ROWS:
-            like = first.setdefault((tensor.shape, tensor.dtype), tensor)
-            if like is not tensor and not is_mask(tensor) and not is_mask(like):
-                tensor[-(len(tensor) // ROWS) :] = like[-(len(tensor) // ROWS) :]
+        if not tensor.is_floating_point() or tensor.dim() < 2 or 0 in tensor.stride():
+            continue  # an expanded one has no rows of its own
+        like = first.setdefault((tensor.shape, tensor.dtype), tensor)
+        shared = len(tensor) // ROWS
+        if like is not tensor and shared and not is_mask(tensor) and not is_mask(like):
+            tensor[-shared:] = like[-shared:]
 
 
 def _without_a_column(drawn: torch.Tensor) -> torch.Tensor:

@@ -28,6 +28,7 @@ from curate.problem.draw import (
     redraw,
     redraw_parameters,
     reshaped,
+    retyped,
     sizes,
     tables,
 )
@@ -276,6 +277,49 @@ def test_steps_are_equal_to_each_other_and_to_constants_of_the_file() -> None:
     task = LoadedTask(SIZES)
     (x,) = draw_inputs(task, Draw(0, family="steps"))
     assert constants(task.source) == [-0.5, 0.5] and x.unique().numel() < x.numel() / 4
+
+
+PAIR = """
+import torch
+import torch.nn as nn
+class Model(nn.Module):
+    def __init__(self, most):
+        super().__init__()
+        self.most = most
+    def forward(self, x, y, z):
+        return {forward}
+def get_inputs():
+    once = torch.randn(1, 5)
+    return [torch.randn(16, 5), torch.randn(16, 5), once.expand(16, 5)]
+def get_init_inputs():
+    return [12]
+"""
+
+
+def test_inputs_of_one_shape_share_some_rows_in_steps() -> None:
+    task = LoadedTask(PAIR.format(forward="x + y + z"))
+    x, y, z = draw_inputs(task, Draw(0, family="steps"))
+    same = (x == y).all(1)
+    assert same[-4:].all() and not same[:-4].all()
+    assert torch.equal(z, z[:1].expand(16, 5)), "one row is no pair's"
+
+
+@pytest.mark.parametrize(
+    ("forward", "found"), [("x.clamp(max=self.most)", [-12, 12]), ("x + self.most", [])]
+)
+def test_whole_numbers_of_the_constructor_are_met_where_forward_cuts_off(
+    forward: str, found: list[float]
+) -> None:
+    assert constants(PAIR.format(forward=forward)) == found
+
+
+def test_other_types_are_given_by_name() -> None:
+    whole, short, long = torch.arange(3), torch.rand(3).half(), torch.rand(3)
+    given = [whole, short, long]
+    kinds = [tensor.dtype for tensor in retyped(given, ["integers", "first"])]
+    assert kinds == [torch.int32, torch.float32, torch.float32]
+    assert [t.dtype for t in retyped([long, short], ["first"])] == [torch.bfloat16, torch.float16]
+    assert retyped(given, []) is given
 
 
 def test_zeros_have_both_signs() -> None:
