@@ -14,7 +14,7 @@ from curate.rows import Loose
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownResult:
     """A result that a finished shard holds, and the digest of the code that gave it."""
 
     result: Result
@@ -52,9 +52,9 @@ class Earlier:
         for row_id in ids:
             self.keys.setdefault(row_id, []).append(manifest.key)
 
-    def find(self, rows: dict[int, Loose]) -> dict[int, Known]:
+    def find(self, rows: dict[int, Loose]) -> dict[int, KnownResult]:
         """Return what was made of rows that are equal in all columns, by the places of these."""
-        found: dict[int, Known] = {}
+        found: dict[int, KnownResult] = {}
         places = {row["id"]: at for at, row in rows.items()}
         for key in dict.fromkeys(key for row_id in places for key in self.keys.get(row_id, [])):
             for row, known in self._read(key):
@@ -63,7 +63,7 @@ class Earlier:
                     found[at] = known
         return found
 
-    def _read(self, key: str) -> list[tuple[Loose, Known]]:
+    def _read(self, key: str) -> list[tuple[Loose, KnownResult]]:
         """Return the rows that a shard was made of, each with its result; none of a damaged one."""
         before, manifest = self.shards[key]
         assert manifest.input
@@ -84,4 +84,4 @@ class Earlier:
             if (gone := lost.get(row["id"])) and gone["fate"] == "dropped":
                 why = Lost(row, "dropped", gone["reason"], json.loads(gone["evidence"]))
                 found.append((row, Result([], [why], cpu_s, peak_mb)))
-        return [(row, Known(result, manifest.code)) for row, result in found]
+        return [(row, KnownResult(result, manifest.code)) for row, result in found]
