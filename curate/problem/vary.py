@@ -44,9 +44,9 @@ GROWN = 2**27
 LARGE = 1000
 """An integer that one more may change too little."""
 
-FAR_ABOVE = 37, 137
-"""What is added to integers of the constructor: as a diagonal, a lag, or a shift, beyond a block or
-beyond the dimension."""
+FAR_ABOVE = 137, 37
+"""What is added to integers of the constructor, the first that the reference takes: as a diagonal,
+a lag, or a shift, beyond a block or beyond the dimension."""
 
 LONG = (131_101, 70_001, 33_001, 4_099, 1_031, 203)
 """What a dimension becomes to have a program take its way for long ones, the first that is little
@@ -118,12 +118,6 @@ def find_variants(
     def packed(*choices: list[Variation]) -> list[Draw]:
         return _packed(draw, list(choices), run, usual)
 
-    def edged(choices: list[list[Variation]]) -> list[Draw]:
-        found = _packed(draw, choices, run, usual, are_edges=True)
-        more = [[c for c in choice if type(c.value) is int and c.value > 0] for choice in choices]
-        left = _others_than(found, more)
-        return found + _packed(draw, left, run, usual, are_edges=True)
-
     usual = run(draw)
     ranks = [tensor.dim() for tensor in list_tensors(inputs)]
     rank = max(ranks, default=0)
@@ -152,14 +146,14 @@ def find_variants(
         ],
         "arguments": [
             *(found := packed(*arguments) + packed(*called)),
-            *packed(*_others_than(found, arguments)),
+            *packed(*_others_than(found, arguments))[:1],
             *(
                 few
                 for word in _words([*arguments, *called])
                 for few in packed(*_others_than(found, [word]))
             ),
             *packed(*(_special_arguments(task) if constructor else ())),
-            *(few for some in edges for few in edged(some)),
+            *(few for some in edges for few in _packed(draw, some, run, usual, are_edges=True)),
         ],
         # Where PyTorch takes two types, a kernel may read one as the other.
         "types": [found for which in TYPES for found in packed([Variation("type", which, True)])],

@@ -245,7 +245,7 @@ _input = functools.partial(Variation, "input", 1)
     ("forward", "arguments", "inputs", "changes"),
     [
         ("return x * gain", "x, gain=1.0", "", [_input(0.75), _input(0.0), _input(-1.0)]),
-        ("return x * gain", "x, gain", ", 2", [_input(3), _input(-2), _input(39), _input(139)]),
+        ("return x * gain", "x, gain", ", 2", [_input(3), _input(-2), _input(139)]),
         ("return x if y is None else x + y", "x, y=None", "", [Variation("input", 1, "like")]),
         ("a, b = y or (x, x); return x * a + b", "x, y=None", "", [Variation("input", 1, "pair")]),
         ("return x", "x, unused=None", "", []),
