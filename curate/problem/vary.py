@@ -146,14 +146,16 @@ def find_variants(
         ],
         "arguments": [
             *(found := packed(*arguments) + packed(*called)),
+            *packed(*(_special_arguments(task) if constructor else ())),
+            *(few for some in edges for few in _packed(draw, some, run, usual, are_edges=True)),
+        ],
+        "more arguments": [
             *packed(*_others_than(found, arguments))[:1],
             *(
                 few
                 for word in _words([*arguments, *called])
                 for few in packed(*_others_than(found, [word]))
             ),
-            *packed(*(_special_arguments(task) if constructor else ())),
-            *(few for some in edges for few in _packed(draw, some, run, usual, are_edges=True)),
         ],
         # Where PyTorch takes two types, a kernel may read one as the other.
         "types": [found for which in TYPES for found in packed([Variation("type", which, True)])],

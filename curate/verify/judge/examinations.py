@@ -227,6 +227,9 @@ def variants(check: CandidateCheck) -> None:
         _try_changes(check, "some_sizes_only", variants.draws.get("sizes", []))
         _try_changes(check, "own_ranks_only", variants.draws.get("ranks", []))
     _try_changes(check, "own_arguments_only", variants.draws.get("arguments", []))
+    if check.thrifty:
+        return  # it has taken long already
+    _try_changes(check, "own_arguments_only", variants.draws.get("more arguments", []))
     for draw in variants.draws.get("types", []):
         wrong = check.fault(check.expect(draw))
         if "reason" in wrong:  # to refuse a type is to say what it takes
