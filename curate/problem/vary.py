@@ -94,7 +94,8 @@ def find_variants(
     draw: Draw,
     inputs: list[Any],
     forward: Callable[[Draw, int], Any],
-    constructor: bool = True,
+    constructor: bool,
+    more: bool,
 ) -> dict[str, list[Draw]]:
     """Return draws with changes that the reference takes, by what is changed.
 
@@ -105,6 +106,7 @@ def find_variants(
         forward: returns the reference's output and state for a draw, or raises; None for inputs of
             more than so many elements.
         constructor: whether its arguments are changed as well.
+        more: whether there is time for more arguments, and for other types.
     """
     own = count_elements(inputs)
     most = max(ANY, own, min(GROWTH * own, GROWN))
@@ -123,7 +125,9 @@ def find_variants(
     rank = max(ranks, default=0)
     edges = [_edges(task, inputs, constructor, is_high) for is_high in (False, True)]
     arguments, called = _arguments(task, inputs) if constructor else [], _inputs(task, inputs)
-    return {
+    near = packed(*arguments) + packed(*called)
+    words = _words([*arguments, *called])
+    found = {
         # Inputs are of one sign, then of the other: behind the last column stands a zero, which a
         # maximum or a minimum may take.
         "sizes": [
@@ -145,23 +149,19 @@ def find_variants(
             for found in packed([Variation("others", axis, 1)])
         ],
         "arguments": [
-            *(found := packed(*arguments) + packed(*called)),
+            *near,
             *packed(*(_special_arguments(task) if constructor else ())),
             *(few for some in edges for few in _packed(draw, some, run, usual, are_edges=True)),
         ],
-        "more arguments": [
-            *packed(*_others_than(found, arguments))[:1],
-            *(
-                few
-                for word in _words([*arguments, *called])
-                for few in packed(*_others_than(found, [word]))
-            ),
-        ],
-        # Where PyTorch takes two types, a kernel may read one as the other.
-        "types": [found for which in TYPES for found in packed([Variation("type", which, True)])],
         "ranks": packed([Variation("rank", 0, 2)])
         + (packed([Variation("rank", 0, 0)]) if rank > 1 else []),
     }
+    if more:
+        found["more arguments"] = packed(*_others_than(near, arguments))[:1]
+        found["more arguments"] += [d for w in words for d in packed(*_others_than(near, [w]))]
+        # Where PyTorch takes two types, a kernel may read one as the other.
+        found["types"] = [d for which in TYPES for d in packed([Variation("type", which, True)])]
+    return found
 
 
 def _packed(

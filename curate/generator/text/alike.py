@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from curate.generator.text.expressions import unused
+from curate.generator.text.layout import comment
 
 _LONGEST = 240
 """Characters of a docstring's first sentence that names all that a kernel is launched for."""
@@ -55,13 +56,9 @@ class _Form:
             code.body,
             *(n.body for n in ast.walk(code) if isinstance(n, ast.For | ast.If)),
         ]:
-            block[:] = [one for one in block if not _is_comment(one)] or [ast.Pass()]
+            block[:] = [one for one in block if not comment(one)] or [ast.Pass()]
         _rename(code, {name: f"v{i}" for i, name in enumerate(self.names)})
         return f"{self.rest}\n{ast.unparse(code)}"
-
-
-def _is_comment(statement: ast.stmt) -> bool:
-    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
 
 
 def _rename(function: ast.FunctionDef, names: dict[str, str]) -> None:

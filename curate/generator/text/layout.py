@@ -9,6 +9,13 @@ WIDTH = 100
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"' r"|'([^'\"\\]*)'")
 
 
+def comment(statement: ast.stmt) -> str:
+    """Return what a comment says: syntax trees have none, but strings. Nothing of what is none."""
+    told = statement.value if isinstance(statement, ast.Expr) else None
+    said = told.value if isinstance(told, ast.Constant) else None
+    return said if isinstance(said, str) and said.startswith("# ") else ""
+
+
 def text(node: ast.AST) -> str:
     """Return ``node`` as one line (for an expression), with double-quoted strings."""
     return _QUOTED.sub(
@@ -30,9 +37,8 @@ def statement(node: ast.stmt, indent: int) -> list[str]:
     if isinstance(node, ast.Assert):
         return _assertion(node, indent)
     if isinstance(node, ast.Expr):
-        told = node.value.value if isinstance(node.value, ast.Constant) else None
-        if isinstance(told, str) and told.startswith("# "):
-            return [pad + told]  # a comment: syntax trees have none
+        if told := comment(node):
+            return [pad + told]
         return expression(node.value, indent, "", "")
     if isinstance(node, ast.Return) and node.value is not None:
         line = f"{pad}return {text(node.value)}"

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from curate.generator.text.expressions import unused
-from curate.generator.text.layout import WIDTH, body, expression
+from curate.generator.text.layout import WIDTH, body, comment, expression
 from curate.generator.text.operations import NOUNS
 
 Block = list[ast.stmt]
@@ -104,37 +104,33 @@ def _drop_casts(function: ast.FunctionDef) -> None:
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "tl.store":
             stored.add(node.args[1])
     reads = Counter(name.id for name in _names(function, ast.Load) if name not in stored)
-    moved = [s for block in _blocks(function) for s in block if _is_loaded_as_float(s)]
-    loads = Counter(map(_target, moved))
+    moved = [pair for block in _blocks(function) for pair in map(_as_float, block) if pair]
+    loads = Counter(_target(statement) for statement, _ in moved)
     writes = Counter(name.id for name in _names(function, ast.Store))
-    for statement in moved:
+    for statement, load in moved:
         name = _target(statement)
         if name and not reads[name] and writes[name] == loads[name]:
-            statement.value = statement.value.func.value  # type: ignore[attr-defined]
+            statement.value = load
 
 
-def _is_loaded_as_float(statement: ast.stmt) -> bool:
-    return isinstance(statement, ast.Assign) and bool(
-        re.fullmatch(r"tl\.load\(.*\)\.to\(tl\.float32\)", ast.unparse(statement.value))
-    )
+def _as_float(statement: ast.stmt) -> tuple[ast.Assign, ast.Call] | None:
+    """Return a statement that makes float32 of what it loads, and the load."""
+    match statement:
+        case ast.Assign(value=ast.Call(ast.Attribute(ast.Call() as load, "to"), [kind], [])):
+            if (ast.unparse(load.func), ast.unparse(kind)) == ("tl.load", "tl.float32"):
+                return statement, load
+    return None
 
 
 def _say_once(function: ast.FunctionDef) -> None:
     """Take out comments that stand in the kernel already."""
     said = set[str]()
     for block in _blocks(function):
-        for statement in [s for s in block if _comment(s)]:
-            told = _comment(statement)
+        for statement in [s for s in block if comment(s)]:
+            told = comment(statement)
             if told in said:
                 block.remove(statement)
             said.add(told)
-
-
-def _comment(statement: ast.stmt) -> str:
-    """Return what a comment says, which the syntax tree has as a string; of others, nothing."""
-    told = statement.value if isinstance(statement, ast.Expr) else None
-    text = told.value if isinstance(told, ast.Constant) else None
-    return text if isinstance(text, str) and text.startswith("#") else ""
 
 
 def without_unread(kernel: ast.FunctionDef) -> set[int]:

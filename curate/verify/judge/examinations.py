@@ -216,7 +216,7 @@ def variants(check: CandidateCheck) -> None:
     """Try other sizes, arguments and layouts, where the reference takes them."""
     last = check.usual()
     try:
-        variants = check.oracle.variants(dataclasses.replace(last, family=OWN))
+        variants = check.oracle.variants(last.of(OWN), not check.thrifty)
         usual = check.oracle.expect(last)
     except NoOracle as error:
         check.leave_untried(error)
@@ -227,8 +227,6 @@ def variants(check: CandidateCheck) -> None:
         _try_changes(check, "some_sizes_only", variants.draws.get("sizes", []))
         _try_changes(check, "own_ranks_only", variants.draws.get("ranks", []))
     _try_changes(check, "own_arguments_only", variants.draws.get("arguments", []))
-    if check.thrifty:
-        return  # it has taken long already
     _try_changes(check, "own_arguments_only", variants.draws.get("more arguments", []))
     for draw in variants.draws.get("types", []):
         wrong = check.fault(check.expect(draw))
@@ -243,7 +241,8 @@ def long_sizes(check: CandidateCheck) -> None:
     draw = check.of_mode(dataclasses.replace(first, parameters=check.last.parameters))
     number, dimensions = 0, 1
     while number < dimensions and (check.on_cpu or check.untried()):
-        refused, passed = dict[int, dict[str, Any]](), 0
+        refused: Refused = None
+        longest = 0  # what was tried last that counts
         for short in (True, False):
             untried = check.untried()
             try:
@@ -251,17 +250,14 @@ def long_sizes(check: CandidateCheck) -> None:
             except NoOracle as error:
                 check.leave_untried(error)
                 return
-            if found:
-                refused[length] = found
-            elif found is not None:
-                passed = max(passed, length)
+            if found or (found is not None and length >= longest):
+                refused, longest = found, length
             if found and "message" not in found:  # it is wrong, and does not raise
-                passed = 0
                 break
             if found == {} and check.untried() in (untried, set()):
                 break
-        for why in [why for length, why in refused.items() if length > passed][:1]:
-            check.outcome.warn("some_sizes_only", **why)
+        if refused:
+            check.outcome.warn("some_sizes_only", **refused)
         number += 1
 
 

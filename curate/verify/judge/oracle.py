@@ -241,12 +241,12 @@ class Oracle:
         draw = Draw(self.seed, parameters_seed(self.seed), mode=mode)
         return self._once(Reference.facts, draw)
 
-    def variants(self, draw: Draw) -> Variants:
-        """Return what else a caller may do."""
+    def variants(self, draw: Draw, more: bool) -> Variants:
+        """Return what else a caller may do, ``more`` of it if there is time."""
         try:
-            return self._once(Reference.variants, draw)
+            return self._once(Reference.variants, draw, more)
         except _Skip:
-            nothing = self._answers["variants", draw] = Variants({}, [])
+            nothing = self._answers["variants", draw, more] = Variants({}, [])
             return nothing
 
     def alone(self, draw: Draw) -> list[Draw]:

@@ -272,7 +272,7 @@ class Reference:
             bool([*model.buffers()] and tables(self.task.build(draw.parameters, init))),
         )
 
-    def variants(self, draw: Draw) -> Variants:
+    def variants(self, draw: Draw, more: bool) -> Variants:
         """Return draws with changes that the reference takes, and layouts of inputs likewise."""
         inputs = self.inputs(draw)
         broken: list[Refusal] = []
@@ -308,7 +308,7 @@ class Reference:
             return any(layout_of(shape, layout, i) for i, shape in enumerate(shapes))
 
         is_large = _bytes_of(self.model(draw)[1].state_dict()) > LARGE_STATE
-        found = find_variants(self.task, draw, inputs, forward, not is_large)
+        found = find_variants(self.task, draw, inputs, forward, not is_large, more)
         if broken:  # and with it the device's context
             raise Refusal(SKIP, "variants", broken[0].message)
         return Variants(found, [layout for layout in LAYOUTS if takes(layout)])
