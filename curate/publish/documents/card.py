@@ -33,10 +33,7 @@ USE = """\
 Use it to teach a model to write Triton from PyTorch, or as problems with a checked answer for
 reinforcement learning. It is neither a library of kernels to ship nor a benchmark.
 """
-ABOUT_FILTERS = (
-    "*It* is a row's program, and a draw is one set of inputs on which it was judged. The code "
-    "leaves these rows out."
-)
+ABOUT_FILTERS = "*It* is a row's program. The code leaves these rows out."
 PAIRED = frozenset({"messages", "conversion", "pairs", "kernelbook"})
 """Formats of which `USE` speaks."""
 

@@ -279,7 +279,7 @@ class ModelNew(nn.Module):
 
     def forward(self, x, gain=1.0):
         x = x.contiguous()
-        y = torch.empty(x.shape, device=x.device)
+        y = torch.empty(x.shape, device=x.device, dtype=x.dtype)
         grid = (triton.cdiv(y.numel(), 16),)
         scale_kernel[grid](x, y, y.numel(), self.scale, gain, BLOCK=16)
         return y
@@ -318,7 +318,7 @@ class ModelNew(nn.Module):
 
     def forward(self, x):
         x = self.conv(x).contiguous()
-        y = torch.empty(x.shape, device=x.device)
+        y = torch.empty(x.shape, device=x.device, dtype=x.dtype)
         relu_kernel[(triton.cdiv(y.numel(), 16),)](x, y, y.numel(), BLOCK=16)
         return y
 """,

@@ -27,10 +27,10 @@ def get_init_inputs():
 PROGRAM = f"""{HEAD}
 @triton.jit
 def sum_kernel(x_ptr, y_ptr, n_reduced, result_stride, stride, n_results, BLOCK: tl.constexpr):
-    split = tl.program_id(0)
-    result = tl.program_id(1)
+    split = tl.program_id(1)
+    result = tl.program_id(0)
     total = tl.zeros([BLOCK], tl.float32)
-    for start in range(split * BLOCK, n_reduced, tl.num_programs(0) * BLOCK):
+    for start in range(split * BLOCK, n_reduced, tl.num_programs(1) * BLOCK):
         at = start + tl.arange(0, BLOCK)
         x = x_ptr + result * result_stride + at * stride
         total += tl.load(x, mask=at < n_reduced, other=0.0)
@@ -40,15 +40,15 @@ class ModelNew(nn.Module):
     def forward(self, x):
         x = x.contiguous()
         n_reduced, n_results, result_stride, stride = {{sizes}}
-        out = torch.empty({{shape}}, device=x.device)
+        out = torch.empty({{shape}}, device=x.device, dtype=x.dtype)
         if n_reduced <= {{limit}}:
-            grid = (1, n_results)
+            grid = (n_results, 1)
             sum_kernel[grid](x, out, n_reduced, result_stride, stride, n_results, BLOCK=128)
         else:
             splits = torch.empty(8, n_results, device=x.device)
-            grid = (8, n_results)
+            grid = (n_results, 8)
             sum_kernel[grid](x, splits, n_reduced, result_stride, stride, n_results, BLOCK=128)
-            grid = (1, n_results)
+            grid = (n_results, 1)
             sum_kernel[grid](splits, out, 8, 1, n_results, n_results, BLOCK=16)
         return out
 """

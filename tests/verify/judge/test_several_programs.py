@@ -41,7 +41,7 @@ def combine_kernel(partial_ptr, y_ptr, n_splits, BLOCK_SPLITS: tl.constexpr):
 class ModelNew(nn.Module):
     def forward(self, x):
         x = x.contiguous()
-        out = torch.empty((), device=x.device)
+        out = torch.empty((), device=x.device, dtype=x.dtype)
         n_splits = min(triton.cdiv(x.numel(), 8192), 64)
         partial = torch.empty(n_splits, device=x.device)
         partial_kernel[(n_splits,)](x, partial, x.numel(), BLOCK=1024)
@@ -109,7 +109,7 @@ def short_kernel(x_ptr, y_ptr, n_rows, n_cols, BLOCK: tl.constexpr):
     col = tl.program_id(0)
     row = tl.arange(0, BLOCK)
     x = tl.load(x_ptr + row * n_cols + col, mask=row < n_rows, other=0.0)
-    tl.store(y_ptr + col, tl.sum(x, axis=0))
+    tl.store(y_ptr + col, tl.sum(x.to(tl.float32), axis=0))
 
 @triton.jit
 def long_kernel(x_ptr, y_ptr, n_rows, n_cols, BLOCK: tl.constexpr):
@@ -118,14 +118,15 @@ def long_kernel(x_ptr, y_ptr, n_rows, n_cols, BLOCK: tl.constexpr):
     for start in range(0, n_rows, BLOCK):
         row = start + tl.arange(0, BLOCK)[:, None]
         mask = (row < n_rows) & (col < n_cols)
-        total += tl.sum(tl.load(x_ptr + row * n_cols + col, mask=mask, other=0.0), axis=0)
+        x = tl.load(x_ptr + row * n_cols + col, mask=mask, other=0.0)
+        total += tl.sum(x.to(tl.float32), axis=0)
     tl.store(y_ptr + col, total, mask=col < n_cols)
 
 class ModelNew(nn.Module):
     def forward(self, x):
         x = x.contiguous()
         n_rows, n_cols = x.shape
-        out = torch.empty(n_cols, device=x.device)
+        out = torch.empty(n_cols, device=x.device, dtype=x.dtype)
         if n_rows <= 1024:
             short_kernel[(n_cols,)](x, out, n_rows, n_cols, BLOCK=1024)
         else:

@@ -256,7 +256,14 @@ CASES = {
         None,
         LAYER_NORM.reference,
         LAYER_NORM.honest.replace("self.norm", "self.called_otherwise"),
-        ("contiguous_only", "own_ranks_only", "some_sizes_only", "fewer_trials"),
+        (
+            "contiguous_only",
+            "own_ranks_only",
+            "own_arguments_only",  # a block of 64
+            "own_types_only",  # it adds up in bfloat16
+            "some_sizes_only",
+            "fewer_trials",
+        ),
     ),
     "right when training": Case(
         "correct",
@@ -265,12 +272,12 @@ CASES = {
         candidate("return launch(x.contiguous())", "2 * x"),
         ("train_mode_only",),
     ),
-    "right in either mode": Case(
+    "right in eval mode": Case(
         "correct",
         None,
         MODES,
         candidate("return launch(x.contiguous())"),
-        (),
+        ("eval_mode_only",),
     ),
     "right in no mode": Case("incorrect", "value", MODES, candidate(body="3 * x")),
     "much work": Case(
