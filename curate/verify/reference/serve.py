@@ -97,6 +97,9 @@ from curate.verify.reference.timed import Baselines
 Right = tuple[Results, Results]
 """What is right: in the file's own precision, and in float64."""
 
+MANY_PARAMETERS = 2**22
+"""Elements of parameters and buffers that changed arguments may give in any case."""
+
 LARGE_STATE = 2**27
 """Bytes of parameters from which on no other constructor's arguments are tried: each try makes
 them anew."""
@@ -276,9 +279,10 @@ class Reference:
         """Return draws with changes that the reference takes, and layouts of inputs likewise."""
         inputs = self.inputs(draw)
         broken: list[Refusal] = []
+        most_parameters = max(MANY_PARAMETERS, GROWTH * self._parameters(draw))
 
         def forward(tried: Draw, most: int) -> Any:
-            if self._elements(tried) > most:
+            if self._elements(tried) > most or self._parameters(tried) > most_parameters:
                 return None
             given = self.inputs(tried)
             if self._is_too_much(tried, given):
@@ -337,6 +341,15 @@ class Reference:
                 return count_elements(draw_inputs(self.task, draw))
         except Exception:  # the file's own: a value may decide on a size
             return count_elements(self.inputs(draw))
+
+    def _parameters(self, draw: Draw) -> int:
+        """Return how many elements the model's state has, without making it; 0 if none can say."""
+        try:
+            with torch.device("meta"), NoValues():
+                model = self.task.module.Model(*draw_arguments(self.task, draw))
+        except Exception:  # the file's own: its constructor may read a value
+            return 0
+        return count_elements(list(model.state_dict().values()))
 
     def long(
         self, draw: Draw, number: int, short: bool, few: bool = False, longest: int = LONG[0]
