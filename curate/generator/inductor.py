@@ -38,7 +38,7 @@ class Inductor(RowStep):
     sandboxed: ClassVar[bool] = True
 
     step: Literal["inductor"]
-    version: ClassVar[int] = 39
+    version: ClassVar[int] = 40
 
     variants: Annotated[
         int,

@@ -24,6 +24,7 @@ from curate.generator.promises.ranks import LEAD, Lead
 from curate.generator.promises.result_types import ResultTypes
 from curate.generator.sizes import Fact, Sizes, attributes
 from curate.generator.text.expressions import Printer
+from curate.generator.text.views import Elements, contiguous_strides, is_contiguous, view_text
 from curate.generator.trace import Symbolic, Traced
 from curate.generator.unprintable import Unprintable
 from curate.generator.values import StoredValue, unconverted
@@ -689,7 +690,7 @@ class Program:
         """Return the text for some of a buffer's elements."""
         size, stride, offset = self._sizes(size), list(map(self.known, stride)), self.known(offset)
         if name in self.tensors:
-            own = self.tensors[name].sizes
+            own = list(map(self.known, self.tensors[name].sizes))
             strides = contiguous_strides(own)
         else:
             self.allocate(name)
@@ -702,22 +703,17 @@ class Program:
             return f"{base}.view({self.shape(size)})"
         if self.lead:
             raise Unprintable("a rank")
-        at = _selected(size, stride, offset, own, strides)
-        if at:
-            return f"{base}[{at}]"
-        if offset == 0 and len(size) == len(own) and all(map(equal, stride, strides)):
-            pairs = zip(size, own, strict=True)
-            slices = [":" if equal(n, m) else f":{self.sizes.text(n)}" for n, m in pairs]
-            return f"{base}[{', '.join(slices)}]"
-        order = _permutation(size, stride, own, strides) if offset == 0 else []
-        if order:
-            return f"{base}.permute({', '.join(map(str, order))})"
+        found = view_text(base, Elements(size, stride, offset), own, strides, self.sizes.text)
+        if found is not None:
+            return found
         at = "" if offset == 0 else f", {self.sizes.text(offset)}"
         return f"torch.as_strided({base}, {self._tuple(size)}, {self._tuple(stride)}{at})"
 
     def _head(self) -> list[str]:
         """Return the statements that read sizes and check what the kernels take for granted."""
         tensors = [self.tensors[name] for name in sorted(self.used, key=self._place)]
+        for tensor in tensors:
+            tensor.sizes = list(map(self.known, tensor.sizes))
         guards, shapes = self._guards(), self._shape_checks(tensors)
         guards += [*self._attribute_checks(), *self._dropout_checks()]
         by_name = {t.name: t for t in self.tensors.values()}
@@ -959,53 +955,6 @@ def structure(tree: Any) -> str:
     if isinstance(tree, tuple):  # one with names too, as torch.max returns it
         return tupled(list(map(structure, tree)))
     raise Unprintable(f"a result of type {type(tree).__name__}")
-
-
-def contiguous_strides(sizes: list[Any]) -> list[sympy.Expr]:
-    """Return the strides of elements that lie one after the other."""
-    return [product(sizes[dim + 1 :]) for dim in range(len(sizes))]
-
-
-def is_contiguous(sizes: list[Any], strides: list[Any]) -> bool:
-    """Whether elements lie one after the other."""
-    expected = contiguous_strides(sizes)
-    return all(s == 1 or equal(a, b) for s, a, b in zip(sizes, strides, expected, strict=True))
-
-
-def _selected(
-    size: list[Any], stride: list[Any], offset: sympy.Expr, own: list[Any], strides: list[Any]
-) -> str:
-    """Return the index that gives a view: the first, last or n-th along one dimension; "" if none.
-
-    A dimension of one element may stand in front of those that are left.
-    """
-    more = len(size) == len(own) and size[0] == 1
-    size, stride = size[more:], stride[more:]
-    for dim, (length, step) in enumerate(zip(own, strides, strict=True)):
-        left = [n for d, n in enumerate(own) if d != dim]
-        steps = [n for d, n in enumerate(strides) if d != dim]
-        if _same(size, left) and _same(stride, steps):
-            at = sympy.cancel(offset / step)
-            last = equal(at, length - 1)
-            if last or at.is_Integer:
-                front = ":, " * dim
-                if more and not dim:
-                    return f"{at}:{at + 1}" if at.is_Integer else "-1:"
-                return f"{'None, ' * more}{front}{at if at.is_Integer else -1}"
-    return ""
-
-
-def _permutation(
-    size: list[Any], stride: list[Any], own: list[Any], strides: list[Any]
-) -> list[int]:
-    """Return which of a tensor's own dimensions those of a view are, or []."""
-    left = list(range(len(own)))
-    order = []
-    for length, step in zip(size, stride, strict=True):
-        found = [d for d in left if equal(length, own[d]) and equal(step, strides[d])]
-        order += found[:1]
-        left = [d for d in left if d not in found[:1]]
-    return order if len(order) == len(size) and not left else []
 
 
 def _same(a: list[sympy.Expr], b: list[sympy.Expr]) -> bool:

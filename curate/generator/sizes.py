@@ -102,6 +102,7 @@ class Sizes:
         self.defined: dict[sympy.Symbol, tuple[str, Fact]] = {}
         self.variables: dict[sympy.Expr, str] = {}
         self._known: dict[sympy.Expr, sympy.Expr] = {}
+        self._fixed = 0  # symbols that had a value, or were others', when these were found
         self._opaque: dict[sympy.Expr, sympy.Expr] = {}
 
     def fresh(self, word: str) -> str:
@@ -110,6 +111,11 @@ class Sizes:
     def known(self, expression: Any) -> sympy.Expr:
         """Return an expression in the symbols that are left after tracing."""
         e = sympy.sympify(expression)
+        if (fixed := len(self.traced.env.replacements)) != self._fixed:
+            self._fixed = fixed  # a schedule has asked for a size's value, such as one of groups
+            self._known.clear()
+            facts = self.facts
+            self.facts = [replace(fact, expression=self.known(fact.expression)) for fact in facts]
         if e not in self._known:
             found = self.traced.env.replace(e) if e.free_symbols else e
             found = self.lead.known(found) if self.lead else found

@@ -164,9 +164,11 @@ class Words:
         for node in ast.walk(tree):
             if isinstance(node, ast.Assign | ast.AugAssign):
                 target = node.targets[0] if isinstance(node, ast.Assign) else node.target
-                if isinstance(target, ast.Name):
-                    whole = node.value if isinstance(node, ast.Assign) else node
-                    self._names[_span(whole)] = target.id
+                whole = node.value if isinstance(node, ast.Assign) else node
+                pairs: list[tuple[ast.expr, ast.expr | ast.stmt]] = [(target, whole)]
+                if isinstance(target, ast.Tuple) and isinstance(whole, ast.Tuple):
+                    pairs = list(zip(target.elts, whole.elts, strict=False))
+                self._names |= {_span(v): t.id for t, v in pairs if isinstance(t, ast.Name)}
             elif isinstance(node, ast.Return) and node.value:
                 self._returns.add(_span(node.value))
             elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute | ast.Name):

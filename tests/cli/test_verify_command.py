@@ -510,7 +510,7 @@ def fenced_commands(path: Path) -> list[str]:
     return [line for line in lines if re.match(r"(srun )?(curate|python -m curate)", line)]
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/verify.md", "docs/train.md"])
+@pytest.mark.parametrize("name", ["README.md", "docs/verify.md", "docs/cluster.md", "docs/train.md"])
 def test_documents_give_commands_that_there_are(name: str) -> None:
     commands = fenced_commands(ROOT / name)
     assert any("verify" in line for line in commands)
@@ -523,7 +523,7 @@ def test_documents_give_commands_that_there_are(name: str) -> None:
 
 
 def test_the_guide_names_every_status_caveat_and_rule() -> None:
-    guide = (ROOT / "docs/verify.md").read_text()
+    guide = (ROOT / "docs/verdicts.md").read_text()
     code = "".join(path.read_text() for path in (ROOT / "curate/verify").rglob("*.py"))
     caveats = set(re.findall(r'(?:warn|_try_beyond|_try_changes)\(\s*"(\w+)"', code))
     assert {"some_sizes_only", "has_fallback"} < caveats <= CAVEATS.keys()

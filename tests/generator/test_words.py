@@ -54,6 +54,15 @@ def test_values_have_the_names_that_the_reference_assigns():
     assert "return (out0, error, loss)" in text or "return out0, error, loss" in text
 
 
+def test_names_that_are_assigned_together_are_names_too():
+    text = printed(
+        "low, high = x.exp() - 1, x.sin() + 1",
+        "return low * high + low / high",
+    )
+    assert re.search(r"^ +low = tl\.exp\(x\) - 1", text, re.MULTILINE), text
+    assert re.search(r"^ +high = tl\.sin\(x\) \+ 1", text, re.MULTILINE), text
+
+
 def test_what_a_method_returns_has_the_name_that_its_caller_gives_it():
     text = printed("normed = self.scaled(x)", "return normed.exp() + normed")
     assert re.search(r"^ +normed = x \* ", text, re.MULTILINE)

@@ -11,9 +11,10 @@ from typing import Any
 
 from curate.generator.body import Body, Kernel
 from curate.generator.loops import Loops, equal
-from curate.generator.program import Program, is_contiguous
+from curate.generator.program import Program
 from curate.generator.schedules import products
 from curate.generator.schedules.passes import power_of_2
+from curate.generator.text.views import is_contiguous
 from curate.generator.torch_private import LibraryCall
 from curate.generator.unprintable import Unprintable
 

@@ -4,7 +4,7 @@ The judge asks the reference's process for inputs, parameters and right results,
 parameters to the candidate's, and compares what comes back in its own memory. So right values are
 the only thing that helps a candidate. Each of these processes has a sandbox of its own. On backend
 ``cpu`` the candidate is two: one runs its Python and holds no numbers, the other does the work
-(`curate.verify.judge.halves`); and a third compiles its kernels. docs/verify.md has a picture.
+(`curate.verify.judge.halves`); and a third compiles its kernels. docs/judge.md has a picture.
 """
 
 from __future__ import annotations
