@@ -418,9 +418,9 @@ def draw_inputs(task: LoadedTask, draw: Draw, within: bool = False) -> list[Any]
     return retyped(inputs, [str(change.which) for change in draw.changes if change.what == "type"])
 
 
-TYPES = "integers", "first"
-"""Inputs that are given in another type: integers of 64 bits in 32, or the first floating one in 16
-bits, or in 32 where the file has 16."""
+TYPES = "int32", "bfloat16", "float16", "float32"
+"""Types in which inputs are given besides their own: integers of 64 bits in 32, or the first
+floating one in 16 bits where the file has 32, or in 32 where it has others."""
 
 
 def retyped(inputs: list[Any], which: Sequence[str]) -> list[Any]:
@@ -428,10 +428,13 @@ def retyped(inputs: list[Any], which: Sequence[str]) -> list[Any]:
     first = next((t for t in list_tensors(inputs) if t.is_floating_point()), None)
 
     def change(tensor: torch.Tensor) -> torch.Tensor:
-        if "integers" in which and tensor.dtype == torch.int64:
+        if "int32" in which and tensor.dtype == torch.int64:
             return tensor.int()
-        if "first" in which and id(tensor) == id(first) and tensor.element_size() > 1:
-            return tensor.bfloat16() if tensor.dtype == torch.float32 else tensor.float()
+        if id(tensor) == id(first) and tensor.element_size() > 1:
+            is_usual = tensor.dtype == torch.float32
+            for kind in (torch.bfloat16, torch.float16) if is_usual else (torch.float32,):
+                if str(kind).removeprefix("torch.") in which:
+                    return tensor.to(kind)
         return tensor
 
     return list(map_tensors(inputs, change)) if which else inputs
@@ -604,13 +607,16 @@ def _with_not_finite(value: torch.Tensor) -> torch.Tensor:
     infinity, infinity and NaN."""
     found = value.clone()
     kinds = torch.tensor([float("nan"), float("inf"), -float("inf")], dtype=value.dtype)
-    chosen = _places(value.numel(), max(1, min(6, value.numel() // 4)))
-    both = torch.cat([kinds, -kinds])  # a NaN has a sign, too
-    found = found.put_(chosen, both[torch.randperm(6)[: len(chosen)]])
+    others = found
     if value.dim() > 1 and len(value) >= ROWS:
         found[1] = kinds[2]  # as a mask that leaves nothing, in each input
         for row, kind in zip(found[3::2], kinds[:2].flip(0), strict=False):
             row.fill_(kind)
+        others = found[::2]
+    chosen = _places(others.numel(), max(1, min(6, others.numel() // 4)))
+    both = torch.cat([kinds, -kinds])  # a NaN has a sign, too
+    for place, number in zip(chosen.tolist(), both[torch.randperm(6)].tolist(), strict=False):
+        others[torch.unravel_index(torch.tensor(place), others.shape)] = number
     return found
 
 
@@ -618,6 +624,8 @@ def _beyond(value: torch.Tensor, family: str) -> torch.Tensor:
     """Return integers, or masks, that the file does not draw; what holds none stays."""
     if family == NOTHING:
         return torch.zeros_like(value) if _holds_choices(value) else value
+    if value.is_floating_point() and family == OTHER_INTEGERS and _holds_choices(value):
+        return value * torch.rand_like(value) * 2  # a mask may be a weight
     if value.is_floating_point() or value.dtype == torch.bool:
         return value
     if family == ALL_AWAY:
@@ -637,12 +645,16 @@ def _beyond(value: torch.Tensor, family: str) -> torch.Tensor:
 
 
 def integer_families(inputs: list[Any]) -> tuple[str, ...]:
-    """Return those of `INTEGER_FAMILIES` that change some inputs: masks know `NOTHING` alone."""
+    """Return those of `INTEGER_FAMILIES` that change some inputs: masks of truth values know
+    `NOTHING` alone, and those of floating numbers weights as well."""
     kinds = (torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64)
     tensors = list_tensors(inputs)
     if any(t.dtype in kinds and t.numel() for t in tensors):
         return INTEGER_FAMILIES
-    return (NOTHING,) if any(map(_holds_choices, tensors)) else ()
+    masks = [t for t in tensors if _holds_choices(t)]
+    if any(t.is_floating_point() for t in masks):
+        return OTHER_INTEGERS, NOTHING
+    return (NOTHING,) if masks else ()
 
 
 def _holds_choices(value: torch.Tensor) -> bool:
@@ -727,7 +739,11 @@ def _family(
         return -spread * (normal.abs() + 0.5)
     if family == "small":
         tiny = torch.rand(shape) < TINY
-        return _without_a_column(0.001 * torch.where(tiny, 1e-6, 1.0) * normal)
+        small = 0.001 * torch.where(tiny, 1e-6, 1.0) * normal
+        if own != torch.float16:  # which would lose its digits
+            for row, factor in zip(_two_rows(small), (1e-4, 1e-6), strict=False):
+                row *= factor
+        return _without_a_column(small)
     return spread * normal
 
 

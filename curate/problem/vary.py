@@ -26,6 +26,7 @@ from curate.problem.draw import (
     free_sizes,
     is_list,
     named_sizes,
+    retyped,
 )
 from curate.problem.problem import LoadedTask
 from curate.problem.values import contents, count_elements, list_tensors, same_tensors
@@ -64,7 +65,7 @@ operators may read and write."""
 LONG_CALLS = 2**12
 """Operators that the reference may call then: a recurrence calls some for each step."""
 
-SOME_ELEMENTS, SOME_BYTES = 2**18, 2**23
+SOME_ELEMENTS, SOME_BYTES = 2**19, 2**23
 """The same where no branch or axis of a grid asks for a long dimension."""
 
 
@@ -151,7 +152,12 @@ def find_variants(
         "arguments": [
             *near,
             *packed(*(_special_arguments(task) if constructor else ())),
-            *(few for some in edges for few in _packed(draw, some, run, usual, are_edges=True)),
+            # What a number guards against shows where inputs are far from zero.
+            *(
+                few.of("large")
+                for some in edges
+                for few in _packed(draw, some, run, usual, are_edges=True)
+            ),
         ],
         "ranks": packed([Variation("rank", 0, 2)])
         + (packed([Variation("rank", 0, 0)]) if rank > 1 else []),
@@ -160,7 +166,13 @@ def find_variants(
         found["more arguments"] = packed(*_others_than(near, arguments))[:1]
         found["more arguments"] += [d for w in words for d in packed(*_others_than(near, [w]))]
         # Where PyTorch takes two types, a kernel may read one as the other.
-        found["types"] = [d for which in TYPES for d in packed([Variation("type", which, True)])]
+        own_types = [tensor.dtype for tensor in list_tensors(inputs)]
+        types = [
+            [Variation("type", which, True)]
+            for which in TYPES
+            if [tensor.dtype for tensor in list_tensors(retyped(inputs, [which]))] != own_types
+        ]
+        found["types"] = [d.of("large") for change in types for d in packed(change)]
     return found
 
 

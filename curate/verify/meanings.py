@@ -30,6 +30,7 @@ CAVEATS = {
     "races_unproved": "its blocks meet in memory; only a GPU judged it",
     "torch_computes": "operators of PyTorch compute a part of it",
     "other_layout": "its results are not contiguous, and the reference's are",
+    "breaks_promises": "it promises the compiler what does not hold",
     "reads_values": "its host functions read values of tensors",
     "looks_around": "its host functions look at types, files, addresses and the like",
     "eval_mode_only": "it fails in training mode",

@@ -510,7 +510,9 @@ def fenced_commands(path: Path) -> list[str]:
     return [line for line in lines if re.match(r"(srun )?(curate|python -m curate)", line)]
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/verify.md", "docs/cluster.md", "docs/train.md"])
+@pytest.mark.parametrize(
+    "name", ["README.md", "docs/verify.md", "docs/cluster.md", "docs/train.md"]
+)
 def test_documents_give_commands_that_there_are(name: str) -> None:
     commands = fenced_commands(ROOT / name)
     assert any("verify" in line for line in commands)

@@ -12,8 +12,8 @@ from curate.generator.loops import equal, product, quotient
 
 SizeText = Callable[[Any], str]
 
-VALUES = (*map(sympy.Integer, (1, 2, 3, 7, 64, 100, 1001)),)
-"""What sizes may be, to tell whether one may be more than another."""
+VALUES = (*map(sympy.Integer, (97, 128, 1001, 4096, 65_537)),)
+"""What sizes may be, to tell whether one may be more than another: guards ask for small ones."""
 
 
 @dataclass(frozen=True)

@@ -117,9 +117,7 @@ _FLOAT = {
 }
 """Operations on floating numbers. ``KIND`` is NumPy's type of the result, ``ONE`` its one."""
 
-_NOTHING = frozenset(
-    {"tt.print", "llvm.intr.assume", "tt.assume", "gpu.barrier", "ttg.barrier", "ttg.local_barrier"}
-)
+_NOTHING = frozenset({"tt.print", "gpu.barrier", "ttg.barrier", "ttg.local_barrier"})
 """What has no effect on values: programs here are one thread each."""
 
 _ENDS = frozenset(
@@ -341,6 +339,10 @@ class _Writer:
             self.result(op, depth, form(self, op, given))
         else:
             self.result(op, depth, self.expression(op, given))
+        if numbers := op.multiples:
+            pointee = op.types[0].pointee  # of whose bytes an address counts
+            step = pointee.bits // 8 if pointee else 1
+            self.line(depth, f"k.promise({live}, {self.names[op.results[0]]}, {numbers}, {step})")
 
     def result(self, op: Op, depth: int, expression: str) -> None:
         names = [self.define(name, kind) for name, kind in zip(op.results, op.types, strict=True)]
@@ -520,6 +522,11 @@ class _Writer:
         said = re.search(r'"((?:[^"\\]|\\.)*)"', op.text)
         message = self.constant(said[1][:200] if said else "")
         self.line(depth, f"k.require({live}, {given[0]}, {message})")
+
+    def op_llvm_intr_assume(self, op: Op, given: list[str], depth: int, live: str) -> None:
+        self.line(depth, f"k.assume({live}, {given[0]})")
+
+    op_tt_assume = op_llvm_intr_assume
 
     # products and library calls
 

@@ -146,6 +146,7 @@ def run(
         for value, kind in zip(arguments, kernel.arguments, strict=True)
     ]
     order = np.random.default_rng(seed)
+    work.kernel = kernel.name
     stored = _stored_to(kernel, memory, values)
     races = Races(programs if check_races else 1, stored, kernel.atomics)
 

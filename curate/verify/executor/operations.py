@@ -49,10 +49,16 @@ class Work:
     Args:
         elements: that may be loaded, stored, reduced or multiplied.
         seconds: of wall time.
+
+    Attributes:
+        kernel: that runs.
+        broken: what kernels promised the compiler, and what did not hold.
     """
 
     def __init__(self, elements: float, seconds: float) -> None:
         self.left = elements
+        self.kernel = ""
+        self.broken: dict[str, None] = {}
         self.deadline = time.monotonic() + seconds
 
     def spend(self, elements: int) -> None:
@@ -275,6 +281,30 @@ class Chunk:
             return None
         return addresses[mask], given[mask], who[mask]
 
+    # promises to the compiler
+
+    def assume(self, live: Array | None, condition: Array) -> None:
+        """Note a ``tl.assume`` that does not hold."""
+        if not (condition if live is None else condition | ~live).all():
+            self.work.broken[f"{self.work.kernel}: tl.assume"] = None
+
+    def promise(
+        self, live: Array | None, value: Array, numbers: tuple[int, ...], step: int
+    ) -> None:
+        """Note a ``tl.multiple_of`` that does not hold: along each dimension the first of each run
+        of numbers, one ``step`` apart, is a multiple."""
+        if live is not None:
+            there = np.broadcast_to(live.reshape(-1), self.programs.shape)
+            value = np.broadcast_to(value, (len(there), *value.shape[1:]))[there]
+        for axis, number in enumerate(numbers, 1):
+            if number < 2:
+                continue
+            rows = np.moveaxis(value, axis, -1) if axis < value.ndim else value[..., None]
+            begins = np.ones(rows.shape, bool)
+            begins[..., 1:] = np.diff(rows, axis=-1) != step
+            if (rows[begins] % number).any():
+                self.work.broken[f"{self.work.kernel}: tl.multiple_of {number}"] = None
+
     # atomic operations
 
     def update(
@@ -314,7 +344,10 @@ class Chunk:
         """Return the numbers of the lanes that are there, in a random order."""
         mask = self._mask(live, mask, len(lanes))
         there = np.broadcast_to(True if mask is None else mask, lanes).reshape(-1)
-        chosen = self.order.permutation(np.nonzero(there)[0])
+        ascending = np.nonzero(there)[0]
+        chosen = self.order.permutation(ascending)
+        if (chosen == ascending).all():  # which would be right for who takes it for granted
+            chosen = ascending[::-1]
         self.work.spend(4 * chosen.size)
         return chosen
 

@@ -276,6 +276,7 @@ class CandidateExecutor:
             commands=self.stream.commands,
             values_asked=done.values_asked,
             wrote_old=sorted(done.wrote_old)[:MAX_HEARD],
+            promises=list(self.commands.budget.broken)[:MAX_HEARD],
         )
 
     def _sent(self, tensors: Tensors) -> Tensors:

@@ -99,6 +99,12 @@ class Op:
             raise TTIRError(f"line {self.line}: {self.name} has no integer {name}")
         return int(value)
 
+    @property
+    def multiples(self) -> tuple[int, ...]:
+        """What the program says that its results are multiples of, along each dimension."""
+        found = re.search(r"tt\.divisibility = dense<\[?([\d, ]+)\]?>", self.text)
+        return tuple(map(int, found[1].split(","))) if found else ()
+
     def integers(self, name: str) -> list[int]:
         """Return the numbers of an attribute such as ``array<i32: 1, 0>``; empty if absent."""
         value = self.attribute(name) or ""

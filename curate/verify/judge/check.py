@@ -277,8 +277,9 @@ class CandidateCheck:
         evidence = self.outcome.evidence
         if self.first is None:
             evidence |= did
-        if ran.shares and not self.oracle.facts(self.mode).shares:
-            self.outcome.warn("shared_memory", trial=expected.draw.to_json())
+        self.note_sharing(ran, expected)
+        if ran.did.promises:
+            self.outcome.warn("breaks_promises", promises=ran.did.promises)
         self.operators |= {name for name in calls if not moves_only(name)}
         if all(map(moves_only, self.oracle.facts(self.mode).calls)):  # that is all there is to do
             self.operators |= set(ran.movers)
@@ -422,6 +423,9 @@ class CandidateCheck:
             expected.compare(ran.results)
             if ran.harmed:
                 return {"reason": "beside_inputs", "changed": ran.harmed}
+            if ran.did.promises and "breaks_promises" not in self.outcome.caveats:
+                return {"reason": "promise", "promises": ran.did.promises}
+            self.note_sharing(ran, expected)
             self.tried |= self.taken
         except RequestRefused as refused:
             if refused.status == "unsupported" or self.lacks_memory(refused):
@@ -438,6 +442,12 @@ class CandidateCheck:
                 raise
             return {"reason": found.reason, **found.evidence}
         return {}
+
+    def note_sharing(self, ran: Ran, expected: Expected) -> None:
+        """Note that results lie in each other's memory, or in inputs, where the reference's do
+        not."""
+        if ran.shares and not self.oracle.shares(expected.draw):
+            self.outcome.warn("shared_memory", trial=expected.draw.to_json())
 
 
 def _paired(

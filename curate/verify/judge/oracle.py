@@ -255,6 +255,12 @@ class Oracle:
             return self._once(Reference.alone, draw) if len(draw.changes) > 1 else []
         return []
 
+    def shares(self, draw: Draw) -> bool:
+        """Say whether the reference's results have memory in common; see `Reference.shares`."""
+        with contextlib.suppress(NoOracle):
+            return self._once(Reference.shares, draw)
+        return True  # nobody can say that they do not
+
     def long_draw(
         self, draw: Draw, number: int, short: bool, few: bool, longest: int
     ) -> tuple[Draw | None, int]:

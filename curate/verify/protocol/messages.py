@@ -102,8 +102,6 @@ class ProblemFacts:
         mode_dependent: whether training mode gives other results.
         insensitive_inputs: positions of inputs that the output does not depend on.
         remembers: whether a second call gives another result, though the state is the same.
-        shares: whether two tensors of the output have memory in common, or one with an input or
-            with the model's state.
         contiguous: whether the output lies in memory one element after the other.
         has_tables: whether its state has `curate.problem.draw.tables`.
     """
@@ -113,7 +111,6 @@ class ProblemFacts:
     mode_dependent: bool
     insensitive_inputs: list[int]
     remembers: bool
-    shares: bool
     contiguous: bool
     has_tables: bool
 
@@ -195,6 +192,7 @@ class CallAccount:
         commands: how many there were.
         values_asked: whether the host has read values.
         wrote_old: storages older than the call that it wrote to.
+        promises: what kernels promised the compiler, and what did not hold; on a CPU.
     """
 
     found: list[torch.Tensor]
@@ -217,6 +215,7 @@ class CallAccount:
     commands: int
     values_asked: bool
     wrote_old: list[int]
+    promises: list[str]
 
 
 @message

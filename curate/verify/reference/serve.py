@@ -270,10 +270,16 @@ class Reference:
             self._depends_on_mode(model, inputs, draw, own),
             self._insensitive(model, inputs, draw, own),
             self._remembers(twin, inputs, draw, (own, exact)),
-            _share_memory(result, [given, *twin.parameters(), *twin.buffers()]),
             all(tensor.is_contiguous() for tensor in list_tensors(result)),
             bool([*model.buffers()] and tables(self.task.build(draw.parameters, init))),
         )
+
+    def shares(self, draw: Draw) -> bool:
+        """Say whether two results have memory in common, or one and an input or a parameter."""
+        given, twin = copy.deepcopy(self.inputs(draw)), copied(self.model(draw)[1])
+        with HalfInFloat32():
+            result = twin(*given)
+        return _share_memory(result, [given, *twin.parameters(), *twin.buffers()])
 
     def variants(self, draw: Draw, more: bool) -> Variants:
         """Return draws with changes that the reference takes, and layouts of inputs likewise."""
@@ -727,8 +733,8 @@ def serve(channel: Channel) -> None:
     baselines = Baselines(reference)
     handlers = handlers_of(
         *(reference.load, reference.draw, reference.noise, reference.initial_state),
-        *(reference.estimate, reference.facts, reference.variants, reference.alone),
-        reference.long,
+        *(reference.estimate, reference.facts, reference.shares),
+        *(reference.variants, reference.alone, reference.long),
         *(baselines.try_size, baselines.prepare_timing, baselines.time),
     )
     serve_requests(channel, handlers)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import sympy
 import torch
+
 from curate.generator.text.views import Elements, contiguous_strides, view_text
 
 B, S, D = (sympy.Symbol(name, positive=True, integer=True) for name in ("b", "s", "d"))
@@ -32,7 +33,7 @@ CASES = {
     "repeated": (([B, D], [B, S, D], [D, 0, 1]), "x[:, None].expand(-1, s, -1)"),
     "ones": (([B, 3 * D], [B, 1, 1, D], [3 * D, D, D, 1]), "x[:, None, None, :d]"),
     "windows": (([B, S], [B, S - 2, 3], [S, 1, 1]), None),
-    "beyond a row": (([B, S, D], [B, D], [S * D, 1], S), None),
+    "beyond a row": (([B, S], [B, S], [S, 1], 1), None),
 }  # fmt: skip
 
 
