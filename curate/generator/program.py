@@ -24,10 +24,10 @@ from curate.generator.promises.ranks import LEAD, Lead
 from curate.generator.promises.result_types import ResultTypes
 from curate.generator.sizes import Fact, Sizes, attributes
 from curate.generator.text.expressions import Printer
-from curate.generator.text.views import Elements, contiguous_strides, is_contiguous, view_text
 from curate.generator.trace import Symbolic, Traced
 from curate.generator.unprintable import Unprintable
 from curate.generator.values import StoredValue, unconverted
+from curate.generator.views import Elements, contiguous_strides, is_contiguous, view_text
 from curate.generator.words import operation, words_of
 from curate.problem.problem import attribute_path
 

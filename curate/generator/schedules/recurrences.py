@@ -14,9 +14,9 @@ from curate.generator.loops import Loops, equal
 from curate.generator.program import Program
 from curate.generator.schedules import products
 from curate.generator.schedules.passes import power_of_2
-from curate.generator.text.views import is_contiguous
 from curate.generator.torch_private import LibraryCall
 from curate.generator.unprintable import Unprintable
+from curate.generator.views import is_contiguous
 
 NAMES = {"lstm": "ifgo", "gru": "rzn", "rnn_tanh": "h", "rnn_relu": "h"}
 """What the gates of a layer are called, in the order of their weights."""

@@ -9,7 +9,7 @@ import pytest
 import sympy
 import torch
 
-from curate.generator.text.views import Elements, contiguous_strides, view_text
+from curate.generator.views import Elements, contiguous_strides, view_text
 
 B, S, D = (sympy.Symbol(name, positive=True, integer=True) for name in ("b", "s", "d"))
 
