@@ -30,8 +30,8 @@ from curate.terminal.shown import visible
 MOST = 8  # rows of a table
 
 USE = """\
-Use it to teach a model to write Triton from PyTorch, or as problems with a checked answer for
-reinforcement learning. It is neither a library of kernels to ship nor a benchmark.
+It teaches a model to write Triton from PyTorch, and has problems with checked answers for
+reinforcement learning. It is no library of kernels, and no benchmark.
 """
 ABOUT_FILTERS = "*It* is a row's program. The code leaves these rows out."
 PAIRED = frozenset({"messages", "conversion", "pairs", "kernelbook"})

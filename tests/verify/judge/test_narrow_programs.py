@@ -227,6 +227,14 @@ ADDED = (
     .replace("x.shape[-1], BLOCK", "x.shape[-1], other, BLOCK")
 )
 
+WEIGHED = (
+    rows(STORE)
+    .replace("BLOCK: tl.constexpr", "m_ptr, BLOCK: tl.constexpr")
+    .replace("x.shape[-1], BLOCK", "x.shape[-1], dim.contiguous(), BLOCK")
+)
+
+ROOT = "tl.store(y_ptr + row, tl.sqrt(tl.sum({}, 0) / width))"
+
 SOFTMAX = (
     "x = tl.where(at < width, x, -float('inf'))\n    "
     "x = tl.exp(x - tl.max(x, 0))\n    " + STORE.format("x / tl.sum(x, 0)")
@@ -432,6 +440,44 @@ CASES = {
         TIMES_HOW.replace("-1], self.how", "-1], 3 if self.training else 2"),
         "eval_mode_only",
     ),
+    "a promise that does not hold": (
+        reference("x * 3", "torch.randn(20, 45)"),
+        rows(STORE.format("x * 3").replace("row * apart", "tl.multiple_of(row * apart, 16)")),
+        rows(STORE.format("x * 3").replace("row * apart", "tl.multiple_of(row * apart, 1)")),
+        "breaks_promises",
+    ),
+    "what is taken for granted": (
+        reference("x * 3", "torch.randn(20, 45)"),
+        rows("tl.assume(width > 64)\n    " + STORE.format("x * 3")),
+        rows("tl.assume(width > 0)\n    " + STORE.format("x * 3")),
+        "breaks_promises",
+    ),
+    "a promise that other sizes break": (
+        reference("x * 3", "torch.randn(20, 48)"),
+        rows(STORE.format("x * 3").replace("row * apart", "tl.multiple_of(row * apart, 16)")),
+        rows(STORE.format("x * 3")),
+        "some_sizes_only",
+    ),
+    "results in an input's memory at some sizes": (
+        reference("x + 0", "torch.randn(20, 45)"),
+        rows(STORE.format("x"), given="x if x.shape[-1] == 128 else y"),
+        rows(STORE.format("x")),
+        "shared_memory",
+    ),
+    "a mask that is a weight": (
+        reference(
+            "x * dim[:, None]", "torch.randn(20, 45), (torch.rand(20) > 0.5).float()", "x, dim"
+        ),
+        WEIGHED.format("tl.where(tl.load(m_ptr + row) != 0, x, 0.0)"),
+        WEIGHED.format("x * tl.load(m_ptr + row)"),
+        "own_integers_only",
+    ),
+    "numbers that overflow in float16": (
+        reference("(x.float() ** 2).mean(-1).sqrt().to(x.dtype)", "torch.randn(20, 45)"),
+        rows(ROOT.format("(x * x).to(tl.float32)"), made="x.shape[:1]"),
+        rows(ROOT.format("x.to(tl.float32) * x.to(tl.float32)"), made="x.shape[:1]"),
+        "own_types_only",
+    ),
     "gaps between elements": (
         reference("x.mul_(3)", "torch.randn(20, 45)"),
         IN_PLACE.format(index="at"),
@@ -464,9 +510,11 @@ TOTAL = "tl.sum(x.to(tl.float32), 0)"
 
 LAST = "torch.arange(x.shape[1], device=x.device).expand(x.shape).contiguous()"
 
-LENGTHS = "tl.sqrt(tl.sum(x * x, 0)) * tl.sqrt(tl.sum(y * y, 0))"
+LENGTHS = "tl.sqrt(tl.sum(x * x, 0))", "tl.sqrt(tl.sum(y * y, 0))"
 
-COSINE = f"tl.sum(x * y, 0) / tl.maximum({LENGTHS}, 1e-8)"
+COSINE = "tl.sum(x * y, 0) / (tl.maximum({}, 1e-8) * tl.maximum({}, 1e-8))".format(*LENGTHS)
+
+ROUGH_COSINE = "tl.sum(x * y, 0) / tl.maximum({} * {}, 1e-8)".format(*LENGTHS)
 
 ANGLES = (
     ADDED.replace("x += tl.load", "y = tl.load")
@@ -511,6 +559,23 @@ WRONG = {
             STORE.format("x"),
             f"tl.store(y_ptr + row, libdevice.acos(tl.clamp({COSINE}, -1.0, 1.0)))",
         ),
+    ),
+    "two short vectors": (
+        reference(
+            "F.cosine_similarity(x, dim)", "torch.randn(64, 45), torch.randn(64, 45)", "x, dim"
+        ),
+        ANGLES.replace(STORE.format("x"), f"tl.store(y_ptr + row, {ROUGH_COSINE})"),
+        ANGLES.replace(STORE.format("x"), f"tl.store(y_ptr + row, {COSINE})"),
+    ),
+    "places that come in the order of programs": (
+        reference("x.flatten()", "torch.randn(20, 45)"),
+        rows(
+            "place = tl.atomic_add(y_ptr, 1.0).to(tl.int32)\n    "
+            "tl.store(y_ptr + 1 + place * apart + at, x, mask=at < width)",
+            made="1 + x.numel()",
+            given="y[1:]",
+        ).replace("new_empty", "new_zeros"),
+        rows(STORE.format("x"), made="x.numel()"),
     ),
 }
 
