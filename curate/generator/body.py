@@ -521,10 +521,11 @@ class Body:
         return self._variable(value, text)
 
     def _variable(self, value: Value, text: str) -> str:
-        """Give a value a variable: a load has its buffer's name, others the reference's word."""
+        """Give a value a variable: the reference's word, or a load its buffer's name."""
         guarded = _guarded_load(value) if text.startswith("tl.load(") else None
         load = value if value.op == "load" else guarded
-        own = self.host.word(load.name) if load else value.word
+        word = "" if guarded and value.word == "pad" else value.word  # which says less than x
+        own = word or (self.host.word(load.name) if load else "")
         noun = "clamped" if text.startswith("tl.clamp") else NOUNS.get(value.op, value.op)
         if value.op == "maximum" and any(x.op == "sqrt" for x in value.inputs()):
             noun = "norm"  # kept away from zero

@@ -38,7 +38,7 @@ class Inductor(RowStep):
     sandboxed: ClassVar[bool] = True
 
     step: Literal["inductor"]
-    version: ClassVar[int] = 40
+    version: ClassVar[int] = 41
 
     variants: Annotated[
         int,

@@ -472,7 +472,7 @@ def lower(
 
     def run_worded(self: Any, node: torch.fx.Node) -> Any:
         result = run_node(self, node)
-        _give_word(result, note_of(node).word)
+        _give_word(result, note_of(node))
         return result
 
     def stop(lowered: Any) -> None:
@@ -510,27 +510,36 @@ def lower(
     return made[0]
 
 
-def _give_word(result: Any, word: str) -> None:
-    """Have the loop that computes a node's value note the reference's word for it.
+def _give_word(result: Any, note: NodeNote) -> None:
+    """Have the loop that computes a node's value, or looks at it, note the reference's word for it.
 
-    The word is in the ``meta`` of a node of the loop's body, where `current_word` finds it.
+    The word is in the ``meta`` of a node of the loop's body, where `current_word` finds it. What is
+    loaded has a buffer's name, unless the reference assigns it to another, as a slice.
     """
     loop = result
     while isinstance(loop, ir.MutableBox | ir.ComputedBuffer):
         loop = loop.data
-    if not word or not isinstance(loop, ir.Pointwise):
+    if not note.word or not isinstance(loop, ir.Pointwise | ir.BaseView):
         return
-    compute = loop.inner_fn
+    seen = note.word if note.word == note.assigned and not note.is_gradient else ""
 
-    def worded(*index: Any) -> Any:
-        value = made = compute(*index)
-        while not isinstance(value, fx_proxy.Proxy) and hasattr(value, "value"):
-            value = value.value
-        if isinstance(value, fx_proxy.Proxy):
-            value.node.meta.setdefault("word", word)
-        return made
+    def worded(compute: Callable[..., Any]) -> Callable[..., Any]:
+        def at(*index: Any) -> Any:
+            value = made = compute(*index)
+            while not isinstance(value, fx_proxy.Proxy) and hasattr(value, "value"):
+                value = value.value
+            if isinstance(value, fx_proxy.Proxy):
+                word = seen if value.node.target == "load" else note.word
+                value.node.meta.setdefault("word", word) if word else None
+            return made
 
-    object.__setattr__(loop, "inner_fn", worded)
+        return at
+
+    if isinstance(loop, ir.Pointwise):
+        object.__setattr__(loop, "inner_fn", worded(loop.inner_fn))
+    else:
+        loader = loop.make_loader
+        object.__setattr__(loop, "make_loader", lambda: worded(loader()))
 
 
 def current_word() -> str:

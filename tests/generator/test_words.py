@@ -255,3 +255,13 @@ def test_what_is_always_chosen_is_not_chosen():
         inputs="torch.randn(2, 3, 12, 16)",
     )
     assert "tl.where" not in text and "False" not in text
+
+
+def test_what_is_looked_at_has_the_name_that_the_reference_gives_it():
+    text = printed(
+        "first, second = x[:, :12], x[:, 12:]",
+        "previous = F.pad(x, (1, -13))",
+        "return first * second.exp() + previous",
+    )
+    for word in ("first", "second", "previous"):
+        assert re.search(rf"^ +{word} = tl\.load\(", text, re.MULTILINE), text

@@ -234,7 +234,7 @@ CASES = {
         None,
         SOFTMAX.reference,
         SOFTMAX.honest.replace("y = torch", "assert len(x) == 7\n        y = torch"),
-        ("own_sizes_only", "contiguous_only", "some_sizes_only", "own_ranks_only"),
+        ("own_sizes_only", "contiguous_only", "some_sizes_only", "own_ranks_only", "fewer_trials"),
     ),
     "one size by heart": Case(
         "correct",
@@ -294,7 +294,7 @@ CASES = {
             "return torch", "assert len(x) >= 40_000 or len(x) <= 3; return torch"
         ),
         SOFTMAX.honest,
-        ("smaller_sizes_only", "contiguous_only", "own_ranks_only"),
+        ("smaller_sizes_only", "contiguous_only", "own_ranks_only", "fewer_trials"),
     ),
 }
 
