@@ -316,9 +316,11 @@ def test_whole_numbers_of_the_constructor_are_met_where_forward_cuts_off(
 def test_other_types_are_given_by_name() -> None:
     whole, short, long = torch.arange(3), torch.rand(3).half(), torch.rand(3)
     given = [whole, short, long]
-    kinds = [tensor.dtype for tensor in retyped(given, ["integers", "first"])]
+    kinds = [tensor.dtype for tensor in retyped(given, ["int32", "float32"])]
     assert kinds == [torch.int32, torch.float32, torch.float32]
-    assert [t.dtype for t in retyped([long, short], ["first"])] == [torch.bfloat16, torch.float16]
+    for name, kind in (("bfloat16", torch.bfloat16), ("float16", torch.float16)):
+        assert [t.dtype for t in retyped([long, short], [name])] == [kind, torch.float16]
+        assert [t.dtype for t in retyped([short, long], [name])] == [torch.float16, torch.float32]
     assert retyped(given, []) is given
 
 
