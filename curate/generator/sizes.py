@@ -113,9 +113,7 @@ class Sizes:
         e = sympy.sympify(expression)
         if (fixed := len(self.traced.env.replacements)) != self._fixed:
             self._fixed = fixed  # a schedule has asked for a size's value, such as one of groups
-            self._known.clear()
-            facts = self.facts
-            self.facts = [replace(fact, expression=self.known(fact.expression)) for fact in facts]
+            self._take(self.facts)
         if e not in self._known:
             found = self.traced.env.replace(e) if e.free_symbols else e
             found = self.lead.known(found) if self.lead else found
@@ -143,6 +141,10 @@ class Sizes:
             told_as_one = len(terms) == 1 and e.atoms(sympy.Function)
             if hidden and (told_as_one or _is_sum_of(hidden, terms)):
                 self._opaque.setdefault(hidden[0], whole - sympy.expand(e - hidden[0]))
+        self._take(facts)
+
+    def _take(self, facts: list[Fact]) -> None:
+        """Keep facts in the symbols that are left, and forget what was found with others."""
         self._known.clear()
         self.facts = [replace(fact, expression=self.known(fact.expression)) for fact in facts]
 

@@ -96,10 +96,10 @@ def _picked(
     if places is None or starts is None:
         return None
     index = []
+    sizes = {place: seen.size[d] for d, place in places.items()}
     for dim, (length, start) in enumerate(zip(shape, starts, strict=True)):
-        if dim in places.values():
-            (size,) = (seen.size[d] for d, place in places.items() if place == dim)
-            index.append(_slice(start, size, length, text))
+        if dim in sizes:
+            index.append(_slice(start, sizes[dim], length, text))
         else:
             is_last = not start.is_Integer and equal(start, length - 1)
             index.append("-1" if is_last else text(start))
@@ -113,8 +113,8 @@ def _picked(
     found = _indexed(_with_ones(index, places, len(seen.size)))
     wide = [d for d in ones if seen.size[d] != 1]
     if wide:
-        sizes = (text(n) if d in wide else "-1" for d, n in enumerate(seen.size))
-        found += f".expand({', '.join(sizes)})"
+        wanted = (text(n) if d in wide else "-1" for d, n in enumerate(seen.size))
+        found += f".expand({', '.join(wanted)})"
     return found
 
 
