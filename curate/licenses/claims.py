@@ -224,7 +224,7 @@ _POINTING_WORDS = """
     their these this top top-level tree under underlying use used using version was we were
     where which with within work accompanying conditions applies apply applicable header headers
     identical identifier info shared bundled reference referenced respective open repositories
-    texts
+    texts originally publicly
 """
 _POINTING = frozenset(_POINTING_WORDS.split())
 """Words that a sentence which merely names a license or points to one is made of."""

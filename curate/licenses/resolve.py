@@ -190,7 +190,8 @@ class Resolver:
         self, statement: LicenseStatement, own: Own, claims: list[Claim], source: ProseSource
     ) -> LicenseStatement:
         """Return ``statement`` and everything that also applies."""
-        asked = {claim.text: claim for claim in claims if not self._agrees(claim, statement)}
+        read = map(self._as_read, claims)
+        asked = {claim.text: claim for claim in read if not self._agrees(claim, statement)}
         unread = [claim for claim in asked.values() if claim.expression is None]
         joined = [*own.reviewed, *own.further]
         joined += [claim.expression for claim in asked.values() if claim.expression]
@@ -204,10 +205,15 @@ class Resolver:
         conflict = statement.conflict or turned or bool(asked)
         return replace(statement, expression=expression, unplaced=unplaced, conflict=conflict)
 
+    def _as_read(self, claim: Claim) -> Claim:
+        """Return a claim with the license that a person says it names."""
+        known = self._reader.known(claim.text)
+        return replace(claim, expression=known.expression) if known and known.expression else claim
+
     def _agrees(self, claim: Claim, statement: LicenseStatement) -> bool:
         known = self._reader.known(claim.text)
-        if known is not None:
-            return known.expression is None  # it defers to the license files
+        if known is not None and known.defers:
+            return True
         if " ".join(claim.text.split()) in self._license_texts:
             return True
         return bool(statement.expression) and claim.agrees(str(statement.expression))

@@ -287,7 +287,7 @@ def test_caveats_and_families_are_explained() -> None:
         console = Console(width=120, record=True, file=io.StringIO())
         console.print(shown)
         text = console.export_text()
-        assert "finite_only: it fails, or runs late, on NaN" in text
+        assert "finite_only: it fails, or had no time left, on NaN" in text
         if "shifted" in text:
             assert "shifted: inputs are normal, with a mean of 64 spreads" in text
 

@@ -210,6 +210,26 @@ def test_override_by_text_hash(judge: Judge, tmp_path: Path) -> None:
         judge(files, overrides=str(overrides))
 
 
+@pytest.mark.parametrize(
+    ("read_as", "license"), [("BSD-3-Clause", "BSD-3-Clause"), ("MIT", "BSD-3-Clause AND MIT")]
+)
+def test_a_readme_says_what_a_person_read_in_it(
+    judge: Judge, tmp_path: Path, read_as: str, license: str
+) -> None:
+    readme = "# Adders\n\n## License\n\nThe whole codebase is licensed like our others.\n"
+    files = {"pkg/a.py": CODE, "LICENSE": bsd_text(), "README.md": readme}
+    evidence = dropped(judge(files), "license_unknown")
+    overrides = tmp_path / "overrides.toml"
+    overrides.write_text(
+        f'[[override]]\nsha256 = "{evidence["text_sha256"]}"\nexpression = "{read_as}"\n'
+        'who = "Ada"\nwhy = "as the others are"\n'
+    )
+    assert kept(judge(files, overrides=str(overrides)))["expression"] == license
+    gpl = overrides.read_text().replace(read_as, "GPL-3.0-only")
+    overrides.write_text(gpl)
+    dropped(judge(files, overrides=str(overrides)), "license_denied")
+
+
 def test_metadata_never_grants(judge: Judge) -> None:
     evidence = dropped(judge({"pkg/a.py": CODE}, metadata="License: MIT"), "license_unknown")
     assert "metadata alone says MIT" in evidence["why"]
