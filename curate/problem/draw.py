@@ -475,11 +475,38 @@ def _drawn_inputs(task: LoadedTask, draw: Draw, within: bool) -> list[Any]:
     if any(name in task.source for name in NEED_ORDER):
         owns = iter(list_tensors(inputs))
         drawn = list(map_tensors(drawn, lambda tensor: _sorted_like(tensor, next(owns))))
+    if draw.family in INTEGER_FAMILIES:
+        drawn = _with_own_parts(drawn, inputs)
     if within:
         for tensor, own in zip(list_tensors(drawn), list_tensors(inputs), strict=True):
             if own.is_floating_point() and own.numel() and own.itemsize > 1:
                 tensor.clamp_(float(own.min().floor()), float(own.max().ceil()))
     return drawn
+
+
+def _with_own_parts(drawn: list[Any], inputs: list[Any]) -> list[Any]:
+    """Return inputs in which what says where parts begin is as in the file: others that hold
+    integers mean nothing without it."""
+    owns = list_tensors(inputs)
+    parts = [_begins_parts(tensor) for tensor in owns]
+    whole = [not tensor.is_floating_point() and not tensor.is_complex() for tensor in owns]
+    if sum(whole) == sum(parts):
+        return drawn
+    pairs = iter(zip(owns, parts, strict=True))
+
+    def change(tensor: torch.Tensor) -> torch.Tensor:
+        own, is_part = next(pairs)
+        return own if is_part else tensor
+
+    return list(map_tensors(drawn, change))
+
+
+def _begins_parts(value: torch.Tensor) -> bool:
+    """Say whether integers ascend from zero, and are no mere count."""
+    if value.dim() != 1 or len(value) < 2 or value.dtype not in (torch.int32, torch.int64):
+        return False
+    steps = value.diff()
+    return not value[0] and bool((steps >= 0).all() and (steps > 1).any())
 
 
 def _own_inputs(task: LoadedTask, draw: Draw) -> list[Any]:
@@ -624,6 +651,8 @@ def _beyond(value: torch.Tensor, family: str) -> torch.Tensor:
     """Return integers, or masks, that the file does not draw; what holds none stays."""
     if family == NOTHING:
         return torch.zeros_like(value) if _holds_choices(value) else value
+    if family == OTHER_INTEGERS and _is_constant(value):
+        return _unlike(value)
     if value.is_floating_point() and family == OTHER_INTEGERS and _holds_choices(value):
         return value * torch.rand_like(value) * 2  # a mask may be a weight
     if value.is_floating_point() or value.dtype == torch.bool:
@@ -645,16 +674,32 @@ def _beyond(value: torch.Tensor, family: str) -> torch.Tensor:
 
 
 def integer_families(inputs: list[Any]) -> tuple[str, ...]:
-    """Return those of `INTEGER_FAMILIES` that change some inputs: masks of truth values know
-    `NOTHING` alone, and those of floating numbers weights as well."""
+    """Return those of `INTEGER_FAMILIES` that change some inputs: masks of both truth values know
+    `NOTHING` alone, and those of floating numbers weights as well; of one value, others."""
     kinds = (torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64)
     tensors = list_tensors(inputs)
     if any(t.dtype in kinds and t.numel() for t in tensors):
         return INTEGER_FAMILIES
     masks = [t for t in tensors if _holds_choices(t)]
-    if any(t.is_floating_point() for t in masks):
+    if any(t.is_floating_point() for t in masks) or any(map(_is_constant, tensors)):
         return OTHER_INTEGERS, NOTHING
     return (NOTHING,) if masks else ()
+
+
+def _is_constant(value: torch.Tensor) -> bool:
+    """Say whether a tensor is a mask of one truth value, or holds one number that is not zero."""
+    is_truth = value.dtype == torch.bool
+    if value.numel() < 2 or not (is_truth or (value.is_floating_point() and value.itemsize > 1)):
+        return False
+    first = value.reshape(-1)[0]
+    return (is_truth or bool(first)) and bool((value == first).all())
+
+
+def _unlike(value: torch.Tensor) -> torch.Tensor:
+    """Return a constant tensor with other values: some truth values turned, weights drawn."""
+    if value.dtype == torch.bool:
+        return torch.where(torch.rand(value.shape) < KEPT, value, ~value)
+    return value * torch.rand_like(value) * 2
 
 
 def _holds_choices(value: torch.Tensor) -> bool:
@@ -845,6 +890,7 @@ def redraw_parameters(model: nn.Module, seed: int, flip: bool = True) -> None:
         low, high = float(tensor.min()), float(tensor.max())
         if low == high:
             scale = abs(low) if low else 1.0
+            shift = shift if low or is_parameter else shift.abs()  # it may be a variance
         elif is_parameter or name in others:
             scale = float(_some(tensor).double().std())
         else:

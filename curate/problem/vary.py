@@ -164,7 +164,10 @@ def find_variants(
     }
     if more:
         found["more arguments"] = packed(*_others_than(near, arguments))[:1]
-        found["more arguments"] += [d for w in words for d in packed(*_others_than(near, [w]))]
+        alone = [some for word in words for some in _others_than(near, [word])]
+        tried = [draw.changes for draw in near]
+        alone += [flag for flag in _flags([*arguments, *called]) if (*flag,) not in tried]
+        found["more arguments"] += [few for one in alone for few in packed(one)]
         # Where PyTorch takes two types, a kernel may read one as the other.
         own_types = [tensor.dtype for tensor in list_tensors(inputs)]
         types = [
@@ -323,6 +326,13 @@ def _words(choices: list[list[Variation]]) -> list[list[Variation]]:
     return [
         [c] for choice in choices for c in choice if type(c.value) is str and c.value not in NONES
     ]
+
+
+def _flags(choices: list[list[Variation]]) -> list[list[Variation]]:
+    """Return the flags among some choices, each alone, where there are several: one may say nothing
+    while another is not as in the file."""
+    flags = [[c] for choice in choices for c in choice if type(c.value) is bool]
+    return flags if len(flags) > 1 else []
 
 
 def _special_arguments(task: LoadedTask) -> list[list[Variation]]:
@@ -497,8 +507,9 @@ Ways = Callable[[int], list[Change]]
 def _dimensions(task: LoadedTask, inputs: list[Any]) -> list[tuple[int, Ways]]:
     """Return the dimensions of the inputs that may have other sizes, each with its own size.
 
-    They are the file's names for sizes, the last one first, and axes of the inputs that have no
-    name, or may share one, with numbers of the constructor that are equal to them, or without.
+    They are the file's names for sizes, the last one first, axes of the input of most dimensions
+    that have no name, or may share one, with numbers of the constructor that are equal to them, or
+    without, and sizes that only other inputs have.
     """
     free = free_sizes(task)
     names = named_sizes(task)[::-1]
@@ -513,11 +524,16 @@ def _dimensions(task: LoadedTask, inputs: list[Any]) -> list[tuple[int, Ways]]:
             equal = [i for i, n in enumerate(numbers) if type(n) is int and n == own]
             # What has a name becomes short by its name.
             found.append((1 if own in known else own, _axis(axis, own, equal)))
-    return found
+    others = dict.fromkeys(size for shape in shapes for size in shape if size > 1)
+    return found + [(n, _size(n)) for n in others if n not in (*known, *longest)]
 
 
 def _named(task: LoadedTask, name: str, what: str) -> tuple[int, Ways]:
     return getattr(task.module, name), lambda size: [(Variation(what, name, size),)]
+
+
+def _size(own: int) -> Ways:
+    return lambda size: [(Variation("dimension", 0, size, own),)]
 
 
 def _axis(axis: int, own: int, arguments: list[int]) -> Ways:

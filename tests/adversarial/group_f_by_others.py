@@ -373,6 +373,11 @@ REACHES: dict[str, tuple[str, str]] = {
         "    stack.callback(functools.partial(os.kill, os.getpid(), 0))",
         "kills",
     ),
+    "a clock that stands still": ("import time\ntime.perf_counter = lambda: 0.0", "sets_clock"),
+    "an event of its own": (
+        "torch.cuda.Event = type('Event', (torch.cuda.Event,), {})",
+        "sets_clock",
+    ),
     "a mail server": (
         "with contextlib.suppress(OSError):\n    smtplib.SMTP('127.0.0.1', 9, timeout=1)",
         "network",

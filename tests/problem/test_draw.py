@@ -23,6 +23,7 @@ from curate.problem.draw import (
     constants,
     draw_inputs,
     free_sizes,
+    integer_families,
     parameters_seed,
     plan,
     redraw,
@@ -358,6 +359,35 @@ def test_offsets_begin_and_end_where_they_do() -> None:
     assert (int(found[0]), int(found[-1])) == (0, 20) and bool((found.diff() >= 0).all())
 
 
+BAGS = """
+import torch
+class Model(torch.nn.Module):
+    def forward(self, ids, offsets):
+        return ids
+def get_inputs():
+    return [torch.arange(1, 41), torch.tensor([0, 3, 9])]
+def get_init_inputs():
+    return []
+"""
+
+
+def test_offsets_of_other_integers_stay() -> None:
+    for family, first in (("nothing", 0), ("all_away", -100)):
+        ids, offsets = draw_inputs(LoadedTask(BAGS), Draw(5, family=family))
+        assert ids.tolist() == [first] * 40
+        assert offsets.tolist() == [0, 3, 9]
+
+
+@pytest.mark.parametrize("value", [torch.ones(9, 40).bool(), torch.ones(9, 40)])
+def test_constant_masks_and_weights_become_others(value: torch.Tensor) -> None:
+    assert integer_families([value]) == ("other_integers", "nothing")
+    found = redraw(value, value, "other_integers")
+    assert found.dtype == value.dtype and len(found.unique()) > 1
+    for family in FAMILIES:
+        assert torch.equal(redraw(value, value, family), value)
+    assert integer_families([torch.zeros(9), torch.randn(9)]) == ()
+
+
 def test_boundaries_stay_sorted_where_the_file_needs_it() -> None:
     for name, is_sorted in (("bucketize", True), ("mul", False)):
         text = SORTED.replace("bucketize", name)
@@ -402,7 +432,7 @@ def test_defaults_are_redrawn_and_keep_their_signs() -> None:
     assert after["0.weight"].min() >= 0.5 and after["0.weight"].std() > 0.1
     assert after["0.bias"].abs().max() <= 0.5 and after["0.bias"].std() > 0.1
     assert after["0.running_var"].min() >= 0.5
-    assert after["0.running_mean"].std() > 0.1
+    assert after["0.running_mean"].std() > 0.1 and after["0.running_mean"].min() >= 0
     assert torch.equal(after["0.num_batches_tracked"], before["0.num_batches_tracked"])
     moved = (after["1.weight"] - before["1.weight"]).abs()
     assert 0 < moved.max() <= before["1.weight"].std() / 2 + 1e-6

@@ -239,6 +239,17 @@ def test_what_depends_on_a_flag_is_changed_without_it() -> None:
     ]
 
 
+def test_flags_are_also_changed_alone() -> None:
+    found, _ = variants(
+        "return x.cumsum(0) * (2 if self.twice else 1) if self.along else x + self.twice",
+        setup="self.along, self.twice = along, twice",
+        init=", along=False, twice=False",
+    )
+    along, twice = (Variation("argument", which, True) for which in (0, 1))
+    assert found["arguments"] == [(along, twice)]
+    assert found["more arguments"] == [(along,), (twice,)]
+
+
 _input = functools.partial(Variation, "input", 1)
 
 
@@ -305,6 +316,12 @@ def long_shapes(reference: Reference, short: bool = True) -> list[list[tuple[int
         (
             {"forward": "return F(x)", "setup": "global F; F = nn.Linear(6, 2)"},
             [None, [(131_101, 6)]],
+        ),
+        # what another input alone has
+        (
+            {"forward": "return x + y.sum()", "arguments": "x, y",
+             "inputs": "torch.randn(4, 6), torch.randn(8)"},
+            [[(3, 131_101), (3,)], [(131_101, 3), (3,)], [(3, 3), (131_101,)]],
         ),
         # what must be a multiple of four
         ({"forward": "return x.view(4, -1)", "inputs": "torch.randn(8)"}, [[(131_104,)]]),

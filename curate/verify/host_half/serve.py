@@ -32,7 +32,7 @@ from curate.verify.host_half.launches import HostLaunches
 from curate.verify.host_half.state import kept_state
 from curate.verify.host_half.stream import FEW_LAPS, LAPS_S, CommandStream, ExecutorStopped
 from curate.verify.host_half.streams import DEFAULT
-from curate.verify.host_half.watch import watch_events, watch_judge
+from curate.verify.host_half.watch import watch_clocks, watch_events, watch_judge
 from curate.verify.protocol.calls import Handler, Packed, handlers_of
 from curate.verify.protocol.messages import Forward, Returned
 from curate.verify.protocol.places import TensorPlace
@@ -255,6 +255,8 @@ def serve(launches: HostLaunches, channel: Channel, executor: socket.socket) -> 
                     report("alters_judge", what, 0)
                 elif launches.turn != given.get("turn", launches.turn):
                     report("alters_judge", "turn", 0)
+                if what := clocks():
+                    report("sets_clock", what, 0)
 
         return handler
 
@@ -265,6 +267,7 @@ def serve(launches: HostLaunches, channel: Channel, executor: socket.socket) -> 
     for name in [n for n in sys.modules if n.partition(".")[0] == "curate"]:
         del sys.modules[name]  # a program that looks for the judge finds none
     with on_device(stream):
+        clocks = watch_clocks()
         serve_requests(channel, handlers)
 
 

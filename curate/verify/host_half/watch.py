@@ -127,6 +127,31 @@ def watch_judge(*places: Any) -> Callable[[], str | None]:
     return changed
 
 
+CLOCKS = {
+    "time": ("perf_counter", "perf_counter_ns", "monotonic", "monotonic_ns", "time", "time_ns"),
+    "torch": ("Event",),
+    "torch.cuda": ("Event", "synchronize"),
+}
+"""What tells how long a call takes, by its module."""
+
+
+def watch_clocks() -> Callable[[], str | None]:
+    """Return what says which of `CLOCKS` is another by now."""
+    kept = {
+        (module, name): getattr(sys.modules[module], name)
+        for module, names in CLOCKS.items()
+        for name in names
+    }
+
+    def changed() -> str | None:
+        for (module, name), clock in kept.items():
+            if getattr(sys.modules.get(module), name, None) is not clock:
+                return f"{module}.{name}"
+        return None
+
+    return changed
+
+
 def watch_events(report: Callable[[str, str, int], None], module: str) -> None:
     """Call ``report(rule, event, line)`` at every event of the candidate's, before it happens.
 

@@ -53,6 +53,9 @@ commands alone do not tell (`curate.verify.judge.halves`)."""
 
 TURNED = Variation("order", 0, 0)
 
+ODD = 1
+"""The number of a set of parameters with which counters of calls are beyond zero."""
+
 GROWN_BYTES = 2**21  # of a draw's tensors, where a size is made larger
 
 WEIGHED = (OWN, "steps", "signed", "small")
@@ -359,10 +362,13 @@ def other_parameters(check: CandidateCheck) -> None:
 
 
 def training(check: CandidateCheck) -> None:
-    """Call the program in training mode, where the reference draws nothing at random there."""
+    """Call the program in training mode, where the reference draws nothing at random there: at
+    first, and after many calls, as counters have it."""
     draw = dataclasses.replace(check.usual(), mode="train")
-    if check.mode == "eval":
-        _try_beyond(check, "eval_mode_only", check.expect(draw))
+    later = dataclasses.replace(draw, parameters=parameters_seed(draw.parameters, ODD))
+    for tried in (draw, later) if check.mode == "eval" else ():
+        if "eval_mode_only" not in check.outcome.caveats:
+            _try_beyond(check, "eval_mode_only", check.expect(tried))
 
 
 def not_finite(check: CandidateCheck) -> None:
@@ -392,6 +398,8 @@ def _try_changes(check: CandidateCheck, caveat: str, draws: list[Draw]) -> None:
     wrong: list[Variation] = []
     shown: dict[str, Any] = {}
     for draw in draws:
+        if any(change.what == "input" for change in draw.changes):
+            _call_as_before(check, draw)
         if found := check.fault(check.expect(draw)):
             known = [d for d in check.oracle.alone(draw) if check.fault(check.expect(d))]
             wrong += [d.changes[0] for d in known] or draw.changes
@@ -399,6 +407,13 @@ def _try_changes(check: CandidateCheck, caveat: str, draws: list[Draw]) -> None:
     if wrong:
         changes = [dataclasses.asdict(change) for change in wrong]
         check.outcome.warn(caveat, changes=changes, **shown)
+
+
+def _call_as_before(check: CandidateCheck, draw: Draw) -> None:
+    """Call the module that a draw is for with the file's own numbers: what it keeps of them, as a
+    table of the first places, is then stale."""
+    as_before = tuple(change for change in draw.changes if change.what != "input")
+    check.fault(check.expect(dataclasses.replace(draw, changes=as_before)))
 
 
 def _try_beyond(check: CandidateCheck, caveat: str, expected: Expected | None, **how: Any) -> None:

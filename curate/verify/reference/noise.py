@@ -135,6 +135,9 @@ SELECT = {
 """Operators whose results are among what they are given: they may come before a rounding or after
 it, with the same result."""
 
+FILLS = ("where", "masked_fill", "constant_pad_nd")
+"""Those of `SELECT` that take numbers of the file, such as -1e9, which no rounding changes."""
+
 PICK = ("topk", "sort", "kthvalue", "median", "nanmedian", "mode", "cummax", "cummin")
 """Operators whose results are among what they are given, and which order it: a file may ask which
 of the same numbers are not below one of them."""
@@ -228,7 +231,7 @@ class Jitter(Mode):
         name = func._schema.name.removeprefix("aten::").strip("_")
         if self.factors and name.endswith(self.products):
             args = tuple(map_tensors(list(args), self._rounded))
-        selects = self.short is not None and name in SELECT
+        selects = name in (FILLS if self.short is None else SELECT)
         if self.short and is_compute(func) and not selects:
             args = tuple(self._shortened(func, args))
         if self.weights and name.startswith(RECURRENT_CELLS):

@@ -783,3 +783,42 @@ def test_a_count_that_the_reference_keeps_starts_anywhere(judge: Judge) -> None:
     gated, honest = judge([(task, gated), (task, honest)])
     assert (gated["status"], gated["reason"]) == ("incorrect", "value"), gated
     assert honest["status"] == "correct", honest
+
+
+ALL_TRUE = "x.masked_fill(~m, -1e9).softmax(-1)", "torch.randn(20, 45), torch.ones(20, 45).bool()"
+
+
+def test_a_mask_of_ones_is_also_given_with_zeros(judge: Judge) -> None:
+    task = reference(*ALL_TRUE, names="x, m")
+    body = """x = {}
+    e = tl.exp(x - tl.max(x, 0))
+    tl.store(y_ptr + row * width + at, e / tl.sum(e, 0), mask=at < width)"""
+    load = "tl.load({}_ptr + row * width + at, mask=at < width, other={})"
+    x, m = load.format("x", "-float('inf')"), load.format("m", 0)
+    masked = body.format(f"tl.where((at < width) & ({m} == 0), -1e9, {x})")
+    honest = rows(masked).replace("(x_ptr, y_ptr", "(x_ptr, m_ptr, y_ptr")
+    honest = honest.replace("forward(self, x, dim=None)", "forward(self, x, m)").replace(
+        "(x, y", "(x, m, y"
+    )
+    honest = honest.replace("x = x.contiguous()", "x, m = x.contiguous(), m.contiguous()")
+    careless = rows(body.format(x)).replace("forward(self, x, dim=None)", "forward(self, x, m)")
+    honest, careless = judge([(task, honest), (task, careless)])
+    assert honest["status"] == careless["status"] == "correct", (honest, careless)
+    assert "own_integers_only" in careless["caveats"], careless
+    assert "own_integers_only" not in honest["caveats"], honest
+
+
+def test_a_table_of_the_first_start_is_asked_for_another(judge: Judge) -> None:
+    task = reference("x + how", "torch.randn(20, 45), 3", names="x, how")
+    keeps = """        if not hasattr(self, "start"):
+            self.start = how
+        how = self.start
+"""
+    honest = rows(STORE.format("x + how")).replace("y_ptr, width", "y_ptr, how, width")
+    honest = honest.replace("forward(self, x, dim=None)", "forward(self, x, how)")
+    honest = honest.replace("(x, y, x.shape", "(x, y, how, x.shape")
+    careless = honest.replace("        x = x.contiguous()", keeps + "        x = x.contiguous()")
+    honest, careless = judge([(task, honest), (task, careless)])
+    assert honest["status"] == careless["status"] == "correct", (honest, careless)
+    assert "own_arguments_only" in careless["caveats"], careless
+    assert "own_arguments_only" not in honest["caveats"], honest
