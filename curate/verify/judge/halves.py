@@ -8,12 +8,13 @@ the host half claims is checked against the executor's account, or is of no use 
 from __future__ import annotations
 
 import collections
+import contextlib
 import dataclasses
 import hashlib
 import itertools
 import math
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
@@ -265,7 +266,18 @@ class Halves:
         seconds = MOST_SECONDS * self.executor.seconds
         limits = CallLimits(elements, seconds, shares=self.on_device, **how)
         given = [value.detach() for value in values]
-        self.executor.ask(CandidateExecutor.begin, places, given, limits)
+        with self._ending_what_broke():
+            self.executor.ask(CandidateExecutor.begin, places, given, limits)
+
+    @contextlib.contextmanager
+    def _ending_what_broke(self) -> Iterator[None]:
+        """End an executor whose device answers no more: whatever is asked next would fail."""
+        try:
+            yield
+        except RequestRefused as refused:
+            if self.on_device and refused.status == "crash":
+                self.executor.close("broken")
+            raise
 
     def _call(
         self, ask: Callable[[], Said], watched: Sequence[TensorPlace] = ()
@@ -303,7 +315,8 @@ class Halves:
     ) -> CallAccount:
         pairs = list(zip(watched, now, strict=True))
         finish = CandidateExecutor.finish
-        did = self.executor.ask(finish, number, list(places), pairs, self.limit)
+        with self._ending_what_broke():
+            did = self.executor.ask(finish, number, list(places), pairs, self.limit)
         self.elements -= did.elements
         self.executor.host.waited["compile"] += did.compiled_s
         return did

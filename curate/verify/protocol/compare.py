@@ -30,6 +30,9 @@ error: its rounding, which is half of one, and what comes before that in float32
 SHORT_FACTOR = 4.0
 """How many times as far as roundings on the way were seen to move it such a result may be off."""
 
+ROUNDED = 0.29
+"""The standard deviation of what rounding takes off, in units of the last place."""
+
 BIAS = 0.15
 """Mean error, in units in the last place, from which results in such a type lean to one side."""
 
@@ -365,11 +368,14 @@ class _Leaf:
         with noise do.
 
         Each may be as far off as its rounding; a factor of 1.01 is no more, and shows in the mean.
+        Results that are nearly the same are rounded the same way: as many count as differ.
         """
         units, reference = (_units_off(one, true, kind) for one in (found, known))
         got, own, spread = torch.stack((units.mean(), reference.mean(), units.std())).tolist()
-        by_chance = 4 * spread / units.numel() ** 0.5
-        if abs(got) > abs(own) + SHORT_FACTOR * self.noise_lean + BIAS + by_chance:
+        usual = abs(own) + SHORT_FACTOR * self.noise_lean + BIAS
+        if abs(got) <= usual + 4 * spread / units.numel() ** 0.5:
+            return
+        if abs(got) > usual + 4 * max(spread, ROUNDED) / found.unique().numel() ** 0.5:
             raise Mismatch("bias", output=self.path, units=round(got, 3), expected=round(own, 3))
 
     def _mismatch(

@@ -242,7 +242,7 @@ class Jitter(Mode):
         if is_compute(func):
             self.rounds |= _rounds_inside(name, func)
             rounds = self.ulp and not selects and name not in PICK
-            for tensor in list_tensors(result) if rounds else []:
+            for tensor in map(_as_real, list_tensors(result)) if rounds else []:
                 if tensor.dtype == torch.float64 and tensor.numel():
                     self._change(tensor, self.ulp, is_exact=name in EXACT)
             if name == GELU or name.startswith(RESIZES):
@@ -358,6 +358,8 @@ class Jitter(Mode):
         """Return inputs in float64, changed likewise."""
 
         def changed(tensor: torch.Tensor) -> torch.Tensor:
+            if tensor.is_complex():
+                return torch.view_as_complex(changed(_as_real(tensor.resolve_conj())).contiguous())
             if not tensor.is_floating_point() or tensor.element_size() == 1:
                 return tensor
             if tensor.dtype == self.short:  # it holds what it holds
@@ -377,6 +379,11 @@ class Jitter(Mode):
             digits = tensor * SHORT
             change.masked_fill_((digits == digits.round()) & (tensor.abs() <= SMALL), 0)
         tensor.add_(change, alpha=ulp)
+
+
+def _as_real(tensor: torch.Tensor) -> torch.Tensor:
+    """Return the parts of complex numbers as a view, and other tensors as they are."""
+    return torch.view_as_real(tensor) if tensor.is_complex() and not tensor.is_conj() else tensor
 
 
 BESIDE = 1 << 30

@@ -680,6 +680,7 @@ def _leans(own: Any, exact: Any, moved: Any) -> dict[str, float]:
 
 def _double_copy(tensor: torch.Tensor) -> torch.Tensor:
     wide = tensor.double() if tensor.is_floating_point() else tensor
+    wide = tensor.to(torch.complex128) if tensor.is_complex() else wide
     return tensor.clone() if wide is tensor else wide
 
 

@@ -255,6 +255,16 @@ def test_one_result_that_cancels_does_not_decide_how_results_lean() -> None:
     compare((exact * 1.006).bfloat16(), *known, leans={"output": 0.3})
 
 
+def test_results_that_are_nearly_the_same_lean_together() -> None:
+    generator = torch.Generator().manual_seed(5)
+    exact = 11.7835 + 1e-6 * torch.randn(64, 64, dtype=torch.float64, generator=generator)
+    own = torch.where(torch.rand(64, 64, generator=generator) < 0.5, 11.75, 11.8125).bfloat16()
+    compare(exact.bfloat16(), own, exact)  # each is rounded up, by 0.46 of its last place
+    apart = exact + torch.randn(64, 64, dtype=torch.float64, generator=generator)
+    with pytest.raises(Mismatch, match="bias"):
+        compare((apart * 1.003).bfloat16(), apart.bfloat16(), apart)
+
+
 def test_small_numbers_of_float16_have_its_digits() -> None:
     exact = torch.full((8, 8), 2e-4, dtype=torch.float64)
     with pytest.raises(Mismatch, match="value"):

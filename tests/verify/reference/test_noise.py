@@ -325,3 +325,40 @@ def test_a_layer_that_nothing_calls_does_not_say_what_is_rounded(
     reference.load(MIXED.format(forward=forward), "cpu", "none")
     with torch.no_grad():
         assert reference._short(draw, reference.draw(draw).inputs) == short
+
+
+MAGNITUDES = """
+import torch
+import torch.nn as nn
+class Model(nn.Module):
+    def forward(self, z, near):
+        return z * (z.abs() - near)
+def get_inputs():
+    z = torch.randn(40, dtype=torch.complex64)
+    return [z, z.abs() - 1e-3]
+def get_init_inputs():
+    return []
+"""
+
+
+def test_what_is_left_of_a_complex_magnitude_may_be_off_by_its_last_place() -> None:
+    reference = Reference()
+    reference.load(MAGNITUDES, "cpu", "none")
+    drawn, noise = reference.draw(Draw(4, 4)), reference.noise(Draw(4, 4), "usual")
+    assert noise is not None
+    known = drawn.own["output"], drawn.exact["output"], noise["output"]
+    assert known[1].dtype == torch.complex128
+    z, near = drawn.inputs
+    last = z.abs() * torch.finfo(torch.float32).eps
+    compare(z * (z.abs() + last - near), *known)
+    with pytest.raises(Mismatch, match="value"):
+        compare(z * (z.abs() + 200 * last - near), *known)
+
+
+def test_a_number_that_is_filled_in_is_not_rounded() -> None:
+    reference = Reference()
+    source = MAGNITUDES.replace("z * (z.abs() - near)", "near.masked_fill(z < 9, -1e9).softmax(-1)")
+    reference.load(source.replace("complex64", "float32"), "cpu", "none")
+    drawn, noise = reference.draw(Draw(4, 4)), reference.noise(Draw(4, 4), "usual")
+    assert noise is not None and float(noise["output"].max()) < 1e-8
+    assert torch.equal(drawn.own["output"], torch.full((40,), 1 / 40))
