@@ -275,7 +275,7 @@ class Halves:
         try:
             yield
         except RequestRefused as refused:
-            if self.on_device and refused.status == "crash":
+            if refused.status == "crash":
                 self.executor.close("broken")
             raise
 
