@@ -64,6 +64,10 @@ WEIGHED = (OWN, "steps", "signed", "small")
 LONG_WORK = 2e8
 """Elements that an executor may touch in one forward with a long dimension: a second's work."""
 
+LONG_ON_DEVICE = LONG[2:]
+"""Lengths on a device. A row of 131,101 in one tile takes its compiler 85 seconds, one of 33,001
+four."""
+
 LONG_FAMILIES = ("negative", "shifted")
 """Families of draws with a long dimension: inputs are of one sign, then of the other, so that zeros
 behind the last element show in a maximum or a minimum."""
@@ -278,7 +282,7 @@ def _try_lengths(
     how many dimensions there are.
     """
     few, tried, dimensions = not check.untried(), None, 0
-    for longest in LONG:
+    for longest in LONG if check.on_cpu else LONG_ON_DEVICE:
         found, dimensions = check.oracle.long_draw(draw, number, short, few, longest)
         if found is None:
             break
