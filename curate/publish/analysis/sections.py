@@ -16,6 +16,7 @@ from curate.publish.analysis.counts import Distribution, ValueCounts
 from curate.publish.analysis.numbers import number, plural, share
 from curate.publish.analysis.teaching import PassRate, Teaching
 from curate.publish.analysis.words import judged_word, kept_apart, reasons_line, unknowns
+from curate.verify import CAVEATS
 
 Cell = str | int | float | None
 Loose = Sequence[Cell]
@@ -154,6 +155,14 @@ def _tally(
     return Table(key, title, heads, rows, bars, tally.n, single=single, note=note)
 
 
+def _caveats(tally: ValueCounts, of: str) -> Table:
+    """Return how many rows have which caveat, and what it says."""
+    table = _tally("caveats", "Caveats: what a verdict does not cover", tally, of)
+    said = [CAVEATS.get(str(row[0]).strip("`"), "") for row in table.rows]
+    rows = [(*row, one) for row, one in zip(table.rows, said, strict=True)]
+    return replace(table, heads=(*table.heads, "what it says"), rows=rows)
+
+
 def _drawn(table: Table, title: str, n: int) -> Table:
     """Return a table with a picture of its bars."""
     return replace(table, figure=f"{title}, n = {number(n)}")
@@ -208,7 +217,7 @@ def _proof(a: Analysis) -> Iterator[Block]:
         status = _tally("verdicts", "Verdict", v.status, many)
         yield _drawn(status, f"Verdicts on {many}", v.status.n)
         yield _tally("reasons", "Reason given with a verdict", v.reason, f"{many} that have one")
-        yield _tally("caveats", "Caveats: what a verdict does not cover", v.caveats, many)
+        yield _caveats(v.caveats, many)
         yield _tally("ran_on", f"Where {many} ran", v.ran_on, many)
         yield _tally("work", "What did the work, as it ran", v.kind, many)
         yield _tally("deterministic", "Same bits when run again", v.deterministic, many)
