@@ -861,7 +861,8 @@ def redraw_parameters(model: nn.Module, seed: int, flip: bool = True) -> None:
     one for zero); one that was never initialised is drawn from [-0.5, 0.5). So variances stay
     positive, and no stage is an identity. With ``flip`` and an odd seed some elements of constant
     parameters, such as scales, change their signs, as training may change them, and some of a mask
-    in which all are true become false, as pruning does. With a seed that is 2 modulo 4 constant
+    in which all are true become false, as pruning does. Without it a buffer of zeros, which
+    may be a variance, moves up alone. With a seed that is 2 modulo 4 constant
     parameters below one become `GROWN` times as large, as slopes and scales may, and others lose a
     row to zero, as pruning has it. From `BUFFERS` on `tables` change as well: fractions move as
     parameters do, and integers change their places.
@@ -890,7 +891,7 @@ def redraw_parameters(model: nn.Module, seed: int, flip: bool = True) -> None:
         low, high = float(tensor.min()), float(tensor.max())
         if low == high:
             scale = abs(low) if low else 1.0
-            shift = shift if low or is_parameter else shift.abs()  # it may be a variance
+            shift = shift if low or is_parameter or flip else shift.abs()
         elif is_parameter or name in others:
             scale = float(_some(tensor).double().std())
         else:

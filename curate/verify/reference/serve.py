@@ -411,7 +411,9 @@ class Reference:
             model = self.task.build(draw.parameters, init).to(self.device)
             flipped = copied(model)
             redraw_parameters(flipped, draw.parameters)
-            if self._takes(flipped, draw):
+            varies = any(map(_is_zero, model.buffers()))  # what may be a variance
+            usual = draw.parameters % 4 == 0 and not varies  # nothing is flipped
+            if usual or self._takes(flipped, draw, varies):
                 model = flipped
             else:
                 redraw_parameters(model, draw.parameters, flip=False)
@@ -440,16 +442,18 @@ class Reference:
             self.doubles = {key: copied(self.model(draw)[1]).double()}
         return self.doubles[key]
 
-    def _takes(self, model: nn.Module, draw: Draw) -> bool:
-        """Say whether a model with drawn parameters gives numbers for the file's own inputs."""
-        if draw.parameters % 4 == 0:
-            return True
+    def _takes(self, model: nn.Module, draw: Draw, wholly: bool) -> bool:
+        """Say whether a model with drawn parameters gives numbers for the file's own inputs, and
+        if ``wholly`` no NaN at all."""
         model = model.train(draw.mode == "train").to(self.device)
         try:
             changes = draw.instance[1]
             own = dataclasses.replace(draw, family=OWN, size=None, changes=changes)
             inputs = self.inputs(own)
-            return _mostly_finite(self._forward(model, inputs, draw.seed))
+            found = self._forward(model, inputs, draw.seed)
+            floats = [without_float8(t) for t in list_tensors(found) if t.is_floating_point()]
+            has_nan = wholly and any(t.isnan().any() for t in floats)
+            return _mostly_finite(found) and not has_nan
         except Exception:
             return False
 
@@ -676,6 +680,10 @@ def _leans(own: Any, exact: Any, moved: Any) -> dict[str, float]:
             if other.shape == tensor.shape:
                 found[path] = abs(lean(other.double(), rights[path].double(), tensor.dtype))
     return found
+
+
+def _is_zero(tensor: torch.Tensor) -> bool:
+    return tensor.is_floating_point() and tensor.itemsize > 1 and not tensor.any()
 
 
 def _double_copy(tensor: torch.Tensor) -> torch.Tensor:
