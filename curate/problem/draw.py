@@ -12,6 +12,7 @@ import dataclasses
 import hashlib
 import inspect
 import math
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -46,7 +47,8 @@ FAMILIES = (OWN, "steps", "signed", "shifted", "large", "small", "outlier", "neg
 - ``own``: as the file draws them;
 - ``steps``: multiples of one half in [-4, 4], fewer in a small tensor, and `constants` of the file:
   elements are equal to each other and to what they are compared with, where comparisons tip. Half
-  of the zeros are -0.0. Some rows are zero, or one, everywhere (`_with_even_rows`). It is second,
+  of the zeros are -0.0. Some rows are zero, or one, everywhere (`_with_even_rows`). Where the file
+  rounds, some rows lie between two steps of a quantisation (`_between_steps`). It is second,
   so that it has the file's own size, and not one element (`plan`);
 - ``signed``: normal around zero, with the file's spread: on [0, 1) ReLU is an identity;
 - ``shifted``: normal with a mean of 64 spreads, where E[x²] - E[x]² loses its digits;
@@ -102,6 +104,11 @@ CONSTANTS, SMALLEST, LARGEST = 0.125, 1e-4, 32.0
 """The share of elements in ``steps`` that are constants of the file, and between which of these.
 Smaller ones keep a divisor from being zero: an input that cancels one divides zero by zero, or not,
 as its products are rounded."""
+
+ROUNDS = re.compile(r"\bround_?\(")
+LEVELS = 127, 255, 15, 7
+"""What a file calls that rounds to integers, and numbers of steps that quantised values have above
+zero; the first where a file names none."""
 
 TINY = 1 / 16
 """The share of elements in ``small`` that are smaller still."""
@@ -418,9 +425,9 @@ def draw_inputs(task: LoadedTask, draw: Draw, within: bool = False) -> list[Any]
     return retyped(inputs, [str(change.which) for change in draw.changes if change.what == "type"])
 
 
-TYPES = "int32", "bfloat16", "float16", "float32"
-"""Types in which inputs are given besides their own: integers of 64 bits in 32, or the first
-floating one in 16 bits where the file has 32, or in 32 where it has others."""
+TYPES = "int32", "bfloat16", "float16", "float32", "float64"
+"""Types in which inputs are given besides their own: integers of 64 bits in 32; where the first
+floating one has 32 bits, that one in 16, or all in 64; or else that one in 32."""
 
 
 def retyped(inputs: list[Any], which: Sequence[str]) -> list[Any]:
@@ -430,6 +437,8 @@ def retyped(inputs: list[Any], which: Sequence[str]) -> list[Any]:
     def change(tensor: torch.Tensor) -> torch.Tensor:
         if "int32" in which and tensor.dtype == torch.int64:
             return tensor.int()
+        if "float64" in which and tensor.dtype == torch.float32:
+            return tensor.double()
         if id(tensor) == id(first) and tensor.element_size() > 1:
             is_usual = tensor.dtype == torch.float32
             for kind in (torch.bfloat16, torch.float16) if is_usual else (torch.float32,):
@@ -471,6 +480,9 @@ def _drawn_inputs(task: LoadedTask, draw: Draw, within: bool) -> list[Any]:
     found = constants(task.source) if draw.family == "steps" else []
     drawn = [redraw(*both, draw.family, found) for both in zip(inputs, again, strict=True)]
     if draw.family == "steps":
+        if ROUNDS.search(task.source):
+            level = next((n for n in LEVELS if str(n) in task.source), LEVELS[0])
+            drawn = list(map_tensors(drawn, lambda tensor: _between_steps(tensor, level)))
         _share_rows(list_tensors(drawn))
     if any(name in task.source for name in NEED_ORDER):
         owns = iter(list_tensors(inputs))
@@ -805,6 +817,20 @@ def _with_even_rows(drawn: torch.Tensor) -> torch.Tensor:
     signs = drawn.is_floating_point()
     for row, value in zip(_two_rows(drawn), (0, 1), strict=False):
         row.mul_(0.0) if signs and not value else row.fill_(value)
+    return drawn
+
+
+def _between_steps(drawn: torch.Tensor, level: int) -> torch.Tensor:
+    """Make every second row one of odd halves below a level, which the row has, and the first row
+    that level: scaled by the largest of a row, a column or all they lie between two integers."""
+    if not drawn.is_floating_point() or drawn.dim() < 2 or len(drawn) < ROWS or 0 in drawn.stride():
+        return drawn
+    if drawn.itemsize == 1 or is_mask(drawn) or bool((drawn == drawn.reshape(-1)[0]).all()):
+        return drawn
+    halves = torch.randint(-level, level, drawn[1::2].shape).to(drawn.dtype) + 0.5
+    halves[..., 0] = level
+    drawn[1::2] = halves
+    drawn[0] = level
     return drawn
 
 

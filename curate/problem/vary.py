@@ -10,6 +10,7 @@ import ast
 import dataclasses
 import inspect
 import math
+import re
 from collections.abc import Callable
 from functools import cache, cached_property
 from types import SimpleNamespace
@@ -79,6 +80,9 @@ WORDS = (
     ("max", "sum", "mean"),
 )
 """Words that PyTorch and modules take one for another."""
+
+NAMES_FLOAT32 = re.compile(r"\.float\(|\btorch\.float(32)?\b")
+"""What converts to 32 bits in a file: inputs of 64 are then computed with no more."""
 
 ORDERS = "p", "ord", "order", "norm_type"
 """Names of arguments that may be infinite, as the order of a norm."""
@@ -173,9 +177,14 @@ def find_variants(
         types = [
             [Variation("type", which, True)]
             for which in TYPES
-            if [tensor.dtype for tensor in list_tensors(retyped(inputs, [which]))] != own_types
+            if not (which == "float64" and NAMES_FLOAT32.search(task.source))
+            and [tensor.dtype for tensor in list_tensors(retyped(inputs, [which]))] != own_types
         ]
-        found["types"] = [d.of("large") for change in types for d in packed(change)]
+        found["types"] = [
+            d.of("signed" if change[0].which == "float64" else "large")
+            for change in types
+            for d in packed(change)
+        ]
     return found
 
 
@@ -299,8 +308,9 @@ def _arguments(task: LoadedTask, inputs: list[Any]) -> list[list[Variation]]:
     for name, own in contents(named, (SimpleNamespace, dict)):
         i = int(name) if name.isdigit() else name
         if type(own) in (tuple, list) and own and {*map(type, own)} in ({int}, {float}):
-            for place, one in enumerate(own[:-1][:3]):  # and not what the last becomes
-                others = reversed(_others(one))
+            for place, one in enumerate(own[:-1][:3]):  # not all the same
+                others = list(dict.fromkeys(reversed(_others(one))))
+                others = others[place:] + others[:place]
                 choices.append([Variation("argument", f"{name}.{place}", v) for v in others])
             i, own = f"{name}.{len(own) - 1}", own[-1]
         made = _from_the_end("argument", i, own, inputs) if i in axes else []

@@ -322,7 +322,19 @@ def test_other_types_are_given_by_name() -> None:
     for name, kind in (("bfloat16", torch.bfloat16), ("float16", torch.float16)):
         assert [t.dtype for t in retyped([long, short], [name])] == [kind, torch.float16]
         assert [t.dtype for t in retyped([short, long], [name])] == [torch.float16, torch.float32]
+    kinds = [tensor.dtype for tensor in retyped([*given, long + 1], ["float64"])]
+    assert kinds == [torch.int64, torch.float16, torch.float64, torch.float64]
     assert retyped(given, []) is given
+
+
+def test_steps_lie_between_two_steps_of_a_quantisation() -> None:
+    quantised = "(x / (x.abs().amax(-1, keepdim=True) / 127)).round() + y + z"
+    plain, rounding = (LoadedTask(PAIR.format(forward=f)) for f in ("x + y + z", quantised))
+    assert draw_inputs(plain, Draw(0, family="steps"))[0].abs().max() <= 4
+    x, _, z = draw_inputs(rounding, Draw(0, family="steps"))
+    assert (x[0] == 127).all() and (x[1::2, 0] == 127).all()
+    assert (x[1::2, 1:] % 1 == 0.5).all() and (x[2::2] % 0.5 == 0).all()
+    assert x.abs().max() == 127 and torch.equal(z, z[:1].expand(16, 5))
 
 
 def test_zeros_have_both_signs() -> None:

@@ -65,7 +65,7 @@ WHOLE_BYTES = 2**27
 """Bytes that a reference's operators may read and write for a program that raises at smaller sizes
 to be tried at the file's own, which it may be made for."""
 
-TIMES = 4
+TIMES = 2.5
 """How many times the bytes that a reference in float64 holds at its peak a check has on the device
 at its own: in two precisions, with noise, and the candidate's."""
 

@@ -478,6 +478,12 @@ CASES = {
         rows(ROOT.format("x.to(tl.float32) * x.to(tl.float32)"), made="x.shape[:1]"),
         "own_types_only",
     ),
+    "numbers in 64 bits": (
+        reference("x * 3", "torch.randn(20, 45)"),
+        rows(STORE.format("x.to(tl.float32) * 3")),
+        rows(STORE.format("x * 3")),
+        "own_types_only",
+    ),
     "gaps between elements": (
         reference("x.mul_(3)", "torch.randn(20, 45)"),
         IN_PLACE.format(index="at"),
@@ -523,7 +529,23 @@ ANGLES = (
     .replace(*WITH_LIBDEVICE)
 )
 
+QUANTISED = "x / tl.maximum(tl.max(tl.abs(x), 0) / 127, 1e-8)"
+
 WRONG = {
+    "a half that is rounded up": (
+        reference(
+            "(x / (x.abs().amax(-1, keepdim=True) / 127).clamp(min=1e-8)).round().to(torch.int8)",
+            "torch.randn(20, 45)",
+        ),
+        rows(
+            STORE.format(f"tl.floor({QUANTISED} + 0.5).to(tl.int8)"),
+            made="x.shape, dtype=torch.int8",
+        ),
+        rows(
+            STORE.format(f"libdevice.rint({QUANTISED}).to(tl.int8)"),
+            made="x.shape, dtype=torch.int8",
+        ).replace(*WITH_LIBDEVICE),
+    ),
     "lanes of one store that meet": (
         reference(
             f"torch.zeros_like(x).scatter_reduce(1, x, {LAST}, 'amax')",
