@@ -228,6 +228,8 @@ def variants(check: CandidateCheck) -> None:
     except NoOracle as error:
         check.leave_untried(error)
         return
+    if variants.cut_short:
+        check.outcome.evidence["untried"] = "some changes: the reference takes too long"
     for layout in variants.layouts:
         _try_beyond(check, "contiguous_only", usual, layout=layout)
     if check.options.vary_sizes:

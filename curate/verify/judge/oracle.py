@@ -246,7 +246,7 @@ class Oracle:
         try:
             return self._once(Reference.variants, draw, more)
         except _Skip:
-            nothing = self._answers["variants", draw, more] = Variants({}, [])
+            nothing = self._answers["variants", draw, more] = Variants({}, [], False)
             return nothing
 
     def alone(self, draw: Draw) -> list[Draw]:

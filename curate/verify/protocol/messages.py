@@ -118,10 +118,12 @@ class ProblemFacts:
 @message
 @dataclass(frozen=True)
 class Variants:
-    """What else a caller may do: draws by what they change, and layouts of inputs."""
+    """What else a caller may do: draws by what they change, and layouts of inputs; and whether the
+    reference took too long for all changes to be looked at."""
 
     draws: dict[str, list[Draw]]
     layouts: list[str]
+    cut_short: bool
 
 
 @message

@@ -11,6 +11,7 @@ import copy
 import dataclasses
 import itertools
 import math
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -107,6 +108,10 @@ them anew."""
 LARGE_CALL = 2**24
 """Bytes that the operators of a reference read and write from which on other arguments are tried
 without data first."""
+
+VARIANTS_S = 30.0
+"""Seconds that a reference on a device may take to show which changes it takes: a transposed
+convolution in three dimensions would take minutes."""
 
 KEPT_BYTES = 2**31
 """Bytes of a draw up to which it is kept, in case its noise is asked for next."""
@@ -286,8 +291,11 @@ class Reference:
         inputs = self.inputs(draw)
         broken: list[Refusal] = []
         most_parameters = max(MANY_PARAMETERS, GROWTH * self._parameters(draw))
+        until = math.inf if self.device == "cpu" else time.monotonic() + VARIANTS_S
 
         def forward(tried: Draw, most: int) -> Any:
+            if time.monotonic() > until:
+                return None
             if self._elements(tried) > most or self._parameters(tried) > most_parameters:
                 return None
             given = self.inputs(tried)
@@ -321,7 +329,8 @@ class Reference:
         found = find_variants(self.task, draw, inputs, forward, not is_large, more)
         if broken:  # and with it the device's context
             raise Refusal(SKIP, "variants", broken[0].message)
-        return Variants(found, [layout for layout in LAYOUTS if takes(layout)])
+        layouts = [layout for layout in LAYOUTS if takes(layout)]
+        return Variants(found, layouts, time.monotonic() > until)
 
     def alone(self, draw: Draw) -> list[Draw]:
         """Return draws with one of a draw's changes each, where inputs become no larger by it.

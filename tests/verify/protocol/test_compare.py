@@ -265,6 +265,18 @@ def test_results_that_are_nearly_the_same_lean_together() -> None:
         compare((apart * 1.003).bfloat16(), apart.bfloat16(), apart)
 
 
+def test_what_rounding_leaves_of_a_row_of_zeros_does_not_lean() -> None:
+    generator = torch.Generator().manual_seed(5)
+    exact = torch.randn(64, 64, dtype=torch.float64, generator=generator)
+    exact[::2] = 1e-14  # as normalising leaves of an image of one value
+    own = exact + torch.where(exact == 1e-14, 1e-5 * torch.randn(64, 1, generator=generator), 0.0)
+    found = torch.where(exact == 1e-14, 0.0, exact)  # nearer to it than the reference
+    for kind in (torch.bfloat16, torch.float32):
+        compare(found.to(kind), own.to(kind), exact, torch.full_like(exact, 1e-5))
+    with pytest.raises(Mismatch, match="bias"):
+        compare((exact * 1.006).bfloat16(), own.bfloat16(), exact, torch.full_like(exact, 0.01))
+
+
 def test_small_numbers_of_float16_have_its_digits() -> None:
     exact = torch.full((8, 8), 2e-4, dtype=torch.float64)
     with pytest.raises(Mismatch, match="value"):
