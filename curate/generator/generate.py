@@ -17,7 +17,7 @@ import triton
 from curate.generator import library
 from curate.generator import torch_private as private
 from curate.generator.absent_gpu import absent_gpu
-from curate.generator.loops import Loops, product
+from curate.generator.loops import Loops
 from curate.generator.operators.parts import PART, Join, Parts, RepeatedPart
 from curate.generator.program import DROPPING, Program
 from curate.generator.promises import ranks, result_types
@@ -370,7 +370,7 @@ class _Printing:
                     groups.pop(0)
             else:
                 raise Unprintable(f"a {type(group).__name__}")
-            gone = program.known(product(loops.axes[axis] for axis in loops.reduced))
+            gone = program.known(loops.extent(loops.reduced))
             if lead and loops.kept and ranks.LEAD in gone.free_symbols:
                 raise Unprintable("a rank")
             program.hide(loops.nodes)

@@ -170,7 +170,7 @@ class Loops:
             small = not equal(product(own), self.total)
             spans.append([*own, reduced] if small else own)
         self.axes = axes_of_sizes(common_sizes([*lists, *spans]))
-        while not equal(product(self.axes[a] for a in self.reduced), reduced):
+        while not equal(self.extent(self.reduced), reduced):
             self.reduced.insert(0, list(self.axes)[-1 - len(self.reduced)])
         for node, span in zip(self.nodes, spans, strict=True):
             outer, inner = node.get_ranges()
@@ -185,6 +185,10 @@ class Loops:
     def _positions(self, sizes: list[Any]) -> list[sympy.Expr]:
         """Return a node's variables, by their sizes, in terms of the axes."""
         return positions(self.axes.items(), sizes)
+
+    def extent(self, axes: Iterable[sympy.Symbol]) -> sympy.Expr:
+        """Return how many elements some axes have together."""
+        return product(self.axes[axis] for axis in axes)
 
     def place(self, name: str, index: Any) -> tuple[str, sympy.Expr]:
         return self.buffers.place(name, sympy.sympify(index))

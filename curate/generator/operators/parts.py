@@ -78,7 +78,7 @@ class RepeatedPart:
     needed: list[str] = field(init=False)
 
     def __post_init__(self) -> None:
-        used = {s for size, stride, _ in self.outputs for e in (*size, *stride) for s in _free(e)}
+        used = {s for a, b, _ in self.outputs for e in (*a, *b) for s in e.free_symbols}
         used -= {e for own in self.inputs for e in own}
         self.needed = []
         for path, own in self.held.items():
@@ -113,16 +113,12 @@ class RepeatedPart:
         made = []
         for i, (size, stride, dtype) in enumerate(self.outputs):
             numbers = [
-                [self.evaluate(e, known) if _free(e) else int(e) for e in part]
+                [self.evaluate(e, known) if e.free_symbols else int(e) for e in part]
                 for part in (size, stride)
             ]
             own = next(iter(given)) if any(self.types.follows[i : i + 1]) else dtype
             made.append(inputs[0].new_empty_strided(*numbers, dtype=own))
         return made
-
-
-def _free(e: Any) -> set[sympy.Symbol]:
-    return set(e.free_symbols)
 
 
 def _known(pairs: Sequence[tuple[list[sympy.Expr], list[Any]]]) -> dict[sympy.Symbol, Any]:

@@ -12,7 +12,7 @@ import sympy
 
 from curate.generator import torch_private as private
 from curate.generator.body import Body, Dim, Kernel
-from curate.generator.loops import equal, product
+from curate.generator.loops import equal
 from curate.generator.program import Program
 from curate.generator.schedules import products
 from curate.generator.schedules.attention_loops import Attention
@@ -82,15 +82,15 @@ class _Tile:
         self._narrow()
         # Programs of one head follow each other, unless there are too many heads for such an axis.
         self.grid = [self.dims["row"], *reversed(self.batch)]
-        self.grid.sort(key=lambda dim: dim not in self.batch or self._count(dim) <= MANY)
+        self.grid.sort(key=lambda dim: dim not in self.batch or self._hint(dim) <= MANY)
 
     def _body(self, batch: list[Dim]) -> Body:
         body = Body(self.loops, self.program, [*batch, *self.dims.values()], _RESERVED)
         body.use(self.loops.scores.scores)
         return body
 
-    def _count(self, dim: Dim) -> int:
-        return self.program.hint(product(self.loops.axes[axis] for axis in dim.axes))
+    def _hint(self, dim: Dim) -> int:
+        return self.program.hint(self.loops.extent(dim.axes))
 
     def _narrow(self) -> None:
         """Have 32 bits for offsets within a head, and the host assert that these hold them."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sympy
 
 from curate.generator.body import Body, Dim, Kernel
-from curate.generator.loops import Loops, product
+from curate.generator.loops import Loops
 from curate.generator.program import Program
 from curate.generator.schedules.passes import apart, inner, power_of_2
 from curate.generator.values import Value
@@ -124,7 +124,7 @@ MANY = 1024
 
 def _crossed(loops: Loops, program: Program, dims: list[Dim], axes: list[sympy.Symbol]) -> None:
     """Print a kernel whose tiles are read along rows and written along columns."""
-    whole, many = Dim("outer", axes), program.hint(product(loops.axes[a] for a in axes)) >= MANY
+    whole, many = Dim("outer", axes), program.hint(loops.extent(axes)) >= MANY
     outer = Body(loops, program, [*dims, whole]).apart(whole)
     if many or not 0 < len(outer) <= 2:
         outer = [whole] if axes else []

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from curate.generator.body import Body, Dim, identifier
-from curate.generator.loops import Loops, equal, product
+from curate.generator.loops import Loops, equal
 from curate.generator.text.operations import TYPES, largest, least, literal
 from curate.generator.values import PARTS, Value
 
@@ -64,7 +64,7 @@ def share_means(loops: Loops) -> None:
     """Have a mean that is a sum by the count be that of the variance of the same numbers."""
     made = list(loops.recorder.made.values())
     variances = {id(v.args[0]): v for v in made if v.name == "welford_reduce"}
-    length = product(loops.axes[axis] for axis in loops.reduced)
+    length = loops.extent(loops.reduced)
     for value in made if variances else ():
         total, count = value.args if value.op == "truediv" else (None, None)
         if isinstance(total, Value) and total.name == "sum" and total.op == "reduce":
@@ -121,9 +121,7 @@ class Reducer:
             source == torch.bool and ("max" in reduce.name or "min" in reduce.name)
         ):
             return f"({text}).to(tl.int32)"
-        if source == torch.bool:
-            return f"({text}).to({TYPES[reduce.dtype]})"
-        if reduce.name in ("sum", "prod") and source != reduce.dtype:
+        if source == torch.bool or (reduce.name in ("sum", "prod") and source != reduce.dtype):
             return f"({text}).to({TYPES[reduce.dtype]})"
         return text
 
@@ -156,7 +154,7 @@ class Reducer:
 
     def _moments(self, reduce: Value, element: str) -> None:
         """Print the mean, and then the sum of squares around it."""
-        count = self.body.size("n_cols", self._length())
+        count = self.body.size("n_cols", self.body.loops.extent(self.dim.axes))
         mean = self._named("mean", f"tl.sum({element}, {self.axis}) / {count}")
         x = self.body.text(reduce.args[0])
         centered = f"({x} - {mean})"
@@ -177,12 +175,6 @@ class Reducer:
     def _made(self, op: str, *args: Value) -> list[Value]:
         made = self.body.loops.recorder.made.values()
         return [v for v in made if v.op == op and list(map(id, v.args)) == list(map(id, args))]
-
-    def _length(self) -> Any:
-        length: Any = 1
-        for axis in self.dim.axes:
-            length = length * self.body.loops.axes[axis]
-        return length
 
     # -- a state in a loop ------------------------------------------------------------------------
 

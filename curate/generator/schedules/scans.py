@@ -219,8 +219,8 @@ class Scanner:
     def _operand(self, scan: Value, value: Value) -> str:
         """Return the text of what is scanned, in the tile's shape."""
         body, text = self.body, self._typed(scan, value)
-        tiled = {body.dim_of[a].name for a in body.loops.live(value.axes) if a in body.dim_of}
-        if all(dim.name in tiled for dim in body.dims if dim.tile is not None):
+        tiled = body.dims_along(value.axes)
+        if all(dim in tiled for dim in body.dims if dim.tile is not None):
             return text
         return f"tl.broadcast_to({text}, {self.shape})"
 
