@@ -9,7 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from curate.generator.text.expressions import unused
-from curate.generator.text.layout import comment
+from curate.generator.text.layout import blocks, comment
+from curate.syntax import names_in
 
 _LONGEST = 240
 """Characters of a docstring's first sentence that names all that a kernel is launched for."""
@@ -52,10 +53,7 @@ class _Form:
         code = ast.parse(ast.unparse(self.function)).body[0]
         assert isinstance(code, ast.FunctionDef)
         code.name, code.body = "kernel", code.body[1:]
-        for block in [
-            code.body,
-            *(n.body for n in ast.walk(code) if isinstance(n, ast.For | ast.If)),
-        ]:
+        for block in blocks(code):
             block[:] = [one for one in block if not comment(one)] or [ast.Pass()]
         _rename(code, {name: f"v{i}" for i, name in enumerate(self.names)})
         return f"{self.rest}\n{ast.unparse(code)}"
@@ -129,15 +127,13 @@ def _speak_for_all(forms: list[_Form], taken: set[str]) -> None:
 def _common_names(forms: list[_Form]) -> dict[str, str]:
     """Return names for the arguments and variables that some kernels call differently."""
     function = forms[0].function
-    used = {n.id for n in ast.walk(function) if isinstance(n, ast.Name)}
-    used |= {argument.arg for argument in function.args.args}
-    stored = {
-        n.id
+    used = {*names_in(function), *(argument.arg for argument in function.args.args)}
+    stores = [
+        call.args[0]
         for call in ast.walk(function)
         if isinstance(call, ast.Call) and re.match(r"tl\.(store|atomic)", ast.unparse(call.func))
-        for n in ast.walk(call.args[0])
-        if isinstance(n, ast.Name)
-    }
+    ]
+    stored = set(names_in(*stores))
     new: dict[str, str] = {}
     for words in zip(*(form.names for form in forms), strict=True):
         name = words[0]
