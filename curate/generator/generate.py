@@ -18,7 +18,7 @@ from curate.generator import library
 from curate.generator import torch_private as private
 from curate.generator.absent_gpu import absent_gpu
 from curate.generator.loops import Loops
-from curate.generator.operators.parts import PART, Join, Parts, RepeatedPart
+from curate.generator.operators.parts import PART, Join, Parts, RepeatedPart, tensors_of
 from curate.generator.program import DROPPING, Program
 from curate.generator.promises import ranks, result_types
 from curate.generator.schedules import attention_loops
@@ -217,8 +217,7 @@ class _Functions:
         name = self._name(path, module)
         self.taken |= {name, *map(_kernel_name, written.kernels)}
         known = traced.expression
-        held = dict(traced.model.named_parameters(remove_duplicate=False))
-        held |= dict(traced.model.named_buffers(remove_duplicate=False))
+        held = tensors_of(traced.model)
         return RepeatedPart(
             form=form,
             names=names,
@@ -363,7 +362,7 @@ class _Printing:
                 if lead:
                     raise Unprintable("a rank")
                 loops: Loops = library.take(program, group, groups)
-            elif isinstance(group, private.SchedulerNode | private.FusedSchedulerNode):
+            elif isinstance(group, private.LOOPS):
                 loops = Loops(program, group)
                 loops.merge()
                 while groups and loops.absorb(groups[0]):
@@ -387,7 +386,7 @@ def _form(written: Program) -> list[str]:
     """Return a program's kernels and statements without the words that hang on its graph."""
     forms = ["\n".join([*written.head, *written.lines])]
     for i, kernel in enumerate(written.kernels):
-        name = kernel.partition("def ")[2].partition("(")[0]
+        name = _kernel_name(kernel)
         forms[0] = forms[0].replace(f"{name}[", f"kernel_{i}[")
         code = re.sub(r'""".*?"""', "", kernel, flags=re.DOTALL).replace(name, "kernel")
         for j, own in enumerate(dict.fromkeys(re.findall(r"(?m)^ +(\w+) \W?= ", code))):

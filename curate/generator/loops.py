@@ -276,7 +276,7 @@ class Loops:
         """
         if not self.reduced or not self.kept:
             return False
-        if not isinstance(group, private.SchedulerNode | private.FusedSchedulerNode):
+        if not isinstance(group, private.LOOPS):
             return False  # a library's
         loads: dict[str, list[sympy.Expr]] = {}
         for value in self.recorder.made.values():

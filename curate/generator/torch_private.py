@@ -79,10 +79,13 @@ from curate.generator.words import NOTE, NodeNote, Note, is_view, note_of, opera
 __all__ = ["CUDA", "DIVISIONS", "DTYPES", "ir", "list_device_constructors"]
 __all__ += ["CeilToInt", "FloorDiv", "Identity", "IntTrueDiv", "Max", "Min", "Mod"]
 __all__ += ["ConstantSource", "DefaultHandler", "FakeTensor", "ModularIndexing", "PythonMod"]
-__all__ += ["ExternKernelSchedulerNode", "FusedSchedulerNode", "NopKernelSchedulerNode"]
+__all__ += ["ExternKernelSchedulerNode", "NopKernelSchedulerNode"]
 __all__ += ["SchedulerNode", "ShapeEnv"]
 
 T = TypeVar("T")
+
+LOOPS = SchedulerNode | FusedSchedulerNode
+"""Groups of the scheduler's that have loops: no calls of libraries."""
 
 DTYPES = DtypePropagationOpsHandler()
 """Says of which type the result of an operation in a loop's body is."""

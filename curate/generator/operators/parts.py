@@ -372,7 +372,7 @@ class Parts:
             return run(*args, **kwargs)
         if (path, part) not in self.calls:
             self.calls.append((path, part))
-        held = [_tensors(module)[name] for name in part.needed]
+        held = [tensors_of(module)[name] for name in part.needed]
         return pytree.tree_unflatten(part.results(tensors, held), part.result)
 
     def _part(
@@ -389,7 +389,7 @@ class Parts:
         key = form, tuple(names), tuple(plain.items()), ones
         if key in self._refused:
             raise Unprintable("a part")
-        held = {path: list(x.shape) for path, x in _tensors(module).items()}
+        held = {path: list(x.shape) for path, x in tensors_of(module).items()}
         for part in self._keys.setdefault(key, []):
             if part.fits([list(x.shape) for x in tensors], held):
                 return part
@@ -450,11 +450,12 @@ def _call(
     module: torch.nn.Module, number: int, part: RepeatedPart, *args: Any, **kwargs: Any
 ) -> Any:
     _, tensors, _ = bind(module, args, kwargs)
-    held = [_tensors(module)[path] for path in part.needed]
+    held = [tensors_of(module)[path] for path in part.needed]
     return pytree.tree_unflatten(list(PART(tensors, held, number)), part.result)
 
 
-def _tensors(module: torch.nn.Module) -> dict[str, Tensor]:
+def tensors_of(module: torch.nn.Module) -> dict[str, Tensor]:
+    """Return a module's parameters and buffers, by their paths."""
     found = dict(module.named_parameters(remove_duplicate=False))
     return found | dict(module.named_buffers(remove_duplicate=False))
 

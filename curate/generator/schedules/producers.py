@@ -105,7 +105,7 @@ def find(
     makers = {
         name: group
         for group in groups
-        if isinstance(group, private.SchedulerNode | private.FusedSchedulerNode)
+        if isinstance(group, private.LOOPS)
         for name in program.writes(group.get_nodes())
     }
     found: list[Any] = []

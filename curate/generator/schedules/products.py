@@ -244,7 +244,7 @@ def with_followers(
     for group in list(groups):
         nodes = group.get_nodes()
         reads, writes = program.reads(nodes), program.writes(nodes).keys()
-        fits = isinstance(group, private.SchedulerNode | private.FusedSchedulerNode)
+        fits = isinstance(group, private.LOOPS)
         if fits and reads & made and not (reads | writes) & later:
             try:
                 loops = make([*loops.followers, group])
