@@ -67,7 +67,6 @@ def of_trace(
     """
     nodes = traced.graph.graph.nodes
     convolutions = [n for n in nodes if n.target is torch.ops.aten.convolution.default]
-    convolves = bool(convolutions)
     found = [e for e in map(known, _channels(traced, convolutions)) if e != sympy.true]
     for guard in traced.env.guards:
         e = known(guard.expr)
@@ -76,32 +75,37 @@ def of_trace(
         if e in (sympy.true, sympy.false) or not e.free_symbols:
             continue
         framework = guard.sloc.framework_loc
-        place = framework.filename if framework else ""
-        in_layouts = place.endswith("_prims_common/__init__.py")
-        says_one = isinstance(e, sympy.Eq) and 1 in e.args  # broadcasting takes it for granted
-        if framework and framework.name == "squeeze" and isinstance(e, sympy.Ne):
+        place = (framework.filename, framework.name) if framework else ("", "")
+        if _matters(e, *place, bool(convolutions), sizes, free):
             if lead and lead.hides(e):
                 raise Unprintable("a rank")
             found.append(e)
-            continue
-        layout_only = in_layouts and not says_one
-        layout_only |= place.endswith("_inductor/ir.py") and not isinstance(e, sympy.Eq)
-        of_convolutions = convolves and place.endswith(_OF_CONVOLUTIONS)
-        of_convolutions &= framework is None or framework.name != _SLICES
-        if of_convolutions and not isinstance(e, sympy.Eq):
-            continue
-        in_torch = place.startswith(_TORCH)
-        of_views = in_torch and framework.name.startswith("_reshape_view")
-        of_views &= isinstance(e, sympy.Ne)
-        if in_torch and (of_views or _compares_counts(e)):
-            continue
-        broadcast = "_subclasses" in place
-        if layout_only or _is_trivial(e, sizes if broadcast else free):
-            continue
-        if lead and lead.hides(e):
-            raise Unprintable("a rank")
-        found.append(e)
     return found
+
+
+def _matters(
+    e: Any,
+    file: str,
+    function: str,
+    convolves: bool,
+    sizes: set[sympy.Symbol],
+    free: set[sympy.Symbol],
+) -> bool:
+    """Whether a condition matters to a kernel, by what it says and where in PyTorch it is asked."""
+    is_equality, differs = isinstance(e, sympy.Eq), isinstance(e, sympy.Ne)
+    if function == "squeeze" and differs:
+        return True
+    if convolves and file.endswith(_OF_CONVOLUTIONS) and function != _SLICES and not is_equality:
+        return False
+    of_views = function.startswith("_reshape_view") and differs
+    if file.startswith(_TORCH) and (of_views or _compares_counts(e)):
+        return False
+    says_one = is_equality and 1 in e.args  # broadcasting takes it for granted
+    if file.endswith("_prims_common/__init__.py") and not says_one:  # of layouts alone
+        return False
+    if file.endswith("_inductor/ir.py") and not is_equality:
+        return False
+    return not _is_trivial(e, sizes if "_subclasses" in file else free)
 
 
 def _as_in_the_file(traced: Traced, guard: Any, known: Callable[[Any], sympy.Expr]) -> list[Any]:
