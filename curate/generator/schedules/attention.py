@@ -46,6 +46,16 @@ def tiled(loops: Attention, program: Program, tuned: bool = True) -> None:
     tile.launch(tuned)
 
 
+_DIMS = {
+    "row": ("rows", 0, "BLOCK_M"),
+    "key": ("keys", 1, "BLOCK_N"),
+    "keys": ("key_rows", 0, "BLOCK_N"),
+    "dim": ("dims", 1, "BLOCK_D"),
+    "dims": ("dim_rows", 0, "BLOCK_D"),
+    "col": ("cols", 1, "BLOCK_V"),
+}
+"""For each role its index, its dimension of a tile, and the constant that says how many it has."""
+
 _RESERVED: tuple[str, ...] = ("tile", "start", "first", "whole", "end")
 _RESERVED += ("q", "k", "v", "scores", "weights", "acc", "added")
 
@@ -58,21 +68,17 @@ class _Tile:
     def __init__(self, loops: Attention, program: Program) -> None:
         self.loops = loops
         self.program = program
-        self.same_head = equal(loops.sizes["dim"], loops.sizes["col"])
-        blocks = {"dim": "BLOCK_D", "col": "BLOCK_D" if self.same_head else "BLOCK_V"}
-        blocks |= {"row": "BLOCK_M", "key": "BLOCK_N", "keys": "BLOCK_N", "dims": "BLOCK_D"}
-        names = {"row": "rows", "key": "keys", "keys": "key_rows", "dim": "dims"}
-        names |= {"dims": "dim_rows", "col": "cols"}
-        across = {"row": 0, "key": 1, "keys": 0, "dim": 1, "dims": 0, "col": 1}
         self.dims = {}
-        for role, name in names.items():
+        for role, (name, tile, block) in _DIMS.items():
             mask = f"{name.removesuffix('s')}_mask"
-            self.dims[role] = Dim(name, self._axes(role), mask, across[role], blocks[role])
+            self.dims[role] = Dim(name, self._axes(role), mask, tile, block)
+        if equal(loops.sizes["dim"], loops.sizes["col"]):
+            self.dims["col"].constant = self.dims["dim"].constant
         self.blocks = dict.fromkeys(("BLOCK_M", "BLOCK_N"), "")
         for role in ("dim", "col"):
             count = self.program.size(_COUNTS[role], loops.sizes[role])
-            self.blocks[blocks[role]] = _block(count)
-            if count == self.blocks[blocks[role]]:  # no element of the tile is missing
+            block = self.blocks[self.dims[role].block] = _block(count)
+            if count == block:  # no element of the tile is missing
                 for dim in ("dim", "dims") if role == "dim" else ("col",):
                     self.dims[dim].mask = ""
         batch = Dim("batch", self._axes("batch"))
