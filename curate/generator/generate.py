@@ -18,7 +18,14 @@ from curate.generator import library
 from curate.generator import torch_private as private
 from curate.generator.absent_gpu import absent_gpu
 from curate.generator.loops import Loops
-from curate.generator.operators.parts import PART, Join, Parts, RepeatedPart, tensors_of
+from curate.generator.operators.parts import (
+    PART,
+    Arguments,
+    Join,
+    Parts,
+    RepeatedPart,
+    tensors_of,
+)
 from curate.generator.program import DROPPING, Program
 from curate.generator.promises import ranks, result_types
 from curate.generator.schedules import attention_loops
@@ -193,17 +200,10 @@ class _Functions:
     variant: int
     taken: set[str] = field(default_factory=set)
 
-    def part(
-        self,
-        form: Any,
-        path: str,
-        module: Any,
-        names: list[str],
-        tensors: list[Any],
-        plain: dict[str, Any],
-    ) -> RepeatedPart:
+    def part(self, form: Any, path: str, module: Any, arguments: Arguments) -> RepeatedPart:
         """Return the function for a module, printed."""
-        traced = trace_part(self.task, module, names, tensors, plain)
+        names = arguments.names
+        traced = trace_part(self.task, module, arguments)
         operators = _operators(traced)
         made: Any = traced.graph.graph.output_node().args[0]
         results: list[Any] = [getattr(node, "meta", {}).get("val") for node in made]

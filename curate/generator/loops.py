@@ -163,13 +163,12 @@ class Loops:
         self._begin(buffers, list(group.get_nodes()))
         kept, reduced = map(sympy.sympify, group.group[1])
         self.total = sympy.expand(kept * reduced)
-        lists = [[kept, reduced]]
         spans = []
         for node in self.nodes:
             own = [size for sizes in node.get_ranges() for size in sizes]
             small = not equal(product(own), self.total)
             spans.append([*own, reduced] if small else own)
-        self.axes = axes_of_sizes(common_sizes([*lists, *spans]))
+        self.axes = axes_of_sizes(common_sizes([[kept, reduced], *spans]))
         while not equal(self.extent(self.reduced), reduced):
             self.reduced.insert(0, list(self.axes)[-1 - len(self.reduced)])
         for node, span in zip(self.nodes, spans, strict=True):
