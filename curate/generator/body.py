@@ -171,6 +171,12 @@ class Body:
     def fresh(self, word: str) -> str:
         return unused(identifier(word), self._used)
 
+    def let(self, word: str, text: str) -> str:
+        """Give what a text stands for a variable, and return its name."""
+        name = self.fresh(word)
+        self.say(f"{name} = {text}")
+        return name
+
     def stores(self) -> list[StoredValue]:
         """Return what has to be written: not what only this kernel reads."""
         return [store for store in self.loops.stores if not self.host.is_inner(store.buffer)]
@@ -529,9 +535,7 @@ class Body:
         noun = "clamped" if text.startswith("tl.clamp") else NOUNS.get(value.op, value.op)
         if value.op == "maximum" and any(x.op == "sqrt" for x in value.inputs()):
             noun = "norm"  # kept away from zero
-        name = self.fresh(own or noun)
-        self.say(f"{name} = {text}")
-        self._texts[id(value)] = name
+        name = self._texts[id(value)] = self.let(own or noun, text)
         return name
 
     def _known(self, value: Value) -> str | None:

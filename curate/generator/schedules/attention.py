@@ -167,10 +167,9 @@ class _Tile:
         scores = loops.scores.scores, loops.scores.within
         parts = [*scores, loops.softmax.weights, *loops.k.inputs(), *loops.v.inputs()]
         body.hoist(parts, [*loops.reduced, *self.dims["keys"].axes])
-        self.peak, self.total = body.fresh("peak"), body.fresh("exp_sum")
         body.say(repr("# Online softmax: a new peak scales down the exponentials so far."))
-        body.say(f'{self.peak} = tl.full(({self.rows}, 1), float("-inf"), tl.float32)')
-        body.say(f"{self.total} = tl.zeros(({self.rows}, 1), tl.float32)")
+        self.peak = body.let("peak", f'tl.full(({self.rows}, 1), float("-inf"), tl.float32)')
+        self.total = body.let("exp_sum", f"tl.zeros(({self.rows}, 1), tl.float32)")
         body.say(f"acc = tl.zeros(({self.rows}, {self.dims['col'].block}), tl.float32)")
 
     def whole(self) -> str:
@@ -223,15 +222,12 @@ class _Tile:
         filled = body.filled(scores or loops.scores.scores, -math.inf, keys)
         if filled != "scores":
             body.say(f"scores = {filled}")
-        new = body.fresh(f"new_{self.peak}")
-        body.say(f"{new} = tl.maximum({self.peak}, tl.max(scores, axis=1, keep_dims=True))")
-        shift = new
+        peak = f"tl.maximum({self.peak}, tl.max(scores, axis=1, keep_dims=True))"
+        shift = new = body.let(f"new_{self.peak}", peak)
         if self.may_be_hidden:
-            shift = body.fresh("shift")
-            body.say(f'{shift} = tl.where({new} == float("-inf"), 0.0, {new})')
-        rescale = body.fresh("rescale")
+            shift = body.let("shift", f'tl.where({new} == float("-inf"), 0.0, {new})')
         body.say(f"weights = {self.exponential(f'scores - {shift}')}")
-        body.say(f"{rescale} = {self.exponential(f'{self.peak} - {shift}')}")
+        rescale = body.let("rescale", self.exponential(f"{self.peak} - {shift}"))
         body.say(
             f"{self.total} = {self.total} * {rescale} + tl.sum(weights, axis=1, keep_dims=True)"
         )
@@ -260,11 +256,9 @@ class _Tile:
         parts = [f"({weights}).to(v.dtype)"]
         if self._is_exact():
             weights = body.name(loops.softmax.weights)
-            high, low = body.fresh("high"), body.fresh("low")
             body.say(repr("# In two parts: weights of 16 bits may be too far off."))
-            body.say(f"{high} = {parts[0]}")
-            body.say(f"{low} = ({weights} - {high}).to(v.dtype)")
-            parts = [high, low]
+            high = body.let("high", parts[0])
+            parts = [high, body.let("low", f"({weights} - {high}).to(v.dtype)")]
         for part in parts:
             body.say(f"acc = {products.dot(body, part, 'v', 'acc', [loops.v_operand.dtype])}")
 
