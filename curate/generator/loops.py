@@ -146,8 +146,8 @@ class Loops:
         nodes: the scheduler's nodes that it stands for.
     """
 
-    def _begin(self, buffers: Program, nodes: list[Any]) -> None:
-        self.buffers = buffers
+    def _begin(self, program: Program, nodes: list[Any]) -> None:
+        self.program = program
         self.nodes = nodes
         self.axes: dict[sympy.Symbol, sympy.Expr] = {}
         self.reduced: list[sympy.Symbol] = []
@@ -159,8 +159,8 @@ class Loops:
         self._merged: dict[sympy.Symbol, sympy.Expr] = {}
         self._into: dict[sympy.Symbol, sympy.Symbol] = {}
 
-    def __init__(self, buffers: Program, group: Any) -> None:
-        self._begin(buffers, list(group.get_nodes()))
+    def __init__(self, program: Program, group: Any) -> None:
+        self._begin(program, list(group.get_nodes()))
         kept, reduced = map(sympy.sympify, group.group[1])
         self.total = sympy.expand(kept * reduced)
         spans = []
@@ -190,7 +190,7 @@ class Loops:
         return product(self.axes[axis] for axis in axes)
 
     def place(self, name: str, index: Any) -> tuple[str, sympy.Expr]:
-        return self.buffers.place(name, sympy.sympify(index))
+        return self.program.place(name, sympy.sympify(index))
 
     def simplified(self, expression: Any) -> sympy.Expr:
         found = sympy.sympify(expression)

@@ -145,7 +145,7 @@ class Attention(products.Product):
         later = [node for group in groups for node in group.get_nodes()]
         self._begin(program, [*found.get_nodes(), *later])
         self.recorder = producers.InlineRecorder(self, found.producers)
-        self.program, self.found, self.followers = program, found, list(groups)
+        self.found, self.followers = found, list(groups)
         self.call, self.places = found.second, []
         self._operands()
         spans = self._spans(later)

@@ -81,7 +81,6 @@ class Product(Loops):
         if makers:
             self.recorder = producers.InlineRecorder(self, makers)
         self.call = call
-        self.program = program
         self.followers = list(groups)
         result = call.result
         spans = self._spans(later)
