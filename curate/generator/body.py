@@ -589,7 +589,8 @@ class Body:
             texts = [self.text(arg) for arg in (*inner, args[1])]
             return f"tl.clamp({', '.join(texts)}, propagate_nan=tl.PropagateNan.ALL)"
         if op == "where":
-            args = args[0], self._chosen(args[1], args[0]), self._otherwise(args[2], args[0])
+            mask, chosen, other = args
+            args = mask, self._chosen(chosen, mask), self._chosen(other, mask, otherwise=True)
         texts = [self.text(arg) for arg in args]
         return self._operation(op, texts, value)
 
@@ -601,15 +602,13 @@ class Body:
         plain = self._is_plain(args[1]) and self._is_plain(low.args[1])
         return low.args if plain and self._is_single(low) else None
 
-    def _chosen(self, value: Any, mask: Any) -> Any:
-        """Return what a value is where a mask holds: not what it is elsewhere."""
-        masked = isinstance(value, Value) and value.op == "masked" and value.args[0] is mask
-        return value.args[1] if masked and id(value) not in self._texts else value
-
-    def _otherwise(self, value: Any, mask: Any) -> Any:
-        """Return what a value is where a mask does not hold, as `_chosen` does where it does."""
-        known = not isinstance(value, Value) or value.op != "masked" or id(value) in self._texts
-        return value.args[1] if not known and is_opposite(value.args[0], mask) else value
+    def _chosen(self, value: Any, mask: Any, otherwise: bool = False) -> Any:
+        """Return what a value is where a mask holds, or does not: not what it is elsewhere."""
+        if not isinstance(value, Value) or value.op != "masked" or id(value) in self._texts:
+            return value
+        own, inner = value.args
+        holds = is_opposite(own, mask) if otherwise else own is mask
+        return inner if holds else value
 
     def _is_plain(self, value: Any) -> bool:
         return isinstance(value, Value) and value.op == "constant"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import itertools
 import re
 import warnings
 from collections.abc import Callable
@@ -559,7 +560,7 @@ def imports(given: list[str], text: str) -> str:
     for pattern, line in wanted.items():
         if re.search(pattern, code):
             lines.add(line)
-        elif line in lines:
+        else:
             lines.discard(line)
     if "from torch import nn" in lines:
         lines.discard("import torch.nn as nn")
@@ -568,7 +569,5 @@ def imports(given: list[str], text: str) -> str:
         module = line.split()[1]
         return module.split(".")[0] in ("torch", "triton"), module, line.startswith("from"), line
 
-    ordered = sorted(lines, key=order)
-    standard = [line for line in ordered if not order(line)[0]]
-    others = [line for line in ordered if order(line)[0]]
-    return "\n\n".join("\n".join(group) for group in (standard, others) if group)
+    groups = itertools.groupby(sorted(lines, key=order), key=lambda line: order(line)[0])
+    return "\n\n".join("\n".join(group) for _, group in groups)

@@ -69,7 +69,7 @@ def slice_reference(reference: str, entry_point: str = "Model") -> Container:
         elif isinstance(node, ast.ClassDef):
             preamble.append(_class_text(node, kept[node.name], lines))
         else:
-            preamble.append(_segment(node, lines))
+            preamble.append("\n".join(lines[slice(*_span(node))]))
     class_text = _class_text(model, kept[entry_point], lines)
     return Container(
         imports,
@@ -363,11 +363,6 @@ def _span(node: ast.stmt) -> tuple[int, int]:
     decorators = getattr(node, "decorator_list", [])
     start = min([node.lineno, *(d.lineno for d in decorators)]) - 1
     return start, node.end_lineno or node.lineno
-
-
-def _segment(node: ast.stmt, lines: list[str]) -> str:
-    start, end = _span(node)
-    return "\n".join(lines[start:end])
 
 
 def _class_text(node: ast.ClassDef, kept: set[ast.stmt], lines: list[str]) -> str:
