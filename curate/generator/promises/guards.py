@@ -35,6 +35,9 @@ _SLICES = "_compute_slice_index"
 
 _TORCH = str(Path(torch.__file__).parent)
 
+_INEQUALITIES = (sympy.Ne, sympy.Ge, sympy.Gt, sympy.Le, sympy.Lt)
+_REMAINDERS = (sympy.Mod, private.Mod, private.PythonMod)
+
 _FEW = (1, 2, 3, 4, 5, 6, 8, 12, 16, 24)
 _SOME = (*_FEW, 7, 9, 10, 20, 32, 48, 64, 96, 128, 1000, 1024)
 _MANY = (*range(1, 200), 255, 256, 500, 511, 512, 1000, 1023, 1024, 4096, 65_536, 1_000_003)
@@ -128,37 +131,27 @@ def _channels(traced: Traced, convolutions: list[torch.fx.Node]) -> Iterator[Any
 
 def _compares_counts(e: Any) -> bool:
     """Whether a condition only says that not all of some sizes are 0 or 1: n < n * m, h * w > 1."""
-    if not isinstance(e, sympy.Ne | sympy.Ge | sympy.Gt | sympy.Le | sympy.Lt):
+    if not isinstance(e, _INEQUALITIES):
         return False
     left, right = e.args
     if 0 in e.args:
         return isinstance(e, sympy.Ne) and (left + right).is_Mul
     over, under = sympy.fraction(sympy.cancel(left / right))
     more = over if under == 1 else under
-    if e.atoms(sympy.Mod, private.Mod, private.PythonMod) or 1 not in (over, under):
+    if e.atoms(*_REMAINDERS) or 1 not in (over, under):
         return False
     return more.is_Mul or not (left.is_number or right.is_number)
 
 
 def _is_trivial(e: Any, sizes: set[sympy.Symbol]) -> bool:
     """Whether a condition only says that sizes are neither 0 nor 1, or within 2**31."""
-    numbers = [int(n) for n in e.atoms(sympy.Integer)]
-    if any(abs(n) >= 2**31 - 1 for n in numbers):
+    if any(abs(int(n)) >= 2**31 - 1 for n in e.atoms(sympy.Integer)) or _says_filled(e, sizes):
         return True
-    if _says_filled(e, sizes):
-        return True
-    if not e.free_symbols <= sizes:
+    if not isinstance(e, _INEQUALITIES) or not e.free_symbols <= sizes or len(e.free_symbols) > 3:
         return False
-    if isinstance(e, sympy.Ne | sympy.Ge | sympy.Gt | sympy.Le | sympy.Lt):
-        plain = [side for side in e.args if side.is_Integer]
-        of_two = sympy.StrictGreaterThan(sum(e.free_symbols), 2)
-        return (
-            e not in (of_two, of_two.reversed)
-            and bool(plain)
-            and 0 <= int(plain[0]) <= 2
-            and len(e.free_symbols) <= 3
-        )
-    return False
+    plain = [side for side in e.args if side.is_Integer]
+    of_two = sympy.StrictGreaterThan(sum(e.free_symbols), 2)
+    return bool(plain) and 0 <= int(plain[0]) <= 2 and e not in (of_two, of_two.reversed)
 
 
 def _says_filled(e: Any, sizes: set[sympy.Symbol]) -> bool:
@@ -166,7 +159,7 @@ def _says_filled(e: Any, sizes: set[sympy.Symbol]) -> bool:
     if not isinstance(e, sympy.Ne) or {0, 1}.isdisjoint(e.args):
         return False
     count = e.args[1] if e.args[0].is_number else e.args[0]
-    remainders = count.atoms(sympy.Mod, private.Mod, private.PythonMod)
+    remainders = count.atoms(*_REMAINDERS)
     if any(m.args[0] != 1 and sympy.cancel(m.args[1] / m.args[0]).free_symbols for m in remainders):
         return False
     return bool(remainders or count.free_symbols & sizes)
