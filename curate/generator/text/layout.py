@@ -56,9 +56,8 @@ def statement(node: ast.stmt, indent: int) -> list[str]:
     if isinstance(node, ast.For):
         head = f"{pad}for {text(node.target)} in {text(node.iter)}:"
         return [head, *body(node.body, indent + 4)]
-    if isinstance(node, ast.If | ast.While):
-        word = "if" if isinstance(node, ast.If) else "while"
-        lines = [f"{pad}{word} {text(node.test)}:", *body(node.body, indent + 4)]
+    if isinstance(node, ast.If):
+        lines = [f"{pad}if {text(node.test)}:", *body(node.body, indent + 4)]
         if len(node.orelse) == 1 and isinstance(node.orelse[0], ast.If):
             first, *rest = statement(node.orelse[0], indent)
             lines += [f"{pad}el{first.lstrip()}", *rest]
