@@ -78,8 +78,8 @@ def of_trace(
         if e in (sympy.true, sympy.false) or not e.free_symbols:
             continue
         framework = guard.sloc.framework_loc
-        place = (framework.filename, framework.name) if framework else ("", "")
-        if _matters(e, *place, bool(convolutions), sizes, free):
+        file, function = (framework.filename, framework.name) if framework else ("", "")
+        if _matters(e, file, function, bool(convolutions), sizes, free):
             if lead and lead.hides(e):
                 raise Unprintable("a rank")
             found.append(e)

@@ -195,7 +195,8 @@ def _without_values(traced: Traced) -> tuple[Any, torch.nn.Module | None]:
         mode, task, made = private.plain_fakes(), traced.task, None
         build = private.no_fakes() if traced.shapes else nullcontext()
         quiet = warnings.catch_warnings(action="ignore")
-        if inspect.isclass(task.Model):  # a part is quick to make
+        is_part = not inspect.isclass(task.Model)  # which is quick to make
+        if not is_part:
             with mode, recurrences(), torch.no_grad(), quiet, build, suppress(Exception):
                 made = task.Model(*task.get_init_inputs()).eval()
                 traced.parts.strip(made)
