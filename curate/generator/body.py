@@ -15,8 +15,8 @@ import sympy
 import torch
 
 from curate.generator import torch_private as private
-from curate.generator.loops import Loops, equal, in_terms_of, product
-from curate.generator.text.expressions import Printer, unused
+from curate.generator.loops import Loops, equal, in_terms_of
+from curate.generator.text.expressions import KERNEL_TO_INTEGER, Printer, unused
 from curate.generator.text.operations import (
     BINARY,
     CONJUNCTIONS,
@@ -34,9 +34,6 @@ from curate.syntax import words
 
 if TYPE_CHECKING:
     from curate.generator.program import Program
-
-ROUNDED = frozenset(("TruncToInt", "FloorToInt", "CeilToInt", "RoundToInt"))
-"""PyTorch's functions that make an integer of a number."""
 
 LONGEST = 70
 """Characters of an expression that is written where it is used, not as a variable of its own; a
@@ -104,7 +101,7 @@ class Dim:
     def count(self, sizes: Program | Body, loops: Loops) -> str:
         """Return the host's or a kernel's text for how many elements there are."""
         name = _COUNTS.get(self.name, "n_elements")
-        return sizes.size(name, product(loops.axes[axis] for axis in self.axes))
+        return sizes.size(name, loops.extent(self.axes))
 
 
 def _whole(dim: Dim) -> sympy.Symbol:
@@ -173,6 +170,12 @@ class Body:
 
     def fresh(self, word: str) -> str:
         return unused(identifier(word), self._used)
+
+    def let(self, word: str, text: str) -> str:
+        """Give what a text stands for a variable, and return its name."""
+        name = self.fresh(word)
+        self.say(f"{name} = {text}")
+        return name
 
     def stores(self) -> list[StoredValue]:
         """Return what has to be written: not what only this kernel reads."""
@@ -384,7 +387,7 @@ class Body:
         It also rounds numbers to integers, for which a kernel has too few bits.
         """
         divided = [p for p in e.atoms(*private.DIVISIONS) if not p.args[0].is_nonnegative]
-        rounded = [p for p in e.atoms(sympy.Function) if type(p).__name__ in ROUNDED]
+        rounded = [p for p in e.atoms(sympy.Function) if type(p).__name__ in KERNEL_TO_INTEGER]
         order = [*sorted(divided, key=str), *sorted(rounded, key=lambda p: (-len(str(p)), str(p)))]
         for part in order:
             if part.free_symbols.isdisjoint(lanes) and e.has(part):
@@ -421,9 +424,13 @@ class Body:
 
     # -- masks ------------------------------------------------------------------------------------
 
+    def dims_along(self, axes: Iterable[sympy.Symbol]) -> list[Dim]:
+        """Return the dims that some axes are in."""
+        return [self.dim_of[axis] for axis in self.loops.live(axes) if axis in self.dim_of]
+
     def masks(self, axes: Iterable[sympy.Symbol]) -> list[str]:
         """Return the masks of the dims that some axes are in."""
-        dims = [self.dim_of[axis] for axis in self.loops.live(axes) if axis in self.dim_of]
+        dims = self.dims_along(axes)
         return list(dict.fromkeys(dim.mask for dim in self.dims if dim.mask and dim in dims))
 
     def _index_axes(self, index: sympy.Expr) -> frozenset[sympy.Symbol]:
@@ -450,8 +457,7 @@ class Body:
 
         ``axes`` are those of the place.
         """
-        own = [self.dim_of[a] for a in self.loops.live(axes) if a in self.dim_of]
-        lanes = [self.dim_of[a] for a in self.loops.live(store.value.axes) if a in self.dim_of]
+        own, lanes = self.dims_along(axes), self.dims_along(store.value.axes)
         gone = [d for d in self.dims if d.tile is not None and d in lanes and d not in own]
         if not gone:
             return value
@@ -529,22 +535,26 @@ class Body:
         noun = "clamped" if text.startswith("tl.clamp") else NOUNS.get(value.op, value.op)
         if value.op == "maximum" and any(x.op == "sqrt" for x in value.inputs()):
             noun = "norm"  # kept away from zero
-        name = self.fresh(own or noun)
-        self.say(f"{name} = {text}")
-        self._texts[id(value)] = name
+        name = self._texts[id(value)] = self.let(own or noun, text)
         return name
+
+    def _known(self, value: Value) -> str | None:
+        """Return the text that a value has by now, if it has one."""
+        return self._leaves.get(id(value)) or self._texts.get(id(value))
+
+    def _is_single(self, value: Value) -> bool:
+        """Whether a value is written once."""
+        return self._uses.get(id(value), 1) <= 1
 
     def text(self, value: Any) -> str:
         """Return an expression for a value; it is a variable where it is long or used again."""
         if not isinstance(value, Value):
             return repr(value)
-        known = self._leaves.get(id(value)) or self._texts.get(id(value))
+        known = self._known(value)
         if known is not None:
             return known
         code = self._code(value)
-        short = (
-            _length(code) <= LONGEST and self._uses.get(id(value), 1) <= 1 and value.op != "load"
-        )
+        short = _length(code) <= LONGEST and self._is_single(value) and value.op != "load"
         if value.op == "constant" or short or code.isidentifier():
             return code
         return self._variable(value, code)
@@ -579,27 +589,26 @@ class Body:
             texts = [self.text(arg) for arg in (*inner, args[1])]
             return f"tl.clamp({', '.join(texts)}, propagate_nan=tl.PropagateNan.ALL)"
         if op == "where":
-            args = args[0], self._chosen(args[1], args[0]), self._otherwise(args[2], args[0])
+            mask, chosen, other = args
+            args = mask, self._chosen(chosen, mask), self._chosen(other, mask, otherwise=True)
         texts = [self.text(arg) for arg in args]
         return self._operation(op, texts, value)
 
     def _clamped(self, args: tuple[Any, ...]) -> tuple[Any, ...] | None:
         """Return a value and its lower bound, if its minimum with a number is a clamp."""
         low = args[0]
-        once = isinstance(low, Value) and low.op == "maximum" and self._uses.get(id(low), 1) <= 1
-        known = once and (id(low) in self._texts or id(low) in self._leaves)
-        numbers = once and self._is_plain(args[1]) and self._is_plain(low.args[1])
-        return low.args if numbers and not known else None
+        if not isinstance(low, Value) or low.op != "maximum" or self._known(low):
+            return None
+        plain = self._is_plain(args[1]) and self._is_plain(low.args[1])
+        return low.args if plain and self._is_single(low) else None
 
-    def _chosen(self, value: Any, mask: Any) -> Any:
-        """Return what a value is where a mask holds: not what it is elsewhere."""
-        masked = isinstance(value, Value) and value.op == "masked" and value.args[0] is mask
-        return value.args[1] if masked and id(value) not in self._texts else value
-
-    def _otherwise(self, value: Any, mask: Any) -> Any:
-        """Return what a value is where a mask does not hold, as `_chosen` does where it does."""
-        known = not isinstance(value, Value) or value.op != "masked" or id(value) in self._texts
-        return value.args[1] if not known and is_opposite(value.args[0], mask) else value
+    def _chosen(self, value: Any, mask: Any, otherwise: bool = False) -> Any:
+        """Return what a value is where a mask holds, or does not: not what it is elsewhere."""
+        if not isinstance(value, Value) or value.op != "masked" or id(value) in self._texts:
+            return value
+        own, inner = value.args
+        holds = is_opposite(own, mask) if otherwise else own is mask
+        return inner if holds else value
 
     def _is_plain(self, value: Any) -> bool:
         return isinstance(value, Value) and value.op == "constant"
@@ -698,7 +707,7 @@ class Body:
 
     def _conditions(self, mask: Value) -> list[Value]:
         """Return the conditions of which a mask is the conjunction."""
-        own = id(mask) not in self._texts and self._uses.get(id(mask), 1) <= 1
+        own = id(mask) not in self._texts and self._is_single(mask)
         if own and mask.op in CONJUNCTIONS and mask.dtype == torch.bool:
             return [one for part in mask.args for one in self._conditions(part)]
         return [mask]
@@ -716,7 +725,7 @@ class Body:
 
     def _masked(self, value: Value) -> str:
         mask, inner = value.args
-        if _guarded_load(value) and id(inner) not in self._leaves | self._texts:
+        if _guarded_load(value) and not self._known(inner):
             return self._load(inner, [], value.number)
         return (
             f"tl.where({self.text(mask)}, {self.text(inner)}, {literal(value.number, value.dtype)})"
@@ -767,12 +776,12 @@ class Body:
 
     def _where_else(self, value: Value, want: Any) -> tuple[str, str] | None:
         """Return the texts of a condition and of what it chooses, where all else is ``want``."""
-        known = self._leaves.get(id(value)) or self._texts.get(id(value))
-        if value.op != "where" or known or self._uses.get(id(value), 1) > 1 or _is_far(value, want):
+        if value.op != "where" or self._known(value) or not self._is_single(value):
             return None
         condition, chosen, other = value.args
-        plain = self._is_plain(other) and self._is_plain(chosen) is False
-        if not plain or other.number != want or math.isnan(want):
+        if not self._is_plain(other) or self._is_plain(chosen) or _is_far(value, want):
+            return None
+        if other.number != want or math.isnan(want):
             return None
         return self.text(condition), self.text(self._chosen(chosen, condition))
 
@@ -782,11 +791,11 @@ class Body:
             known = self._other.get(id(value))
             if id(value) in self._texts:
                 return {} if known is not None and known == want else None
-            if value.masks or dim not in (self.dim_of.get(a) for a in self.loops.live(value.axes)):
+            if value.masks or dim not in self.dims_along(value.axes):
                 return None
             return {id(value): want} if known is None or known == want else None
         if value.op == "masked" and value.args[1].op == "load":
-            inside = dim in (self.dim_of.get(a) for a in self.loops.live(value.args[1].axes))
+            inside = dim in self.dims_along(value.args[1].axes)
             return {} if inside and value.number == want and not math.isnan(value.number) else None
         if id(value) in self._texts:
             return None
@@ -808,8 +817,7 @@ class Body:
             fits = want == 0 or (floating and args[0].dtype.is_floating_point)
             return [(args[0], want)] if fits and args[0].dtype != torch.bool else None
         if op == "sub" and abs(want) == math.inf and isinstance(args[1], Value) and floating:
-            alone = dim not in map(self.dim_of.get, self.loops.live(args[1].axes))
-            return [(args[0], want)] if alone else None
+            return [(args[0], want)] if dim not in self.dims_along(args[1].axes) else None
         if want != 0 or op not in _ZERO_OF_ZERO:
             return None
         if op == "exp":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import itertools
 import re
 import warnings
 from collections.abc import Callable
@@ -17,8 +18,15 @@ import triton
 from curate.generator import library
 from curate.generator import torch_private as private
 from curate.generator.absent_gpu import absent_gpu
-from curate.generator.loops import Loops, product
-from curate.generator.operators.parts import PART, Join, Parts, RepeatedPart
+from curate.generator.loops import Loops
+from curate.generator.operators.parts import (
+    PART,
+    Arguments,
+    Join,
+    Parts,
+    RepeatedPart,
+    tensors_of,
+)
 from curate.generator.program import DROPPING, Program
 from curate.generator.promises import ranks, result_types
 from curate.generator.schedules import attention_loops
@@ -193,17 +201,10 @@ class _Functions:
     variant: int
     taken: set[str] = field(default_factory=set)
 
-    def part(
-        self,
-        form: Any,
-        path: str,
-        module: Any,
-        names: list[str],
-        tensors: list[Any],
-        plain: dict[str, Any],
-    ) -> RepeatedPart:
+    def part(self, form: Any, path: str, module: Any, arguments: Arguments) -> RepeatedPart:
         """Return the function for a module, printed."""
-        traced = trace_part(self.task, module, names, tensors, plain)
+        names = arguments.names
+        traced = trace_part(self.task, module, arguments)
         operators = _operators(traced)
         made: Any = traced.graph.graph.output_node().args[0]
         results: list[Any] = [getattr(node, "meta", {}).get("val") for node in made]
@@ -217,8 +218,7 @@ class _Functions:
         name = self._name(path, module)
         self.taken |= {name, *map(_kernel_name, written.kernels)}
         known = traced.expression
-        held = dict(traced.model.named_parameters(remove_duplicate=False))
-        held |= dict(traced.model.named_buffers(remove_duplicate=False))
+        held = tensors_of(traced.model)
         return RepeatedPart(
             form=form,
             names=names,
@@ -363,14 +363,14 @@ class _Printing:
                 if lead:
                     raise Unprintable("a rank")
                 loops: Loops = library.take(program, group, groups)
-            elif isinstance(group, private.SchedulerNode | private.FusedSchedulerNode):
+            elif isinstance(group, private.LOOPS):
                 loops = Loops(program, group)
                 loops.merge()
                 while groups and loops.absorb(groups[0]):
                     groups.pop(0)
             else:
                 raise Unprintable(f"a {type(group).__name__}")
-            gone = program.known(product(loops.axes[axis] for axis in loops.reduced))
+            gone = program.known(loops.extent(loops.reduced))
             if lead and loops.kept and ranks.LEAD in gone.free_symbols:
                 raise Unprintable("a rank")
             program.hide(loops.nodes)
@@ -387,7 +387,7 @@ def _form(written: Program) -> list[str]:
     """Return a program's kernels and statements without the words that hang on its graph."""
     forms = ["\n".join([*written.head, *written.lines])]
     for i, kernel in enumerate(written.kernels):
-        name = kernel.partition("def ")[2].partition("(")[0]
+        name = _kernel_name(kernel)
         forms[0] = forms[0].replace(f"{name}[", f"kernel_{i}[")
         code = re.sub(r'""".*?"""', "", kernel, flags=re.DOTALL).replace(name, "kernel")
         for j, own in enumerate(dict.fromkeys(re.findall(r"(?m)^ +(\w+) \W?= ", code))):
@@ -560,7 +560,7 @@ def imports(given: list[str], text: str) -> str:
     for pattern, line in wanted.items():
         if re.search(pattern, code):
             lines.add(line)
-        elif line in lines:
+        else:
             lines.discard(line)
     if "from torch import nn" in lines:
         lines.discard("import torch.nn as nn")
@@ -569,7 +569,5 @@ def imports(given: list[str], text: str) -> str:
         module = line.split()[1]
         return module.split(".")[0] in ("torch", "triton"), module, line.startswith("from"), line
 
-    ordered = sorted(lines, key=order)
-    standard = [line for line in ordered if not order(line)[0]]
-    others = [line for line in ordered if order(line)[0]]
-    return "\n\n".join("\n".join(group) for group in (standard, others) if group)
+    groups = itertools.groupby(sorted(lines, key=order), key=lambda line: order(line)[0])
+    return "\n\n".join("\n".join(group) for _, group in groups)

@@ -139,17 +139,16 @@ def take(program: Program, group: Any, groups: list[Any]) -> Loops:
         groups[:] = [g for g in groups if g not in results]
         called: Loops = several[call.operator](program, call, [group, *results])
         return called
-    kinds: dict[str, Any] = dict.fromkeys(products.KINDS, products.Matrices)
-    kinds["convolution"] = convolutions.Convolution
-    if call is None or call.operator not in kinds:
+    if call is None or call.operator not in (*products.KINDS, "convolution"):
         name = getattr(group.node, "python_kernel_name", None) or type(group.node).__name__
         raise Unprintable(f"a library call: {name}")
     types = products.KINDS.get(call.operator, products.FLOATS)
     if any(o.dtype not in types for o in products.factors(call) if isinstance(o, CallOperand)):
         raise Unprintable(f"a product of {call.result.dtype}")
-    kind = kinds[call.operator]
-    if call.operator == "convolution" and convolutions.is_pointwise(call):
-        kind = convolutions.Pointwise
+    kind: Any = products.Matrices
+    if call.operator == "convolution":
+        is_pointwise = convolutions.is_pointwise(call)
+        kind = convolutions.Pointwise if is_pointwise else convolutions.Convolution
     nodes = group.get_nodes()
     if groups and isinstance(getattr(groups[0], "node", None), private.ir.MultiOutput):
         nodes += groups.pop(0).get_nodes()

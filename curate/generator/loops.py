@@ -146,8 +146,8 @@ class Loops:
         nodes: the scheduler's nodes that it stands for.
     """
 
-    def _begin(self, buffers: Program, nodes: list[Any]) -> None:
-        self.buffers = buffers
+    def _begin(self, program: Program, nodes: list[Any]) -> None:
+        self.program = program
         self.nodes = nodes
         self.axes: dict[sympy.Symbol, sympy.Expr] = {}
         self.reduced: list[sympy.Symbol] = []
@@ -159,18 +159,17 @@ class Loops:
         self._merged: dict[sympy.Symbol, sympy.Expr] = {}
         self._into: dict[sympy.Symbol, sympy.Symbol] = {}
 
-    def __init__(self, buffers: Program, group: Any) -> None:
-        self._begin(buffers, list(group.get_nodes()))
+    def __init__(self, program: Program, group: Any) -> None:
+        self._begin(program, list(group.get_nodes()))
         kept, reduced = map(sympy.sympify, group.group[1])
         self.total = sympy.expand(kept * reduced)
-        lists = [[kept, reduced]]
         spans = []
         for node in self.nodes:
             own = [size for sizes in node.get_ranges() for size in sizes]
             small = not equal(product(own), self.total)
             spans.append([*own, reduced] if small else own)
-        self.axes = axes_of_sizes(common_sizes([*lists, *spans]))
-        while not equal(product(self.axes[a] for a in self.reduced), reduced):
+        self.axes = axes_of_sizes(common_sizes([[kept, reduced], *spans]))
+        while not equal(self.extent(self.reduced), reduced):
             self.reduced.insert(0, list(self.axes)[-1 - len(self.reduced)])
         for node, span in zip(self.nodes, spans, strict=True):
             outer, inner = node.get_ranges()
@@ -186,8 +185,12 @@ class Loops:
         """Return a node's variables, by their sizes, in terms of the axes."""
         return positions(self.axes.items(), sizes)
 
+    def extent(self, axes: Iterable[sympy.Symbol]) -> sympy.Expr:
+        """Return how many elements some axes have together."""
+        return product(self.axes[axis] for axis in axes)
+
     def place(self, name: str, index: Any) -> tuple[str, sympy.Expr]:
-        return self.buffers.place(name, sympy.sympify(index))
+        return self.program.place(name, sympy.sympify(index))
 
     def simplified(self, expression: Any) -> sympy.Expr:
         found = sympy.sympify(expression)
@@ -272,7 +275,7 @@ class Loops:
         """
         if not self.reduced or not self.kept:
             return False
-        if not isinstance(group, private.SchedulerNode | private.FusedSchedulerNode):
+        if not isinstance(group, private.LOOPS):
             return False  # a library's
         loads: dict[str, list[sympy.Expr]] = {}
         for value in self.recorder.made.values():

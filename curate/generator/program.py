@@ -370,9 +370,7 @@ class Program:
             if equal(known, e):
                 return variable
         text = f"{whole}.numel()" if whole else self._text(e)
-        variable = self.sizes.fresh(name)
-        self.sizes.variables[e] = variable
-        self.say(f"{variable} = {text}")
+        variable = self.sizes.variables[e] = self.let(name, text)
         return variable
 
     def _text(self, expression: Any) -> str:
@@ -412,6 +410,12 @@ class Program:
 
     def say(self, line: str) -> None:
         self.lines.append("    " * self.depth + line)
+
+    def let(self, word: str, text: str) -> str:
+        """Give what a text stands for a variable, and return its name."""
+        name = self.sizes.fresh(word)
+        self.say(f"{name} = {text}")
+        return name
 
     def say_short(self, count: str) -> None:
         """Have the host assert that 32 bits hold the numbers of so many elements."""
@@ -478,16 +482,15 @@ class Program:
 
     def temporary(self, word: str, sizes: list[str], dtype: torch.dtype) -> str:
         """Make a tensor for partial results and return its variable."""
-        name = self.sizes.fresh(identifier(word))
-        self.say(f"{name} = torch.empty({tupled(sizes)}, device={self.device()}, dtype={dtype})")
+        made = f"torch.empty({tupled(sizes)}, device={self.device()}, dtype={dtype})"
+        name = self.let(identifier(word), made)
         self.scratch[name] = name
         return name
 
     def copied(self, word: str, text: str) -> str:
         """Return the variable of a copy that kernels read; it is made once."""
         if text not in self.copies:
-            name = self.sizes.fresh(word)
-            self.say(f"{name} = {text}")
+            name = self.let(word, text)
             self.copies[text] = self.scratch[name] = name
         return self.copies[text]
 

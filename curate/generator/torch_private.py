@@ -55,7 +55,6 @@ from torch.utils._sympy.functions import (
     CeilToInt,
     FloatTrueDiv,
     FloorDiv,
-    Identity,
     IntTrueDiv,
     Max,
     Min,
@@ -76,13 +75,15 @@ from curate.generator.operators.recurrences import RECURRENCE
 from curate.generator.unprintable import Unprintable
 from curate.generator.words import NOTE, NodeNote, Note, is_view, note_of, operation, told_note
 
-__all__ = ["CUDA", "DIVISIONS", "DTYPES", "ir", "list_device_constructors"]
-__all__ += ["CeilToInt", "FloorDiv", "Identity", "IntTrueDiv", "Max", "Min", "Mod"]
-__all__ += ["ConstantSource", "DefaultHandler", "FakeTensor", "ModularIndexing", "PythonMod"]
-__all__ += ["ExternKernelSchedulerNode", "FusedSchedulerNode", "NopKernelSchedulerNode"]
-__all__ += ["SchedulerNode", "ShapeEnv"]
+__all__ = ["DefaultHandler", "FakeTensor", "ShapeEnv", "ir", "list_device_constructors"]
+__all__ += ["CeilToInt", "FloorDiv", "IntTrueDiv", "Max", "Min", "Mod"]
+__all__ += ["ModularIndexing", "PythonMod"]
+__all__ += ["ExternKernelSchedulerNode", "NopKernelSchedulerNode", "SchedulerNode"]
 
 T = TypeVar("T")
+
+LOOPS = SchedulerNode | FusedSchedulerNode
+"""Groups of the scheduler's that have loops: no calls of libraries."""
 
 DTYPES = DtypePropagationOpsHandler()
 """Says of which type the result of an operation in a loop's body is."""

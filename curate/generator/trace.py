@@ -29,7 +29,7 @@ import torch.utils._pytree as pytree
 from torch.nn.modules import rnn
 
 from curate.generator import torch_private as private
-from curate.generator.operators.parts import Parts, Trace, is_depthwise, open_dims
+from curate.generator.operators.parts import Arguments, Parts, Trace, is_depthwise, open_dims
 from curate.generator.operators.recurrences import recurrences
 from curate.generator.unprintable import Unprintable
 from curate.generator.words import settle, source_of, words_of
@@ -511,17 +511,16 @@ def _trace(
 class _Maker:
     """Stands for the class of a part: gives the module, with tensors that have no values."""
 
-    def __init__(self, module: torch.nn.Module, names: list[str], plain: dict[str, Any]) -> None:
-        self.module, self.plain = module, plain
+    def __init__(self, module: torch.nn.Module, arguments: Arguments) -> None:
+        self.module, self.arguments = module, arguments
         kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-        given = [inspect.Parameter(name, kind) for name in ("self", *names)]
+        given = [inspect.Parameter(name, kind) for name in ("self", *arguments.names)]
 
         def forward(*given: Any) -> Any:
             raise NotImplementedError
 
         forward.__signature__ = inspect.Signature(given)  # type: ignore[attr-defined]
         self.forward = forward
-        self.names = names
 
     def __call__(self, size: Callable[[int, str], Any] = lambda length, name: length) -> Any:
         """Return the module; ``size`` gives what to take for those sizes that are left open."""
@@ -535,8 +534,8 @@ class _Maker:
             for module in dense:
                 if module.weight is not None:
                     module.normalized_shape = tuple(module.weight.shape)
-            named = dict(zip(self.names, tensors, strict=True))
-            return type(made).forward(made, **named, **self.plain)
+            named = dict(zip(self.arguments.names, tensors, strict=True))
+            return type(made).forward(made, **named, **self.arguments.plain)
 
         made.forward = run
         return made
@@ -577,18 +576,12 @@ def find_parts(task: ModuleType, part: Trace) -> Parts:
     return parts
 
 
-def trace_part(
-    task: ModuleType,
-    module: torch.nn.Module,
-    names: list[str],
-    tensors: list[torch.Tensor],
-    plain: dict[str, Any],
-) -> Traced:
-    """Return the graph of a module that a network calls, with tensors of these names and others."""
+def trace_part(task: ModuleType, module: torch.nn.Module, arguments: Arguments) -> Traced:
+    """Return the graph of a module that a network calls with some arguments."""
     own = ModuleType(task.__name__)
     vars(own).update(vars(task))
-    maker = _Maker(module, names, plain)
-    given = [(list(x.shape), x.dtype) for x in tensors]
+    maker = _Maker(module, arguments)
+    given = [(list(x.shape), x.dtype) for x in arguments.tensors]
     vars(own)["Model"] = maker
     vars(own)["get_init_inputs"] = list
     vars(own)["get_inputs"] = lambda: [torch.empty(shape, dtype=kind) for shape, kind in given]

@@ -74,13 +74,15 @@ def unconverted(value: Value) -> Value:
     return unconverted(value.args[0]) if value.op == "to_dtype" else value
 
 
-_OPPOSITES = (("ge", "lt"), ("lt", "ge"), ("gt", "le"), ("le", "gt"))
-"""Comparisons of whole numbers of which one holds where the other does not."""
+NEGATED = {"le": "gt", "gt": "le", "lt": "ge", "ge": "lt", "eq": "ne", "ne": "eq"}
+"""By a comparison of whole numbers the one that holds where it does not."""
 
 
 def is_opposite(a: Value, b: Value) -> bool:
-    """Whether a condition holds just where another does not."""
-    return (a.op, b.op) in _OPPOSITES and a.args == b.args and not a.args[0].dtype.is_floating_point
+    """Whether an inequality holds just where another does not."""
+    if a.op in ("eq", "ne") or NEGATED.get(a.op) != b.op:
+        return False
+    return a.args == b.args and not a.args[0].dtype.is_floating_point
 
 
 @dataclass(frozen=True)
@@ -153,14 +155,10 @@ def _is_count(value: Value) -> bool:
     return least is not None and not size.axes and (least - 1).is_nonnegative is True
 
 
-_NEGATED = {"ge": "lt", "gt": "le", "ne": "eq"}
-_COMPARISONS = (*_NEGATED, *_NEGATED.values())
-
-
 def _always(op: str, low: sympy.Expr, high: sympy.Expr) -> bool | None:
     """Return what a comparison gives by the least and largest difference of what it compares."""
-    if op in _NEGATED:
-        found = _always(_NEGATED[op], low, high)
+    if op in ("ge", "gt", "ne"):
+        found = _always(NEGATED[op], low, high)
         return None if found is None else not found
     yes, no = {
         "lt": (high.is_negative, low.is_nonnegative),
@@ -263,7 +261,7 @@ class Recorder(private.DefaultHandler):  # type: ignore[misc]
         if name in _WHOLE and all(_is_whole(arg) for arg in args):
             found = _WHOLE[name](*(arg.number for arg in args))
             return self.constant(found, getattr(private.DTYPES, name)(*args))
-        if name in _COMPARISONS and (ends := indices(*args)):
+        if name in NEGATED and (ends := indices(*args)):
             return self._compared(name, args, *ends)
         if name in CONJUNCTIONS and (one := _other_of_true(*args)) is not None:
             return one

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 from unittest import mock
 
 import sympy
@@ -78,7 +78,7 @@ class RepeatedPart:
     needed: list[str] = field(init=False)
 
     def __post_init__(self) -> None:
-        used = {s for size, stride, _ in self.outputs for e in (*size, *stride) for s in _free(e)}
+        used = {s for a, b, _ in self.outputs for e in (*a, *b) for s in e.free_symbols}
         used -= {e for own in self.inputs for e in own}
         self.needed = []
         for path, own in self.held.items():
@@ -113,16 +113,12 @@ class RepeatedPart:
         made = []
         for i, (size, stride, dtype) in enumerate(self.outputs):
             numbers = [
-                [self.evaluate(e, known) if _free(e) else int(e) for e in part]
+                [self.evaluate(e, known) if e.free_symbols else int(e) for e in part]
                 for part in (size, stride)
             ]
             own = next(iter(given)) if any(self.types.follows[i : i + 1]) else dtype
             made.append(inputs[0].new_empty_strided(*numbers, dtype=own))
         return made
-
-
-def _free(e: Any) -> set[sympy.Symbol]:
-    return set(e.free_symbols)
 
 
 def _known(pairs: Sequence[tuple[list[sympy.Expr], list[Any]]]) -> dict[sympy.Symbol, Any]:
@@ -253,11 +249,17 @@ def repeated(model: torch.nn.Module) -> dict[str, Any]:
 
 # --- their calls ----------------------------------------------------------------------------------
 
-Bound = tuple[list[str], list[Tensor], dict[str, Any]]
+
+class Arguments(NamedTuple):
+    """What a module is called with: tensors, with their names, and ``plain`` values by theirs."""
+
+    names: list[str]
+    tensors: list[Tensor]
+    plain: dict[str, Any]
 
 
-def bind(module: torch.nn.Module, args: Any, kwargs: Any) -> Bound:
-    """Return the tensors that a module is called with, with their names, and the other arguments.
+def bind(module: torch.nn.Module, args: Any, kwargs: Any) -> Arguments:
+    """Return what a module is called with.
 
     Raises:
         Unprintable: an argument is neither a tensor nor plain.
@@ -275,7 +277,7 @@ def bind(module: torch.nn.Module, args: Any, kwargs: Any) -> Bound:
             raise Unprintable("an argument of a part")
     if not tensors:
         raise Unprintable("no tensor")
-    return names, tensors, plain
+    return Arguments(names, tensors, plain)
 
 
 class Join(torch.nn.Module):  # type: ignore[misc]
@@ -308,7 +310,7 @@ class _Joins:
         return made
 
 
-Trace = Callable[[Any, str, torch.nn.Module, list[str], list[Tensor], dict[str, Any]], RepeatedPart]
+Trace = Callable[[Any, str, torch.nn.Module, Arguments], RepeatedPart]
 """Makes a part from a form, the path of a module, the module, and its arguments."""
 
 
@@ -327,13 +329,15 @@ class Parts:
     joins: dict[int, int] = field(default_factory=dict)
     _keys: dict[Any, list[RepeatedPart]] = field(default_factory=dict)
     _refused: set[Any] = field(default_factory=set)
+    _trace: Trace = field(init=False)
 
     def find(self, model: torch.nn.Module, inputs: Callable[[], Any], trace: Trace) -> None:
         """Run a model without values, and trace each of its parts where it is first called."""
+        self._trace = trace
         chosen = repeated(model)
         for path, form in chosen.items():
             module = model.get_submodule(path)
-            module.forward = partial(self._met, path, form, module, module.forward, trace)
+            module.forward = partial(self._met, path, form, module, module.forward)
         pairs: list[tuple[int, list[Tensor]]] = []
 
         def join(first: Tensor, second: Tensor, dim: int) -> Tensor:
@@ -345,27 +349,25 @@ class Parts:
             with mock.patch.object(torch, "cat", joins):
                 model(*inputs())
         for dim in dict.fromkeys(dim for dim, _ in pairs):
-            self._find_joins(dim, [pair for along, pair in pairs if along == dim], trace)
+            self._find_joins(dim, [pair for along, pair in pairs if along == dim])
         used = {id(part) for _, part in self.calls}
         self.all = [part for part in self.all if id(part) in used]
 
-    def _find_joins(self, dim: int, pairs: list[list[Tensor]], trace: Trace) -> None:
+    def _find_joins(self, dim: int, pairs: list[list[Tensor]]) -> None:
         """Make a part of what joins pairs of tensors, if it is often done."""
         if len(pairs) < FEWEST_REPEATED:
             return
-        names, module = ["first", "second"], Join(dim)
+        module, calls = Join(dim), [Arguments(["first", "second"], pair, {}) for pair in pairs]
         with suppress(Unprintable):
-            first, *others = (self._part(dim, "", module, names, x, {}, trace) for x in pairs)
+            first, *others = (self._part(dim, "", module, one) for one in calls)
             if all(part is first for part in others):
                 self.joins[dim] = len(self.calls)
                 self.calls.append(("", first))
 
-    def _met(
-        self, path: str, form: Any, module: Any, run: Any, trace: Trace, *args: Any, **kwargs: Any
-    ) -> Any:
+    def _met(self, path: str, form: Any, module: Any, run: Any, *args: Any, **kwargs: Any) -> Any:
         try:
-            names, tensors, plain = bind(module, args, kwargs)
-            part = self._part(form, path, module, names, tensors, plain, trace)
+            arguments = bind(module, args, kwargs)
+            part = self._part(form, path, module, arguments)
         except Unprintable:
             part = None
         known = next((own for at, own in self.calls if at == path), part)
@@ -376,30 +378,24 @@ class Parts:
             return run(*args, **kwargs)
         if (path, part) not in self.calls:
             self.calls.append((path, part))
-        held = [_tensors(module)[name] for name in part.needed]
-        return pytree.tree_unflatten(part.results(tensors, held), part.result)
+        held = [tensors_of(module)[name] for name in part.needed]
+        return pytree.tree_unflatten(part.results(arguments.tensors, held), part.result)
 
     def _part(
-        self,
-        form: Any,
-        path: str,
-        module: torch.nn.Module,
-        names: list[str],
-        tensors: list[Tensor],
-        plain: dict[str, Any],
-        trace: Trace,
+        self, form: Any, path: str, module: torch.nn.Module, arguments: Arguments
     ) -> RepeatedPart:
+        names, tensors, plain = arguments
         ones = tuple((x.dtype, tuple(n == 1 for n in x.shape)) for x in tensors)
         key = form, tuple(names), tuple(plain.items()), ones
         if key in self._refused:
             raise Unprintable("a part")
-        held = {path: list(x.shape) for path, x in _tensors(module).items()}
+        held = {path: list(x.shape) for path, x in tensors_of(module).items()}
         for part in self._keys.setdefault(key, []):
             if part.fits([list(x.shape) for x in tensors], held):
                 return part
         with unset_fake_temporarily():
             try:
-                part = trace(form, path, module, names, tensors, plain)
+                part = self._trace(form, path, module, arguments)
             except Exception as error:  # the module's own code: it may raise anything
                 self._refused.add(key)
                 raise Unprintable("a part") from error
@@ -453,12 +449,13 @@ class Parts:
 def _call(
     module: torch.nn.Module, number: int, part: RepeatedPart, *args: Any, **kwargs: Any
 ) -> Any:
-    _, tensors, _ = bind(module, args, kwargs)
-    held = [_tensors(module)[path] for path in part.needed]
+    tensors = bind(module, args, kwargs).tensors
+    held = [tensors_of(module)[path] for path in part.needed]
     return pytree.tree_unflatten(list(PART(tensors, held, number)), part.result)
 
 
-def _tensors(module: torch.nn.Module) -> dict[str, Tensor]:
+def tensors_of(module: torch.nn.Module) -> dict[str, Tensor]:
+    """Return a module's parameters and buffers, by their paths."""
     found = dict(module.named_parameters(remove_duplicate=False))
     return found | dict(module.named_buffers(remove_duplicate=False))
 

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from curate.generator.unprintable import Unprintable
 
-GATES = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
-"""Kinds of layers, and how many products of the state each needs."""
+KINDS = ("lstm", "gru", "rnn_tanh", "rnn_relu")
+"""What PyTorch calls its recurrent layers."""
 
 _LIBRARY = torch.library.Library("curate", "DEF")
 _LIBRARY.define(
@@ -96,6 +96,6 @@ def _layers(kind: str) -> Callable[..., Any]:
 def recurrences() -> Iterator[None]:
     """Have recurrent layers be `RECURRENCE`."""
     with ExitStack() as stack:
-        for kind in GATES:
+        for kind in KINDS:
             stack.enter_context(mock.patch.object(torch._VF, kind, _layers(kind), create=True))
         yield

@@ -35,6 +35,9 @@ _SLICES = "_compute_slice_index"
 
 _TORCH = str(Path(torch.__file__).parent)
 
+_INEQUALITIES = (sympy.Ne, sympy.Ge, sympy.Gt, sympy.Le, sympy.Lt)
+_REMAINDERS = (sympy.Mod, private.Mod, private.PythonMod)
+
 _FEW = (1, 2, 3, 4, 5, 6, 8, 12, 16, 24)
 _SOME = (*_FEW, 7, 9, 10, 20, 32, 48, 64, 96, 128, 1000, 1024)
 _MANY = (*range(1, 200), 255, 256, 500, 511, 512, 1000, 1023, 1024, 4096, 65_536, 1_000_003)
@@ -67,7 +70,6 @@ def of_trace(
     """
     nodes = traced.graph.graph.nodes
     convolutions = [n for n in nodes if n.target is torch.ops.aten.convolution.default]
-    convolves = bool(convolutions)
     found = [e for e in map(known, _channels(traced, convolutions)) if e != sympy.true]
     for guard in traced.env.guards:
         e = known(guard.expr)
@@ -76,32 +78,37 @@ def of_trace(
         if e in (sympy.true, sympy.false) or not e.free_symbols:
             continue
         framework = guard.sloc.framework_loc
-        place = framework.filename if framework else ""
-        in_layouts = place.endswith("_prims_common/__init__.py")
-        says_one = isinstance(e, sympy.Eq) and 1 in e.args  # broadcasting takes it for granted
-        if framework and framework.name == "squeeze" and isinstance(e, sympy.Ne):
+        file, function = (framework.filename, framework.name) if framework else ("", "")
+        if _matters(e, file, function, bool(convolutions), sizes, free):
             if lead and lead.hides(e):
                 raise Unprintable("a rank")
             found.append(e)
-            continue
-        layout_only = in_layouts and not says_one
-        layout_only |= place.endswith("_inductor/ir.py") and not isinstance(e, sympy.Eq)
-        of_convolutions = convolves and place.endswith(_OF_CONVOLUTIONS)
-        of_convolutions &= framework is None or framework.name != _SLICES
-        if of_convolutions and not isinstance(e, sympy.Eq):
-            continue
-        in_torch = place.startswith(_TORCH)
-        of_views = in_torch and framework.name.startswith("_reshape_view")
-        of_views &= isinstance(e, sympy.Ne)
-        if in_torch and (of_views or _compares_counts(e)):
-            continue
-        broadcast = "_subclasses" in place
-        if layout_only or _is_trivial(e, sizes if broadcast else free):
-            continue
-        if lead and lead.hides(e):
-            raise Unprintable("a rank")
-        found.append(e)
     return found
+
+
+def _matters(
+    e: Any,
+    file: str,
+    function: str,
+    convolves: bool,
+    sizes: set[sympy.Symbol],
+    free: set[sympy.Symbol],
+) -> bool:
+    """Whether a condition matters to a kernel, by what it says and where in PyTorch it is asked."""
+    is_equality, differs = isinstance(e, sympy.Eq), isinstance(e, sympy.Ne)
+    if function == "squeeze" and differs:
+        return True
+    if convolves and file.endswith(_OF_CONVOLUTIONS) and function != _SLICES and not is_equality:
+        return False
+    of_views = function.startswith("_reshape_view") and differs
+    if file.startswith(_TORCH) and (of_views or _compares_counts(e)):
+        return False
+    says_one = is_equality and 1 in e.args  # broadcasting takes it for granted
+    if file.endswith("_prims_common/__init__.py") and not says_one:  # of layouts alone
+        return False
+    if file.endswith("_inductor/ir.py") and not is_equality:
+        return False
+    return not _is_trivial(e, sizes if "_subclasses" in file else free)
 
 
 def _as_in_the_file(traced: Traced, guard: Any, known: Callable[[Any], sympy.Expr]) -> list[Any]:
@@ -124,37 +131,27 @@ def _channels(traced: Traced, convolutions: list[torch.fx.Node]) -> Iterator[Any
 
 def _compares_counts(e: Any) -> bool:
     """Whether a condition only says that not all of some sizes are 0 or 1: n < n * m, h * w > 1."""
-    if not isinstance(e, sympy.Ne | sympy.Ge | sympy.Gt | sympy.Le | sympy.Lt):
+    if not isinstance(e, _INEQUALITIES):
         return False
     left, right = e.args
     if 0 in e.args:
         return isinstance(e, sympy.Ne) and (left + right).is_Mul
     over, under = sympy.fraction(sympy.cancel(left / right))
     more = over if under == 1 else under
-    if e.atoms(sympy.Mod, private.Mod, private.PythonMod) or 1 not in (over, under):
+    if e.atoms(*_REMAINDERS) or 1 not in (over, under):
         return False
     return more.is_Mul or not (left.is_number or right.is_number)
 
 
 def _is_trivial(e: Any, sizes: set[sympy.Symbol]) -> bool:
     """Whether a condition only says that sizes are neither 0 nor 1, or within 2**31."""
-    numbers = [int(n) for n in e.atoms(sympy.Integer)]
-    if any(abs(n) >= 2**31 - 1 for n in numbers):
+    if any(abs(int(n)) >= 2**31 - 1 for n in e.atoms(sympy.Integer)) or _says_filled(e, sizes):
         return True
-    if _says_filled(e, sizes):
-        return True
-    if not e.free_symbols <= sizes:
+    if not isinstance(e, _INEQUALITIES) or not e.free_symbols <= sizes or len(e.free_symbols) > 3:
         return False
-    if isinstance(e, sympy.Ne | sympy.Ge | sympy.Gt | sympy.Le | sympy.Lt):
-        plain = [side for side in e.args if side.is_Integer]
-        of_two = sympy.StrictGreaterThan(sum(e.free_symbols), 2)
-        return (
-            e not in (of_two, of_two.reversed)
-            and bool(plain)
-            and 0 <= int(plain[0]) <= 2
-            and len(e.free_symbols) <= 3
-        )
-    return False
+    plain = [side for side in e.args if side.is_Integer]
+    of_two = sympy.StrictGreaterThan(sum(e.free_symbols), 2)
+    return bool(plain) and 0 <= int(plain[0]) <= 2 and e not in (of_two, of_two.reversed)
 
 
 def _says_filled(e: Any, sizes: set[sympy.Symbol]) -> bool:
@@ -162,7 +159,7 @@ def _says_filled(e: Any, sizes: set[sympy.Symbol]) -> bool:
     if not isinstance(e, sympy.Ne) or {0, 1}.isdisjoint(e.args):
         return False
     count = e.args[1] if e.args[0].is_number else e.args[0]
-    remainders = count.atoms(sympy.Mod, private.Mod, private.PythonMod)
+    remainders = count.atoms(*_REMAINDERS)
     if any(m.args[0] != 1 and sympy.cancel(m.args[1] / m.args[0]).free_symbols for m in remainders):
         return False
     return bool(remainders or count.free_symbols & sizes)

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.utils._pytree as pytree
-from torch._subclasses import FakeTensorMode
 
 from curate.generator import torch_private as private
 from curate.generator.operators.recurrences import recurrences
@@ -192,16 +191,15 @@ def _result_types(
 
 def _without_values(traced: Traced) -> tuple[Any, torch.nn.Module | None]:
     """Return a mode and a copy of a module in it, which is built once; None if it is refused."""
-    is_part = not inspect.isclass(traced.task.Model)  # which is quick to make
-    if traced.typed is None and is_part:
-        traced.typed = FakeTensorMode(allow_non_fake_inputs=True), None
     if traced.typed is None:
-        mode, task, made = FakeTensorMode(allow_non_fake_inputs=True), traced.task, None
+        mode, task, made = private.plain_fakes(), traced.task, None
         build = private.no_fakes() if traced.shapes else nullcontext()
         quiet = warnings.catch_warnings(action="ignore")
-        with mode, recurrences(), torch.no_grad(), quiet, build, suppress(Exception):
-            made = task.Model(*task.get_init_inputs()).eval()
-            traced.parts.strip(made)
+        is_part = not inspect.isclass(task.Model)  # which is quick to make
+        if not is_part:
+            with mode, recurrences(), torch.no_grad(), quiet, build, suppress(Exception):
+                made = task.Model(*task.get_init_inputs()).eval()
+                traced.parts.strip(made)
         traced.typed = mode, made
     mode, made = traced.typed
     return mode, made and _copied(made, {})

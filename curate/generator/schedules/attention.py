@@ -12,7 +12,7 @@ import sympy
 
 from curate.generator import torch_private as private
 from curate.generator.body import Body, Dim, Kernel
-from curate.generator.loops import equal, product
+from curate.generator.loops import equal
 from curate.generator.program import Program
 from curate.generator.schedules import products
 from curate.generator.schedules.attention_loops import Attention
@@ -46,6 +46,16 @@ def tiled(loops: Attention, program: Program, tuned: bool = True) -> None:
     tile.launch(tuned)
 
 
+_DIMS = {
+    "row": ("rows", 0, "BLOCK_M"),
+    "key": ("keys", 1, "BLOCK_N"),
+    "keys": ("key_rows", 0, "BLOCK_N"),
+    "dim": ("dims", 1, "BLOCK_D"),
+    "dims": ("dim_rows", 0, "BLOCK_D"),
+    "col": ("cols", 1, "BLOCK_V"),
+}
+"""For each role its index, its dimension of a tile, and the constant that says how many it has."""
+
 _RESERVED: tuple[str, ...] = ("tile", "start", "first", "whole", "end")
 _RESERVED += ("q", "k", "v", "scores", "weights", "acc", "added")
 
@@ -58,21 +68,17 @@ class _Tile:
     def __init__(self, loops: Attention, program: Program) -> None:
         self.loops = loops
         self.program = program
-        self.same_head = equal(loops.sizes["dim"], loops.sizes["col"])
-        blocks = {"dim": "BLOCK_D", "col": "BLOCK_D" if self.same_head else "BLOCK_V"}
-        blocks |= {"row": "BLOCK_M", "key": "BLOCK_N", "keys": "BLOCK_N", "dims": "BLOCK_D"}
-        names = {"row": "rows", "key": "keys", "keys": "key_rows", "dim": "dims"}
-        names |= {"dims": "dim_rows", "col": "cols"}
-        across = {"row": 0, "key": 1, "keys": 0, "dim": 1, "dims": 0, "col": 1}
         self.dims = {}
-        for role, name in names.items():
+        for role, (name, tile, block) in _DIMS.items():
             mask = f"{name.removesuffix('s')}_mask"
-            self.dims[role] = Dim(name, self._axes(role), mask, across[role], blocks[role])
+            self.dims[role] = Dim(name, self._axes(role), mask, tile, block)
+        if equal(loops.sizes["dim"], loops.sizes["col"]):
+            self.dims["col"].constant = self.dims["dim"].constant
         self.blocks = dict.fromkeys(("BLOCK_M", "BLOCK_N"), "")
         for role in ("dim", "col"):
             count = self.program.size(_COUNTS[role], loops.sizes[role])
-            self.blocks[blocks[role]] = _block(count)
-            if count == self.blocks[blocks[role]]:  # no element of the tile is missing
+            block = self.blocks[self.dims[role].block] = _block(count)
+            if count == block:  # no element of the tile is missing
                 for dim in ("dim", "dims") if role == "dim" else ("col",):
                     self.dims[dim].mask = ""
         batch = Dim("batch", self._axes("batch"))
@@ -82,15 +88,15 @@ class _Tile:
         self._narrow()
         # Programs of one head follow each other, unless there are too many heads for such an axis.
         self.grid = [self.dims["row"], *reversed(self.batch)]
-        self.grid.sort(key=lambda dim: dim not in self.batch or self._count(dim) <= MANY)
+        self.grid.sort(key=lambda dim: dim not in self.batch or self._hint(dim) <= MANY)
 
     def _body(self, batch: list[Dim]) -> Body:
         body = Body(self.loops, self.program, [*batch, *self.dims.values()], _RESERVED)
         body.use(self.loops.scores.scores)
         return body
 
-    def _count(self, dim: Dim) -> int:
-        return self.program.hint(product(self.loops.axes[axis] for axis in dim.axes))
+    def _hint(self, dim: Dim) -> int:
+        return self.program.hint(self.loops.extent(dim.axes))
 
     def _narrow(self) -> None:
         """Have 32 bits for offsets within a head, and the host assert that these hold them."""
@@ -161,10 +167,9 @@ class _Tile:
         scores = loops.scores.scores, loops.scores.within
         parts = [*scores, loops.softmax.weights, *loops.k.inputs(), *loops.v.inputs()]
         body.hoist(parts, [*loops.reduced, *self.dims["keys"].axes])
-        self.peak, self.total = body.fresh("peak"), body.fresh("exp_sum")
         body.say(repr("# Online softmax: a new peak scales down the exponentials so far."))
-        body.say(f'{self.peak} = tl.full(({self.rows}, 1), float("-inf"), tl.float32)')
-        body.say(f"{self.total} = tl.zeros(({self.rows}, 1), tl.float32)")
+        self.peak = body.let("peak", f'tl.full(({self.rows}, 1), float("-inf"), tl.float32)')
+        self.total = body.let("exp_sum", f"tl.zeros(({self.rows}, 1), tl.float32)")
         body.say(f"acc = tl.zeros(({self.rows}, {self.dims['col'].block}), tl.float32)")
 
     def whole(self) -> str:
@@ -217,15 +222,12 @@ class _Tile:
         filled = body.filled(scores or loops.scores.scores, -math.inf, keys)
         if filled != "scores":
             body.say(f"scores = {filled}")
-        new = body.fresh(f"new_{self.peak}")
-        body.say(f"{new} = tl.maximum({self.peak}, tl.max(scores, axis=1, keep_dims=True))")
-        shift = new
+        peak = f"tl.maximum({self.peak}, tl.max(scores, axis=1, keep_dims=True))"
+        shift = new = body.let(f"new_{self.peak}", peak)
         if self.may_be_hidden:
-            shift = body.fresh("shift")
-            body.say(f'{shift} = tl.where({new} == float("-inf"), 0.0, {new})')
-        rescale = body.fresh("rescale")
+            shift = body.let("shift", f'tl.where({new} == float("-inf"), 0.0, {new})')
         body.say(f"weights = {self.exponential(f'scores - {shift}')}")
-        body.say(f"{rescale} = {self.exponential(f'{self.peak} - {shift}')}")
+        rescale = body.let("rescale", self.exponential(f"{self.peak} - {shift}"))
         body.say(
             f"{self.total} = {self.total} * {rescale} + tl.sum(weights, axis=1, keep_dims=True)"
         )
@@ -254,11 +256,9 @@ class _Tile:
         parts = [f"({weights}).to(v.dtype)"]
         if self._is_exact():
             weights = body.name(loops.softmax.weights)
-            high, low = body.fresh("high"), body.fresh("low")
             body.say(repr("# In two parts: weights of 16 bits may be too far off."))
-            body.say(f"{high} = {parts[0]}")
-            body.say(f"{low} = ({weights} - {high}).to(v.dtype)")
-            parts = [high, low]
+            high = body.let("high", parts[0])
+            parts = [high, body.let("low", f"({weights} - {high}).to(v.dtype)")]
         for part in parts:
             body.say(f"acc = {products.dot(body, part, 'v', 'acc', [loops.v_operand.dtype])}")
 

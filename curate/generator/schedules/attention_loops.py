@@ -14,13 +14,7 @@ import sympy
 import torch
 
 from curate.generator import torch_private as private
-from curate.generator.loops import (
-    Loops,
-    common_sizes,
-    equal,
-    positions,
-    product,
-)
+from curate.generator.loops import common_sizes, equal, positions, product
 from curate.generator.program import Program
 from curate.generator.schedules import producers, products, softmax
 from curate.generator.torch_private import CallOperand, LibraryCall
@@ -112,7 +106,7 @@ def _between(program: Program, groups: list[Any], start: Any) -> Found | None:
             names = {node.get_name() for node in found.nodes}
             fits = second.operator in ("mm", "bmm") and between
             return found if fits and producers.is_only_for(program, own, names) else None
-        if not isinstance(group, private.SchedulerNode | private.FusedSchedulerNode):
+        if not isinstance(group, private.LOOPS):
             return None
         between.append(group)
         made |= program.writes(nodes).keys()
@@ -151,8 +145,8 @@ class Attention(products.Product):
         later = [node for group in groups for node in group.get_nodes()]
         self._begin(program, [*found.get_nodes(), *later])
         self.recorder = producers.InlineRecorder(self, found.producers)
-        self.program, self.found, self.followers = program, found, list(groups)
-        self.call = found.second
+        self.found, self.followers = found, list(groups)
+        self.call, self.places = found.second, []
         self._operands()
         spans = self._spans(later)
         self._lay_out([sizes for sizes, _ in spans])
@@ -190,12 +184,9 @@ class Attention(products.Product):
     def _lay_out(self, spans: list[list[sympy.Expr]]) -> None:
         """Choose axes of which all variables of all loops are made."""
         self._splits = {role: [[size]] for role, size in self.sizes.items()}
-        rows = ["batch", "row"]
         for group in self.found.groups:
             for node in group.get_nodes():
-                own = [sympy.sympify(n) for sizes in node.get_ranges() for n in sizes]
-                whole = not equal(product(own), product(self.sizes[role] for role in rows))
-                self._split([*rows, "key"] if whole else rows, own)
+                self._split(*self._run_through(node))
         for sizes in spans:
             self._split(self.order, sizes)
         for node in self.found.producers.values():
@@ -222,6 +213,12 @@ class Attention(products.Product):
             self.axes |= dict(zip(own, sizes, strict=False))
         self.of_dim = {axis: role for role, axes in self.axes_of_role.items() for axis in axes}
         self.reduced = list(self.axes_of_role["key"])
+
+    def _run_through(self, node: Any) -> tuple[list[str], list[sympy.Expr]]:
+        """Return what a node between the products runs through, and the sizes of its variables."""
+        rows, own = ["batch", "row"], [sympy.sympify(n) for part in node.get_ranges() for n in part]
+        is_whole = not equal(product(own), product(self.sizes[role] for role in rows))
+        return [*rows, "key"] if is_whole else rows, own
 
     def _split(self, roles: list[str], own: list[sympy.Expr]) -> None:
         """Note into which parts a loop's variables split the dimensions that they run through."""
@@ -259,9 +256,6 @@ class Attention(products.Product):
     def kept(self) -> list[sympy.Symbol]:
         return [*self.axes_of_role["batch"], *self.axes_of_role["row"]]
 
-    def _join(self, outer: sympy.Symbol, inner: sympy.Symbol) -> None:
-        Loops._join(self, outer, inner)
-
     # -- values -----------------------------------------------------------------------------------
 
     def _scores(self) -> None:
@@ -278,11 +272,8 @@ class Attention(products.Product):
         self.recorder.store(first.result.buffer, self.at(first.result, places), value)
         for group in self.found.groups:
             for node in group.get_nodes():
-                outer, inner = node.get_ranges()
-                own = [*outer, *inner]
-                whole = not equal(product(own), product(self.sizes[r] for r in ("batch", "row")))
-                at = self._along(["batch", "row", "key"] if whole else ["batch", "row"], own)
-                private.run_body(node, at[: len(outer)], at[len(outer) :], self.recorder)
+                at, outer = self._along(*self._run_through(node)), len(node.get_ranges()[0])
+                private.run_body(node, at[:outer], at[outer:], self.recorder)
         operand = self.weights_operand
         found = self.recorder.load(
             operand.buffer, self.at(operand, self._along(self.weights_order))
@@ -347,9 +338,8 @@ class Attention(products.Product):
     def _squared(self, factor: Value) -> Value | None:
         if factor.op == "constant":
             return self.recorder.constant(float(f"{factor.number**2:.12g}"), torch.float32)
-        e = factor.index
-        if e is not None and type(e).__name__ in ("FloatPow", "Pow") and e.args[1] == 0.5:
-            return self.recorder.index_expr(e.args[0], torch.float32)
-        if e is not None and type(e).__name__ == "OpaqueUnaryFn_sqrt":
-            return self.recorder.index_expr(e.args[0], torch.float32)
-        return None
+        e: Any = factor.index
+        kind = type(e).__name__
+        is_root = kind in ("FloatPow", "Pow") and e.args[1] == 0.5
+        is_root |= kind == "OpaqueUnaryFn_sqrt"
+        return self.recorder.index_expr(e.args[0], torch.float32) if is_root else None

@@ -63,7 +63,7 @@ def schedules(loops: Loops, program: Program) -> list[Schedule]:
     plane = plane_of(loops)
     looped, shared = partial(reduce.looped, plane=plane), partial(split.shared, plane=plane)
     tile, by_length = partial(reduce.tile, plane=plane), partial(_by_length, plane=plane)
-    length = product(loops.axes[a] for a in loops.reduced)
+    length = loops.extent(loops.reduced)
     fixed = int(length) if length.is_number else None
     if ordered:
         scan = partial(_scan, plane=plane) if _may_split(loops, program, plane) else looped
@@ -160,9 +160,7 @@ def _may_split(loops: Loops, program: Program, plane: Plane) -> bool:
         return False
     if plane.kept is None:
         return True
-    rows, length = (
-        program.known(product(loops.axes[a] for a in axes)) for axes in (loops.kept, loops.reduced)
-    )
+    rows, length = (program.known(loops.extent(axes)) for axes in (loops.kept, loops.reduced))
     many, short = _limits(plane)
     if (rows.is_number and rows >= many) or (length.is_number and length <= short):
         return False
@@ -195,8 +193,8 @@ def _are_many(loops: Loops, program: Program) -> tuple[bool, bool]:
     """
     shapes = [tensor.sizes for tensor in program.tensors.values() if tensor.is_input]
     dims = {s for sizes in shapes for s in sizes if s.is_Symbol}
-    kept = program.known(product(loops.axes[a] for a in loops.kept)).free_symbols & dims
-    length = program.known(product(loops.axes[a] for a in loops.reduced))
+    kept = program.known(loops.extent(loops.kept)).free_symbols & dims
+    length = program.known(loops.extent(loops.reduced))
     rank = max(map(len, shapes), default=0)
     batch = not kept.isdisjoint(s for sizes in shapes if len(sizes) == rank for s in sizes[:1])
     short = length.is_number and length <= LONG_ROW

@@ -5,10 +5,9 @@ from __future__ import annotations
 import sympy
 
 from curate.generator.body import Body, Dim, Kernel
-from curate.generator.loops import Loops, product
+from curate.generator.loops import Loops
 from curate.generator.program import Program
 from curate.generator.schedules.passes import apart, inner, power_of_2
-from curate.generator.values import Value
 
 BLOCK = 1024
 
@@ -51,13 +50,8 @@ def tiles(loops: Loops, program: Program) -> None:
     """
     columns = _together(loops, [s.index for s in loops.stores]) or loops.kept[-1]
     read = [v for v in loops.recorder.made.values() if v.op == "load"]
-    loads = [v.index for v in read if v.index is not None]
-    crossing = [
-        index
-        for index in loads
-        if columns in loops.axes_of(loops.index(index))[0]
-        and columns not in _unit_axes(loops, index)
-    ]
+    rough = [v for v in read if columns not in _unit_axes(loops, v.index)]
+    crossing = [v.index for v in rough if columns in loops.axes_of(loops.index(v.index))[0]]
     across = _together(loops, crossing)
     rows = [axis for axis in loops.kept if axis != columns]
     outer: list[sympy.Symbol] = []
@@ -68,15 +62,11 @@ def tiles(loops: Loops, program: Program) -> None:
     if across in rows and len(rows) == 1:
         _crossed(loops, program, dims, outer)
         return
-    rough = any(columns in loops.live(v.axes) and _is_rough(loops, v, columns) for v in read)
+    # Whether neighbouring columns read what does not lie side by side.
+    is_rough = any(columns in loops.live(v.axes) for v in rough)
     many = sum(columns in loops.live(v.axes) for v in read) > 4
-    elements = 1024 if many or rough else 2048  # a window's loads take registers all at once
-    _side_by_side(loops, program, dims, elements, WIDEST_ROUGH if rough else WIDEST)
-
-
-def _is_rough(loops: Loops, load: Value, columns: sympy.Symbol) -> bool:
-    """Whether neighbouring columns read what does not lie side by side."""
-    return load.index is not None and columns not in _unit_axes(loops, load.index)
+    elements = 1024 if many or is_rough else 2048  # a window's loads take registers all at once
+    _side_by_side(loops, program, dims, elements, WIDEST_ROUGH if is_rough else WIDEST)
 
 
 def _side_by_side(
@@ -124,7 +114,7 @@ MANY = 1024
 
 def _crossed(loops: Loops, program: Program, dims: list[Dim], axes: list[sympy.Symbol]) -> None:
     """Print a kernel whose tiles are read along rows and written along columns."""
-    whole, many = Dim("outer", axes), program.hint(product(loops.axes[a] for a in axes)) >= MANY
+    whole, many = Dim("outer", axes), program.hint(loops.extent(axes)) >= MANY
     outer = Body(loops, program, [*dims, whole]).apart(whole)
     if many or not 0 < len(outer) <= 2:
         outer = [whole] if axes else []

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import sympy
 
 from curate.generator.body import Body, Dim
-from curate.generator.loops import Loops, product
+from curate.generator.loops import Loops
 from curate.generator.program import Program
 from curate.generator.schedules.reductions import Reducer
 from curate.generator.schedules.scans import Scanner
@@ -70,12 +70,12 @@ class Plane:
         """Return the tile with an axis of the grid for each that lanes would have to divide for."""
         if self.kept is None:
             return self
-        length = program.hint(product(loops.axes[axis] for axis in self.reduced.axes))
+        length = program.hint(loops.extent(self.reduced.axes))
         long = self.by_rows and length > FEWEST  # of such rows a program takes few
         fewest = max(2, 1024 // length) if long else FEWEST
         outer = apart(loops, program, self.dims, self.kept, 2, fewest)
         kept = inner(self.kept, outer)
-        sizes = [program.hint(product(loops.axes[a] for a in d.axes)) for d in (*outer, kept)]
+        sizes = [program.hint(loops.extent(dim.axes)) for dim in (*outer, kept)]
         return Plane(kept, self.reduced, tuple(outer), self.by_rows and max(sizes) == sizes[-1])
 
 
@@ -92,7 +92,7 @@ def apart(
     are ``fewest`` elements or more, so that tiles are full.
     """
     *outer, last = Body(loops, program, dims).apart(dim) or [dim]
-    many = program.hint(product(loops.axes[axis] for axis in last.axes)) >= fewest
+    many = program.hint(loops.extent(last.axes)) >= fewest
     return outer if many and len(outer) <= room else []
 
 

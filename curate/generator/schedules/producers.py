@@ -28,16 +28,16 @@ class InlineRecorder(Recorder):
 
     def __init__(self, loops: Loops, producers: Mapping[str, Any]) -> None:
         super().__init__(loops)
-        self.own = loops
         self.producers = producers
         self.results: dict[str, Value] = {}
 
     def load(self, name: str, index: Any) -> Value:
-        name, at = self.own.place(name, index)
+        name, at = self.loops.place(name, index)
         node = self.producers.get(name)
         if node is None:
             return super().load(name, self._shorter(at))
-        private.run_body(node, _variables(node, self.own.simplified(at), self.own.axes), [], self)
+        variables = _variables(node, self.loops.simplified(at), self.loops.axes)
+        private.run_body(node, variables, [], self)
         return self.results[name]
 
     def index_expr(self, expression: Any, dtype: torch.dtype) -> Value:
@@ -48,12 +48,12 @@ class InlineRecorder(Recorder):
 
         def undone(part: sympy.Expr) -> sympy.Expr:
             inner, *sizes = part.args
-            inner = private.simplify(inner, self.own.axes)
+            inner = private.simplify(inner, self.loops.axes)
             again = isinstance(part, ModularIndexing) and isinstance(inner, ModularIndexing)
             if again and sizes[0] == inner.args[1] == 1 and inner.args[2] % sizes[1] == 0:
                 inner = inner.args[0]
             try:
-                return _counted(part.func(inner, *sizes), self.own.axes)[0]
+                return _counted(part.func(inner, *sizes), self.loops.axes)[0]
             except Unprintable:  # of a sum
                 return part.func(inner, *sizes)
 
@@ -91,7 +91,7 @@ class InlineRecorder(Recorder):
         return self.make("load", args, value.dtype, value.axes, **more)
 
     def store(self, name: str, index: Any, value: Value, mode: str | None = None) -> None:
-        name, at = self.own.place(name, index)
+        name, at = self.loops.place(name, index)
         if name in self.producers:
             self.results[name] = value
         else:
@@ -105,7 +105,7 @@ def find(
     makers = {
         name: group
         for group in groups
-        if isinstance(group, private.SchedulerNode | private.FusedSchedulerNode)
+        if isinstance(group, private.LOOPS)
         for name in program.writes(group.get_nodes())
     }
     found: list[Any] = []

@@ -81,7 +81,6 @@ class Product(Loops):
         if makers:
             self.recorder = producers.InlineRecorder(self, makers)
         self.call = call
-        self.program = program
         self.followers = list(groups)
         result = call.result
         spans = self._spans(later)
@@ -244,7 +243,7 @@ def with_followers(
     for group in list(groups):
         nodes = group.get_nodes()
         reads, writes = program.reads(nodes), program.writes(nodes).keys()
-        fits = isinstance(group, private.SchedulerNode | private.FusedSchedulerNode)
+        fits = isinstance(group, private.LOOPS)
         if fits and reads & made and not (reads | writes) & later:
             try:
                 loops = make([*loops.followers, group])
@@ -473,8 +472,8 @@ def matrices(loops: Matrices, program: Program) -> None:
         )
         word = "if"
         if may_be_long:
-            n_tiles = program.sizes.fresh("n_tiles")
-            program.say(f"{n_tiles} = triton.cdiv({rows}, 64) * triton.cdiv({cols}, 64)")
+            count = f"triton.cdiv({rows}, 64) * triton.cdiv({cols}, 64)"
+            n_tiles = program.let("n_tiles", count)
             with program.branch(f"if {length} >= {LONG} and {n_tiles} < {ENOUGH_TILES}:"):
                 split(loops, program, f"min({length} // 1024, {PROGRAMS} // {n_tiles})")
             word = "elif"
@@ -497,9 +496,8 @@ def tiles(loops: Matrices, program: Program, tuned: bool = True) -> None:
 
 def split(loops: Matrices, program: Program, n_splits: str) -> None:
     """Print two kernels: programs share the products of each tile, then their sums are added."""
-    word = program.sizes.fresh("n_splits")
     program.say(repr("# Few tiles and a long K: programs share K, and a second kernel adds up."))
-    program.say(f"{word} = {n_splits}")
+    word = program.let("n_splits", n_splits)
     m, n = (program.size(name, size) for name, size in zip("MN", loops.sizes, strict=False))
     partial = program.temporary("partial", [word, m, n], loops.product.dtype)
     body, (m, n) = _summed(loops, program, "split")
@@ -610,15 +608,14 @@ def _summed(
             loads.append("")
             continue
         buffer, at = loops.place(operand.buffer, loops.at(operand, place))
-        pointers.append((body.fresh(f"{word}_ptrs"), steps[i]))
-        body.say(f"{pointers[-1][0]} = {body.pointer(buffer, body.address(at))}")
+        pointer = body.let(f"{word}_ptrs", body.pointer(buffer, body.address(at)))
+        pointers.append((pointer, steps[i]))
         mask = f"{inner}{LANES[i]} < {k} - start"
         zero = literal(0, operand.dtype)
-        loads.append(f"tl.load({pointers[-1][0]}, mask={mask}, other={zero})")
+        loads.append(f"tl.load({pointer}, mask={mask}, other={zero})")
     loads = same_types(program, loads, [a, b])
-    acc = body.fresh("acc")
     kind, words = TYPES[loops.product.dtype], {"a": "a", "b": "b"}
-    body.say(f"{acc} = tl.zeros((BLOCK_M, BLOCK_N), {kind})")
+    acc = body.let("acc", f"tl.zeros((BLOCK_M, BLOCK_N), {kind})")
     with body.block(f"for start in range(0, {k}, {step}):"):
         for word, load, made, lane in zip("ab", loads, loops.made_factors, LANES, strict=True):
             if made:

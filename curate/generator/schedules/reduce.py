@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from curate.generator.body import Body, Kernel
-from curate.generator.loops import Loops, product
+from curate.generator.loops import Loops
 from curate.generator.program import Program
 from curate.generator.schedules.passes import (
     Plane,
@@ -74,7 +74,7 @@ def blocks(loops: Loops, program: Program, plane: Plane) -> tuple[str, ...]:
         setup = f"BLOCK_COLS = {power_of_2(count, '2048')}"
         return setup, _block_rows(loops, program, plane, "max(1, 512 // BLOCK_COLS)")
     columns = plane.kept.count(program, loops)
-    every = program.size("n_cols", product(loops.axes[axis] for axis in loops.kept))
+    every = program.size("n_cols", loops.extent(loops.kept))
     limits = [f"max(triton.next_power_of_2({every} // 1024), 32)", "512"]
     if plane.outer:
         limits = [f"triton.next_power_of_2({columns})", *limits]

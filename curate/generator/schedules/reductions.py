@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from curate.generator.body import Body, Dim, identifier
-from curate.generator.loops import Loops, equal, product
+from curate.generator.loops import Loops, equal
 from curate.generator.text.operations import TYPES, largest, least, literal
 from curate.generator.values import PARTS, Value
 
@@ -64,7 +64,7 @@ def share_means(loops: Loops) -> None:
     """Have a mean that is a sum by the count be that of the variance of the same numbers."""
     made = list(loops.recorder.made.values())
     variances = {id(v.args[0]): v for v in made if v.name == "welford_reduce"}
-    length = product(loops.axes[axis] for axis in loops.reduced)
+    length = loops.extent(loops.reduced)
     for value in made if variances else ():
         total, count = value.args if value.op == "truediv" else (None, None)
         if isinstance(total, Value) and total.name == "sum" and total.op == "reduce":
@@ -121,9 +121,7 @@ class Reducer:
             source == torch.bool and ("max" in reduce.name or "min" in reduce.name)
         ):
             return f"({text}).to(tl.int32)"
-        if source == torch.bool:
-            return f"({text}).to({TYPES[reduce.dtype]})"
-        if reduce.name in ("sum", "prod") and source != reduce.dtype:
+        if source == torch.bool or (reduce.name in ("sum", "prod") and source != reduce.dtype):
             return f"({text}).to({TYPES[reduce.dtype]})"
         return text
 
@@ -137,35 +135,35 @@ class Reducer:
         elif reduce.name == "online_softmax_reduce":
             self.body.exponential(reduce.args[0])
             x = self._variable("logits", element)
-            peak = self._named("peak", f"tl.max({x}, {self.axis})")
+            peak = self.body.let("peak", f"tl.max({x}, {self.axis})")
             exponential = f"tl.exp({x} - {peak})"
             again = [v for d in self._less_part(reduce) for v in self._made("exp", d)]
             if again:
-                exponential = self._named("exponential", exponential)
+                exponential = self.body.let("exponential", exponential)
             for value in again:
                 self.body.remember(value, exponential)
-            total = self._named("exp_sum", f"tl.sum({exponential}, {self.axis})")
+            total = self.body.let("exp_sum", f"tl.sum({exponential}, {self.axis})")
             self.known(reduce, [peak, total])
         elif reduce.name.startswith("arg"):
             x = self._variable("candidates", element)
-            best = self._named("best", self._extreme(reduce, x))
+            best = self.body.let("best", self._extreme(reduce, x))
             self.known(reduce, [best, self._place(reduce, x, best, self.dim.name)])
         else:
-            name = self._named(self.words(reduce)[0], self._lanes(reduce, element))
+            name = self.body.let(self.words(reduce)[0], self._lanes(reduce, element))
             self.known(reduce, [name])
 
     def _moments(self, reduce: Value, element: str) -> None:
         """Print the mean, and then the sum of squares around it."""
-        count = self.body.size("n_cols", self._length())
-        mean = self._named("mean", f"tl.sum({element}, {self.axis}) / {count}")
+        count = self.body.size("n_cols", self.body.loops.extent(self.dim.axes))
+        mean = self.body.let("mean", f"tl.sum({element}, {self.axis}) / {count}")
         x = self.body.text(reduce.args[0])
         centered = f"({x} - {mean})"
         if self.dim.mask:
             centered = f"tl.where({self.dim.mask}, {centered}, 0.0)"
-        centered = self._named("centered", centered)
+        centered = self.body.let("centered", centered)
         for value in self._less_part(reduce):
             self.body.remember(value, centered)
-        squares = self._named("squares", f"tl.sum({centered} * {centered}, {self.axis})")
+        squares = self.body.let("squares", f"tl.sum({centered} * {centered}, {self.axis})")
         self.known(reduce, [mean, squares, count])
 
     def _less_part(self, reduce: Value) -> list[Value]:
@@ -178,12 +176,6 @@ class Reducer:
         made = self.body.loops.recorder.made.values()
         return [v for v in made if v.op == op and list(map(id, v.args)) == list(map(id, args))]
 
-    def _length(self) -> Any:
-        length: Any = 1
-        for axis in self.dim.axes:
-            length = length * self.body.loops.axes[axis]
-        return length
-
     # -- a state in a loop ------------------------------------------------------------------------
 
     def begin(self, reduce: Value, shape: str) -> list[str]:
@@ -191,13 +183,11 @@ class Reducer:
         if reduce.name in _REASONS:
             self.body.say(repr(f"# {_REASONS[reduce.name]}"))
         for field, word in zip(fields(reduce), self.words(reduce), strict=True):
-            name = self.body.fresh(word)
             dtype = TYPES[field.dtype]
             start = f"tl.zeros({shape}, {dtype})"
             if field.identity != 0:
                 start = f"tl.full({shape}, {field.start}, {dtype})"
-            self.body.say(f"{name} = {start}")
-            names.append(name)
+            names.append(self.body.let(word, start))
         return names
 
     def step(self, reduce: Value, state: list[str]) -> None:
@@ -207,13 +197,12 @@ class Reducer:
         if kind == "welford_reduce":
             x = body.name(reduce.args[0])
             mean, squares, count = state
-            delta = body.fresh("delta")
             mask = self.dim.mask
             chosen = (
                 (lambda text: f"tl.where({mask}, {text}, 0.0)") if mask else (lambda text: text)
             )
             say(f"{count} += {f'({mask}).to({TYPES[reduce.dtype]})' if mask else '1.0'}")
-            say(f"{delta} = {chosen(f'({x} - {mean})')}")
+            delta = body.let("delta", chosen(f"({x} - {mean})"))
             say(f"{mean} += {delta} / tl.maximum({count}, 1.0)")
             say(f"{squares} += {chosen(f'({delta} * ({x} - {mean}))')}")
             return
@@ -222,8 +211,8 @@ class Reducer:
             self.body.exponential(reduce.args[0])
             x = self._variable("logits", element)
             peak, total = state
-            new = self._named("new_peak", f"tl.maximum({peak}, {x})")
-            shift = self._named("shift", _finite(new))
+            new = self.body.let("new_peak", f"tl.maximum({peak}, {x})")
+            shift = self.body.let("shift", _finite(new))
             say(f"{total} = {total} * tl.exp({peak} - {shift}) + tl.exp({x} - {shift})")
             say(f"{peak} = {new}")
         elif kind.startswith("arg"):
@@ -237,7 +226,7 @@ class Reducer:
                 if self.dim.mask
                 else better
             )
-            better = self._named("better", better)
+            better = self.body.let("better", better)
             say(f"{best} = tl.where({better}, {x}, {best})")
             say(f"{index} = tl.where({better}, {self.dim.name}, {index})")
         elif kind in ("sum", "prod"):
@@ -256,21 +245,21 @@ class Reducer:
         kind = reduce.name
         if kind == "welford_reduce":
             mean, squares, count = state
-            n = self._named("n", f"tl.sum({count}, {self.axis})")
-            center = self._named("center", f"tl.sum({mean} * {count}, {self.axis}) / {n}")
-            shift = self._named("shift", f"{mean} - {center}")
+            n = self.body.let("n", f"tl.sum({count}, {self.axis})")
+            center = self.body.let("center", f"tl.sum({mean} * {count}, {self.axis}) / {n}")
+            shift = self.body.let("shift", f"{mean} - {center}")
             around = f"tl.sum({squares} + {count} * {shift} * {shift}, {self.axis})"
-            return [center, self._named("squares", around), n]
+            return [center, self.body.let("squares", around), n]
         if kind == "online_softmax_reduce":
             peak, total = state
-            top = self._named("peak", f"tl.max({peak}, {self.axis})")
-            shift = self._named("shift", _finite(top))
+            top = self.body.let("peak", f"tl.max({peak}, {self.axis})")
+            shift = self.body.let("shift", _finite(top))
             share = f"{total} * tl.exp({peak} - {shift})"
-            return [top, self._named("exp_sum", f"tl.sum({share}, {self.axis})")]
+            return [top, self.body.let("exp_sum", f"tl.sum({share}, {self.axis})")]
         if kind.startswith("arg"):
-            best = self._named("best", self._extreme(reduce, state[0]))
+            best = self.body.let("best", self._extreme(reduce, state[0]))
             return [best, self._place(reduce, state[0], best, state[1])]
-        return [self._named(self.words(reduce)[0], self._lanes(reduce, state[0]))]
+        return [self.body.let(self.words(reduce)[0], self._lanes(reduce, state[0]))]
 
     # -- results ----------------------------------------------------------------------------------
 
@@ -307,7 +296,7 @@ class Reducer:
         if index == self.dim.name:
             index = f"({index}).to(tl.int64)"
         first = f"tl.min(tl.where({match}, {index}, {NEVER}), {self.axis})"
-        return self._named("first", first)
+        return self.body.let("first", first)
 
     def _lanes(self, reduce: Value, x: str) -> str:
         if reduce.name == "sum":
@@ -323,10 +312,5 @@ class Reducer:
         axis, comma, keep = self.axis.removeprefix("axis=").partition(", ")
         return f"tl.reduce({x}, {axis}, {helper}{comma}{keep})"
 
-    def _named(self, word: str, text: str) -> str:
-        name = self.body.fresh(word)
-        self.body.say(f"{name} = {text}")
-        return name
-
     def _variable(self, word: str, text: str) -> str:
-        return text if text.isidentifier() else self._named(word, text)
+        return text if text.isidentifier() else self.body.let(word, text)

@@ -120,13 +120,9 @@ class Scanner:
         self, scan: Value, words: Iterable[str], shape: str, known: list[str] | None = None
     ) -> list[str]:
         """Print what a scan begins with, and return the variables that hold it."""
-        body, names = self.body, []
         types = [type_of(scan, arg) for arg in scan.args]
         texts = [f"tl.full({shape}, {start_of(scan, t)}, {TYPES[t]})" for t in types]
-        for word, text in zip(words, known or texts, strict=True):
-            names.append(body.fresh(word))
-            body.say(f"{names[-1]} = {text}")
-        return names
+        return list(map(self.body.let, words, known or texts))
 
     def scan(self, scan: Value) -> list[str]:
         """Print a tile's scan and the carry behind it; return the names of the results."""
@@ -155,8 +151,7 @@ class Scanner:
         if scan.name == "sum":
             body.say(f"{carries[0]} += {self._total(kind, given)}")
         else:
-            last = body.fresh("last")
-            body.say(f"{last} = {self.dim.name} == start + {self.block} - 1")
+            last = body.let("last", f"{self.dim.name} == start + {self.block} - 1")
             for carry, name in zip(carries, names, strict=True):
                 body.say(f"{carry} = tl.sum(tl.where({last}, {name}, 0), {self.axis}{self.keep})")
 
@@ -180,8 +175,7 @@ class Scanner:
         body.helpers |= {kind.closing} - {""}
         if len(state) == 1:
             return [self._total(kind, state[0])]
-        best, index = body.fresh("best"), state[1]
-        body.say(f"{best} = {self._total(kind, state[0])}")
+        best, index = body.let("best", self._total(kind, state[0])), state[1]
         found = f"({state[0]} == {best})"
         if scan.dtype.is_floating_point:
             found = f"{found} | ({state[0]} != {state[0]})"
@@ -219,8 +213,8 @@ class Scanner:
     def _operand(self, scan: Value, value: Value) -> str:
         """Return the text of what is scanned, in the tile's shape."""
         body, text = self.body, self._typed(scan, value)
-        tiled = {body.dim_of[a].name for a in body.loops.live(value.axes) if a in body.dim_of}
-        if all(dim.name in tiled for dim in body.dims if dim.tile is not None):
+        tiled = body.dims_along(value.axes)
+        if all(dim in tiled for dim in body.dims if dim.tile is not None):
             return text
         return f"tl.broadcast_to({text}, {self.shape})"
 

@@ -11,12 +11,11 @@ import torch
 
 from curate.generator.text.operations import CONJUNCTIONS, DISJUNCTIONS
 from curate.generator.unprintable import Unprintable
-from curate.generator.values import Recorder, Value, made_of, unconverted
+from curate.generator.values import NEGATED, Recorder, Value, made_of, unconverted
 
 _NOT = ("logical_not", "bitwise_not")
 _SIGNS = {"le": (1, 0), "lt": (1, 1), "ge": (-1, 0), "gt": (-1, 1)}
 """For ``a op b``: the sign of a - b, and what is added to it, for which it says ``... <= 0``."""
-_NEGATED = {"le": "gt", "gt": "le", "lt": "ge", "ge": "lt", "eq": "ne", "ne": "eq"}
 
 
 @dataclass(frozen=True)
@@ -171,8 +170,8 @@ def _where(
 
 def _opposite(value: Value, recorder: Recorder) -> Value:
     """Return the condition that another does not hold."""
-    if value.op in _NEGATED and not any(one.dtype.is_floating_point for one in value.args):
-        return recorder.make(_NEGATED[value.op], value.args, torch.bool)
+    if value.op in NEGATED and not any(one.dtype.is_floating_point for one in value.args):
+        return recorder.make(NEGATED[value.op], value.args, torch.bool)
     return recorder.make("logical_not", (value,), torch.bool)
 
 
@@ -237,7 +236,7 @@ def _facts(value: Value, holds: bool) -> Facts:
     if op in ("eq", "ne"):
         found = _choice(value, holds == (op == "eq"))
         return found or ([], [(value, holds)])
-    name = op if holds else _NEGATED.get(op, "")
+    name = op if holds else NEGATED.get(op, "")
     if name in _SIGNS:
         a, b = map(_index, value.args)
         if a is not None and b is not None:

@@ -81,9 +81,8 @@ class _Stages:
             self.n_kept = plane.kept.count(program, loops)
             parts = f"triton.cdiv({count}, {self.blocks_each}{plane.reduced.block})"
             most = f"triton.cdiv({MOST_PROGRAMS // 2}, {self.grid[0]})"
-        self.n_splits = program.sizes.fresh("n_splits")
         program.say(repr("# As many parts as fill a GPU, or as there is work for."))
-        program.say(f"{self.n_splits} = min({parts}, {most})")
+        self.n_splits = program.let("n_splits", f"min({parts}, {most})")
 
     def _open(self, dim: Dim, needed: list[Value]) -> Body:
         """Begin a kernel: the place among the results, and the results that are known by now."""
@@ -93,8 +92,7 @@ class _Stages:
         self.plane.begin(body)
         for value, tensor in self.done:
             if value in made_of(needed):
-                name = body.fresh(tensor)
-                body.say(f"{name} = tl.load({self._pointer(body, tensor)})")
+                name = body.let(tensor, f"tl.load({self._pointer(body, tensor)})")
                 body.leaf(value, f"({name} != 0)" if value.dtype == torch.bool else name)
         return body
 
@@ -163,10 +161,8 @@ class _Stages:
         for one in now:
             state = []
             for field, tensor in zip(fields(one), partial[id(one)], strict=True):
-                name = body.fresh(tensor)
                 pointer = self._pointer(body, tensor, "part", "part_mask")
-                body.say(f"{name} = tl.load({pointer}, other={field.start})")
-                state.append(name)
+                state.append(body.let(tensor, f"tl.load({pointer}, other={field.start})"))
             reducer.known(one, reducer.close(one, state))
         for value in self._results(now):
             if not self._is_needed(value, level):
@@ -251,12 +247,10 @@ class _Scans(_Stages):
             self.blocks_each, self.combined = "", "BLOCK_ROWS"
         super().__init__(loops, program, plane)
         self.before: dict[int, list[str]] = {}
-        self.part_length = program.sizes.fresh("part_length")
         block = self.blocks[plane.reduced.block]
         count = plane.reduced.count(program, loops)
-        program.say(
-            f"{self.part_length} = triton.cdiv({count}, {self.n_splits} * {block}) * {block}"
-        )
+        length = f"triton.cdiv({count}, {self.n_splits} * {block}) * {block}"
+        self.part_length = program.let("part_length", length)
 
     def _walk(self, body: Body) -> str:
         dim = self.plane.reduced
@@ -303,10 +297,9 @@ class _Scans(_Stages):
             kind, names = KINDS[one.name], []
             body.helpers |= {kind.helper} - {""}
             for arg, tensor in zip(one.args, totals[id(one)], strict=True):
-                names.append(body.fresh(tensor))
                 pointer = self._pointer(body, tensor, at, "part_mask", "(part > 0)")
                 start = start_of(one, type_of(one, arg))
-                body.say(f"{names[-1]} = tl.load({pointer}, other={start})")
+                names.append(body.let(tensor, f"tl.load({pointer}, other={start})"))
             text = kind.scan.format(x=", ".join(names), axis=part.tile or 0)
             if kind.helper:
                 body.say(f"{', '.join(names)} = {text}")

@@ -6,10 +6,10 @@ import ast
 import re
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 
 from curate.generator.text.expressions import unused
-from curate.generator.text.layout import comment
+from curate.generator.text.layout import blocks, comment
+from curate.syntax import names_in, stores_in
 
 _LONGEST = 240
 """Characters of a docstring's first sentence that names all that a kernel is launched for."""
@@ -18,7 +18,6 @@ _VAGUE = {"kernel", "to", "of", "layer", "block", "forward", "matmul"}
 """What says nothing of what a kernel does."""
 
 
-@dataclass
 class _Form:
     """A kernel, and its text without names that do not matter.
 
@@ -29,19 +28,13 @@ class _Form:
         rest: the others.
     """
 
-    function: ast.FunctionDef
-    names: list[str] = field(init=False)
-    told: str = field(init=False)
-    rest: str = field(init=False)
-
-    def __post_init__(self) -> None:
-        function = self.function
+    def __init__(self, function: ast.FunctionDef) -> None:
+        self.function = function
         plain = [a.arg for a in function.args.args if a.annotation is None]
-        found = [n for s in function.body for n in ast.walk(s) if isinstance(n, ast.Name)]
-        own = {*plain, *(name.id for name in found if isinstance(name.ctx, ast.Store))}
+        own = {*plain, *stores_in(*function.body)}
         decorators = [node for one in function.decorator_list for node in ast.walk(one)]
         told = {node.value for node in decorators if isinstance(node, ast.Constant)}
-        order = dict.fromkeys([*plain, *(name.id for name in found)])
+        order = dict.fromkeys([*plain, *names_in(*function.body)])
         self.names = [name for name in order if name in own and name not in told]
         first, _, self.rest = (ast.get_docstring(function, clean=False) or "").partition("\n\n")
         self.told = " ".join(first.split())
@@ -52,10 +45,7 @@ class _Form:
         code = ast.parse(ast.unparse(self.function)).body[0]
         assert isinstance(code, ast.FunctionDef)
         code.name, code.body = "kernel", code.body[1:]
-        for block in [
-            code.body,
-            *(n.body for n in ast.walk(code) if isinstance(n, ast.For | ast.If)),
-        ]:
+        for block in blocks(code):
             block[:] = [one for one in block if not comment(one)] or [ast.Pass()]
         _rename(code, {name: f"v{i}" for i, name in enumerate(self.names)})
         return f"{self.rest}\n{ast.unparse(code)}"
@@ -129,15 +119,13 @@ def _speak_for_all(forms: list[_Form], taken: set[str]) -> None:
 def _common_names(forms: list[_Form]) -> dict[str, str]:
     """Return names for the arguments and variables that some kernels call differently."""
     function = forms[0].function
-    used = {n.id for n in ast.walk(function) if isinstance(n, ast.Name)}
-    used |= {argument.arg for argument in function.args.args}
-    stored = {
-        n.id
+    used = {*names_in(function), *(argument.arg for argument in function.args.args)}
+    stores = [
+        call.args[0]
         for call in ast.walk(function)
         if isinstance(call, ast.Call) and re.match(r"tl\.(store|atomic)", ast.unparse(call.func))
-        for n in ast.walk(call.args[0])
-        if isinstance(n, ast.Name)
-    }
+    ]
+    stored = set(names_in(*stores))
     new: dict[str, str] = {}
     for words in zip(*(form.names for form in forms), strict=True):
         name = words[0]

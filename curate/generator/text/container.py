@@ -69,7 +69,7 @@ def slice_reference(reference: str, entry_point: str = "Model") -> Container:
         elif isinstance(node, ast.ClassDef):
             preamble.append(_class_text(node, kept[node.name], lines))
         else:
-            preamble.append(_segment(node, lines))
+            preamble.append("\n".join(lines[slice(*_span(node))]))
     class_text = _class_text(model, kept[entry_point], lines)
     return Container(
         imports,
@@ -152,22 +152,18 @@ def with_checks(
     tree = ast.parse(class_text)
     assert isinstance(tree.body[0], ast.ClassDef)
     init = _methods(tree.body[0]).get("__init__")
-    known = {a.arg for a in arguments(init)} if init else set()
+    own = init.body if init and init.body[0].lineno > init.lineno else []
+    known = {a.arg for a in arguments(init)} if init and own else set()
     values = {name: value for name, value in fixed.items() if name.partition(".")[0] in known}
-    if init is None or init.body[0].lineno == init.lineno:
-        can_keep = set[str]()
-    else:
-        can_keep = known - set(stores_in(*init.body))
+    can_keep = known - set(stores_in(*own))
     if not can_keep.issuperset(name.partition(".")[0] for name in kept):
         raise Unprintable("an argument that the module does not keep")
-    if init is None or not (values or promised or kept):
+    if not own or not (values or promised or kept):
         return class_text
-    first = init.body[1] if _is_docstring(init.body[0]) and init.body[1:] else init.body[0]
-    if first.lineno == init.lineno:
-        return class_text
+    first = own[1] if _is_docstring(own[0]) and own[1:] else own[0]
     lines = class_text.splitlines()
     if kept:
-        begun = [node for node in init.body if "super().__init__" in ast.unparse(node)]
+        begun = [node for node in own if "super().__init__" in ast.unparse(node)]
         at = (begun[0].end_lineno or begun[0].lineno) if begun else _span(first)[0]
         margin = " " * first.col_offset
         lines[at:at] = [f"{margin}self.{name.rpartition('.')[2]} = {name}" for name in kept]
@@ -367,11 +363,6 @@ def _span(node: ast.stmt) -> tuple[int, int]:
     decorators = getattr(node, "decorator_list", [])
     start = min([node.lineno, *(d.lineno for d in decorators)]) - 1
     return start, node.end_lineno or node.lineno
-
-
-def _segment(node: ast.stmt, lines: list[str]) -> str:
-    start, end = _span(node)
-    return "\n".join(lines[start:end])
 
 
 def _class_text(node: ast.ClassDef, kept: set[ast.stmt], lines: list[str]) -> str:

@@ -16,19 +16,20 @@ import sympy
 from curate.generator.text.operations import pairs
 from curate.generator.unprintable import Unprintable
 
-_BINARY = pairs("""
+_INFIX = pairs("""
 FloorDiv // CleanDiv // Mod % PythonMod % IntTrueDiv / FloatTrueDiv / FloatPow ** PowByNatural **
+Equality == Unequality != StrictLessThan < LessThan <= StrictGreaterThan > GreaterThan >=
 """)
 _SAME = "sqrt exp log log2 sin cos"
 _KERNEL = {name: f"tl.{name}" for name in _SAME.split()}
 _KERNEL |= pairs("Min tl.minimum Max tl.maximum Abs tl.abs TruncToFloat libdevice.trunc")
-_KERNEL_TO_INTEGER = {"CeilToInt": "tl.ceil", "FloorToInt": "tl.floor", "TruncToInt": ""}
-_KERNEL_TO_INTEGER |= {"RoundToInt": "libdevice.nearbyint"}
+KERNEL_TO_INTEGER = {"CeilToInt": "tl.ceil", "FloorToInt": "tl.floor", "TruncToInt": ""}
+KERNEL_TO_INTEGER |= {"RoundToInt": "libdevice.nearbyint"}
+"""PyTorch's functions that make an integer of a number, and what a kernel calls for it."""
+
 _HOST = {name: f"math.{name}" for name in _SAME.split()}
 _HOST |= pairs("Min min Max max Abs abs TruncToInt int RoundToInt round ToFloat float")
 _HOST |= pairs("CeilToInt math.ceil FloorToInt math.floor")
-_RELATIONS = pairs("Eq == Ne != Lt < Le <= Gt > Ge >= Equality == Unequality !=")
-_RELATIONS |= pairs("StrictLessThan < LessThan <= StrictGreaterThan > GreaterThan >=")
 
 
 def unused(word: str, taken: set[str], ending: str = "") -> str:
@@ -154,10 +155,8 @@ class Printer:
             over, under = sympy.fraction(sympy.together(e.args[0]))
             return f"({self.text(over)} // {self.text(under)})"
         args = [self.text(arg) for arg in e.args]
-        if name in _BINARY:
-            return f"({args[0]} {_BINARY[name]} {args[1]})"
-        if name in _RELATIONS:
-            return f"({args[0]} {_RELATIONS[name]} {args[1]})"
+        if name in _INFIX:
+            return f"({args[0]} {_INFIX[name]} {args[1]})"
         if name == "ModularIndexing":
             quotient = args[0] if e.args[1] == 1 else f"({args[0]} // {args[1]})"
             return f"({quotient} % {args[2]})"
@@ -178,8 +177,8 @@ class Printer:
             for arg in args[1:]:
                 text = f"{_KERNEL[name]}({text}, {arg})"
             return text if len(args) > 1 else f"{_KERNEL[name]}({text})"
-        elif name in _KERNEL_TO_INTEGER:
-            return f"{_KERNEL_TO_INTEGER[name]}({args[0]}).to(tl.int64)"
+        elif name in KERNEL_TO_INTEGER:
+            return f"{KERNEL_TO_INTEGER[name]}({args[0]}).to(tl.int64)"
         elif name == "ToFloat":
             return f"({args[0]}).to(tl.float32)" if e.free_symbols & self.lanes else args[0]
         raise Unprintable(f"an expression with {name}")

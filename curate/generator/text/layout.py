@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import re
 
+Block = list[ast.stmt]
+
 WIDTH = 100
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"' r"|'([^'\"\\]*)'")
 
@@ -14,6 +16,12 @@ def comment(statement: ast.stmt) -> str:
     told = statement.value if isinstance(statement, ast.Expr) else None
     said = told.value if isinstance(told, ast.Constant) else None
     return said if isinstance(said, str) and said.startswith("# ") else ""
+
+
+def blocks(function: ast.FunctionDef) -> list[Block]:
+    """Return a kernel's blocks: its own, and those of its loops and branches."""
+    inner = (node.body for node in ast.walk(function) if isinstance(node, ast.For | ast.If))
+    return [function.body, *inner]
 
 
 def text(node: ast.AST) -> str:
@@ -48,9 +56,8 @@ def statement(node: ast.stmt, indent: int) -> list[str]:
     if isinstance(node, ast.For):
         head = f"{pad}for {text(node.target)} in {text(node.iter)}:"
         return [head, *body(node.body, indent + 4)]
-    if isinstance(node, ast.If | ast.While):
-        word = "if" if isinstance(node, ast.If) else "while"
-        lines = [f"{pad}{word} {text(node.test)}:", *body(node.body, indent + 4)]
+    if isinstance(node, ast.If):
+        lines = [f"{pad}if {text(node.test)}:", *body(node.body, indent + 4)]
         if len(node.orelse) == 1 and isinstance(node.orelse[0], ast.If):
             first, *rest = statement(node.orelse[0], indent)
             lines += [f"{pad}el{first.lstrip()}", *rest]

@@ -8,10 +8,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from curate.generator.text.expressions import unused
-from curate.generator.text.layout import WIDTH, body, comment, expression
+from curate.generator.text.layout import WIDTH, Block, blocks, body, comment, expression
 from curate.generator.text.operations import NOUNS
-
-Block = list[ast.stmt]
+from curate.syntax import loads_in, names_in, stores_in
 
 
 def tidy(kernel: str) -> ast.FunctionDef:
@@ -60,20 +59,8 @@ class _Plain(ast.NodeTransformer):
         return node
 
 
-def _blocks(function: ast.FunctionDef) -> list[Block]:
-    found = [function.body]
-    found += [node.body for node in ast.walk(function) if isinstance(node, ast.For | ast.If)]
-    return found
-
-
-def _names(node: ast.AST, kind: type[ast.expr_context] | None = None) -> Iterator[ast.Name]:
-    for one in ast.walk(node):
-        if isinstance(one, ast.Name) and (kind is None or isinstance(one.ctx, kind)):
-            yield one
-
-
-def _taken(function: ast.FunctionDef) -> set[str]:
-    return {name.id for name in _names(function)} | {a.arg for a in function.args.args}
+def _names(node: ast.AST) -> Iterator[ast.Name]:
+    return (one for one in ast.walk(node) if isinstance(one, ast.Name))
 
 
 def _target(statement: ast.stmt) -> str | None:
@@ -85,14 +72,13 @@ def _target(statement: ast.stmt) -> str | None:
 
 def _drop_unread(function: ast.FunctionDef) -> None:
     """Take out variables that nothing reads: the place along an axis that no address needs."""
-    reads = Counter(name.id for name in _names(function, ast.Load))
-    blocks = _blocks(function)
+    reads = Counter(loads_in(function))
     dropped = True
     while dropped:
         dropped = False
-        for block in blocks:
+        for block in blocks(function):
             for statement in [s for s in block if (name := _target(s)) and not reads[name]]:
-                reads -= Counter(name.id for name in _names(statement, ast.Load))
+                reads -= Counter(loads_in(statement))
                 block.remove(statement)
                 dropped = True
 
@@ -103,10 +89,10 @@ def _drop_casts(function: ast.FunctionDef) -> None:
     for node in ast.walk(function):
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "tl.store":
             stored.add(node.args[1])
-    reads = Counter(name.id for name in _names(function, ast.Load) if name not in stored)
-    moved = [pair for block in _blocks(function) for pair in map(_as_float, block) if pair]
+    reads = Counter(loads_in(function)) - Counter(n.id for n in stored if isinstance(n, ast.Name))
+    moved = [pair for block in blocks(function) for pair in map(_as_float, block) if pair]
     loads = Counter(_target(statement) for statement, _ in moved)
-    writes = Counter(name.id for name in _names(function, ast.Store))
+    writes = Counter(stores_in(function))
     for statement, load in moved:
         name = _target(statement)
         if name and not reads[name] and writes[name] == loads[name]:
@@ -125,7 +111,7 @@ def _as_float(statement: ast.stmt) -> tuple[ast.Assign, ast.Call] | None:
 def _say_once(function: ast.FunctionDef) -> None:
     """Take out comments that stand in the kernel already."""
     said = set[str]()
-    for block in _blocks(function):
+    for block in blocks(function):
         for statement in [s for s in block if comment(s)]:
             told = comment(statement)
             if told in said:
@@ -135,7 +121,7 @@ def _say_once(function: ast.FunctionDef) -> None:
 
 def without_unread(kernel: ast.FunctionDef) -> set[int]:
     """Take out a kernel's arguments that nothing reads, and return the places that they had."""
-    read = {name.id for name in _names(kernel, ast.Load)}
+    read = set(loads_in(kernel))
     read |= {
         str(n.value)
         for d in kernel.decorator_list
@@ -151,7 +137,7 @@ def without_unread(kernel: ast.FunctionDef) -> set[int]:
 
 def without_unread_sizes(block: Block) -> Block:
     """Return a host function's statements without sizes that nothing reads."""
-    reads = {name.id for statement in block for name in _names(statement, ast.Load)}
+    reads = set(loads_in(*block))
 
     def is_size(statement: ast.stmt) -> bool:
         text = ast.unparse(statement)
@@ -174,7 +160,7 @@ def said_once(block: Block) -> Block:
     products: dict[str, str] = {}
     same: dict[str, str] = {}
     statements = _shared_first(block)
-    given = Counter(name.id for one in statements for name in _names(one, ast.Store))
+    given = Counter(stores_in(*statements))
     for statement in statements:
         for one in _names(statement):
             one.id = same.get(one.id, one.id)
@@ -187,11 +173,10 @@ def said_once(block: Block) -> Block:
                 continue
         if name and values.get(name, ("",))[0] == ast.unparse(statement):
             continue
-        changed = {one.id for one in _names(statement, ast.Store)}
+        changed = set(stores_in(statement))
         values = {n: v for n, v in values.items() if n not in changed and not v[1] & changed}
         if name and "torch." not in ast.unparse(statement):  # each tensor is another one
-            read = {one.id for one in _names(statement, ast.Load)}
-            values[name] = ast.unparse(statement), read
+            values[name] = ast.unparse(statement), set(loads_in(statement))
         found.append(statement)
     return found
 
@@ -226,11 +211,11 @@ def _share(block: Block, outer: frozenset[str]) -> None:
     ``outer`` are names of the blocks around.
     """
     plain = [statement for statement in block if not isinstance(statement, ast.For | ast.If)]
-    own = outer.union(name.id for statement in plain for name in _names(statement))
+    own = outer.union(names_in(*plain))
     for statement in block:
         if isinstance(statement, ast.For | ast.If):
             _share(statement.body, own)
-    taken = set(own).union(name.id for statement in block for name in _names(statement))
+    taken = set(own).union(names_in(*block))
     _share_bases(block, taken)
     uses: dict[str, list[tuple[int, ast.Call]]] = {}
     for at, statement in enumerate(block):
@@ -380,9 +365,9 @@ _SCRATCH = {"mask", "clamped", *NOUNS.values()}
 
 def _number_anew(function: ast.FunctionDef) -> None:
     """Take the number off a name that no other shares: first_1 where there is no first."""
-    taken = _taken(function)
+    taken = {*names_in(function), *(a.arg for a in function.args.args)}
     short = {}
-    for name in dict.fromkeys(n.id for n in _names(function, ast.Store)):
+    for name in dict.fromkeys(stores_in(function)):
         stem = re.sub(r"_\d+$", "", name)
         if stem not in taken:
             taken.add(stem)
