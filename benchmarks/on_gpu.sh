@@ -29,4 +29,3 @@ part train_cost python3 "$here/train_cost.py" "$model" "$data/ours" "$out/train_
     --batch-size 16 --max-length 2304
 part rewards python3 "$here/rewards.py" "$pairs" "$out/rewards.json" --backend cuda --workers 16
 part contexts python3 "$here/contexts.py" "$out/contexts.json"
-part decoding python3 "$here/decoding.py" "$model" "$out/decoding.json"

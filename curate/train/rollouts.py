@@ -1,8 +1,8 @@
 """Answers for GRPO, written by `decode` with a copy of the weights that are being trained.
 
-`GRPOTrainer` on its own has the model that it trains write them, in that model's precision, with
-`generate` of transformers. A copy in the precision of evaluation, as vLLM has one, is several times
-as fast for the price of its memory.
+`GRPOTrainer` on its own has the model that it trains write them, in that model's precision. The
+copy, for the price of its memory, writes as the model will when it is evaluated: in the same
+precision, and drawn by the same code.
 """
 
 from __future__ import annotations

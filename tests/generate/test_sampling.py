@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import threading
 import traceback
@@ -14,7 +15,7 @@ from teacher_stand_in import KEY, Asked, Reply, StandIn
 from tiny import CONTEXT, make_tiny_model
 
 from curate.generate import decode
-from curate.generate.decode import LIKELIEST, Decoding, choose
+from curate.generate.decode import LIKELIEST, Request, choose
 from curate.generate.models import ModelError
 from curate.generate.sampling import (
     EndpointSampler,
@@ -69,7 +70,7 @@ def test_an_answer_does_not_depend_on_its_batch(
     drawn: list[list[Sample]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # Some answers end early, so that the others were moved together.
+    # Some answers end early, and wait for the others.
     assert {sample.finish for samples in drawn for sample in samples} == {"stop", "length"}
     assert len({sample.text for samples in drawn for sample in samples}) == 12
     monkeypatch.setattr(sampler.decoder, "batch", 5)
@@ -80,19 +81,32 @@ def test_an_answer_does_not_depend_on_its_batch(
     assert "".join(sampler.stream(CONVERSATIONS[1], LONG)) == drawn[1][0].text
 
 
-def test_what_is_read_beyond_the_last_token_is_masked(
-    sampler: TransformersSampler, drawn: list[list[Sample]], monkeypatch: pytest.MonkeyPatch
+def test_what_a_models_configuration_adds_is_left_out(
+    tmp_path: Path, drawn: list[list[Sample]], capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(decode, "READ_EVERY", 7)
+    folder = make_tiny_model(tmp_path / "model")
+    file = folder / "generation_config.json"
+    own = {"do_sample": True, "temperature": 0.1, "top_k": 2, "repetition_penalty": 5.0}
+    file.write_text(json.dumps(json.loads(file.read_text()) | own | {"max_length": 90}))
+    sampler = TransformersSampler(str(folder))
+    sampler.decoder.model.double()
+    capfd.readouterr()
     assert sampler.sample(CONVERSATIONS, LONG) == drawn
+    assert "".join(sampler.stream(CONVERSATIONS[1], LONG)) == drawn[1][0].text
+    assert capfd.readouterr().err == ""  # nor does transformers warn of it
+    assert sampler.decoder.model.generation_config.repetition_penalty == 5.0
 
 
-def test_layers_that_forget_are_left_to_the_model(tmp_path: Path) -> None:
+def test_layers_that_forget_answer_as_generate_does(tmp_path: Path) -> None:
     folder = make_tiny_model(tmp_path / "model")
     config = json.loads((folder / "config.json").read_text())
     own = {"architectures": ["MistralForCausalLM"], "model_type": "mistral", "sliding_window": 16}
     (folder / "config.json").write_text(json.dumps(config | own))
-    _check_greedy(TransformersSampler(str(folder)))
+    sampler = TransformersSampler(str(folder))
+    _check_greedy(sampler)
+    greedy = Sampling(n=1, temperature=0, max_tokens=40)
+    ((whole,),) = sampler.sample(CONVERSATIONS[2:3], greedy)
+    assert "".join(sampler.stream(CONVERSATIONS[2], greedy)) == whole.text
 
 
 def test_another_seed_gives_other_answers(
@@ -104,32 +118,41 @@ def test_another_seed_gives_other_answers(
 
 @pytest.mark.weekly
 def test_when_memory_runs_out_batches_get_smaller(
-    sampler: TransformersSampler,
-    drawn: list[list[Sample]],
-    monkeypatch: pytest.MonkeyPatch,
+    sampler: TransformersSampler, drawn: list[list[Sample]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(sampler.decoder, "batch", 12)
     sizes = []
-    advance = Decoding.advance
 
-    def limited(self: Decoding) -> None:
-        if self.count == 1:
-            sizes.append(len(self.ended))
-        if len(self.ended) > 4:
+    def limited(model: torch.nn.Module, args: Any, given: dict[str, Any], most: int = 4) -> None:
+        rows, tokens = given["input_ids"].shape
+        if tokens > 1:  # a prompt
+            sizes.append(rows)
+        elif rows > most:
             raise torch.OutOfMemoryError("CUDA out of memory")
-        advance(self)
 
-    monkeypatch.setattr(Decoding, "advance", limited)
-    assert sampler.sample(CONVERSATIONS, LONG) == drawn
+    with sampler.decoder.model.register_forward_pre_hook(limited, with_kwargs=True):
+        assert sampler.sample(CONVERSATIONS, LONG) == drawn
     assert sizes == [12, 6, 3, 3, 3, 3]
-    sampler.decoder.batch = 12
 
-    def never(self: Decoding) -> None:
-        raise torch.OutOfMemoryError("CUDA out of memory")
-
-    monkeypatch.setattr(Decoding, "advance", never)
-    with pytest.raises(ModelError, match="not enough memory for one answer"):
+    never = functools.partial(limited, most=0)
+    with (
+        sampler.decoder.model.register_forward_pre_hook(never, with_kwargs=True),
+        pytest.raises(ModelError, match="not enough memory for one answer"),
+    ):
         sampler.sample(CONVERSATIONS, LONG)
-    sampler.decoder.batch = 12
+
+
+def test_a_batch_is_as_large_as_memory_allows(
+    sampler: TransformersSampler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fitting = []
+    for free in (0.0, 1e7, 1e8):
+        monkeypatch.setattr(decode, "free_memory", lambda device, free=free: free)
+        fitting.append((sampler.decoder._fitting(500, 500), sampler.decoder._fitting(50, 50)))
+    (least, _), (one, more), (ten, _) = fitting
+    # Keys and values alone: 2 layers of 2 heads of 16 numbers, each of 8 bytes, for 1000 tokens.
+    assert least == 1 and one < more and one <= 1e7 / (2 * 2 * 2 * 16 * 8 * 1000)
+    assert ten // 10 in (one, one - 1)
 
 
 def test_a_question_without_room_for_an_answer_is_not_cut(sampler: TransformersSampler) -> None:
@@ -139,13 +162,17 @@ def test_a_question_without_room_for_an_answer_is_not_cut(sampler: TransformersS
     assert [sample.finish for sample in found[1]] == ["length", "length"]
 
 
-def test_an_answer_ends_where_the_context_does(sampler: TransformersSampler) -> None:
-    request = sampler._request(ask("hello"), LONG, 0)
-    for room in (1, 5):
-        sampler.decoder.context = len(request.prompt) + room
-        ((_, tokens),) = sampler.decoder.run({0: request}, LONG)
-        sampler.decoder.context = CONTEXT
-        assert tokens is not None and len(tokens) == room
+def test_an_answer_ends_where_the_context_does(
+    sampler: TransformersSampler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lengths = (9, 40, 44, 40, 43)
+    requests = {i: Request(list(range(5, 5 + n)), seed=i) for i, n in enumerate(lengths)}
+    monkeypatch.setattr(sampler.decoder, "context", 44)
+    monkeypatch.setattr(sampler.decoder, "ends", set())
+    found = dict(sampler.decoder.run(requests, Sampling(n=1, max_tokens=20)))
+    assert [tokens and len(tokens) for tokens in found.values()] == [None, 1, 4, 4, 20]
+    for i, request in requests.items():
+        assert list(sampler.decoder.steps(request, Sampling(n=1, max_tokens=20)))[-1] == found[i]
 
 
 def test_tokens_are_drawn_with_the_probabilities_of_the_nucleus() -> None:
