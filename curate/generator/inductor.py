@@ -38,7 +38,7 @@ class Inductor(RowStep):
     sandboxed: ClassVar[bool] = True
 
     step: Literal["inductor"]
-    version: ClassVar[int] = 41
+    version: ClassVar[int] = 42
 
     variants: Annotated[
         int,

@@ -104,13 +104,13 @@ class _Tile:
         roots = [store.value for store in self.body.stores()]
         roots += [loops.q, loops.k, loops.v, loops.scores.scores]
         reads = [v.index for root in roots for v in made_of([root]) if v.op == "load"]
-        spans: set[sympy.Expr] = set()
+        spans: dict[sympy.Expr, None] = {}  # in order: sizes get their names by it
         for e in map(loops.index, [*reads, *(store.index for store in self.body.stores())]):
             inside = [axis for axis in loops.axes if loops.of_dim[axis] != "batch"]
             steps = {axis: sympy.expand(e).coeff(axis) * loops.axes[axis] for axis in inside}
             if (e.free_symbols & steps.keys()) != {a for a, step in steps.items() if step != 0}:
                 return
-            spans.add(max(map(program.known, steps.values()), key=program.hint))
+            spans[max(map(program.known, steps.values()), key=program.hint)] = None
         most = max((int(span) for span in spans if span.is_number), default=0)
         if most >= 2**31 or any(program.hint(span) >= 2**31 for span in spans):
             return
