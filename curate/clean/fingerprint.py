@@ -150,7 +150,6 @@ def make_fingerprints(
     version: str | None = None,
     url: str | None = None,
     license: str | None = None,
-    sandbox: bool = True,
 ) -> Made:
     """Return the fingerprints of the programs that files and folders hold.
 
@@ -163,7 +162,6 @@ def make_fingerprints(
         version: its commit or release.
         url: where it is kept.
         license: its own, as an SPDX expression.
-        sandbox: whether programs run in the sandbox.
 
     Raises:
         InputError: a file cannot be read, holds something else, or nothing counts.
@@ -182,7 +180,7 @@ def make_fingerprints(
             if problems[item]
             else "it is no problem in KernelBench's form"
         )
-    known = _computations([code for codes in problems.values() for code in codes], sandbox)
+    known = _computations([code for codes in problems.values() for code in codes])
     for item, found in items.items():
         computes = tuple(c for code in problems[item] if (c := known.get(code)))
         items[item] = found.model_copy(update={"computes": computes})
@@ -203,7 +201,7 @@ def _is_problem(code: str) -> bool:
     return all(f"{word}(" in code for word in ("class Model", "def get_inputs", "def forward"))
 
 
-def _computations(codes: list[str], sandbox: bool) -> dict[str, Computation]:
+def _computations(codes: list[str]) -> dict[str, Computation]:
     """Return what problems compute, by their code; those that cannot be traced are left out."""
     from curate.clean.wiring.wiring import Wiring
     from curate.engine.executor import Job
@@ -214,15 +212,13 @@ def _computations(codes: list[str], sandbox: bool) -> dict[str, Computation]:
 
     if not codes:
         return {}
-    if sandbox:
-        bubblewrap()
+    bubblewrap()
     step = Wiring(step="wiring", timeout_s=300)
     origin = make_origin("local")
     rows = [dict(make_row("task", code, origin, reference=code)) for code in codes]
     jobs = (Job("", number, [row]) for number, row in enumerate(rows))
-    context = Context(sandbox=sandbox)
     found = {}
-    for _, _, result in LocalExecutor(os.cpu_count() or 1, sandbox).run(step, context, jobs):
+    for _, _, result in LocalExecutor(os.cpu_count() or 1).run(step, Context(), jobs):
         for row in result.kept:
             if row["wiring"] and (computes := _computation(row["wiring"])).is_known:
                 found[row["reference"]] = computes
