@@ -473,6 +473,22 @@ def make_row(kind: str, content: str, origin: Origin, **columns: Any) -> Row:
     return cast(Row, empty | known | {"id": row_id(kind, content, place)})
 
 
+def part_row(
+    file: FileRow,
+    kind: str,
+    text: str,
+    lines: tuple[int, int],
+    symbol: str,
+    entry_point: str,
+    **columns: Any,
+) -> Row:
+    """Return a row of ``kind`` for what stands in some lines of a file."""
+    first, last = lines
+    origin = file["origin"] | {"symbol": symbol, "start_line": first, "end_line": last}
+    known = {"text": text, "entry_point": entry_point, "license": file["license"], **columns}
+    return make_row(kind, text, origin, parent_ids=[file["id"]], **known)
+
+
 def select(row: Row, columns: Iterable[str]) -> Loose:
     """Return some of a row's columns."""
     everything = cast(Loose, row)

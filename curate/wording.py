@@ -1,4 +1,4 @@
-"""Words for people: what was meant, what pydantic found wrong, how to install what is missing."""
+"""Words for people: what was meant or is wrong, sizes, how to install what is missing."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ PATTERNS = {
     "begin with a letter or a digit",
 }
 """What the patterns of options ask for."""
+
+UNITS = ("B", "kB", "MB", "GB", "TB")
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
@@ -75,6 +77,14 @@ def plain(error: ErrorDetails) -> str:
             return str(facts["error"])
         case _:
             return error["msg"]
+
+
+def human_size(size: float) -> str:
+    """Return bytes as people read them, such as 1.2 MB."""
+    power = 0
+    while size >= 1000 and power < len(UNITS) - 1:
+        size, power = size / 1000, power + 1
+    return f"{size:.0f} B" if power == 0 else f"{size:.1f} {UNITS[power]}"
 
 
 def how_to_install(extra: str) -> str:

@@ -8,7 +8,6 @@ itself, and every file is compared with the index when it is read.
 
 from __future__ import annotations
 
-import email.parser
 import hashlib
 import re
 import shutil
@@ -82,14 +81,6 @@ _PAPER_FOLDERS = frozenset({"license", "licence", "legal", "terms", "licensing",
 _PAPER_BYTES = 1 << 20
 _KEPT = 2
 """Which files artifacts keep, as a number: those that were stored by another rule are made anew."""
-_METADATA_FIELDS = (
-    "Name",
-    "Version",
-    "License",
-    "License-Expression",
-    "License-File",
-    "Classifier",
-)
 
 
 def wanted(path: str, size: int = 0) -> bool:
@@ -216,31 +207,6 @@ class Artifact:
     def skipped(self) -> dict[str, int]:
         """How many files were left out, links among them, by suffix ('' for none)."""
         return dict(self._index["skipped"])
-
-    @cached_property
-    def metadata(self) -> dict[str, list[str]]:
-        """The package's core metadata, field name to values; {} for git and local.
-
-        Only Name, Version, License, License-Expression, License-File and Classifier are kept.
-        https://packaging.python.org/en/latest/specifications/core-metadata/
-        """
-        path = self._metadata_path()
-        if path is None:
-            return {}
-        text = self.read_bytes(path).decode("utf-8", "replace")
-        message = email.parser.Parser().parsestr(text, headersonly=True)
-        fields = {name: message.get_all(name) for name in _METADATA_FIELDS}
-        return {name: list(map(str, values)) for name, values in fields.items() if values}
-
-    def _metadata_path(self) -> str | None:
-        if self.info.purl is None:
-            return None
-        for path in self.paths():
-            folder, _, name = path.rpartition("/")
-            in_wheel = name == "METADATA" and folder.endswith(".dist-info") and "/" not in folder
-            if in_wheel or path == "PKG-INFO":
-                return path
-        return None
 
     @cached_property
     def _index(self) -> dict[str, Any]:

@@ -35,7 +35,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from curate.clean.forms.parts import MIN_NODES, Kind, PlainProgram
 from curate.clean.wiring.graph import NOTHING
-from curate.files import InputError
+from curate.files import InputError, read_text
 from curate.wording import plain
 
 if TYPE_CHECKING:
@@ -150,7 +150,6 @@ def make_fingerprints(
     version: str | None = None,
     url: str | None = None,
     license: str | None = None,
-    sandbox: bool = True,
 ) -> Made:
     """Return the fingerprints of the programs that files and folders hold.
 
@@ -163,7 +162,6 @@ def make_fingerprints(
         version: its commit or release.
         url: where it is kept.
         license: its own, as an SPDX expression.
-        sandbox: whether programs run in the sandbox.
 
     Raises:
         InputError: a file cannot be read, holds something else, or nothing counts.
@@ -182,7 +180,7 @@ def make_fingerprints(
             if problems[item]
             else "it is no problem in KernelBench's form"
         )
-    known = _computations([code for codes in problems.values() for code in codes], sandbox)
+    known = _computations([code for codes in problems.values() for code in codes])
     for item, found in items.items():
         computes = tuple(c for code in problems[item] if (c := known.get(code)))
         items[item] = found.model_copy(update={"computes": computes})
@@ -203,7 +201,7 @@ def _is_problem(code: str) -> bool:
     return all(f"{word}(" in code for word in ("class Model", "def get_inputs", "def forward"))
 
 
-def _computations(codes: list[str], sandbox: bool) -> dict[str, Computation]:
+def _computations(codes: list[str]) -> dict[str, Computation]:
     """Return what problems compute, by their code; those that cannot be traced are left out."""
     from curate.clean.wiring.wiring import Wiring
     from curate.engine.executor import Job
@@ -214,15 +212,13 @@ def _computations(codes: list[str], sandbox: bool) -> dict[str, Computation]:
 
     if not codes:
         return {}
-    if sandbox:
-        bubblewrap()
+    bubblewrap()
     step = Wiring(step="wiring", timeout_s=300)
     origin = make_origin("local")
     rows = [dict(make_row("task", code, origin, reference=code)) for code in codes]
     jobs = (Job("", number, [row]) for number, row in enumerate(rows))
-    context = Context(sandbox=sandbox)
     found = {}
-    for _, _, result in LocalExecutor(os.cpu_count() or 1, sandbox).run(step, context, jobs):
+    for _, _, result in LocalExecutor(os.cpu_count() or 1).run(step, Context(), jobs):
         for row in result.kept:
             if row["wiring"] and (computes := _computation(row["wiring"])).is_known:
                 found[row["reference"]] = computes
@@ -301,7 +297,7 @@ def _items(paths: Iterable[Path]) -> Iterator[tuple[str, list[str]]]:
 
 def _items_of_file(path: Path, name: str) -> Iterator[tuple[str, list[str]]]:
     if path.suffix == ".py":
-        yield name, [_read_text(path)]
+        yield name, [read_text(path)]
         return
     for number, row in enumerate(_rows(path), 1):
         label = row.get("name") or row.get("id") or number
@@ -319,7 +315,7 @@ def _rows(path: Path) -> list[dict[str, Any]]:
         except (OSError, pa.ArrowInvalid) as error:
             raise InputError(f"{path}: cannot be read: {error}") from error
     else:
-        text = _read_text(path)
+        text = read_text(path)
         try:
             lines = [line for line in text.split("\n") if line.strip()]
             rows = json.loads(text) if path.suffix == ".json" else [json.loads(s) for s in lines]
@@ -328,13 +324,6 @@ def _rows(path: Path) -> list[dict[str, Any]]:
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise InputError(f"{path}: must hold a list of objects")
     return rows
-
-
-def _read_text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: cannot be read: {error}") from error
 
 
 # --- files --------------------------------------------------------------------------------
@@ -382,7 +371,7 @@ def read_benchmark(path: Path) -> FingerprintFile:
         InputError: it cannot be read, holds something else, or was made by another version.
     """
     try:
-        content = json.loads(_read_text(path))
+        content = json.loads(read_text(path))
     except json.JSONDecodeError as error:
         raise InputError(f"{path}: is no fingerprint file: {error}") from error
     if isinstance(content, dict) and isinstance(form := content.get("form"), int) and form != FORM:

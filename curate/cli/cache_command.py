@@ -8,8 +8,7 @@ import click
 
 from curate.cli.shared import OUTPUT
 from curate.terminal.shown import say
-
-UNITS = ("B", "kB", "MB", "GB")
+from curate.wording import human_size
 
 
 @click.command()
@@ -31,24 +30,16 @@ def cache(output: Path, prune: bool, yes: bool) -> None:
     if not prune:
         parts = api.cache_parts(output)
         for part in parts:
-            say(f"{part.kind:10} {part.files:>8,} files  {shown_size(part.size):>9}")
+            say(f"{part.kind:10} {part.files:>8,} files  {human_size(part.size):>9}")
         say(f"{'all':10} {sum(p.files for p in parts):>8,} files  ", end="")
-        say(f"{shown_size(sum(p.size for p in parts)):>9}")
+        say(f"{human_size(sum(p.size for p in parts)):>9}")
         return
 
     def agree(found: dict[str, list[Path]]) -> bool:
         for kind, paths in found.items():
-            size = shown_size(api.total_size(paths))
+            size = human_size(api.total_size(paths))
             say(f"{kind:10} {len(paths):>8,} entries that no run needs  {size:>9}")
         return yes or click.confirm("Remove them?")
 
     removed = api.prune(output=output, agree=agree)
     say("removed" if removed else "nothing is removed")
-
-
-def shown_size(size: int) -> str:
-    """Return a number of bytes as people read it."""
-    number, unit = float(size), 0
-    while number >= 1000 and unit < len(UNITS) - 1:
-        number, unit = number / 1000, unit + 1
-    return f"{number:.0f} {UNITS[unit]}" if unit == 0 else f"{number:.1f} {UNITS[unit]}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -14,8 +13,6 @@ from curate.engine.records import read_records, run_names
 from curate.files import Damaged
 from curate.shipped.find import recipe_names
 from curate.terminal.shown import say
-
-Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
 
 def complete_recipe(ctx: click.Context, param: click.Parameter, word: str) -> list[CompletionItem]:

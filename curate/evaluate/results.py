@@ -119,8 +119,9 @@ def metric_rows(values: dict[str, Any]) -> Rows:
     gained = values["differences"]
     rows = [["metric", *models, *(f"{d['to']} - {d['from']}" for d in gained)]]
     for metric in dict.fromkeys(name for metrics in models.values() for name in metrics):
-        cells = [_share(metrics.get(metric)) for metrics in models.values()]
-        rows.append([metric, *cells, *(_points(d["metrics"].get(metric)) for d in gained)])
+        cells = [_estimate(metrics.get(metric)) for metrics in models.values()]
+        cells += [_estimate(d["metrics"].get(metric), is_gain=True) for d in gained]
+        rows.append([metric, *cells])
     return rows
 
 
@@ -153,24 +154,16 @@ def percent(value: float) -> str:
     return f"{min(max(100 * value, 0.1), 99.9):.1f} %"
 
 
-def _share(estimate: dict[str, float | None] | None) -> str:
+def _estimate(estimate: dict[str, float | None] | None, is_gain: bool = False) -> str:
+    """Return a share, or a gain in points, with its interval."""
     if not estimate:
         return "-"
-    shown = percent(float(estimate["value"] or 0))
+    value, sign = float(estimate["value"] or 0), "+" if is_gain else ""
+    shown = f"{100 * value:+.1f}" if is_gain else percent(value)
     low, high = estimate["low"], estimate["high"]
     if low is None or high is None:
         return shown
-    return f"{shown} ({100 * low:.1f} to {100 * high:.1f})"
-
-
-def _points(estimate: dict[str, float | None] | None) -> str:
-    if not estimate:
-        return "-"
-    shown = f"{100 * float(estimate['value'] or 0):+.1f}"
-    low, high = estimate["low"], estimate["high"]
-    if low is None or high is None:
-        return shown
-    return f"{shown} ({100 * low:+.1f} to {100 * high:+.1f})"
+    return f"{shown} ({100 * low:{sign}.1f} to {100 * high:{sign}.1f})"
 
 
 def _count(found: dict[str, Any] | None) -> str:

@@ -43,9 +43,6 @@ KS = (1, 2, 5, 10, 20, 50, 100)
 SPEEDS = (0, 1, 2)
 BASELINES = ("eager", "compile")
 
-UNJUDGED = ("no_program", "cut_off", "too_long")
-"""Classes of answers with nothing to judge: no program, part of one, no room for one."""
-
 NO_LAUNCH = frozenset({"no_jit_kernel", "kernel_never_launched", "inherits_reference"})
 """Rules of the static screen that say that no kernel runs."""
 
@@ -57,7 +54,8 @@ class ScoredAnswer:
     Attributes:
         problem: its id.
         number: of the answer among those to the problem.
-        outcome: the judge's status, or one of `UNJUDGED`.
+        outcome: the judge's status; ``no_program``, ``cut_off`` or ``too_long`` where there was
+            nothing to judge.
         program: the program in it.
         verdict: what the judge says of the program.
     """

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import ast
-import io
-import itertools
 import re
-import tokenize
 from fractions import Fraction
 from math import prod
 from random import Random
@@ -17,6 +14,7 @@ from pydantic import Field
 from curate.harvest.modules.taskfile import task_row
 from curate.rows import Row
 from curate.step import Context, Keep, Outcome, RowStep
+from curate.syntax import rename
 
 if TYPE_CHECKING:
     import torch
@@ -182,7 +180,7 @@ class _Layer:
         old = self.task.source
         tree = ast.parse(old)
         (model,) = (n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == "Model")
-        lines = _renamed(old, self.name).split("\n")
+        lines = rename(old, "Model", self.name).split("\n")
         if self.shape:
             shape = self._shape_text()
             if shape is None or not _add_input(lines, tree, f"torch.randn({shape})"):
@@ -301,18 +299,6 @@ def _leaf(value: Any) -> Any:
 
 def _is_leaf(value: Any) -> bool:
     return bool(getattr(value, "requires_grad", False))
-
-
-def _renamed(text: str, name: str) -> str:
-    """Return a file whose class ``Model`` is called otherwise."""
-    lines = text.split("\n")
-    tokens = list(tokenize.generate_tokens(io.StringIO(text).readline))
-    for before, token in reversed(list(itertools.pairwise(tokens))):
-        if token.string == "Model" and token.type == tokenize.NAME and before.string != ".":
-            (row, start), (_, end) = token.start, token.end
-            line = lines[row - 1]
-            lines[row - 1] = line[:start] + name + line[end:]
-    return "\n".join(lines)
 
 
 def _add_input(lines: list[str], tree: ast.Module, expression: str) -> bool:

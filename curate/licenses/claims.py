@@ -74,24 +74,11 @@ _ALIASES = {
     "agplv3": "AGPL-3.0-only",
     "lgplv3": "LGPL-3.0-only",
 }
-_FILLERS = frozenset(
-    [
-        "the",
-        "a",
-        "license",
-        "licence",
-        "licenses",
-        "licensed",
-        "version",
-        "v",
-        "software",
-        "open",
-        "source",
-        "opensource",
-        "approved",
-        "osi",
-    ]
-)
+_FILLING_WORDS = """
+    the a license licence licenses licensed version v software open source opensource approved
+    osi
+"""
+_FILLERS = frozenset(_FILLING_WORDS.split())
 _PARTS = re.compile(r"(?i)\s*(?:[,;/&+|]|\band\b|\bor\b)\s*")
 _SAYS_NOTHING = re.compile(
     r"(?i)\W*(?:|unknown|none|n/?a|(?:file:? *|please )?(?:see |in )*(?:the"

@@ -47,49 +47,12 @@ _HARMLESS = re.compile(
     r"|claude|gemini|skill|governance|support|faq"
     r"|testing|build\w*|workspace|develop\w*|pkg-info|metadata|upgrad\w*|migrat\w*)(?:[-_.].*)?"
 )
-_NO_PAPER = frozenset(
-    [
-        ".py",
-        ".pyi",
-        ".cu",
-        ".cuh",
-        ".h",
-        ".hpp",
-        ".cpp",
-        ".cc",
-        ".c",
-        ".json",
-        ".toml",
-        ".yaml",
-        ".yml",
-        ".csv",
-        ".tsv",
-        ".cfg",
-        ".ini",
-        ".lock",
-        ".png",
-        ".svg",
-        ".jpg",
-        ".gif",
-        ".ipynb",
-        ".js",
-        ".ts",
-        ".css",
-        ".sh",
-        ".xml",
-        ".in",
-        ".so",
-        ".pyc",
-        ".typed",
-        ".cff",
-        ".rs",
-        ".go",
-        ".java",
-        ".cmake",
-        ".jinja",
-        ".j2",
-    ]
-)
+_NO_PAPER_SUFFIXES = """
+    .py .pyi .cu .cuh .h .hpp .cpp .cc .c .json .toml .yaml .yml .csv .tsv .cfg .ini .lock .png
+    .svg .jpg .gif .ipynb .js .ts .css .sh .xml .in .so .pyc .typed .cff .rs .go .java .cmake
+    .jinja .j2
+"""
+_NO_PAPER = frozenset(_NO_PAPER_SUFFIXES.split())
 DOCS = frozenset({"doc", "docs"})
 """Folders of documents: a license there is told of, and not granted."""
 POOLS = frozenset({"licenses", "licences"})

@@ -35,11 +35,9 @@ class Policy:
     """An allow list.
 
     Attributes:
-        version: of the list; ``custom`` where the user gave one.
         allow: SPDX ids of licenses and of exceptions.
     """
 
-    version: str
     allow: frozenset[str]
 
 
@@ -61,11 +59,10 @@ class Decision:
 @cache
 def default_policy() -> Policy:
     """Return the policy that the package ships in ``allow.toml``."""
-    data = tomllib.loads(ALLOW_FILE.read_text())
-    return make_policy(data["allow"], data["version"])
+    return make_policy(tomllib.loads(ALLOW_FILE.read_text())["allow"])
 
 
-def make_policy(allow: Iterable[str], version: str = "custom") -> Policy:
+def make_policy(allow: Iterable[str]) -> Policy:
     """Return a policy for a list of SPDX license and exception ids.
 
     Raises:
@@ -78,7 +75,7 @@ def make_policy(allow: Iterable[str], version: str = "custom") -> Policy:
                 f"{entry!r} is not an SPDX id; list single ids such as MIT or LLVM-exception, "
                 "spelled as on https://spdx.org/licenses"
             )
-    return Policy(version, frozenset(allow))
+    return Policy(frozenset(allow))
 
 
 def evaluate(expression: str, policy: Policy) -> Decision:

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from curate.publish.changes import Changes
-
-UNITS = ("B", "kB", "MB", "GB", "TB")
+from curate.wording import human_size
 
 
 @dataclass(frozen=True)
@@ -105,19 +104,11 @@ class Pushed:
             yield f"tag: {self.tag}"
 
     def _files(self) -> Iterator[str]:
-        size = human(sum(self.adds.values()))
+        size = human_size(sum(self.adds.values()))
         counts = f"{len(self.adds)} new or changed ({size}), {len(self.deletes)} gone"
         yield f"files: {counts}, {self.same} the same"
         if self.dry_run:
-            yield from (f"  {human(size):>8}  {path}" for path, size in self.adds.items())
+            yield from (f"  {human_size(size):>8}  {path}" for path, size in self.adds.items())
             yield from (f"  {'gone':>8}  {path}" for path in self.deletes)
         for path in self.edited:
             yield f"  {path} was edited on the Hub: the edit stays in its history only"
-
-
-def human(size: float) -> str:
-    """Return bytes as people read them, such as 1.2 MB."""
-    power = 0
-    while size >= 1000 and power < len(UNITS) - 1:
-        size, power = size / 1000, power + 1
-    return f"{size:.0f} B" if power == 0 else f"{size:.1f} {UNITS[power]}"

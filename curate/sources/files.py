@@ -133,6 +133,11 @@ def _glob(pattern: str) -> re.Pattern[str]:
     return re.compile("".join(parts.get(token, re.escape(token)) for token in tokens), re.DOTALL)
 
 
+def without_credentials(text: str) -> str:
+    """Hide user names, passwords and tokens in addresses."""
+    return re.sub(r"//[^/@\s]*@", "//***@", text)
+
+
 def cache_of(context: Context) -> Path:
     """Return the cache folder, which sources cannot do without.
 

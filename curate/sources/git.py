@@ -25,7 +25,7 @@ from curate.cache.artifact import Artifact, Info, is_stored, open_artifact, stor
 from curate.cache.unpack import ArchiveError, ArchiveLimits, File, Links, Names
 from curate.files import Damaged, temporary_name, writing
 from curate.rows import Row
-from curate.sources.files import FileSource, cache_of
+from curate.sources.files import FileSource, cache_of, without_credentials
 from curate.step import Context, Drop, Place, SourceError, Unit
 
 _ATTEMPTS = 3
@@ -322,7 +322,7 @@ def _git(*arguments: str, folder: Path) -> bytes:
         output, errors = process.communicate()
     if process.returncode:
         message = errors.decode("utf-8", "replace").strip().splitlines() or ["no message"]
-        raise _GitError(f"git {arguments[0]}: {_without_credentials(message[-1])}")
+        raise _GitError(f"git {arguments[0]}: {without_credentials(message[-1])}")
     return output
 
 
@@ -351,7 +351,3 @@ def _process(*arguments: str, folder: Path) -> subprocess.Popen[bytes]:
         )
     except FileNotFoundError:
         raise SourceError("git is not installed: the `git` source needs it") from None
-
-
-def _without_credentials(message: str) -> str:
-    return re.sub(r"//[^/@\s]*@", "//***@", message)

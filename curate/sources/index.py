@@ -10,7 +10,6 @@ import ast
 import fcntl
 import logging
 import os
-import re
 import ssl
 import subprocess
 import sys
@@ -33,6 +32,7 @@ from unearth.fetchers import Fetcher, PyPIClient
 from curate.cache.artifact import Artifact, Info, store, wanted
 from curate.cache.unpack import unpack
 from curate.files import Damaged, file_sha256, losing, writing
+from curate.sources.files import without_credentials
 from curate.step import SourceError
 
 _ATTEMPTS = 5
@@ -195,11 +195,13 @@ def _look(
                 return list(finder.find_all_packages(name, allow_yanked=True))
         except httpx2.TransportError as error:
             if attempt + 1 == _ATTEMPTS:
-                problems.append(f"{_public(place)} cannot be reached ({_describe(error)})")
+                problems.append(
+                    f"{without_credentials(place)} cannot be reached ({_describe(error)})"
+                )
             else:
                 _wait(attempt)
         except (httpx2.HTTPError, httpx2.InvalidURL, ValueError) as error:
-            problems.append(f"{_public(place)} cannot be read ({_describe(error)})")
+            problems.append(f"{without_credentials(place)} cannot be read ({_describe(error)})")
             break
     return []
 
@@ -212,7 +214,7 @@ def _warnings_of_unearth(problems: list[str]) -> Iterator[None]:
         def emit(self, record: logging.LogRecord) -> None:
             message = record.getMessage()
             if "Client Error(404)" not in message:  # the usual answer of an index without it
-                problems.append(_public(message))
+                problems.append(without_credentials(message))
 
     logger, handler = logging.getLogger("unearth"), Collect(logging.WARNING)
     propagates, logger.propagate = logger.propagate, False
@@ -444,9 +446,4 @@ def _wait(attempt: int) -> None:
 def _describe(error: Exception) -> str:
     if isinstance(error, httpx2.HTTPStatusError):  # its own message shows the whole address
         return f"HTTP status {error.response.status_code}"
-    return _public(str(error)) or type(error).__name__
-
-
-def _public(text: str) -> str:
-    """Hide user names, passwords and tokens in addresses."""
-    return re.sub(r"//[^/@\s]*@", "//***@", text)
+    return without_credentials(str(error)) or type(error).__name__

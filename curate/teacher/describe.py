@@ -196,9 +196,7 @@ class _Reader:
         forward = [n for n in body if isinstance(n, ast.FunctionDef) and n.name == "forward"]
         args = [a for f in forward for a in (*f.args.posonlyargs, *f.args.args)][1:]
         names = [arg.arg for arg in args[: len(given)]]
-        names = names if len(names) == len(given) else [""] * len(given)
-        for name, value in zip(names, given, strict=True):
-            yield InputTensor(name, *self._tensor(value))
+        yield from self._inputs(names if len(names) == len(given) else [""] * len(given))
 
     def _tensor(self, value: ast.expr) -> tuple[str, tuple[int, ...]]:
         """Return element type and shape of a tensor that an expression makes."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
-from string import Formatter
 
 
 @dataclass(frozen=True)
@@ -30,11 +29,6 @@ class Template:
     def label(self) -> str:
         """What rows are marked with: ``implement@1``."""
         return f"{self.name}@{self.version}"
-
-    @property
-    def places(self) -> set[str]:
-        """The names of its places."""
-        return {name for _, name, _, _ in Formatter().parse(self.text) if name}
 
     def fill(self, values: dict[str, str]) -> str:
         """Return the prompt, without the paragraphs that a place without a value leaves empty.

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from curate.files import InputError, write_atomically
 from curate.flags import option
-from curate.generate.models import ModelError, default_device, default_dtype, load_model
+from curate.generate.models import ModelError, default_device, load_model
 from curate.train import data
 from curate.train.options import TrainOptions
 from curate.train.prepare import claim, write_record
@@ -35,6 +35,7 @@ from curate.train.training import (
     is_first,
     last_checkpoint,
     say_nothing,
+    trainer_arguments,
 )
 from curate.verify import BACKENDS, SANDBOXES, Options
 
@@ -256,31 +257,14 @@ def make_config(asked: GrpoTask) -> GRPOConfig:
     """Return the options as TRL has them."""
     from trl import GRPOConfig
 
-    options, device = asked.options, default_device()
     return GRPOConfig(
-        output_dir=str(options.output / CHECKPOINTS),
+        **trainer_arguments(asked.options, default_device()),
         num_generations=asked.grpo.generations,
         max_completion_length=asked.grpo.answer_length,
         # Divided by its group's deviation, 0.2 for a program that runs would count among failures
         # as much as 1 for a right one does.
         scale_rewards="none",
-        num_train_epochs=options.epochs,
-        max_steps=options.max_steps or -1,
-        per_device_train_batch_size=options.batch_size,
-        gradient_accumulation_steps=options.accumulation,
-        learning_rate=options.rate,
-        lr_scheduler_type="cosine",
-        warmup_steps=0.03,
-        gradient_checkpointing=options.checkpointing,
-        use_cpu=device == "cpu",
-        bf16=default_dtype(device) == "bfloat16",
-        save_strategy="steps",
-        save_steps=1 / options.evaluations if options.evaluations > 1 else 10**9,
-        save_total_limit=1,
         logging_steps=1,
-        seed=options.seed,
-        report_to="none",
-        disable_tqdm=True,
     )
 
 

@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from curate.generate.models import ADAPTER, default_dtype, load_model
+from curate.generate.models import ADAPTER, load_model
 from curate.train.data import Fitted
 from curate.train.memory import DoesNotFit, advice, gb
 from curate.train.options import TrainOptions
@@ -27,6 +27,7 @@ from curate.train.training import (
     is_first,
     last_checkpoint,
     say_nothing,
+    trainer_arguments,
     update_of,
 )
 
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
     from trl import SFTConfig, SFTTrainer
 
 CURVE = "loss.svg"
-ALL_OF_THEM = 10**9
-"""Updates after which a thing that is to happen once, at the end, would happen again."""
 
 
 def train_sft(options: TrainOptions, say: Say = print) -> Trained:
@@ -78,34 +77,18 @@ def make_config(prepared: Prepared) -> SFTConfig:
     from trl import SFTConfig
 
     options = prepared.options
+    told = trainer_arguments(options, prepared.device)
     times = "steps" if "validation" in prepared.rows else "no"
-    every = 1 / options.evaluations if options.evaluations > 1 else ALL_OF_THEM
     return SFTConfig(
-        output_dir=str(options.output / CHECKPOINTS),
-        num_train_epochs=options.epochs,
-        max_steps=options.max_steps or -1,
-        per_device_train_batch_size=options.batch_size,
+        **told,
         per_device_eval_batch_size=options.batch_size,
-        gradient_accumulation_steps=options.accumulation,
-        learning_rate=options.rate,
-        lr_scheduler_type="cosine",
-        warmup_steps=0.03,
-        gradient_checkpointing=options.checkpointing,
-        use_cpu=prepared.device == "cpu",
-        bf16=default_dtype(prepared.device) == "bfloat16",
         max_length=prepared.max_length if options.packing else None,  # rows are fitted already
         packing=options.packing,
         eval_strategy=times,
-        eval_steps=every,
-        save_strategy="steps",
-        save_steps=every,
-        save_total_limit=1,
+        eval_steps=told["save_steps"],
         load_best_model_at_end=times == "steps",
         metric_for_best_model="eval_loss",
         logging_steps=0.01,
-        seed=options.seed,
-        report_to="none",
-        disable_tqdm=True,
     )
 
 

@@ -10,11 +10,14 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from curate.generate.models import default_dtype
 from curate.train.options import TrainOptions
 
 Say = Callable[[str], None]
 
 CHECKPOINTS = "checkpoints"
+ALL_OF_THEM = 10**9
+"""Updates after which a thing that is to happen once, at the end, would happen again."""
 PACKAGES = ("torch", "transformers", "trl", "peft", "accelerate", "datasets")
 
 
@@ -51,6 +54,29 @@ def adapter(options: TrainOptions) -> Any:
         target_modules="all-linear",
         task_type="CAUSAL_LM",
     )
+
+
+def trainer_arguments(options: TrainOptions, device: str) -> dict[str, Any]:
+    """Return the options that both of TRL's trainers take, by TRL's names."""
+    return {
+        "output_dir": str(options.output / CHECKPOINTS),
+        "num_train_epochs": options.epochs,
+        "max_steps": options.max_steps or -1,
+        "per_device_train_batch_size": options.batch_size,
+        "gradient_accumulation_steps": options.accumulation,
+        "learning_rate": options.rate,
+        "lr_scheduler_type": "cosine",
+        "warmup_steps": 0.03,
+        "gradient_checkpointing": options.checkpointing,
+        "use_cpu": device == "cpu",
+        "bf16": default_dtype(device) == "bfloat16",
+        "save_strategy": "steps",
+        "save_steps": 1 / options.evaluations if options.evaluations > 1 else ALL_OF_THEM,
+        "save_total_limit": 1,
+        "seed": options.seed,
+        "report_to": "none",
+        "disable_tqdm": True,
+    }
 
 
 def last_checkpoint(folder: Path) -> Path | None:

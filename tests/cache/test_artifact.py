@@ -26,11 +26,6 @@ def test_reads_back(tmp_path: Path) -> None:
     assert stored is artifact
     assert artifact.paths() == ("PKG-INFO", "demo/a.py", "demo/b.py")
     assert artifact.read("demo/b.py") == "x = '\u00e9'\r\n"
-    assert artifact.metadata == {
-        "Name": ["demo"],
-        "License": ["MIT"],
-        "Classifier": ["A", "B"],
-    }
     assert artifact.skipped == {".so": 1}
     assert artifact.info.purl == "pkg:pypi/demo@1.0"
     assert artifact.info.retrieved_at
@@ -40,19 +35,6 @@ def test_reads_back(tmp_path: Path) -> None:
         artifact.read("demo/lib.so")
     with pytest.raises(FileNotFoundError):
         artifact.read("../index.json")
-
-
-def test_metadata_of_a_wheel_and_of_no_package(tmp_path: Path) -> None:
-    files: list[File] = [
-        ("demo/x.py", b""),
-        ("demo/vendored/METADATA", b"Name: other\n"),
-        ("demo-1.0.dist-info/METADATA", b"Name: demo\nLicense-Expression: MIT\n"),
-    ]
-    wheel = store(tmp_path, SHA, PYPI, files, strip_top=True)
-    assert wheel.metadata == {"Name": ["demo"], "License-Expression": ["MIT"]}
-    assert "demo/x.py" in wheel.paths()
-    folder = store(tmp_path, "b" * 64, Info(source="local"), [("PKG-INFO", b"Name: demo\n")])
-    assert folder.metadata == {}
 
 
 def test_only_a_single_top_folder_is_stripped(tmp_path: Path) -> None:

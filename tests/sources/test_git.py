@@ -80,7 +80,7 @@ def test_reads_one_commit_and_then_needs_no_repository(
     assert str(tmp_path) not in repr(row)
     artifact = open_artifact(tmp_path / "cache", row["origin"]["artifact_sha256"])
     assert artifact.paths() == ("LICENSE", "a.py")
-    assert (artifact.info.commit, artifact.metadata) == (old, {})
+    assert artifact.info.commit == old
     repository.rename(tmp_path / "gone")
     assert rows_of(step(url, old), tmp_path / "cache") == [row]
 

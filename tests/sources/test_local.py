@@ -39,7 +39,6 @@ def test_rows_and_artifact(folder: Path, tmp_path: Path) -> None:
     assert str(tmp_path) not in repr(rows)
     artifact = open_artifact(tmp_path / "cache", rows[0]["origin"]["artifact_sha256"])
     assert artifact.paths() == ("LICENSE", "b.py", "sub/a.py")
-    assert artifact.metadata == {}
     # Later steps read the snapshot, not what the folder has become.
     (folder / "b.py").write_text("b = 2\n")
     assert [row["text"] for row in local().read(unit, context) if isinstance(row, dict)] == [

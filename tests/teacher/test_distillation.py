@@ -21,7 +21,7 @@ from curate.formats.dataset.write import write_dataset
 from curate.formats.messages import Messages
 from curate.formats.negatives import Negatives
 from curate.formats.repair import Repair
-from curate.publish.analysis.analysis import Run, analyse_run
+from curate.publish.analysis.analysis import Run, analyse
 from curate.publish.documents.markdown import markdown
 from curate.publish.report.report import page as report
 from curate.rows import Row, make_origin, make_row
@@ -123,7 +123,7 @@ def test_rows_land_where_they_should(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert {len(row["messages"]) for row in shown["messages"]} == {3, 5}
     assert all(json.loads(row["evidence"])["wrong_share"] > 0 for row in shown["negatives"])
 
-    analysis = analyse_run(Run(tmp_path, "small"))
+    analysis = analyse(Run(tmp_path, "small"))
     first, second = analysis.pass_rates
     assert (first.questions, first.answers, first.correct) == (2, 6, 2)
     assert first.pass_at == {1: pytest.approx(1 / 3), 2: 0.5}

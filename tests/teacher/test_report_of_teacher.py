@@ -20,7 +20,7 @@ from curate.clean.decontaminate import Decontaminate
 from curate.engine.processes.local import LocalExecutor
 from curate.engine.run import Walk
 from curate.formats.dataset.write import write_dataset
-from curate.publish.analysis.analysis import Analysis, Run, analyse, analyse_run
+from curate.publish.analysis.analysis import Analysis, Run, analyse
 from curate.publish.documents.card import card
 from curate.publish.documents.markdown import markdown
 from curate.publish.report.report import page
@@ -49,7 +49,7 @@ def make(output: Path, rows: list[Row], steps: list[Any]) -> Made:
     walk = Walk(Recipe([Given(rows=rows)], steps), output, LocalExecutor(1))  # type: ignore[arg-type]
     write_dataset(walk, walk.run())
     run = Run(output, "small")
-    analysis = analyse_run(run)
+    analysis = analyse(run)
     texts = {"report.html": page(run, analysis), "ANALYSIS.md": markdown(analysis, {})}
     return Made(analysis, {**texts, "README.md": card(walk.folder, run.known, analysis)})
 
@@ -108,7 +108,7 @@ def test_what_a_teacher_was_asked_and_what_it_took(tmp_path: Path) -> None:
     )
     assert "did not count the tokens of 1 answer:" in again.texts["report.html"]
     answers_file(tmp_path / "cache").unlink()
-    assert analyse(tmp_path, "small").teachings[0].used is None
+    assert analyse(Run(tmp_path, "small")).teachings[0].used is None
 
 
 def test_each_step_counts_its_own_prompts_and_no_price_is_no_cost(tmp_path: Path) -> None:
@@ -239,5 +239,5 @@ def test_a_planted_benchmark_problem_is_dropped_and_named_wherever_it_is(tmp_pat
     assert made.analysis.rows == 2  # a sample and a CUDA pair
 
     file.unlink()  # the run stays what it is; which benchmark that was is not known any more
-    gone = analyse(tmp_path / "out", "small").contamination.benchmarks
+    gone = analyse(Run(tmp_path / "out", "small")).contamination.benchmarks
     assert {b.name for b in gone} == {None, "kernelbench"}

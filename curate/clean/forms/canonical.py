@@ -31,6 +31,7 @@ from curate.clean.forms.syntax import (
     children,
     is_jitted,
     is_name,
+    is_string,
     parameters,
     walk,
 )
@@ -387,12 +388,4 @@ def _is_static(node: Function) -> bool:
 
 def _without_docstring(body: list[ast.stmt] | list[ast.expr]) -> list[ast.AST]:
     """Return statements without those that are only a string: docstrings."""
-    return [
-        node
-        for node in body
-        if not (
-            isinstance(node, ast.Expr)
-            and isinstance(node.value, ast.Constant)
-            and isinstance(node.value.value, str)
-        )
-    ]
+    return [node for node in body if not is_string(node)]

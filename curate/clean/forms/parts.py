@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from curate.clean.forms.canonical import tokens_sha256, tree_tokens
-from curate.clean.forms.syntax import is_jitted, walk
+from curate.clean.forms.syntax import is_jitted, is_string, walk
 
 MIN_NODES = 40
 """Nodes of its syntax tree (annotations, decorators and docstrings left out) that a part needs.
@@ -210,7 +210,7 @@ class _Plain(ast.NodeTransformer):
     def _visit_body(self, node: ast.AST) -> ast.AST:
         self.generic_visit(node)
         if isinstance(node, _Definition | ast.Module):
-            node.body = [n for n in node.body if not _is_string(n)] or [ast.Pass()]
+            node.body = [n for n in node.body if not is_string(n)] or [ast.Pass()]
         return node
 
     visit_FunctionDef = visit_AsyncFunctionDef = _visit_function
@@ -221,14 +221,6 @@ class _Plain(ast.NodeTransformer):
         if isinstance(node.func, ast.Name) and node.func.id == "super":
             node.args = []  # super(Model, self) and super() are the same
         return node
-
-
-def _is_string(node: ast.stmt) -> bool:
-    return (
-        isinstance(node, ast.Expr)
-        and isinstance(node.value, ast.Constant)
-        and isinstance(node.value.value, str)
-    )
 
 
 def _attributes_in(body: list[ast.stmt]) -> set[str]:

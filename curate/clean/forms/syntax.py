@@ -78,6 +78,15 @@ def is_name(node: ast.expr, name: str) -> bool:
     return isinstance(node, ast.Name) and node.id == name
 
 
+def is_string(node: ast.AST) -> bool:
+    """Say whether a statement is only a string, as a docstring is."""
+    return (
+        isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, str)
+    )
+
+
 def is_jitted(node: ast.AST) -> bool:
     """Say whether a decorator of a function is ``jit`` by name, whatever it was imported as."""
     names = (n for decorator in getattr(node, "decorator_list", ()) for n in walk(decorator))

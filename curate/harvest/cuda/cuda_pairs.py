@@ -11,7 +11,7 @@ from curate.harvest.cuda.cuda_package import SUFFIXES, cuda_package_of
 from curate.harvest.cuda.cuda_source import CudaItem
 from curate.harvest.python.environment import KERNELS
 from curate.harvest.python.package import package_of
-from curate.rows import FileRow, Row, make_row
+from curate.rows import FileRow, Row, part_row
 from curate.step import WEEK_S, Context, Drop, Keep, Outcome, RowStep
 
 
@@ -69,8 +69,6 @@ class CudaPairs(RowStep):
 
 
 def _pair(row: FileRow, kernel: CudaItem, other: Counterpart) -> Row:
-    first, last = kernel.lines
-    origin = row["origin"] | {"symbol": kernel.name, "start_line": first, "end_line": last}
     pairing = {
         "grade": "test-linked" if other.links else "name",
         "evidence": [vars(link) for link in other.links],
@@ -79,13 +77,5 @@ def _pair(row: FileRow, kernel: CudaItem, other: Counterpart) -> Row:
         "symbol": other.kernel.symbol,
         "verdict": None,
     }
-    return make_row(
-        "cuda",
-        kernel.text,
-        origin,
-        text=kernel.text,
-        entry_point=other.kernel.name,
-        pairing=pairing,
-        license=row["license"],
-        parent_ids=[row["id"]],
-    )
+    names = (kernel.name, other.kernel.name)
+    return part_row(row, "cuda", kernel.text, kernel.lines, *names, pairing=pairing)

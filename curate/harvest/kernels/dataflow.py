@@ -75,10 +75,10 @@ class DataflowValue:
 NOTHING = DataflowValue()
 
 
-def _join(values: list[DataflowValue], *, bases: bool = True, loaded: bool = True) -> DataflowValue:
+def _join(values: list[DataflowValue], *, bases: bool = True) -> DataflowValue:
     return DataflowValue(
         tuple(dict.fromkeys(b for v in values for b in v.bases)) if bases else (),
-        frozenset().union(*(v.loaded for v in values)) if loaded else frozenset(),
+        frozenset().union(*(v.loaded for v in values)),
         frozenset().union(*(v.reach for v in values)),
         any(v.index for v in values),
         descriptor=any(v.descriptor for v in values),

@@ -28,7 +28,7 @@ from curate.harvest.kernels.host_function_inputs import OMIT, Hints, Scale, opti
 from curate.harvest.kernels.host_function_text import HostFunctionReading, Known
 from curate.problem.problem import ProgramError, describe, load
 from curate.problem.values import list_tensors, map_tensors
-from curate.rows import KernelRow
+from curate.rows import RUN, KernelRow
 from curate.verify.cpu_device import (
     CpuDevice,
     ExecutorStopped,
@@ -139,29 +139,17 @@ def label(row: KernelRow, limits: RunLimits) -> dict[str, Any]:
     shown = _scrub(found.message)
     if not shown.startswith(found.reason):
         shown = f"{found.reason}: {shown}"
+    call = {"inputs": search.text(found.call), "launches": found.launches}
     if found.unsupported:
-        return _label("unsupported", shown, search.text(found.call), found.launches)
+        return _label("unsupported", shown, **call)
     if not found.launches:  # the made-up inputs may be to blame
-        return _label("unsupported", f"no_inputs_found: {shown}", search.text(found.call), 0)
-    return _label("raised", shown, search.text(found.call), found.launches)
+        return _label("unsupported", f"no_inputs_found: {shown}", **call)
+    return _label("raised", shown, **call)
 
 
-def _label(
-    status: str,
-    message: str | None = None,
-    inputs: str | None = None,
-    launches: int | None = None,
-    deterministic: bool | None = None,
-    mutated_inputs: list[str] | None = None,
-) -> dict[str, Any]:
-    return {
-        "status": status,
-        "message": message,
-        "inputs": inputs,
-        "launches": launches,
-        "deterministic": deterministic,
-        "mutated_inputs": mutated_inputs,
-    }
+def _label(status: str, message: str | None = None, **known: Any) -> dict[str, Any]:
+    unknown = {field.name: None for field in RUN}
+    return {**unknown, "status": status, "message": message, **known}
 
 
 def _signature(row: KernelRow) -> dict[str, str]:

@@ -9,7 +9,7 @@ from curate.harvest.python.environment import KERNELS
 from curate.harvest.python.jitted import Jitted, jitted_functions
 from curate.harvest.python.package import package_of
 from curate.harvest.python.source import source_of
-from curate.rows import FileRow, Row, make_row
+from curate.rows import FileRow, Row, part_row
 from curate.step import Context, Drop, Keep, Outcome, RowStep
 
 
@@ -51,18 +51,5 @@ class Kernels(RowStep):
 
 
 def _kernel_row(row: FileRow, kernel: Jitted) -> Row:
-    text = source_of(kernel.node)
-    origin = row["origin"] | {
-        "symbol": kernel.symbol,
-        "start_line": kernel.start_line,
-        "end_line": kernel.node.end_point[0] + 1,
-    }
-    return make_row(
-        "kernel",
-        text,
-        origin,
-        text=text,
-        entry_point=kernel.name,
-        license=row["license"],
-        parent_ids=[row["id"]],
-    )
+    lines = (kernel.start_line, kernel.node.end_point[0] + 1)
+    return part_row(row, "kernel", source_of(kernel.node), lines, kernel.symbol, kernel.name)

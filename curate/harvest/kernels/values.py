@@ -40,6 +40,11 @@ INT = ArgumentValue("int")
 FLOAT = ArgumentValue("float")
 BOOL = ArgumentValue("bool")
 
+_LITERALS = {
+    **{"integer": "int", "float": "float", "string": "str"},
+    **{"true": "bool", "false": "bool", "none": "none"},
+}
+"""Types of nodes that are literals, and their kinds."""
 _DTYPES = {
     **{name: name for name in ("float16", "bfloat16", "float32", "float64", "bool", "uint8")},
     **{name: name for name in ("int8", "int16", "int32", "int64", "uint16", "uint32", "uint64")},
@@ -91,27 +96,11 @@ class Values:
 
     def of(self, node: Node) -> ArgumentValue:
         """Return what an expression is."""
+        if node.type in _LITERALS:
+            return _literal(node)
         read = getattr(self, f"_{node.type}", None)
         found: ArgumentValue = read(node) if read else UNKNOWN
         return found
-
-    def _integer(self, node: Node) -> ArgumentValue:
-        return _literal(node, "int")
-
-    def _float(self, node: Node) -> ArgumentValue:
-        return _literal(node, "float")
-
-    def _string(self, node: Node) -> ArgumentValue:
-        return _literal(node, "str")
-
-    def _true(self, node: Node) -> ArgumentValue:
-        return ArgumentValue("bool", literal=True)
-
-    def _false(self, node: Node) -> ArgumentValue:
-        return ArgumentValue("bool", literal=False)
-
-    def _none(self, node: Node) -> ArgumentValue:
-        return ArgumentValue("none")
 
     def _parenthesized_expression(self, node: Node) -> ArgumentValue:
         return self.of(node.named_children[0])
@@ -241,7 +230,7 @@ class Values:
         if len(bound) != 1 or bound[0].node.type != "expression_statement":
             return UNKNOWN
         right = bound[0].node.named_children[0].child_by_field_name("right")
-        if right is None or right.type not in ("integer", "float", "true", "false", "string"):
+        if right is None or right.type not in _LITERALS or right.type == "none":
             return UNKNOWN
         return self.of(right)
 
@@ -293,7 +282,8 @@ def joined(values: list[ArgumentValue]) -> ArgumentValue:
     return ArgumentValue(known[0].kind, dtypes.pop() if len(dtypes) == 1 else None, literal)
 
 
-def _literal(node: Node, kind: str) -> ArgumentValue:
+def _literal(node: Node) -> ArgumentValue:
+    kind = _LITERALS[node.type]
     try:
         return ArgumentValue(kind, literal=ast.literal_eval(source_of(node)))
     except (ValueError, SyntaxError):  # an f-string

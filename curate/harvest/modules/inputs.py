@@ -76,9 +76,9 @@ class Inputs(RowStep):
         name = row["origin"]["symbol"] or ""
         try:
             with time_limit(self.seconds):
-                found = ArgumentSearch(text, row["entry_point"], limits, name).run()
+                task = ArgumentSearch(text, row["entry_point"], limits, name).run()
         except OutOfTime:
             return Drop("out_of_time", {"seconds": self.seconds})
         except Unusable as loss:
             return Drop(loss.reason, loss.evidence)
-        return Keep((task_row(row, found.text),))
+        return Keep((task_row(row, task),))

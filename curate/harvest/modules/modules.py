@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 
 from curate.harvest.python.package import Definition, External, Package, Submodule, package_of
 from curate.harvest.python.source import Statement, items_at, source_of, text_at, undecorated
-from curate.rows import FileRow, Row, make_row
+from curate.rows import FileRow, Row, part_row
 from curate.step import Context, Drop, Keep, Outcome, RowStep
 
 
@@ -74,17 +74,5 @@ def _has_forward(statement: Statement) -> bool:
 
 def _module_row(row: FileRow, statement: Statement, name: str) -> Row:
     node = statement.node
-    origin = row["origin"] | {
-        "symbol": name,
-        "start_line": node.start_point[0] + 1,
-        "end_line": node.end_point[0] + 1,
-    }
-    return make_row(
-        "module",
-        source_of(node),
-        origin,
-        text=source_of(node),
-        entry_point=name,
-        license=row["license"],
-        parent_ids=[row["id"]],
-    )
+    lines = (node.start_point[0] + 1, node.end_point[0] + 1)
+    return part_row(row, "module", source_of(node), lines, name, name)

@@ -114,24 +114,6 @@ class ForwardTry:
     inputs: tuple[InputGuess, ...]
     error: str | None
     trace: Trace
-    outputs: Any = None
-
-
-@dataclass
-class FoundTask:
-    """A runnable task.
-
-    Attributes:
-        text: the file in KernelBench's form.
-        init_inputs: expressions of the constructor's arguments.
-        inputs: expressions of the arguments of ``forward``.
-        compute: operators that compute something.
-    """
-
-    text: str
-    init_inputs: list[str]
-    inputs: list[str]
-    compute: int
 
 
 @dataclass
@@ -153,8 +135,8 @@ class ArgumentSearch:
     deadline: float = field(default=0.0)
     told: Documentation = field(default_factory=Documentation)
 
-    def run(self) -> FoundTask:
-        """Return the task.
+    def run(self) -> str:
+        """Return a runnable task: the file in KernelBench's form.
 
         Raises:
             Unusable: none was found; ``reason`` and ``evidence`` say why.
@@ -196,7 +178,7 @@ class ArgumentSearch:
         except _NOT_FAKEABLE:
             return _instance(cls, init_inputs)
 
-    def _task(self, model: Any, init_inputs: list[str]) -> FoundTask:
+    def _task(self, model: Any, init_inputs: list[str]) -> str:
         parameters = sum(p.numel() for p in model.parameters())
         if parameters > self.limits.max_parameters:
             raise Unusable("too_large", parameters=parameters)
@@ -211,7 +193,7 @@ class ArgumentSearch:
                 lost = lost or loss
         raise lost or Unusable("no_inputs_found")
 
-    def _finish(self, subject: Subject, init_inputs: list[str], found: ForwardTry) -> FoundTask:
+    def _finish(self, subject: Subject, init_inputs: list[str], found: ForwardTry) -> str:
         """Return the task of inputs that ran under fake tensors."""
         if found.trace.compute == 0:
             raise Unusable("no_compute")
@@ -234,7 +216,7 @@ class ArgumentSearch:
                 if loss.reason not in _WORTH_ANOTHER_TRY:
                     break
             else:
-                return FoundTask(text, init_inputs, shown, found.trace.compute)
+                return text
         raise lost or Unusable("no_inputs_found")
 
     def _apart(self, subject: Subject, found: ForwardTry) -> ForwardTry:
@@ -288,10 +270,10 @@ class ArgumentSearch:
             with torch.no_grad(), mode:
                 given = [_make(i, sizes | subject.sizes) for i in inputs]
                 with trace:
-                    outputs = subject.model(*given)
+                    subject.model(*given)
         except Exception as error:
             return ForwardTry(inputs, shown(error), trace)
-        return ForwardTry(inputs, None, trace, outputs)
+        return ForwardTry(inputs, None, trace)
 
     def _scale(self, subject: Subject, found: ForwardTry) -> Sizes:
         """Return the largest sizes at which the inputs run and stay within the limits."""

@@ -7,50 +7,13 @@ from dataclasses import dataclass
 
 from tree_sitter import Node
 
-_STDLIB = frozenset(
-    (
-        "__future__",
-        "abc",
-        "array",
-        "bisect",
-        "cmath",
-        "collections",
-        "contextlib",
-        "copy",
-        "dataclasses",
-        "datetime",
-        "decimal",
-        "enum",
-        "fractions",
-        "functools",
-        "hashlib",
-        "heapq",
-        "inspect",
-        "itertools",
-        "keyword",
-        "logging",
-        "math",
-        "numbers",
-        "operator",
-        "os",
-        "pprint",
-        "random",
-        "re",
-        "statistics",
-        "string",
-        "struct",
-        "sys",
-        "textwrap",
-        "threading",
-        "time",
-        "traceback",
-        "types",
-        "typing",
-        "typing_extensions",
-        "uuid",
-        "warnings",
-        "weakref",
-    )
+from curate.syntax import words
+
+_STDLIB = words(
+    "__future__ abc array bisect cmath collections contextlib copy dataclasses datetime decimal "
+    "enum fractions functools hashlib heapq inspect itertools keyword logging math numbers "
+    "operator os pprint random re statistics string struct sys textwrap threading time traceback "
+    "types typing typing_extensions uuid warnings weakref"
 )
 
 _DENIED = (

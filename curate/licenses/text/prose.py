@@ -78,14 +78,12 @@ class ProseSource:
         text: with newlines as the only line breaks, without a byte order mark.
         notes: in order.
         header: text of the notes before the first statement.
-        header_end: characters of ``text`` that they take.
         strings: the other strings, with quotes.
     """
 
     text: str
     notes: tuple[Note, ...]
     header: str
-    header_end: int
     strings: tuple[str, ...]
 
     def after_header(self) -> str:
@@ -147,7 +145,7 @@ def read_source(text: str, path: str) -> ProseSource:
         previous = end
     if notes:
         notes[-1] = replace(notes[-1], text="\n".join(lines), end=stop)
-    return ProseSource(text, tuple(notes), "\n".join(header), header_end, tuple(strings))
+    return ProseSource(text, tuple(notes), "\n".join(header), tuple(strings))
 
 
 def _commented_out(said: str) -> tuple[str, str]:

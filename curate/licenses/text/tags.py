@@ -14,30 +14,13 @@ from curate.licenses.text.languages import fold
 from curate.licenses.text.prose import Note, ProseSource
 from curate.licenses.text.terms import speaks
 
-_OTHERS = frozenset(
-    [
-        "creator",
-        "filecomment",
-        "filecontributor",
-        "filecopyrighttext",
-        "filename",
-        "filenotice",
-        "filetype",
-        "packagecomment",
-        "packagecopyrighttext",
-        "packagedownloadlocation",
-        "packagehomepage",
-        "packagename",
-        "packageoriginator",
-        "packagesupplier",
-        "packageversion",
-        "snippetbegin",
-        "snippetcomment",
-        "snippetcopyrighttext",
-        "snippetend",
-        "snippetname",
-    ]
-)
+_OTHER_TAGS = """
+    creator filecomment filecontributor filecopyrighttext filename filenotice filetype
+    packagecomment packagecopyrighttext packagedownloadlocation packagehomepage packagename
+    packageoriginator packagesupplier packageversion snippetbegin snippetcomment
+    snippetcopyrighttext snippetend snippetname
+"""
+_OTHERS = frozenset(_OTHER_TAGS.split())
 _TAG = re.compile(r"SPDX-License-Identifier:[ \t]*(?P<value>.*?)[ \t]*(?:\*/|-->)?[ \t]*")
 _TAG_LINE = re.compile(rf"(?m)^[ \t#/*;%<!-]*{_TAG.pattern}$")
 _TAG_IN_STRING = re.compile(r"(?m)^[\s\"'#/*;%<!rRbBfFuU-]*SPDX-License-Identifier:([^\n\"'\\]*)")

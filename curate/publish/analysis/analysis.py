@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import pyarrow.parquet as pq
 from pydantic import Field
@@ -26,7 +26,7 @@ from curate.publish.analysis.contamination import Contamination, Nearness, conta
 from curate.publish.analysis.counts import Counts, Distribution, Frozen, ValueCounts, ranked
 from curate.publish.analysis.errors import NoRun
 from curate.publish.analysis.teaching import PassRate, Teaching, pass_rates, teachings
-from curate.registry import AnySource, AnyStep
+from curate.registry import known_steps, summary
 from curate.rows import Loose
 
 FORM = 2  # of ANALYSIS.json; raised when a field changes its meaning
@@ -353,31 +353,13 @@ class Run:
 @cache
 def purposes() -> dict[str, str]:
     """Return the first sentence of what every step and source is for, by name."""
-    classes = [*get_args(get_args(AnySource)[0]), *get_args(get_args(AnyStep)[0])]
-    found = {}
-    for kind in classes:
-        word = kind.model_fields["step" if "step" in kind.model_fields else "source"]
-        text = (kind.__doc__ or "").strip().split("\n\n")[0]
-        found[get_args(word.annotation)[0]] = (
-            " ".join(text.replace("`", "").split()).split(". ")[0].rstrip(".")
-        )
-    return found
+    return {
+        kind.word()[1]: summary(kind).replace("`", "").split(". ")[0].rstrip(".")
+        for kind in known_steps()
+    }
 
 
-def analyse(output: Path, run: str) -> Analysis:
-    """Return a finished run in numbers.
-
-    Args:
-        output: folder for data and cache.
-        run: the recipe's name.
-
-    Raises:
-        NoRun: there is no such run, or it is not finished.
-    """
-    return analyse_run(Run(output, run))
-
-
-def analyse_run(run: Run) -> Analysis:
+def analyse(run: Run) -> Analysis:
     """Return a finished run in numbers."""
     steps = [_step(run, record) for record in run.records]
     rows = _Rows()

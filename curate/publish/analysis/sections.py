@@ -131,23 +131,16 @@ def _is_empty(block: Block) -> bool:
     return isinstance(block, Spreads) and not block.items
 
 
-def _tally(
-    key: str,
-    title: str,
-    tally: ValueCounts,
-    of: str = "rows",
-    most: int = MOST_VALUES,
-    note: str = "",
-) -> Table:
+def _tally(key: str, title: str, tally: ValueCounts, of: str = "rows", note: str = "") -> Table:
     """Return how many rows have which value, and of how many it is not known."""
-    counts = dict(list(tally.counts.items())[:most])
+    counts = dict(list(tally.counts.items())[:MOST_VALUES])
     rows: list[Loose] = [(f"`{v}`", n, share(n, tally.n)) for v, n in counts.items()]
     bars = [{"kept": n} for n in counts.values()]
     is_single = [*counts.values()] == [tally.n]
     single = f"`{next(iter(counts))}` (all {number(tally.n)} {of})" if is_single else ""
-    if len(tally.counts) > most:
-        total = number(len(tally.counts))
-        note = f"The {most} most frequent of {total}; `ANALYSIS.json` has them all. {note}".strip()
+    if len(tally.counts) > MOST_VALUES:
+        first = f"The {MOST_VALUES} most frequent of {number(len(tally.counts))}"
+        note = f"{first}; `ANALYSIS.json` has them all. {note}".strip()
     if tally.unknown:
         rows.append(("not known", tally.unknown, share(tally.unknown, tally.n)))
         bars.append({"rest": tally.unknown})

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from curate.formats.dataset.leakage import THRESHOLD
 from curate.formats.dataset.write import read_run, record_files
 from curate.publish.analysis.analysis import Analysis
 from curate.publish.analysis.numbers import number, plural
-from curate.publish.analysis.sections import Cell, Table, blocks_of
+from curate.publish.analysis.sections import Cell, blocks_of
 from curate.publish.analysis.words import headline, overlapping, trial, unknowns
 from curate.publish.documents.card_rows import (
     example,
@@ -26,8 +25,6 @@ from curate.publish.documents.card_rows import (
 from curate.publish.documents.markdown import render, table
 from curate.rows import Loose
 from curate.terminal.shown import visible
-
-MOST = 8  # rows of a table
 
 USE = """\
 It teaches a model to write Triton from PyTorch, and has problems with checked answers for
@@ -263,10 +260,7 @@ def _overlap(a: Analysis) -> Iterator[str]:
 def _shown(a: Analysis, *keys: str) -> Iterator[str]:
     """Yield the blocks of these keys that there are."""
     blocks = blocks_of(a)
-    for block in (blocks[key] for key in keys if key in blocks):
-        if isinstance(block, Table) and block.key in ("items", "sources"):
-            block = replace(block, most=MOST)
-        yield from render(block)
+    yield from (line for key in keys if key in blocks for line in render(blocks[key]))
 
 
 def _columns(a: Analysis, configs: list[Config]) -> Iterator[str]:

@@ -35,7 +35,7 @@ from curate.publish.analysis.analysis import (
     Analysis,
     Run,
     StepCounts,
-    analyse_run,
+    analyse,
     license_name,
     operator_name,
     place_name,
@@ -89,7 +89,7 @@ def write_report(output: Path, name: str, folder: Path | None = None) -> Path:
     """
     run = Run(output, name, folder)
     check_data(run.folder, run.known)
-    analysis = analyse_run(run)
+    analysis = analyse(run)
     drawn = figures(sections(analysis))
     files = {f"figs/{name}.png": png for name, (_, png) in drawn.items()}
     titles = {name: title for name, (title, _) in drawn.items()}

@@ -128,10 +128,7 @@ class Before:
 class LostSample:
     """A row that a step lost, and why."""
 
-    row_id: str
     where: str
-    reason: str
-    fate: str
     evidence: dict[str, Any]
 
 
@@ -143,11 +140,11 @@ def losses(run: Run, record: Record) -> dict[str, LostSample]:
         if row["reason"] not in first or rank < first[row["reason"]][0]:
             first[row["reason"]] = rank, row
     told = {
-        reason: LostSample(row["id"], place(row), reason, row["fate"], json.loads(row["evidence"]))
+        reason: LostSample(place(row), json.loads(row["evidence"]))
         for reason, (_, row) in sorted(first.items())
     }
     if OPTED_OUT in told:
-        told[OPTED_OUT] = LostSample("", "not told: the authors asked", OPTED_OUT, "dropped", {})
+        told[OPTED_OUT] = LostSample("not told: the authors asked", {})
     return told
 
 

@@ -62,14 +62,13 @@ class Leaf:
     Attributes:
         shape: its sizes in the sample.
         kind: float, int or bool.
-        low, high: smallest and largest value in the sample.
+        low: smallest value in the sample.
         name: of the parameter that it is passed for, or "".
     """
 
     shape: tuple[int, ...]
     kind: str
     low: float
-    high: float
     name: str = ""
 
 
@@ -266,8 +265,7 @@ def _with_leaves(
         if not isinstance(value, torch.Tensor):
             return value
         kind = {torch.float32: "float", torch.int64: "int", torch.bool: "bool"}[value.dtype]
-        ends = value.double().aminmax()
-        return Leaf(tuple(value.shape), kind, float(ends.min), float(ends.max), name)
+        return Leaf(tuple(value.shape), kind, float(value.double().aminmax().min), name)
 
     def with_name(value: Any, name: str) -> Any:
         return leaf(value, name) if isinstance(value, torch.Tensor) else tree_map(leaf, value)

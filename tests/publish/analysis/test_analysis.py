@@ -20,7 +20,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def a(folder: Path) -> Analysis:
-    return analyse(folder.parent, "scales")
+    return analyse(Run(folder.parent, "scales"))
 
 
 def test_the_numbers_are_those_of_the_rows(a: Analysis) -> None:
@@ -75,7 +75,7 @@ def test_likeness_to_a_benchmark_is_counted(tmp_path: Path) -> None:
     make(tmp_path, rows())
     kept = [row["contamination"] for row in Run(tmp_path, "scales").final_rows()]
     nearest = max(kept, key=lambda found: max(found["overlap"], found["resemblance"]))
-    found = analyse(tmp_path, "scales").contamination
+    found = analyse(Run(tmp_path, "scales")).contamination
     assert found.checked and found.seen == len(kept) == 10 and found.dropped == {}
     assert (found.overlap.n, found.overlap.unknown) == (10, 0)
     highest = max(row["overlap"] for row in kept)
@@ -95,7 +95,7 @@ def test_holes_are_counted_by_kind(folder: Path, a: Analysis) -> None:
 def test_nothing_left_is_an_analysis_too(tmp_path: Path) -> None:
     broken = [row for row in rows() if row["triton"] == "def (:"]
     make(tmp_path, broken)
-    a = analyse(tmp_path, "scales")
+    a = analyse(Run(tmp_path, "scales"))
     assert (a.rows, a.steps[2].lost) == (0, {"syntax_error": 1})
 
 
@@ -104,22 +104,22 @@ def test_every_value_survives_json(folder: Path, a: Analysis) -> None:
         raise AssertionError(f"{constant} is no JSON")
 
     assert json.loads(a.to_json(), parse_constant=refuse)["rows"] == 10
-    assert a.to_json() == analyse(folder.parent, "scales").to_json()
+    assert a.to_json() == analyse(Run(folder.parent, "scales")).to_json()
 
 
 def test_a_run_that_is_not_there_or_not_finished_is_refused(tmp_path: Path) -> None:
     with pytest.raises(NoRun, match="holds no finished run"):
-        analyse(tmp_path, "scales")
+        analyse(Run(tmp_path, "scales"))
     make(tmp_path)
     records = read_records(tmp_path, "scales")
     write_records(tmp_path, "scales", records[:-1])
     with pytest.raises(NoRun, match="stopped before its end"):
-        analyse(tmp_path, "scales")
+        analyse(Run(tmp_path, "scales"))
     write_records(tmp_path, "scales", records)
     manifest = tmp_path / "cache" / "steps" / "split" / f"{records[-1].shards[0]}.json"
     manifest.unlink()
     with pytest.raises(Damaged, match=manifest.name):
-        analyse(tmp_path, "scales")
+        analyse(Run(tmp_path, "scales"))
 
 
 def test_every_step_says_what_it_is_for() -> None:
@@ -136,7 +136,7 @@ def test_rows_taken_from_a_benchmark_are_counted_by_item(tmp_path: Path) -> None
         Split(step="split"),
     ]
     make(tmp_path, rows()[4:10], steps=steps)
-    found = analyse(tmp_path, "scales").contamination
+    found = analyse(Run(tmp_path, "scales")).contamination
     assert (found.seen, found.dropped) == (6, {"bench": 1})
     assert found.items == {"bench: scaling.py": 1}
     (copy,) = found.copies

@@ -19,7 +19,7 @@ from curate.formats.fim.fim import Fim
 from curate.formats.kernels import KernelsFormat
 from curate.formats.messages import Messages
 from curate.formats.pairs import PairsFormat
-from curate.publish.analysis.analysis import analyse
+from curate.publish.analysis.analysis import Run, analyse
 from curate.publish.documents.card import recipe_sha256, write_card
 from curate.publish.documents.markdown import table
 from curate.rows import Row
@@ -34,7 +34,7 @@ def under(license: str) -> Row:
 def written(tmp_path: Path) -> Callable[..., tuple[str, dict[str, Any]]]:
     def write(*rows: Row) -> tuple[str, dict[str, Any]]:
         make(tmp_path, list(rows))
-        write_card(tmp_path / "adders", analyse(tmp_path, "adders"))
+        write_card(tmp_path / "adders", analyse(Run(tmp_path, "adders")))
         text = (tmp_path / "adders/README.md").read_text()
         head = re.match(r"---\n(.*?)\n---\n", text, re.DOTALL)
         assert head
@@ -168,7 +168,7 @@ def test_each_caveat_comes_with_the_code_that_leaves_it_out(tmp_path: Path, conf
     wrong = {**pair(2)["verdict"], "status": "incorrect"}
     rows = [pair(1), pair(2, verdict=narrow), pair(3, verdict=wrong), pair(4, verdict=None)]
     make(tmp_path, rows, formats=[config])
-    write_card(tmp_path / "adders", analyse(tmp_path, "adders"))
+    write_card(tmp_path / "adders", analyse(Run(tmp_path, "adders")))
     text = (tmp_path / "adders/README.md").read_text()
     found = re.findall(r"^- \*\*(\d+) rows?\*\*: .*`(ds\.filter\(.*\))`$", text, re.MULTILINE)
     assert [int(n) for n, _ in found] == [2, 1, 1]
@@ -197,12 +197,12 @@ def test_figures_are_shown_and_the_run_knows_the_card(written: Write, tmp_path: 
     figures.mkdir()
     (figures / "rows_by_step.png").write_bytes(b"png")
     path = tmp_path / "adders/README.md"
-    write_card(path.parent, analyse(tmp_path, "adders"))
+    write_card(path.parent, analyse(Run(tmp_path, "adders")))
     assert "rows_by_step" not in path.read_text(), "ANALYSIS.md shows it"
     run = json.loads((path.parent / "run.json").read_text())
     assert run["files"]["README.md"] == file_sha256(path)
     before = path.read_bytes()
-    write_card(path.parent, analyse(tmp_path, "adders"))
+    write_card(path.parent, analyse(Run(tmp_path, "adders")))
     assert path.read_bytes() == before
 
 

@@ -15,7 +15,7 @@ from steps_for_tests import LICENSE
 
 from curate.files import file_sha256
 from curate.formats.dataset.write import read_run
-from curate.publish.analysis.analysis import Run, analyse_run
+from curate.publish.analysis.analysis import Run, analyse
 from curate.publish.documents.croissant import CONFORMS_TO, NAMESPACES, croissant
 from curate.publish.documents.provenance import collect
 from curate.rows import make_origin
@@ -39,7 +39,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ]
     make(output, [*rows(), *more])
     run = Run(output, "scales")
-    text = croissant(run, analyse_run(run), collect(run))
+    text = croissant(run, analyse(run), collect(run))
     (run.folder / "croissant.json").write_text(text)
     return run.folder
 

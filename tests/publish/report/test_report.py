@@ -112,7 +112,7 @@ def test_the_policy_allows_this_script_and_this_style_only(report: Path) -> None
 
 def test_page_and_markdown_show_the_numbers_of_the_json(report: Path) -> None:
     known = json.loads((report.parent / "ANALYSIS.json").read_text())
-    assert known == analyse(report.parent.parent, "scales").model_dump(mode="json")
+    assert known == analyse(Run(report.parent.parent, "scales")).model_dump(mode="json")
     for text in (report.read_text(), (report.parent / "ANALYSIS.md").read_text()):
         for words in (
             "exact_duplicate 2",
