@@ -130,7 +130,7 @@ class Decontaminate(RowStep):
         import curate.clean.snippets  # noqa: F401  imported once, before workers fork
         from curate.clean.nearest import load_evaluation
 
-        load_evaluation(self.against).compare("pass")
+        load_evaluation(self.against).compare("pass")  # which imports datasketch
 
     def apply(self, row: Row, context: Context) -> Outcome:
         from curate.clean.nearest import find_match, find_nearest, load_evaluation

@@ -35,7 +35,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from curate.clean.forms.parts import MIN_NODES, Kind, PlainProgram
 from curate.clean.wiring.graph import NOTHING
-from curate.files import InputError, read_text
+from curate.files import InputError
 from curate.wording import plain
 
 if TYPE_CHECKING:
@@ -297,7 +297,7 @@ def _items(paths: Iterable[Path]) -> Iterator[tuple[str, list[str]]]:
 
 def _items_of_file(path: Path, name: str) -> Iterator[tuple[str, list[str]]]:
     if path.suffix == ".py":
-        yield name, [read_text(path)]
+        yield name, [_read_text(path)]
         return
     for number, row in enumerate(_rows(path), 1):
         label = row.get("name") or row.get("id") or number
@@ -315,7 +315,7 @@ def _rows(path: Path) -> list[dict[str, Any]]:
         except (OSError, pa.ArrowInvalid) as error:
             raise InputError(f"{path}: cannot be read: {error}") from error
     else:
-        text = read_text(path)
+        text = _read_text(path)
         try:
             lines = [line for line in text.split("\n") if line.strip()]
             rows = json.loads(text) if path.suffix == ".json" else [json.loads(s) for s in lines]
@@ -324,6 +324,13 @@ def _rows(path: Path) -> list[dict[str, Any]]:
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise InputError(f"{path}: must hold a list of objects")
     return rows
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: cannot be read: {error}") from error
 
 
 # --- files --------------------------------------------------------------------------------
@@ -371,7 +378,7 @@ def read_benchmark(path: Path) -> FingerprintFile:
         InputError: it cannot be read, holds something else, or was made by another version.
     """
     try:
-        content = json.loads(read_text(path))
+        content = json.loads(_read_text(path))
     except json.JSONDecodeError as error:
         raise InputError(f"{path}: is no fingerprint file: {error}") from error
     if isinstance(content, dict) and isinstance(form := content.get("form"), int) and form != FORM:

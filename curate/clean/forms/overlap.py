@@ -25,9 +25,10 @@ from numpy.typing import NDArray
 
 from curate.clean.forms.parts import PlainProgram
 from curate.clean.forms.syntax import FIELDS
-from curate.clean.similar.minhash import U32, U64, mix64, shingle_hashes, sign
+from curate.clean.similar.minhash import PERMUTATIONS, U32, U64, mix64, shingle_hashes
 
 WINDOW = 13  # tokens
+BLOCK = 1 << 10  # shingles that are permuted together
 
 _RANDOM = np.random.RandomState(0x6AA3)  # a fixed stream: these numbers are part of every hash
 _PLACE: U64 = _RANDOM.randint(0, 2**64, WINDOW, dtype=np.uint64) | np.uint64(1)
@@ -48,8 +49,13 @@ def grams(program: PlainProgram, body: list[ast.stmt]) -> U32:
 
 def text_signature(text: str) -> U32:
     """Return the MinHash signature of a text: the ``hashvalues`` of a `datasketch.MinHash`."""
-    signature: U32 = sign(*shingle_hashes([text.encode("utf-8", "surrogatepass")]))[0]
-    return signature
+    from datasketch import MinHash
+
+    hashes, _ = shingle_hashes([text.encode("utf-8", "surrogatepass")])
+    signature = MinHash(PERMUTATIONS, hashfunc=int, scheme="affine32")
+    for part in np.array_split(hashes, len(hashes) // BLOCK + 1):  # each takes a KiB per shingle
+        signature.update_batch(part.tolist())
+    return np.asarray(signature.hashvalues, np.uint32)
 
 
 def hash_grams(tokens: list[str]) -> U32:

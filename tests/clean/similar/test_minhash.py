@@ -13,6 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from similar_pairs import confirmed_pairs
 
+from curate.clean.forms import overlap
+from curate.clean.forms.overlap import text_signature
 from curate.clean.similar import minhash
 from curate.clean.similar.minhash import (
     BANDS,
@@ -149,6 +151,16 @@ def test_signatures_of_any_hashes(sets: list[list[int]]) -> None:
         oracle = MinHash(num_perm=16, seed=1, hashfunc=int, scheme="affine32")
         oracle.update_batch(one)
         assert (signature == oracle.hashvalues).all()
+
+
+@settings(deadline=None)
+@given(st.text(max_size=60) | TEXTS.map("".join))
+def test_the_signature_of_one_text_is_the_same(text: str) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(overlap, "BLOCK", 3)
+        signature = text_signature(text)
+    assert signature.dtype == np.uint32
+    assert (signature == sign(*shingle_hashes([text.encode("utf-8")]))[0]).all()
 
 
 def test_signatures_estimate_the_similarity() -> None:
