@@ -96,6 +96,8 @@ class Licenses(RowStep):
     @field_validator("allow")
     @classmethod
     def _known_ids(cls, allow: list[str] | None) -> list[str] | None:
+        if allow == []:
+            raise ValueError("an empty list keeps nothing; leave it out for the shipped list")
         if allow is not None:
             from curate.licenses.policy import make_policy
 

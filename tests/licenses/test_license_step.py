@@ -352,6 +352,8 @@ def test_options_follow_the_content_of_the_files(tmp_path: Path) -> None:
 def test_allow_is_checked_with_the_recipe(judge: Judge) -> None:
     with pytest.raises(ValidationError, match="'Apache'"):
         Licenses(step="licenses", allow=["Apache"])
+    with pytest.raises(ValidationError, match="keeps nothing"):  # and not the shipped list
+        Licenses(step="licenses", allow=[])
     files = {"pkg/a.py": CODE, "LICENSE": MIT}
     dropped(judge(files, allow=["Apache-2.0"]), "license_denied")
 
