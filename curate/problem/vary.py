@@ -90,6 +90,9 @@ ORDERS = "p", "ord", "order", "norm_type"
 AXES = "dim", "axis"
 """Names of arguments that may be counted from the last axis, too."""
 
+FEW_OF = 3
+"""The size that dimensions of size one get, all of them."""
+
 EVEN = 128, 64
 """Sizes that common blocks divide, the first that is little enough."""
 
@@ -147,6 +150,8 @@ def find_variants(
             for sizes in (EVEN, (1,))
             for found in packed(*_equal(task, inputs, *sizes))[:1]
         ]
+        # What there is one of in the file, as a section of a filter, there may be more of.
+        + [found.of("signed") for found in packed([Variation("dimension", 0, FEW_OF, 1)])]
         # Operands may be broadcast to each other.
         + [
             found.of("signed")

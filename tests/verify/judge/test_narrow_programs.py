@@ -384,6 +384,12 @@ CASES = {
         TIMES_HOW.replace("x * how", "tl.where(x > 0, x, x * how)"),
         "own_arguments_only",
     ),
+    "one of what there may be more of": (
+        reference("x + dim.sum(0)[:, None]", "torch.randn(20, 45), torch.randn(1, 20)", "x, dim"),
+        WEIGHED.format("x + tl.load(m_ptr + row)"),
+        None,
+        "some_sizes_only",
+    ),
     "a table of so many rows": (
         reference("x * torch.arange(len(x), device=x.device)[:, None]", "torch.randn(20, 45)"),
         rows(STORE.format("x * tl.minimum(row, 900)")),
