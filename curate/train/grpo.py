@@ -34,6 +34,7 @@ from curate.train.training import (
     environment,
     is_first,
     last_checkpoint,
+    save_model,
     say_nothing,
     trainer_arguments,
 )
@@ -430,9 +431,8 @@ def write_correct(logs: Path) -> None:
 def save(trainer: GRPOTrainer, asked: GrpoTask, record: dict[str, Any]) -> None:
     """Write the trained model, its tokenizer and its record, and remove the checkpoints."""
     folder = asked.options.output
-    trainer.save_model(str(folder))
+    save_model(trainer, folder)
     if is_first():
-        (folder / "training_args.bin").unlink()  # a pickle; the record says what it says
         if find_spec("matplotlib"):
             draw_rewards(record["history"], folder / CURVE)
         if "verified" in asked.grpo.rewards:

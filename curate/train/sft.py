@@ -26,6 +26,7 @@ from curate.train.training import (
     environment,
     is_first,
     last_checkpoint,
+    save_model,
     say_nothing,
     trainer_arguments,
     update_of,
@@ -202,10 +203,8 @@ def _resident_bytes() -> int:
 def save(trainer: SFTTrainer, prepared: Prepared, record: dict[str, Any]) -> None:
     """Write the trained model, its tokenizer and its record, and remove the checkpoints."""
     folder = prepared.options.output
-    trainer.save_model(str(folder))
+    save_model(trainer, folder)
     if is_first():
-        for name in ("training_args.bin", "README.md"):  # a pickle, and an empty card of peft's
-            (folder / name).unlink(missing_ok=True)
         if find_spec("matplotlib"):
             draw_losses(record, folder / CURVE)
         write_record(folder, record)

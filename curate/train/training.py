@@ -39,6 +39,14 @@ def is_first() -> bool:
     return os.environ.get("RANK", "0") == "0"
 
 
+def save_model(trainer: Any, folder: Path) -> None:
+    """Write a trainer's model and tokenizer, and nothing else."""
+    trainer.save_model(str(folder))
+    if is_first():
+        for name in ("training_args.bin", "README.md"):  # a pickle, and an empty card of peft's
+            (folder / name).unlink(missing_ok=True)
+
+
 def say_nothing(line: str) -> None:
     """Say nothing: what the other processes do."""
     del line
