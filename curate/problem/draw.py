@@ -76,11 +76,14 @@ BEYOND = *INTEGER_FAMILIES, NOT_FINITE, FAR
 larger ones; as the file draws them, but for NaN, infinity and minus infinity; floating numbers
 from 2**`FAR_LOW` to 2**`FAR_HIGH`, as likely to be of one size as of another; integers of the
 file's range, in no order and more than once; places that are counted from the end, as -1; labels
-that count for nothing, which are `NO_LABEL`, some of them or all; and masks that leave nothing,
-with lengths of zero."""
+that count for nothing, which are `NO_LABEL` or what the file `LEAVES_AWAY`, some of them or all;
+and masks that leave nothing, with lengths of zero."""
 
 NO_LABEL = -100
 """The ``ignore_index`` of PyTorch's losses, if they are told no other."""
+
+LEAVES_AWAY = re.compile(r"\b(?:ignore_index|padding_idx)\s*=\s*(-?\d+)")
+"""What a file says of labels and places that count for nothing."""
 
 FAR_LOW, FAR_HIGH = -140, 40
 
@@ -478,6 +481,8 @@ def _drawn_inputs(task: LoadedTask, draw: Draw, within: bool) -> list[Any]:
                 seed_everything(draw.seed + AGAIN)
                 again = _own_inputs(task, draw)
     found = constants(task.source) if draw.family == "steps" else []
+    if draw.family in INTEGER_FAMILIES and (said := LEAVES_AWAY.search(task.source)):
+        found = [int(said[1])]
     drawn = [redraw(*both, draw.family, found) for both in zip(inputs, again, strict=True)]
     if draw.family == "steps":
         if ROUNDS.search(task.source):
@@ -573,7 +578,7 @@ def redraw(value: Any, again: Any, family: str, found: Sequence[float] = ()) -> 
         value: what the file drew.
         again: what it drew from another seed; looked at for single elements only.
         family: one of `FAMILIES`, not the first.
-        found: the file's `constants`.
+        found: the file's `constants`, or the integer that it leaves away.
     """
     if isinstance(value, list | tuple):
         pairs = zip(value, again, strict=True)
@@ -592,7 +597,7 @@ def redraw(value: Any, again: Any, family: str, found: Sequence[float] = ()) -> 
         part, other = (torch.view_as_real(one.resolve_conj()) for one in (value, again))
         return torch.view_as_complex(redraw(part, other, family, found).contiguous())
     if family in INTEGER_FAMILIES:
-        return _beyond(value, family)
+        return _beyond(value, family, int(found[0]) if found else NO_LABEL)
     if not value.is_floating_point() or is_mask(value):
         return _whole_numbers(value, few=family == "steps")
     if family == NOT_FINITE:
@@ -659,8 +664,9 @@ def _with_not_finite(value: torch.Tensor) -> torch.Tensor:
     return found
 
 
-def _beyond(value: torch.Tensor, family: str) -> torch.Tensor:
-    """Return integers, or masks, that the file does not draw; what holds none stays."""
+def _beyond(value: torch.Tensor, family: str, label: int) -> torch.Tensor:
+    """Return integers, or masks, that the file does not draw, such as a label that counts for
+    nothing; what holds none stays."""
     if family == NOTHING:
         return torch.zeros_like(value) if _holds_choices(value) else value
     if family == OTHER_INTEGERS and _is_constant(value):
@@ -670,11 +676,11 @@ def _beyond(value: torch.Tensor, family: str) -> torch.Tensor:
     if value.is_floating_point() or value.dtype == torch.bool:
         return value
     if family == ALL_AWAY:
-        return torch.full_like(value, NO_LABEL)
+        return torch.full_like(value, label)
     if family == ANY_ORDER:
         return value.reshape(-1)[torch.randint(value.numel(), value.shape)]
     if family != OTHER_INTEGERS:
-        other = -1 - value if family == FROM_THE_END else torch.full_like(value, NO_LABEL)
+        other = -1 - value if family == FROM_THE_END else torch.full_like(value, label)
         return torch.where(torch.rand(value.shape) < KEPT, value, other)
     known = torch.iinfo(value.dtype)
     factors = torch.tensor((-1, -1, 5, 40, 2**20))[torch.randint(5, value.shape)]

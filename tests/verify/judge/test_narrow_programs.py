@@ -233,6 +233,31 @@ WEIGHED = (
     .replace("x.shape[-1], BLOCK", "x.shape[-1], dim.contiguous(), BLOCK")
 )
 
+LABELLED = (
+    HEAD
+    + """
+@triton.jit
+def pick(x_ptr, m_ptr, y_ptr, n, width, BLOCK: tl.constexpr):
+    rows = tl.arange(0, BLOCK)
+    row = tl.program_id(0)
+    label = tl.load(m_ptr + row)
+    value = tl.where(label != 0, -tl.load(x_ptr + row * width + label), 0.0)
+    tl.atomic_add(y_ptr, value / {count})
+
+
+class ModelNew(nn.Module):
+    def __init__(self, how=0):
+        super().__init__()
+
+    def forward(self, x, labels):
+        y = torch.zeros((), device=x.device)
+        n, width = x.shape
+        given = x.contiguous(), labels.contiguous()
+        pick[(n,)](*given, y, n, width, BLOCK=triton.next_power_of_2(n))
+        return y
+"""
+)
+
 ROOT = "tl.store(y_ptr + row, tl.sqrt(tl.sum({}, 0) / width))"
 
 SOFTMAX = (
@@ -395,6 +420,18 @@ CASES = {
         rows(STORE.format("x * tl.minimum(row, 900)")),
         rows(STORE.format("x * row")),
         "some_sizes_only",
+    ),
+    "a label that the file leaves away": (
+        reference(
+            "F.nll_loss(x, dim, ignore_index=0)",
+            "torch.randn(20, 45), torch.randint(1, 45, (20,))",
+            "x, dim",
+        ),
+        LABELLED.format(count="tl.num_programs(0)"),
+        LABELLED.format(
+            count="tl.sum((tl.load(m_ptr + rows, mask=rows < n, other=0) != 0).to(tl.int32), 0)"
+        ),
+        "own_integers_only",
     ),
     "nothing but zeros": (
         reference(
