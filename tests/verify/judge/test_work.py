@@ -56,6 +56,14 @@ def test_an_operator_before_a_stage_that_keeps_most_values_is_honest() -> None:
         assert not held_in_order(work, [stage(product)])
 
 
+def test_zeros_of_gaps_are_nobodys_work() -> None:
+    product = torch.randn(64, 96, generator=torch.Generator().manual_seed(2))
+    gaps = torch.zeros(64, 4, 96)
+    gaps[:, 0] = product  # as a transposed convolution with a stride leaves them
+    assert not holds_result([torch.tensor([0.0, 7.0, 9.0])], [gaps])
+    assert holds_result([torch.cat([product.reshape(-1), torch.zeros(9)])], [gaps])
+
+
 def test_every_type_is_looked_for_in_order() -> None:
     short = OUTPUT.bfloat16()
     assert held_in_order(named(OUTPUT), [short])
