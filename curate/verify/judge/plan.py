@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from curate.problem.branches import parse
 from curate.problem.values import same_tensors
 from curate.verify.judge import examinations
 from curate.verify.judge.check import BUDGET, CandidateCheck, EarlyVerdict
@@ -139,7 +140,7 @@ def _conclude(check: CandidateCheck, candidate: Candidate) -> None:
 
 def _only_by_name(reference: str) -> list[str]:
     """Return the arguments of a module's methods that are given by name alone: none is tried."""
-    models = [n for n in ast.parse(reference).body if isinstance(n, ast.ClassDef)]
+    models = [n for n in parse(reference).body if isinstance(n, ast.ClassDef)]
     methods = [f for n in models if n.name == "Model" for f in n.body]
     known = [f.args for f in methods if isinstance(f, ast.FunctionDef) and f.name in CALLED]
     return [one.arg for arguments in known for one in arguments.kwonlyargs]

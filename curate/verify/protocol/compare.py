@@ -519,6 +519,9 @@ def _allowed_alike(
     own_error = torch.minimum((own.double() - exact).abs(), GROSS * size)
     if moved is None:
         moved = torch.zeros_like(own_error)
+    # Of a row without digits, as an image of one value that is normalised, some elements stay where
+    # they are by luck.
+    moved = torch.where(moved > GROSS * size, torch.maximum(moved, _row_size(moved)), moved)
     if not ties:
         own_error = torch.maximum(own_error, moved)
     # Elements that any rounding moves by much say nothing about the others.

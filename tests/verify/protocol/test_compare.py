@@ -277,6 +277,19 @@ def test_what_rounding_leaves_of_a_row_of_zeros_does_not_lean() -> None:
         compare((exact * 1.006).bfloat16(), own.bfloat16(), exact, torch.full_like(exact, 0.01))
 
 
+def test_no_element_of_a_row_without_digits_is_held_to_its_own_luck() -> None:
+    generator = torch.Generator().manual_seed(5)
+    exact = torch.randn(64, 64, dtype=torch.float64, generator=generator)
+    exact[::8] = 1e-14
+    noise = 1e-5 * torch.rand(64, 64, dtype=torch.float64, generator=generator)
+    noise[exact != 1e-14] = 1e-8
+    own = exact + 0.1 * noise
+    known = own.float(), exact, noise
+    compare((exact + 8e-6 * (exact == 1e-14)).float(), *known, ties=True)
+    with pytest.raises(Mismatch, match="value"):
+        compare((exact + 1e-4 * (exact == 1e-14)).float(), *known, ties=True)
+
+
 def test_small_numbers_of_float16_have_its_digits() -> None:
     exact = torch.full((8, 8), 2e-4, dtype=torch.float64)
     with pytest.raises(Mismatch, match="value"):
