@@ -32,7 +32,7 @@ CAVEATS = {
     "other_layout": "its results, unlike the reference's, are not contiguous",
     "breaks_promises": "it promises the compiler what does not hold",
     "reads_values": "its host functions read values of tensors",
-    "looks_around": "its host functions look at types, files, addresses and the like",
+    "looks_around": "its host functions look at types, files or addresses",
     "eval_mode_only": "it fails in training mode",
     "train_mode_only": "it is right in training mode only",
 }

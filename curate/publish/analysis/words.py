@@ -183,10 +183,7 @@ def unknowns(a: Analysis) -> list[str]:
 def _unknown_proof(a: Analysis) -> Iterator[str]:
     status, run = a.verdicts.status, a.kernels.run
     if status.n:
-        yield (
-            "A verdict of correct is evidence, not a mathematical proof: no draw showed a "
-            "difference beyond what is allowed."
-        )
+        yield "A verdict of correct is evidence, not proof: no draw showed a difference."
     if status.unknown:
         yield f"{plural(status.unknown, judged_word(a))} were not judged."
     if run.n:
