@@ -358,7 +358,7 @@ class _Leaf:
         most = max((times for few, times in TAIL if share <= few), default=1.0)
         ratio = torch.where(ratio <= most, ratio.clamp(max=1.0), ratio)
         moved = own_error if self.noise is None else torch.maximum(own_error, self.noise.double())
-        chaos = float((moved >= CHAOS * (true.abs() + _row_size(true))).double().mean())
+        chaos = float((moved >= _chaos_from(true)).double().mean())
         return ratio.clamp(max=1.0) if share <= UNMET * chaos else ratio
 
     def _reject_bias(
@@ -368,8 +368,8 @@ class _Leaf:
         with noise do.
 
         Each may be as far off as its rounding; a factor of 1.01 is no more, and shows in the mean.
-        Results that are nearly the same are rounded the same way: as many count as differ. Those of
-        which the reference has no digits say nothing.
+        Results that are nearly the same are rounded the same way: as many count as differ. Where
+        the reference has no digits, results say nothing.
         """
         says = _has_digits(known, true)
         if int(says.sum()) < MANY:
@@ -431,7 +431,12 @@ def _is_inexact(known: torch.Tensor, true: torch.Tensor) -> bool:
 def _has_digits(known: torch.Tensor, true: torch.Tensor) -> torch.Tensor:
     """Return where a reference's results are more than what rounding leaves of rows of zeros, as of
     an image of one value that is normalised."""
-    return (known - true).abs() <= CHAOS * (true.abs() + _row_size(true))
+    return (known - true).abs() <= _chaos_from(true)
+
+
+def _chaos_from(true: torch.Tensor) -> torch.Tensor:
+    """Return how far off an element is that has no digits left of its value, nor of its row."""
+    return CHAOS * (true.abs() + _row_size(true))
 
 
 def is_short(kind: torch.dtype) -> bool:

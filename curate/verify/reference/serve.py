@@ -327,10 +327,10 @@ class Reference:
 
         is_large = _bytes_of(self.model(draw)[1].state_dict()) > LARGE_STATE
         found = find_variants(self.task, draw, inputs, forward, not is_large, more)
+        cut_short = time.monotonic() > until
         if broken:  # and with it the device's context
             raise Refusal(SKIP, "variants", broken[0].message)
-        layouts = [layout for layout in LAYOUTS if takes(layout)]
-        return Variants(found, layouts, time.monotonic() > until)
+        return Variants(found, [layout for layout in LAYOUTS if takes(layout)], cut_short)
 
     def alone(self, draw: Draw) -> list[Draw]:
         """Return draws with one of a draw's changes each, where inputs become no larger by it.
