@@ -78,6 +78,7 @@ def fork_child(
         for fd in close:
             os.close(fd)
         _apply(limits)
+        _renew_threads_of_torch()
         work()
     except BaseException:
         traceback.print_exc()
@@ -99,6 +100,17 @@ def _prctl(option: int, value: int) -> None:
     """Call prctl(2); the options are in <sys/prctl.h>."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(option, value)
+
+
+def _renew_threads_of_torch() -> None:
+    """Let one thread make PyTorch's pool anew, which a fork loses.
+
+    If autograd's threads are the first to ask for it, two may do so at once, and the process
+    aborts: "Invalid thread pool" (torch 2.15.0).
+    """
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        torch.set_num_threads(torch.get_num_threads())
 
 
 def _apply(limits: ChildLimits) -> None:
