@@ -364,7 +364,8 @@ class CandidateCheck:
         try:
             expected = self.oracle.expect(draw)
         except NoOracle as error:
-            self.leave_untried(error)
+            if not self.leaves_untried(error):
+                raise
             return None
         special = draw.family in BEYOND
         taken = expected.draw.changes == draw.changes
@@ -389,14 +390,15 @@ class CandidateCheck:
     def untried(self) -> set[Way]:
         return {*self.untried_branches(), *self.narrow()}
 
-    def leave_untried(self, error: NoOracle | RequestRefused) -> None:
-        """Note that something beyond the file could not be tried, or raise the error.
+    def leaves_untried(self, error: NoOracle | RequestRefused) -> bool:
+        """Note that something beyond the file was not tried; False if the error ends the check.
 
         Where neighbours may hold the memory that lacks, nothing follows: the judge asks again.
         """
         if error.reason == BUDGET or (self.lacks_memory(error) and not self.is_large()):
-            raise error
+            return False
         self.outcome.evidence["untried"] = str(error)[:200]
+        return True
 
     def lacks_memory(self, error: NoOracle | RequestRefused) -> bool:
         """Whether the device had too little memory."""
@@ -429,7 +431,8 @@ class CandidateCheck:
             self.tried |= self.taken
         except RequestRefused as refused:
             if refused.status == "unsupported" or self.lacks_memory(refused):
-                self.leave_untried(refused)
+                if not self.leaves_untried(refused):
+                    raise
                 return {}
             told = {"message": refused.message}
             return told | ({"reason": refused.reason} if refused.reason == "out_of_bounds" else {})

@@ -226,7 +226,8 @@ def variants(check: CandidateCheck) -> None:
         variants = check.oracle.variants(last.of(OWN), not check.thrifty)
         usual = check.oracle.expect(last)
     except NoOracle as error:
-        check.leave_untried(error)
+        if not check.leaves_untried(error):
+            raise
         return
     if variants.cut_short:
         check.outcome.evidence["untried"] = "some changes: the reference takes too long"
@@ -257,7 +258,8 @@ def long_sizes(check: CandidateCheck) -> None:
             try:
                 found, length, dimensions = _try_lengths(check, draw, number, short)
             except NoOracle as error:
-                check.leave_untried(error)
+                if not check.leaves_untried(error):
+                    raise
                 return
             if found or (found is not None and length >= longest):
                 refused, longest = found, length
@@ -317,7 +319,8 @@ def _try_long(check: CandidateCheck, draw: Draw) -> Refused:
         except SessionEnded as ended:
             return {"message": str(ended)}
         except (RequestRefused, EarlyVerdict) as error:
-            _reject_new(check, error, expected, bool(check.taken & untried))
+            if _ends_check(check, error, expected, bool(check.taken & untried)):
+                raise
             return error.evidence
         finally:
             check.session.most = math.inf
@@ -332,21 +335,21 @@ def _try_long(check: CandidateCheck, draw: Draw) -> Refused:
     return {}
 
 
-def _reject_new(
+def _ends_check(
     check: CandidateCheck, error: RequestRefused | EarlyVerdict, expected: Expected, is_new: bool
-) -> None:
-    """Raise what is wrong, if the call did what no call with right results did.
+) -> bool:
+    """Say whether an error counts: the call did what no call with right results did.
 
     As on other sizes of the draws, a program may raise there.
     """
-    if isinstance(error, RequestRefused):
-        if error.status == "unsupported" or check.lacks_memory(error):
-            check.leave_untried(error)
-        elif is_new and not _is_honest(error):
-            told = {"message": error.message, "trial": expected.draw.to_json()}
-            raise EarlyVerdict(error.status, error.reason, **told) from error
-    elif is_new or error.status == "cheat":
-        raise error
+    if isinstance(error, EarlyVerdict):
+        return is_new or error.status == "cheat"
+    if error.status == "unsupported" or check.lacks_memory(error):
+        return not check.leaves_untried(error)
+    if is_new and not _is_honest(error):
+        told = {"message": error.message, "trial": expected.draw.to_json()}
+        raise EarlyVerdict(error.status, error.reason, **told) from error
+    return False
 
 
 def other_parameters(check: CandidateCheck) -> None:

@@ -302,8 +302,11 @@ class Halves:
             if len(given) <= len(now):  # where the program has left its inputs and its state
                 now[: len(given)] = given
         did = self._finish(number, places, watched, now)
-        if refused is not None:
-            raise _claimed(refused)
+        try:
+            if refused is not None:
+                raise _claimed(refused)
+        finally:
+            del refused  # its traceback holds this frame, and so what callers have drawn
         return cast(Said, said), did
 
     def _finish(

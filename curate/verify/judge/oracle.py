@@ -330,6 +330,12 @@ class Oracle:
         if self.session:
             self.session.close()
 
+    def forget(self) -> None:
+        """End the session and give back what was drawn, which refers to this oracle."""
+        self.close()
+        self._drawn.clear()
+        self._noises.clear()
+
 
 class TimedOracle(Oracle):
     """The same on the device, however small the problem is, with baselines to be timed."""

@@ -345,7 +345,7 @@ class Slot:
     def forget(self) -> None:
         """End the session with the reference at hand."""
         for oracle in filter(None, (self.oracle, self.timed_oracle)):
-            oracle.close()
+            oracle.forget()
             if oracle.device != "cpu":
                 torch.cuda.empty_cache()
         self.oracle = self.timed_oracle = None

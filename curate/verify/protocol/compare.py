@@ -339,10 +339,9 @@ class _Leaf:
             if agreement.error_ratio > 1:
                 wrong = ratio == agreement.error_ratio
                 plain = self._with(got, own, exact, None)
-                mismatch = plain._mismatch("value", wrong, error, allowed)
                 rare = RARE_SHORT if is_short(kind) else RARE
-                mismatch.is_rare = float((ratio > 1).double().mean()) <= rare
-                raise mismatch
+                is_rare = float((ratio > 1).double().mean()) <= rare
+                raise plain._mismatch("value", wrong, error, allowed, is_rare)
         if (own.numel() if all_finite else int(finite.sum())) >= MANY:
             if is_short(kind):
                 self._reject_bias(found, known, true, kind)
@@ -388,11 +387,13 @@ class _Leaf:
         wrong: torch.Tensor,
         error: torch.Tensor | None = None,
         allowed: torch.Tensor | None = None,
+        is_rare: bool = False,
     ) -> Mismatch:
         """Describe the first element at which ``wrong`` is true."""
         index = tuple(torch.nonzero(wrong)[0].tolist())
         pair = {"expected": _plain(self.own[index].item()), "got": _plain(self.got[index].item())}
         mismatch = Mismatch(reason, output=self.path, index=list(index), **pair)
+        mismatch.is_rare = is_rare
         if error is not None and allowed is not None:
             share = float((error > allowed).double().mean())
             how_far = {"error": float(error[index]), "allowed": float(allowed[index])}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 import json
 import os
 import threading
@@ -456,6 +457,32 @@ def test_an_error_of_the_caller_is_raised(judge: Judge) -> None:
         given = own.run(broken())
         with pytest.raises(LookupError, match="no more"):
             list(given)
+
+
+REFUSES = 'assert x.shape == (100,), "of 100"\nreturn launch(x)'
+
+
+def test_what_was_drawn_goes_with_its_verdict() -> None:
+    """Python looks for cycles seldom, and draws can be large: none may keep a tensor."""
+    programs = [candidate(), candidate(body="x + 2"), candidate(REFUSES)]
+    references = [reference(), reference(), reference(top="# another")]
+    given = [
+        Candidate(str(n), r, c) for n, (r, c) in enumerate(zip(references, programs, strict=True))
+    ]
+    gc.collect()
+    gc.disable()
+    try:
+        with closing(Judge(Options(**{**vars(OPTIONS), "workers": 1}))) as own:
+            statuses = [verdict.status for verdict in own.run(given)]
+            gc.set_debug(gc.DEBUG_SAVEALL)
+            gc.collect()
+            kept = [thing for thing in gc.garbage if isinstance(thing, torch.Tensor)]
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+        gc.enable()
+    assert statuses == ["correct", "incorrect", "correct"]
+    assert not kept
 
 
 def test_no_candidates_no_processes() -> None:
