@@ -484,6 +484,12 @@ def _drawn_inputs(task: LoadedTask, draw: Draw, within: bool) -> list[Any]:
     if draw.family in INTEGER_FAMILIES and (said := LEAVES_AWAY.search(task.source)):
         found = [int(said[1])]
     drawn = [redraw(*both, draw.family, found) for both in zip(inputs, again, strict=True)]
+    sizes = {size for tensor in list_tensors(inputs) if tensor.dim() > 1 for size in tensor.shape}
+    if draw.family not in INTEGER_FAMILIES:
+        drawn = [
+            _shared_out(one) if _are_counts(one, sizes) else new
+            for one, new in zip(inputs, drawn, strict=True)
+        ]
     if draw.family == "steps":
         if ROUNDS.search(task.source):
             level = next((n for n in LEVELS if str(n) in task.source), LEVELS[0])
@@ -760,6 +766,24 @@ def _whole_numbers(value: torch.Tensor, few: bool = False) -> torch.Tensor:
             drawn[..., 0], drawn[..., -1] = value[..., 0], value[..., -1]
     like = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=value.device)
     return like.copy_(drawn)
+
+
+def _are_counts(value: Any, sizes: set[int]) -> bool:
+    """Say whether an input says how many rows of another each of several parts has."""
+    if not isinstance(value, torch.Tensor) or value.dim() != 1 or len(value) < 2:
+        return False
+    if value.is_floating_point() or value.is_complex() or value.dtype == torch.bool:
+        return False
+    return bool((value >= 0).all()) and int(value.sum()) in sizes and not _is_permutation(value)
+
+
+def _shared_out(counts: torch.Tensor) -> torch.Tensor:
+    """Return other counts that add up to the same; about one in four is zero."""
+    kept = torch.rand(len(counts)) >= 0.25
+    kept[torch.randint(len(counts), ())] = True
+    places = kept.nonzero()[:, 0]
+    parts = places[torch.randint(len(places), (int(counts.sum()),))]
+    return torch.bincount(parts, minlength=len(counts)).to(counts.dtype)
 
 
 def _is_permutation(value: torch.Tensor) -> bool:

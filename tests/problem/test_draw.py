@@ -305,6 +305,29 @@ def test_inputs_of_one_shape_share_some_rows_in_steps() -> None:
     assert torch.equal(z, z[:1].expand(16, 5)), "one row is no pair's"
 
 
+COUNTS = """
+import torch
+import torch.nn as nn
+
+class Model(nn.Module):
+    def forward(self, x, counts):
+        return torch.cat([part.softmax(0) for part in x.split(counts.tolist())])
+
+def get_inputs():
+    return [torch.rand(60, 4), torch.tensor([20, 0, 30, 9, 1], dtype=torch.int32)]
+
+def get_init_inputs():
+    return []
+"""
+
+
+@pytest.mark.parametrize("family", FAMILIES[1:])
+def test_counts_of_rows_add_up_in_every_draw(family: str) -> None:
+    _, counts = draw_inputs(LoadedTask(COUNTS), Draw(3, family=family))
+    assert counts.sum() == 60 and counts.tolist() != [20, 0, 30, 9, 1]
+    assert counts.dtype == torch.int32
+
+
 @pytest.mark.parametrize(
     ("forward", "found"), [("x.clamp(max=self.most)", [-12, 12]), ("x + self.most", [])]
 )

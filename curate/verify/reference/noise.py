@@ -249,6 +249,8 @@ class Jitter(Mode):
                 self._round_inside(name, args[0], result)
             elif name in NORMALISATIONS:
                 self._round_mean(name, args, result)
+            elif name == "pow" and not isinstance(args[0], torch.Tensor):
+                self._round_exponent(args[0], args[1], result)
             elif self.short and name in QUOTIENTS and not _rounds_inside(name, func):
                 for tensor in list_tensors(result):
                     tensor.addcmul_(tensor, self._noise.uniform(tensor), value=FLOAT32)
@@ -293,6 +295,15 @@ class Jitter(Mode):
             step *= max(x.shape[2:])
             size = size.amax(tuple(range(2, x.dim())), keepdim=True).expand_as(result)
         result.addcmul_(size, self._noise.uniform(result), value=step)
+
+    def _round_exponent(self, base: float, exponent: torch.Tensor, result: torch.Tensor) -> None:
+        """Change a power of a number by what float32 for its logarithm may do to it.
+
+        A program writes ``exp2(exponent * log2(base))``, as for the angles of a rotary embedding.
+        """
+        if base > 0 and result.dtype == torch.float64:
+            size = result * exponent * math.log(base)
+            result.addcmul_(size, self._noise.uniform(result), value=(self.ulp or FLOAT32) / 2)
 
     def _round_mean(self, name: str, args: Any, result: tuple[torch.Tensor, ...]) -> None:
         """Change what is normalised by what the rounding of its mean may do to it.

@@ -362,3 +362,33 @@ def test_a_number_that_is_filled_in_is_not_rounded() -> None:
     drawn, noise = reference.draw(Draw(4, 4)), reference.noise(Draw(4, 4), "usual")
     assert noise is not None and float(noise["output"].max()) < 1e-8
     assert torch.equal(drawn.own["output"], torch.full((40,), 1 / 40))
+
+
+ROTARY = """
+import torch
+import torch.nn as nn
+
+class Model(nn.Module):
+    def forward(self, x):
+        return x * 10000.0 ** -torch.linspace(0, 1, x.shape[-1])
+
+def get_inputs():
+    return [torch.rand(8, 64)]
+
+def get_init_inputs():
+    return []
+"""
+
+
+def test_a_power_of_a_number_may_be_that_of_two() -> None:
+    reference = Reference()
+    reference.load(ROTARY, "cpu", "none")
+    drawn = reference.draw(Draw(0))
+    (x,) = drawn.inputs
+    exponent = torch.linspace(0, 1, 64) * -torch.tensor(10000.0).log2()
+    results = x * torch.exp2(exponent)
+    right = drawn.own["output"], drawn.exact["output"]
+    noise = reference.noise(Draw(0), "usual")
+    compare(results, *right, noise["output"])
+    with pytest.raises(Mismatch):
+        compare(x * torch.exp2(exponent * (1 + 3e-6)), *right, noise["output"])
