@@ -493,7 +493,8 @@ def _drawn_inputs(task: LoadedTask, draw: Draw, within: bool) -> list[Any]:
     if draw.family == "steps":
         if ROUNDS.search(task.source):
             level = next((n for n in LEVELS if str(n) in task.source), LEVELS[0])
-            drawn = list(map_tensors(drawn, lambda tensor: _between_steps(tensor, level)))
+            step = next((c for c in found if 0 < c < 1 and math.frexp(c)[0] == 0.5), 1.0)
+            drawn = list(map_tensors(drawn, lambda tensor: _between_steps(tensor, level, step)))
         _share_rows(list_tensors(drawn))
     if any(name in task.source for name in NEED_ORDER):
         owns = iter(list_tensors(inputs))
@@ -850,15 +851,17 @@ def _with_even_rows(drawn: torch.Tensor) -> torch.Tensor:
     return drawn
 
 
-def _between_steps(drawn: torch.Tensor, level: int) -> torch.Tensor:
+def _between_steps(drawn: torch.Tensor, level: int, step: float) -> torch.Tensor:
     """Make every second row one of odd halves below a level, which the row has, and the first row
-    that level: scaled by the largest of a row, a column or all they lie between two integers."""
+    that level: scaled by the largest of a row, a column or all they lie between two integers.
+    Every second of these is in steps of a size that the file names and that divides exactly."""
     if not drawn.is_floating_point() or drawn.dim() < 2 or len(drawn) < ROWS or 0 in drawn.stride():
         return drawn
     if drawn.itemsize == 1 or is_mask(drawn) or bool((drawn == drawn.reshape(-1)[0]).all()):
         return drawn
     halves = torch.randint(-level, level, drawn[1::2].shape).to(drawn.dtype) + 0.5
     halves[..., 0] = level
+    halves[1::2] *= step
     drawn[1::2] = halves
     drawn[0] = level
     return drawn

@@ -358,6 +358,9 @@ def test_steps_lie_between_two_steps_of_a_quantisation() -> None:
     assert (x[0] == 127).all() and (x[1::2, 0] == 127).all()
     assert (x[1::2, 1:] % 1 == 0.5).all() and (x[2::2] % 0.5 == 0).all()
     assert x.abs().max() == 127 and torch.equal(z, z[:1].expand(16, 5))
+    sized = LoadedTask(PAIR.format(forward="(x / 0.0625).round() + y + z"))
+    x, _, z = draw_inputs(sized, Draw(0, family="steps"))
+    assert (x[3::4] / 0.0625 % 1)[:, 1:].eq(0.5).all() and (x[1::4, 0] == 127).all()
 
 
 def test_zeros_have_both_signs() -> None:
