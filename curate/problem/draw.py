@@ -156,7 +156,8 @@ class Variation:
             ``others``: in all other inputs of as many dimensions;
             ``argument``: a number for the constructor;
             ``input``: a number for ``forward``, or of tensors in a list; ``rank``: inputs of most
-            dimensions get one more, in front, or lose the first; ``scale``: what floating inputs
+            dimensions get one more, in front, or lose the first; ``broadcast``: floating inputs of
+            fewer dimensions get as many, the last of size one; ``scale``: what floating inputs
             are multiplied with;
             ``order``: floating inputs hold the same numbers, the last one first; ``type``: inputs
             are of another type, one of `TYPES`.
@@ -315,6 +316,7 @@ def reshaped(inputs: list[Any], changes: Sequence[Variation]) -> list[Any]:
     tensors = list_tensors(inputs)
     longest = max((tensor.shape for tensor in tensors), key=len, default=())
     most, head = len(longest), next((t for t in tensors if t.shape == longest), None)
+    is_broadcast = any(c.what == "broadcast" for c in changes)
 
     def change(tensor: torch.Tensor) -> torch.Tensor:
         found = tensor
@@ -332,12 +334,15 @@ def reshaped(inputs: list[Any], changes: Sequence[Variation]) -> list[Any]:
                 floating = tensor.is_floating_point() or tensor.is_complex()
                 places = places % own if floating else places * own // new
                 found = found.index_select(dim, places)
+        if is_broadcast and 0 < tensor.dim() < most and tensor.is_floating_point():
+            places = torch.arange(math.prod(longest[:-1])) % max(1, tensor.numel())
+            found = tensor.flatten()[places].reshape(*longest[:-1], 1)
         if tensor.dim() == most:
             for new in ranks:
                 found = found.repeat(new, *(1 for _ in found.shape)) if new else found[0]
         return found
 
-    changed = sizes or first or axes or alone or others or ranks
+    changed = sizes or first or axes or alone or others or ranks or is_broadcast
     return list(map_tensors(inputs, change)) if changed else inputs
 
 

@@ -169,7 +169,8 @@ def find_variants(
             ),
         ],
         "ranks": packed([Variation("rank", 0, 2)])
-        + (packed([Variation("rank", 0, 0)]) if rank > 1 else []),
+        + (packed([Variation("rank", 0, 0)]) if rank > 1 else [])
+        + (packed([Variation("broadcast", 0, 1)]) if any(0 < r < rank for r in ranks) else []),
     }
     if more:
         found["more arguments"] = packed(*_others_than(near, arguments))[:1]

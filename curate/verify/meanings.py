@@ -5,7 +5,7 @@ from __future__ import annotations
 CAVEATS = {
     "own_sizes_only": "it raised on other sizes of inputs",
     "some_sizes_only": "it fails at some other sizes",
-    "own_ranks_only": "it fails with one dimension more or less",
+    "own_ranks_only": "it fails with one dimension more or less, or a broadcast operand",
     "own_arguments_only": "it fails with other arguments",
     "own_integers_only": "it fails on integers or masks beyond the file's",
     "own_types_only": "it is wrong for some other input types",

@@ -84,6 +84,18 @@ def test_a_dimension_fewer_is_tried_where_the_reference_takes_it() -> None:
     assert found["ranks"] == [(Variation("rank", 0, 2),)]
 
 
+def test_a_smaller_operand_is_broadcast_along_the_last_dimension_where_the_reference_does_it() -> (
+    None
+):
+    case = "return {} + y".format, "torch.randn(3, 4, 6), torch.arange(6.0)"
+    broadcast = (Variation("broadcast", 0, 1),)
+    assert broadcast in variants(case[0]("x"), case[1], arguments="x, y")[0]["ranks"]
+    _, y = loaded(case[0]("x"), case[1], arguments="x, y").inputs(Draw(2, changes=broadcast))
+    assert y.shape == (3, 4, 1) and y.flatten().tolist() == [0, 1, 2, 3, 4, 5] * 2
+    refuses = "torch.nn.functional.layer_norm(x, y.shape)"
+    assert broadcast not in variants(case[0](refuses), case[1], arguments="x, y")[0]["ranks"]
+
+
 def test_arguments_are_left_out_or_infinite() -> None:
     setup = "self.p, self.shift = p, shift"
     norm = "return torch.linalg.vector_norm(x, self.p, -1) + self.shift"

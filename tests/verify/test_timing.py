@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import random
 import statistics
+import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +18,7 @@ from curate.verify.executor.launch import CpuBackend
 from curate.verify.executor.replay import Recording, Replay
 from curate.verify.judge import timer as timing_judge
 from curate.verify.judge.check import CandidateCheck, EarlyVerdict
-from curate.verify.judge.device import Room
+from curate.verify.judge.device import Gate, Room, describe_device
 from curate.verify.judge.oracle import NoOracle, TimedOracle
 from curate.verify.judge.plan import examine
 from curate.verify.judge.slot import TIMED, Slot
@@ -151,7 +153,7 @@ def test_a_draw_can_be_the_same_but_for_a_factor() -> None:
     [
         (16, 10.0, 1e3, None),  # 160 us as it is
         (16, 1.0, 1e3, 128),
-        (16, 1e-6, 1e8, 32),  # 64 would be 6.4 GB
+        (16, 1e-6, 2.5e7, 32),  # 64 would be 1.6 GB
         (None, 1e-3, 1e3, None),
         (16, 1e-3, 0.0, None),  # what is larger is not the inputs
     ],
@@ -171,7 +173,8 @@ def test_sizes_grow_until_eager_takes_long_enough(
         return us_per_row * rows, int(bytes_per_row * rows)
 
     monkeypatch.setattr(timing_judge, "LONG_US", 100.0)
-    assert choose_size(own, try_size) == chosen
+    size, growth = choose_size(own, try_size)
+    assert size == chosen and growth == (chosen / own if chosen and own else 1)
     assert tried[0] is None and len(tried) < 12
 
 
@@ -185,7 +188,7 @@ def test_a_size_that_the_reference_does_not_take_is_not_chosen(
             raise NoOracle("unsupported", "reference_oom")
         return 1.0, size or 10
 
-    assert choose_size(10, try_size) == 40
+    assert choose_size(10, try_size) == (40, 4.0)
 
 
 class Device:
@@ -354,7 +357,9 @@ def timer_of(slot: Slot, reference: str, candidate: str) -> Timer:
     check = CandidateCheck(oracle, slot._session(False), "eval", slot.options, Room())
     examine(check, Candidate("one", reference, candidate))
     timed = WithoutCompile(slot.host("reference", TIMED), reference, "cpu", slot.options)
-    return Timer(check, timed)
+    timer = Timer(check, timed)
+    timer.prepare()
+    return timer
 
 
 @pytest.mark.parametrize(
@@ -457,6 +462,40 @@ def test_programs_are_timed_at_a_larger_size_if_they_take_it(
     timing = timer.run()
     assert timing["size"] is None and timing["problem"] is None and timing["candidate_us"] > 0
     timer.session.close()
+
+
+def test_slots_that_share_a_device_time_and_check_in_turns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two with room for one, neither waits for what the other holds."""
+    monkeypatch.setattr("curate.verify.judge.slot.TimedOracle", WithoutCompile)
+    options = Options(backend="cpu", workers=2, timeout_s=120, trials=2, draw_seed=1)
+    object.__setattr__(options, "timing", True)  # which users need a device for
+    slots = [Slot(options, describe_device("cpu"), Gate(tmp_path, 2**20)) for _ in range(2)]
+    verdicts = []
+
+    def judge(slot: Slot, name: str) -> None:
+        for number in range(3):
+            candidate = Candidate(f"{name} {number}", CURVE, program("return curve(x)"))
+            verdicts.append(slot.judge(candidate))
+
+    threads = [
+        threading.Thread(target=judge, args=(slot, name), daemon=True)
+        for slot, name in zip(slots, "ab", strict=True)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(100)
+    try:
+        assert [v.status for v in verdicts] == ["correct"] * 6
+        for timing in (v.timing for v in verdicts):
+            assert timing and timing["problem"] is None and timing["candidate_us"] > 0
+        assert any(v.seconds["turn"] > 0 for v in verdicts)
+        assert any(v.seconds["room"] > 0 for v in verdicts)
+    finally:
+        for slot in slots:
+            slot.close()
 
 
 def test_results_of_operators_take_the_place_of_their_storages() -> None:

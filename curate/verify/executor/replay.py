@@ -300,7 +300,10 @@ class Replays:
     def profile(self) -> float | None:
         """Return the share of a replay's time on the device that the candidate's kernels take."""
         timed, replay = self._ready(), self.replay
-        assert replay
+        assert replay and self.recording
+        kinds = {do for do, _, _ in self.recording.commands}
+        if self.device.name != "cpu" and kinds in ({"launch"}, {"cuda"}):
+            return 1.0  # all that it has are kernels of its own
         timed.once(watch := profiler(activities=[ProfilerActivity.CUDA]))
         spent = [e for e in watch.events() if e.device_type == torch.autograd.DeviceType.CUDA]
         names = replay.names | {_demangled(name) for name in replay.names}

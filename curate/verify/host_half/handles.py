@@ -255,6 +255,9 @@ def _moved(device: Any, source: torch.Tensor, **kwargs: Any) -> torch.Tensor | N
         return aten._to_copy.default(value, **kwargs) if kwargs else value
     if not is_gpu(device):
         return None
+    as_it_is = source.is_contiguous() and kwargs.get("dtype") in (None, source.dtype)
+    if as_it_is and kwargs.get("memory_format") in (None, torch.preserve_format):
+        return to_gpu(source)  # and no copy of gigabytes
     return to_gpu(aten._to_copy.default(source, **kwargs) if kwargs else source)
 
 

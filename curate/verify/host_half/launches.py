@@ -60,8 +60,8 @@ class HostLaunches:
             return WarmKernel(launches, kernel, args, named)
 
         bench, prune = Autotuner._bench, Autotuner.prune_configs
-        tuned: weakref.WeakSet[Any] = weakref.WeakSet()
-        fitting: weakref.WeakKeyDictionary[Any, dict[Any, list[Any]]] = weakref.WeakKeyDictionary()
+        tuned: weakref.WeakKeyDictionary[Any, set[str]] = weakref.WeakKeyDictionary()
+        fitting: weakref.WeakKeyDictionary[Any, dict[str, list[Any]]] = weakref.WeakKeyDictionary()
 
         def tune(tuner: Any, *args: Any, **named: Any) -> Any:
             """Take the configurations in turn: only a device can say which is fastest."""
@@ -69,9 +69,14 @@ class HostLaunches:
             return choose(tuner, *args, **named)
 
         def tried(tuner: Any, *args: Any, config: Any, **meta: Any) -> float:
-            """Run a kernel once before its first call, as a tuner does again and again."""
-            if tuner not in tuned:
-                tuned.add(tuner)
+            """Run a kernel once before its first call, as a tuner does again and again.
+
+            With another key a tuner does it anew, which only shows in what kernels add up.
+            """
+            key = _key_of(tuner, meta) if _has_atomics(tuner) else ""
+            known = tuned.setdefault(tuner, set())
+            if key not in known:
+                known.add(key)
                 tuner.do_bench = lambda call, quantiles: call()
                 launches.tries = True
                 try:
@@ -82,10 +87,7 @@ class HostLaunches:
 
         def pruned(tuner: Any, named: dict[str, Any]) -> list[Any]:
             """Return what fits at the first call with a key: a tuner does not ask again."""
-            given = {**tuner.nargs, **named}
-            types = [str(value.dtype) for value in given.values() if hasattr(value, "dtype")]
-            key = repr([given.get(name) for name in tuner.keys]), *types
-            known = fitting.setdefault(tuner, {})
+            key, known = _key_of(tuner, named), fitting.setdefault(tuner, {})
             if key not in known:
                 known[key] = prune(tuner, named)
             shift = launches.turn % len(known[key])
@@ -137,6 +139,17 @@ class HostLaunches:
         if 0 not in lowered.grid:
             with torch._C.DisableTorchFunction():
                 VirtualDevice.get().launch(lowered, pointers, self.tries)
+
+
+def _key_of(tuner: Any, named: dict[str, Any]) -> str:
+    """Return what a tuner knows a choice by: the arguments of its key, and types of tensors."""
+    given = {**tuner.nargs, **named}
+    types = [str(value.dtype) for value in given.values() if hasattr(value, "dtype")]
+    return repr([*(given.get(name) for name in tuner.keys), *types])
+
+
+def _has_atomics(tuner: Any) -> bool:
+    return any(name.startswith("atomic_") for name in tuner.base_fn.__code__.co_names)
 
 
 class WarmKernel:

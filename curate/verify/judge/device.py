@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import fcntl
 import math
 import re
@@ -123,18 +124,29 @@ class Room:
 
 
 class Gate:
-    """Shares a device's memory out among checks, and lets one of them measure in peace.
+    """A slot's way to the device, which shares its memory out, and lets one measure in peace.
 
     By locks on files, so that slots may be in several processes, and one that is killed gives back
     what it had. Whoever wants both asks for memory first.
 
     Args:
-        folder: where the files are; None where there is one slot.
+        folder: where the files are, for all slots; None where there is one slot.
         memory: bytes to share out.
+
+    Attributes:
+        waited: seconds of waiting for memory (``room``) and for who measures (``turn``).
     """
 
     def __init__(self, folder: Path | None = None, memory: int = 0) -> None:
         self._folder, self._memory = folder, memory
+        self._shared: IO[bytes] | None = None  # the device's lock, while it computes beside others
+        self.waited: dict[str, float] = collections.defaultdict(float)
+
+    @contextmanager
+    def _waiting(self, what: str) -> Iterator[None]:
+        started = time.monotonic()
+        yield
+        self.waited[what] += time.monotonic() - started
 
     @contextmanager
     def room(self, wanted: float) -> Iterator[Room]:
@@ -143,7 +155,8 @@ class Gate:
         try:
             if self._folder is not None:
                 needed = math.ceil(min(UNITS, UNITS * wanted / max(1, self._memory)))
-                self._take(self._folder, max(1, needed), room)
+                with self._waiting("room"):
+                    self._take(self._folder, max(1, needed), room)
             yield room
         finally:
             room.keep(0)
@@ -163,24 +176,52 @@ class Gate:
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """Compute beside others inside the context."""
-        if self._folder is None:
+        """Compute beside others inside the context, and `give_way` from time to time."""
+        self._enter()
+        try:
             yield
+        finally:
+            self._leave()
+
+    def give_way(self) -> None:
+        """Let those measure who wait for it, if this slot computes beside others.
+
+        Nothing of its own may be at work on the device.
+        """
+        if self._folder is None or self._shared is None:
             return
-        # Whoever wants to be alone holds the entrance, and would otherwise wait for ever.
-        with ExitStack() as stack:
-            with _locked(self._folder / "entrance", fcntl.LOCK_SH):
-                stack.enter_context(_locked(self._folder / "device", fcntl.LOCK_SH))
-            yield
+        try:
+            with _locked(self._folder / "entrance", fcntl.LOCK_EX | fcntl.LOCK_NB):
+                return
+        except BlockingIOError:
+            self._leave()
+            self._enter()
+
+    def _enter(self) -> None:
+        if self._folder is not None:
+            with self._waiting("turn"), _locked(self._folder / "entrance", fcntl.LOCK_EX):
+                self._shared = (self._folder / "device").open("ab")
+                fcntl.flock(self._shared, fcntl.LOCK_SH)
+
+    def _leave(self) -> None:
+        if self._shared is not None:
+            self._shared.close()
+            self._shared = None
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Compute alone inside the context; others keep the memory that they have."""
+        """Compute alone inside the context; others keep the memory that they have.
+
+        All who wait for it come one after the other, before anybody computes beside others again:
+        until the device is theirs, they wait for the longest request of the others.
+        """
         if self._folder is None:
             yield
             return
-        entrance, device = self._folder / "entrance", self._folder / "device"
-        with _locked(entrance, fcntl.LOCK_EX), _locked(device, fcntl.LOCK_EX):
+        with ExitStack() as stack:
+            with self._waiting("turn"):
+                stack.enter_context(_locked(self._folder / "entrance", fcntl.LOCK_SH))
+                stack.enter_context(_locked(self._folder / "device", fcntl.LOCK_EX))
             yield
 
 

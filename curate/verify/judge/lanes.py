@@ -108,8 +108,8 @@ def main() -> None:
     options = Options(**{**told["options"], "targets": tuple(told["options"]["targets"])})
     torch.set_num_threads(1)
     device = describe_device(options.backend)
-    gate = device.gate(Path(told["gate"]), options.workers)
-    slots = [Slot(options, device, gate) for _ in told["lanes"]]
+    folder = Path(told["gate"])
+    slots = [Slot(options, device, device.gate(folder, options.workers)) for _ in told["lanes"]]
     threads = [
         threading.Thread(target=serve, args=(socket.socket(fileno=fd), slot), daemon=True)
         for fd, slot in zip(told["lanes"], slots, strict=True)

@@ -152,9 +152,26 @@ class Oracle:
     """A session with a reference, and the draws that it gave."""
 
     def __init__(
-        self, host: Host, reference: str, device: str, options: Options, shrinks: str = ALL
+        self,
+        host: Host,
+        reference: str,
+        device: str,
+        options: Options,
+        shrinks: str = ALL,
+        give_way: Callable[[], None] = lambda: None,
     ) -> None:
+        """Begin nothing yet.
+
+        Args:
+            host: starts the reference's process.
+            reference: the problem's file.
+            device: where the reference runs, if it is not small.
+            options: of the judge.
+            shrinks: which large sizes are made smaller.
+            give_way: is called before each request: see `curate.verify.judge.device.Gate`.
+        """
         self.host, self.reference, self.device, self.shrinks = host, reference, device, shrinks
+        self.give_way = give_way
         self.asked_for = reference, shrinks, device
         self.seconds, self.precision = options.timeout_s, options.precision
         self.session: Session | None = None
@@ -309,6 +326,7 @@ class Oracle:
         *args: Given.args,
         **named: Given.kwargs,
     ) -> Answered:
+        self.give_way()
         if self.session is None or not self.session.is_open:
             self.session = self.host.open(self.seconds)
             if method.__name__ != "load":
@@ -345,11 +363,13 @@ class TimedOracle(Oracle):
         if not self.allows:
             loaded = self._load(NONE)
             self.allows, self.own_size = loaded.precision, loaded.own_size
-            self._sizes: dict[str, int | None] = {}
+            self._sizes: dict[str, tuple[int | None, float]] = {}
             self._prepared: tuple[Any, ReadyBaselines] | None = None
 
-    def size(self, mode: str, choose: Callable[[int | None, TrySize], int | None]) -> int | None:
-        """Return the size at which to time, chosen once; None for the file's own."""
+    def size(
+        self, mode: str, choose: Callable[[int | None, TrySize], tuple[int | None, float]]
+    ) -> tuple[int | None, float]:
+        """Return what chooses the size at which to time gives, once."""
         if mode not in self._sizes:
             self._sizes[mode] = choose(self.own_size, lambda size: self._try_size(mode, size))
         return self._sizes[mode]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import dataclasses
 import gc
 import itertools
@@ -40,7 +41,7 @@ from curate.verify.judge.session import (
     RequestRefused,
     SessionEnded,
 )
-from curate.verify.judge.timer import Timer
+from curate.verify.judge.timer import NEEDS_BYTES, Timer
 from curate.verify.protocol.messages import LaunchedKernel
 from curate.verify.protocol.role import give_back, refusal
 from curate.verify.protocol.wire import WireError
@@ -99,7 +100,6 @@ class Slot:
         self.executor: ExecutorProcess | None = None
         self.assembler: Lasting | None = None
         self.on_cpu: Slot | None = None
-        self.waited = 0.0
         self.kernels_meet = False  # of the last candidate (`Halves.kernels_meet`)
 
     def host(self, purpose: str, number: int = 0) -> Host:
@@ -125,13 +125,13 @@ class Slot:
         started = time.monotonic()
         for host in self.hosts.values():
             host.waited.clear()
-        self.waited = 0.0
+        self.gate.waited.clear()
         verdict = self._judge(candidate)
         seconds = collections.defaultdict(float, {"in all": time.monotonic() - started})
         for host in self.hosts.values():
             for do, waited in host.waited.items():
                 seconds[f"{host.options.purpose} {do}"] += waited  # two hosts may have one purpose
-        seconds["room"] = self.waited
+        seconds.update(self.gate.waited)
         told = {what: round(s, 3) for what, s in seconds.items()}
         return dataclasses.replace(verdict, seconds=told)
 
@@ -159,9 +159,7 @@ class Slot:
             gc.collect()
             give_back()
             self._prepare()
-            asked = time.monotonic()
             with self.gate.room(math.inf):
-                self.waited += time.monotonic() - asked
                 checked = self._check_safely(candidate, verdict, has_room=True)
         meet = self.kernels_meet or any(found["rule"] == "atomics" for found in checked.findings)
         if checked.status == "correct" and self.device.is_gpu and meet:
@@ -276,7 +274,8 @@ class Slot:
         wanted = reference, shrinks, device
         if self.oracle is None or self.oracle.asked_for != wanted:
             self.forget()
-            self.oracle = Oracle(self.host("reference"), reference, device, self.options, shrinks)
+            host, give_way = self.host("reference"), self.gate.give_way
+            self.oracle = Oracle(host, reference, device, self.options, shrinks, give_way)
         return self.oracle
 
     def _check_in_room(self, way: _Way) -> Verdict:
@@ -289,9 +288,7 @@ class Slot:
             return _ended(way.verdict, error)
         if way.has_room:
             return self._check_way(way, Room())
-        started = time.monotonic()
         with self.gate.room(TIMES * oracle.most_bytes if oracle.device != "cpu" else 0) as room:
-            self.waited += time.monotonic() - started
             return self._check_way(way, room)
 
     def _check_way(self, way: _Way, room: Room) -> Verdict:
@@ -311,7 +308,7 @@ class Slot:
                 if kernels and not self.device.is_gpu:
                     self._assemble(kernels)
             if self.options.timing:
-                timing = self._time(check, candidate.reference)
+                timing = self._time(check, way)
                 found = dataclasses.replace(found, timing=timing)
         except Ending as error:
             found = _ended(found, error)
@@ -321,17 +318,31 @@ class Slot:
             session.close()
         return _with_outcome(found, check.outcome, session.events)
 
-    def _time(self, check: CandidateCheck, reference: str) -> dict[str, Any]:
+    def _time(self, check: CandidateCheck, way: _Way) -> dict[str, Any]:
         """Return what timing adds to the verdict on a correct candidate."""
+        oracle = self._timed_oracle(way.candidate.reference)
         with self.gate.together():
-            timer = Timer(check, self._timed_oracle(reference))
-        with self.gate.alone():
-            return timer.run()
+            timer = Timer(check, oracle)
+        if check.oracle.device != "cpu":
+            check.oracle.close()  # its process holds memory of the device
+        check.room.keep(0)
+        needs = TIMES * check.oracle.most_bytes * timer.growth + NEEDS_BYTES
+        try:
+            with contextlib.nullcontext() if way.has_room else self.gate.room(needs):
+                with self.gate.together():
+                    timer.prepare()
+                with self.gate.alone():
+                    return timer.run()
+        finally:
+            if check.oracle.device != "cpu":
+                oracle.close()
 
     def _timed_oracle(self, reference: str) -> TimedOracle:
         if self.timed_oracle is None:
             host, device = self.host("reference", TIMED), self.device.torch_device
-            self.timed_oracle = TimedOracle(host, reference, device, self.options)
+            self.timed_oracle = TimedOracle(
+                host, reference, device, self.options, give_way=self.gate.give_way
+            )
         return self.timed_oracle
 
     def _session(self, on_device: bool, exact: bool = False) -> Halves:

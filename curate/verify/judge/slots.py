@@ -70,8 +70,8 @@ class Judge:
         count = self.options.workers
         if count <= LANES:
             device = describe_device(self.options.backend)
-            gate = device.gate(locks, count)
-            return [Slot(self.options, device, gate) for _ in range(count)]
+            gates = [device.gate(locks, count) for _ in range(count)]
+            return [Slot(self.options, device, gate) for gate in gates]
         counts = [min(LANES, count - first) for first in range(0, count, LANES)]
         processes = [LaneProcess(self.options, each, locks) for each in counts]
         return [lane for process in processes for lane in process.lanes]

@@ -29,8 +29,13 @@ CANDIDATE, OVERHEAD = "candidate", "overhead"
 LONG_US = 100.0
 """Sizes grow until eager PyTorch takes as long: what is shorter is the overhead of launches."""
 
-MOST_BYTES = 4 << 30
-"""Bytes of inputs and results up to which they grow."""
+MOST_BYTES = 1 << 30
+"""Bytes of inputs and results up to which they grow: what only moves them takes 250 us then, at
+4 TB/s."""
+
+NEEDS_BYTES = 2 << 30
+"""Bytes that timing needs besides inputs, results and what is computed on the way: three buffers
+that flush the cache, and one more process on the device."""
 
 SETS, TIMED = 2, 2000
 """Sets of inputs, and what is added to the oracle's seed for the first."""
@@ -65,14 +70,15 @@ class Untimed(Exception):
 # --- sizes ------------------------------------------------------------------------------------
 
 
-def choose_size(own: int | None, try_size: TrySize) -> int | None:
-    """Return the size at which to time; None for the file's own.
+def choose_size(own: int | None, try_size: TrySize) -> tuple[int | None, float]:
+    """Return the size at which to time, None for the file's own, and how many times as many bytes
+    inputs and results have there.
 
     It is doubled until eager PyTorch takes `LONG_US`, unless inputs and results would be more
     than `MOST_BYTES`, or do not depend on it, or the reference does not take it.
     """
     us, size = try_size(None)
-    chosen, wanted = None, own or 0
+    chosen, wanted, growth, own_bytes = None, own or 0, 1.0, max(1, size)
     while wanted > 0 and us < LONG_US and 2 * size <= MOST_BYTES:
         wanted, before = 2 * wanted, size
         try:
@@ -81,8 +87,8 @@ def choose_size(own: int | None, try_size: TrySize) -> int | None:
             break
         if not before < size <= MOST_BYTES:
             break
-        chosen = wanted
-    return chosen
+        chosen, growth = wanted, size / own_bytes
+    return chosen, growth
 
 
 # --- figures ----------------------------------------------------------------------------------
@@ -166,18 +172,16 @@ def to_json(
 
 
 class Timer:
-    """A correct candidate, recorded and ready to be timed alongside its baselines.
+    """A correct candidate and its baselines: what is timed, at which size.
 
     Attributes:
+        growth: how many times as many bytes as the file's own inputs and results those have that
+            it is timed on.
         problem: why it cannot be timed, or None.
     """
 
     def __init__(self, check: CandidateCheck, oracle: TimedOracle) -> None:
-        """Choose a size, have the candidate recorded there, and load the baselines.
-
-        Raises:
-            EarlyVerdict: it is wrong on an ordinary draw of the file's own size.
-        """
+        """Choose a size."""
         self.check, self.oracle, self.session = check, oracle, check.session
         known = check.options.draw_seed is not None
         self.random = random.Random(oracle.seed) if known else random.SystemRandom()
@@ -187,9 +191,24 @@ class Timer:
         self.graph = False  # whether the candidate's stream is replayed by one
         self.session.on_device = oracle.device != "cpu"
         self.check.built = None  # its state is to be where the oracle's tensors are
+        self.chosen, self.growth = None, 1.0
         try:
             oracle.load()
-            chosen = oracle.size(check.mode, choose_size) if check.own_size is not None else None
+            if check.own_size is not None:
+                self.chosen, self.growth = oracle.size(check.mode, choose_size)
+        except (NoOracle, SessionEnded) as error:
+            self.problem = str(error)
+
+    def prepare(self) -> None:
+        """Have the candidate recorded at the size, and load the baselines.
+
+        Raises:
+            EarlyVerdict: it is wrong on an ordinary draw of the file's own size.
+        """
+        if self.problem is not None:
+            return
+        oracle, chosen = self.oracle, self.chosen
+        try:
             try:
                 self._prepare(chosen)
             except Untimed:

@@ -47,6 +47,9 @@ CHAOS = 0.5
 """How far roundings must move a row, of its size, for any element of it to be the one that they
 move most: as where a softmax picks one of numbers that 16 bits do not tell apart."""
 
+LOST = 2.0**40
+"""How many times an element's size roundings on the way must move it for float32 to overflow."""
+
 MANY = 32
 """Elements from which a mean error says something."""
 
@@ -128,7 +131,8 @@ class Mismatch(Exception):
     @property
     def is_error(self) -> bool:
         """Whether numbers are further off than allowed: noise may allow more."""
-        return self.reason == "bias" or (self.reason == "value" and "index" in self.evidence)
+        at_one = self.reason in ("value", "nonfinite") and "index" in self.evidence
+        return self.reason == "bias" or at_one
 
 
 RARE, RARE_SHORT = 1e-5, 0.05
@@ -301,6 +305,9 @@ class _Leaf:
                 same |= got.isinf() & own.isinf()
             asked = {"all": True, "exact": ~exact.isfinite(), "none": False}[self.strict]
             bad = ~got.isfinite()
+            if self.noise is not None:
+                size = exact.abs() + _row_size(exact)
+                bad &= self.noise <= LOST * size
             if is_short(kind):
                 bad &= ~_overflows_by_rounding(got, exact, kind)
                 # A program that keeps float32 on the way has numbers where 16 bits overflow.

@@ -32,6 +32,15 @@ RESIZES = ("upsample_linear", "upsample_bilinear", "upsample_trilinear", "upsamp
 """Prefixes of operators that weigh neighbours by the fraction of a place."""
 
 
+LOG_SOFTMAX = "log_softmax"
+SOFTMAXES = ("softmax", "safe_softmax", LOG_SOFTMAX)
+ATTENTION = "scaled_dot_product"
+"""Prefix of operators that have a softmax inside."""
+
+MOST_EXPONENT = 60.0
+"""Where `exp` is so large that nothing is left of a result, which float32 holds still."""
+
+
 class RoundFactors(Mode):
     """Cuts the factors of float32 products to TF32's 10 bits of mantissa."""
 
@@ -147,17 +156,21 @@ ROUND_INSIDE = ("remainder", "fmod", "floor_divide", "fake_quantize", "grid_samp
 does a division with ``rounding_mode``, and ``round`` with ``decimals``."""
 
 
-class Widened(Mode):
-    """Takes float64 where a file in 16 bits names its type."""
+SINGLE = {torch.float32: torch.float64, torch.complex64: torch.complex128}
+"""What a file of float32 names, and what it gets in float64."""
 
-    def __init__(self, short: torch.dtype) -> None:
+
+class Widened(Mode):
+    """Takes wider types where a file names those that it computes in."""
+
+    def __init__(self, wider: dict[torch.dtype, torch.dtype]) -> None:
         super().__init__()
-        self.short = short
+        self.wider = wider
 
     def call(self, func: Any, /, *args: Any, **kwargs: Any) -> Any:
-        """Have an operator give float64."""
-        if kwargs.get("dtype") == self.short:
-            kwargs["dtype"] = torch.float64
+        """Have an operator give the wider type."""
+        if kwargs.get("dtype") in self.wider:
+            kwargs["dtype"] = self.wider[kwargs["dtype"]]
         return func(*args, **kwargs)
 
 
@@ -191,12 +204,15 @@ class Rounding:
             is nothing next to what rounding to 16 bits may.
         short: the 16-bit type that a problem is in: what an operator is given may then be rounded
             to that, as may the weights of an attention.
+        cores: the 16-bit type of inputs and results, to which factors of products may be rounded
+            even where a file has them in float32.
         factors: the last place of the type that factors of products may be rounded to.
         products: suffixes of the operators whose factors may be.
     """
 
     ulp: float
     short: torch.dtype | None
+    cores: torch.dtype | None
     factors: float
     products: tuple[str, ...]
 
@@ -220,7 +236,7 @@ class Jitter(Mode):
         """
         super().__init__()
         self.keep_short = keep_short
-        self.ulp, self.short = rounding.ulp, rounding.short
+        self.ulp, self.short, self.cores = rounding.ulp, rounding.short, rounding.cores
         self.weights = torch.finfo(self.short).eps if self.short else 0.0
         self.factors, self.products = rounding.factors, rounding.products
         self.rounds = False  # an operator of `ROUND_INSIDE` was called
@@ -234,6 +250,8 @@ class Jitter(Mode):
         selects = name in (FILLS if self.short is None else SELECT)
         if self.short and is_compute(func) and not selects:
             args = tuple(self._shortened(func, args))
+        if self.cores and name.endswith(PRODUCTS):
+            args = tuple(map_tensors(list(args), self._near_factor))
         if self.weights and name.startswith(RECURRENT_CELLS):
             args = self._with_biases(*args)
         if name == "histc" and self.ulp:
@@ -249,12 +267,16 @@ class Jitter(Mode):
                 self._round_inside(name, args[0], result)
             elif name in NORMALISATIONS:
                 self._round_mean(name, args, result)
+            elif name in SOFTMAXES:
+                self._round_peak(_peak_of(*args[:2]), result, name == LOG_SOFTMAX)
+            elif name.startswith(ATTENTION) and args[0].dtype == torch.float64:
+                self._round_peak(_peak_of_attention(*args, **kwargs), list_tensors(result)[0])
             elif name == "pow" and not isinstance(args[0], torch.Tensor):
                 self._round_exponent(args[0], args[1], result)
             elif self.short and name in QUOTIENTS and not _rounds_inside(name, func):
                 for tensor in list_tensors(result):
                     tensor.addcmul_(tensor, self._noise.uniform(tensor), value=FLOAT32)
-            if self.weights and name.startswith("scaled_dot_product"):
+            if self.weights and name.startswith(ATTENTION):
                 # Tensor cores take weights of 16 bits, each of which is then rounded.
                 (attended, *_) = list_tensors(result)
                 size = float(attended.square().mean().sqrt())
@@ -304,6 +326,18 @@ class Jitter(Mode):
         if base > 0 and result.dtype == torch.float64:
             size = result * exponent * math.log(base)
             result.addcmul_(size, self._noise.uniform(result), value=(self.ulp or FLOAT32) / 2)
+
+    def _round_peak(self, peak: torch.Tensor, result: torch.Tensor, is_log: bool = False) -> None:
+        """Change weights by what rounding the largest score of a row may do to them.
+
+        A GPU multiplies and subtracts in one operation: of ``exp(x * scale - peak)`` the peak alone
+        is rounded.
+        """
+        step = (peak * (self.ulp or FLOAT32)).clamp_(max=MOST_EXPONENT)
+        if is_log:
+            result.addcmul_(step.expand_as(result), self._noise.uniform(result))
+        else:
+            result.addcmul_(step.expm1_() * result, self._noise.uniform(result))
 
     def _round_mean(self, name: str, args: Any, result: tuple[torch.Tensor, ...]) -> None:
         """Change what is normalised by what the rounding of its mean may do to it.
@@ -359,6 +393,19 @@ class Jitter(Mode):
             for arg, asked in zip(args, func._schema.arguments, strict=False)
         ]
 
+    def _near_factor(self, factor: torch.Tensor) -> torch.Tensor:
+        """Return a factor as near to what it is as rounding it to 16 bits may leave it.
+
+        So have programs the weights of an attention, whatever a file computes with them.
+        """
+        assert self.cores is not None
+        if factor.dtype not in (torch.float32, torch.float64):
+            return factor
+        known = torch.finfo(self.cores)
+        held = factor.to(self.cores).to(factor.dtype) == factor
+        size = factor.abs().clamp_(min=known.tiny).masked_fill_(held, 0)
+        return factor.addcmul(size, self._noise.uniform(size).to(size.dtype), value=known.eps / 2)
+
     def _rounded(self, factor: torch.Tensor) -> torch.Tensor:
         if factor.dtype != torch.float64:
             return factor
@@ -395,6 +442,24 @@ class Jitter(Mode):
 def _as_real(tensor: torch.Tensor) -> torch.Tensor:
     """Return the parts of complex numbers as a view, and other tensors as they are."""
     return torch.view_as_real(tensor) if tensor.is_complex() and not tensor.is_conj() else tensor
+
+
+def _peak_of(x: torch.Tensor, dim: int) -> torch.Tensor:
+    """Return how large the largest score of each row is; 0 where all are the same."""
+    low, high = x.aminmax(dim=dim, keepdim=True) if x.dim() and x.numel() else (x, x)
+    return torch.where(low == high, 0.0, high.abs()).nan_to_num_(0.0, 0.0, 0.0)
+
+
+def _peak_of_attention(
+    query: torch.Tensor, key: torch.Tensor, *_: Any, scale: float | None = None, **__: Any
+) -> torch.Tensor:
+    """Return what no score of a query is larger than."""
+    if not query.numel() * key.numel():
+        return query.new_zeros(())
+    lengths = [torch.linalg.vector_norm(t, dim=-1, keepdim=True) for t in (query, key)]
+    scale = query.shape[-1] ** -0.5 if scale is None else abs(scale)
+    longest = lengths[1].amax((-3, -2), keepdim=True)
+    return (lengths[0] * longest * scale).nan_to_num_(0.0, 0.0, 0.0)
 
 
 BESIDE = 1 << 30

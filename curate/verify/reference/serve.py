@@ -83,6 +83,7 @@ from curate.verify.reference.noise import (
     JITTERS,
     MORE_JITTERS,
     PRODUCTS,
+    SINGLE,
     Jitter,
     OwnEpsilon,
     RoundFactors,
@@ -153,6 +154,7 @@ class Reference:
         self.doubles: dict[Any, nn.Module] = {}
         self.last: tuple[Draw, list[Any], Right] | None = None
         self.long_draws: LongDraws | None = None
+        self.widens = True  # what the file names as float32 may be float64
         self.call_bytes = 0
 
     def load(self, source: str, device: str, shrink: str) -> Loaded:
@@ -190,7 +192,8 @@ class Reference:
         products: tuple[str, ...] = PRODUCTS if coarse else _on_tensor_cores()
         place = torch.finfo(short).eps if short else COARSE / FACTOR
         ulp = place if coarse else 0.0 if short else last
-        rounding = Rounding(ulp, short, COARSE / 2 if single else 0.0, products)
+        cores = short or _on_short_cores(inputs, own)
+        rounding = Rounding(ulp, short, cores, COARSE / 2 if single else 0.0, products)
         runs = MORE_JITTERS if effort == MORE else JITTERS
         return self._moved(draw, inputs, (own, exact), runs, rounding)
 
@@ -542,16 +545,23 @@ class Reference:
             raise _failure(draw, error, self.device) from error
         if draw.family not in (OWN, NOT_FINITE) and not _mostly_finite(own):
             raise Refusal(SKIP, "not_finite", f"mostly not finite on {draw.family} inputs")
+        exact = self._exact(draw, inputs, own)
+        if self.widens and (exact is None or _shapes(exact) != _shapes(own)):
+            self.widens = False  # the file looks at the bits of a float32
+            exact = self._exact(draw, inputs, own)
+        # Some modules cannot be run in another precision; they are held to the floor of the
+        # tolerance alone.
+        return own, own if exact is None else exact
+
+    def _exact(self, draw: Draw, inputs: list[Any], own: Results) -> Results | None:
+        """Return the results in float64; None if they cannot be had."""
         try:
             exact = self._exactly(draw, inputs, own)
-            if list(flatten(exact)) == list(flatten(own)):
-                return own, exact
         except RuntimeError as error:
             if (why := refusal(error)).status in ("oom", "crash"):
                 raise why from error
-        # Some modules name float32 in their code and cannot be run in another precision; they
-        # are held to the floor of the tolerance alone.
-        return own, own
+            return None
+        return exact if list(flatten(exact)) == list(flatten(own)) else None
 
     def _moved(
         self,
@@ -589,18 +599,17 @@ class Reference:
 
     @contextlib.contextmanager
     def _made_exact(self, draw: Draw, inputs: list[Any]) -> Iterator[None]:
-        """Have what a file makes without naming a type, such as angles of positions, in float64.
+        """Have what a file makes in float32, such as angles of positions, in float64.
 
         In a file of 16 bits it stays float32, which is then more exact than all else; and what
         names the 16 bits gets float64.
         """
         usual, short = torch.get_default_dtype(), self._short(draw, inputs)
         torch.set_default_dtype(usual if short else torch.float64)
+        last = last_place(inputs)
+        single = SINGLE if self.widens and last == torch.finfo(torch.float32).eps else {}
         try:
-            with (
-                OwnEpsilon(last_place(inputs)),
-                Widened(short) if short else contextlib.nullcontext(),
-            ):
+            with OwnEpsilon(last), Widened({short: torch.float64} if short else single):
                 yield
         finally:
             torch.set_default_dtype(usual)
@@ -663,6 +672,10 @@ class Reference:
         return found
 
 
+def _shapes(results: Results) -> list[torch.Size]:
+    return [tensor.shape for tensor in list_tensors(results)]
+
+
 def _share_memory(result: Any, given: list[Any]) -> bool:
     """Say whether two tensors of a result have memory in common, or one with what was given."""
     places, own = (
@@ -713,6 +726,12 @@ def _on_tensor_cores() -> tuple[str, ...]:
     others = tuple(name for name in PRODUCTS if name != CONVOLUTION)
     kinds = others if allowed["matmul_tf32"] else ()
     return (*kinds, *((CONVOLUTION,) if allowed["cudnn_tf32"] else ()))
+
+
+def _on_short_cores(inputs: list[Any], own: Results) -> torch.dtype | None:
+    """Return the 16-bit type of all floating results, if an input has it, too."""
+    kind = short_type([own["output"]])
+    return kind if any(tensor.dtype == kind for tensor in list_tensors(inputs)) else None
 
 
 def _failure(draw: Draw, error: Exception, device: str) -> Refusal:

@@ -26,10 +26,10 @@ def wait_until(true: Callable[[], bool]) -> None:
 
 
 def is_taken(folder: Path, name: str) -> bool:
-    """Tell whether somebody has one of the gate's locks to themselves."""
+    """Tell whether somebody has one of the gate's locks."""
     with (folder / name).open("ab") as file:
         try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return True
     return False
@@ -108,6 +108,38 @@ def test_who_waits_to_be_alone_comes_before_those_who_share_later(
     wait_until(lambda: entered == ["shared", "alone"])
     alone.set()
     wait_until(lambda: entered == ["shared", "alone", "shared"])
+
+
+def test_who_computes_beside_others_gives_way_to_all_who_want_to_be_alone(
+    tmp_path: Path, start: Start, entered: list[str]
+) -> None:
+    gate = Gate(tmp_path)
+    gate.give_way()  # it has no turn
+    with gate.together():
+        gate.give_way()  # nobody waits
+        waiting = [start("alone"), start("alone")]
+        wait_until(lambda: is_taken(tmp_path, "entrance"))
+        time.sleep(0.1)
+        assert entered == []
+
+        def go_on() -> None:
+            gate.give_way()
+            entered.append("beside others")
+
+        going = threading.Thread(target=go_on, daemon=True)
+        going.start()
+        wait_until(lambda: entered == ["alone"])
+        time.sleep(0.1)
+        assert entered == ["alone"]
+        for event in waiting:
+            event.set()
+        going.join(10)
+        assert entered == ["alone", "alone", "beside others"]
+        start("alone")
+        time.sleep(0.1)
+        assert entered[3:] == [], "it has its turn again"
+    wait_until(lambda: entered[3:] == ["alone"])
+    assert gate.waited["turn"] >= 0.1
 
 
 def test_processes_share_a_gate_and_one_that_is_killed_leaves_it(

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from curate.verify.host_half.serve import HostHalf
 from curate.verify.judge.slot import Slot
 from curate.verify.judge.slots import make_slot
 from curate.verify.verdict import Candidate, Options, Verdict
@@ -286,6 +287,21 @@ def test_a_state_that_forward_must_update_is_compared(slot: Slot) -> None:
     assert judged(slot, reference, program(good, init=init)).status == "correct"
     bad = judged(slot, reference, program("x|return by_kernel(x.contiguous())", init=init))
     assert bad.status == "incorrect", bad
+
+
+def test_a_large_state_that_the_judge_writes_does_not_come_from_the_program(slot: Slot) -> None:
+    """Gigabytes took a minute to send, and twice their memory."""
+    session = slot._session(False)
+    session.load(
+        program("x|return self.linear(x)", init="self.linear = nn.Linear(4096, 4100)"), None, {}
+    )
+    names = [("linear.weight", [4100, 4096]), ("linear.bias", [4100])]
+    session._begin([], [], seed=5)
+    state, _ = session._call(lambda: session.host.ask(HostHalf.build, [], 5, "eval", names))
+    weight, bias = session._finish(None, [place for _, place in state]).found
+    assert 0 < bias.abs().max() <= 4096**-0.5
+    assert not (weight.abs() <= 4096**-0.5).all() or not weight.any()
+    session.close()
 
 
 def test_what_the_compiler_refuses_is_an_error_without_a_gpu(slot: Slot) -> None:

@@ -65,6 +65,20 @@ def test_a_tuner_runs_a_kernel_before_its_first_call(judge: Judge) -> None:
     assert "untried_configurations" not in honest["caveats"], honest
 
 
+def test_a_tuner_runs_a_kernel_before_its_first_call_with_each_key(judge: Judge) -> None:
+    """A program that tunes for its first size on a tensor of its own is right for that alone."""
+    task = reference("x.sum().reshape(1)", "torch.rand(1000)")
+    on_its_own = TUNED.format(reset="", sizes="(64, 128)").replace(
+        "        y = torch",
+        """        if not hasattr(self, "tuned"):
+            self.tuned = torch.zeros(1, device=x.device)
+            add_up[(16,)](x.contiguous(), self.tuned, x.numel())
+        y = torch""",
+    )
+    (verdict,) = judge([(task, on_its_own)])
+    assert verdict["status"] == "correct" and "some_sizes_only" in verdict["caveats"], verdict
+
+
 def test_configurations_that_no_call_took_are_a_caveat(judge: Judge) -> None:
     task = reference("x.sum().reshape(1)", "torch.rand(1000)")
     many = TUNED.format(reset=', reset_to_zero=["y_ptr"]', sizes="(64, 128) * 200")

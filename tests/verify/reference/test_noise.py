@@ -1,5 +1,7 @@
 """How far rounding may move a result: sums in any order, but not fewer digits."""
 
+import contextlib
+import functools
 from typing import Any
 
 import numpy as np
@@ -222,7 +224,7 @@ def test_rounding_moves_what_is_counted_between_bins_and_not_out_of_the_range(
     right, last = torch.histc(x, bins, *span), torch.finfo(torch.float32).eps
     found = []
     for seed in range(4):
-        with Jitter(seed, True, Rounding(last, None, 0.0, ())):
+        with Jitter(seed, True, Rounding(last, None, None, 0.0, ())):
             found.append(torch.histc(x, bins, *span))
     apart = torch.stack(found).sub(right).abs()
     assert bool((apart > 1).any()) is moves  # 1.0 is an edge within the range, or its end
@@ -263,7 +265,7 @@ def test_of_equal_numbers_the_rounding_of_their_mean_is_left(norm: str) -> None:
 
 
 def test_a_step_of_a_recurrent_layer_may_round_its_products_behind_their_biases() -> None:
-    jitter = Jitter(0, True, Rounding(0.0, torch.bfloat16, 0.0, ()))
+    jitter = Jitter(0, True, Rounding(0.0, torch.bfloat16, torch.bfloat16, 0.0, ()))
     product, bias = torch.full((64, 32), 1e-6), torch.full((32,), 0.1)
     of_input, of_state, state, *_ = jitter._with_biases(
         *(t.double() for t in (product, product, product, bias, bias))
@@ -392,3 +394,115 @@ def test_a_power_of_a_number_may_be_that_of_two() -> None:
     compare(results, *right, noise["output"])
     with pytest.raises(Mismatch):
         compare(x * torch.exp2(exponent * (1 + 3e-6)), *right, noise["output"])
+
+
+NAMED = """
+import torch
+import torch.nn as nn
+
+class Model(nn.Module):
+    def forward(self, x):
+        angles = torch.outer(torch.arange(900).float(), 0.7 ** torch.arange(24).float())
+        turned = torch.polar(torch.ones_like(angles), angles)
+        return torch.view_as_real(torch.view_as_complex(x.float()) * turned)
+
+def get_inputs():
+    return [torch.randn(900, 24, 2)]
+
+def get_init_inputs():
+    return []
+"""
+
+
+def test_what_a_file_names_as_float32_is_rounded_like_what_it_does_not_name() -> None:
+    """Angles of hundreds have few digits behind the point, and a program has others."""
+    reference = Reference()
+    reference.load(NAMED, "cpu", "none")
+    drawn, noise = reference.draw(Draw(0)), reference.noise(Draw(0), "usual")
+    (x,) = drawn.inputs
+
+    def turned(base: float) -> torch.Tensor:
+        places = torch.arange(24, dtype=torch.float32) * torch.tensor(base).log2()
+        angles = torch.arange(900.0)[:, None] * torch.exp2(places)
+        (a, b), cos, sin = x.unbind(-1), angles.cos(), angles.sin()
+        return torch.stack((a * cos - b * sin, a * sin + b * cos), -1)
+
+    right = drawn.own["output"], drawn.exact["output"], noise["output"]
+    compare(turned(0.7), *right)
+    with pytest.raises(Mismatch):
+        compare(turned(0.70001), *right)
+
+
+def test_a_file_that_looks_at_the_bits_of_a_float32_has_them() -> None:
+    source = NAMED.replace(
+        "x.float()", "(x.float().view(torch.int32) & ~0x7FFF).view(torch.float32)"
+    )
+    reference = Reference()
+    reference.load(source, "cpu", "none")
+    drawn = reference.draw(Draw(0))
+    assert not reference.widens
+    assert drawn.exact["output"].shape == drawn.own["output"].shape
+    compare(drawn.own["output"], drawn.own["output"], drawn.exact["output"])
+
+
+ATTENDED = """
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+class Model(nn.Module):
+    def forward(self, q, k, v):
+        return {result}
+
+def get_inputs():
+    return [torch.randn(4, 2, 48, 32{kind}) for _ in range(3)]
+
+def get_init_inputs():
+    return []
+"""
+FUSED = "F.scaled_dot_product_attention(q, k, v)"
+PLAIN = "torch.softmax(q @ k.mT * 32**-0.5, -1) @ v"
+WIDE = "(torch.softmax(q.float() @ k.float().mT * 32**-0.5, -1) @ v.float()).to(q.dtype)"
+
+
+@pytest.mark.parametrize("kind", ["", ", dtype=torch.bfloat16"], ids=["float32", "bfloat16"])
+@pytest.mark.parametrize("result", [FUSED, PLAIN, WIDE], ids=["fused", "plain", "wide"])
+def test_a_gpu_rounds_the_largest_score_alone(result: str, kind: str) -> None:
+    """It multiplies and subtracts in one: of scores of 1e9 that is far off, and may overflow."""
+    reference = Reference()
+    reference.load(ATTENDED.format(result=result, kind=kind), "cpu", "none")
+    missed = 0
+    for family in ("own", "large", "shifted", "outlier"):
+        for seed in range(3):
+            draw = Draw(seed, 0, family)
+            drawn, noise = reference.draw(draw), reference.noise(draw, "usual")
+            q, k, v = (t.float() for t in drawn.inputs)
+            scores = (q @ k.mT).double()
+            peak = (scores * 32**-0.5).amax(-1, True).float()
+            weights = (scores * 32**-0.5 - peak).exp().float()
+            right = drawn.own["output"], drawn.exact["output"], noise["output"]
+            given = (weights @ v) / weights.sum(-1, True)
+            compare(given.to(right[0].dtype), *right)
+            weights *= scores < peak * 32**0.5 * (1 - 1e-6)  # all but the largest
+            with contextlib.suppress(Mismatch):
+                compare(((weights @ v) / weights.sum(-1, True)).to(right[0].dtype), *right)
+                missed += 1
+    assert missed <= 3  # of scores of 1e9 nothing can be said
+
+
+@pytest.mark.parametrize("kind", [torch.bfloat16, torch.float16], ids=str)
+def test_weights_may_have_16_bits_and_sums_may_not(kind: torch.dtype) -> None:
+    """Tensor cores take factors of 16 bits, also where a file has them in float32."""
+    reference = Reference()
+    reference.load(ATTENDED.format(result=WIDE, kind=f", dtype={kind}"), "cpu", "none")
+    for seed in range(5):
+        drawn, noise = reference.draw(Draw(seed)), reference.noise(Draw(seed), "usual")
+        q, k, v = (t.float() for t in drawn.inputs)
+        weights = torch.exp(q @ k.mT * 32**-0.5)
+        total = weights.sum(-1, True)
+        right = drawn.own["output"], drawn.exact["output"], noise["output"]
+        compare((weights.to(kind).float() @ v / total).to(kind), *right)
+        with pytest.raises(Mismatch):
+            parts = (weights[..., None] * v[..., None, :, :]).to(kind).unbind(-2)
+            summed = functools.reduce(lambda a, b: (a.float() + b.float()).to(kind), parts)
+            compare((summed.float() / total).to(kind), *right)
