@@ -431,12 +431,12 @@ class Jitter(Mode):
         return list(map_tensors(inputs, changed))
 
     def _change(self, tensor: torch.Tensor, ulp: float, *, is_exact: bool) -> None:
-        # An infinity stays one.
-        change = (tensor * self._noise.uniform(tensor)).nan_to_num_(0.0, 0.0, 0.0)
+        # By a factor: an infinity stays one, and zero keeps its sign.
+        factor = (self._noise.uniform(tensor) * ulp).add_(1)
         if is_exact and self.keep_short:
             digits = tensor * SHORT
-            change.masked_fill_((digits == digits.round()) & (tensor.abs() <= SMALL), 0)
-        tensor.add_(change, alpha=ulp)
+            factor.masked_fill_((digits == digits.round()) & (tensor.abs() <= SMALL), 1)
+        tensor.mul_(factor)
 
 
 def _as_real(tensor: torch.Tensor) -> torch.Tensor:

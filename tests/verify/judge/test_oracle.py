@@ -289,14 +289,16 @@ def test_what_is_picked_is_not_rounded(ask: Ask) -> None:
 
 
 def test_a_reference_of_one_precision_has_no_noise(ask: Ask) -> None:
-    expected = ask("return x @ torch.ones(8, 8, dtype=torch.float32)").expect(Draw(0))
+    ones = "torch.full((8, 8), 0x3F800000, dtype=torch.int32).view(torch.float32)"
+    expected = ask(f"return x @ {ones}").expect(Draw(0))
     own, exact = expected.drawn.own["output"], expected.drawn.exact["output"]
     assert expected.ask_noise(expected.draw, USUAL) is None and torch.equal(own, exact)
     assert own.dtype == torch.float32
 
 
-def test_what_a_file_makes_without_a_type_is_exact_in_float64(ask: Ask) -> None:
-    expected = ask("return x + (torch.arange(8) / 7).sin()").expect(Draw(0))
+@pytest.mark.parametrize("kind", ["", ", dtype=torch.float32"], ids=["no type", "float32"])
+def test_what_a_file_makes_is_exact_in_float64(ask: Ask, kind: str) -> None:
+    expected = ask(f"return x.float() + (torch.arange(8{kind}) / 7).sin()").expect(Draw(0))
     exact = expected.drawn.exact["output"]
     angles = torch.arange(8, dtype=torch.float64) / 7
     assert torch.equal(exact, expected.drawn.inputs[0].double() + angles.sin())

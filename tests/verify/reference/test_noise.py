@@ -506,3 +506,15 @@ def test_weights_may_have_16_bits_and_sums_may_not(kind: torch.dtype) -> None:
             parts = (weights[..., None] * v[..., None, :, :]).to(kind).unbind(-2)
             summed = functools.reduce(lambda a, b: (a.float() + b.float()).to(kind), parts)
             compare((summed.float() / total).to(kind), *right)
+
+
+def test_rounding_leaves_a_zero_its_sign() -> None:
+    signs = "torch.copysign(torch.ones_like(x), x)"
+    source = ROTARY.replace("x * 10000.0 ** -torch.linspace(0, 1, x.shape[-1])", signs)
+    reference = Reference()
+    reference.load(source, "cpu", "none")
+    draw = Draw(0, 0, "steps")
+    drawn, noise = reference.draw(draw), reference.noise(draw, "usual")
+    (x,) = drawn.inputs
+    assert ((x == 0) & x.signbit()).any()
+    assert noise is not None and noise["output"].max() < 1e-6
