@@ -472,8 +472,8 @@ def test_a_gpu_rounds_the_largest_score_alone(result: str, kind: str) -> None:
     reference = Reference()
     reference.load(ATTENDED.format(result=result, kind=kind), "cpu", "none")
     missed = 0
-    for family in ("own", "large", "shifted", "outlier"):
-        for seed in range(3):
+    for family in ("own", "large", "shifted"):
+        for seed in range(2):
             draw = Draw(seed, 0, family)
             drawn, noise = reference.draw(draw), reference.noise(draw, "usual")
             q, k, v = (t.float() for t in drawn.inputs)
@@ -487,7 +487,7 @@ def test_a_gpu_rounds_the_largest_score_alone(result: str, kind: str) -> None:
             with contextlib.suppress(Mismatch):
                 compare(((weights @ v) / weights.sum(-1, True)).to(right[0].dtype), *right)
                 missed += 1
-    assert missed <= 3  # of scores of 1e9 nothing can be said
+    assert missed <= 2  # of scores of 1e9 nothing can be said
 
 
 @pytest.mark.parametrize("kind", [torch.bfloat16, torch.float16], ids=str)
