@@ -31,6 +31,7 @@ CAVEATS = {
     "torch_computes": "PyTorch's operators compute a part of it",
     "other_layout": "its results, unlike the reference's, are not contiguous",
     "breaks_promises": "it promises the compiler what does not hold",
+    "narrow_offsets": "its offsets wrap from 2**31 elements on",
     "reads_values": "its host functions read values of tensors",
     "looks_around": "its host functions look at types, files or addresses",
     "eval_mode_only": "it fails in training mode",

@@ -120,6 +120,15 @@ _FLOAT = {
 _NOTHING = frozenset({"tt.print", "gpu.barrier", "ttg.barrier", "ttg.local_barrier"})
 """What has no effect on values: programs here are one thread each."""
 
+_OF_CONSTANTS = frozenset(
+    (
+        *("arith.constant", "tt.make_range", "tt.expand_dims", "tt.broadcast", "tt.splat"),
+        *("tt.reshape", "tt.trans", "arith.addi", "arith.subi", "arith.muli", "arith.divsi"),
+        *("arith.remsi", "arith.extsi", "arith.index_cast"),
+    )
+)
+"""What of constants makes other constants."""
+
 _ENDS = frozenset(
     (
         *("scf.yield", "scf.condition", "tt.return"),
@@ -226,6 +235,7 @@ class _Writer:
         self.count = 0
         self.entry = ""
         self.used: set[str] = set()
+        self.bounded: set[str] = set()  # what only constants and ranges make
 
     # functions and regions
 
@@ -330,6 +340,10 @@ class _Writer:
         if op.name in _NOTHING:
             return
         given = [self.names[operand] for operand in op.operands]
+        if op.name in _OF_CONSTANTS and self.bounded.issuperset(op.operands):
+            self.bounded.update(op.results)
+        else:
+            self.bounded.difference_update(op.results)
         special: Callable[[Op, list[str], int, str], None] | None = getattr(
             self, "op_" + re.sub(r"\W", "_", op.name), None
         )
@@ -493,6 +507,8 @@ class _Writer:
         size = element_size(pointee)
         offset = f"{given[1]}.astype('i8', copy=False)"
         scaled = offset if size == 1 else f"{offset} * {size}"
+        if self.types[op.operands[1]].element == "i32" and op.operands[1] not in self.bounded:
+            self.line(depth, f"k.reach({live}, {given[0]}, {given[1]}, {size})")
         self.result(op, depth, f"{given[0]} + {scaled}")
 
     def op_tt_load(self, op: Op, given: list[str], depth: int, live: str) -> None:

@@ -53,12 +53,14 @@ class Work:
     Attributes:
         kernel: that runs.
         broken: what kernels promised the compiler, and what did not hold.
+        reached: the largest offset of 32 bits, in bytes, by kernel and base of an allocation.
     """
 
     def __init__(self, elements: float, seconds: float) -> None:
         self.left = elements
         self.kernel = ""
         self.broken: dict[str, None] = {}
+        self.reached: dict[tuple[str, int], int] = {}
         self.deadline = time.monotonic() + seconds
 
     def spend(self, elements: int) -> None:
@@ -280,6 +282,15 @@ class Chunk:
         if not mask.any():
             return None
         return addresses[mask], given[mask], who[mask]
+
+    def reach(self, live: Array | None, pointers: Array, offsets: Array, size: int) -> None:
+        """Note how far offsets of 32 bits go, in elements of a size, that depend on more than
+        constants; not where only some programs have them."""
+        if live is None and offsets.size:
+            at = self.work.kernel, self.memory.base(int(pointers.reshape(-1)[0]))
+            far = int(offsets.max()) * size
+            if far > self.work.reached.get(at, 0):
+                self.work.reached[at] = far
 
     # promises to the compiler
 

@@ -50,7 +50,7 @@ from curate.verify.executor.commands import (
     Storages,
 )
 from curate.verify.executor.launch import CpuBackend, meets
-from curate.verify.executor.memory import Misaligned, OutOfBounds, Race
+from curate.verify.executor.memory import Misaligned, OutOfBounds, Race, storage_of
 from curate.verify.executor.numbers import UnsupportedType
 from curate.verify.executor.operations import DeviceAssert, UnsupportedOperation, Work, WorkExceeded
 from curate.verify.executor.replay import Replays
@@ -64,6 +64,9 @@ from curate.verify.protocol.wire import Channel, ConnectionClosed, Message, Wire
 ANSWERED = ("ask", "read")
 """Commands that wait for an answer."""
 MAX_LAPS = 4096
+LARGE_STORAGE = 2**16
+"""Bytes from which a storage shows how far offsets go: few programs may do all of a smaller one."""
+
 MAX_HEARD, SAME_IN_LAPS = 4096, ("new", "op", "launch", "cuda", "lap")
 """Commands of laps that are recognised by their bytes: how many, and which."""
 UNCOUNTED = ("free", "read", "keep", "order")
@@ -277,7 +280,17 @@ class CandidateExecutor:
             values_asked=done.values_asked,
             wrote_old=sorted(done.wrote_old)[:MAX_HEARD],
             promises=list(self.commands.budget.broken)[:MAX_HEARD],
+            narrow=self._spanned()[:MAX_HEARD],
         )
+
+    def _spanned(self) -> list[tuple[str, int]]:
+        """Return kernels and the storages that their offsets of 32 bits span, or half of them."""
+        found = []
+        for (kernel, base), far in self.commands.budget.reached.items():
+            data = self.storages.known.get(storage_of(base))
+            if data is not None and LARGE_STORAGE <= len(data) <= 2 * far:
+                found.append((kernel, storage_of(base)))
+        return found
 
     def _sent(self, tensors: Tensors) -> Tensors:
         """Return tensors as the judge takes them: on the device, or not."""

@@ -280,6 +280,8 @@ class CandidateCheck:
         self.note_sharing(ran, expected)
         if ran.did.promises:
             self.outcome.warn("breaks_promises", promises=ran.did.promises)
+        if ran.narrow:
+            self.outcome.warn("narrow_offsets", kernels=ran.narrow)
         self.operators |= {name for name in calls if not moves_only(name)}
         if all(map(moves_only, self.oracle.facts(self.mode).calls)):  # that is all there is to do
             self.operators |= set(ran.movers)

@@ -137,6 +137,8 @@ class Ran:
         shares: whether two of the results have memory in common, or one of them with an input or
             with the model's state.
         contiguous: whether the output lies in memory one element after the other.
+        narrow: kernels that have an input or a result behind offsets of 32 bits: one of those of
+            which there is most.
     """
 
     results: CandidateResults
@@ -153,6 +155,7 @@ class Ran:
     movers: list[str] = field(default_factory=list)
     shares: bool = False
     contiguous: bool = True
+    narrow: list[str] = field(default_factory=list)
 
 
 class ExecutorProcess:
@@ -547,6 +550,7 @@ class Halves:
             ),
             contiguous=all(place.is_contiguous for place in said.places),
             harmed=["gaps between inputs"] if beside else [],
+            narrow=_narrow(did, [*said.places, *said.given[: len(given)]]),
         )
 
     def replayed(self, changed: list[int], found: Tensors, inputs: list[Any]) -> CandidateResults:
@@ -590,6 +594,14 @@ class Halves:
         if not anew:
             self.inputs[kind] = places
         return places
+
+
+def _narrow(did: CallAccount, places: list[TensorPlace]) -> list[str]:
+    """Return kernels whose offsets of 32 bits span the largest of some tensors, or one of half its
+    size."""
+    most = max((place.extent for place in places), default=0)
+    large = {place.storage for place in places if 2 * place.extent >= most}
+    return sorted({kernel for kernel, storage in did.narrow if storage in large})
 
 
 def _laps_for(did: CallAccount) -> int:

@@ -195,6 +195,7 @@ class CallAccount:
         values_asked: whether the host has read values.
         wrote_old: storages older than the call that it wrote to.
         promises: what kernels promised the compiler, and what did not hold; on a CPU.
+        narrow: kernels, and storages of which their offsets of 32 bits span half or more; there.
     """
 
     found: list[torch.Tensor]
@@ -218,6 +219,7 @@ class CallAccount:
     values_asked: bool
     wrote_old: list[int]
     promises: list[str]
+    narrow: list[tuple[str, int]]
 
 
 @message

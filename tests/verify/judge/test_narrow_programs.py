@@ -87,6 +87,42 @@ def test_configurations_that_no_call_took_are_a_caveat(judge: Judge) -> None:
     assert 200 < verdict["evidence"]["untried_configurations"]["kernels"]["add_up"] < 400
 
 
+SCALED = (
+    HEAD
+    + """
+@triton.jit
+def scale(x_ptr, w_ptr, y_ptr, n, width, BLOCK: tl.constexpr):
+    at = {at}
+    inside = at < n
+    w = tl.load(w_ptr + at % width, mask=inside)
+    tl.store(y_ptr + at, tl.load(x_ptr + at, mask=inside) * w, mask=inside)
+
+
+class ModelNew(nn.Module):
+    def __init__(self, how=0):
+        super().__init__()
+
+    def forward(self, x, w):
+        x, w = x.contiguous(), w.contiguous()
+        y = torch.empty_like(x)
+        scale[(triton.cdiv(x.numel(), 256),)](x, w, y, x.numel(), w.numel(), BLOCK=256)
+        return y
+"""
+)
+IN_32, IN_64 = (
+    f"tl.program_id(0){kind} * BLOCK + tl.arange(0, BLOCK)" for kind in ("", ".to(tl.int64)")
+)
+
+
+def test_offsets_of_32_bits_over_a_large_input_are_a_caveat(judge: Judge) -> None:
+    """They wrap from 2**31 elements on, which no draw has; over a small one they are enough."""
+    task = reference("x * w", "torch.rand(300, 400), torch.rand(400)", "x, w")
+    narrow, wide = judge([(task, SCALED.format(at=at)) for at in (IN_32, IN_64)])
+    assert narrow["status"] == wide["status"] == "correct", (narrow, wide)
+    assert narrow["evidence"]["narrow_offsets"] == {"kernels": ["scale"]}
+    assert "narrow_offsets" not in wide["caveats"]
+
+
 PRODUCT = (
     HEAD
     + """
