@@ -207,7 +207,7 @@ def test_what_is_made_for_the_files_own_size_is_tried_there(judge: Judge) -> Non
     for_none = program.replace(launch, f"        assert len(x) == 6001\n{launch}")
     honest, own, never = judge([(reference, text) for text in (program, made_for_it, for_none)])
     assert (honest["status"], honest["caveats"][0]) == ("correct", "smaller_sizes_only")
-    assert (own["status"], own["caveats"][0]) == ("correct", "own_sizes_only")
+    assert own["status"] == "correct" and "own_sizes_only" in own["caveats"], own
     assert (never["status"], never["reason"]) == ("runtime_error", "AssertionError")
     assert never["evidence"]["message"].endswith(": assert len(x) == 6001)"), never
 

@@ -286,7 +286,7 @@ CASES = {
         None,
         reference(inputs="torch.rand(100_000)"),
         candidate("return launch(x.contiguous())"),
-        ("fewer_trials",),
+        ("narrow_offsets", "fewer_trials"),
     ),
     "smaller sizes only": Case(
         "correct",
