@@ -120,14 +120,14 @@ _FLOAT = {
 _NOTHING = frozenset({"tt.print", "gpu.barrier", "ttg.barrier", "ttg.local_barrier"})
 """What has no effect on values: programs here are one thread each."""
 
-_OF_CONSTANTS = frozenset(
+_LINEAR = frozenset(
     (
         *("arith.constant", "tt.make_range", "tt.expand_dims", "tt.broadcast", "tt.splat"),
         *("tt.reshape", "tt.trans", "arith.addi", "arith.subi", "arith.muli", "arith.divsi"),
         *("arith.remsi", "arith.extsi", "arith.index_cast"),
     )
 )
-"""What of constants makes other constants."""
+"""What makes of numbers no other than their sums, products and parts."""
 
 _ENDS = frozenset(
     (
@@ -235,7 +235,7 @@ class _Writer:
         self.count = 0
         self.entry = ""
         self.used: set[str] = set()
-        self.bounded: set[str] = set()  # what only constants and ranges make
+        self.degrees: dict[str, int] = {}  # see `_degree`
 
     # functions and regions
 
@@ -250,6 +250,7 @@ class _Writer:
 
     def function(self, name: str, function: Function) -> None:
         self.names, self.types, self.used = {}, {}, set()
+        self.degrees = {argument: 1 for argument, _ in function.arguments if function.public}
         for op in walk(function.body):
             self.used.update(op.operands)
             for _, given in op.targets:
@@ -340,10 +341,8 @@ class _Writer:
         if op.name in _NOTHING:
             return
         given = [self.names[operand] for operand in op.operands]
-        if op.name in _OF_CONSTANTS and self.bounded.issuperset(op.operands):
-            self.bounded.update(op.results)
-        else:
-            self.bounded.difference_update(op.results)
+        if (degree := self._degree(op)) is not None:
+            self.degrees.update(dict.fromkeys(op.results, degree))
         special: Callable[[Op, list[str], int, str], None] | None = getattr(
             self, "op_" + re.sub(r"\W", "_", op.name), None
         )
@@ -357,6 +356,20 @@ class _Writer:
             pointee = op.types[0].pointee  # of whose bytes an address counts
             step = pointee.bits // 8 if pointee else 1
             self.line(depth, f"k.promise({live}, {self.names[op.results[0]]}, {numbers}, {step})")
+
+    def _degree(self, op: Op) -> int | None:
+        """Return 0 for what constants and ranges make, 1 for what is a number of an argument or of
+        a loop times such, and None for the rest, as products of these and numbers of programs.
+
+        What 32 bits hold of the first two is no more than an argument, which has 64 if it needs
+        them, and so has a loop up to it; the rest may be as much as there are elements.
+        """
+        known = [self.degrees.get(operand) for operand in op.operands]
+        if op.name not in _LINEAR or None in known:
+            return None
+        degrees = [degree for degree in known if degree is not None]
+        degree = sum(degrees) if op.name == "arith.muli" else max(degrees, default=0)
+        return degree if degree < 2 else None
 
     def result(self, op: Op, depth: int, expression: str) -> None:
         names = [self.define(name, kind) for name, kind in zip(op.results, op.types, strict=True)]
@@ -507,7 +520,7 @@ class _Writer:
         size = element_size(pointee)
         offset = f"{given[1]}.astype('i8', copy=False)"
         scaled = offset if size == 1 else f"{offset} * {size}"
-        if self.types[op.operands[1]].element == "i32" and op.operands[1] not in self.bounded:
+        if self.types[op.operands[1]].element == "i32" and op.operands[1] not in self.degrees:
             self.line(depth, f"k.reach({live}, {given[0]}, {given[1]}, {size})")
         self.result(op, depth, f"{given[0]} + {scaled}")
 
@@ -591,6 +604,8 @@ class _Writer:
     # regions
 
     def op_scf_for(self, op: Op, given: list[str], depth: int, live: str) -> None:
+        turn, _ = op.regions[0].blocks[0].arguments[0]
+        self.degrees[turn] = 1
         body = self.nested(op.regions[0], depth)
         low, high, step, *carried = given
         arguments = ", ".join([live, low, high, step, body, *carried])

@@ -105,6 +105,7 @@ class CandidateCheck:
         self.last_bytes = 0
         self.integer_families: tuple[str, ...] = ()
         self.operators: set[str] = set()  # that computed in right calls
+        self.spanned: set[str] = set()  # kernels, see `Ran.narrow`
         self.by_torch: list[bool] = []
         self.by_host = False
         self.given: list[list[Any]] = []
@@ -280,8 +281,7 @@ class CandidateCheck:
         self.note_sharing(ran, expected)
         if ran.did.promises:
             self.outcome.warn("breaks_promises", promises=ran.did.promises)
-        if ran.narrow:
-            self.outcome.warn("narrow_offsets", kernels=ran.narrow)
+        self.spanned.update(ran.narrow)
         self.operators |= {name for name in calls if not moves_only(name)}
         if all(map(moves_only, self.oracle.facts(self.mode).calls)):  # that is all there is to do
             self.operators |= set(ran.movers)

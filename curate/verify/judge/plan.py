@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -108,6 +109,11 @@ def examine(check: CandidateCheck, candidate: Candidate) -> None:
 CALLED = "__init__", "forward"
 """The methods of a module that a caller gives arguments."""
 
+NAMES_LIMIT = re.compile(
+    r"^\s*(?:assert|if|elif|while)\b.*(?:2 ?\*\* ?31|1 ?<< ?31|214748364[78]|iinfo)", re.MULTILINE
+)
+"""Where a program says up to which size 32 bits are enough, it may refuse larger ones."""
+
 ADDRESS = "tt.ptr_to_int"
 """What a kernel does that takes an address for a number."""
 
@@ -122,6 +128,8 @@ def _conclude(check: CandidateCheck, candidate: Candidate) -> None:
         check.outcome.warn("untried_branches", lines=sorted(lines))
     if narrow := check.narrow():
         check.outcome.warn("untried_grids", axes=sorted(narrow))
+    if check.spanned and not NAMES_LIMIT.search(candidate.candidate):
+        check.outcome.warn("narrow_offsets", kernels=sorted(check.spanned))
     if check.session.is_open and (left := check.session.configurations()):
         check.outcome.warn("untried_configurations", kernels=left)
     if named := _only_by_name(candidate.reference):

@@ -92,10 +92,12 @@ SCALED = (
     + """
 @triton.jit
 def scale(x_ptr, w_ptr, y_ptr, n, width, BLOCK: tl.constexpr):
-    at = {at}
-    inside = at < n
-    w = tl.load(w_ptr + at % width, mask=inside)
-    tl.store(y_ptr + at, tl.load(x_ptr + at, mask=inside) * w, mask=inside)
+    first, step = tl.program_id(0) * BLOCK, tl.num_programs(0) * BLOCK
+    for start in range({turns}):
+        at = {at} + tl.arange(0, BLOCK)
+        inside = at < n
+        w = tl.load(w_ptr + at % width, mask=inside)
+        tl.store(y_ptr + at, tl.load(x_ptr + at, mask=inside) * w, mask=inside)
 
 
 class ModelNew(nn.Module):
@@ -103,24 +105,32 @@ class ModelNew(nn.Module):
         super().__init__()
 
     def forward(self, x, w):
+        {before}
         x, w = x.contiguous(), w.contiguous()
         y = torch.empty_like(x)
         scale[(triton.cdiv(x.numel(), 256),)](x, w, y, x.numel(), w.numel(), BLOCK=256)
         return y
 """
 )
-IN_32, IN_64 = (
-    f"tl.program_id(0){kind} * BLOCK + tl.arange(0, BLOCK)" for kind in ("", ".to(tl.int64)")
+
+
+@pytest.mark.parametrize(
+    ("turns", "at", "before", "narrow"),
+    [
+        ("1", "first", "pass", True),
+        ("1", "first.to(tl.int64)", "pass", False),
+        ("1", "first", "assert x.numel() < 2**31", False),
+        ("first, n, step", "start", "pass", False),  # as wide as n
+    ],
 )
-
-
-def test_offsets_of_32_bits_over_a_large_input_are_a_caveat(judge: Judge) -> None:
+def test_offsets_of_32_bits_over_a_large_input_are_a_caveat(
+    judge: Judge, turns: str, at: str, before: str, narrow: bool
+) -> None:
     """They wrap from 2**31 elements on, which no draw has; over a small one they are enough."""
     task = reference("x * w", "torch.rand(300, 400), torch.rand(400)", "x, w")
-    narrow, wide = judge([(task, SCALED.format(at=at)) for at in (IN_32, IN_64)])
-    assert narrow["status"] == wide["status"] == "correct", (narrow, wide)
-    assert narrow["evidence"]["narrow_offsets"] == {"kernels": ["scale"]}
-    assert "narrow_offsets" not in wide["caveats"]
+    (verdict,) = judge([(task, SCALED.format(turns=turns, at=at, before=before))])
+    assert verdict["status"] == "correct", verdict
+    assert ("narrow_offsets" in verdict["caveats"]) == narrow, verdict
 
 
 PRODUCT = (
