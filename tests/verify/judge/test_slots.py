@@ -286,7 +286,7 @@ CASES = {
         None,
         reference(inputs="torch.rand(100_000)"),
         candidate("return launch(x.contiguous())"),
-        ("narrow_offsets", "fewer_trials"),
+        ("fewer_trials", "narrow_offsets"),
     ),
     "smaller sizes only": Case(
         "correct",
