@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 
@@ -44,9 +46,11 @@ ROW = torch.tensor([[3.0, 1.0, 1.0, 2.0, 0.0]])
         (lambda x: x.max(1), False),
     ],
 )
-def test_equal_numbers_are_found_where_one_is_picked(pick: object, found: bool) -> None:
+def test_equal_numbers_are_found_where_one_is_picked(
+    pick: Callable[[torch.Tensor], object], found: bool
+) -> None:
     with EqualPicks() as picks:
-        pick(ROW)  # type: ignore[operator]
+        pick(ROW)
     assert picks.found == found
 
 
