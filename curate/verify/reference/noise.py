@@ -263,31 +263,9 @@ class Jitter(Mode):
             for tensor in map(_as_real, list_tensors(result)) if rounds else []:
                 if tensor.dtype == torch.float64 and tensor.numel():
                     self._change(tensor, self.ulp, is_exact=name in EXACT)
-            if name == GELU or name.startswith(RESIZES):
-                self._round_inside(name, args[0], result)
-            elif name in NORMALISATIONS:
-                self._round_mean(name, args, result)
-            elif name in SOFTMAXES:
-                self._round_peak(_peak_of(*args[:2]), result, name == LOG_SOFTMAX)
-            elif name.startswith(ATTENTION) and args[0].dtype == torch.float64:
-                self._round_peak(_peak_of_attention(*args, **kwargs), list_tensors(result)[0])
-            elif name == "pow" and not isinstance(args[0], torch.Tensor):
-                self._round_exponent(args[0], args[1], result)
-            elif self.short and name in QUOTIENTS and not _rounds_inside(name, func):
-                for tensor in list_tensors(result):
-                    tensor.addcmul_(tensor, self._noise.uniform(tensor), value=FLOAT32)
-            if self.weights and name.startswith(ATTENTION):
-                # Tensor cores take weights of 16 bits, each of which is then rounded.
-                (attended, *_) = list_tensors(result)
-                size = float(attended.square().mean().sqrt())
-                step = self.weights / 2 / math.sqrt(3) * size
-                attended.add_(self._noise.normal(attended), alpha=step)
-            elif self.weights and name == "safe_softmax":  # in float64, a GPU's attention has one
-                result.addcmul_(result, self._noise.uniform(result), value=self.weights / 2)
-            elif self.weights and name == CONVOLUTION and args[2] is not None:
-                # cuDNN's result is rounded to 16 bits before PyTorch adds the bias.
-                before = result - args[2].reshape(-1, *(1,) * (result.dim() - 2))
-                result.addcmul_(before, self._noise.uniform(result), value=self.weights / 2)
+            self._round_within(func, name, args, kwargs, result)
+            if self.weights:
+                self._round_to_short(name, args, result)
             total = result[1] if name == "var_mean" else result  # the mean may be near zero
             if isinstance(total, torch.Tensor) and total.dtype == torch.float64 and not self.short:
                 walk = walk_of(name, *args, **kwargs)
@@ -295,6 +273,40 @@ class Jitter(Mode):
                     step, walk = self.ulp / 2 / math.sqrt(3), walk.nan_to_num(0.0, 0.0, 0.0)
                     total.addcmul_(walk, self._noise.normal(total), value=step)
         return result
+
+    def _round_within(
+        self, func: Any, name: str, args: Any, kwargs: dict[str, Any], result: Any
+    ) -> None:
+        """Change a result by what rounding inside its operator may do, where that is more than a
+        unit in its last place."""
+        if name == GELU or name.startswith(RESIZES):
+            self._round_inside(name, args[0], result)
+        elif name in NORMALISATIONS:
+            self._round_mean(name, args, result)
+        elif name in SOFTMAXES:
+            self._round_peak(_peak_of(*args[:2]), result, name == LOG_SOFTMAX)
+        elif name.startswith(ATTENTION) and args[0].dtype == torch.float64:
+            self._round_peak(_peak_of_attention(*args, **kwargs), list_tensors(result)[0])
+        elif name == "pow" and not isinstance(args[0], torch.Tensor):
+            self._round_exponent(args[0], args[1], result)
+        elif self.short and name in QUOTIENTS and not _rounds_inside(name, func):
+            for tensor in list_tensors(result):
+                tensor.addcmul_(tensor, self._noise.uniform(tensor), value=FLOAT32)
+
+    def _round_to_short(self, name: str, args: Any, result: Any) -> None:
+        """Change a result by what a GPU rounds to 16 bits inside its operator."""
+        if name.startswith(ATTENTION):
+            # Tensor cores take weights of 16 bits, each of which is then rounded.
+            (attended, *_) = list_tensors(result)
+            size = float(attended.square().mean().sqrt())
+            step = self.weights / 2 / math.sqrt(3) * size
+            attended.add_(self._noise.normal(attended), alpha=step)
+        elif name == "safe_softmax":  # in float64, a GPU's attention has one
+            result.addcmul_(result, self._noise.uniform(result), value=self.weights / 2)
+        elif name == CONVOLUTION and args[2] is not None:
+            # cuDNN's result is rounded to 16 bits before PyTorch adds the bias.
+            before = result - args[2].reshape(-1, *(1,) * (result.dim() - 2))
+            result.addcmul_(before, self._noise.uniform(result), value=self.weights / 2)
 
     def _within_range(self, x: torch.Tensor, low: float = 0.0, high: float = 0.0) -> torch.Tensor:
         """Return what is counted, moved as rounding may move it over an edge between two bins.
