@@ -228,7 +228,8 @@ class Jitter(Mode):
         """Make a run.
 
         Args:
-            seed: of the changes.
+            seed: of the changes. Every other run beyond the usual ones rounds to 16 bits what is
+                alike alike, as weights of a softmax that are all nearly the same.
             keep_short: whether inputs of few digits stay, and results of `EXACT` operators. Such a
                 number is meant as it is: where ``target == 1`` decides, it must not become
                 1.0000001, or the result would pass for one that any change tips.
@@ -239,6 +240,7 @@ class Jitter(Mode):
         self.ulp, self.short, self.cores = rounding.ulp, rounding.short, rounding.cores
         self.weights = torch.finfo(self.short).eps if self.short else 0.0
         self.factors, self.products = rounding.factors, rounding.products
+        self.alike = seed >= JITTERS and seed % 2 == 1
         self.rounds = False  # an operator of `ROUND_INSIDE` was called
         self._noise = Noise(seed)
 
@@ -393,10 +395,14 @@ class Jitter(Mode):
             if tensor.dtype != torch.float64 or not tensor.numel():
                 return tensor
             bits = tensor.view(torch.int64)
+            held = bits + BESIDE & beyond <= 2 * BESIDE
+            if self.alike:
+                factor = 1 + self._noise.uniform(tensor.new_empty(())).abs()
+                rounded = (tensor * factor).to(self.short).double() / factor
+                return torch.where(held | ~rounded.isfinite(), tensor, rounded)
             power = (bits & EXPONENT).view(torch.float64)
             change = power.clamp_(min=known.tiny).mul_(self._noise.uniform(tensor))
-            change.masked_fill_(bits + BESIDE & beyond <= 2 * BESIDE, 0)
-            return tensor.add(change, alpha=known.eps / 2)
+            return tensor.add(change.masked_fill_(held, 0), alpha=known.eps / 2)
 
         return [
             arg.copy_(near(arg))

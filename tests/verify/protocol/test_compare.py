@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import pytest
@@ -316,6 +317,31 @@ def test_an_index_that_rounding_decides_may_be_another_if_few_are() -> None:
             with pytest.raises(Mismatch) as caught:
                 compare(got, own, own, noise)
             assert caught.value.is_error
+
+
+def test_an_integer_that_rounding_did_not_meet_is_right_beside_many_that_it_did() -> None:
+    """Ties of a quantisation, of which a few runs with noise do not turn all over."""
+    own = torch.zeros(1000, dtype=torch.int8)
+    noise = (torch.arange(1000) < 40).double()
+    for missed, is_right in ((4, True), (5, False)):
+        got = own.clone()
+        got[36 : 40 + missed] = 1
+        with pytest.raises(Mismatch, match="value") as caught:
+            compare(got, own, own.double(), noise)
+        assert caught.value.is_rare == is_right  # more runs are worth their time
+        with contextlib.nullcontext() if is_right else pytest.raises(Mismatch, match="value"):
+            compare(got, own, own.double(), noise, tail=True)
+
+
+def test_numbers_near_the_largest_may_be_infinite_where_inputs_are_huge() -> None:
+    own = torch.tensor([1.0, 5e33, 1e20])
+    for at, is_right in ((1, True), (2, False), (0, False)):
+        got = own.clone()
+        got[at] = torch.inf
+        with contextlib.nullcontext() if is_right else pytest.raises(Mismatch, match="nonfinite"):
+            compare(got, own, own.double(), strict="none")
+        with pytest.raises(Mismatch, match="nonfinite"):
+            compare(got, own, own.double())
 
 
 def test_in_16_bits_what_rounding_turned_over_in_both_is_right() -> None:

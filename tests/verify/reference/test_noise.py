@@ -10,7 +10,7 @@ import torch
 
 from curate.problem.draw import FAMILIES, Draw
 from curate.verify.protocol.compare import Mismatch, compare
-from curate.verify.reference.noise import Jitter, RoundFactors, Rounding, walk_of
+from curate.verify.reference.noise import JITTERS, Jitter, RoundFactors, Rounding, walk_of
 from curate.verify.reference.serve import Reference
 
 
@@ -518,3 +518,20 @@ def test_rounding_leaves_a_zero_its_sign() -> None:
     (x,) = drawn.inputs
     assert ((x == 0) & x.signbit()).any()
     assert noise is not None and noise["output"].max() < 1e-6
+
+
+@pytest.mark.parametrize("kind", [torch.bfloat16, torch.float16])
+def test_weights_that_are_nearly_the_same_may_all_be_rounded_alike(kind: torch.dtype) -> None:
+    """As in a softmax of nearly equal scores: such a program is off by as much everywhere."""
+    weights = torch.full((64, 64), 1 / 1000, dtype=torch.float64)
+    rounding, leans = Rounding(0.0, kind, kind, 0.0, ()), []
+    for seed in (JITTERS, JITTERS + 1):
+        with Jitter(seed, True, rounding):
+            changed = weights * 1.0
+        off = (changed / weights - 1) / torch.finfo(kind).eps
+        assert 0.01 < off.abs().max() <= 0.5
+        leans.append(float(off.mean().abs() / off.abs().max()))
+    assert leans[0] < 0.1
+    assert leans[1] > 0.99
+    with Jitter(JITTERS + 1, True, rounding):
+        assert torch.equal(weights.to(kind).double() * 1.0, weights.to(kind).double())
