@@ -38,7 +38,7 @@ class Inductor(RowStep):
     sandboxed: ClassVar[bool] = True
 
     step: Literal["inductor"]
-    version: ClassVar[int] = 42
+    version: ClassVar[int] = 43
 
     variants: Annotated[
         int,

@@ -864,11 +864,14 @@ def _between_steps(drawn: torch.Tensor, level: int, step: float) -> torch.Tensor
         return drawn
     if drawn.itemsize == 1 or is_mask(drawn) or bool((drawn == drawn.reshape(-1)[0]).all()):
         return drawn
+    even = (drawn == drawn[..., :1]).flatten(1).all(1)  # as `_with_even_rows` has made them
+    kept = drawn[even]
     halves = torch.randint(-level, level, drawn[1::2].shape).to(drawn.dtype) + 0.5
     halves[..., 0] = level
     halves[1::2] *= step
     drawn[1::2] = halves
     drawn[0] = level
+    drawn[even] = kept
     return drawn
 
 

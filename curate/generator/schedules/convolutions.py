@@ -6,6 +6,9 @@ sum of its own.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import sympy
 
 from curate.generator import torch_private as private
@@ -101,19 +104,24 @@ class _Window:
 
     Attributes:
         ends, taps: for each axis of the image, the text for its size and for the kernel's.
+        margins: what the host pads each axis with at both ends.
         firsts: what an output sees first along each axis.
     """
 
-    def __init__(self, loops: Convolution, body: Body) -> None:
+    def __init__(self, loops: Convolution, body: Body, padded: bool = False) -> None:
         self.loops = loops
         self.body = body
         x, weight = loops.call.args[:2]
         self.x, self.weight = x, weight
+        self.margins = [
+            loops.numbers(dim)[1] if padded else sympy.S.Zero for dim in range(len(loops.names))
+        ]
         named = zip(loops.names, x.sizes[2:], loops.call.result.sizes[2:], loops.taps, strict=True)
         self.ends: list[str] = []
         self.taps: list[str] = []
-        for name, size, out, taps in named:
-            self.ends.append(body.named(name, size))
+        for (name, size, out, taps), margin in zip(named, self.margins, strict=True):
+            word = name if margin == 0 else f"padded_{name}"
+            self.ends.append(body.named(word, size + 2 * margin))
             body.named(f"out_{name}", out)
             self.taps.append(body.named(f"kernel_{name}", taps))
 
@@ -129,7 +137,7 @@ class _Window:
         self.firsts = []
         for dim, name in enumerate(loops.names):
             stride, padding, _ = loops.numbers(dim)
-            place = loops.places[2 + dim]
+            place, padding = loops.places[2 + dim], padding - self.margins[dim]
             at = place + padding if loops.transposed else place * stride - padding
             self.firsts.append(body.address(at))
             if not self.firsts[-1].isidentifier():
@@ -172,7 +180,8 @@ class _Tiled:
     """One kernel of a convolution whose rows are pixels and whose columns are channels.
 
     Image and weight are copied so that channels lie together: what a tap adds is a product of
-    matrices. Taps that lie together along the last axis are summed as one.
+    matrices. Taps that lie together along the last axis are summed as one. The copy of the image is
+    padded: every tap is inside, and all that a thread keeps of a pixel is its first address.
 
     Attributes:
         apart: for each axis, whether a program takes only pixels that the same taps reach: every
@@ -202,15 +211,16 @@ class _Tiled:
         self.cols = loops.dim("filters" if self.grouped else "cols", [1], 1)
         letters = [f"{of}{n[0]}" for of in ("", "first_", "tap_", "phase_") for n in loops.names]
         reserved = ["pid", "tiles_m", "tiles_n", "tile_m", "tile_n", "start", "rows", "cols", "k"]
-        reserved += ["group", "a", "b", "at", "acc", "inner", "inside", "begin", "end", "phase"]
+        reserved += ["group", "a", "b", "at", "acc", "inner", "inside", "x_first", "phase"]
         self.body = Body(loops, program, [*rows, self.cols], [*reserved, *letters])
         self.body.rank = 2
-        self.window = _Window(loops, self.body)
+        self.window = _Window(loops, self.body, padded=not loops.transposed)
 
     def write(self, tuned: bool) -> None:
         """Print the kernel and launch it."""
         loops, body, program = self.loops, self.body, self.program
-        x = self._channels_last(self.window.x, [0, *range(2, len(loops.places)), 1], "n{}c")
+        order = [0, *range(2, len(loops.places)), 1]
+        x = self._channels_last(self.window.x, order, "n{}c", self.window.margins)
         outer, channel = (1, 0) if loops.transposed else (0, 1)
         order = [outer, *range(2, len(loops.places)), channel]
         weight = self._channels_last(self.window.weight, order, "o{}i")
@@ -247,14 +257,25 @@ class _Tiled:
         more = (program.size("n_phases", product(strides)),) if strides else ()
         products.launch(program, body, doc, loops.groups, self.sizes, more, tuned=tuned)
 
-    def _channels_last(self, operand: CallOperand, order: list[int], letters: str) -> str:
-        """Copy a factor so that channels are its last dimension; return the kernel's pointer."""
+    def _channels_last(
+        self, operand: CallOperand, order: list[int], letters: str, margins: Sequence[Any] = ()
+    ) -> str:
+        """Copy a factor so that channels are its last dimension; return the kernel's pointer.
+
+        Args:
+            margins: what each axis of an image is padded with.
+        """
         program, axes = self.program, "".join(name[0] for name in self.loops.names)
         name, offset = program.place(operand.buffer, operand.offset)
         source = program.view(name, operand.sizes, operand.strides, offset)
         if source != program.word(name):  # a view takes its base to be dense
             program.pointed.add(name)
-        text = f"{source}.permute({', '.join(map(str, order))}).contiguous()"
+        text = f"{source}.permute({', '.join(map(str, order))})"
+        if any(margins):
+            ends = [program.size("padding", margin) for margin in reversed(margins)]
+            pads = ", ".join(f"{end}, {end}" for end in ["0", *ends])
+            text = f"torch.nn.functional.pad({text}, ({pads}))"
+        text += ".contiguous()"
         copy = program.copied(f"{program.word(name)}_{letters.format(axes)}", text)
         self.body.pointers[copy] = self.body.fresh(f"{copy}_ptr")
         return self.body.pointers[copy]
@@ -309,18 +330,26 @@ class _Tiled:
         single = all(taps == 1 for taps in loops.taps[: -1 if self.joins else None])
         weights = "weight_ptrs" if single and not any(self.apart) else "weights"
         body.say(f"{weights} = {weight} + {row} * {length} + {at}inner[:, None]")
-        run, reach = self._run(channels)
+        run = f"{window.taps[-1]} * {channels}" if self.joins else channels
+        if not loops.transposed:
+            first = self._place(window.firsts)
+            body.say(f"x_first = {x} + {first} * {every} + {group}inner[None, :]")
         body.say("acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)")
         depth = body.depth
-        pixel, tap, inside = self._taps()
-        body.say(f"x_ptrs = {x} + {pixel} * {every} + {group}inner[None, :]")
+        if loops.transposed:
+            pixel, tap, inside = self._taps_inside()
+            body.say(f"x_ptrs = {x} + {pixel} * {every} + {group}inner[None, :]")
+        else:
+            pixel, tap, inside = *self._taps(), "row_mask"
+            body.say(f"x_ptrs = x_first + {pixel} * {every}") if pixel else None
+        image = "x_ptrs" if pixel else "x_first"
         own = every if loops.transposed else channels
         if tap:
             body.say(f"weight_ptrs = weights + {tap} * {own}")
         with body.block(f"for start in range(0, {run}, BLOCK_K):"):
             body.say("k = start + inner")
             loads = [
-                f"tl.load(x_ptrs + start, mask={inside} & {reach}, other=0.0)",
+                f"tl.load({image} + start, mask={inside} & (k < {run})[None, :], other=0.0)",
                 f"tl.load(weight_ptrs + start, mask=col_mask & (k < {run})[:, None], other=0.0)",
             ]
             loads = products.same_types(self.program, loads, [window.x, window.weight])
@@ -330,43 +359,55 @@ class _Tiled:
             body.say(f"acc = {products.dot(body, 'a', 'b', 'acc', types, True)}")
         body.depth = depth
 
-    def _run(self, channels: str) -> tuple[str, str]:
-        """Return how many numbers are summed in one loop, and which of them a pixel sees."""
-        loops, body = self.loops, self.body
-        first, taps = self.window.firsts[-1], self.window.taps[-1]
-        run = f"{taps} * {channels}" if self.joins else channels
-        if not self.joins or loops.numbers(-1)[1] == 0:
-            return run, f"(k < {run})[None, :]"
-        wide = body.is_wide(loops.places[-1]) or not loops.numbers(-1)[0].is_number
-        narrow = ".to(tl.int32)" if wide else ""
-        last = f"tl.minimum({self.window.ends[-1]} - {first}, {taps})"
-        body.say(f"begin = (-{first} * {channels}){narrow}")
-        body.say(f"end = ({last} * {channels}){narrow}")
-        return run, "(k[None, :] >= begin) & (k[None, :] < end)"
+    def _place(self, places: list[str]) -> str:
+        """Return the text for a pixel's place among all pixels."""
+        image = self.body.address(self.loops.places[0])
+        pixel = "" if image == "0" else image
+        for place, end in zip(places, self.window.ends, strict=True):
+            pixel = f"({pixel} * {end} + {place})" if pixel else place
+        return pixel if image != "0" else f"({pixel}).to(tl.int64)"
 
-    def _taps(self) -> tuple[str, str, str]:
-        """Print the loops over taps; return the texts for a pixel, a tap and whether it is seen."""
-        loops, body, window = self.loops, self.body, self.window
-        image = body.address(loops.places[0])
-        pixel, tap, inside = ("" if image == "0" else image), "", ["row_mask"]
+    def _loop(self, dim: int, tap: str) -> str:
+        """Begin a loop over an axis' taps, if it has several; return the text for a tap of all."""
+        body, taps, letter = self.body, self.window.taps[dim], self.loops.names[dim][0]
+        if taps != "1" or self.apart[dim]:
+            body.say(f"for tap_{letter} in range({self._steps(dim)}):")
+            body.depth += 1
+            tap = f"({tap} * {taps} + tap_{letter})" if tap else f"tap_{letter}"
+        return tap
+
+    def _taps(self) -> tuple[str, str]:
+        """Print the loops over taps; return the texts for a tap's distance from the first pixel, in
+        pixels, and for a tap; nothing if there is one."""
+        loops, window, pixel, tap = self.loops, self.window, "", ""
         for dim, name in enumerate(loops.names):
-            taps, place = window.taps[dim], window.firsts[dim]
+            one = ""
             if self.joins and dim == len(loops.names) - 1:
-                tap = tap and f"{tap} * {taps}"
-            else:
-                if taps != "1" or self.apart[dim]:
-                    body.say(f"for tap_{name[0]} in range({self._steps(dim)}):")
-                    body.depth += 1
-                    tap = f"({tap} * {taps} + tap_{name[0]})" if tap else f"tap_{name[0]}"
-                found, conditions = window.see(dim, self.apart[dim])
-                place = body.address(found)
-                inside += conditions
-            pixel = f"({pixel} * {window.ends[dim]} + {place})" if pixel else place
+                tap = tap and f"{tap} * {window.taps[dim]}"
+            elif window.taps[dim] != "1":
+                tap, dilation = self._loop(dim, tap), loops.numbers(dim)[2]
+                one = f"tap_{name[0]}" + (".to(tl.int64)" if dim < len(loops.names) - 2 else "")
+                one += "" if dilation == 1 else f" * {self.body.address(dilation)}"
+            if pixel:
+                one = f"({pixel} * {window.ends[dim]}{one and f' + {one}'})"
+            pixel = one
+        return pixel, tap
+
+    def _taps_inside(self) -> tuple[str, str, str]:
+        """Print the loops over a transposed convolution's taps; return the texts for a pixel, a tap
+        and whether it is seen."""
+        loops, body, window = self.loops, self.body, self.window
+        places, tap, inside = [], "", ["row_mask"]
+        for dim in range(len(loops.names)):
+            tap = self._loop(dim, tap)
+            found, conditions = window.see(dim, self.apart[dim])
+            places.append(body.address(found))
+            inside += conditions
         text = " & ".join(inside)
         if body.depth > 1 and len(inside) > 1:
             body.say(f"inside = {text}")
             text = "inside"
-        return (pixel if image != "0" else f"({pixel}).to(tl.int64)"), tap, text
+        return self._place(places), tap, text
 
     def _steps(self, dim: int) -> str:
         """Return which taps are tried along an axis, as arguments of ``range``."""

@@ -46,7 +46,8 @@ class WorkTrace:
     """Who worked on some results.
 
     Attributes:
-        calls, call_bytes: operators that compute, on the way to one of them.
+        calls, call_bytes: operators that compute, on the way to one of them; what only numbers go
+            into, as into a table of sines, has no bytes.
         launch_work: of launches on the way that compute.
         by_operators: for each result, whether operators are on the way and no such launch is.
         by_host: for each result, whether nothing is on the way but what the host may have read.
@@ -80,6 +81,7 @@ class Origins:
         self.nodes = [Command("given", ()), Command("host", ())]
         self.follows = False
         self.operators = self.launches = self.host = self.wanted = self.anywhere = 0
+        self.constants = 0  # operators that work on what neither inputs nor state are in
 
     def note(self, command: Command) -> Command:
         """Take note of a command."""
@@ -104,7 +106,7 @@ class Origins:
                 continue
             if node.computes:
                 found.calls[node.name] += 1
-                found.call_bytes += node.size
+                found.call_bytes += 0 if self.constants >> number & 1 else node.size
             else:
                 found.launch_work += node.size
         return found
@@ -127,6 +129,8 @@ class Origins:
         if command.computes:
             bit = self._node(command)
             self.operators |= bit
+            if not label & ~self.constants and all(s in self.labels for s in command.reads):
+                self.constants |= bit
             label |= bit
         command.label = label
         for storage, whole in command.writes:

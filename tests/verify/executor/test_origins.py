@@ -155,6 +155,18 @@ def copy(source: int, target: int) -> Command:
     return Command("copy", [source, target, None], size=4, kernel=EXAMPLE)
 
 
+def test_a_table_that_only_numbers_go_into_is_nobodys_work() -> None:
+    """Sines for a transform are not the transform; what is made of inputs or state is work."""
+    for read, size in ((1, 0), (0, 8), (5, 8)):  # the table itself; an input; a parameter
+        origins = Origins([0])
+        origins.note(Command("arange", [], [(1, True)], 8))
+        origins.note(Command("sin", [1], [(2, True)], 8, computes=True))
+        origins.note(Command("cos", [2, read], [(2, True)], 8, computes=True))
+        origins.note(Command("relu", [2, 3], kernel=text_of(relu, X, Y)))
+        found = origins.trace([3])
+        assert (found.calls, found.call_bytes) == ({"sin": 1, "cos": 1}, size)
+
+
 def test_a_copy_of_what_an_operator_gave_is_the_operators() -> None:
     origins = Origins()
     origins.note(Command("exp", [0], [(1, True)], 8, computes=True))
