@@ -535,3 +535,19 @@ def test_weights_that_are_nearly_the_same_may_all_be_rounded_alike(kind: torch.d
     assert leans[1] > 0.99
     with Jitter(JITTERS + 1, True, rounding):
         assert torch.equal(weights.to(kind).double() * 1.0, weights.to(kind).double())
+
+
+def test_a_run_that_leaves_a_table_says_nothing() -> None:
+    """Of a quantile of one, rounded up, the place is behind the last number."""
+    source = ROTARY.replace(
+        "x * 10000.0 ** -torch.linspace(0, 1, x.shape[-1])",
+        "torch.quantile(x, torch.tensor([0.0, 0.3, 1.0]), dim=-1)",
+    )
+    reference = Reference()
+    reference.load(source, "cpu", "none")
+    noise = reference.noise(Draw(0), "more")
+    assert noise is None or noise["output"].isfinite().all()
+    rounding = Rounding(1.0, None, None, 0.0, ())
+    right = reference._right(Draw(0))[1]
+    inputs = reference.inputs(Draw(0))
+    assert reference._moved(Draw(0), inputs, right, 1, rounding, keep_short=False) is None
