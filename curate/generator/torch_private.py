@@ -477,6 +477,7 @@ def lower(
         return result
 
     def stop(lowered: Any) -> None:
+        _shorten_factors(lowered)
         lowered.init_wrapper_code()
         lowered._update_scheduler()
         made.append(then(lowered))
@@ -509,6 +510,31 @@ def lower(
     if not made:
         raise Unprintable("it computes nothing")
     return made[0]
+
+
+def _shorten_factors(lowered: Any) -> None:
+    """Have factors of an attention in 16 bits hold as many, as PyTorch's own kernels take them.
+
+    Its decomposition converts them to float32, in which what comes before would be stored.
+    """
+    inputs = [node.meta["val"] for node in lowered.graph.find_nodes(op="placeholder")]
+    kinds = {v.dtype for v in inputs if isinstance(v, torch.Tensor) and v.is_floating_point()}
+    from_attention = any(
+        "_safe_softmax" in str(node.meta.get("original_aten")) for node in lowered.graph.nodes
+    )
+    if not from_attention or len(kinds) != 1 or (kind := kinds.pop()).itemsize != 2:
+        return
+    for buffer in lowered.buffers:
+        node = getattr(buffer, "origin_node", None)
+        if node is not None and _is_factor(node) and buffer.layout.dtype == torch.float32:
+            buffer.layout.dtype = kind
+
+
+def _is_factor(node: torch.fx.Node) -> bool:
+    """Whether only products read what a node gives."""
+    views = (torch.ops.aten.view.default, torch.ops.aten.reshape.default)
+    users = [u for one in node.users for u in (one.users if one.target in views else (one,))]
+    return bool(users) and all(user.target is torch.ops.aten.bmm.default for user in users)
 
 
 def _give_word(result: Any, note: NodeNote) -> None:

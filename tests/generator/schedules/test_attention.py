@@ -141,6 +141,10 @@ LAYER = reference(
     "self.out = nn.Linear(width, width)",
 )
 RETURNED = reference("w = torch.softmax(q @ k.transpose(-2, -1), -1)\nreturn w @ v, w", inputs(40))
+NORMALISED = reference(
+    "q, k = (F.normalize(x, dim=-1) for x in (q, k))\n" + SDPA.format(""),
+    inputs(40, head=64, tail=".bfloat16()"),
+)
 
 
 @pytest.fixture(scope="module")
@@ -206,6 +210,13 @@ def test_rows_that_see_no_key_are_zeros_or_nan(programs):
 def test_half_weights_multiply_as_they_are_unless_a_mask_makes_pytorch_exact(programs):
     assert "weights.to(v.dtype)" in programs["half"]
     assert "low = (weights - high).to(v.dtype)" in programs["half mask"]
+
+
+def test_factors_that_are_worked_out_have_the_16_bits_of_the_inputs(warm_judge):
+    text = generate(NORMALISED).text
+    made = re.findall(r"dtype=torch\.(\w+)", text.partition("def forward(")[2])
+    assert made.count("bfloat16") == 3  # norms are longer
+    assert not not_correct(warm_judge.run([Candidate("normalised", NORMALISED, text)]))
 
 
 def test_weights_that_are_returned_are_kept(programs):

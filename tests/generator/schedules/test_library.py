@@ -182,7 +182,9 @@ def test_each_is_one_kernel_with_all_that_follows_inside(programs):
     for name in programs.keys() - {"one row", "one pixel", "product", "few rows"}:
         forward = programs[name].partition("def forward(")[2]
         assert forward.count("[grid](") == (2 if "_few_rows_" in forward else 1), name
-        assert not re.search(r"\b(F|torch\.nn\.functional)\.\w+\(|torch\.(matmul|bmm)", forward)
+        assert not re.search(
+            r"\b(F|torch\.nn\.functional)\.(?!pad)\w+\(|torch\.(matmul|bmm)", forward
+        )
     assert "tl.maximum(" in programs["epilogue"] and "bias" in programs["epilogue"]
     assert "tl.erf(" in programs["every number"]
 
@@ -200,6 +202,14 @@ def test_taps_that_lie_together_are_summed_as_one(programs):
     for name, loops in {"signal": 1, "window": 2, "volumes": 3, "every number": 3}.items():
         kernel = programs[name].partition("@triton.jit")[2]
         assert len(re.findall("(?m)^ +for ", kernel)) == loops, name
+
+
+def test_no_tap_of_a_padded_image_asks_whether_it_is_inside(programs):
+    for name in ("window", "signal", "volumes", "every number"):
+        kernel = programs[name].partition("@triton.jit")[2].partition("class ")[0]
+        assert "mask=row_mask & (k < " in kernel and "inside" not in kernel, name
+        assert re.search(r"torch\.nn\.functional\.pad\(\s*x\.permute\(", programs[name]), name
+    assert "functional.pad" not in programs["groups"]  # nothing is padded
 
 
 def test_each_pixel_of_a_transposed_convolution_tries_taps_that_reach_it(programs):
