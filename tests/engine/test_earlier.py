@@ -104,6 +104,19 @@ def test_nothing_is_taken_of_another_version_or_of_a_damaged_shard(
     assert len(rows_of(given, "act")) == 20
 
 
+def test_nothing_is_taken_of_rows_that_were_made_anew_under_the_same_key(tmp_path: Path) -> None:
+    """As by code that has changed without a new version, once its old shards are deleted."""
+    first, other = (acted(tmp_path / name, w) for name, w in (("a", {}), ("b", {7: "another"})))
+    (old, *_), (new, *_) = first.run()[0].manifests, other.run()[0].manifests
+    a, b = (tmp_path / name / f"cache/steps/{old.step}" for name in "ab")
+    for suffix in (".parquet", ".lost.parquet"):
+        (a / f"{old.key}{suffix}").write_bytes((b / f"{new.key}{suffix}").read_bytes())
+    (a / f"{old.key}.json").write_bytes(sealed(vars(replace(new, key=old.key, input=old.input))))
+    again = acted(tmp_path / "a", {})
+    shard, *_ = again.run()[1].manifests
+    assert again.store.rows("act", shard.key)["text"].to_pylist()[7] == "another"
+
+
 @pytest.mark.parametrize("step", [Double(), Harvest()])
 def test_a_step_that_makes_several_rows_of_one_does_the_shard_anew(
     tmp_path: Path, given: list[tuple[str, str]], step: Step
