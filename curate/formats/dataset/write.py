@@ -80,7 +80,9 @@ def write_dataset(
     check_place(walk.folder)
     recover(walk.folder)
     views = [(f.version, f.model_dump(mode="json")) for f in walk.recipe.formats]
-    key = digest(LAYOUT, [s.key for s in final_shards(stages)], views, walk.settings)
+    final = [walk.input_manifest(shard) for shard in final_shards(stages)]
+    rows = [(manifest.key, manifest.output_sha256) for manifest in final]
+    key = digest(LAYOUT, rows, views, walk.settings)
     if known := _written(walk, key):
         return known
     folder = new_folder(walk.folder)

@@ -1,6 +1,7 @@
 """A data set replaces the one before it whole, and keeps what the user put there."""
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ from run_for_tests import walk
 from steps_for_tests import Act, Double
 
 from curate.engine.run import Progress, Walk
-from curate.files import Damaged
+from curate.files import Damaged, sealed
 from curate.formats.dataset.replace import InTheWay, new_folder, recover
 from curate.formats.dataset.write import data_sha256, read_run, write_dataset
 
@@ -195,3 +196,13 @@ def test_files_whose_owner_is_unknown_are_kept_aside(output: Path) -> None:
     write(other(output))
     assert (output / "small.kept/MYNOTES.md").read_text() == "mine"
     assert read_run(first.folder)["files"].keys() >= {"index.parquet", "README.md"}
+
+
+def test_other_rows_under_the_same_keys_are_written(output: Path) -> None:
+    """As code gives them that has changed without a new version."""
+    expected, one, two = write(walk(output)), walk(output).run()[-1], other(output).run()[-1]
+    steps = output / f"cache/steps/{one.step.name}"
+    for old, new in zip(one.manifests, two.manifests, strict=True):
+        (steps / f"{old.key}.parquet").write_bytes((steps / f"{new.key}.parquet").read_bytes())
+        (steps / f"{old.key}.json").write_bytes(sealed(vars(replace(new, key=old.key))))
+    assert write(walk(output)) != expected
