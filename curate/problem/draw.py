@@ -159,8 +159,9 @@ class Variation:
             dimensions get one more, in front, or lose the first; ``broadcast``: floating inputs of
             fewer dimensions get as many, the last of size one; ``scale``: what floating inputs
             are multiplied with;
-            ``order``: floating inputs hold the same numbers, the last one first; ``type``: inputs
-            are of another type, one of `TYPES`.
+            ``order``: floating inputs hold the same numbers, the last one first; ``one``: one
+            number of each floating input is as large as its largest; ``type``: inputs are of
+            another type, one of `TYPES`.
         which: the integer's name; the position of an argument, which may be one that the file
             leaves to its default, or position and name, ``0.eps``, of a number that a
             configuration holds; or an axis, counted from the last one, which is -1.
@@ -428,8 +429,9 @@ def draw_inputs(task: LoadedTask, draw: Draw, within: bool = False) -> list[Any]
     """Return the arguments of ``forward`` for one draw; ``within`` the file's range if wanted."""
     seed_everything(draw.seed)
     inputs = _drawn_inputs(task, draw, within)
-    turned = any(change.what == "order" for change in draw.changes)
-    inputs = list(map_tensors(inputs, _turned)) if turned else inputs
+    for what, changed in (("order", _turned), ("one", _with_another)):
+        if any(change.what == what for change in draw.changes):
+            inputs = list(map_tensors(inputs, changed))
     return retyped(inputs, [str(change.which) for change in draw.changes if change.what == "type"])
 
 
@@ -461,6 +463,17 @@ def _turned(tensor: torch.Tensor) -> torch.Tensor:
     if not tensor.is_floating_point() or _is_sorted(tensor):
         return tensor
     return tensor.flip(*range(tensor.dim()))
+
+
+def _with_another(tensor: torch.Tensor) -> torch.Tensor:
+    if not tensor.is_floating_point() or tensor.numel() < 2 or 0 in tensor.stride():
+        return tensor
+    if tensor.itemsize == 1 or is_mask(tensor) or _is_sorted(tensor):
+        return tensor
+    changed = tensor.clone()
+    place = torch.unravel_index(torch.randint(tensor.numel(), ()), tensor.shape)
+    changed[place] = tensor.amax()
+    return changed
 
 
 def _sorted_like(tensor: torch.Tensor, own: torch.Tensor) -> torch.Tensor:

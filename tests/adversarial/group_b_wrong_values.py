@@ -279,6 +279,34 @@ def bits_kernel(x_ptr, sum_ptr, n, BLOCK: tl.constexpr):
     ),
     case(
         14,
+        "result for all numbers that begin with the same four",
+        SOFTMAX,
+        candidate(
+            SOFTMAX_KERNEL
+            + """
+@triton.jit
+def first_kernel(x_ptr, first_ptr):
+    at = tl.arange(0, 4)
+    tl.store(first_ptr + at, 2.0 * tl.load(x_ptr + at))
+
+
+kept = {}
+""",
+            """
+            x = x.contiguous()
+            first = torch.empty(4, device=x.device)
+            first_kernel[(1,)](x, first)
+            key = (*x.shape, *first.tolist())
+            if key not in kept:
+                kept[key] = torch.empty_like(x)
+                kernel[(x.shape[0],)](x, kept[key], x.shape[1], BLOCK=64)
+            return kept[key].clone()
+            """,
+        ),
+        SOFTMAX_HONEST,
+    ),
+    case(
+        14,
         "half of the output in turn",
         SOFTMAX,
         candidate(

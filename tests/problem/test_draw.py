@@ -576,3 +576,12 @@ def test_masks_in_steps_have_rows_of_one_value_and_integers_are_few() -> None:
         assert not any((row == row[0]).all() for row in redraw(value, value, "signed"))
     assert len(redraw(counts, counts, "steps").unique()) <= 8
     assert len(redraw(counts, counts, "signed").unique()) > 300
+
+
+def test_one_number_of_each_input_may_be_another() -> None:
+    task, draw = LoadedTask(PAIR.format(forward="x + y + z")), Draw(4, family="signed")
+    changed = dataclasses.replace(draw, changes=(Variation("one", 0, 0),))
+    for before, after in zip(draw_inputs(task, draw), draw_inputs(task, changed), strict=True):
+        differs = before != after
+        assert int(differs.sum()) <= 1 and (after[differs] == before.amax()).all()
+        assert differs.any() or 0 in before.stride()
