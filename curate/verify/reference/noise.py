@@ -634,7 +634,9 @@ def furthest(exact: Results, moved: Results, known: Results | None) -> Results:
         if not tensor.is_floating_point() and not tensor.is_complex():
             found = (other != tensor).float()
         else:
-            found = (without_float8(other) - without_float8(tensor)).abs().float()
+            most_held = torch.finfo(torch.float32).max
+            found = (without_float8(other) - without_float8(tensor)).abs()
+            found = found.clamp(max=most_held).float()
         return found if most is None else torch.fmax(found, most)  # a run with NaN says nothing
 
     return cast(Results, map_tensors(exact, apart))

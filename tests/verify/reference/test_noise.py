@@ -10,7 +10,14 @@ import torch
 
 from curate.problem.draw import FAMILIES, Draw
 from curate.verify.protocol.compare import Mismatch, compare
-from curate.verify.reference.noise import JITTERS, Jitter, RoundFactors, Rounding, walk_of
+from curate.verify.reference.noise import (
+    JITTERS,
+    Jitter,
+    RoundFactors,
+    Rounding,
+    furthest,
+    walk_of,
+)
 from curate.verify.reference.serve import Reference
 
 
@@ -551,3 +558,11 @@ def test_a_run_that_leaves_a_table_says_nothing() -> None:
     right = reference._right(Draw(0))[1]
     inputs = reference.inputs(Draw(0))
     assert reference._moved(Draw(0), inputs, right, 1, rounding, keep_short=False) is None
+
+
+def test_a_move_that_float32_does_not_hold_is_a_large_one() -> None:
+    """As of weights that are worked out again from scores of 1e9: nothing is known of them."""
+    exact = torch.zeros(3, dtype=torch.float64)
+    moved = torch.tensor([1e300, -torch.inf, torch.nan], dtype=torch.float64)
+    (found,) = furthest({"output": [exact]}, {"output": [moved]}, None)["output"]
+    assert found[:2].tolist() == [torch.finfo(torch.float32).max] * 2 and found[2].isnan()
