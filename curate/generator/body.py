@@ -229,10 +229,6 @@ class Body:
         wide = self._is_long(axis)
         self.say(f"{self._names[self._at[axis]]} = {f'({text}).to(tl.int64)' if wide else text}")
 
-    def is_wide(self, index: sympy.Expr) -> bool:
-        """Whether an index along some axes has 64 bits."""
-        return any(self._at.get(symbol) in self._wide for symbol in index.free_symbols)
-
     def narrow(self, dims: Iterable[Dim]) -> None:
         """Leave indices along some dims at 32 bits: the host asserts that these hold offsets."""
         self._narrow |= {self._at[axis] for dim in dims for axis in dim.axes}

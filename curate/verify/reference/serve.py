@@ -558,8 +558,7 @@ class Reference:
         try:
             exact = self._exactly(draw, inputs, own)
         except RuntimeError as error:
-            if (why := refusal(error)).status in ("oom", "crash"):
-                raise why from error
+            _raise_if_fatal(error)
             return None
         return exact if list(flatten(exact)) == list(flatten(own)) else None
 
@@ -589,8 +588,7 @@ class Reference:
                 with self._made_exact(draw, inputs), jitter:
                     result = twin(*given)
             except RuntimeError as error:
-                if (why := refusal(error)).status in ("oom", "crash"):
-                    raise why from error
+                _raise_if_fatal(error)
                 continue  # a place that is worked out has left its table, as the last quantile's
             state = _changed_state(twin, self._double(draw))
             if keep_short and jitter.rounds:
@@ -745,6 +743,12 @@ def _failure(draw: Draw, error: Exception, device: str) -> Refusal:
     if draw.family != OWN or draw.size is not None or draw.changes:
         return Refusal(SKIP, "raises", describe(error))
     return Refusal("unsupported", "reference_error", describe(error))
+
+
+def _raise_if_fatal(error: RuntimeError) -> None:
+    """Raise where memory ran out or a device is lost, rather than a file that cannot do this."""
+    if (why := refusal(error)).status in ("oom", "crash"):
+        raise why from error
 
 
 def _mostly_finite(value: Any) -> bool:
