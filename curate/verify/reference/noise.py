@@ -635,8 +635,8 @@ def furthest(exact: Results, moved: Results, known: Results | None) -> Results:
             found = (other != tensor).float()
         else:
             most_held = torch.finfo(torch.float32).max
-            found = (without_float8(other) - without_float8(tensor)).abs()
-            found = found.clamp(max=most_held).float()
+            found = (without_float8(other) - without_float8(tensor)).abs().float()
+            found = found.clamp(max=most_held)  # not before: 16 bits may not hold that number
         return found if most is None else torch.fmax(found, most)  # a run with NaN says nothing
 
     return cast(Results, map_tensors(exact, apart))

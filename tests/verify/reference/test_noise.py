@@ -566,3 +566,10 @@ def test_a_move_that_float32_does_not_hold_is_a_large_one() -> None:
     moved = torch.tensor([1e300, -torch.inf, torch.nan], dtype=torch.float64)
     (found,) = furthest({"output": [exact]}, {"output": [moved]}, None)["output"]
     assert found[:2].tolist() == [torch.finfo(torch.float32).max] * 2 and found[2].isnan()
+
+
+def test_how_far_results_of_16_bits_move_is_said_in_float32() -> None:
+    """A file that ends in `.to(torch.bfloat16)` has none longer; that type has another maximum."""
+    ones = torch.ones(2, dtype=torch.bfloat16)
+    (found,) = furthest({"output": [ones]}, {"output": [ones * 3]}, None)["output"]
+    assert found.tolist() == [2.0, 2.0] and found.dtype == torch.float32
