@@ -233,6 +233,18 @@ class Body:
         """Leave indices along some dims at 32 bits: the host asserts that these hold offsets."""
         self._narrow |= {self._at[axis] for dim in dims for axis in dim.axes}
 
+    def postpone(self, dims: Iterable[Dim]) -> list[Dim]:
+        """Leave the indices of some dims at 32 bits until `widen`; return which have more then."""
+        late = [dim for dim in dims if len(dim.axes) == 1 and self._is_long(dim.axes[0])]
+        self.narrow(late)
+        return late
+
+    def widen(self, dims: Iterable[Dim]) -> None:
+        """Give the indices of dims that were postponed 64 bits."""
+        for dim in dims:
+            self._narrow.discard(self._at[dim.axes[0]])
+            self.say(f"{dim.name} = {dim.name}.to(tl.int64)")
+
     def _is_long(self, axis: sympy.Symbol) -> bool:
         """Whether the variable for an index along an axis has 64 bits."""
         return self._at[axis] in self._wide - self._narrow

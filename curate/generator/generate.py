@@ -513,7 +513,9 @@ def _idle(model: torch.nn.Module, text: str) -> set[str]:
 # --- the file ------------------------------------------------------------------------------------
 
 
-_WIDE = re.compile(r"^( +)(outer|rows?|cols|offsets) = .*\.to\(tl\.int64\)", re.MULTILINE)
+_WIDE = re.compile(
+    r"^( +)(outer|(?:a_)?rows?|(?:b_)?cols|offsets) = .*\.to\(tl\.int64\)", re.MULTILINE
+)
 """Where a kernel says which elements a program has, in 64 bits."""
 
 

@@ -7,7 +7,6 @@ sum of its own.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import sympy
 
@@ -20,7 +19,7 @@ from curate.generator.schedules.products import Matrices, Product, Sums
 from curate.generator.torch_private import CallOperand, FloorDiv, LibraryCall
 from curate.generator.values import Value
 
-FEW_CHANNELS, FEW_INPUTS = 16, 4
+FEW_CHANNELS, FEW_INPUTS = 8, 4
 """Channels that a group gives, and takes, below which a tile of a product would be nearly empty."""
 
 
@@ -92,6 +91,16 @@ class Convolution(Product):
         given = self.call.args[3:6]
         return [sympy.sympify(n[dim] if len(n) > dim else n[0]) for n in given]
 
+    def margins(self, dim: int) -> tuple[sympy.Expr, sympy.Expr]:
+        """Return by how much an axis of the image is padded, so that every tap is inside."""
+        stride, padding, dilation = self.numbers(dim)
+        if not self.transposed:
+            return padding, padding
+        more = self.call.args[7]
+        beyond = dilation * (self.taps[dim] - 1) - padding
+        last = beyond + sympy.sympify(more[dim] if len(more) > dim else more[0])
+        return FloorDiv(beyond + stride - 1, stride), FloorDiv(last, stride)
+
     def is_few(self, program: Program) -> bool:
         """Whether a group gives or takes few channels."""
         gives, takes = program.hint(self.filters), program.hint(self.inputs)
@@ -104,7 +113,7 @@ class _Window:
 
     Attributes:
         ends, taps: for each axis of the image, the text for its size and for the kernel's.
-        margins: what the host pads each axis with at both ends.
+        margins: what the host pads each axis with, before and after.
         firsts: what an output sees first along each axis.
     """
 
@@ -113,15 +122,15 @@ class _Window:
         self.body = body
         x, weight = loops.call.args[:2]
         self.x, self.weight = x, weight
-        self.margins = [
-            loops.numbers(dim)[1] if padded else sympy.S.Zero for dim in range(len(loops.names))
-        ]
+        none = (sympy.S.Zero, sympy.S.Zero)
+        dims = range(len(loops.names))
+        self.margins = [loops.margins(dim) if padded else none for dim in dims]
         named = zip(loops.names, x.sizes[2:], loops.call.result.sizes[2:], loops.taps, strict=True)
         self.ends: list[str] = []
         self.taps: list[str] = []
-        for (name, size, out, taps), margin in zip(named, self.margins, strict=True):
-            word = name if margin == 0 else f"padded_{name}"
-            self.ends.append(body.named(word, size + 2 * margin))
+        for (name, size, out, taps), margins in zip(named, self.margins, strict=True):
+            word = f"padded_{name}" if any(margins) else name
+            self.ends.append(body.named(word, size + sum(margins)))
             body.named(f"out_{name}", out)
             self.taps.append(body.named(f"kernel_{name}", taps))
 
@@ -131,44 +140,48 @@ class _Window:
             if place.is_Symbol and len(self.body.dim_of[place].axes) > 1:
                 self.body.call(place, name)
 
-    def first(self) -> None:
-        """Say what an output sees first along each axis."""
+    def first(self, apart: Sequence[bool] = ()) -> None:
+        """Say what an output sees first along each axis.
+
+        Args:
+            apart: for each axis, whether a program takes only every n-th output of a transposed
+                convolution whose stride is n.
+        """
         body, loops = self.body, self.loops
         self.firsts = []
         for dim, name in enumerate(loops.names):
             stride, padding, _ = loops.numbers(dim)
-            place, padding = loops.places[2 + dim], padding - self.margins[dim]
-            at = place + padding if loops.transposed else place * stride - padding
+            place, before = loops.places[2 + dim], self.margins[dim][0]
+            if not loops.transposed:
+                at = place * stride - padding + before
+            elif apart and apart[dim]:
+                phase, step = (body.variable(f"{of}_{name[0]}") for of in ("phase", "step"))
+                at = step + FloorDiv(phase + padding, stride) + before
+            else:
+                at = place + padding + before * stride
             self.firsts.append(body.address(at))
             if not self.firsts[-1].isidentifier():
                 body.say(f"first_{name[0]} = {self.firsts[-1]}")
                 self.firsts[-1] = f"first_{name[0]}"
 
-    def see(self, dim: int, exact: bool = False) -> tuple[sympy.Expr, list[str]]:
-        """Say on which place along an axis a tap is; return it, and when there is one.
-
-        Args:
-            dim: the axis.
-            exact: whether only such taps of a transposed convolution are tried that are on one.
-        """
+    def see(self, dim: int) -> tuple[sympy.Expr, list[str]]:
+        """Say on which place along an axis a tap is; return it, and when there is one."""
         body, loops = self.body, self.loops
         stride, padding, dilation = loops.numbers(dim)
         letter, end = loops.names[dim][0], self.ends[dim]
         pixel: sympy.Expr = body.variable(self.firsts[dim])
-        if loops.taps[dim] != 1 or exact:
+        if loops.taps[dim] != 1:
             step = dilation * body.variable(f"tap_{letter}")
-            text = body.address(pixel - step if loops.transposed else pixel + step)
             at = "at" if letter == "l" else letter
-            body.say(f"{at} = {f'({text}) // {body.address(stride)}' if exact else text}")
+            body.say(f"{at} = {body.address(pixel - step if loops.transposed else pixel + step)}")
             pixel = body.variable(at)
         text = body.address(pixel)
-        if loops.transposed and stride != 1 and not exact:
+        within = [] if any(self.margins[dim]) else [f"({text} >= 0)", f"({text} < {end})"]
+        if loops.transposed and stride != 1:
             by = body.address(stride)
-            hits = [f"({text} >= 0)", f"({text} % {by} == 0)", f"({text} // {by} < {end})"]
-            return FloorDiv(pixel, stride), hits
-        if padding != 0 or loops.transposed:
-            return pixel, [f"({text} >= 0)", f"({text} < {end})"]
-        return pixel, []
+            hits = [*within[:1], f"({text} % {by} == 0)"]
+            return FloorDiv(pixel, stride), hits + [f"({text} // {by} < {end})"] * len(within[1:])
+        return pixel, within if padding != 0 or loops.transposed else []
 
 
 def tiled(loops: Convolution, program: Program, tuned: bool = True) -> None:
@@ -186,7 +199,9 @@ class _Tiled:
     Attributes:
         apart: for each axis, whether a program takes only pixels that the same taps reach: every
             n-th, if the convolution is transposed and has a stride of n.
+        strided: whether a tap of a transposed convolution is on some pixels only.
         joins: whether the taps along the last axis lie together.
+        counts: the texts for how many taps of each axis the loop goes over, if it does.
     """
 
     def __init__(self, loops: Convolution, program: Program) -> None:
@@ -201,6 +216,8 @@ class _Tiled:
         apart = bool(loops.transposed and plain and single)
         self.strides = strides
         self.apart = [apart and bool(stride != 1) for stride in strides]
+        self.strided = bool(loops.transposed) and not apart and any(bool(s != 1) for s in strides)
+        self.counts: list[str] = []
         self.joins = not (self.grouped or loops.transposed or loops.taps[-1] == 1)
         self.joins &= bool(numbers[-1][2] == 1)
         words = [loops.words[dim] for dim in pixels]
@@ -209,12 +226,13 @@ class _Tiled:
             words = ["image", "pixel"]
         rows = [Dim(w, a, "row_mask", 0) for w, a in zip(words, own_axes, strict=True) if a]
         self.cols = loops.dim("filters" if self.grouped else "cols", [1], 1)
-        letters = [f"{of}{n[0]}" for of in ("", "first_", "tap_", "phase_") for n in loops.names]
+        prefixes = ("", "first_", "tap_", "phase_", "step_")
+        letters = [f"{of}{n[0]}" for of in prefixes for n in loops.names]
         reserved = ["pid", "tiles_m", "tiles_n", "tile_m", "tile_n", "start", "rows", "cols", "k"]
-        reserved += ["group", "a", "b", "at", "acc", "inner", "inside", "x_first", "phase"]
+        reserved += ["group", "a", "b", "at", "acc", "inner", "inside", "x_first", "phase", "done"]
         self.body = Body(loops, program, [*rows, self.cols], [*reserved, *letters])
         self.body.rank = 2
-        self.window = _Window(loops, self.body, padded=not loops.transposed)
+        self.window = _Window(loops, self.body, padded=True)
 
     def write(self, tuned: bool) -> None:
         """Print the kernel and launch it."""
@@ -247,7 +265,7 @@ class _Tiled:
             body.say(f"filters = group * {n} + cols")
         else:
             body.index(self.cols, products.STARTS[1])
-        self.window.first()
+        self.window.first(self.apart)
         self._sum(x, weight)
         body.leaf(loops.product, "acc")
         body.store_all()
@@ -258,12 +276,16 @@ class _Tiled:
         products.launch(program, body, doc, loops.groups, self.sizes, more, tuned=tuned)
 
     def _channels_last(
-        self, operand: CallOperand, order: list[int], letters: str, margins: Sequence[Any] = ()
+        self,
+        operand: CallOperand,
+        order: list[int],
+        letters: str,
+        margins: Sequence[tuple[sympy.Expr, sympy.Expr]] = (),
     ) -> str:
         """Copy a factor so that channels are its last dimension; return the kernel's pointer.
 
         Args:
-            margins: what each axis of an image is padded with.
+            margins: what each axis of an image is padded with, before and after.
         """
         program, axes = self.program, "".join(name[0] for name in self.loops.names)
         name, offset = program.place(operand.buffer, operand.offset)
@@ -271,12 +293,22 @@ class _Tiled:
         if source != program.word(name):  # a view takes its base to be dense
             program.pointed.add(name)
         text = f"{source}.permute({', '.join(map(str, order))})"
-        if any(margins):
-            ends = [program.size("padding", margin) for margin in reversed(margins)]
-            pads = ", ".join(f"{end}, {end}" for end in ["0", *ends])
-            text = f"torch.nn.functional.pad({text}, ({pads}))"
-        text += ".contiguous()"
-        copy = program.copied(f"{program.word(name)}_{letters.format(axes)}", text)
+        word = f"{program.word(name)}_{letters.format(axes)}"
+        if not any(map(any, margins)):
+            copy = program.copied(word, f"{text}.contiguous()")
+        else:
+            what = "margin" if self.loops.transposed else "padding"
+            ends = [program.size(what, end) for pair in reversed(margins) for end in pair]
+            pad = f"torch.nn.functional.pad({{}}, (0, 0, {', '.join(ends)}))"
+            # Where nothing is to be padded it would make a copy of its own.
+            unlike = (
+                ""
+                if self.loops.transposed
+                else " or ".join(e for e in dict.fromkeys(ends) if e != "0")
+            )
+            if any(end.isdigit() and end != "0" for end in ends):
+                unlike = ""
+            copy = program.padded(word, text, pad, unlike)
         self.body.pointers[copy] = self.body.fresh(f"{copy}_ptr")
         return self.body.pointers[copy]
 
@@ -307,7 +339,8 @@ class _Tiled:
                 stride, own = body.address(self.strides[dim]), f"phase_{name[0]}"
                 rest = f" % {stride}" if any(self.apart[:dim]) else ""
                 body.say(f"{own} = {phase}{rest}")
-                phase, at = f"{phase} // {stride}", f"{at} * {stride} + {own}"
+                body.say(f"step_{name[0]} = {at}")
+                phase, at = f"{phase} // {stride}", f"step_{name[0]} * {stride} + {own}"
                 if not equal(outs[dim] * self.strides[dim], size):
                     masks.append(f"({loops.words[2 + dim]} < {body.named(f'out_{name}', size)})")
             body.define(place, at) if place != 0 else None
@@ -316,7 +349,7 @@ class _Tiled:
         body.say(f"row_mask = {' & '.join(masks)}")
 
     def _sum(self, x: str, weight: str) -> None:
-        """Print the loops over taps and channels."""
+        """Print the loop over taps and channels: one, so that loads run ahead of all products."""
         loops, body, window = self.loops, self.body, self.window
         channels = body.named("channels", loops.inputs)
         every = body.named("in_channels", window.x.sizes[1]) if self.grouped else channels
@@ -325,100 +358,132 @@ class _Tiled:
         if loops.transposed and self.grouped:  # a row of the weight has the channels of all groups
             row, at = "cols", group
             length = body.named("row", product([window.weight.sizes[0], *loops.taps]))
+        own = every if loops.transposed else channels
+        firsts = [self._count(dim) for dim in range(len(loops.names))]
+        if first := _nested(firsts, window.taps):
+            at = f"{first} * {own} + {at}"
         row = body.widened(self.cols, row)
         body.say("inner = tl.arange(0, BLOCK_K)")
-        single = all(taps == 1 for taps in loops.taps[: -1 if self.joins else None])
-        weights = "weight_ptrs" if single and not any(self.apart) else "weights"
-        body.say(f"{weights} = {weight} + {row} * {length} + {at}inner[:, None]")
+        body.say(f"weights = {weight} + {row} * {length} + {at}inner[:, None]")
+        first = f"{{}} * {every} + {group}inner[None, :]"
+        if not self.strided:
+            body.say(f"x_first = {x} + {first.format(self._place(window.firsts))}")
         run = f"{window.taps[-1]} * {channels}" if self.joins else channels
-        if not loops.transposed:
-            first = self._place(window.firsts)
-            body.say(f"x_first = {x} + {first} * {every} + {group}inner[None, :]")
         body.say("acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)")
-        depth = body.depth
-        if loops.transposed:
-            pixel, tap, inside = self._taps_inside()
-            body.say(f"x_ptrs = {x} + {pixel} * {every} + {group}inner[None, :]")
-        else:
-            pixel, tap, inside = *self._taps(), "row_mask"
-            body.say(f"x_ptrs = x_first + {pixel} * {every}") if pixel else None
-        image = "x_ptrs" if pixel else "x_first"
-        own = every if loops.transposed else channels
-        if tap:
-            body.say(f"weight_ptrs = weights + {tap} * {own}")
-        with body.block(f"for start in range(0, {run}, BLOCK_K):"):
+        with body.block(self._begin(run)):
             body.say("k = start + inner")
+            pixels, inside, x_at = "x_first", "row_mask", self._beyond(every)
+            if self.strided:
+                place, inside = self._hits()
+                pixels = body.let("x_ptrs", f"{x} + {first.format(place)}")
+            if x_at != "start":
+                x_at = body.let("x_at", x_at)
+            weight_at = "start"
+            if tap := self._tap():
+                weight_at = body.let("weight_at", f"{tap} * {own} + start")
+            masks = [f"(k < {run}){lane}" for lane in products.LANES]
             loads = [
-                f"tl.load({image} + start, mask={inside} & (k < {run})[None, :], other=0.0)",
-                f"tl.load(weight_ptrs + start, mask=col_mask & (k < {run})[:, None], other=0.0)",
+                f"tl.load({pixels} + {x_at}, mask={inside} & {masks[0]}, other=0.0)",
+                f"tl.load(weights + {weight_at}, mask=col_mask & {masks[1]}, other=0.0)",
             ]
             loads = products.same_types(self.program, loads, [window.x, window.weight])
             body.say(f"a = {loads[0]}")
             body.say(f"b = {loads[1]}")
             types = [self.program.dtype(one.buffer) for one in (window.x, window.weight)]
             body.say(f"acc = {products.dot(body, 'a', 'b', 'acc', types, True)}")
-        body.depth = depth
+            self._go_on(run)
+
+    def _count(self, dim: int) -> str:
+        """Say how many taps of an axis a program sees; return the text for the first, if not 0."""
+        taps, (stride, padding, _) = self.window.taps[dim], self.loops.numbers(dim)
+        body, letter = self.body, self.loops.names[dim][0]
+        if not self.apart[dim]:
+            joined = self.joins and dim == len(self.apart) - 1
+            self.counts.append("" if joined or taps == "1" else taps)
+            return ""
+        first, by = f"phase_{letter}", body.address(stride)
+        if padding != 0:
+            first = body.let(f"phase_tap_{letter}", f"({first} + {body.address(padding)}) % {by}")
+        self.counts.append(body.let(f"taps_{letter}", f"tl.cdiv({taps} - {first}, {by})"))
+        return first
+
+    def _begin(self, run: str) -> str:
+        """Say where the loop begins, and return its head."""
+        counts = [count for count in self.counts if count]
+        if not counts:
+            return f"for start in range(0, {run}, BLOCK_K):"
+        for name in ["start", *(f"tap_{letter}" for letter, _ in self._walked())]:
+            self.body.say(f"{name} = 0")
+        return f"for _ in range({' * '.join([*counts, f'tl.cdiv({run}, BLOCK_K)'])}):"
+
+    def _walked(self) -> list[tuple[str, str]]:
+        """Return the letters of the axes along which there are several taps, and how many."""
+        pairs = zip(self.loops.names, self.counts, strict=True)
+        return [(name[0], count) for name, count in pairs if count]
+
+    def _go_on(self, run: str) -> None:
+        """Go on to the next channels, and behind the last of them to the next tap.
+
+        Divisions of a step's number would take more instructions than all else in the loop.
+        """
+        body, end, place = self.body, f"start >= {run}", "start"
+        if walked := self._walked():
+            body.say(repr("# The next channels; after the last, the next tap."))
+            body.say("start += BLOCK_K")
+        for letter, count in reversed(walked):
+            body.say(f"done = {end}")
+            body.say(f"{place} = tl.where(done, 0, {place})")
+            place = f"tap_{letter}"
+            body.say(f"{place} += done.to(tl.int32)")
+            end = f"{place} == {count}"
+
+    def _beyond(self, every: str) -> str:
+        """Return the text for how far what is read is from what an output sees first."""
+        loops, parts = self.loops, []
+        for dim, (name, count) in enumerate(zip(loops.names, self.counts, strict=True)):
+            wide = ".to(tl.int64)" if dim < len(loops.names) - 2 else ""
+            dilation = loops.numbers(dim)[2]
+            times = "" if dilation == 1 else f" * {self.body.address(dilation)}"
+            parts.append(count and f"tap_{name[0]}{wide}{times}")
+        pixel = _nested(parts, self.window.ends)
+        if not pixel or self.strided:
+            return "start"
+        return f"start - {pixel} * {every}" if loops.transposed else f"{pixel} * {every} + start"
+
+    def _tap(self) -> str:
+        """Return the text for a tap among all taps, from the first on."""
+        parts = []
+        for dim, (name, count) in enumerate(zip(self.loops.names, self.counts, strict=True)):
+            times = f" * {self.body.address(self.strides[dim])}" if self.apart[dim] else ""
+            parts.append(count and f"tap_{name[0]}{times}")
+        return _nested(parts, self.window.taps)
+
+    def _hits(self) -> tuple[str, str]:
+        """Say which pixels a tap is on; return the text for a pixel, and where it is one."""
+        places, inside = [], ["row_mask"]
+        for dim in range(len(self.loops.names)):
+            found, conditions = self.window.see(dim)
+            places.append(self.body.address(found))
+            inside += conditions
+        self.body.say(f"inside = {' & '.join(inside)}")
+        return self._place(places), "inside"
 
     def _place(self, places: list[str]) -> str:
         """Return the text for a pixel's place among all pixels."""
         image = self.body.address(self.loops.places[0])
-        pixel = "" if image == "0" else image
-        for place, end in zip(places, self.window.ends, strict=True):
-            pixel = f"({pixel} * {end} + {place})" if pixel else place
+        pixel = _nested(places, self.window.ends, "" if image == "0" else image)
         return pixel if image != "0" else f"({pixel}).to(tl.int64)"
 
-    def _loop(self, dim: int, tap: str) -> str:
-        """Begin a loop over an axis' taps, if it has several; return the text for a tap of all."""
-        body, taps, letter = self.body, self.window.taps[dim], self.loops.names[dim][0]
-        if taps != "1" or self.apart[dim]:
-            body.say(f"for tap_{letter} in range({self._steps(dim)}):")
-            body.depth += 1
-            tap = f"({tap} * {taps} + tap_{letter})" if tap else f"tap_{letter}"
-        return tap
 
-    def _taps(self) -> tuple[str, str]:
-        """Print the loops over taps; return the texts for a tap's distance from the first pixel, in
-        pixels, and for a tap; nothing if there is one."""
-        loops, window, pixel, tap = self.loops, self.window, "", ""
-        for dim, name in enumerate(loops.names):
-            one = ""
-            if self.joins and dim == len(loops.names) - 1:
-                tap = tap and f"{tap} * {window.taps[dim]}"
-            elif window.taps[dim] != "1":
-                tap, dilation = self._loop(dim, tap), loops.numbers(dim)[2]
-                one = f"tap_{name[0]}" + (".to(tl.int64)" if dim < len(loops.names) - 2 else "")
-                one += "" if dilation == 1 else f" * {self.body.address(dilation)}"
-            if pixel:
-                one = f"({pixel} * {window.ends[dim]}{one and f' + {one}'})"
-            pixel = one
-        return pixel, tap
-
-    def _taps_inside(self) -> tuple[str, str, str]:
-        """Print the loops over a transposed convolution's taps; return the texts for a pixel, a tap
-        and whether it is seen."""
-        loops, body, window = self.loops, self.body, self.window
-        places, tap, inside = [], "", ["row_mask"]
-        for dim in range(len(loops.names)):
-            tap = self._loop(dim, tap)
-            found, conditions = window.see(dim, self.apart[dim])
-            places.append(body.address(found))
-            inside += conditions
-        text = " & ".join(inside)
-        if body.depth > 1 and len(inside) > 1:
-            body.say(f"inside = {text}")
-            text = "inside"
-        return self._place(places), tap, text
-
-    def _steps(self, dim: int) -> str:
-        """Return which taps are tried along an axis, as arguments of ``range``."""
-        taps, (stride, padding, _) = self.window.taps[dim], self.loops.numbers(dim)
-        if not self.apart[dim]:
-            return taps
-        by = self.body.address(stride)
-        first = f"phase_{self.loops.names[dim][0]}"
-        if padding != 0:
-            first = f"({first} + {self.body.address(padding)}) % {by}"
-        return f"{first}, {taps}, {by}"
+def _nested(places: list[str], ends: list[str], text: str = "") -> str:
+    """Return the text for a place along several axes, as the elements lie; where all are empty,
+    nothing."""
+    for place, end in zip(places, ends, strict=True):
+        if not text:
+            text = place
+        elif place or end != "1":
+            text = f"({text} * {end}{place and f' + {place}'})"
+    return text
 
 
 def summed(loops: Convolution, program: Program) -> None:
