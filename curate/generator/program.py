@@ -494,19 +494,6 @@ class Program:
             self.copies[text] = self.scratch[name] = name
         return self.copies[text]
 
-    def padded(self, word: str, text: str, pad: str, condition: str) -> str:
-        """Return the variable of a copy that is padded, where there is a condition if it holds."""
-        if not condition:
-            return self.copied(word, f"{pad.format(text)}.contiguous()")
-        key = f"{pad.format(text)} if {condition}"
-        if key not in self.copies:
-            name = self.let(word, text)
-            with self.branch(f"if {condition}:"):
-                self.say(f"{name} = {pad.format(name)}")
-            self.say(f"{name} = {name}.contiguous()")
-            self.copies[key] = self.scratch[name] = name
-        return self.copies[key]
-
     def _dtype_text(self, buffer: str, dtype: torch.dtype) -> str:
         if buffer in self.returned - self.accumulated and dtype == torch.float32:
             for i, r in enumerate(self.results):
@@ -639,6 +626,9 @@ class Program:
                 f"{stem}_operand",
                 f"Copy an operand of {stem} in the order it is read in.",
             )
+        elif kernel.part.endswith("image"):
+            zeros = ", and put zeros around it" if kernel.part == "padded_image" else ""
+            first = f"Copy the image of {told}, channels last{zeros}."
         elif kernel.part == "partial":
             self.staged.add(id(loops))
             first = f"First stage of {told}: partial results."

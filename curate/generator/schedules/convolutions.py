@@ -238,7 +238,7 @@ class _Tiled:
         """Print the kernel and launch it."""
         loops, body, program = self.loops, self.body, self.program
         order = [0, *range(2, len(loops.places)), 1]
-        x = self._channels_last(self.window.x, order, "n{}c", self.window.margins)
+        x = self._image(order)
         outer, channel = (1, 0) if loops.transposed else (0, 1)
         order = [outer, *range(2, len(loops.places)), channel]
         weight = self._channels_last(self.window.weight, order, "o{}i")
@@ -275,42 +275,98 @@ class _Tiled:
         more = (program.size("n_phases", product(strides)),) if strides else ()
         products.launch(program, body, doc, loops.groups, self.sizes, more, tuned=tuned)
 
-    def _channels_last(
-        self,
-        operand: CallOperand,
-        order: list[int],
-        letters: str,
-        margins: Sequence[tuple[sympy.Expr, sympy.Expr]] = (),
-    ) -> str:
-        """Copy a factor so that channels are its last dimension; return the kernel's pointer.
-
-        Args:
-            margins: what each axis of an image is padded with, before and after.
-        """
+    def _channels_last(self, operand: CallOperand, order: list[int], letters: str) -> str:
+        """Copy a factor so that channels are its last dimension; return the kernel's pointer."""
         program, axes = self.program, "".join(name[0] for name in self.loops.names)
         name, offset = program.place(operand.buffer, operand.offset)
         source = program.view(name, operand.sizes, operand.strides, offset)
         if source != program.word(name):  # a view takes its base to be dense
             program.pointed.add(name)
-        text = f"{source}.permute({', '.join(map(str, order))})"
-        word = f"{program.word(name)}_{letters.format(axes)}"
-        if not any(map(any, margins)):
-            copy = program.copied(word, f"{text}.contiguous()")
-        else:
-            what = "margin" if self.loops.transposed else "padding"
-            ends = [program.size(what, end) for pair in reversed(margins) for end in pair]
-            pad = f"torch.nn.functional.pad({{}}, (0, 0, {', '.join(ends)}))"
-            # Where nothing is to be padded it would make a copy of its own.
-            unlike = (
-                ""
-                if self.loops.transposed
-                else " or ".join(e for e in dict.fromkeys(ends) if e != "0")
-            )
-            if any(end.isdigit() and end != "0" for end in ends):
-                unlike = ""
-            copy = program.padded(word, text, pad, unlike)
+        text = f"{source}.permute({', '.join(map(str, order))}).contiguous()"
+        copy = program.copied(f"{program.word(name)}_{letters.format(axes)}", text)
         self.body.pointers[copy] = self.body.fresh(f"{copy}_ptr")
         return self.body.pointers[copy]
+
+    def _image(self, order: list[int]) -> str:
+        """Have a kernel copy the image, channels last, and padded; return this kernel's pointer."""
+        program, x, margins = self.program, self.window.x, self.window.margins
+        if not any(map(any, margins)) and (x.sizes[1] == 1 or equal(x.strides[1], 1)):
+            return self._channels_last(x, order, "n{}c")  # as it is
+        name, offset = program.place(x.buffer, x.offset)
+        axes = "".join(word[0] for word in self.loops.names)
+        key = f"{name} {offset} {x.sizes} {x.strides} {margins}"
+        if key not in program.copies:
+            ends = map(self._end, range(len(axes)))
+            shape = program.shape([x.sizes[0], *ends, x.sizes[1]])
+            like = f"device={program.device()}, dtype={program.word(name)}.dtype"
+            copy = program.let(f"{program.word(name)}_n{axes}c", f"torch.empty({shape}, {like})")
+            program.copies[key] = program.scratch[copy] = copy
+            self._copy_image(copy)
+        copy = program.copies[key]
+        self.body.pointers[copy] = self.body.fresh(f"{copy}_ptr")
+        return self.body.pointers[copy]
+
+    def _copy_image(self, copy: str) -> None:
+        """Print the kernel that copies an image: tiles of channels and of pixels of a line."""
+        loops, program, x = self.loops, self.program, self.window.x
+        letters = [name[0] for name in loops.names]
+        reserved = ["pid", "tiles", "tiles_c", "line", "image", "at", "cols", "mask", "inside"]
+        body = Body(loops, program, [], [*reserved, *letters])
+        ends = []
+        for dim, (name, margins) in enumerate(zip(loops.names, self.window.margins, strict=True)):
+            ends.append(body.named(f"padded_{name}" if any(margins) else name, self._end(dim)))
+        channels = body.named("channels", x.sizes[1])
+        body.say(f"tiles_c = tl.cdiv({channels}, BLOCK_CHANNELS)")
+        body.say(f"tiles = tl.cdiv({ends[-1]}, BLOCK_PIXELS) * tiles_c")
+        body.say("pid = tl.program_id(0)")
+        body.say("line = pid // tiles")
+        body.say("at = pid % tiles // tiles_c * BLOCK_PIXELS + tl.arange(0, BLOCK_PIXELS)[:, None]")
+        cols = "pid % tiles_c * BLOCK_CHANNELS + tl.arange(0, BLOCK_CHANNELS)[None, :]"
+        body.say(f"cols = ({cols}).to(tl.int64)")
+        body.say(f"mask = (at < {ends[-1]}) & (cols < {channels})")
+        places, left, inside = ["at"], "line", list[str]()
+        for dim in reversed(range(len(letters))):
+            before, after = self.window.margins[dim]
+            if dim < len(letters) - 1:
+                places.insert(0, f"{left} % {ends[dim]}")
+                left = f"{left} // {ends[dim]}"
+            if before != 0:
+                places[0] += f" - {body.address(before)}"
+            if before != 0 or after != 0:
+                end = body.named(loops.names[dim], x.sizes[2 + dim])
+                inside += [f"({letters[dim]} >= 0)", f"({letters[dim]} < {end})"]
+        for letter, place in zip(letters, places, strict=True):
+            body.say(f"{letter} = {place}")
+        body.say(f"image = ({left}).to(tl.int64)")
+        if inside:
+            body.say(f"inside = {' & '.join(inside)}")
+        buffer, at = loops.place(
+            x.buffer, loops.at(x, list(map(body.variable, ["image", "cols", *letters])))
+        )
+        masked = "mask & inside, other=0.0" if inside else "mask"
+        body.say(f"pixels = tl.load({body.pointer(buffer, body.address(at))}, mask={masked})")
+        body.pointers[copy] = body.fresh(f"{copy}_ptr")
+        to = f"{body.pointers[copy]} + (line.to(tl.int64) * {ends[-1]} + at) * {channels}"
+        body.say(f"tl.store({to} + cols, pixels, mask=mask)")
+        count = program.size("channels", x.sizes[1])
+        width = program.size("padded_width", self._end(-1))
+        setup = (
+            f"BLOCK_CHANNELS = min(triton.next_power_of_2({count}), 64)",
+            f"BLOCK_PIXELS = min(triton.next_power_of_2({width}), 4096 // BLOCK_CHANNELS)",
+        )
+        lines = product([x.sizes[0], *(self._end(dim) for dim in range(len(letters) - 1))])
+        tiles = [
+            program.size("n_lines", lines),
+            f"triton.cdiv({width}, BLOCK_PIXELS)",
+            f"triton.cdiv({count}, BLOCK_CHANNELS)",
+        ]
+        blocks = {block: block for block in ("BLOCK_CHANNELS", "BLOCK_PIXELS")}
+        doc = "Each program copies BLOCK_CHANNELS channels of BLOCK_PIXELS pixels of a line."
+        part = "padded_image" if inside else "image"
+        program.launch(Kernel(body, doc, (" * ".join(tiles),), blocks, setup, part=part))
+
+    def _end(self, dim: int) -> sympy.Expr:
+        return self.window.x.sizes[2:][dim] + sum(self.window.margins[dim])
 
     def _rows(self, m: str, outs: list[sympy.Expr]) -> None:
         """Say which pixels a program computes."""

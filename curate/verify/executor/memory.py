@@ -6,6 +6,7 @@ allocations are far apart, so that no step of a pointer leads from one into the 
 
 from __future__ import annotations
 
+import functools
 from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -101,6 +102,15 @@ class Access:
     size: int
     index: Array
     programs: Array
+
+    @functools.cached_property
+    def at(self) -> Array | slice:
+        """The elements as a slice, which NumPy takes faster, if each lies behind the one before."""
+        index = self.index
+        may_be = len(index) and index[-1] - index[0] == len(index) - 1
+        if may_be and (index[1:] - index[:-1] == 1).all():
+            return slice(int(index[0]), int(index[-1]) + 1)
+        return index
 
     @property
     def addresses(self) -> Array:
@@ -315,17 +325,17 @@ class Shadow:
         self.who = np.zeros(count, np.int32)
         self.when = np.zeros(count, np.int32) if timed else None
 
-    def look(self, index: Array) -> tuple[Array, Array]:
+    def look(self, access: Access) -> tuple[Array, Array]:
         """Return who and when."""
-        who = self.who[index]
-        return who, np.zeros_like(who) if self.when is None else self.when[index]
+        who = self.who[access.at].copy()
+        return who, np.zeros_like(who) if self.when is None else self.when[access.at].copy()
 
-    def note(self, index: Array, programs: Array, now: int) -> tuple[Array, Array]:
+    def note(self, access: Access, programs: Array, now: int) -> tuple[Array, Array]:
         """Note an access; return who and when it was before."""
-        before = self.look(index)
-        self.who[index] = programs
+        before = self.look(access)
+        self.who[access.at] = programs
         if self.when is not None:
-            self.when[index] = now
+            self.when[access.at] = now
         return before
 
 
@@ -377,10 +387,10 @@ class Races:
         if not self.on or (writers := self._shadow(self._writers, access)) is None:
             return
         programs = access.programs
-        before, times = writers.note(access.index, programs, self._now())
+        before, times = writers.note(access, programs, self._now())
         others = (before != 0) & (before != programs) & differs
         if lost.any():
-            now = writers.who[access.index]
+            now = writers.who[access.at]
             if (own := lost & (now == programs)).any():
                 raise Race(
                     f"lanes of program {int(programs[own][0]) - 1} store different values to "
@@ -400,9 +410,9 @@ class Races:
         self._meet(self._writers, access, "load and store")
         readers = self._shadow(self._readers, access)
         if readers is not None:
-            before, _ = readers.look(access.index)
+            before, _ = readers.look(access)
             alone = (before == 0) | (before == access.programs)
-            readers.note(access.index, np.where(alone, access.programs, MANY_READERS), self._now())
+            readers.note(access, np.where(alone, access.programs, MANY_READERS), self._now())
 
     def updated(self, access: Access, hands: int) -> None:
         """Note atomic operations, in the order in which they were done.
@@ -419,7 +429,7 @@ class Races:
         self._order.note(access.programs, access.addresses, max(hands, 0))
         atomics = self._shadow(self._atomics, access)
         if atomics is not None:
-            atomics.note(access.index, access.programs, now)
+            atomics.note(access, access.programs, now)
         if of_block:  # what others do at the same time
             self._meet(self._atomics, access, "update")
         self._meet(self._writers, access, "update")
@@ -430,7 +440,7 @@ class Races:
         """Look at who accessed some elements before, among those that count."""
         known = table.get(access.allocation.base)
         if known is not None and known.size == access.size:
-            before, times = known.look(access.index)
+            before, times = known.look(access)
             others = (before != 0) & (before != access.programs) & among
             self._check(access, others, before, times, what)
 

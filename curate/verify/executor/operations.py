@@ -260,10 +260,10 @@ class Chunk:
                 view[index] = raw[which]
                 continue
             bits, mine = allocation.view(f"u{size}"), raw[which].view(f"u{size}")
-            before = bits[index]
-            view[index] = raw[which]
             access = Access(allocation, size, index, who[which])
-            self.races.stored(access, before != mine, bits[index] != mine)
+            differs = bits[access.at] != mine
+            view[access.at] = raw[which]
+            self.races.stored(access, differs, bits[access.at] != mine)
 
     def _lanes(
         self, live: Array | None, mask: Array | None, pointers: Array, values: Array
