@@ -38,7 +38,7 @@ class Inductor(RowStep):
     sandboxed: ClassVar[bool] = True
 
     step: Literal["inductor"]
-    version: ClassVar[int] = 44
+    version: ClassVar[int] = 45
 
     variants: Annotated[
         int,
