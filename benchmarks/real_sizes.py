@@ -10,7 +10,8 @@ the inputs have ``--mib`` MiB. What is compared and timed runs on one device, on
 times are medians of ``do_bench``, which flushes the cache. ``--compile`` says for how many pairs,
 drawn with a seed, `torch.compile` is timed as well. ``--warm`` first runs all pairs in that many
 processes side by side, untimed, for half of ``--seconds``: what is timed afterwards finds its
-kernels compiled.
+kernels compiled. Of several devices each takes a share, with ``--shard`` and its number in
+``CUDA_VISIBLE_DEVICES``.
 ``--mib 0`` leaves all sizes as the file has them, and all count; otherwise those from 64 MiB on. A
 pair's ``kind``, if it has one, is the line of the table that it counts in. *Of bandwidth* is what
 inputs, parameters and results have, divided by the program's time and the device's bandwidth: all
@@ -211,11 +212,14 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=500, help="when to stop")
     parser.add_argument("--output", type=Path)
     parser.add_argument("--warm", type=int, default=0, help="processes that compile first")
+    parser.add_argument("--shard", default="1/1", help="I/N: the I-th of N shares of the pairs")
     parser.add_argument("--part", help=argparse.SUPPRESS)  # I/N: warm these pairs, time none
     given = parser.parse_args()
     started = time.monotonic()
     rows = read_pairs(given.pairs)
     random.Random(0).shuffle(rows)
+    shard, shards = map(int, given.shard.split("/"))
+    rows = rows[shard - 1 :: shards]
     if given.part:
         first, of = map(int, given.part.split("/"))
         compiled = {row["id"] for row in rows[: given.compile]}
@@ -225,6 +229,7 @@ def main() -> None:
         parts = [f"--part={number}/{given.warm}" for number in range(given.warm)]
         command = [sys.executable, __file__, str(given.pairs), f"--mib={given.mib}"]
         command += [f"--seconds={given.seconds / 2}", f"--compile={given.compile}"]
+        command += [f"--shard={given.shard}"]
         for process in [subprocess.Popen([*command, part]) for part in parts]:
             try:
                 process.wait(max(1.0, started + given.seconds / 2 + 20 - time.monotonic()))

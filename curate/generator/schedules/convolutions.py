@@ -324,46 +324,51 @@ class _Tiled:
         cols = "pid % tiles_c * BLOCK_CHANNELS + tl.arange(0, BLOCK_CHANNELS)[None, :]"
         body.say(f"cols = ({cols}).to(tl.int64)")
         body.say(f"mask = (at < {ends[-1]}) & (cols < {channels})")
-        places, left, inside = ["at"], "line", list[str]()
-        for dim in reversed(range(len(letters))):
-            before, after = self.window.margins[dim]
-            if dim < len(letters) - 1:
-                places.insert(0, f"{left} % {ends[dim]}")
-                left = f"{left} // {ends[dim]}"
-            if before != 0:
-                places[0] += f" - {body.address(before)}"
-            if before != 0 or after != 0:
-                end = body.named(loops.names[dim], x.sizes[2 + dim])
-                inside += [f"({letters[dim]} >= 0)", f"({letters[dim]} < {end})"]
-        for letter, place in zip(letters, places, strict=True):
-            body.say(f"{letter} = {place}")
-        body.say(f"image = ({left}).to(tl.int64)")
-        if inside:
-            body.say(f"inside = {' & '.join(inside)}")
-        buffer, at = loops.place(
-            x.buffer, loops.at(x, list(map(body.variable, ["image", "cols", *letters])))
-        )
+        inside = self._places_in_image(body, ends)
+        places = [body.variable(word) for word in ("image", "cols", *letters)]
+        buffer, index = loops.place(x.buffer, loops.at(x, places))
+        pointer = body.pointer(buffer, body.address(index))
         masked = "mask & inside, other=0.0" if inside else "mask"
-        body.say(f"pixels = tl.load({body.pointer(buffer, body.address(at))}, mask={masked})")
+        body.say(f"pixels = tl.load({pointer}, mask={masked})")
         body.pointers[copy] = body.fresh(f"{copy}_ptr")
         to = f"{body.pointers[copy]} + (line.to(tl.int64) * {ends[-1]} + at) * {channels}"
         body.say(f"tl.store({to} + cols, pixels, mask=mask)")
-        count = program.size("channels", x.sizes[1])
+        self._launch_copy(body, "padded_image" if inside else "image")
+
+    def _places_in_image(self, body: Body, ends: list[str]) -> bool:
+        """Say where in the image a tile of its copy lies; return whether some is outside."""
+        names, left, inside = self.loops.names, "line", list[str]()
+        places = ["at"] * len(names)
+        for dim in reversed(range(len(names))):
+            if dim < len(names) - 1:
+                places[dim] = f"{left} % {ends[dim]}"
+                left = f"{left} // {ends[dim]}"
+            if (before := self.window.margins[dim][0]) != 0:
+                places[dim] += f" - {body.address(before)}"
+            if any(self.window.margins[dim]):
+                letter, end = names[dim][0], body.named(names[dim], self.window.x.sizes[2 + dim])
+                inside += [f"({letter} >= 0)", f"({letter} < {end})"]
+        for name, place in zip(names, places, strict=True):
+            body.say(f"{name[0]} = {place}")
+        body.say(f"image = ({left}).to(tl.int64)")
+        if inside:
+            body.say(f"inside = {' & '.join(inside)}")
+        return bool(inside)
+
+    def _launch_copy(self, body: Body, part: str) -> None:
+        program, x = self.program, self.window.x
+        channels = program.size("channels", x.sizes[1])
         width = program.size("padded_width", self._end(-1))
         setup = (
-            f"BLOCK_CHANNELS = min(triton.next_power_of_2({count}), 64)",
+            f"BLOCK_CHANNELS = min(triton.next_power_of_2({channels}), 64)",
             f"BLOCK_PIXELS = min(triton.next_power_of_2({width}), 4096 // BLOCK_CHANNELS)",
         )
-        lines = product([x.sizes[0], *(self._end(dim) for dim in range(len(letters) - 1))])
-        tiles = [
-            program.size("n_lines", lines),
-            f"triton.cdiv({width}, BLOCK_PIXELS)",
-            f"triton.cdiv({count}, BLOCK_CHANNELS)",
-        ]
+        outer = map(self._end, range(len(self.loops.names) - 1))
+        lines = program.size("n_lines", product([x.sizes[0], *outer]))
+        tiles = f"triton.cdiv({width}, BLOCK_PIXELS) * triton.cdiv({channels}, BLOCK_CHANNELS)"
         blocks = {block: block for block in ("BLOCK_CHANNELS", "BLOCK_PIXELS")}
         doc = "Each program copies BLOCK_CHANNELS channels of BLOCK_PIXELS pixels of a line."
-        part = "padded_image" if inside else "image"
-        program.launch(Kernel(body, doc, (" * ".join(tiles),), blocks, setup, part=part))
+        program.launch(Kernel(body, doc, (f"{lines} * {tiles}",), blocks, setup, part=part))
 
     def _end(self, dim: int) -> sympy.Expr:
         return self.window.x.sizes[2:][dim] + sum(self.window.margins[dim])
