@@ -152,6 +152,8 @@ class _Window:
         for dim, name in enumerate(loops.names):
             stride, padding, _ = loops.numbers(dim)
             place, before = loops.places[2 + dim], self.margins[dim][0]
+            if place.free_symbols:  # 32 bits hold a place along an axis, times a stride
+                place = body.variable(body.address(place))
             if not loops.transposed:
                 at = place * stride - padding + before
             elif apart and apart[dim]:
@@ -320,10 +322,12 @@ class _Tiled:
         body.say(f"tiles = tl.cdiv({ends[-1]}, BLOCK_PIXELS) * tiles_c")
         body.say("pid = tl.program_id(0)")
         body.say("line = pid // tiles")
-        body.say("at = pid % tiles // tiles_c * BLOCK_PIXELS + tl.arange(0, BLOCK_PIXELS)[:, None]")
+        at = letters[-1] if self.window.margins[-1][0] == 0 else "at"
+        lanes = "tl.arange(0, BLOCK_PIXELS)[:, None]"
+        body.say(f"{at} = pid % tiles // tiles_c * BLOCK_PIXELS + {lanes}")
         cols = "pid % tiles_c * BLOCK_CHANNELS + tl.arange(0, BLOCK_CHANNELS)[None, :]"
         body.say(f"cols = ({cols}).to(tl.int64)")
-        body.say(f"mask = (at < {ends[-1]}) & (cols < {channels})")
+        body.say(f"mask = ({at} < {ends[-1]}) & (cols < {channels})")
         inside = self._places_in_image(body, ends)
         places = [body.variable(word) for word in ("image", "cols", *letters)]
         buffer, index = loops.place(x.buffer, loops.at(x, places))
@@ -331,7 +335,7 @@ class _Tiled:
         masked = "mask & inside, other=0.0" if inside else "mask"
         body.say(f"pixels = tl.load({pointer}, mask={masked})")
         body.pointers[copy] = body.fresh(f"{copy}_ptr")
-        to = f"{body.pointers[copy]} + (line.to(tl.int64) * {ends[-1]} + at) * {channels}"
+        to = f"{body.pointers[copy]} + (line.to(tl.int64) * {ends[-1]} + {at}) * {channels}"
         body.say(f"tl.store({to} + cols, pixels, mask=mask)")
         self._launch_copy(body, "padded_image" if inside else "image")
 
@@ -349,7 +353,7 @@ class _Tiled:
                 letter, end = names[dim][0], body.named(names[dim], self.window.x.sizes[2 + dim])
                 inside += [f"({letter} >= 0)", f"({letter} < {end})"]
         for name, place in zip(names, places, strict=True):
-            body.say(f"{name[0]} = {place}")
+            body.say(f"{name[0]} = {place}") if place != "at" else None
         body.say(f"image = ({left}).to(tl.int64)")
         if inside:
             body.say(f"inside = {' & '.join(inside)}")
@@ -558,16 +562,21 @@ def summed(loops: Convolution, program: Program) -> None:
     body.index(dim, "tl.program_id(0) * BLOCK_SIZE")
     window.first()
     x, weight = window.x, window.weight
-    channel = loops.places[1]
+    image, channel = loops.places[:2]
     one = body.variable("i") if loops.inputs != 1 else sympy.S.Zero
     group = FloorDiv(channel, loops.filters) if loops.filters != 1 else channel
     taps = [body.variable(f"tap_{name[0]}") for name in loops.names]
     taps = [t if n != 1 else sympy.S.Zero for t, n in zip(taps, loops.taps, strict=True)]
     if loops.transposed:
         own = channel - group * loops.filters if loops.filters != 1 else sympy.S.Zero
-        filters = [group * loops.inputs + one, own, *taps]
+        first, tap = [group * loops.inputs, own], [one, sympy.S.Zero, *taps]
     else:
-        filters = [channel, one, *taps]
+        first, tap = [channel, sympy.S.Zero], [sympy.S.Zero, one, *taps]
+    # What no tap changes is outside the loops, with 64 bits; inside, 32 suffice.
+    planes, pixel_type = _pointer(body, "planes", x, [image, group * loops.inputs])
+    weights, weight_type = _pointer(body, "weights", weight, first)
+    is_spread = body.is_spread(loops.at(weight, [*first, *tap[2:]]))
+    program.say_short(program.size("n_pixels", loops.inputs * product(x.sizes[2:])))
     body.say("acc = tl.zeros([BLOCK_SIZE], tl.float32)")
     depth = body.depth
     loops_of = [("i", body.named("group_channels", loops.inputs))]
@@ -577,15 +586,11 @@ def summed(loops: Convolution, program: Program) -> None:
             body.say(f"for {name} in range({size}):")
             body.depth += 1
     seen = [window.see(dim) for dim in range(len(loops.names))]
-    places = [place for place, _ in seen]
     inside = " & ".join(["mask", *(one for _, conditions in seen for one in conditions)])
-    at = loops.at(x, [loops.places[0], group * loops.inputs + one, *places])
-    tap = loops.at(weight, filters)
-    for word, operand, index, mask in (
-        ("pixel", x, at, inside),
-        ("weight", weight, tap, "mask" if body.is_spread(tap) else ""),
-    ):
-        body.say(f"{word} = {body.factor(operand, index, mask)}")
+    at = _along(body, x, [sympy.S.Zero, one, *(place for place, _ in seen)])
+    body.say(f"pixel = tl.load({planes}{at}, mask={inside}, other=0.0){pixel_type}")
+    at, masked = _along(body, weight, tap), ", mask=mask, other=0.0" if is_spread else ""
+    body.say(f"weight = tl.load({weights}{at}{masked}){weight_type}")
     body.say("acc += pixel * weight")
     body.depth = depth
     body.leaf(loops.product, "acc")
@@ -595,3 +600,19 @@ def summed(loops: Convolution, program: Program) -> None:
     program.say_short(count)
     grid = (f"triton.cdiv({count}, BLOCK_SIZE)",)
     program.launch(Kernel(body, doc, grid, {"BLOCK_SIZE": "BLOCK_SIZE"}, ("BLOCK_SIZE = 256",)))
+
+
+def _pointer(
+    body: Body, word: str, operand: CallOperand, places: Sequence[sympy.Expr]
+) -> tuple[str, str]:
+    """Say where some planes of an operand begin; return the variable, and a load's conversion."""
+    index = sum((p * s for p, s in zip(places, operand.strides, strict=False)), operand.offset)
+    buffer, index = body.loops.place(operand.buffer, index)
+    short = ".to(tl.float32)" if body.host.is_float_input(buffer) else ""
+    return body.let(word, body.pointer(buffer, body.address(index))), short
+
+
+def _along(body: Body, operand: CallOperand, places: Sequence[sympy.Expr]) -> str:
+    """Return the text that is added to a pointer to a plane's beginning, for places in it."""
+    index = sum((p * s for p, s in zip(places, operand.strides, strict=True)), sympy.S.Zero)
+    return f" + {body.address(index)}" if index != 0 else ""
