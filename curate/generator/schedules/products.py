@@ -592,11 +592,8 @@ def _summed(
         name if made else body.fresh(name)
         for name, made in zip(OUTER, loops.made_factors, strict=True)
     )
-    strides = a.strides[-2], b.strides[-1]
-    for i, (name, dim, size) in enumerate(((row, dims[0], m), (col, dims[1], n))):
-        text = f"{dim.name} % {size}"
-        short = strides[i] == 1 and not loops.made_factors[i]
-        body.say(f"{name} = {text if short else f'({text}).to(tl.int64)'}")
+    for name, dim, size in ((row, dims[0], m), (col, dims[1], n)):
+        body.say(f"{name} = ({dim.name} % {size}).to(tl.int64)")
     step = "step" if split else "BLOCK_K"
     if split:
         body.say(f"{split} = tl.program_id(1)")
