@@ -627,8 +627,9 @@ class Program:
                 f"Copy an operand of {stem} in the order it is read in.",
             )
         elif kernel.part.endswith("image"):
-            zeros = ", and put zeros around it" if kernel.part == "padded_image" else ""
-            first = f"Copy the image of {told}, channels last{zeros}."
+            copied = next(self.word(name) for name in kernel.body.pointers)
+            zeros = " and with zeros around it" if kernel.part == "padded_image" else ""
+            first = f"Copy {copied}, channels last{zeros}."
         elif kernel.part == "partial":
             self.staged.add(id(loops))
             first = f"First stage of {told}: partial results."
