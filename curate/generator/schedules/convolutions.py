@@ -181,8 +181,10 @@ class _Window:
         within = [] if any(self.margins[dim]) else [f"({text} >= 0)", f"({text} < {end})"]
         if loops.transposed and stride != 1:
             by = body.address(stride)
-            hits = [*within[:1], f"({text} % {by} == 0)"]
-            return FloorDiv(pixel, stride), hits + [f"({text} // {by} < {end})"] * len(within[1:])
+            hits = [f"({text} % {by} == 0)"]
+            if within:
+                hits = [f"({text} >= 0)", *hits, f"({text} // {by} < {end})"]
+            return FloorDiv(pixel, stride), hits
         return pixel, within if padding != 0 or loops.transposed else []
 
 
@@ -573,8 +575,9 @@ def summed(loops: Convolution, program: Program) -> None:
     else:
         first, tap = [channel, sympy.S.Zero], [sympy.S.Zero, one, *taps]
     # What no tap changes is outside the loops, with 64 bits; inside, 32 suffice.
-    planes, pixel_type = _pointer(body, "planes", x, [image, group * loops.inputs])
-    weights, weight_type = _pointer(body, "weights", weight, first)
+    nowhere = [sympy.S.Zero] * len(loops.names)
+    planes, pixel_type = _pointer(loops, body, "planes", x, [image, group * loops.inputs, *nowhere])
+    weights, weight_type = _pointer(loops, body, "weights", weight, [*first, *nowhere])
     is_spread = body.is_spread(loops.at(weight, [*first, *tap[2:]]))
     program.say_short(program.size("n_pixels", loops.inputs * product(x.sizes[2:])))
     body.say("acc = tl.zeros([BLOCK_SIZE], tl.float32)")
@@ -587,9 +590,9 @@ def summed(loops: Convolution, program: Program) -> None:
             body.depth += 1
     seen = [window.see(dim) for dim in range(len(loops.names))]
     inside = " & ".join(["mask", *(one for _, conditions in seen for one in conditions)])
-    at = _along(body, x, [sympy.S.Zero, one, *(place for place, _ in seen)])
+    at = _along(loops, body, x, [sympy.S.Zero, one, *(place for place, _ in seen)])
     body.say(f"pixel = tl.load({planes}{at}, mask={inside}, other=0.0){pixel_type}")
-    at, masked = _along(body, weight, tap), ", mask=mask, other=0.0" if is_spread else ""
+    at, masked = _along(loops, body, weight, tap), ", mask=mask, other=0.0" if is_spread else ""
     body.say(f"weight = tl.load({weights}{at}{masked}){weight_type}")
     body.say("acc += pixel * weight")
     body.depth = depth
@@ -603,16 +606,15 @@ def summed(loops: Convolution, program: Program) -> None:
 
 
 def _pointer(
-    body: Body, word: str, operand: CallOperand, places: Sequence[sympy.Expr]
+    loops: Product, body: Body, word: str, operand: CallOperand, places: Sequence[sympy.Expr]
 ) -> tuple[str, str]:
     """Say where some planes of an operand begin; return the variable, and a load's conversion."""
-    index = sum((p * s for p, s in zip(places, operand.strides, strict=False)), operand.offset)
-    buffer, index = body.loops.place(operand.buffer, index)
+    buffer, index = loops.place(operand.buffer, loops.at(operand, places))
     short = ".to(tl.float32)" if body.host.is_float_input(buffer) else ""
     return body.let(word, body.pointer(buffer, body.address(index))), short
 
 
-def _along(body: Body, operand: CallOperand, places: Sequence[sympy.Expr]) -> str:
+def _along(loops: Product, body: Body, operand: CallOperand, places: Sequence[sympy.Expr]) -> str:
     """Return the text that is added to a pointer to a plane's beginning, for places in it."""
-    index = sum((p * s for p, s in zip(places, operand.strides, strict=True)), sympy.S.Zero)
+    index = loops.at(operand, places) - operand.offset
     return f" + {body.address(index)}" if index != 0 else ""
