@@ -80,7 +80,7 @@ def shrink(task: LoadedTask, which: str, run: Callable[[], float]) -> dict[str, 
             _halve(task, names, FEWEST, lambda: run() > CALL_BYTES)
             _halve(task, others, FEWEST_SHARED, lambda: run() > CALL_BYTES)
             run()
-            return changed()
+            break
         except Exception:  # the file's own: it needs sizes that fit each other
             for name, size in own.items():
                 setattr(task.module, name, size)

@@ -376,6 +376,21 @@ def test_of_changes_alone_those_count_that_make_inputs_no_larger(n: str) -> None
     assert reference.alone(Draw(2, 2, changes=(few,))) == [Draw(2, 2, changes=(few,))]
 
 
+def test_a_change_alone_is_left_out_where_it_makes_results_huge() -> None:
+    setup = "self.conv = nn.Conv2d(8, 64, 3, stride, padding)"
+    reference = loaded(
+        "return self.conv(x)",
+        "torch.randn(8, 8, 16, 16)",
+        init=", stride, padding",
+        setup=setup,
+        given="1, 1",
+    )
+    reference.facts(Draw(1, 1))
+    stride, padding = (Variation("argument", which, 138) for which in (0, 1))
+    draw = Draw(2, 2, family="large", changes=(stride, padding))
+    assert reference.alone(draw) == [Draw(2, 2, family="large", changes=(stride,))]
+
+
 def test_a_tensor_without_numbers_is_not_given_memory() -> None:
     with torch.device("meta"), NoValues():
         with pytest.raises(NotImplementedError, match="has no numbers"):

@@ -344,18 +344,20 @@ class Reference:
     def alone(self, draw: Draw) -> list[Draw]:
         """Return draws with one of a draw's changes each, where inputs become no larger by it.
 
-        That is, than all changes or none make them.
+        That is, than all changes or none make them. Operators may not have much more to do, either:
+        a wide padding alone is much, where a long stride made the result small again.
         """
 
-        def elements(*changes: Variation) -> int:
-            return self._elements(dataclasses.replace(draw, changes=changes))
-
-        most = max(elements(), elements(*draw.changes))
+        without = dataclasses.replace(draw, changes=())
+        most = max(self._elements(without), self._elements(draw))
         found = []
         for change in draw.changes:
+            one = dataclasses.replace(draw, changes=(change,))
             with contextlib.suppress(Exception):  # the file's own: changes may need each other
-                if elements(change) <= most:
-                    found.append(dataclasses.replace(draw, changes=(change,)))
+                # Other families look at values. None where it cannot be told without computing.
+                cost = self._cost(dataclasses.replace(one, family=OWN))
+                if self._elements(one) <= most and not (cost and cost.call_bytes > self._room):
+                    found.append(one)
         return found
 
     def _elements(self, draw: Draw) -> int:
