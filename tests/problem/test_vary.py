@@ -367,6 +367,13 @@ def test_other_sizes_that_are_far_more_work_are_left_out() -> None:
     assert 64 in sizes and 128 not in sizes, sizes
 
 
+def test_large_inputs_may_be_twice_as_many() -> None:
+    reference = loaded("return x.exp()", "torch.rand(8192, 512)")
+    reference.facts(Draw(2, 2))
+    draws = reference.variants(Draw(2, 2), True).draws["sizes"]
+    assert Variation("leading", 0, 16385, 8192) in draws[1].changes, draws
+
+
 @pytest.mark.parametrize("n", ["n", "int(torch.tensor(n))"], ids=["plain", "by a value"])
 def test_of_changes_alone_those_count_that_make_inputs_no_larger(n: str) -> None:
     reference = loaded("return x.exp()", f"torch.rand({n}, m)", sizes="n = 4; m = 4")

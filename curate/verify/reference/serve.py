@@ -24,7 +24,6 @@ from curate.problem.draw import (
     OWN,
     TIES,
     Draw,
-    Variation,
     draw_arguments,
     draw_inputs,
     free_sizes,
@@ -312,8 +311,8 @@ class Reference:
                 return None
             _, model = self.model(tried)
             try:
-                with OperatorCalls(most_bytes=self._room):
-                    result = self._forward(model, given, tried.seed)["output"]
+                work = OperatorCalls(most_bytes=self._room)
+                result, _ = self._call(model, copy.deepcopy(given), tried.seed, work)
             except Exception as error:
                 if (why := refusal(error)).status == "crash":
                     broken.append(why)
@@ -524,11 +523,20 @@ class Reference:
         changed = {path: after[path] for path in own["changed"]}
         return {"output": result, "changed": changed, "state": state}
 
-    def _call(self, model: nn.Module, given: list[Any], seed: int) -> tuple[Any, dict[str, Any]]:
-        """Return what ``forward`` gives and the state that it changed; the model stays."""
+    def _call(
+        self,
+        model: nn.Module,
+        given: list[Any],
+        seed: int,
+        work: OperatorCalls | None = None,
+    ) -> tuple[Any, dict[str, Any]]:
+        """Return what ``forward`` gives and the state that it changed; the model stays.
+
+        ``work`` counts what forward does, and nothing that is done here.
+        """
         twin = copied(model)
         seed_everything(seed)
-        with HalfInFloat32():
+        with HalfInFloat32(), work or contextlib.nullcontext():
             result = twin(*given)
         if self.device != "cpu":
             torch.cuda.synchronize()  # an assertion on the device is this call's
