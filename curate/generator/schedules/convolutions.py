@@ -205,6 +205,7 @@ class _Tiled:
             n-th, if the convolution is transposed and has a stride of n.
         strided: whether a tap of a transposed convolution is on some pixels only.
         joins: whether the taps along the last axis lie together.
+        flat: whether all taps are summed as one: of few channels, those of a line fill no tile.
         counts: the texts for how many taps of each axis the loop goes over, if it does.
     """
 
@@ -224,6 +225,8 @@ class _Tiled:
         self.counts: list[str] = []
         self.joins = not (self.grouped or loops.transposed or loops.taps[-1] == 1)
         self.joins &= bool(numbers[-1][2] == 1)
+        is_few = program.hint(loops.inputs) < FEW_CHANNELS
+        self.flat = self.joins and is_few and any(taps != 1 for taps in loops.taps[:-1])
         words = [loops.words[dim] for dim in pixels]
         if not any(self.apart):
             own_axes = [own_axes[0], [axis for axes in own_axes[1:] for axis in axes]]
@@ -233,7 +236,19 @@ class _Tiled:
         prefixes = ("", "first_", "tap_", "phase_", "step_")
         letters = [f"{of}{n[0]}" for of in prefixes for n in loops.names]
         reserved = ["pid", "tiles_m", "tiles_n", "tile_m", "tile_n", "start", "rows", "cols", "k"]
-        reserved += ["group", "a", "b", "at", "acc", "inner", "inside", "x_first", "phase", "done"]
+        reserved += [
+            "group",
+            "a",
+            "b",
+            "at",
+            "tap",
+            "acc",
+            "inner",
+            "inside",
+            "x_first",
+            "phase",
+            "done",
+        ]
         self.body = Body(loops, program, [*rows, self.cols], [*reserved, *letters])
         self.body.rank = 2
         self.window = _Window(loops, self.body, padded=True)
@@ -432,19 +447,21 @@ class _Tiled:
         row = body.widened(self.cols, row)
         body.say("inner = tl.arange(0, BLOCK_K)")
         body.say(f"weights = {weight} + {row} * {length} + {at}inner[:, None]")
-        first = f"{{}} * {every} + {group}inner[None, :]"
+        first = f"{{}} * {every}" + ("" if self.flat else f" + {group}inner[None, :]")
         if not self.strided:
             body.say(f"x_first = {x} + {first.format(self._place(window.firsts))}")
         run = f"{window.taps[-1]} * {channels}" if self.joins else channels
+        line, run = run, length if self.flat else run
         body.say("acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)")
         with body.block(self._begin(run)):
             body.say("k = start + inner")
-            pixels, inside, x_at = "x_first", "row_mask", self._beyond(every)
+            pixels, inside = "x_first", "row_mask"
+            x_at = self._of_all_taps(line) if self.flat else self._beyond(every)
             if self.strided:
                 place, inside = self._hits()
                 pixels = body.let("x_ptrs", f"{x} + {first.format(place)}")
             if x_at != "start":
-                x_at = body.let("x_at", x_at)
+                x_at = body.let("x_at", x_at) + ("[None, :]" if self.flat else "")
             weight_at = "start"
             if tap := self._tap():
                 weight_at = body.let("weight_at", f"{tap} * {own} + start")
@@ -465,7 +482,7 @@ class _Tiled:
         taps, (stride, padding, _) = self.window.taps[dim], self.loops.numbers(dim)
         body, letter = self.body, self.loops.names[dim][0]
         if not self.apart[dim]:
-            joined = self.joins and dim == len(self.apart) - 1
+            joined = self.flat or (self.joins and dim == len(self.apart) - 1)
             self.counts.append("" if joined or taps == "1" else taps)
             return ""
         first, by = f"phase_{letter}", body.address(stride)
@@ -516,6 +533,28 @@ class _Tiled:
         if not pixel or self.strided:
             return "start"
         return f"start - {pixel} * {every}" if loops.transposed else f"{pixel} * {every} + start"
+
+    def _of_all_taps(self, line: str) -> str:
+        """Return the text for how far each of a tile's numbers is from what an output sees first.
+
+        Args:
+            line: the text for how many lie together: channels of the taps along the last axis.
+        """
+        body, window = self.body, self.window
+        body.say(f"tap = k // ({line})")
+        left, places = "tap", list[str]()
+        for dim in reversed(range(len(self.loops.names) - 1)):
+            place = left
+            if dim and window.taps[dim] != "1":
+                place, left = f"{left} % {window.taps[dim]}", f"{left} // {window.taps[dim]}"
+            elif dim:
+                place = ""
+            dilation = self.loops.numbers(dim)[2]
+            times = "" if dilation == 1 else f" * {body.address(dilation)}"
+            wide = f"({place}).to(tl.int64)" if dim < len(self.loops.names) - 2 else place
+            places.insert(0, place and wide + times)
+        pixel = _nested([*places, ""], window.ends)
+        return f"{pixel} * {body.named('channels', self.loops.inputs)} + k % ({line})"
 
     def _tap(self) -> str:
         """Return the text for a tap among all taps, from the first on."""
