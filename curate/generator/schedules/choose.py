@@ -77,6 +77,7 @@ def schedules(loops: Loops, program: Program) -> list[Schedule]:
     if plane.by_rows and _is_of_parameters(loops, program):
         return [by_length, looped]
     batch, many = _are_many(loops, program)
+    many |= not plane.by_rows and program.hint(loops.extent(loops.kept)) >= ENOUGH_COLUMNS
     if not plane.by_rows or not batch or not _reads_again(loops, program):
         second = by_length if plane.by_rows else shared
         return [looped, second] if many else [shared, looped]
