@@ -105,7 +105,12 @@ CONVOLUTIONS = {
         "self.c(x)", "torch.randn(2, 8, 50)", "self.c = nn.Conv1d(8, 40, 4, 3, groups=2)"
     ),
     "volumes": reference(
-        "self.c(x)", "torch.randn(2, 3, 6, 7, 8)", "self.c = nn.Conv3d(3, 16, 3, padding=1)"
+        "self.c(x)", "torch.randn(2, 8, 6, 7, 8)", "self.c = nn.Conv3d(8, 16, 3, padding=1)"
+    ),
+    "few channels": reference(
+        "self.c(x)",
+        "torch.randn(2, 3, 6, 7, 8)",
+        "self.c = nn.Conv3d(3, 16, (2, 3, 3), padding=(0, 1, 1), dilation=(2, 2, 1))",
     ),
     "depthwise": reference(
         "F.silu(self.c(x))",
@@ -189,7 +194,7 @@ def test_each_is_one_kernel_with_all_that_follows_inside(programs):
 
 
 def test_nothing_is_divided_in_the_loop_over_channels(programs):
-    for name in CONVOLUTIONS.keys() - {"pixels", "transposed"}:
+    for name in CONVOLUTIONS.keys() - {"pixels", "transposed", "few channels"}:
         kernel = programs[name].partition("class ModelNew")[0]
         loop = re.split("for (?:start|_) in range", kernel)[-1].partition("tl.dot")[0]
         if "tl.dot(" in kernel:
@@ -202,6 +207,13 @@ def test_taps_that_lie_together_are_summed_as_one(programs):
         kernel = programs[name].rpartition("@triton.jit")[2].partition("class ModelNew")[0]
         assert len(re.findall("(?m)^ +tap_. = 0$", kernel)) == axes, name
         assert len(re.findall("(?m)^ +for ", kernel)) == 1, name  # what follows runs ahead
+
+
+def test_few_channels_are_summed_with_all_taps(programs):
+    kernel = programs["few channels"].rpartition("@triton.jit")[2].partition("class ModelNew")[0]
+    (loop,) = re.findall("(?m)^ +for .*$", kernel)
+    assert loop.strip() == "for start in range(0, 54, BLOCK_K):"
+    assert "b = tl.load(weights + start, mask=col_mask & (k < 54)[:, None], other=0.0)" in kernel
 
 
 def test_no_tap_of_a_padded_image_asks_whether_it_is_inside(programs):
