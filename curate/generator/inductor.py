@@ -38,7 +38,7 @@ class Inductor(RowStep):
     sandboxed: ClassVar[bool] = True
 
     step: Literal["inductor"]
-    version: ClassVar[int] = 49
+    version: ClassVar[int] = 50
 
     variants: Annotated[
         int,

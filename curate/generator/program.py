@@ -59,6 +59,10 @@ class Tensor:
     dense: bool = False
 
 
+OF_A_PART = re.compile(r"self\.\w+[.\[].+")
+"""Where a number of a part of the module is: ``self.net[1].out_features``."""
+
+
 class Program:
     """Collects a program while its loops are printed.
 
@@ -741,16 +745,41 @@ class Program:
         pointed = {self.tensors[name].name for name in self.pointed & self.tensors.keys()}
         loose = [t.name for t in tensors if not t.dense and t.name in pointed]
         dense = [f"{name} = {name}.contiguous()" for name in loose]
-        return [
-            *lines,
-            *self.types.checks(tensors),
-            *ranks,
-            *reads,
-            *derived,
-            *shapes,
-            *guards,
-            *dense,
-        ]
+        rest = [*derived, *shapes, *guards, *dense]
+        told = self._name_numbers(rest)
+        return [*lines, *self.types.checks(tensors), *ranks, *reads, *told, *rest]
+
+    def _name_numbers(self, rest: list[str]) -> list[str]:
+        """Return what gives a variable to each number of the module's parts that is read twice.
+
+        All that was said has the variables then, and so has ``rest``, which follows.
+        """
+        told = []
+        parts = {
+            f.text: f for f in self.sizes.facts if not f.tensor and OF_A_PART.fullmatch(f.text)
+        }
+        for text, fact in parts.items():
+            own = re.compile(rf"(?<![\w.]){re.escape(text)}(?![\w.\[])")
+            if sum(len(own.findall(line)) for line in [*rest, *self.lines]) < 2:
+                continue
+            *_, part, last = text.split(".")
+            word = self.sizes.argument(fact.expression) or identifier(last)
+            if word in self.sizes.taken and part != "self":
+                word = f"{re.sub(r'[[].*', '', part)}_{word}"
+            name = self.sizes.fresh(word)
+            told.append(f"{name} = {text}")
+            rest[:] = [own.sub(name, line) for line in rest]
+            self.lines = [own.sub(name, line) for line in self.lines]
+            self._drop_other_names(name)
+        return told
+
+    def _drop_other_names(self, name: str) -> None:
+        """Have no variable that is only another variable."""
+        for line in [line for line in self.lines if re.fullmatch(rf"\w+ = {name}", line)]:
+            other = line.split()[0]
+            if sum(bool(re.match(rf"\s*{other} = ", line)) for line in self.lines) == 1:
+                self.lines.remove(line)
+                self.lines = [re.sub(rf"\b{other}\b", name, line) for line in self.lines]
 
     def _dims(self, tensor: Tensor, found: list[tuple[int, str]]) -> str:
         """Return what gives some dimensions of a tensor, in order."""

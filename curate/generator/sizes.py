@@ -206,11 +206,17 @@ class Sizes:
     def _is_direct(self, symbol: sympy.Symbol) -> bool:
         return any(fact.expression == symbol for fact in self.facts)
 
-    def _word(self, symbol: sympy.Symbol, fact: Fact) -> str:
-        """Return a name for a size: the constructor's, the file's, or the tensor's own."""
+    def argument(self, symbol: sympy.Symbol) -> str:
+        """Return the name of the constructor's argument that a size is, or ""."""
         for name, value in self.traced.arguments.items():
             if isinstance(value, Symbolic) and self.traced.expression(value) == symbol:
                 return name.rpartition(".")[2]
+        return ""
+
+    def _word(self, symbol: sympy.Symbol, fact: Fact) -> str:
+        """Return a name for a size: the constructor's, the file's, or the tensor's own."""
+        if word := self.argument(symbol):
+            return word
         words = words_of(self.traced.task)
         if (fact.tensor, fact.dim) in words.sizes:
             return words.sizes[fact.tensor or "", fact.dim]
