@@ -104,6 +104,8 @@ class Sizes:
         self._known: dict[sympy.Expr, sympy.Expr] = {}
         self._fixed = 0  # symbols that had a value, or were others', when these were found
         self._opaque: dict[sympy.Expr, sympy.Expr] = {}
+        guards = [traced.env.replace(guard.expr) for guard in traced.env.guards]
+        self._divides = {pair for guard in guards if (pair := _division(guard))}
 
     def fresh(self, word: str) -> str:
         return unused(word, self.taken)
@@ -118,12 +120,26 @@ class Sizes:
             found = self.traced.env.replace(e) if e.free_symbols else e
             found = self.lead.known(found) if self.lead else found
             found = private.without_guards(found)
-            found = found.replace(CeilToInt, _rounded_up)
+            found = found.replace(CeilToInt, _rounded_up).replace(FloorDiv, self._divided)
             for term, value in self._opaque.items():
                 if term.free_symbols <= found.free_symbols:
                     found = found.subs(term, value)
             self._known[e] = found
         return self._known[e]
+
+    def _divided(self, over: sympy.Expr, under: sympy.Expr) -> sympy.Expr:
+        """Return a quotient in one form.
+
+        (n - 1) // 2 + 1 is (n + 1) // 2; and n // (n // 4), as PyTorch sizes the second part of a
+        dimension that is split, is 4 where 4 has to divide n.
+        """
+        if isinstance(under, FloorDiv) and (over, under.args[1]) in self._divides:
+            return under.args[1]
+        number, rest = over.as_coeff_Add()
+        if not (under.is_Integer and number.is_Integer and rest != 0):
+            return FloorDiv(over, under)
+        whole, left = divmod(int(number), int(under))
+        return FloorDiv(rest + left, under) + whole
 
     def learn(self, facts: list[Fact]) -> None:
         """Take in what the host function can read.
@@ -296,6 +312,18 @@ def _is_sum_of(hidden: list[sympy.Expr], terms: list[sympy.Expr]) -> bool:
     """Whether some terms of a sum of sizes are several sizes that nothing tells."""
     are_sizes = all(term.is_Symbol for term in hidden)
     return len(hidden) > 1 and are_sizes and all(term.is_positive for term in terms)
+
+
+def _division(guard: sympy.Basic) -> tuple[sympy.Basic, ...] | None:
+    """Return a number and what divides it, if that is what a guard says: ``a % b == 0``, or so or
+    ``a == b``."""
+    parts = guard.args if isinstance(guard, sympy.Or) else (guard,)
+    equations = [part for part in parts if isinstance(part, sympy.Eq)]
+    rests = [e.lhs.args for e in equations if isinstance(e.lhs, private.Mod) and e.rhs == 0]
+    others = [e for e in equations if not isinstance(e.lhs, private.Mod)]
+    if len(rests) != 1 or len(rests) + len(others) != len(parts):
+        return None
+    return rests[0] if all({*e.args} == {*rests[0]} for e in others) else None
 
 
 def _rounded_up(e: sympy.Expr) -> sympy.Expr:

@@ -19,6 +19,7 @@ import sympy
 import torch
 
 from curate.generator import torch_private as private
+from curate.generator.loops import equal
 from curate.generator.promises.ranks import Lead
 from curate.generator.text.expressions import Printer
 from curate.generator.trace import Traced
@@ -76,6 +77,8 @@ def of_trace(
         if e == sympy.false:  # cannot be said in what is left: its numbers are the file's
             found += _as_in_the_file(traced, guard.expr, known)
         if e in (sympy.true, sympy.false) or not e.free_symbols:
+            continue
+        if isinstance(e, sympy.Eq) and equal(*e.args):
             continue
         framework = guard.sloc.framework_loc
         file, function = (framework.filename, framework.name) if framework else ("", "")
