@@ -265,3 +265,42 @@ def test_what_is_looked_at_has_the_name_that_the_reference_gives_it():
     )
     for word in ("first", "second", "previous"):
         assert re.search(rf"^ +{word} = tl\.load\(", text, re.MULTILINE), text
+
+
+PARTS = """
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def __init__(self, dim, hidden_dim, patch_size):
+        super().__init__()
+        self.patch_size = patch_size
+        self.net = nn.Sequential(nn.LayerNorm(dim), nn.Linear(dim, hidden_dim), nn.GELU())
+        self.out = nn.Linear(hidden_dim, 24)
+
+    def forward(self, x):
+        x = x.unflatten(1, (-1, self.patch_size)).transpose(2, 3).flatten(2)
+        return self.out(self.net(x))
+
+
+def get_inputs():
+    return [torch.randn(6, 40, 6)]
+
+
+def get_init_inputs():
+    return [24, 72, 4]
+"""
+
+
+def test_a_number_of_a_part_is_read_once_and_has_the_name_of_the_argument():
+    forward = generate(PARTS).text.partition("def forward")[2]
+    assert "hidden_dim = self.net[1].out_features\n" in forward
+    assert forward.count("self.net[1].out_features") == 1
+    assert "N = " not in forward and "triton.cdiv(hidden_dim, " in forward
+
+
+def test_the_second_part_of_a_dimension_that_is_split_has_its_own_name():
+    forward = generate(PARTS).text.partition("def forward")[2]
+    assert "assert seq_len == self.patch_size or seq_len % self.patch_size == 0" in forward
+    assert "assert self.patch_size * features == dim" in forward and "// (seq_len" not in forward
