@@ -315,8 +315,8 @@ def _is_sum_of(hidden: list[sympy.Expr], terms: list[sympy.Expr]) -> bool:
 
 
 def _division(guard: sympy.Basic) -> tuple[sympy.Basic, ...] | None:
-    """Return a number and what divides it, if that is what a guard says: ``a % b == 0``, or so or
-    ``a == b``."""
+    """Return a number and what divides it, if a guard says so: ``a == b or a % b == 0``, or the
+    second alone."""
     parts = guard.args if isinstance(guard, sympy.Or) else (guard,)
     equations = [part for part in parts if isinstance(part, sympy.Eq)]
     rests = [e.lhs.args for e in equations if isinstance(e.lhs, private.Mod) and e.rhs == 0]

@@ -33,7 +33,7 @@ ENOUGH = 256
 """Rows from which on a program takes each whole."""
 
 ENOUGH_COLUMNS = 32 * ENOUGH
-"""Columns from which on programs scan them whole."""
+"""Columns, in the file, from which on programs reduce or scan them whole."""
 
 SHORT_COLUMN = 1024
 """Elements of a column up to which one program scans it whole."""

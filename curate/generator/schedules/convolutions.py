@@ -236,20 +236,8 @@ class _Tiled:
         prefixes = ("", "first_", "tap_", "phase_", "step_")
         letters = [f"{of}{n[0]}" for of in prefixes for n in loops.names]
         reserved = ["pid", "tiles_m", "tiles_n", "tile_m", "tile_n", "start", "rows", "cols", "k"]
-        reserved += [
-            "group",
-            "a",
-            "b",
-            "at",
-            "tap",
-            "acc",
-            "inner",
-            "inside",
-            "x_first",
-            "phase",
-            "done",
-        ]
-        self.body = Body(loops, program, [*rows, self.cols], [*reserved, *letters])
+        reserved += ["group", "a", "b", "at", "tap", "acc", "inner", "inside", "x_first", "phase"]
+        self.body = Body(loops, program, [*rows, self.cols], [*reserved, *letters, "done"])
         self.body.rank = 2
         self.window = _Window(loops, self.body, padded=True)
 
@@ -330,7 +318,7 @@ class _Tiled:
         loops, program, x = self.loops, self.program, self.window.x
         letters = [name[0] for name in loops.names]
         reserved = ["pid", "tiles", "tiles_c", "line", "image", "at", "cols", "mask", "inside"]
-        body = Body(loops, program, [], [*reserved, *letters])
+        body = Body(loops, program, [], [*reserved, *letters, "done"])
         ends = []
         for dim, (name, margins) in enumerate(zip(loops.names, self.window.margins, strict=True)):
             ends.append(body.named(f"padded_{name}" if any(margins) else name, self._end(dim)))
@@ -450,8 +438,8 @@ class _Tiled:
         first = f"{{}} * {every}" + ("" if self.flat else f" + {group}inner[None, :]")
         if not self.strided:
             body.say(f"x_first = {x} + {first.format(self._place(window.firsts))}")
-        run = f"{window.taps[-1]} * {channels}" if self.joins else channels
-        line, run = run, length if self.flat else run
+        line = f"{window.taps[-1]} * {channels}" if self.joins else channels
+        run = length if self.flat else line
         body.say("acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)")
         with body.block(self._begin(run)):
             body.say("k = start + inner")

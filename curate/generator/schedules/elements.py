@@ -76,6 +76,7 @@ def tiles(loops: Loops, program: Program) -> None:
     elements = 1024 if many or is_rough else 2048  # a window's loads take registers all at once
     widest = WIDEST_ROUGH if is_rough else WIDEST
     steps = [sympy.expand(loops.index(v.index)).coeff(columns) for v in rough]
+    steps = [step for step in steps if loops.axes.keys().isdisjoint(step.free_symbols)]
     if sum(1 < program.hint(step) <= FEW_APART for step in steps) > 1:  # a window
         elements = widest = STEPPED
     _side_by_side(loops, program, dims, elements, widest)
