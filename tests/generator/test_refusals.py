@@ -83,7 +83,7 @@ REFUSED = {
     "dropped in a part": (PARTLY, "assert not self.training"),
     "squeezed": (SQUEEZED, "// 2 != 1"),
     "reflected": (REFLECTED, " > 2"),
-    "transposed": (TRANSPOSED, "assert self.up.in_channels == channels"),
+    "transposed": (TRANSPOSED, "assert up_channels == channels"),
     "depthwise": (DEPTHWISE, '< 2 ** 31, "offsets have 32 bits"'),
 }
 
