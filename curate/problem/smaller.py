@@ -68,6 +68,9 @@ def shrink(task: LoadedTask, which: str, run: Callable[[], float]) -> dict[str, 
         now = {name: int(getattr(task.module, name)) for name in own}
         return {name: [own[name], now[name]] for name in own if now[name] != own[name]}
 
+    def too_much() -> bool:
+        return run() > CALL_BYTES or (many_inputs and input_elements(task) > ELEMENTS)
+
     for names, others in [(first, [])] if which == FIRST else all_names:
         if many_inputs:
             _halve(task, first, FEWEST, lambda: input_elements(task) > ELEMENTS)
@@ -79,14 +82,12 @@ def shrink(task: LoadedTask, which: str, run: Callable[[], float]) -> dict[str, 
             _halve(task, first, FEWEST, lambda: run() > CALL_BYTES)
             _halve(task, names, FEWEST, lambda: run() > CALL_BYTES)
             _halve(task, others, FEWEST_SHARED, lambda: run() > CALL_BYTES)
-            run()
+            if not too_much():
+                return changed()
             break
         except Exception:  # the file's own: it needs sizes that fit each other
             for name, size in own.items():
                 setattr(task.module, name, size)
-
-    def too_much() -> bool:
-        return run() > CALL_BYTES or (many_inputs and input_elements(task) > ELEMENTS)
 
     with contextlib.suppress(Exception):  # of a model that needs values
         _halve(task, first, FEWEST, too_much)

@@ -511,16 +511,12 @@ class _Tiled:
 
     def _beyond(self, every: str) -> str:
         """Return the text for how far what is read is from what an output sees first."""
-        loops, parts = self.loops, []
-        for dim, (name, count) in enumerate(zip(loops.names, self.counts, strict=True)):
-            wide = ".to(tl.int64)" if dim < len(loops.names) - 2 else ""
-            dilation = loops.numbers(dim)[2]
-            times = "" if dilation == 1 else f" * {self.body.address(dilation)}"
-            parts.append(count and f"tap_{name[0]}{wide}{times}")
-        pixel = _nested(parts, self.window.ends)
+        pairs = zip(self.loops.names, self.counts, strict=True)
+        pixel = self._away([count and f"tap_{name[0]}" for name, count in pairs])
         if not pixel or self.strided:
             return "start"
-        return f"start - {pixel} * {every}" if loops.transposed else f"{pixel} * {every} + start"
+        whole = f"{pixel} * {every}"
+        return f"start - {whole}" if self.loops.transposed else f"{whole} + start"
 
     def _of_all_taps(self, line: str) -> str:
         """Return the text for how far each of a tile's numbers is from what an output sees first.
@@ -528,21 +524,25 @@ class _Tiled:
         Args:
             line: the text for how many lie together: channels of the taps along the last axis.
         """
-        body, window = self.body, self.window
+        body, taps = self.body, self.window.taps
         body.say(f"tap = k // ({line})")
-        left, places = "tap", list[str]()
-        for dim in reversed(range(len(self.loops.names) - 1)):
-            place = left
-            if dim and window.taps[dim] != "1":
-                place, left = f"{left} % {window.taps[dim]}", f"{left} // {window.taps[dim]}"
-            elif dim:
-                place = ""
-            dilation = self.loops.numbers(dim)[2]
-            times = "" if dilation == 1 else f" * {body.address(dilation)}"
-            wide = f"({place}).to(tl.int64)" if dim < len(self.loops.names) - 2 else place
-            places.insert(0, place and wide + times)
-        pixel = _nested([*places, ""], window.ends)
+        left, places = "tap", [""]  # those along the last axis are part of a line
+        for dim in reversed(range(1, len(taps) - 1)):
+            many = taps[dim] != "1"
+            places.insert(0, f"{left} % {taps[dim]}" if many else "")
+            left = f"{left} // {taps[dim]}" if many else left
+        pixel = self._away([left, *places])
         return f"{pixel} * {body.named('channels', self.loops.inputs)} + k % ({line})"
+
+    def _away(self, taps: list[str]) -> str:
+        """Return the text for how many pixels a tap, one along each axis, is from the first."""
+        parts = []
+        for dim, tap in enumerate(taps):
+            wide = f"({tap}).to(tl.int64)" if dim < len(taps) - 2 else tap
+            dilation = self.loops.numbers(dim)[2]
+            times = "" if dilation == 1 else f" * {self.body.address(dilation)}"
+            parts.append(tap and wide + times)
+        return _nested(parts, self.window.ends)
 
     def _tap(self) -> str:
         """Return the text for a tap among all taps, from the first on."""

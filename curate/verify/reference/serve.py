@@ -353,9 +353,11 @@ class Reference:
         for change in draw.changes:
             one = dataclasses.replace(draw, changes=(change,))
             with contextlib.suppress(Exception):  # the file's own: changes may need each other
+                if self._elements(one) > most:
+                    continue
                 # Other families look at values. None where it cannot be told without computing.
                 cost = self._cost(dataclasses.replace(one, family=OWN))
-                if self._elements(one) <= most and not (cost and cost.call_bytes > self._room):
+                if cost is None or cost.call_bytes <= self._room:
                     found.append(one)
         return found
 
