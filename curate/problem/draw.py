@@ -835,7 +835,7 @@ def _family(
         apart = rows if shape and shape[0] >= ROWS else shape
         reach = SHORT_REACH if own == torch.float16 else REACH
         large = normal * 10 ** (reach * torch.rand(apart, dtype=kind))
-        for row, sign in zip(_two_rows(large), (-1, 1), strict=False):
+        for row, sign in zip(_some_rows(large, 2), (-1, 1), strict=False):
             row.normal_().abs_().add_(1).mul_(sign * 10**reach)
         return large
     if family == FAR:
@@ -847,25 +847,31 @@ def _family(
         tiny = torch.rand(shape) < TINY
         small = 0.001 * torch.where(tiny, 1e-6, 1.0) * normal
         if own != torch.float16:  # which would lose its digits
-            for row, factor in zip(_two_rows(small), (1e-4, 1e-6), strict=False):
+            for row, factor in zip(_some_rows(small, 2), (1e-4, 1e-6), strict=False):
                 row *= factor
         return _without_a_column(small)
     return spread * normal
 
 
-def _two_rows(tensor: torch.Tensor) -> list[torch.Tensor]:
-    """Return two rows along the first dimension, or else the last; none of fewer than `ROWS`."""
+def _some_rows(tensor: torch.Tensor, wanted: int) -> list[torch.Tensor]:
+    """Return some rows along the first dimension, or else the last: two of fewer than twice `ROWS`,
+    none of fewer than that."""
     if tensor.dim() < 2:
         return []
     rows = tensor if len(tensor) >= ROWS else tensor.flatten(0, -2)
-    return [rows[int(i)] for i in _places(len(rows), 2)[: 2 if len(rows) >= ROWS else 0]]
+    most = wanted if len(rows) >= 2 * ROWS else 2 if len(rows) >= ROWS else 0
+    return [rows[int(i)] for i in _places(len(rows), wanted)[:most]]
 
 
 def _with_even_rows(drawn: torch.Tensor) -> torch.Tensor:
-    """Give two rows one value each: zero, as in padding, and one."""
-    signs = drawn.is_floating_point()
-    for row, value in zip(_two_rows(drawn), (0, 1), strict=False):
-        row.mul_(0.0) if signs and not value else row.fill_(value)
+    """Give two or three rows one value each: zero, as in padding, one, and zero again. Zeros keep
+    their signs, but the first is negative in one row and positive in the other: of equals it is the
+    first that an ``argmax`` returns."""
+    for row, value in zip(_some_rows(drawn, 3), (-0.0, 1, 0.0), strict=False):
+        if value or not drawn.is_floating_point():
+            row.fill_(value)
+        else:
+            row.mul_(0.0)[..., :1] = value
     return drawn
 
 

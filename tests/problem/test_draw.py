@@ -358,7 +358,7 @@ def test_steps_lie_between_two_steps_of_a_quantisation() -> None:
     between, even = _between_and_even(x)
     assert (x[between, 0] == 127).all() and (x[between, 1:] % 1 == 0.5).all()
     assert (x[2::2] % 0.5 == 0).all() and x.abs().max() == 127
-    assert sorted(x[even, 0].abs().tolist()) in ([0, 1], [0, 1, 127])  # a row of zeros stays one
+    assert sorted(x[even, 0].abs().tolist()) in ([0, 0, 1], [0, 0, 1, 127])  # zeros stay
     assert torch.equal(z, z[:1].expand(16, 5))
     sized = LoadedTask(PAIR.format(forward="(x / 0.0625).round() + y + z"))
     x, _, z = draw_inputs(sized, Draw(0, family="steps"))
@@ -561,8 +561,9 @@ def test_some_rows_are_even_and_some_far_on_one_side(shape: tuple[int, ...]) -> 
         return drawn.flatten(1) if shape[0] > 3 else drawn.flatten(0, -2)
 
     steps = rows("steps")
-    assert [int((steps == n).all(1).sum()) for n in (0, 1)] == [1, 1]
-    assert steps[(steps == 0).all(1)].signbit().any()
+    zero = steps[(steps == 0).all(1)]
+    assert sorted(zero[:, 0].signbit().tolist()) == ([False, True] if len(steps) > 7 else [True])
+    assert int((steps == 1).all(1).sum()) == 1
     large = rows("large")
     assert [int((sign * large > 31_600).all(1).sum()) for sign in (-1, 1)] == [1, 1]
 
