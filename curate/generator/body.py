@@ -6,7 +6,7 @@ import builtins
 import keyword
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -852,6 +852,8 @@ class Kernel:
         setup: statements of the host before the launch.
         warps: the host's text for ``num_warps``, or "" for Triton's own.
         part: what is added to the kernel's name, such as ``partial``.
+        stage: the reductions and scans of one stage of several, none of the last; None if it does
+            all that its loops do.
         tuned_by: arguments whose values an autotuner chooses ``blocks`` for, which then have no
             text; None if it is not tuned.
         loop: the head of the host's loop around the launch, or ""; ``after`` is its last statement.
@@ -866,6 +868,7 @@ class Kernel:
     setup: tuple[str, ...] = ()
     warps: str = ""
     part: str = ""
+    stage: Sequence[Value] | None = None
     tuned_by: tuple[str, ...] | None = None
     tiles: str = "TILES"
     pruned_by: str = ""

@@ -12,7 +12,7 @@ import re
 import textwrap
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -81,7 +81,7 @@ class SourcePiece:
 
 
 def pieces(nodes: Sequence[torch.fx.Node]) -> list[SourcePiece]:
-    """Return what some nodes of a graph compute, in order."""
+    """Return what some nodes of a graph compute, what is known first first."""
     notes = [told_note(node) for node in nodes if _computes(node)]
     notes = [note for note in notes if note.steps] or [
         note for node in nodes if (note := told_note(node)).steps
@@ -93,8 +93,9 @@ def pieces(nodes: Sequence[torch.fx.Node]) -> list[SourcePiece]:
         keys = [(note.is_gradient, step) for step in note.steps]
         whole = (depth for depth, key in enumerate(keys) if own[key] >= total[key])
         depth = next(whole, -1)
-        piece = found.setdefault(keys[depth], SourcePiece([], depth % len(keys), depth >= 0))
+        piece = found.pop(keys[depth], SourcePiece([], depth % len(keys), depth >= 0))
         piece.notes.append(note)
+        found[keys[depth]] = piece
     return list(found.values())
 
 
@@ -168,11 +169,14 @@ def _names(told: Sequence[SourcePiece], results: Sequence[str]) -> str:
     return f"{text} in {inside.pop()}" if text and len(inside) == 1 and all(inside) else text
 
 
-def last(found: Sequence[SourcePiece]) -> str:
-    """Return what the last of some pieces computes a part of; "" for what is long."""
-    text = _joined(found[-1:]).removeprefix("part of ")
-    kind = "the gradient through " if found and found[-1].is_gradient else ""
-    return f"{kind}{text}" if _fits(text, _LONGEST_STATEMENT) else ""
+def parts(found: Sequence[SourcePiece]) -> str:
+    """Return what some pieces compute parts of, or the last if that is long; "" if it is, too."""
+    for told, most in ((found, _LONGEST_FORMULA), (found[-1:], _LONGEST_STATEMENT)):
+        text = _joined(replace(piece, is_whole=True) for piece in told)
+        kinds = {piece.is_gradient for piece in told}
+        if len(kinds) == 1 and _fits(text, most):
+            return f"{'the gradient through ' * kinds.pop()}{text}"
+    return ""
 
 
 def _fits(code: str, most: int) -> bool:

@@ -38,7 +38,7 @@ class Inductor(RowStep):
     sandboxed: ClassVar[bool] = True
 
     step: Literal["inductor"]
-    version: ClassVar[int] = 50
+    version: ClassVar[int] = 51
 
     variants: Annotated[
         int,

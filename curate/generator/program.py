@@ -613,14 +613,14 @@ class Program:
     def _told(self, kernel: Kernel) -> tuple[str, str]:
         """Return what a kernel is called, and its docstring."""
         loops = kernel.body.loops
-        nodes = private.in_order(
-            {origin for node in loops.nodes for origin in private.own_origins(node)}
-        )
+        own = _of_stage(kernel)
+        nodes = private.in_order({origin for node in own for origin in private.own_origins(node)})
         if all(unconverted(store.value).op == "load" for store in kernel.body.stores()):
             nodes = [node for node in nodes if docstrings.moves(node)] or nodes
         pieces, verb = docstrings.pieces(nodes), operation(nodes)
         stem = docstrings.title(pieces, self.inputs, verb) or verb
-        told = docstrings.last(pieces) or stem.replace("_", " ")
+        ends = docstrings.pieces(private.last_origins(own)) if kernel.stage else pieces[-1:]
+        told = docstrings.parts(ends) or stem.replace("_", " ")
         later = self.accumulated | self.changed
         starts = [store for store in kernel.body.stores() if store.buffer in later]
         if starts and all(store.mode is None and store.value.op == "load" for store in starts):
@@ -953,6 +953,28 @@ def names_dims(traced: Traced) -> bool:
             if any(given.get(name) not in (None, []) for name in ("dim", "dims")):
                 return True
     return False
+
+
+def _of_stage(kernel: Kernel) -> list[Any]:
+    """Return the scheduler's nodes whose results a kernel finds: of several stages, its own."""
+    loops = kernel.body.loops
+    if kernel.stage is None:
+        return loops.nodes
+
+    def is_own(node: Any) -> bool:
+        for made in node.get_outputs():
+            _, value = loops.stored.get(made.get_name(), (None, None))
+            while value is not None and value.op in ("part", "to_dtype"):
+                value = value.args[0]
+            if (
+                value in kernel.stage
+                if kernel.stage
+                else value is None or value.op not in ("reduce", "scan")
+            ):
+                return True
+        return False
+
+    return list(filter(is_own, loops.nodes)) or loops.nodes
 
 
 def _is_moved(store: StoredValue) -> bool:

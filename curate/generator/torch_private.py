@@ -724,6 +724,11 @@ def own_origins(node: Any) -> set[torch.fx.Node]:
     return set(own) - others or set(own[-1:])  # of an operand that is copied the call's own
 
 
+def last_origins(nodes: Iterable[Any]) -> list[torch.fx.Node]:
+    """Return the last of the nodes of a graph that each of the scheduler's nodes computes."""
+    return in_order({found[-1] for node in nodes if (found := in_order(own_origins(node)))})
+
+
 def is_operand(nodes: Iterable[Any]) -> bool:
     """Whether what some nodes make is read by calls of libraries alone."""
     users = [user.node for node in nodes for made in node.get_outputs() for user in made.users]

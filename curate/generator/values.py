@@ -321,7 +321,11 @@ class Recorder(private.DefaultHandler):  # type: ignore[misc]
     ) -> Value:
         if dtype in HALF and use_compute_types:
             dtype = torch.float32
-        return x if x.dtype == dtype else self.make("to_dtype", (x,), dtype)
+        if x.dtype != dtype:
+            return self.make("to_dtype", (x,), dtype)
+        if x.op not in ("load", "rsqrt"):  # a buffer's name says more, or that of a part of a norm
+            x.word = x.word or private.current_word()
+        return x
 
     def load(self, name: str, index: Any) -> Value:
         if private.is_unset(name):

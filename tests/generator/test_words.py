@@ -104,10 +104,30 @@ def test_a_docstring_is_the_formula_or_what_the_reference_says_of_itself():
     assert f'"""{told}\n' in printed("return x * 2 + 1", doc=f'"""{told}"""')
 
 
-def test_stages_say_what_they_do():
-    text = printed("loss = (x * x).sum()", "return loss")
-    assert "First stage of" in text
-    assert "Second stage of" in text
+def test_values_in_16_bits_have_names_too():
+    text = printed(
+        "part = x.exp() - 1",
+        "return part * part",
+        inputs="torch.randn(6, 24, dtype=torch.bfloat16)",
+    )
+    assert re.search(r"^ +part = tl\.exp\(x\) - 1", text, re.MULTILINE), text
+
+
+def test_stages_say_what_each_of_them_does():
+    text = printed(
+        "mean = x.mean(0)",
+        "spread = (x - mean).abs().amax(0)",
+        "return (x - mean) / spread",
+        inputs="torch.randn(900, 24)",
+    )
+    stages = re.findall(r'"""(\w+) stage of (.*?):', text)
+    assert stages == [
+        ("First", "mean = x.mean(0)"),
+        ("Second", "mean = x.mean(0)"),
+        ("First", "(x - mean).abs().amax(0)"),
+        ("Second", "(x - mean).abs().amax(0)"),
+        ("Last", "(x - mean) / spread"),
+    ]
 
 
 def test_sizes_have_the_names_that_the_reference_gives_them():

@@ -147,9 +147,8 @@ class _Stages:
                 tensor = self.program.temporary(f"partial_{word}", shape, field.dtype)
                 self._save(body, tensor, text, "split")
                 found[id(one)].append(tensor)
-        self._launch(
-            body, "Each program reduces every n-th block and leaves a partial result.", "partial"
-        )
+        doc = "Each program reduces every n-th block and leaves a partial result."
+        self._launch(body, doc, "partial", now)
         return found
 
     def combine(self, now: list[Value], partial: dict[int, list[str]], level: int) -> None:
@@ -174,7 +173,7 @@ class _Stages:
             self.done.append((value, tensor))
         for store in due:
             body.store(store)
-        self._launch_parts(body, "Each program combines the partial results.")
+        self._launch_parts(body, "Each program combines the partial results.", now)
 
     def _open_parts(self, needed: list[Value]) -> tuple[Body, Dim]:
         """Begin a kernel whose programs hold what is known of all parts of some results."""
@@ -186,7 +185,7 @@ class _Stages:
         body.say("part_mask = part < n_splits")
         return body, part
 
-    def _launch_parts(self, body: Body, doc: str) -> None:
+    def _launch_parts(self, body: Body, doc: str, now: list[Value]) -> None:
         kept = self.plane.kept
         blocks = {"BLOCK_SPLITS": f"triton.next_power_of_2({self.n_splits})"}
         grid, setup = "1", []
@@ -194,7 +193,8 @@ class _Stages:
             setup = [f"BLOCK_SPLITS = {blocks['BLOCK_SPLITS']}"]
             blocks = {"BLOCK_SPLITS": "BLOCK_SPLITS", kept.block: self.combined}
             grid = f"triton.cdiv({self.n_kept}, {self.combined})"
-        self.program.launch(Kernel(body, doc, (grid,), blocks, tuple(setup), "8", "combine"))
+        kernel = Kernel(body, doc, (grid,), blocks, tuple(setup), "8", "combine", now)
+        self.program.launch(kernel)
 
     def _results(self, now: list[Value]) -> list[Value]:
         """Return the values that some reductions give."""
@@ -223,14 +223,14 @@ class _Stages:
                 body.index(self.plane.reduced, "start")
                 for store in self.spread:
                     body.store(store)
-        self._launch(body, self.doc, "")
+        self._launch(body, self.doc, "", [])
 
     def _scanner(self, body: Body, walked: list[Value]) -> Scanner | None:
         """Begin the scans in a loop, if it has any."""
 
-    def _launch(self, body: Body, doc: str, part: str) -> None:
+    def _launch(self, body: Body, doc: str, part: str, now: list[Value]) -> None:
         grid = (*(self.grid if self.plane.kept else []), self.n_splits)
-        self.program.launch(Kernel(body, doc, grid, self.blocks, (), "8", part))
+        self.program.launch(Kernel(body, doc, grid, self.blocks, (), "8", part, now))
 
 
 class _Scans(_Stages):
@@ -286,7 +286,7 @@ class _Scans(_Stages):
             found[id(one)] = self._tensors("partial_{}", one)
             for tensor, text in zip(found[id(one)], scanner.close(one, state), strict=True):
                 self._save(body, tensor, text, "split")
-        self._launch(body, "Each program leaves the total of its part.", "partial")
+        self._launch(body, "Each program leaves the total of its part.", "partial", now)
         return found
 
     def prefixes(self, now: list[Value], totals: dict[int, list[str]]) -> None:
@@ -307,7 +307,7 @@ class _Scans(_Stages):
             texts = names if kind.helper else [text]
             for tensor, text in zip(self.before[id(one)], texts, strict=True):
                 self._save(body, tensor, text, "part", "part_mask")
-        self._launch_parts(body, "Each program scans the totals of the parts.")
+        self._launch_parts(body, "Each program scans the totals of the parts.", now)
 
     def _tensors(self, form: str, scan: Value) -> list[str]:
         """Make tensors that hold a number of each part for each result of a scan."""
