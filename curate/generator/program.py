@@ -957,24 +957,18 @@ def names_dims(traced: Traced) -> bool:
 
 def _of_stage(kernel: Kernel) -> list[Any]:
     """Return the scheduler's nodes whose results a kernel finds: of several stages, its own."""
-    loops = kernel.body.loops
-    if kernel.stage is None:
+    loops, stage = kernel.body.loops, kernel.stage
+    if stage is None:
         return loops.nodes
-
-    def is_own(node: Any) -> bool:
-        for made in node.get_outputs():
-            _, value = loops.stored.get(made.get_name(), (None, None))
-            while value is not None and value.op in ("part", "to_dtype"):
-                value = value.args[0]
-            if (
-                value in kernel.stage
-                if kernel.stage
-                else value is None or value.op not in ("reduce", "scan")
-            ):
-                return True
-        return False
-
-    return list(filter(is_own, loops.nodes)) or loops.nodes
+    found = []
+    for node in loops.nodes:
+        names = [made.get_name() for made in node.get_outputs()]
+        values = [unconverted(loops.stored[name][1]) for name in names if name in loops.stored]
+        values = [value.args[0] if value.op == "part" else value for value in values]
+        later = not any(value.op in ("reduce", "scan") for value in values)
+        if any(value in stage for value in values) if stage else later:
+            found.append(node)
+    return found or loops.nodes
 
 
 def _is_moved(store: StoredValue) -> bool:
