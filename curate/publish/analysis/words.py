@@ -149,9 +149,9 @@ def overlapping(a: Analysis) -> Iterator[str]:
         alike, config = max(found)
         rows = sum(n["rows"] for n in (a.leakage or {})[config].values())
         yield (
-            f"In the config `{config}`, {number(alike)} of {plural(rows, 'row')} share "
-            f"{share(THRESHOLD, 1)} of their words or more with a row of another split; the column "
-            "`split_overlap` says how alike they are."
+            f"In `{config}`, {number(alike)} of {plural(rows, 'row')} share "
+            f"{share(THRESHOLD, 1)} of their words or more with a row of another split "
+            "(`split_overlap`)."
         )
 
 
@@ -183,7 +183,7 @@ def unknowns(a: Analysis) -> list[str]:
 def _unknown_proof(a: Analysis) -> Iterator[str]:
     status, run = a.verdicts.status, a.kernels.run
     if status.n:
-        yield "A verdict of correct is evidence, not proof: no draw showed a difference."
+        yield "A verdict is evidence, not proof: no draw showed a difference."
     if status.unknown:
         yield f"{plural(status.unknown, judged_word(a))} were not judged."
     if run.n:

@@ -143,7 +143,7 @@ def test_the_card_says_what_the_splits_share(written: Write) -> None:
     text, _ = written(pair(1, triton=code), pair(2), pair(5, triton=code + "more = 0\n"))
     said = " ".join(text.split())
     assert "form 3 clusters of near copies, each in one split" in said
-    assert "In the config `pairs`, 2 of 3 rows share 80 % of their words or more with" in said
+    assert "In `pairs`, 2 of 3 rows share 80 % of their words or more with" in said
 
 
 def test_questions_are_answered_in_the_order_in_which_they_are_asked(written: Write) -> None:
