@@ -81,7 +81,7 @@ class SourcePiece:
 
 
 def pieces(nodes: Sequence[torch.fx.Node]) -> list[SourcePiece]:
-    """Return what some nodes of a graph compute, what is known first first."""
+    """Return what some nodes of a graph compute, in the order in which it is known."""
     notes = [told_note(node) for node in nodes if _computes(node)]
     notes = [note for note in notes if note.steps] or [
         note for node in nodes if (note := told_note(node)).steps

@@ -85,7 +85,6 @@ class Program:
         has_rank: whether an input of another rank is refused.
         promised: conditions on the constructor's arguments that no attribute tells.
         starts: buffers that a loop of the host begins with.
-        staged: the loops whose first stage is printed.
         variant: which of a kernel's schedules is printed, from 0; the last if it has fewer.
         variants: how many the kernel with the most has, of those that are printed.
     """
@@ -121,7 +120,6 @@ class Program:
         self.aliases: dict[str, tuple[str, sympy.Expr]] = {}
         self.words: dict[str, str] = {}
         self.inputs = inputs
-        self.staged: set[int] = set()
         names = {n for n, v in vars(traced.task).items() if callable(v) or inspect.ismodule(v)}
         taken = {"self", "grid", "min", "max", "torch", "triton", "tl", *names, *inputs}
         self.sizes = Sizes(traced, taken, lead)
@@ -635,13 +633,12 @@ class Program:
             zeros = " and with zeros around it" if kernel.part == "padded_image" else ""
             first = f"Copy {copied}, channels last{zeros}."
         elif kernel.part == "partial":
-            self.staged.add(id(loops))
             first = f"First stage of {told}: partial results."
         elif kernel.part == "combine":
             scans = any(value.op == "scan" for value in loops.recorder.made.values())
             found = "what comes before each part" if scans else "partial results become one"
             first = f"Second stage of {told}: {found}."
-        elif id(loops) in self.staged:
+        elif kernel.stage is not None:
             first = f"Last stage of {told}: what needs the results of the others."
         else:
             results: list[str] = []

@@ -522,7 +522,6 @@ def split(loops: Matrices, program: Program, n_splits: str) -> None:
     grid = (f"triton.cdiv({count}, 256)",)
     doc = "Each program adds the partial sums of BLOCK_SIZE elements."
     program.launch(Kernel(body, doc, grid, {"BLOCK_SIZE": "256"}, part="combine"))
-    program.staged.discard(id(loops))
 
 
 def few_rows(loops: Matrices, program: Program) -> None:
