@@ -121,7 +121,8 @@ class Counts:
         if value is None:
             self._unknown[name] += 1
         else:
-            known[rounded(value) if math.isfinite(value) else math.nan] += 1
+            short = rounded(value)  # of the largest float it is infinite
+            known[short if math.isfinite(short) else math.nan] += 1
 
     def names(self, prefix: str) -> list[str]:
         """Return what follows a prefix in the names of properties, in order."""

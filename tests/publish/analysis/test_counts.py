@@ -1,4 +1,5 @@
 import math
+import sys
 from collections import Counter
 
 import pytest
@@ -61,10 +62,10 @@ def test_one_row_far_out_does_not_stretch_the_axis() -> None:
 
 def test_unknown_and_infinite_quantities_are_counted_apart() -> None:
     counts = Counts()
-    for value in (1.0, None, math.inf, math.nan, 2.0, None):
+    for value in (1.0, None, math.inf, math.nan, 2.0, None, sys.float_info.max):
         counts.quantity("error", value)
     found = counts.distribution("error", "x")
-    assert (found.n, found.unknown, found.not_finite) == (2, 2, 2)
+    assert (found.n, found.unknown, found.not_finite) == (2, 2, 3)
     assert counts.distribution("nothing", "x").bins == []
 
 
