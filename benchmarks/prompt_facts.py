@@ -117,7 +117,7 @@ def _sizes(match: re.Match[str], pair: Row) -> bool:
     code = "\n".join(ast.unparse(function) for function in functions if not _is_tuner(function))
     code = re.sub(r""""{3}(?:.|\n)*?"{3}|^ *[A-Z_]+ = .*|'[^'\n]*'""", "", code, flags=re.MULTILINE)
     code = TILE.sub("", code)
-    numbers = {int(text) for text in re.findall(r"(?<![\w.])\d+(?![\w.])", code)}
+    numbers = {int(text) for text in re.findall(r"(?<![\w.])(?<!\de-)\d+(?![\w.])", code)}
     sizes = {size for x in _given(pair) if isinstance(x, torch.Tensor) for size in x.shape}
     caveats = set(pair["verdict"]["caveats"] or ())
     return (
@@ -138,7 +138,7 @@ def _one_kernel(match: re.Match[str], pair: Row) -> bool:
 
 
 def _forward_text(pair: Row) -> str:
-    return pair["triton"].partition("class ModelNew")[2]
+    return pair["triton"].partition("class ModelNew")[2].partition("    def forward(")[2]
 
 
 def _once(match: re.Match[str], pair: Row) -> bool:
