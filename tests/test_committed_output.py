@@ -43,7 +43,7 @@ def of_pairs(count):
 
 
 SMALL = Committed("kernelbook_messages", of_pairs(300), 5, 1200)
-LARGE = Committed("kernelbook_large", of_pairs(3000), 60, 1400)
+LARGE = Committed("kernelbook_large", of_pairs(3000), 60, 1350)
 KERNELS = Committed("triton_fim", {"kernels": 3900, "fim": 30_000}, 40, 1200)
 each = pytest.mark.parametrize("committed", [SMALL, LARGE, KERNELS], ids=lambda one: one.name)
 

@@ -105,12 +105,12 @@ PLAIN = (
 """Columns that need no words of their own: the example, the counts or the filters explain them."""
 
 DOCUMENTS = {
-    "report.html": "examples side by side, to read offline",
+    "report.html": "examples side by side",
     "ANALYSIS.md": "all counts, and what each step dropped",
     "PROVENANCE.md": "sources and attribution",
     "provenance.jsonl": "origin and license of every row",
     "croissant.json": "Croissant 1.1 metadata",
-    "index.parquet": "one line per row, whatever configs show it",
+    "index.parquet": "one line per row",
 }
 
 JUDGED = """\
@@ -118,12 +118,12 @@ JUDGED = """\
 on every draw: as closely as float64 shows that the module's own precision allows, not within a
 constant. Draws vary inputs, parameters and, where the module leaves them free, sizes.
 """
-UNSUPPORTED = "`unsupported` means that the program could not be judged, and nothing else.\n"
+UNSUPPORTED = "`unsupported` only means that the program could not be judged.\n"
 NOT_JUDGED = (
     "`correct` covers `forward` in eval mode, without gradients, unless a caveat says otherwise.",
 )
 ON_CPU = (
-    "A CPU executed the kernels, from Triton's IR. A device adds in another order, and what "
+    "A CPU executed the kernels, from Triton's IR. A device adds in another order; what "
     "depends on its timing does not show."
 )
 LAUNCHED = """\
@@ -279,11 +279,11 @@ def _licensing(folder: Path, rows: list[Loose]) -> Iterator[str]:
     yield "A row is under all licenses that it names, those of the example in its prompt included."
     yield "There is no license for the whole."
     if (folder / "licenses").exists():
-        yield "If you pass rows on, pass on the texts and notices in [`licenses`](licenses) too."
+        yield "With rows, pass on the texts and notices in [`licenses`](licenses)."
     yield ""
     yield from licenses(rows)
-    yield "If you wrote a part of a row, you can have it taken out of all later versions: open a"
-    yield "discussion in the data set's repository that names the package, the file or the ids."
+    yield "To have your part of a row taken out of all later versions, open a discussion in the"
+    yield "data set's repository that names package, file or ids."
 
 
 def _making(folder: Path, run: dict[str, Any], a: Analysis) -> Iterator[str]:
@@ -297,7 +297,7 @@ def _making(folder: Path, run: dict[str, Any], a: Analysis) -> Iterator[str]:
         yield from _shown(a, "teachings")
     documents = {path: what for path, what in DOCUMENTS.items() if (folder / path).exists()}
     yield from (f"- [`{path}`]({path}): {what}" for path, what in documents.items())
-    yield "\nCite the revision that you used (`load_dataset(…, revision=…)`); it never changes.\n"
+    yield "\nCite the revision that you used (`load_dataset(…, revision=…)`).\n"
     yield f"```bibtex\n{citation(run)}\n```"
 
 

@@ -153,7 +153,7 @@ def _weak(rows: list[Loose], is_nested: bool) -> Iterator[tuple[str, int, str]]:
     if any(row.get("verdict") for row in rows):
         n = sum(row["verdict"] != "correct" for row in rows)
         code = f'{_column("verdict", is_nested)} == "correct"'
-        yield "the verdict is not `correct`, or there is none", n, code
+        yield "it has no verdict, or not `correct`", n, code
     n = sum(row.get("pure_triton") is False for row in rows)
     code = f"{_column('pure_triton', is_nested)} is not False"
     yield "PyTorch computes a part of the result", n, code
@@ -168,7 +168,7 @@ def _weak(rows: list[Loose], is_nested: bool) -> Iterator[tuple[str, int, str]]:
 def _others(rows: list[Loose], is_nested: bool) -> Iterator[tuple[str, int, str]]:
     """Yield what may not suit a reader, though nothing is wrong with it."""
     others = (
-        ("it is written for some values of arguments, which the prompt names", "specialised"),
+        ("it asserts values of some arguments, which the prompt names", "specialised"),
         ("a row of another split shares most of its words", "split_overlap"),
         ("the prompt shows another row's program as an example", "example_id"),
     )
