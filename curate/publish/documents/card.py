@@ -68,7 +68,7 @@ COLUMNS = {
     "path": "file in the source",
     "symbol": "class or function in the file",
     "pure_triton": "true if no library call computes any part of the result",
-    "specialised": "arguments, with the values that the program is written for and asserts",
+    "specialised": "arguments, with the values that the program asserts",
     "level": "operators in the module: 1, 2-5, 6-20, 21-60 or 61+",
     "family": "what kind of computing it is, by its operators",
     "kernels": "kernels in the program",
