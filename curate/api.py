@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,7 @@ from curate.engine.processes.sandbox import SandboxUnavailable, bubblewrap
 from curate.engine.prune import Unfinished, needless
 from curate.engine.prune import cache_parts as cache_parts
 from curate.engine.prune import total_size as total_size
+from curate.engine.published import Published
 from curate.engine.records import TRIAL, Record, read_records, run_names
 from curate.engine.run import NoSuchStep, OthersFirst, Progress, RunError, Stage, Walk
 from curate.engine.store import LedgerError, Store, sweep_output
@@ -103,11 +104,14 @@ class Done:
     record: dict[str, Any] | None = None
     why_none: str = ""
     asked: TeacherUse | None = None
+    taken_over: dict[str, int] = field(default_factory=dict)
 
     def summary(self) -> Iterator[str]:
         """Yield the closing lines that `curate run` prints."""
         if self.asked:
             yield self.asked.line()
+        for step, rows in self.taken_over.items():
+            yield f"{step}: {rows:,} rows as the data set of --known has them"
         if self.folder is None or self.record is None:
             yield f"{self.why_none}; no data set is written"
             return
@@ -185,6 +189,7 @@ def run(
     only: str | None = None,
     executor: Executor | None = None,
     share: tuple[int, int] = (1, 1),
+    known: tuple[Path, ...] = (),
     progress: Progress | None = None,
 ) -> Done:
     """Make the data set that a recipe describes; the options are those of `curate run`.
@@ -200,6 +205,8 @@ def run(
         only: label of the one step to run.
         executor: what does the work; by default one process on this machine.
         share: (2, 8) for the second of eight processes that share the run and its folder.
+        known: folders of data sets whose verdicts and compilations are taken over for pairs that
+            are the same, where step, options and tools are.
         progress: is told how the run goes.
 
     Raises:
@@ -211,6 +218,7 @@ def run(
         Busy: another run is writing to the output folder.
         InTheWay: a link or a file is where the data set is to be written.
         CannotWrite: the operating system refused.
+        InputError, Damaged: a folder of ``known`` holds no data set, or not as it was written.
     """
     loaded = load_recipe(recipe, settings)
     executor = executor or LocalExecutor(1)
@@ -218,7 +226,8 @@ def run(
         isinstance(step, RowStep) and step.sandboxed for step in loaded.steps
     ):
         bubblewrap()
-    walk = Walk(loaded, output, executor, limit, progress, share, settings)
+    published = tuple(map(Published, known))
+    walk = Walk(loaded, output, executor, limit, progress, share, settings, published)
     check_place(walk.folder)
     with hold(output, shared=not walk.is_alone):
         if walk.is_alone:
@@ -234,11 +243,11 @@ def _run(walk: Walk, only: str | None, until: str | None, before: TokenUsage) ->
     except OthersFirst as others:
         return Done([], why_none=str(others))
     asked = _asked(stages, before, total_usage(walk.output))
+    done = Done(stages, asked=asked, taken_over=dict(walk.taken_over))
     if len(stages) < len(walk.stages()) or only:
-        return Done(stages, why_none=f"stopped after {stages[-1].label}", asked=asked)
+        return replace(done, why_none=f"stopped after {stages[-1].label}")
     if not walk.is_alone:
-        why = "this part is done; when all are, run without --shard"
-        return Done(stages, why_none=why, asked=asked)
+        return replace(done, why_none="this part is done; when all are, run without --shard")
     from curate.formats.dataset.write import read_run, write_dataset
     from curate.publish.report.report import REPORT_FILE, write_report
 
@@ -247,7 +256,7 @@ def _run(walk: Walk, only: str | None, until: str | None, before: TokenUsage) ->
     )
     if REPORT_FILE not in record["files"]:
         write_report(walk.output, walk.name)
-    return Done(stages, walk.folder, read_run(walk.folder), asked=asked)
+    return replace(done, folder=walk.folder, record=read_run(walk.folder))
 
 
 def _asked(stages: list[Stage], before: TokenUsage, after: TokenUsage) -> TeacherUse | None:

@@ -172,6 +172,23 @@ class Harvest(RowStep):
         return Keep(tuple(kernels))
 
 
+class Size(RowStep):
+    """Fills ``compile`` with the length of the program, a fact that takes long to find."""
+
+    takes: ClassVar[frozenset[str]] = frozenset({"pair"})
+    sets: ClassVar[frozenset[str]] = frozenset({"compile"})
+
+    step: Literal["size"] = "size"
+    target: str = "cuda:80"
+
+    def apply(self, row: Row, context: Context) -> Outcome:
+        if row["triton"] == "drop":
+            return Drop("asked_to")
+        found = {"target": self.target, "ok": True, "registers": len(row["triton"] or "")}
+        names = ("kernels", "spills", "shared", "error", "message", "signature")
+        return Keep(({**row, "compile": [{**dict.fromkeys(names), **found}]},))
+
+
 class ActInSandbox(Act):
     """The same, one row a child, inside the sandbox."""
 

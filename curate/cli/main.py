@@ -111,6 +111,14 @@ def main() -> None:
     help="Do only the share of the i-th of n processes that share the output folder, such as the "
     "tasks of a Slurm array; see docs/cluster.md.",
 )
+@click.option(
+    "--known",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    multiple=True,
+    metavar="FOLDER",
+    help="A data set that a run wrote. What its steps found of a pair (`compile`, `verify`) is "
+    "taken over where the pair and the step's version, options and tools are the same.",
+)
 def run(
     recipe: Path,
     settings: tuple[str, ...],
@@ -123,6 +131,7 @@ def run(
     executor: str,
     address: str | None,
     shard: tuple[int, int],
+    known: tuple[Path, ...],
 ) -> None:
     """Make the data set that RECIPE describes.
 
@@ -154,6 +163,7 @@ def run(
             only=only,
             executor=does,
             share=shard,
+            known=known,
             progress=live,
         )
     if done.stages:

@@ -19,6 +19,7 @@ from curate.engine.executor import Executor, Job, Lost, Result
 from curate.engine.identity import code_digest, identity, tool_version
 from curate.engine.limit import cut, ends_raw, rows_to_read, spread
 from curate.engine.partial import Partial
+from curate.engine.published import Published
 from curate.engine.records import TRIAL, Record, mark_last, read_records, write_records
 from curate.engine.store import LedgerError, Manifest, Store, digest, is_row, lost_table, rows_table
 from curate.engine.table import Summary, decide, judge, summarize
@@ -125,13 +126,16 @@ class Walk:
         progress: Progress | None = None,
         share: tuple[int, int] = (1, 1),
         settings: tuple[str, ...] = (),
+        known: tuple[Published, ...] = (),
     ) -> None:
         """Args are those of `curate.api.run`; ``share`` is (2, 8) for the second of 8 processes.
 
-        ``settings`` are those that ``recipe`` has been read with.
+        ``settings`` are those that ``recipe`` has been read with; ``known`` are data sets whose
+        verdicts and the like are taken over.
         """
         self.recipe, self.executor, self.limit = recipe, executor, limit
-        self.share, self.settings = share, settings
+        self.share, self.settings, self.known = share, settings, known
+        self.taken_over: Counter[str] = Counter()  # rows of which ``known`` told, by step
         self.output = output
         self.store = Store(output)
         self.context = Context(recipe.seed, output / "cache", executor.sandbox)
@@ -621,6 +625,7 @@ class _Work:
         others = {place: rows[i] for place, i in enumerate(touched) if place not in known}
         earlier = self.earlier.find(others)
         known |= {place: one.result for place, one in earlier.items()}
+        known |= self._published({i: row for i, row in others.items() if i not in known})
         code = next((one.code for one in earlier.values() if one.code != code), code)
         self.walk.note_code(self.step, code)
         results = [known.get(place) for place in range(len(touched))]
@@ -633,6 +638,16 @@ class _Work:
         lost = sum(len(result.lost) for result in known.values())
         self.walk.progress.advance(len(known) + cut_off, lost + cut_off)
         return pending
+
+    def _published(self, rows: dict[int, Loose]) -> dict[int, Result]:
+        """Return what data sets that the user named say of rows."""
+        found: dict[int, Result] = {}
+        for data_set in self.walk.known:
+            rest = {place: row for place, row in rows.items() if place not in found}
+            found |= data_set.find(self.step, self.walk.recipe.seed, rest)
+        if found:
+            self.walk.taken_over[self.step.name] += len(found)
+        return found
 
     def _known(self, partial: Partial, rows: dict[int, Loose]) -> dict[int, Result]:
         """Return the results of an interrupted run that are as a worker could have given them."""
