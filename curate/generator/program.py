@@ -707,7 +707,8 @@ class Program:
         base = self.word(name)
         if offset == 0 and _same(size, own) and all(map(equal, stride, strides)):
             return base
-        if offset == 0 and is_contiguous(size, stride) and equal(product(size), product(own)):
+        in_order = is_contiguous(size, stride) and is_contiguous(own, strides)
+        if offset == 0 and in_order and equal(product(size), product(own)):
             return f"{base}.view({self.shape(size)})"
         if self.lead:
             raise Unprintable("a rank")

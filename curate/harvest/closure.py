@@ -25,7 +25,8 @@ class Closure(RowStep):
     artifact, in the order in which Python would have run them. It imports torch, in-memory parts
     of the standard library, for modules NumPy and for kernels triton, and nothing else. Parts of
     well-known frameworks that load, log and dispatch are replaced by the least that computes the
-    same: activations by name, bases, the attention that a file defines itself.
+    same: activations by name, bases, the attention that a file defines itself, and helpers that
+    many packages import from one (`DropPath`, `to_2tuple`, `pack`).
     ``origin.derived_from`` names the lines taken from other files.
 
     A kernel keeps Triton's own decorators; ``@triton.autotune`` and ``@triton.heuristics`` go
@@ -41,7 +42,7 @@ class Closure(RowStep):
 
     step: Literal["closure"]
 
-    version: ClassVar[int] = 6
+    version: ClassVar[int] = 7
     tools: ClassVar[tuple[str, ...]] = ("tree-sitter", "tree-sitter-cuda", "tree-sitter-python")
     takes: ClassVar[frozenset[str]] = frozenset({"module", "kernel", "cuda"})
     reads: ClassVar[frozenset[str]] = frozenset({"text", "entry_point"})

@@ -87,7 +87,8 @@ def close(
     if einops.LAYER_NAME in body:
         ours.append(einops.LAYER)
     body = "\n\n\n".join([*sorted(ours), body])
-    loaded |= {"torch"} if re.search(r"\btorch\.(einsum|nn\.\w+)\b", body) else set()
+    if re.search(r"\btorch\.(einsum|nn\.\w+)\b", body) or any("torch." in text for text in ours):
+        loaded.add("torch")
     loaded |= {"contextlib"} if any("contextlib." in text for text in ours) else set()
     head = _import_block(final, loaded, any(file.future_annotations for file in files))
     taken = [_place(f.statement) for f in fragments if f.statement.path != target.path]
