@@ -1,7 +1,10 @@
 """Parts of frameworks that do not compute: what stands for them in a standalone file."""
 
 import textwrap
+from typing import Any
 
+import einops
+import pytest
 import torch
 
 from curate.harvest.closure import MODEL
@@ -178,9 +181,77 @@ def test_every_text_is_python_and_defines_its_name() -> None:
         "diffusers.utils.deprecation_utils.deprecate",
         "transformers.cache_utils.DynamicCache",
         "nemo.core.classes.exportable.Exportable",
+        "transformers.activations.ACT2CLS",
+        "transformers.utils.logging",
+        "transformers.pytorch_utils.prune_linear_layer",
+        "packaging.version",
     ):
         found = substitute(dotted)
         assert found is not None
         spaces: dict[str, object] = {"torch": torch, "contextlib": contextlib}
         exec(compile(found.text, dotted, "exec"), spaces)
         assert found.name == dotted.rpartition(".")[2] and found.name in spaces
+
+
+def made(dotted: str) -> Any:
+    """Return what stands for a name, made from its text."""
+    found = substitute(dotted)
+    assert found is not None
+    spaces: dict[str, Any] = {"torch": torch}
+    exec(compile(found.text, dotted, "exec"), spaces)
+    return spaces[found.name]
+
+
+@pytest.mark.parametrize("pattern", ["* d", "b * d", "b * h d", "b n *"])
+def test_pack_and_unpack_are_those_of_einops(pattern: str) -> None:
+    first = pattern.split().index("*")
+    fixed = [len(name) + 3 for name in pattern.split() if name != "*"]
+    stars = [(2,), (3, 4), ()]
+    tensors = [torch.randn(*fixed[:first], *star, *fixed[first:]) for star in stars]
+    packed, shapes = made("einops.pack")(tensors, pattern)
+    expected, expected_shapes = einops.pack(tensors, pattern)
+    assert torch.equal(packed, expected) and shapes == expected_shapes
+    parts = made("einops.unpack")(packed, shapes, pattern)
+    assert all(map(torch.equal, parts, tensors))
+
+
+def test_drop_path_drops_whole_samples_in_training_alone() -> None:
+    x = torch.ones(64, 3, 4)
+    layer, function = made("timm.layers.DropPath")(0.5), made("timm.models.layers.drop_path")
+    torch.manual_seed(0)
+    for dropped in (layer(x), function(x, 0.5, training=True)):
+        rows = dropped.flatten(1)
+        assert {tuple(row.unique().tolist()) for row in rows} == {(0.0,), (2.0,)}
+    assert layer.eval()(x) is x and function(x, 0.5) is x
+
+
+def test_sizes_versions_and_layers_are_those_of_the_packages() -> None:
+    assert made("timm.layers.to_2tuple")(7) == (7, 7)
+    assert made("timm.models.layers.helpers.to_3tuple")([1, 2, 3]) == (1, 2, 3)
+    version = made("packaging.version")
+    assert version.parse("2.13.0+cpu") > version.parse("2.9.1") > version.Version("1.13")
+    linear = made("transformers.pytorch_utils.Conv1D")(5, 3)
+    x = torch.randn(2, 3)
+    expected = torch.nn.functional.linear(x, linear.weight.T, linear.bias)
+    torch.testing.assert_close(linear(x), expected)
+    norm = made("torchvision.ops.misc.FrozenBatchNorm2d")(6)
+    norm.running_mean.normal_(), norm.running_var.uniform_(0.5, 2), norm.bias.normal_()
+    image = torch.randn(2, 6, 3, 3)
+    statistics = (norm.running_mean, norm.running_var, norm.weight, norm.bias)
+    torch.testing.assert_close(norm(image), torch.nn.functional.batch_norm(image, *statistics))
+
+
+def test_what_helpers_need_of_torch_is_imported() -> None:
+    text = closed("""
+        from einops import pack
+        from torch import nn
+        from timm.models.layers import to_2tuple, trunc_normal_
+
+        class A(nn.Module):
+            def forward(self, x):
+                return pack([x, trunc_normal_(x)], "* d")[0], to_2tuple(x)
+        """)
+    assert "einops" not in text and "timm" not in text
+    spaces: dict[str, Any] = {}
+    exec(compile(text, "<closed>", "exec"), spaces)
+    assert spaces[MODEL]()(torch.ones(3, 4))[0].shape == (6, 4)
