@@ -42,6 +42,12 @@ def _copy(tensor: torch.Tensor, source: torch.Tensor, non_blocking: bool = False
     return torch.ops.aten.copy_.default(tensor, source, non_blocking)
 
 
+def _contiguous(
+    tensor: torch.Tensor, memory_format: torch.memory_format = torch.contiguous_format
+) -> torch.Tensor:
+    return torch.ops.aten.contiguous.default(tensor, memory_format=memory_format)
+
+
 def _always(value: Any) -> Callable[..., Any]:
     return lambda *args, **kwargs: value
 
@@ -95,9 +101,10 @@ def absent_gpu() -> Iterator[None]:
         patch(mock.patch.object(triton_helpers, "set_driver_to_gpu", _always(None)))
         # It puts a first real tensor on the device.
         patch(mock.patch.object(fake_tensor, "init_gpu_context", _always(None)))
-        # These two bindings ask for a CUDA device guard, which a CPU build does not have.
+        # These bindings ask for a CUDA device guard, which a CPU build does not have.
         patch(mock.patch.object(torch.Tensor, "__invert__", lambda x: torch.bitwise_not(x)))
         patch(mock.patch.object(torch.Tensor, "copy_", _copy))
+        patch(mock.patch.object(torch.Tensor, "contiguous", _contiguous))
         target = GPUTarget(device.backend, device.arch, device.warp_size)
         current = SimpleNamespace(get_current_target=_always(target))
         patch(mock.patch.object(driver, "_active", current))

@@ -560,9 +560,10 @@ def imports(given: list[str], text: str) -> str:
         r"(?<![.\w])libdevice\.": "from triton.language.extra import libdevice",
     }
     for pattern, line in wanted.items():
+        name = line.split()[-1].rpartition(".")[2]
         if re.search(pattern, code):
             lines.add(line)
-        else:
+        elif not re.search(rf"(?<![.\w]){name}\b", code):
             lines.discard(line)
     if "from torch import nn" in lines:
         lines.discard("import torch.nn as nn")

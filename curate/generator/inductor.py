@@ -38,7 +38,7 @@ class Inductor(RowStep):
     sandboxed: ClassVar[bool] = True
 
     step: Literal["inductor"]
-    version: ClassVar[int] = 51
+    version: ClassVar[int] = 52
 
     variants: Annotated[
         int,

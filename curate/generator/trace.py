@@ -137,6 +137,11 @@ def _passing(plain: Callable[..., float], symbolic: Callable[[Any], Any]) -> Cal
     return function
 
 
+def _length(value: Any) -> Any:
+    """Return ``len``, of a tensor as a symbol."""
+    return value.shape[0] if isinstance(value, torch.Tensor) and value.dim() else len(value)
+
+
 _MATH: dict[str, Callable[..., Any]] = {
     "sqrt": _passing(math.sqrt, torch.sym_sqrt),
     "log2": _passing(math.log2, private.logarithm),
@@ -212,7 +217,7 @@ def _checks(tree: ast.Module) -> set[int]:
 
 @contextlib.contextmanager
 def _symbols_pass(task: ModuleType) -> Iterator[None]:
-    """Leave out what fills parameters, and have ``int`` and functions of `math` pass symbols on."""
+    """Leave out what fills parameters, and have ``int``, ``len`` and `math` pass symbols on."""
     with contextlib.ExitStack() as stack:
 
         def patch(owner: Any, name: str, value: Any) -> None:
@@ -238,7 +243,9 @@ def _symbols_pass(task: ModuleType) -> Iterator[None]:
         patch(torch, "tensor", _tensor)
         patch(torch, "take_along_dim", _take_along_dim)
         patch(torch.Tensor, "take_along_dim", _take_along_dim)
-        stack.enter_context(mock.patch.dict(task.__dict__, {"int": _Integer, **named}))
+        stack.enter_context(
+            mock.patch.dict(task.__dict__, {"int": _Integer, "len": _length, **named})
+        )
         stack.enter_context(mock.patch.dict(rnn.__dict__, {"int": _Integer}))
         stack.enter_context(recurrences())
         stack.enter_context(warnings.catch_warnings(action="ignore"))

@@ -9,7 +9,7 @@ import sys
 from curate.generator.unprintable import Unprintable
 from curate.syntax import loads_in, stores_in
 
-_IMPORTABLE = {"torch", "triton", "numpy"} | sys.stdlib_module_names
+_IMPORTABLE = {"torch", "triton", "numpy", "typing_extensions"} | sys.stdlib_module_names
 
 
 def check(text: str) -> None:

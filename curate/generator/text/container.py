@@ -281,6 +281,10 @@ def _binds(node: ast.stmt) -> set[str]:
         return {(alias.asname or alias.name).split(".")[0] for alias in node.names}
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return {node.name}
+    if isinstance(node, ast.If | ast.Try):  # the one or the other import
+        return set(stores_in(node)).union(
+            *(_binds(one) for one in ast.walk(node) if isinstance(one, ast.Import | ast.ImportFrom))
+        )
     return set(stores_in(node))
 
 
