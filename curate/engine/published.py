@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -51,27 +50,29 @@ class Published:
             for step in run["steps"]
         ]
 
-    def find(self, step: RowStep, seed: int, rows: dict[int, Loose]) -> dict[int, Result]:
-        """Return what a step makes of rows, by the places of these, as far as it is known."""
+    def find(
+        self, step: RowStep, seed: int, rows: dict[int, Loose], later: frozenset[str]
+    ) -> dict[int, Result]:
+        """Return what a step makes of rows, by the places of these, as far as it is known.
+
+        ``later`` are the columns that steps behind it fill; they are empty yet.
+        """
         filled = step.sets
         if "pair" not in step.takes or not filled or not filled <= set(self.columns):
             return {}
         if identity(step, seed) not in self.steps:
             return {}
         found: dict[int, Result] = {}
+        compared = [name for name in self.columns if name not in filled]
         for at, row in rows.items():
             known = self._row(row["id"])
-            if known and self._is_same(row, known, filled):
+            if known is None or row["kind"] != "pair":
+                continue
+            expected = {**known, **dict.fromkeys(later)}
+            if all(row[name] == expected[name] for name in compared):
                 found[at] = Result([{**row, **{name: known[name] for name in filled}}])
         return found
 
     def _row(self, row_id: str) -> Loose | None:
         at = self.places.get(row_id)
         return None if at is None else self.table.slice(at, 1).to_pylist()[0]
-
-    def _is_same(self, row: Loose, known: Loose, filled: Iterable[str]) -> bool:
-        """Say whether a row is equal to a known one in all that it has before a step fills it."""
-        compared = [name for name in self.columns if name not in filled]
-        return row["kind"] == "pair" and all(
-            row[name] is None or row[name] == known[name] for name in compared
-        )

@@ -642,9 +642,12 @@ class _Work:
     def _published(self, rows: dict[int, Loose]) -> dict[int, Result]:
         """Return what data sets that the user named say of rows."""
         found: dict[int, Result] = {}
+        steps: list[Step] = list(self.walk.recipe.steps)
+        behind = steps[steps.index(self.step) + 1 :]
+        later = frozenset(column for step in behind for column in step.sets)
         for data_set in self.walk.known:
             rest = {place: row for place, row in rows.items() if place not in found}
-            found |= data_set.find(self.step, self.walk.recipe.seed, rest)
+            found |= data_set.find(self.step, self.walk.recipe.seed, rest, later)
         if found:
             self.walk.taken_over[self.step.name] += len(found)
         return found
